@@ -15,6 +15,7 @@ from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, Ima
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
 from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.transforms.dataset.collect_facts import WithFacts, collect_facts
 from recordmill.transforms.dataset.facts import AddFacts
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.encoders.record_maker import RecordMaker
@@ -25,7 +26,7 @@ from recordmill.transforms.shards.check_findings import CheckFindings, Demands, 
 from recordmill.transforms.shards.count_groups import CountGroups
 from recordmill.transforms.shards.describe_split import count_classes, write_plan
 from recordmill.transforms.shards.encode_images import EncodeImages
-from recordmill.transforms.shards.plan_blocks import PlanBlocks, ShardPlans
+from recordmill.transforms.shards.plan_blocks import PlanBlocks
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.write_metadata import Target, WriteMetadata
 from recordmill.transforms.shards.write_shards import WriteShards, WriteWithBeam
@@ -43,7 +44,6 @@ class Gathered(NamedTuple):
     blocks: PCollection
     labels: PCollection  # one LabelMap, of the requested classes
     table: PCollection  # one FeatureTable: features of a record
-    facts: tuple[PCollection, ...]  # PCollections of Facts, of the steps
     encoders: PCollection | None = None  # TextEncoder; None if no texts are encoded
     division: Division | AsSingleton | None = None  # split assignment; None without groups
 
@@ -58,7 +58,7 @@ class Contents(NamedTuple):
     """Encoder of records, and the plan of their shards."""
 
     maker: RecordMaker
-    plan: beam.PTransform  # converts `Gathered.blocks` to ShardPlans
+    plan: beam.PTransform  # converts `Gathered.blocks` to (ShardKey, packed Block)
     counts_classes: bool = False  # True if a report counts classes of Blocks; the Facts of rows have counts
 
 
@@ -101,22 +101,13 @@ def _chosen_files(options: ImageOptions) -> Iterator[InputFile]:
         yield from (input_file("exclude", path) for path in options.exclude)
 
 
-class Chosen(NamedTuple):
-    """Images of a job, and the Facts about skipped images."""
-
-    blocks: PCollection
-    facts: tuple[PCollection, ...]
-
-
-def choose_images(options: ChoiceOptions, blocks: PCollection, splits: Sequence[str]) -> Chosen:
+def choose_images(options: ChoiceOptions, blocks: PCollection, splits: Sequence[str]) -> PCollection:
     """Return (BlockKey, packed Block) without the images that options skip."""
-    facts: tuple[PCollection, ...] = ()
     if options.exclude:
-        blocks, facts = blocks | "ExcludeImages" >> ExcludeImages(options.exclude, options.exclude_kinds, splits)
+        blocks = blocks | "ExcludeImages" >> ExcludeImages(options.exclude, options.exclude_kinds, splits)
     if isinstance(options, StoredImageOptions) and options.duplicates == "drop":
-        blocks, dropped = blocks | "DropCopies" >> DropCopies(splits)
-        facts += dropped
-    return Chosen(blocks, facts)
+        blocks = blocks | "DropCopies" >> DropCopies(splits)
+    return blocks
 
 
 class Job(NamedTuple):
@@ -144,13 +135,14 @@ class Job(NamedTuple):
     def write(self, p: beam.Pipeline, recipes: Sequence[Recipe]) -> PCollection:
         """Write the splits of `recipes`, which are all splits of the job. Return a PCollection of one Manifest, which
         is emitted when everything is written."""
-        options, gathered = self.options, self.gather(p)
-        planned = gathered.blocks | "PlanShards" >> self.contents.plan
-        findings = _facts(gathered, planned, self.splits) | "AddFindings" >> AddFacts()
+        options = self.options
+        with collect_facts() as facts:
+            gathered, placed = self._plan(p)
+        findings = tuple(facts) | "AddFindings" >> AddFacts()
         demands = demands_of(options, self.splits, options.output)
         checked = findings | "CheckFindings" >> CheckFindings(demands)
         writer = _writer(options, gathered, checked, self.contents.maker, self.splits)
-        written = planned.placed | "WriteShards" >> writer
+        written = placed | "WriteShards" >> writer
         limit = beam.ParDo(LimitRejects(demands), AsSingleton(checked), AsIter(findings.lists))
         written | "LimitRejects" >> limit
         duplicates = options.refused_duplicates if isinstance(options, StoredImageOptions) else "report"
@@ -161,15 +153,24 @@ class Job(NamedTuple):
 
     def report(self, p: beam.Pipeline, recipes: Sequence[Recipe], path: str) -> None:
         """Write only the Plan of the splits, as JSON to the local file `path`."""
-        gathered = self.gather(p)
-        planned = gathered.blocks | "PlanShards" >> self.contents.plan
-        facts = _facts(gathered, planned, self.splits)
-        if self.contents.counts_classes:
-            count = beam.Map(count_classes, AsSingleton(gathered.labels), self.splits)
-            facts += (gathered.blocks | "CountClasses" >> count,)
-        findings = facts | "AddFindings" >> AddFacts()
+        with collect_facts() as facts:
+            gathered, _ = self._plan(p)
+            if self.contents.counts_classes:
+                count = WithFacts(count_classes, AsSingleton(gathered.labels), self.splits)
+                gathered.blocks | "CountClasses" >> count
+        findings = tuple(facts) | "AddFindings" >> AddFacts()
         checked = findings | "CheckFindings" >> CheckFindings(demands_of(self.options, self.splits, output=""))
         checked | "ReportPlan" >> beam.Map(write_plan, path, recipes, AsList(findings.facts), **gathered.sides)
+
+    def _plan(self, p: beam.Pipeline) -> tuple[Gathered, PCollection]:
+        """Return the input of the shards, and (ShardKey, packed Block)."""
+        gathered = self.gather(p)
+        if gathered.division:
+            names = gathered.blocks | "NamesOfGroups" >> beam.FlatMap(_image_names, self.splits).with_output_types(
+                tuple[str, str]
+            )
+            names | "CountGroups" >> CountGroups(gathered.division)
+        return gathered, gathered.blocks | "PlanShards" >> self.contents.plan
 
 
 def write_nothing(p: beam.Pipeline, reason: str) -> None:
@@ -177,16 +178,7 @@ def write_nothing(p: beam.Pipeline, reason: str) -> None:
     p | "Reason" >> beam.Create([reason]) | "LogReason" >> beam.LogElements(level=logging.INFO)
 
 
-def _facts(gathered: Gathered, planned: ShardPlans, splits: Sequence[str]) -> tuple[PCollection, ...]:
-    """Return the Facts of all steps, and of the plan."""
-    parts = (*gathered.facts, planned.facts)
-    if gathered.division:
-        names = gathered.blocks | "NamesOfGroups" >> beam.FlatMap(_named, splits).with_output_types(tuple[str, str])
-        parts += (names | "CountGroups" >> CountGroups(gathered.division),)
-    return parts
-
-
-def _named(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _image_names(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the split and name of a Block's images."""
     block = unpack_block(keyed[1])
     for split, name in zip(block.split.tolist(), block.file_name.texts(), strict=True):

@@ -9,7 +9,8 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.models import FETCHED, ON_DISK, RANDOM, TOLERANCE, FeatureModel
 from recordmill.schemas.inputs.options import RecipeValue
 from recordmill.schemas.layouts import features_table
-from recordmill.transforms.dataset.facts import Facts
+from recordmill.transforms.dataset.collect_facts import WithFacts
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.encoders.embed_images import EmbedImages
 from recordmill.transforms.encoders.load_model import load_model
 from recordmill.transforms.storage.resolve import storage_for
@@ -38,14 +39,17 @@ def prepare(options: EmbedOptions) -> Job:
 
     def gather(p: beam.Pipeline) -> Gathered:
         gathered = source.gather(p)._replace(table=p | "Features" >> beam.Create([features]))
-        if weights != RANDOM:
-            return gathered
-        warned = Facts(warnings={(split, _RANDOM_WEIGHTS) for split in source.splits})
-        return gathered._replace(facts=(*gathered.facts, p | "RandomWeights" >> beam.Create([warned])))
+        if weights == RANDOM:
+            p | "RandomWeights" >> beam.Impulse() | "WarnRandom" >> WithFacts(_warn_random, source.splits)
+        return gathered
 
     maker = EmbedImages(options.choice, model, options.batch, options.dtype, options.resize)
     contents = planned_blocks(options, source.splits, maker, maker.estimate(features))
     return source._replace(options=options, gather=gather, contents=contents, found=_recorded(options, model))
+
+
+def _warn_random(_: bytes, facts: FactsBuilder, splits: tuple[str, ...]) -> None:
+    facts.warn_all(splits, [_RANDOM_WEIGHTS])
 
 
 def _recorded(options: EmbedOptions, model: FeatureModel) -> dict[str, RecipeValue]:

@@ -1,38 +1,39 @@
 """`recordmill folder`: convert images of one class each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import PCollection, TaggedOutput
+from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.pipelines.convert import Gathered, Job, choose_images, image_contents, input_file, read_division
 from recordmill.schemas.dataset.recipes import InputFile, to_list
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.labels import (
     SAME_CLASSES,
+    ExistingLabels,
     LabelMap,
-    LabelsBeside,
     adopt_labels,
     misread_numbers,
     name_warnings,
 )
 from recordmill.schemas.inputs.options import ALL_TRAIN
-from recordmill.transforms.dataset.dataset_folder import labels_beside
-from recordmill.transforms.dataset.facts import FACTS, Facts
+from recordmill.schemas.inputs.splits import Division
+from recordmill.transforms.dataset.collect_facts import WithFacts
+from recordmill.transforms.dataset.dataset_folder import existing_labels
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.choose_classes import (
     ListClasses,
-    WarnOfNestedClasses,
+    WarnNestedClasses,
     check_sample,
     folders_without_images,
 )
 from recordmill.transforms.folder.folder_options import FolderOptions
-from recordmill.transforms.folder.read_folder import ReadTables, count_rows, folder_rows
+from recordmill.transforms.folder.read_folder import ReadTables, count_block_rows, folder_rows
 from recordmill.transforms.folder.read_labels import LabelTable, table_splits
 from recordmill.transforms.folder.stratify import Stratify
 from recordmill.transforms.join.divide_images import DivideImages
-from recordmill.transforms.join.join_files import FolderRules, JoinFiles
+from recordmill.transforms.join.join_files import JoinFiles
 from recordmill.transforms.join.list_images import ListFolders
 from recordmill.transforms.storage.resolve import file_version
 
@@ -84,69 +85,71 @@ def splits_of(options: FolderOptions) -> tuple[str, ...]:
 def gather(p: beam.Pipeline, options: FolderOptions, splits: tuple[str, ...]) -> Gathered:
     """Return image files with their classes and splits. `splits` are those of the job."""
     division = read_division(p, options)
-    rule = None if options.labels else options.path_labels
-    source, kind = ", ".join(sorted(options.labels or options.images)), "labels" if options.labels else "images"
-    rules = FolderRules(options.output, rule, options.classes, splits, options.seed, source, kind)
-    listed = (
+    files = (
         p
         | "ImageFolders" >> beam.Create(options.images)
-        | "ListImages" >> ListFolders(options.output, folder_rows, rules, division)
+        | "ListImages" >> ListFolders(options.output, folder_rows, options, splits, division)
     )
-    rows, files, facts = listed.blocks, [], listed.facts
-    if options.labels:
-        tables = [LabelTable(path, options.columns, options.images, file_version(path)) for path in options.labels]
-        read = p | "LabelTables" >> beam.Create(tables) | "ReadLabels" >> ReadTables(rules, division)
-        rows, files, facts = read.rows, [listed.blocks], (*listed.facts, read[FACTS])
-    joined = (rows, *files) | "JoinFiles" >> JoinFiles(rules)
-    blocks = joined.blocks  # of images that can be written, unless they turn out broken
-    if options.stratify:
-        blocks = blocks | "Stratify" >> Stratify(division, splits)
-    elif options.split_by == "rank":
-        blocks = (blocks,) | "DivideImages" >> DivideImages(division, splits)
-    counted = blocks | "CountRows" >> beam.Map(count_rows, rules)
-    found = rows | "ListClasses" >> ListClasses(options.classes, _class_folders(options))
-    beside = labels_beside(options.output, splits)
-    adopted = found | "AdoptLabels" >> beam.FlatMap(_adopted, beside, options.classes, splits).with_outputs(
-        FACTS, main="labels"
-    )
-    labels = adopted.labels
-    chosen = choose_images(options, blocks, splits)
+    tables = [LabelTable(path, options.columns, options.images, file_version(path)) for path in options.labels]
+    rows = p | "LabelTables" >> beam.Create(tables) | ReadTables(options, splits, division) if tables else files
+    sides = (rows, files) if tables else (rows,)
+    blocks = sides | "JoinFiles" >> JoinFiles(splits, options.seed, options.classes, options.input_rows)
+    blocks = _divided(blocks, options, division, splits)  # of images that can be written, unless they are broken
+    blocks | "CountRows" >> WithFacts(count_block_rows, options, splits)
+    classes = rows | "ListClasses" >> ListClasses(options.classes, _class_folders(options))
+    adopt = WithFacts(_adopt_labels, existing_labels(options.output, splits), options.classes, splits)
+    labels = classes | "AdoptLabels" >> adopt
+    _warn(rows, labels, options, splits)
     return Gathered(
-        chosen.blocks,
+        choose_images(options, blocks, splits),
         labels,
         p | "Table" >> beam.Create([options.table]),
-        (*facts, joined[FACTS], counted, *chosen.facts, adopted[FACTS], *_warned(rows, labels, options, splits)),
         division=division if options.keeps_groups else None,
     )
 
 
-def _adopted(
-    labels: LabelMap, beside: LabelsBeside | None, classes: tuple[str, ...], splits: tuple[str, ...]
-) -> Iterator[Any]:
-    """Yield the label map of the data set to which splits are added, if it has all classes, and a warning about classes
-    without images."""
-    if beside:
-        labels, absent = adopt_labels(labels, beside, bool(classes), SAME_CLASSES)
-        if absent:
-            yield TaggedOutput(FACTS, Facts(warnings={(split, absent) for split in splits}))
+def _divided(
+    blocks: PCollection, options: FolderOptions, division: Division | AsSingleton, splits: tuple[str, ...]
+) -> PCollection:
+    """Return Blocks with splits that may depend on all images."""
+    if options.stratify:
+        return blocks | "Stratify" >> Stratify(division, splits)
+    if options.split_by == "rank":
+        return (blocks,) | "DivideImages" >> DivideImages(division, splits)
+    return blocks
+
+
+def _adopt_labels(
+    labels: LabelMap,
+    facts: FactsBuilder,
+    existing: ExistingLabels | None,
+    classes: tuple[str, ...],
+    splits: tuple[str, ...],
+) -> Iterator[LabelMap]:
+    """Yield the label map of the data set to which splits are added, if it has all classes; warn about classes without
+    images."""
+    if existing:
+        labels, absent = adopt_labels(labels, existing, bool(classes), SAME_CLASSES)
+        facts.warn_all(splits, filter(None, [absent]))
     yield labels
 
 
-def _warned(
-    rows: PCollection, labels: PCollection, options: FolderOptions, splits: tuple[str, ...]
-) -> Iterator[PCollection]:
+def _warn(rows: PCollection, labels: PCollection, options: FolderOptions, splits: tuple[str, ...]) -> None:
+    """Add the steps that warn about classes and their folders."""
     if not options.classes:
-        yield labels | "WarnOfNames" >> beam.Map(_of_names, splits)
+        labels | "WarnNames" >> WithFacts(_warn_names, splits)
     if folders := _class_folders(options):
-        texts = folders_without_images(folders, options.output)
-        found = Facts(warnings={(split, text) for text in texts for split in splits})
-        yield rows.pipeline | "FoldersWithoutImages" >> beam.Create([found])
-        yield rows | "WarnOfNestedClasses" >> WarnOfNestedClasses(labels, splits)
+        texts = [*folders_without_images(folders, options.output)]
+        rows.pipeline | "FoldersWithoutImages" >> beam.Create([texts]) | "WarnFolders" >> WithFacts(_warn_texts, splits)
+        rows | "WarnNestedClasses" >> WarnNestedClasses(labels, splits)
 
 
-def _of_names(labels: LabelMap, splits: tuple[str, ...]) -> Facts:
-    texts = [*misread_numbers(labels), *name_warnings(labels)]
-    return Facts(warnings={(split, text) for text in texts for split in splits})
+def _warn_names(labels: LabelMap, facts: FactsBuilder, splits: tuple[str, ...]) -> None:
+    facts.warn_all(splits, [*misread_numbers(labels), *name_warnings(labels)])
+
+
+def _warn_texts(texts: Sequence[str], facts: FactsBuilder, splits: tuple[str, ...]) -> None:
+    facts.warn_all(splits, texts)
 
 
 def _class_folders(options: FolderOptions) -> tuple[str, ...]:

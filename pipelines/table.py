@@ -17,9 +17,10 @@ from recordmill.schemas.inputs.encoders import EncoderSource
 from recordmill.schemas.inputs.tables import TEXT_PARTS, RowsFile, TableSchema
 from recordmill.schemas.layouts import DECODED_IMAGE
 from recordmill.transforms.blocks.pack_block import Keyed
-from recordmill.transforms.dataset.dataset_folder import labels_beside
-from recordmill.transforms.dataset.facts import FACTS, Facts
-from recordmill.transforms.join.join_files import RANGE_BITS, FolderRules, JoinFiles
+from recordmill.transforms.dataset.collect_facts import WithFacts
+from recordmill.transforms.dataset.dataset_folder import existing_labels
+from recordmill.transforms.dataset.facts import FactsBuilder
+from recordmill.transforms.join.join_files import RANGE_BITS, JoinFiles
 from recordmill.transforms.join.list_images import ListFolders, files_by_name
 from recordmill.transforms.join.match_blocks import MatchRows
 from recordmill.transforms.rows.find_rows import find_rows
@@ -121,31 +122,25 @@ def gather(p: beam.Pipeline, table: Table) -> Gathered:
         list_files = ListFolders(options.output, files_by_name, "path", BUCKETS)
         listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files
     taken = (DECODED_IMAGE, *(each.name for each in features)) if features else ()
-    chosen, encoders = _choose_columns(files, table, taken, listed.blocks if listed else None)
+    chosen, encoders = _choose_columns(files, table, taken, listed)
     spread = files | "SpreadToRead" >> beam.Reshuffle()  # one a pass, or runners fuse steps that wait for each other
     if options.image_column:
-        of_pictures = beam.FlatMap(read_image_rows, AsSingleton(chosen), recipe).with_output_types(Keyed)
-        read = spread | "ReadImageRows" >> of_pictures.with_outputs(FACTS, main="rows")
-        rows, facts = read.rows, [read[FACTS]]
+        read = WithFacts(read_image_rows, AsSingleton(chosen), recipe, types=Keyed)
+        rows = spread | "ReadImageRows" >> read
         if listed:
-            matched = (rows, listed.blocks) | "MatchRows" >> MatchRows("path", None, options.seed, RANGE_BITS)
-            rows, facts = matched.rows, [*facts, *listed.facts, matched[FACTS]]
-        rules = FolderRules(options.output, None, (), table.splits, options.seed, "", "")
-        joined = (rows,) | "JoinFiles" >> JoinFiles(rules)
-        picked = choose_images(options, joined.blocks, table.splits)
-        blocks, facts = picked.blocks, [*facts, joined[FACTS], *picked.facts]
+            rows = (rows, listed) | "MatchRows" >> MatchRows("path", None, options.seed, RANGE_BITS)
+        blocks = (rows,) | "JoinFiles" >> JoinFiles(table.splits, options.seed)
+        blocks = choose_images(options, blocks, table.splits)
     else:
-        spill = beam.FlatMap(spill_file, AsSingleton(chosen), recipe)
-        read = spread | "SpillRows" >> spill.with_outputs(FACTS, main="spills")
-        blocks, facts = read.spills, [read[FACTS]]
+        blocks = spread | "SpillRows" >> WithFacts(spill_file, AsSingleton(chosen), recipe)
         if options.key and recipe.output:
-            warn = beam.Map(_of_keys, AsList(blocks), recipe.output, options.key, table.splits[0])
-            facts.append(p | "OnceSpilled" >> beam.Impulse() | "CompareKeys" >> warn)
+            warn = WithFacts(_warn_equal_keys, AsList(blocks), recipe.output, options.key, table.splits[0])
+            p | "OnceSpilled" >> beam.Impulse() | "CompareKeys" >> warn
+    chosen | "WarnColumns" >> WithFacts(_warn_columns, table.splits[0])
     return Gathered(
         blocks,
         chosen | "Labels" >> beam.Map(attrgetter("labels")),
         chosen | "Table" >> beam.Map(table_of, features),
-        (*facts, chosen | "OfColumns" >> beam.Map(_of_columns, table.splits[0])),
         encoders,
     )
 
@@ -161,7 +156,9 @@ def _choose_columns(
     """
     options, recipe = table.options, table.recipe
     choice = _choice(options, table.given, recipe.splits.columns)
-    choice = choice._replace(taken=taken, beside=labels_beside(recipe.output, table.splits) if recipe.output else None)
+    choice = choice._replace(
+        taken=taken, beside=existing_labels(recipe.output, table.splits) if recipe.output else None
+    )
     chosen = (
         files
         | "SpreadToObserve" >> beam.Reshuffle()
@@ -203,15 +200,16 @@ def _choice(options: TableOptions, given: TableSchema | None, required: tuple[st
     )
 
 
-def _of_columns(chosen: ChosenSchema, split: str) -> Facts:
-    return Facts(warnings={(split, text) for text in chosen.warnings})
+def _warn_columns(chosen: ChosenSchema, facts: FactsBuilder, split: str) -> None:
+    facts.warn_all([split], chosen.warnings)
 
 
-def _of_keys(_: bytes, spills: list[Spill], output: str, column: str, split: str) -> Facts:
+# Long list of arguments: files of spills, and the names in the warning.
+def _warn_equal_keys(_: bytes, facts: FactsBuilder, spills: list[Spill], output: str, column: str, split: str) -> None:
     text = equal_keys_warning(find_equal_keys(spills, output), column)
-    return Facts(warnings={(split, text)} if text else set())
+    facts.warn_all([split], filter(None, [text]))
 
 
-def table_of(chosen: ChosenSchema, pictures: tuple[Feature, ...]) -> FeatureTable:
+def table_of(chosen: ChosenSchema, image_features: tuple[Feature, ...]) -> FeatureTable:
     """Return the features of columns and of rows' images."""
-    return chosen.schema.table(pictures)
+    return chosen.schema.table(image_features)

@@ -11,6 +11,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from recordmill.transforms.dataset.collect_facts import collect_facts
+
 try:
     import apache_beam as beam
 except ModuleNotFoundError as error:
@@ -43,7 +45,7 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
 from recordmill.transforms.shards.encode_images import EncodeImages
 from recordmill.transforms.user_samples.convert_samples import block_of, samples_of, unpack_sample
-from recordmill.transforms.user_samples.gather_samples import CheckSamples, rules_of
+from recordmill.transforms.user_samples.gather_samples import CheckSamples
 from recordmill.transforms.user_samples.record_options import RecordOptions
 
 if TYPE_CHECKING:
@@ -114,7 +116,9 @@ class ReadCoco(_Transform):
 
     def expand(self, p):
         options, given = find_exports(self._options)
-        return _read(coco.gather(p, options, given), given.splits)
+        with collect_facts() as facts:
+            gathered = coco.gather(p, options, given)
+        return _read(gathered, facts, given.splits)
 
 
 class ReadFolder(_Transform):
@@ -135,7 +139,9 @@ class ReadFolder(_Transform):
 
     def expand(self, p):
         splits = folder.splits_of(self._options)
-        return _read(folder.gather(p, self._options, splits), splits)
+        with collect_facts() as facts:
+            gathered = folder.gather(p, self._options, splits)
+        return _read(gathered, facts, splits)
 
 
 @beam.typehints.with_output_types(bytes)
@@ -159,9 +165,10 @@ class Encode(_Transform):
 
     def expand(self, samples):
         samples, labels, _ = _read_of(samples, self._labels)
-        found = samples | "CheckSamples" >> CheckSamples(self._options, labels)
-        encode = beam.ParDo(_Encode(self._options), AsSingleton(found.labels), AsSingleton(found.table))
-        batches = found.samples | beam.Values() | beam.BatchElements(min_batch_size=8, max_batch_size=64)
+        with collect_facts():  # rejects are only counted and logged
+            checked, labels, table = samples | "CheckSamples" >> CheckSamples(self._options, labels)
+        encode = beam.ParDo(_Encode(self._options), AsSingleton(labels), AsSingleton(table))
+        batches = checked | beam.Values() | beam.BatchElements(min_batch_size=8, max_batch_size=64)
         return batches | "Encode" >> encode.with_output_types(bytes)
 
 
@@ -229,10 +236,10 @@ def _read_of(given: Any, labels: PCollection | None, facts: PCollection | None =
     return given, labels, facts
 
 
-def _read(gathered: Gathered, splits: Sequence[str]) -> Read:
+def _read(gathered: Gathered, facts_of_steps: Sequence[PCollection], splits: Sequence[str]) -> Read:
     convert = beam.FlatMap(_samples, AsSingleton(gathered.labels), splits)
     samples = gathered.blocks | "Samples" >> convert.with_output_types(Sample)
-    labels, facts = gathered.labels, gathered.facts | "Facts" >> beam.Flatten()
+    labels, facts = gathered.labels, tuple(facts_of_steps) | "Facts" >> beam.Flatten()
     labels.element_type, facts.element_type = LabelMap, Facts  # `_read_of` compares them
     return Read(samples, labels, facts)
 
@@ -250,7 +257,7 @@ class _Encode(ThreadedDoFn):
         self._logged = 0
 
     def process(self, batch: list[bytes], labels: LabelMap, table: FeatureTable) -> Iterator[bytes]:
-        block = block_of(list(map(unpack_sample, batch)), labels, rules_of(self._options), self._reject)
+        block = block_of(list(map(unpack_sample, batch)), labels, self._options, self._reject)
         if block is None:
             return
         maker = EncodeImages(self._options.box_policy, self._options.image_rules)

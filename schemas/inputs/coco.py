@@ -1,7 +1,7 @@
 """COCO's annotation files, as records need them (https://cocodataset.org/#format-data)."""
 
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -103,3 +103,49 @@ class AnnotationFile(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()  # sentences about probable mistakes
     uses_zero: bool = False  # True if an annotation has the category id 0
     negative_areas: int = 0  # annotation rows whose area is below 0
+
+
+class ExportPart(NamedTuple):
+    """Annotation files that share one set of image ids.
+
+    Attributes:
+        split: Split of all images; empty if --split decides.
+        images: Folders of the images.
+        shares_images: True if another part has the same image folders.
+    """
+
+    split: str
+    sources: tuple[AnnotationSource, ...]
+    images: tuple[str, ...]
+    shares_images: bool = False
+
+
+class Given(NamedTuple):
+    """Input files of a job.
+
+    Attributes:
+        splits: Names of the splits to write.
+        data: Folder in which the files were found; empty if options name the files.
+        warnings: Warnings about files that are not read.
+    """
+
+    parts: tuple[ExportPart, ...]
+    splits: tuple[str, ...]
+    data: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines for the user: the files and folders found."""
+        return tuple(self._note(part) for part in self.parts if self.data)
+
+    @property
+    def split_by_file(self) -> dict[str, str]:
+        """Split by path, for files whose images all belong to one split."""
+        return {source.path: part.split for part in self.parts for source in part.sources if part.split}
+
+    def _note(self, part: ExportPart) -> str:
+        within = f"{self.data.rstrip('/')}/"
+        files = ", ".join(f"{source.kind.value} {source.path.removeprefix(within)}" for source in part.sources)
+        folders = ", ".join(folder.removeprefix(within) for folder in part.images)
+        return f"{part.split or self.data}: {files}; images in {folders}"

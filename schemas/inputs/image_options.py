@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureKind, Part
+from recordmill.schemas.inputs.annotations import Filters
 from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.inputs.option import IMAGES, LEAVE_OUT, READ, WRITE, Names, Pairs, redefined
 from recordmill.schemas.inputs.options import DividedOptions, ImageOptions, RecipeValue, pair_faults, pairs
@@ -158,6 +159,15 @@ class AnnotatedOptions(ObjectOptions, DividedOptions):
         "NAME[,NAME…]",
         "all",
     )
+
+    @property
+    def filters(self) -> Filters:
+        return Filters(self.categories, not self.no_crowd, self.min_area)
+
+    @property
+    def divides_ranked(self) -> bool:
+        """True if the split of an image depends on the other images."""
+        return self.stratify or self.split_by == "rank"
 
     def _faults(self) -> Iterator[str]:
         if self.stratify and len(self.split) < 2:

@@ -75,7 +75,7 @@ class LabelMap(msgspec.Struct, frozen=True):
         return tuple(sorted(name for name, count in counts.items() if count > 1))
 
 
-class LabelsBeside(msgspec.Struct, frozen=True):
+class ExistingLabels(msgspec.Struct, frozen=True):
     """Label map of a data set that gets more splits."""
 
     labels: LabelMap
@@ -85,7 +85,7 @@ class LabelsBeside(msgspec.Struct, frozen=True):
 SAME_CLASSES = "give the same --classes to each split, with all classes in the order of their labels"
 
 
-def adopt_labels(labels: LabelMap, beside: LabelsBeside, by_id: bool, cure: str) -> tuple[LabelMap, str]:
+def adopt_labels(labels: LabelMap, beside: ExistingLabels, by_id: bool, cure: str) -> tuple[LabelMap, str]:
     """Return the label map of the data set, and a sentence that names the classes missing in `labels`; empty if none
     are.
 
@@ -97,7 +97,7 @@ def adopt_labels(labels: LabelMap, beside: LabelsBeside, by_id: bool, cure: str)
     Raises:
         CategoryError: the data set lacks a class.
 
-    >>> known = LabelsBeside(LabelMap((Category(0, "ant"), Category(1, "bee"), Category(2, "cat"))), "train of out")
+    >>> known = ExistingLabels(LabelMap((Category(0, "ant"), Category(1, "bee"), Category(2, "cat"))), "train of out")
     >>> adopt_labels(LabelMap((Category(0, "ant"), Category(1, "cat"))), known, False, "")[1]
     "no example is of 'bee'; labels are those of train of out"
     """

@@ -8,8 +8,9 @@ from zipfile import ZipFile
 import pytest
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.coco import Given
 from recordmill.transforms.coco.coco_options import CocoOptions
-from recordmill.transforms.coco.find_exports import Given, find_exports
+from recordmill.transforms.coco.find_exports import find_exports
 from tests.conftest import (
     CATEGORIES,
     SHARED_DATA,

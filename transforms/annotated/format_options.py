@@ -83,6 +83,11 @@ class FormatOptions(AnnotatedOptions):
         return source.splits
 
     @property
+    def matching(self) -> Match:
+        """How names of images find their files."""
+        return getattr(self, "match", "path")
+
+    @property
     def name_sources(self) -> NameSources:
         return NameSources(self.images, (self.data,), getattr(self, "match", ""))
 

@@ -1,9 +1,8 @@
 """Image rows of label files are joined by image: partial Blocks become whole ones with the classes of the data set."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 import msgspec
@@ -13,22 +12,23 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection, TaggedOutput
 from recordmill.schemas.block import Block, join_blocks, ragged_bytes
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.annotations import Caption, ImageLabels
-from recordmill.schemas.inputs.labels import LabelMap, LabelsBeside, adopt_labels
+from recordmill.schemas.inputs.labels import ExistingLabels, LabelMap, adopt_labels
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.annotated.read_labels import AnnotatedRules
+from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.source import FILES, FRACTIONS, NOTE, PIXELS, Source
 from recordmill.transforms.blocks.cut_range import BlockKey, cut_range
 from recordmill.transforms.blocks.image_tasks import label_column, labels_of
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order, run_step
-from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged
+from recordmill.transforms.dataset.collect_facts import WithFacts
+from recordmill.transforms.dataset.facts import FactsBuilder
+from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.join.choose_categories import choose_features, select_categories
 from recordmill.transforms.join.match_blocks import without_faults
-from recordmill.transforms.join.screen_objects import screen_annotations, screen_objects
+from recordmill.transforms.join.screen_objects import screen_annotations, selected_labels
 from recordmill.transforms.join.traits import Trait, choose_labels, parts_of, trait_warnings
 from recordmill.transforms.runtime.beam_steps import pack, unpacker
 from recordmill.transforms.shards.limit_records import limit_records
@@ -41,65 +41,55 @@ Keyed = tuple[int, bytes]
 """Number of a range of images, and a packed Block."""
 
 
-class ClassRules(NamedTuple):
-    """Classes and features that are written.
+class DescribeClasses(beam.PTransform):
+    """Convert Traits to one LabelMap of all classes, one LabelMap of the selected classes, and one FeatureTable.
 
-    Attributes:
-        categories: names of the classes that are wanted; empty for all.
-        asked, layout: features that were asked for, and all of the layout.
-        beside: labels of the data set that the splits are added to; None without one.
+    Args:
+        existing: Labels of the data set that the splits are added to; None for a new data set.
     """
 
-    source: Source
-    splits: tuple[str, ...]
-    categories: tuple[str, ...]
-    asked: FeatureTable
-    layout: FeatureTable
-    beside: LabelsBeside | None
+    def __init__(
+        self, options: FormatOptions, source: Source, splits: tuple[str, ...], existing: ExistingLabels | None
+    ):
+        super().__init__()
+        self._arguments = options, source, splits[0], existing
 
-
-class DescribedClasses(NamedTuple):
-    """PCollections of one LabelMap of all classes, one of those that are wanted, one FeatureTable; and Facts."""
-
-    categories: PCollection
-    labels: PCollection
-    table: PCollection
-    facts: PCollection
-
-
-@dataclass(eq=False, repr=False)
-class DescribeClasses(beam.PTransform):
-    """Convert Traits to DescribedClasses."""
-
-    rules: ClassRules
-
-    def expand(self, traits: PCollection):
-        once = traits.pipeline | "Once" >> beam.Create([self.rules])
-        found = once | "Describe" >> beam.FlatMap(_describe, AsList(traits)).with_outputs(
-            _LABELS, _TABLE, FACTS, main="categories"
+    def expand(self, traits: PCollection):  # Beam accepts no type hints of several outputs
+        once = traits.pipeline | "Once" >> beam.Impulse()
+        return once | "Describe" >> WithFacts(
+            _describe_traits, *self._arguments, AsList(traits), tags=(_LABELS, _TABLE)
         )
-        return DescribedClasses(found.categories, found[_LABELS], found[_TABLE], found[FACTS])
 
 
-def _describe(rules: ClassRules, traits: list[tuple[str, str, int, int]]) -> Iterator[Any]:
-    found, known = [Trait(*trait) for trait in traits], rules.source.categories
-    if not rules.source.label_of and not any(trait.kind == FILES for trait in found):
-        raise ConfigError(f"{rules.source.path}: no label file of the format {rules.source.kind} is in it")
-    notes = frozenset(trait.name for trait in found if trait.kind == NOTE)
-    warnings = [*rules.source.warnings, *rules.source.check(notes), *frame_warnings(found, rules.source)]
-    categories = choose_labels(found, of_image=False) if known is None else LabelMap(known)
-    warnings += trait_warnings(found, categories)
-    labels = select_categories(categories, rules.categories)
-    if rules.beside:
-        labels, absent = adopt_labels(labels, rules.beside, True, _CURE)
+# Long list of arguments: the options of DescribeClasses, as this runs on workers.
+def _describe_traits(
+    _: bytes,
+    facts: FactsBuilder,
+    options: FormatOptions,
+    source: Source,
+    split: str,
+    existing: ExistingLabels | None,
+    packed: list[tuple[str, str, int, int]],
+) -> Iterator[Any]:
+    traits, layout = [Trait(*trait) for trait in packed], options.layout_table
+    if not source.label_of and not any(trait.kind == FILES for trait in traits):
+        raise ConfigError(f"{source.path}: no label file of the format {source.kind} is in it")
+    notes = frozenset(trait.name for trait in traits if trait.kind == NOTE)
+    warnings = [*source.warnings, *source.check(notes), *frame_warnings(traits, source)]
+    known = source.categories
+    categories = choose_labels(traits, of_image=False) if known is None else LabelMap(known)
+    warnings += trait_warnings(traits, categories)
+    labels = select_categories(categories, options.categories)
+    if existing:
+        labels, absent = adopt_labels(labels, existing, True, _CURE)
         warnings += [absent] if absent else []
     yield categories
     yield TaggedOutput(_LABELS, labels)
-    table, parts = choose_features((), labels, rules.asked, rules.layout), parts_of(found)
-    yield TaggedOutput(_TABLE, rules.layout.with_parts((*table.parts, *parts)))
-    if without := sorted({*parts} - {*rules.source.parts, *rules.layout.parts}):  # of others, the command has warned
-        warnings.append(f"the layout {rules.layout.layout} has no feature for {', '.join(without)}: not written")
-    yield TaggedOutput(FACTS, Facts(warnings={(rules.splits[0], text) for text in warnings}))
+    table, parts = choose_features((), labels, options.table, layout), parts_of(traits)
+    yield TaggedOutput(_TABLE, layout.with_parts((*table.parts, *parts)))
+    if without := sorted({*parts} - {*source.parts, *layout.parts}):  # of others, the command has warned
+        warnings.append(f"the layout {layout.layout} has no feature for {', '.join(without)}: not written")
+    facts.warn_all([split], warnings)
 
 
 def frame_warnings(traits: Iterable[Trait], source: Source) -> Iterator[str]:
@@ -118,59 +108,69 @@ def frame_warnings(traits: Iterable[Trait], source: Source) -> Iterator[str]:
         yield f"{source.path}: some boxes are within 0..1, as fractions are, and all are read as pixels: look at these"
 
 
-@dataclass(eq=False, repr=False)
 class JoinAnnotated(beam.PTransform):
-    """Convert (range, packed Block) of image rows with objects to (BlockKey, packed Block) of whole Blocks, in the
-    output `blocks`; Facts are in `facts`.
+    """Convert (range, packed Block) of image rows with objects to (BlockKey, packed Block) of complete Blocks.
 
     Args:
-        categories: a PCollection of one LabelMap, of all classes.
+        splits: Splits of the job.
+        categories: PCollection of one LabelMap of all classes.
     """
 
-    rules: AnnotatedRules
-    categories: PCollection
+    def __init__(self, options: FormatOptions, source: Source, splits: tuple[str, ...], categories: PCollection):
+        super().__init__()
+        self._arguments = options, source, splits, AsSingleton(categories)
 
-    def expand(self, rows: PCollection[Keyed]):
-        join = beam.FlatMap(_join, self.rules, AsSingleton(self.categories))
-        grouped = rows | "GroupByRange" >> beam.GroupByKey()
-        return grouped | "Join" >> join.with_output_types(tuple[BlockKey, bytes]).with_outputs(FACTS, main="blocks")
+    def expand(self, rows: PCollection[Keyed]) -> PCollection[tuple[BlockKey, bytes]]:
+        join = WithFacts(_join_range, *self._arguments, types=tuple[BlockKey, bytes])
+        return rows | "GroupByRange" >> beam.GroupByKey() | "Join" >> join
 
 
-def wanted_labels(keyed: Keyed, labels: LabelMap, rules: AnnotatedRules) -> Iterator[Keyed]:
-    """Yield int64 [N, 2] as bytes: image id and category id of objects that are wanted."""
-    block = numbered(unpack_block(keyed[1]), labels, rules.source)
+def label_pairs(keyed: Keyed, labels: LabelMap, options: FormatOptions, source: Source) -> Iterator[Keyed]:
+    """Yield the result of `selected_labels` for the objects of a Block."""
+    block = numbered(unpack_block(keyed[1]), labels, source)
     if block.num_objects:
-        is_wanted = screen_objects(block, labels, rules.filters).is_wanted
-        pairs = np.stack([block.image_id[block.image_of_object], block.category_id], axis=1)[is_wanted]
-        yield keyed[0], np.unique(pairs, axis=0).tobytes()
+        yield keyed[0], selected_labels(block, labels, options.filters)
 
 
-def _join(group: tuple[int, Iterable[bytes]], rules: AnnotatedRules, labels: LabelMap) -> Iterator[Any]:
+# Long list of arguments: the options of JoinAnnotated, as this runs on workers.
+def _join_range(
+    group: tuple[int, Iterable[bytes]],
+    facts: FactsBuilder,
+    options: FormatOptions,
+    source: Source,
+    splits: tuple[str, ...],
+    labels: LabelMap,
+) -> Iterator[tuple[BlockKey, bytes]]:
     number, packed = group
 
-    def join(blocks: list[Block]) -> tuple[Block, FactsBuilder]:
-        facts = FactsBuilder()
-        return join_rows(blocks, labels, rules, facts), facts
+    def join(blocks: list[Block]) -> Block:
+        return join_rows(blocks, labels, options, source, splits, facts)
 
-    block, facts = run_step("join annotations", join, list(map(unpack_block, packed)))
-    yield tagged(facts)
-    yield from cut_range(number, block)
+    yield from cut_range(number, run_step("join annotations", join, list(map(unpack_block, packed))))
 
 
-def join_rows(blocks: Sequence[Block], labels: LabelMap, rules: AnnotatedRules, facts: FactsBuilder) -> Block:
-    """Return the images of a range in order, with their objects that can be used and are wanted.
+def join_rows(
+    blocks: Sequence[Block],
+    labels: LabelMap,
+    options: FormatOptions,
+    source: Source,
+    splits: tuple[str, ...],
+    facts: FactsBuilder,
+) -> Block:
+    """Return the images of a range in order, with their usable and selected objects.
 
     Args:
-        blocks: in any order. Several rows of an image in a split become one, with the objects of all.
-        labels: all classes.
+        blocks: Blocks in any order. Several rows of an image in a split become one, with the objects of all.
+        labels: All classes.
+        facts: Gets rejects and counts.
     """
-    block = _without_rejected(merged(join_blocks(blocks)), rules, facts)
-    block = without_faults(block, rules.splits, facts, rules.match, rules.group_from)
-    block = numbered(block, labels, rules.source)
+    block = _without_rejected(merged(join_blocks(blocks)), source, splits, facts)
+    block = without_faults(block, splits, facts, options.matching, options.division.group_from)
+    block = numbered(block, labels, source)
     if block.num_objects:
-        block = screen_annotations(block, labels, rules.filters, rules.splits, facts)
-    block = limit_records(block, rules.estimate, rules.splits, facts)
-    return block.take(image_order(block, hash_images(block.image_id, rules.seed)))
+        block = screen_annotations(block, labels, options.filters, splits, facts)
+    block = limit_records(block, RecordEstimate(options.table, options.max_side), splits, facts)
+    return block.take(image_order(block, hash_images(block.image_id, options.seed)))
 
 
 def merged(block: Block) -> Block:
@@ -227,21 +227,21 @@ def _rejects(packed: bytes) -> list[Rejected]:
     return _UNPACK_REJECTED(packed) if packed else []
 
 
-def _without_rejected(block: Block, rules: AnnotatedRules, facts: FactsBuilder) -> Block:
+def _without_rejected(block: Block, source: Source, splits: tuple[str, ...], facts: FactsBuilder) -> Block:
     """Count rows; drop images with an unreadable label file."""
     rejected = [[] for _ in range(len(block))] if block.rejected is None else list(map(_rejects, block.rejected.rows()))
     is_usable = np.ones(len(block), bool)
     for row, (split, found) in enumerate(zip(block.split.tolist(), rejected, strict=True)):
         for each in found:
-            facts.reject(rules.splits[split], each)
+            facts.reject(splits[split], each)
             is_usable[row] &= each.what != "image"
     others = [labels.rows for labels in labels_of(block)]
     annotations = block.objects_per_image + others + [sum(each.what != "image" for each in found) for found in rejected]
-    for split, name in enumerate(rules.splits):
+    for split, name in enumerate(splits):
         of_split = block.split == split
         if of_split.any():
             numbers = int(of_split.sum()), int(annotations[of_split].sum())
-            facts.add_rows(name, InputRows(rules.source.path, rules.source.kind, *numbers))
+            facts.add_rows(name, InputRows(source.path, source.kind, *numbers))
     return block.replace(rejected=None, source=None, part=None).take(is_usable)
 
 

@@ -1,18 +1,18 @@
 """Folders and label files of a Source become Blocks of image rows with their objects."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
+from apache_beam.pvalue import AsSingleton, TaggedOutput
 
 from recordmill.schemas.block import Block, join_blocks, ragged_texts
 from recordmill.schemas.inputs.images import ImageRef, is_image_name
 from recordmill.schemas.inputs.splits import Division
-from recordmill.schemas.names import name_key
+from recordmill.schemas.names import Match, name_key
+from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.read_labels import (
     ALONE,
     AT_ONCE,
@@ -21,7 +21,6 @@ from recordmill.transforms.annotated.read_labels import (
     NOTICES,
     SMALL_BYTES,
     TRAITS,
-    AnnotatedRules,
     Keyed,
     LabelFile,
     ReadBeside,
@@ -30,10 +29,11 @@ from recordmill.transforms.annotated.read_labels import (
     buckets_of,
     label_files,
 )
-from recordmill.transforms.annotated.source import SourceFolder, SplitList
+from recordmill.transforms.annotated.source import Source, SourceFolder, SplitList
 from recordmill.transforms.blocks.pack_block import pack_parts
+from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.compare_names import Names, add_names
-from recordmill.transforms.dataset.facts import FACTS, Facts
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.list_images import FILES_AT_ONCE, batched, file_block, list_outside
 from recordmill.transforms.join.match_blocks import MatchRows, name_buckets
 from recordmill.transforms.storage.interface import NameRange, is_remote
@@ -45,69 +45,66 @@ _CHUNK = 4096
 """Files that are Python objects at a time; columns take a tenth of their memory."""
 
 
-class ReadSource(NamedTuple):
-    """PCollections of (range, packed Block of image rows with objects), and of Traits as tuples; several of Facts."""
-
-    rows: PCollection
-    traits: PCollection
-    facts: tuple[PCollection, ...]
-
-
-@dataclass(eq=False, repr=False)
 class ReadAnnotated(beam.PTransform):
-    """Convert a Pipeline to the ReadSource of the label files of a data set.
+    """Read the label files of a data set. Apply to a pipeline.
 
     Args:
-        division: None if the source has the split of each image.
+        splits: Splits of the job.
+        division: Assignment of images to splits; used if the source does not have the split of each image.
+
+    Returns:
+        (range, packed Block of image rows with objects); Traits as tuples.
     """
 
-    rules: AnnotatedRules
-    division: Division | AsSingleton | None
+    def __init__(
+        self, options: FormatOptions, source: Source, splits: tuple[str, ...], division: Division | AsSingleton
+    ):
+        super().__init__()
+        self._options, self._source, self._splits = options, source, splits
+        self._division = None if splits == source.splits else division
 
     def expand(self, p):
-        rules, source = self.rules, self.rules.source
+        options, source = self._options, self._source
+        job = options, source, self._splits
         listed = (
             p
             | "Folders" >> beam.Create(source.folders)
             | "CutNames" >> beam.FlatMap(_parts)
             | "SpreadParts" >> beam.Reshuffle()
             | "ListFolder"
-            >> beam.FlatMap(_list, rules).with_output_types(Keyed).with_outputs(_LABELS, _ROWS, main="images")
+            >> beam.FlatMap(_list_part, *job).with_output_types(Keyed).with_outputs(_LABELS, _ROWS, main="images")
         )
         labels = listed[_LABELS]
         threads = _IN_FLIGHT if any(is_remote(folder.path) for folder in source.folders) else 1
         if source.label_of:
             lists = p | "Lists" >> beam.Create(source.lists)
-            of_lists = lists | "ReadList" >> beam.FlatMap(_read_list, rules).with_output_types(Keyed)
-            rows = (of_lists, listed[_ROWS]) | "Rows" >> beam.Flatten()
+            listed_rows = lists | "ReadList" >> beam.FlatMap(_read_list, source, self._splits).with_output_types(Keyed)
+            rows = (listed_rows, listed[_ROWS]) | "Rows" >> beam.Flatten()
             sides = (listed.images, labels, rows) | "ImagesAndLabels" >> beam.CoGroupByKey()
-            read = sides | "ReadLabels" >> beam.ParDo(ReadBeside(rules, threads), self.division).with_output_types(
-                Keyed
-            ).with_outputs(FACTS, TRAITS, NOTICES, BARE, ALONE, main="rows")
-            found, traits, notices, facts = read.rows, read[TRAITS], read[NOTICES], [read[FACTS]]
+            read = ReadBeside(*job, threads)
+            rows, traits, notices, bare, alone = sides | "ReadLabels" >> WithFacts(
+                read, self._division, types=Keyed, tags=(TRAITS, NOTICES, BARE, ALONE)
+            )
             if source.stated_label:
-                parse = beam.ParDo(ReadStated(rules, threads)).with_output_types(Keyed)
-                more = (
-                    (read[BARE], read[ALONE])
+                stated_rows, stated_traits, stated_notices = (
+                    (bare, alone)
                     | "ImagesAndStated" >> beam.CoGroupByKey()
-                    | "ReadStated" >> parse.with_outputs(TRAITS, NOTICES, main="rows")
+                    | "ReadStated" >> WithFacts(ReadStated(*job, threads), types=Keyed, tags=(TRAITS, NOTICES))
                 )
-                found = (found, more.rows) | "AllRows" >> beam.Flatten()
-                traits = (traits, more[TRAITS]) | "AllTraits" >> beam.Flatten()
-                notices = (notices, more[NOTICES]) | "AllNotices" >> beam.Flatten()
+                rows = (rows, stated_rows) | "AllRows" >> beam.Flatten()
+                traits = (traits, stated_traits) | "AllTraits" >> beam.Flatten()
+                notices = (notices, stated_notices) | "AllNotices" >> beam.Flatten()
         else:
-            parse = beam.ParDo(ReadNaming(rules, threads)).with_output_types(Keyed)
-            read = (
+            rows, traits, notices = (
                 labels
                 | "SpreadLabels" >> beam.Reshuffle()
-                | "ReadLabels" >> parse.with_outputs(FACTS, TRAITS, NOTICES, main="rows")
+                | "ReadLabels" >> WithFacts(ReadNaming(*job, threads), types=Keyed, tags=(TRAITS, NOTICES))
             )
             has_images = any(folder.has_images for folder in source.folders)
-            sides = (read.rows, listed.images) if has_images else (read.rows,)
-            matched = sides | "MatchRows" >> MatchRows(rules.match, self.division, rules.seed, BITS)
-            found, traits, notices, facts = matched.rows, read[TRAITS], read[NOTICES], [read[FACTS], matched[FACTS]]
-        said = notices | "GroupNotices" >> beam.GroupByKey() | "Say" >> beam.Map(_said, rules.splits[0])
-        return ReadSource(found, traits | "Distinct" >> beam.Distinct(), (*facts, said))
+            sides = (rows, listed.images) if has_images else (rows,)
+            rows = sides | "MatchRows" >> MatchRows(options.matching, self._division, options.seed, BITS)
+        notices | "GroupNotices" >> beam.GroupByKey() | "Warn" >> WithFacts(_warn_names, self._splits[0])
+        return rows, traits | "Distinct" >> beam.Distinct()
 
 
 def _parts(folder: SourceFolder) -> Iterator[tuple[SourceFolder, tuple[str, str]]]:
@@ -115,12 +112,13 @@ def _parts(folder: SourceFolder) -> Iterator[tuple[SourceFolder, tuple[str, str]
         yield folder, (part.start, part.end)
 
 
-def _list(listed: tuple[SourceFolder, tuple[str, str]], rules: AnnotatedRules) -> Iterator[Any]:
+def _list_part(
+    listed: tuple[SourceFolder, tuple[str, str]], options: FormatOptions, source: Source, splits: tuple[str, ...]
+) -> Iterator[Any]:
     folder, bounds = SourceFolder(*listed[0]), listed[1]
-    source = rules.source
-    split = rules.index_of(folder.split) if folder.split and folder.has_images else -1
-    files = list_outside(folder.path, NameRange(*bounds), rules.output, None)
-    chunks = (_columns(chunk, folder, rules) for chunk in batched(files, _CHUNK))
+    split = source.split_index(folder.split, splits) if folder.split and folder.has_images else -1
+    files = list_outside(folder.path, NameRange(*bounds), options.output, None)
+    chunks = (_sort_files(chunk, folder, source, options.matching) for chunk in batched(files, _CHUNK))
     for several in batched(chunks, FILES_AT_ONCE // _CHUNK):
         images, buckets, labels = (list(parts) for parts in zip(*several, strict=True))
         block, of_block = join_blocks(images), np.concatenate(buckets)
@@ -137,14 +135,14 @@ def _list(listed: tuple[SourceFolder, tuple[str, str]], rules: AnnotatedRules) -
         yield from (TaggedOutput(_LABELS, keyed) for keyed in keyed_labels)
 
 
-def _columns(
-    files: Sequence[tuple[str, ImageRef]], folder: SourceFolder, rules: AnnotatedRules
+def _sort_files(
+    files: Sequence[tuple[str, ImageRef]], folder: SourceFolder, source: Source, match: Match
 ) -> tuple[Block, np.ndarray, Block]:
     """Return the images of a folder, their buckets, and its label files."""
-    source, named = rules.source, [(folder.prefix + name, file) for name, file in files]
+    named = [(folder.prefix + name, file) for name, file in files]
     images = [(name, file) for name, file in named if folder.has_images and is_image_name(name)]
     names = [source.label_of(name) if source.label_of else name for name, _ in images]
-    buckets = name_buckets(names, rules.match, 1 << BITS)
+    buckets = name_buckets(names, match, 1 << BITS)
     labels = file_block((name, file) for name, file in named if source.is_label(name))
     return file_block(images), buckets, labels.replace(class_name=ragged_texts([folder.split] * len(labels)))
 
@@ -156,18 +154,19 @@ def _runs(labels: list[LabelFile]) -> Iterator[list[LabelFile]]:
     yield from ([label] for label in labels if label[2] > SMALL_BYTES)
 
 
-def _read_list(list_: SplitList, rules: AnnotatedRules) -> Iterator[Keyed]:
+def _read_list(list_: SplitList, source: Source, splits: tuple[str, ...]) -> Iterator[Keyed]:
     path, split = list_
     with storage_for(path).open(path) as file:
         lines = (line.decode("utf-8-sig", "replace").strip() for line in file)
-        names = rules.source.names_of(path, (line for line in lines if line))
+        names = source.names_of(path, (line for line in lines if line))
         for batch in batched(map(name_key, names), FILES_AT_ONCE):
-            rows = Block(file_name=ragged_texts(batch), split=np.full(len(batch), rules.index_of(split), np.int64))
-            labels = list(map(rules.source.label_of, batch)) if rules.source.label_of else batch
+            index = source.split_index(split, splits)
+            rows = Block(file_name=ragged_texts(batch), split=np.full(len(batch), index, np.int64))
+            labels = list(map(source.label_of, batch)) if source.label_of else batch
             yield from pack_parts(rows, buckets_of(labels), is_zipped=True)
 
 
-def _said(group: tuple[str, Iterable[Names]], split: str) -> Facts:
-    text, found = group[0], add_names(map(Names._make, group[1]))
-    shown = ", ".join(map(repr, found.first)) + " …" * (found.number > len(found.first))
-    return Facts(warnings={(split, text.format(number=f"{found.number:,}", names=shown))})
+def _warn_names(group: tuple[str, Iterable[Names]], facts: FactsBuilder, split: str) -> None:
+    text, names = group[0], add_names(map(Names._make, group[1]))
+    shown = ", ".join(map(repr, names.first)) + " …" * (names.number > len(names.first))
+    facts.warn(split, text.format(number=f"{names.number:,}", names=shown))

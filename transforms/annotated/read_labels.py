@@ -4,7 +4,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 import msgspec
@@ -12,6 +12,7 @@ import numpy as np
 from apache_beam.pvalue import TaggedOutput
 
 from recordmill.schemas.block import Block, join_blocks, ragged_bytes, ragged_texts
+from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.labels import LabelMap
@@ -19,17 +20,16 @@ from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.source import FILES, FRACTIONS, NOTE, PIXELS, LabelFault, LabelledImage, Source
 from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.compare_names import Names
-from recordmill.transforms.dataset.facts import FactsBuilder, tagged
-from recordmill.transforms.encoders.estimate_records import RecordEstimate
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.images.load_images import KEPT_BYTES, keep_files
 from recordmill.transforms.join.match_blocks import NO_FILES, FileState, match_rows, name_buckets, name_keys
 from recordmill.transforms.join.sample_rows import CategoryFinder, id_of, sample_rows, usable_objects
-from recordmill.transforms.join.screen_objects import Filters
 from recordmill.transforms.join.traits import Trait, area_traits
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, pack
@@ -63,34 +63,6 @@ Fetched = bytes | OSError | None
 """Bytes of a label file, or why it cannot be read; None if it is read as a stream."""
 
 
-class AnnotatedRules(NamedTuple):
-    """How the images of a Source are read and joined.
-
-    Attributes:
-        output: folder of the data set, which may be within a folder of the source.
-        state: folder for the images that label files hold; empty in a dry run, which writes none.
-        divides: True if --split decides.
-        match: a `recordmill.schemas.names.Match`, where label files name their images.
-        group_from: see `recordmill.schemas.inputs.splits.Division`.
-        estimate: of records.
-    """
-
-    source: Source
-    splits: tuple[str, ...]
-    output: str
-    state: str
-    seed: int
-    divides: bool
-    match: str
-    group_from: str
-    filters: Filters
-    estimate: RecordEstimate
-
-    def index_of(self, split: str) -> int:
-        """Return the index of a split; -1 if --split decides."""
-        return -1 if self.divides else self.splits.index(split)
-
-
 def buckets_of(names: Sequence[str]) -> np.ndarray:
     return name_buckets(names, "path", 1 << BITS)
 
@@ -105,12 +77,12 @@ def label_files(block: Block) -> list[LabelFile]:
 class _LabelReader(ThreadedDoFn):
     """Reads the label files of image rows."""
 
-    def __init__(self, rules: AnnotatedRules, threads: int):
+    def __init__(self, options: FormatOptions, source: Source, splits: tuple[str, ...], threads: int):
         super().__init__(threads)
-        self._rules = rules
+        self._options, self._source, self._splits = options, source, splits
 
     def _parsed(self, labels: Iterable[LabelFile]) -> Iterator[LabelledImage]:
-        parse = partial(_parse, source=self._rules.source)
+        parse = partial(_parse, source=self._source)
         return look_ahead(parse, labels, self.pool, self.threads) if self.threads > 1 else map(parse, labels)
 
     def _labelled(self, rows: Block, keys: Sequence[str], labels: Sequence[LabelFile | None]) -> Iterator[Any]:
@@ -126,9 +98,9 @@ class _LabelReader(ThreadedDoFn):
         names = rows.file_name.texts()
         if names:
             files = [label[0] if label else key for label, key in zip(labels, keys, strict=True)]
-            block, traits = labelled_rows(names, images, files, self._rules.source)
+            block, traits = labelled_rows(names, images, files, self._source)
             block = block.replace(**dict(rows.image_columns()))
-            ranges = ranges_of(hash_images(block.image_id, self._rules.seed), BITS)
+            ranges = ranges_of(hash_images(block.image_id, self._options.seed), BITS)
             yield from pack_parts(block, ranges, is_zipped=True)
             yield from (TaggedOutput(TRAITS, tuple(trait)) for trait in traits)
         first = {label[0]: name for name, label in reversed([*zip(names, labels, strict=True)]) if label}
@@ -141,11 +113,10 @@ class _LabelReader(ThreadedDoFn):
 class ReadBeside(_LabelReader):
     """Read the label files of the images of a bucket."""
 
-    def process(self, group: Any, division: Division | None) -> Iterator[Any]:
+    def process(self, group: Any, facts: FactsBuilder, division: Division | None) -> Iterator[Any]:
         progress.set_step("reading label files")
         images, labels, lists = (list(side) for side in group[1])
-        rules, facts = self._rules, FactsBuilder()
-        source, label_of = rules.source, rules.source.label_of or str
+        source, label_of = self._source, self._source.label_of or str
         known = {label[0]: label for packed in labels for label in label_files(unpack_block(packed))}
         files = join_blocks([NO_FILES.replace(split=_NO_ROWS.split), *map(unpack_block, images)])
         if source.lists:
@@ -172,15 +143,14 @@ class ReadBeside(_LabelReader):
             yield from _notice(_NO_LABEL_FILE, rows.take(is_bare).file_name.texts())
             yield from _notice(_NO_IMAGE, [name for name in alone if not re.fullmatch(source.unmissed, name)])
         yield from self._labelled(rows, keys, wanted)
-        yield tagged(facts)
 
 
 class ReadStated(_LabelReader):
     """Read the label files that state the names of images, which no file has that is called like them."""
 
-    def process(self, group: Any) -> Iterator[Any]:
+    def process(self, group: Any, facts: FactsBuilder) -> Iterator[Any]:
         images, labels = (list(side) for side in group[1])
-        rows, label_of = join_blocks([_NO_ROWS, *map(unpack_block, images)]), self._rules.source.label_of or str
+        rows, label_of = join_blocks([_NO_ROWS, *map(unpack_block, images)]), self._source.label_of or str
         by_key: dict[str, LabelFile] = {}
         for key, label in sorted(labels):
             by_key.setdefault(key, label)
@@ -266,9 +236,9 @@ def labelled_rows(
 class ReadNaming(_LabelReader):
     """Read runs of label files that name their images."""
 
-    def process(self, labels: list[LabelFile]) -> Iterator[Any]:
+    def process(self, labels: list[LabelFile], facts: FactsBuilder) -> Iterator[Any]:
         progress.set_step("reading label files")
-        rules, source, facts = self._rules, self._rules.source, FactsBuilder()
+        source, splits = self._source, self._splits
         if self.threads > 1:
             files = look_ahead(_fetched, labels, self.pool, self.threads, lambda label: label[2])
         else:
@@ -281,13 +251,12 @@ class ReadNaming(_LabelReader):
         for batch in _batches(found):
             for (name, *_, split), _, image in batch:
                 for fault in () if image.sample else image.faults:
-                    is_image, counted = fault.reason in _OF_IMAGES, split if split in rules.splits else rules.splits[0]
+                    is_image, counted = fault.reason in _OF_IMAGES, split if split in splits else splits[0]
                     what = "image" if is_image else "annotation"
                     facts.reject(counted, Rejected(what, None, fault.reason, fault.text(name)))
                     facts.add_rows(counted, InputRows(source.path, source.kind, is_image, not is_image))
             yield from self._named_rows([row for row in batch if row[2].sample])
         yield TaggedOutput(TRAITS, tuple(Trait(FILES)))
-        yield tagged(facts)
 
     def _named_rows(self, rows: list[_Named]) -> Iterator[Any]:
         """Yield images with their label files and numbers in these."""
@@ -297,12 +266,12 @@ class ReadNaming(_LabelReader):
         files = [label[0] for label in labels]
         samples = [image.sample for image in images if image.sample]
         names = [sample.file_name for sample in samples]
-        block, traits = labelled_rows(names, images, files, self._rules.source)
+        block, traits = labelled_rows(names, images, files, self._source)
         splits = [sample.split or label[4] for sample, label in zip(samples, labels, strict=True)]
         block = block.replace(
             source=np.array([crc32(file.encode()) for file in files], np.int64),
             part=np.array(parts, np.int64),
-            split=np.array(list(map(self._rules.index_of, splits)), np.int64),
+            split=np.array([self._source.split_index(split, self._splits) for split in splits], np.int64),
         )
         if any(sample.path or sample.data for sample in samples):
             held = [
@@ -315,14 +284,16 @@ class ReadNaming(_LabelReader):
                 file_bytes=np.array(sizes, np.int64),
                 file_version=ragged_texts([version for *_, version, _ in held]),
             )
-            if samples[0].data and self._rules.state:  # the label files of a format hold all images, or none
-                path = join_path(self._rules.state, f"images-{name_id(files[0]):05d}-{parts[0]:05d}")
+            # The label files of a format hold all images, or none. A dry run writes none.
+            if samples[0].data and not self._options.dry_run:
+                state = join_path(self._options.output, state_folder(self._splits[0]))
+                path = join_path(state, f"images-{name_id(files[0]):05d}-{parts[0]:05d}")
                 block = block.replace(
                     file_folder=ragged_texts([path] * len(samples)),
                     file_offset=keep_files(path, [sample.data for sample in samples]),
                     file_version=ragged_texts([""] * len(samples)),
                 )
-        yield from pack_parts(block, name_buckets(name_keys(names), self._rules.match, 1 << BITS))
+        yield from pack_parts(block, name_buckets(name_keys(names), self._options.matching, 1 << BITS))
         yield from (TaggedOutput(TRAITS, tuple(trait)) for trait in traits)
         yield from _notices(names, images)
 

@@ -197,6 +197,10 @@ class Source:
     inputs: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    def split_index(self, split: str, splits: tuple[str, ...]) -> int:
+        """Return the index of a split of the data set in those of the job; -1 if --split decides."""
+        return splits.index(split) if splits == self.splits else -1
+
     @property
     def images(self) -> tuple[str, ...]:
         """Folders of images."""

@@ -1,9 +1,8 @@
 """Merge the categories of all annotation files, choose the features of records, and count rows."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 import msgspec
@@ -13,83 +12,62 @@ from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import CategoryError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.annotations import Category, name_keypoints
-from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, FieldRows
-from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap, LabelsBeside, adopt_labels, name_warnings
+from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, FieldRows, Given
+from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, ExistingLabels, LabelMap, adopt_labels, name_warnings
+from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.rejects import Metric
+from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.coco.file_fields import COUNTED, without
-from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder
+from recordmill.transforms.dataset.collect_facts import WithFacts
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.choose_categories import choose_features, select_categories
 
 _LABELS, _TABLE = "labels", "table"
 
 
-class FileRules(NamedTuple):
-    """Options that apply to all annotation files.
+class DescribeFiles(beam.PTransform):
+    """Convert AnnotationFile to one LabelMap of all categories, one LabelMap of the classes, and one FeatureTable.
 
-    Attributes:
-        categories: Names of the selected categories; empty for all.
-        asked: Requested features.
-        layout: Features of the layout that records may have.
-        carried: All features of the layout.
-        beside: Labels of the data set that the splits are added to; None for a new data set.
-        split_of: Split by path, for files whose images all belong to one split.
-        warnings: Warnings about the input.
-        is_export: True to skip the placeholder category of an export tool.
+    Args:
+        existing: Labels of the data set that the splits are added to; None for a new data set.
     """
 
-    categories: tuple[str, ...]
-    splits: tuple[str, ...]
-    asked: FeatureTable
-    layout: FeatureTable
-    carried: FeatureTable
-    beside: LabelsBeside | None = None
-    split_of: Mapping[str, str] = {}
-    warnings: tuple[str, ...] = ()
-    is_export: bool = False
+    def __init__(self, options: CocoOptions, given: Given, existing: ExistingLabels | None):
+        super().__init__()
+        self._arguments = options, given, existing
 
-
-class DescribedFiles(NamedTuple):
-    """PCollections: one LabelMap of all categories, one LabelMap of the classes, one FeatureTable, and Facts."""
-
-    categories: PCollection
-    labels: PCollection
-    table: PCollection
-    facts: PCollection
-
-
-@dataclass(eq=False, repr=False)
-class DescribeFiles(beam.PTransform):
-    """Convert AnnotationFile to DescribedFiles."""
-
-    rules: FileRules
-
-    def expand(self, files: PCollection[AnnotationFile]):
+    def expand(self, files: PCollection[AnnotationFile]):  # Beam accepts no type hints of several outputs
         once = files.pipeline | "Once" >> beam.Impulse()
-        describe = beam.FlatMap(_describe, self.rules, AsList(files))
-        found = once | "Describe" >> describe.with_outputs(_LABELS, _TABLE, FACTS, main="categories")
-        return DescribedFiles(found.categories, found[_LABELS], found[_TABLE], found[FACTS])
+        return once | "Describe" >> WithFacts(_describe_files, *self._arguments, AsList(files), tags=(_LABELS, _TABLE))
 
 
-def _describe(_: bytes, rules: FileRules, files: list[AnnotationFile]) -> Iterator[Any]:
+# Long list of arguments: the options of DescribeFiles, as this runs on workers.
+def _describe_files(
+    _: bytes,
+    facts: FactsBuilder,
+    options: CocoOptions,
+    given: Given,
+    existing: ExistingLabels | None,
+    files: list[AnnotationFile],
+) -> Iterator[Any]:
     categories = merge_categories(files)
-    warnings = [*rules.warnings]
-    if rules.is_export and (unused := placeholder(categories, files)):
-        warnings.append(
+    facts.warn_all(given.splits[:1], filter(None, given.warnings))
+    if given.data and (unused := placeholder(categories, files)):
+        facts.warn(
+            given.splits[0],
             f"category {unused.name!r} (id {unused.id}) is no class: no annotation has it, and it is the supercategory "
-            "of all others, as Roboflow writes it; --instances in place of --data keeps it"
+            "of all others, as Roboflow writes it; --instances in place of --data keeps it",
         )
         kept = tuple(each for each in categories.categories if each is not unused)
         categories = msgspec.structs.replace(categories, categories=kept)
-    labels = select_categories(categories, rules.categories)
-    if rules.beside:
-        labels, absent = adopt_labels(labels, rules.beside, True, _CURE)
-        warnings += [absent] if absent else []
+    labels = select_categories(categories, options.categories)
+    if existing:
+        labels, absent = adopt_labels(labels, existing, True, _CURE)
+        facts.warn_all(given.splits[:1], filter(None, [absent]))
     yield categories
     yield TaggedOutput(_LABELS, labels)
-    yield TaggedOutput(_TABLE, choose_features(files, labels, rules.asked, rules.layout))
-    facts = input_facts(files, rules.carried, rules.splits, rules.split_of)
-    facts.warnings |= {(rules.splits[0], text) for text in warnings if text}
-    yield TaggedOutput(FACTS, facts)
+    yield TaggedOutput(_TABLE, choose_features(files, labels, options.table, options.layout_table))
+    report_inputs(files, LAYOUTS[options.layout], given.splits, given.split_by_file, facts)
 
 
 _CURE = "write all splits by one command, or give files with the same categories to each"
@@ -111,14 +89,21 @@ def placeholder(labels: LabelMap, files: Sequence[AnnotationFile]) -> Category |
     return first if all(each.supercategory == first.name for each in others) else None
 
 
-def input_facts(
-    files: Sequence[AnnotationFile], layout: FeatureTable, splits: Sequence[str], split_of: Mapping[str, str]
-) -> Facts:
-    """Return the row counts and warnings of all files. A file without a split is counted for the first split, and
-    joining moves the counts. Fields that no record stores are those of the complete input."""
-    facts = FactsBuilder()
+def report_inputs(
+    files: Sequence[AnnotationFile],
+    layout: FeatureTable,
+    splits: Sequence[str],
+    split_by_file: Mapping[str, str],
+    facts: FactsBuilder,
+) -> None:
+    """Add the row counts and warnings of all files to `facts`. A file without a split is counted for the first split,
+    and joining moves the counts. Fields that no record stores are those of the complete input.
+
+    Args:
+        split_by_file: Split by path, for files whose images all belong to one split.
+    """
     for rows in describe_inputs(files, layout):
-        first, *others = (split_of[rows.path],) if rows.path in split_of else splits
+        first, *others = (split_by_file[rows.path],) if rows.path in split_by_file else splits
         facts.add_rows(first, rows)
         for split in others:
             facts.add_rows(split, msgspec.structs.replace(rows, images=0, annotations=0))
@@ -126,7 +111,6 @@ def input_facts(
     of_files = chain.from_iterable(file.warnings for file in files)
     for text in (*of_files, *_isthing_warnings(files), *_category_warnings(files), *_name_warnings(files)):
         facts.warn(splits[0], text)
-    return facts.build()
 
 
 def _isthing_warnings(files: Sequence[AnnotationFile]) -> Iterator[str]:

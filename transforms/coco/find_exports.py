@@ -10,7 +10,7 @@ from itertools import chain, groupby, islice, pairwise
 from typing import Any, NamedTuple
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource
+from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, ExportPart, Given
 from recordmill.schemas.inputs.option import options_of
 from recordmill.schemas.inputs.options import ALL_TRAIN
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
@@ -46,47 +46,6 @@ class ExportFile(NamedTuple):
     @property
     def split(self) -> str:
         return split_of(self.subset)
-
-
-class ExportPart(NamedTuple):
-    """Annotation files that share one set of image ids.
-
-    Attributes:
-        split: Split of all images; empty if --split decides.
-        images: Folders of the images.
-        shares_images: True if another part has the same image folders.
-    """
-
-    split: str
-    sources: tuple[AnnotationSource, ...]
-    images: tuple[str, ...]
-    shares_images: bool = False
-
-
-class Given(NamedTuple):
-    """Input files of a job.
-
-    Attributes:
-        splits: Names of the splits to write.
-        data: Folder in which the files were found; empty if options name the files.
-        warnings: Warnings about files that are not read.
-    """
-
-    parts: tuple[ExportPart, ...]
-    splits: tuple[str, ...]
-    data: str = ""
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Lines for the user: the files and folders found."""
-        return tuple(self._note(part) for part in self.parts if self.data)
-
-    def _note(self, part: ExportPart) -> str:
-        within = f"{self.data.rstrip('/')}/"
-        files = ", ".join(f"{source.kind.value} {source.path.removeprefix(within)}" for source in part.sources)
-        folders = ", ".join(folder.removeprefix(within) for folder in part.images)
-        return f"{part.split or self.data}: {files}; images in {folders}"
 
 
 def split_of(subset: str) -> str:

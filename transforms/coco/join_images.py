@@ -1,119 +1,101 @@
 """Join COCO's image rows, annotations and image files: partial Blocks become complete Blocks."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
 
 import apache_beam as beam
-import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.block import Block
-from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.coco import AnnotationSource
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import Division
 from recordmill.transforms.blocks.cut_range import BlockKey, cut_range
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import run_step
+from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.coco.join_annotations import JoinInputs, MaskFiles, join_annotations
-from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
+from recordmill.transforms.dataset.collect_facts import WithFacts
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.join.divide_images import DivideImages
 from recordmill.transforms.join.match_blocks import MatchRows
-from recordmill.transforms.join.screen_objects import Filters, screen_annotations, screen_objects
+from recordmill.transforms.join.screen_objects import screen_annotations, selected_labels
 from recordmill.transforms.shards.limit_records import limit_records
 
 
-class JoinRules(NamedTuple):
-    """Options of the join.
-
-    Attributes:
-        bits: Binary logarithm of the number of image ranges.
-        match: A `recordmill.schemas.names.Match`.
-        table: Features of a record.
-        max_side: Longest side of a stored image, in pixels; larger images are shrunk.
-    """
-
-    sources: tuple[AnnotationSource, ...]
-    bits: int
-    match: str
-    seed: int
-    filters: Filters
-    table: FeatureTable
-    max_side: int | None
-    divides: Literal["by hash", "by rank", "by labels"] = "by hash"
-
-
-class JoinedImages(NamedTuple):
-    """PCollections of (BlockKey, packed complete Block), and of Facts."""
-
-    blocks: PCollection
-    facts: tuple[PCollection, ...]
-
-
-@dataclass(eq=False, repr=False)
 class JoinImages(beam.PTransform):
-    """Convert (bucket of names, Block of image rows) and (range, Block of annotations) to JoinedImages.
+    """Convert (bucket of names, Block of image rows) and (range, Block of annotations) to (BlockKey, packed complete
+    Block).
 
     Args:
+        sources: Annotation files of the Blocks.
+        bits: Binary logarithm of the number of image ranges.
         labels: PCollection of one LabelMap with all categories of the input.
         files: (bucket of names, Block of files). None if no folder is listed; image rows then have the file columns.
         masks: PCollection of one MaskFiles; None if no folder of panoptic PNGs is listed.
     """
 
-    rules: JoinRules
-    labels: PCollection
-    division: Division | AsSingleton
-    splits: Sequence[str]
-    files: PCollection | None
-    masks: PCollection | None = None
+    # Long list of arguments: a part of a job has its own files, masks and splits.
+    def __init__(
+        self,
+        options: CocoOptions,
+        sources: tuple[AnnotationSource, ...],
+        bits: int,
+        labels: PCollection,
+        division: Division | AsSingleton,
+        splits: Sequence[str],
+        files: PCollection | None,
+        masks: PCollection | None = None,
+    ):
+        super().__init__()
+        self._options, self._sources, self._bits = options, sources, bits
+        self._labels, self._files, self._masks = labels, files, masks
+        self._division, self._splits = division, splits
 
     def expand(self, parts):
         rows, annotations = parts
-        rules = self.rules
-        sides = (rows,) if self.files is None else (rows, self.files)
-        matched = sides | "MatchRows" >> MatchRows(rules.match, self.division, rules.seed, rules.bits)
-        masks = None if self.masks is None else AsSingleton(self.masks)
-        divided = matched.rows
-        if rules.divides != "by hash":
-            wanted = beam.FlatMap(_wanted_labels, AsSingleton(self.labels), rules).with_output_types(tuple[int, bytes])
-            found = (annotations | "WantedLabels" >> wanted,) if rules.divides == "by labels" else ()
-            divided = (matched.rows, *found) | "DivideImages" >> DivideImages(self.division, self.splits)
-        joined = (
-            (divided, annotations)
+        options, labels, masks = self._options, AsSingleton(self._labels), self._masks and AsSingleton(self._masks)
+        sides = (rows,) if self._files is None else (rows, self._files)
+        matched = sides | "MatchRows" >> MatchRows(options.match, self._division, options.seed, self._bits)
+        if options.divides_ranked:
+            selected = beam.FlatMap(_selected_labels, labels, options).with_output_types(tuple[int, bytes])
+            ranked_by = (annotations | "SelectedLabels" >> selected,) if options.stratify else ()
+            matched = (matched, *ranked_by) | "DivideImages" >> DivideImages(self._division, self._splits)
+        return (
+            (matched, annotations)
             | "RowsAndAnnotations" >> beam.Flatten()
             | "GroupByRange" >> beam.GroupByKey()
             | "Join"
-            >> beam.FlatMap(_join, rules, AsSingleton(self.labels), self.division, masks)
-            .with_output_types(tuple[BlockKey, bytes])
-            .with_outputs(FACTS, main="blocks")
+            >> WithFacts(
+                _join_range, options, self._sources, labels, self._division, masks, types=tuple[BlockKey, bytes]
+            )
         )
-        return JoinedImages(joined.blocks, (matched[FACTS], joined[FACTS]))
 
 
-def _wanted_labels(keyed: tuple[int, bytes], labels: LabelMap, rules: JoinRules) -> Iterator[tuple[int, bytes]]:
-    """Yield int64 [N, 2] as bytes: image id and category id of objects that pass the filters."""
+def _selected_labels(keyed: tuple[int, bytes], labels: LabelMap, options: CocoOptions) -> Iterator[tuple[int, bytes]]:
     block = unpack_block(keyed[1])
     if block.num_objects:
-        is_wanted = screen_objects(block, labels, rules.filters).is_wanted
-        pairs = np.stack([block.image_id[block.image_of_object], block.category_id], axis=1)[is_wanted]
-        yield keyed[0], np.unique(pairs, axis=0).tobytes()
+        yield keyed[0], selected_labels(block, labels, options.filters)
 
 
-def _join(
-    group: tuple[int, Iterable[bytes]], rules: JoinRules, labels: LabelMap, division: Division, masks: MaskFiles | None
-) -> Iterator[Any]:
+# Long list of arguments: the options of JoinImages, as this runs on workers.
+def _join_range(
+    group: tuple[int, Iterable[bytes]],
+    facts: FactsBuilder,
+    options: CocoOptions,
+    sources: tuple[AnnotationSource, ...],
+    labels: LabelMap,
+    division: Division,
+    masks: MaskFiles | None,
+) -> Iterator[tuple[BlockKey, bytes]]:
     number, packed = group
-    inputs = JoinInputs(rules.sources, labels, division, rules.match, rules.seed, masks)
+    inputs = JoinInputs(sources, labels, division, options.match, options.seed, masks)
 
-    def join(blocks: list[Block]) -> tuple[Block, FactsBuilder]:
-        facts = FactsBuilder()
+    def join(blocks: list[Block]) -> Block:
         block = join_annotations(blocks, inputs, facts)
-        block = screen_annotations(block, labels, rules.filters, division.names, facts)
-        return limit_records(block, RecordEstimate(rules.table, rules.max_side), division.names, facts), facts
+        block = screen_annotations(block, labels, options.filters, division.names, facts)
+        return limit_records(block, RecordEstimate(options.table, options.max_side), division.names, facts)
 
-    paths = [source.path for source in rules.sources]
-    block, facts = run_step("join annotations", join, list(map(unpack_block, packed)), paths)
-    yield tagged(facts)
+    paths = [source.path for source in sources]
+    block = run_step("join annotations", join, list(map(unpack_block, packed)), paths)
     yield from cut_range(number, block)

@@ -10,8 +10,7 @@ import gc
 import logging
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 import google_crc32c
@@ -21,18 +20,20 @@ from apache_beam.pvalue import PCollection, TaggedOutput
 
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import AnnotationFileError
-from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource
+from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource, ExportPart
 from recordmill.schemas.inputs.images import USUAL_IMAGE_BYTES
 from recordmill.schemas.names import name_fault
 from recordmill.transforms.blocks.image_tasks import file_folder
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
+from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.coco.convert_rows import annotation_block, image_block, other_format, plain_objects
 from recordmill.transforms.coco.cut_blocks import BLOCK_BYTES, cut_blocks
 from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco
 from recordmill.transforms.coco.describe_file import BlockSummary, describe_file, guesses_boxes, summarize
 from recordmill.transforms.coco.sample_boxes import sampled_of
-from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
+from recordmill.transforms.dataset.collect_facts import WithFacts
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.match_blocks import name_buckets, name_keys
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.interface import UnreadableFileError, is_remote
@@ -50,76 +51,42 @@ _TRIES = 5
 """Reads per block. Ranged GETs carry no checksum, so each block is verified and re-read on mismatch."""
 
 
-class CocoFiles(NamedTuple):
-    """PCollections of ReadAnnotations.
-
-    Attributes:
-        rows: (bucket of names, packed Block of image rows).
-        annotations: (range of images, packed Block).
-        files: AnnotationFile.
-        facts: Facts, with the rejects of rows that have no image id.
-    """
-
-    rows: PCollection
-    annotations: PCollection
-    files: PCollection
-    facts: tuple[PCollection, ...]
-
-
-class ReadRules(NamedTuple):
-    """Options of ReadAnnotations.
-
-    Attributes:
-        sources: All annotation files.
-        masks: True to keep the segmentations of objects.
-        bits: Binary logarithm of the number of image ranges, and of the number of name buckets.
-        match, seed: See `recordmill.transforms.coco.join_images.JoinRules`.
-        folder: Folder of all images if it is not listed; else empty.
-        first_split: Split that gets the rejects of rows without an image id.
-    """
-
-    sources: tuple[AnnotationSource, ...]
-    masks: bool
-    bits: int
-    match: str
-    seed: int
-    folder: str
-    first_split: str
-
-
-@dataclass(eq=False, repr=False)
 class ReadAnnotations(beam.PTransform):
-    """Read the files of `rules.sources`. Apply to a pipeline; the output is CocoFiles.
+    """Read the annotation files of a part of a job. Apply to a pipeline.
 
     Blocks of a compressed file carry their text. They are decoded in the step that cuts the file, because a shuffle
     would hold all of the text. Blocks of other files carry offsets, and any worker decodes them.
+
+    Args:
+        bits: Binary logarithm of the number of image ranges, and of the number of name buckets.
+        first_split: Split that gets the rejects of rows without an image id.
+
+    Returns:
+        (bucket of names, packed Block of image rows); (range of images, packed Block of annotations); AnnotationFile.
     """
 
-    rules: ReadRules
+    def __init__(self, options: CocoOptions, part: ExportPart, bits: int, first_split: str):
+        super().__init__()
+        self._arguments, self._sources = (options, part, bits, first_split), part.sources
 
     def expand(self, p):
         read = []
         for name, is_packed in (("Files", False), ("PackedFiles", True)):
-            sources = [source for source in self.rules.sources if source.path.endswith(".gz") == is_packed]
+            sources = [source for source in self._sources if source.path.endswith(".gz") == is_packed]
             if sources:
                 cut = p | name >> beam.Create(sources) | f"Cut{name}" >> beam.FlatMap(cut_file)
                 spread = cut if is_packed else cut | f"Spread{name}" >> beam.Reshuffle()
-                decode = beam.FlatMap(_read, self.rules).with_output_types(Keyed)
-                outputs = decode.with_outputs(_SUMMARIES, FACTS, _ROWS, main="annotations")
-                read.append(spread | f"Read{name}" >> outputs)
+                decode = WithFacts(_read_rows, *self._arguments, types=Keyed, tags=(_SUMMARIES, _ROWS))
+                read.append(spread | f"Read{name}" >> decode)
+        annotations, summaries, rows = zip(*read, strict=True)
         described = (
-            united(tuple(each[_SUMMARIES] for each in read), "Summaries")
+            united(summaries, "Summaries")
             | "TypeOfSummaries" >> beam.Map(_same).with_output_types(tuple[bytes, BlockSummary])
             | "BySource" >> beam.GroupByKey()
-            | "DescribeFile" >> beam.MapTuple(_describe).with_output_types(AnnotationFile)
+            | "DescribeFile" >> beam.MapTuple(_describe_source).with_output_types(AnnotationFile)
         )
-        return CocoFiles(
-            united(tuple(each[_ROWS] for each in read), "Rows")
-            | "TypeOfRows" >> beam.Map(_same).with_output_types(Keyed),
-            united(tuple(each.annotations for each in read), "Annotations"),
-            described,
-            tuple(each[FACTS] for each in read),
-        )
+        typed_rows = united(rows, "Rows") | "TypeOfRows" >> beam.Map(_same).with_output_types(Keyed)
+        return typed_rows, united(annotations, "Annotations"), described
 
 
 def united(parts: Sequence[PCollection], name: str) -> PCollection:
@@ -140,27 +107,29 @@ def range_bits(sources: Iterable[AnnotationSource]) -> int:
     return min(_MOST_BITS, max(_LEAST_BITS, (total // _RANGE_BYTES).bit_length()))
 
 
-def _read(block: AnnotationBlock, rules: ReadRules) -> Iterator[Any]:
+# Long list of arguments: the options of ReadAnnotations, as this runs on workers.
+def _read_rows(
+    block: AnnotationBlock, facts: FactsBuilder, options: CocoOptions, part: ExportPart, bits: int, first_split: str
+) -> Iterator[Any]:
     progress.set_step("reading annotations")
-    rows = read_block(block, rules.masks)
-    facts = FactsBuilder(rows.id_texts)
+    rows = read_block(block, options.masks != "none")
+    facts.texts = rows.id_texts
     for reject in rows.rejected:
         if reject.image_id is None:
-            facts.reject(rules.first_split, reject)
+            facts.reject(first_split, reject)
         else:
             progress.rejected(reject)
-    yield tagged(facts)
     yield TaggedOutput(_SUMMARIES, (msgspec.json.encode(block.source), summarize(block, rows)))
     if rows.images:
-        images = image_block(block, rows, rules.sources)
+        images = image_block(block, rows, part.sources)
         keys = name_keys(images.file_name.texts())
-        if rules.folder:
-            images = _with_files(images, rules.folder)
-        for bucket, packed in pack_parts(images, name_buckets(keys, rules.match, 1 << rules.bits)):
+        if options.no_list:
+            images = _with_files(images, part.images[0])
+        for bucket, packed in pack_parts(images, name_buckets(keys, options.match, 1 << bits)):
             yield TaggedOutput(_ROWS, (bucket, packed))
-    annotations = annotation_block(block, rows, rules.sources)
+    annotations = annotation_block(block, rows, part.sources)
     if len(annotations):
-        yield from pack_parts(annotations, ranges_of(hash_images(annotations.image_id, rules.seed), rules.bits))
+        yield from pack_parts(annotations, ranges_of(hash_images(annotations.image_id, options.seed), bits))
 
 
 def _with_files(rows: Block, folder: str) -> Block:
@@ -174,7 +143,7 @@ def _with_files(rows: Block, folder: str) -> Block:
     )
 
 
-def _describe(source: bytes, summaries: Iterable[BlockSummary]) -> AnnotationFile:
+def _describe_source(source: bytes, summaries: Iterable[BlockSummary]) -> AnnotationFile:
     return describe_file(msgspec.json.decode(source, type=AnnotationSource), summaries)
 
 

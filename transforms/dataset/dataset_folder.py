@@ -20,7 +20,7 @@ from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, decode_
 from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.dataset.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.inputs.labels import LABEL_FILES, LabelsBeside
+from recordmill.schemas.inputs.labels import LABEL_FILES, ExistingLabels
 from recordmill.schemas.inputs.tables import SCHEMA_FILES
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.problems import DUPLICATES, FINGERPRINTS, split_fingerprints, split_problems
@@ -40,11 +40,11 @@ _OF_A_SPLIT = re.compile(
 )
 
 
-def labels_beside(output: str, splits: Collection[str]) -> LabelsBeside | None:
+def existing_labels(output: str, splits: Collection[str]) -> ExistingLabels | None:
     """Return the label map of the data set that has other splits than these; None if there is none."""
     manifest = read_manifest(output)
     others = sorted(manifest.splits.keys() - set(splits)) if manifest else []
-    return LabelsBeside(manifest.labels, f"{', '.join(others)} of {output}") if manifest and others else None
+    return ExistingLabels(manifest.labels, f"{', '.join(others)} of {output}") if manifest and others else None
 
 
 def read_manifest(output: str, file: str = MANIFEST) -> Manifest | None:

@@ -3,14 +3,14 @@
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from itertools import chain
+from itertools import chain, product
 from operator import add
 from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
 import msgspec
 import numpy as np
-from apache_beam.pvalue import PCollection, TaggedOutput
+from apache_beam.pvalue import PCollection
 from isal import isal_zlib
 
 from recordmill.schemas.dataset.manifest import InputRows
@@ -67,9 +67,6 @@ def _add(one: Mapping, other: Mapping) -> dict:
 
 def _best(number: int, *examples: Iterable[Example]) -> tuple[Example, ...]:
     return tuple(heapq.nsmallest(number, chain.from_iterable(examples)))
-
-
-FACTS = "facts"
 
 
 class Facts(msgspec.Struct):
@@ -207,6 +204,10 @@ class FactsBuilder:
     def warn(self, split: str, text: str) -> None:
         self._facts.warnings.add((split, text))
 
+    def warn_all(self, splits: Iterable[str], texts: Iterable[str]) -> None:
+        """Give each warning to each split."""
+        self._facts.warnings |= set(product(splits, texts))
+
     def reject(self, split: str, reject: Rejected) -> None:
         progress.rejected(reject)
         self._rejects.add(split, self.texts.named(reject))
@@ -230,6 +231,13 @@ class FactsBuilder:
 
     def add_plan(self, split: str, size: SplitSize) -> None:
         self._facts.plans[split] = size
+
+    def add_listing(self, folder: str, listing: InputFile) -> None:
+        self._facts.listings[folder] = listing
+
+    def add_group(self, images: int, name: str) -> None:
+        """Note a group's number of images; the largest one stays."""
+        self._facts.largest_group = max(self._facts.largest_group, (images, name))
 
     def build(self) -> Facts:
         unlisted, unmatched = Names.of(self._unlisted), Names.of(self._unmatched)
@@ -273,8 +281,3 @@ def add_facts(parts: Iterable[Facts]) -> Facts:
     for part in parts:
         sum_.merge(part)
     return sum_
-
-
-def tagged(builder: FactsBuilder) -> TaggedOutput:
-    """Return the Facts of a step, for its output FACTS."""
-    return TaggedOutput(FACTS, builder.build())

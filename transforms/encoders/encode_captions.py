@@ -1,49 +1,39 @@
 """Encode the captions of each image as numbers. The encoder is saved, or fitted on the captions of one split."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
-from apache_beam.transforms.window import GlobalWindows
+from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.inputs.annotations import ImageLabels
 from recordmill.schemas.inputs.encoders import EncoderSource, TextCounts, TextEncoder
 from recordmill.transforms.blocks.image_tasks import label_column, labels_of
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
-from recordmill.transforms.dataset.facts import FACTS, Facts
+from recordmill.transforms.dataset.collect_facts import WithFacts
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.encoders.fit_encoder import FitEncoder, TextVectorizer
 
 
-class EncodedCaptions(NamedTuple):
-    """(BlockKey, packed Block) with encoded captions, one TextEncoder, and Facts with counts of texts."""
-
-    blocks: PCollection
-    encoder: PCollection
-    facts: PCollection
-
-
-@dataclass(eq=False, repr=False)
 class EncodeCaptions(beam.PTransform):
-    """Convert (BlockKey, packed Block) to EncodedCaptions. The captions of an image are one text."""
+    """Convert (BlockKey, packed Block) to the same with encoded captions, and one TextEncoder. The captions of an image
+    are one text. Facts have counts of texts."""
 
-    source: EncoderSource
-    splits: Sequence[str]
+    def __init__(self, source: EncoderSource, splits: Sequence[str]):
+        super().__init__()
+        self._source, self._splits = source, splits
 
-    def expand(self, blocks: PCollection[tuple[int, bytes]]):
+    def expand(self, blocks: PCollection[tuple[int, bytes]]):  # Beam accepts no type hints of several outputs
         encoder = self._encoder(blocks)
-        encode = beam.ParDo(_EncodeCaptions(self.source.column, self.splits), AsSingleton(encoder))
-        encoded = blocks | "Encode" >> encode.with_output_types(tuple[int, bytes]).with_outputs(FACTS, main="blocks")
-        return EncodedCaptions(encoded.blocks, encoder, encoded[FACTS])
+        encode = _EncodeCaptions(self._source.column, self._splits)
+        return blocks | "Encode" >> WithFacts(encode, AsSingleton(encoder), types=tuple[int, bytes]), encoder
 
     def _encoder(self, blocks: PCollection[tuple[int, bytes]]) -> PCollection[TextEncoder]:
-        source = self.source
+        source = self._source
         if source.saved:
             return blocks.pipeline | "SavedEncoder" >> beam.Create([source.saved])
-        split = self.splits.index(source.fit_split) if source.fit_split in self.splits else -1
+        split = self._splits.index(source.fit_split) if source.fit_split in self._splits else -1
         texts = blocks | "TextsToFit" >> beam.FlatMap(_texts_of, split).with_output_types(list[str])
         return texts | "FitEncoder" >> FitEncoder(source)
 
@@ -69,18 +59,14 @@ class _EncodeCaptions(beam.DoFn):
         self._column = column
         self._splits = splits
 
-    def start_bundle(self):
-        self._counts: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-
-    def process(self, keyed: tuple[int, bytes], encoder: TextEncoder) -> Iterator[tuple[int, bytes]]:
+    def process(self, keyed: tuple[int, bytes], facts: FactsBuilder, encoder: TextEncoder) -> Iterator[Any]:
         key, packed = keyed
         block = unpack_block(packed)
         encode, encoded = self._vectorizer(encoder), []
         for labels, split in zip(labels_of(block), block.split.tolist(), strict=True):
             if labels.captions:
                 vectors = encode([caption_text(labels)])
-                counts = self._counts[self._splits[split]]
-                counts[:] = map(int.__add__, counts, vectors.counts[0].tolist())
+                facts.add_texts(self._splits[split], self._column, TextCounts(*vectors.counts[0].tolist()))
                 index, value = tuple(vectors.indices.tolist()), tuple(vectors.values.tolist())
                 labels = msgspec.structs.replace(labels, caption_index=index, caption_value=value)
             encoded.append(labels)
@@ -91,7 +77,3 @@ class _EncodeCaptions(beam.DoFn):
         if self._vectorizer_of is None or self._vectorizer_of[0] is not encoder:
             self._vectorizer_of = encoder, TextVectorizer(encoder)
         return self._vectorizer_of[1]
-
-    def finish_bundle(self) -> Iterator[Any]:
-        texts = {(split, self._column): TextCounts(*counts) for split, counts in self._counts.items()}
-        yield TaggedOutput(FACTS, GlobalWindows.windowed_value(Facts(texts=texts)))

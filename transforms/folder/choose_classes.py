@@ -5,7 +5,6 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import attrgetter
 
@@ -22,7 +21,8 @@ from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.blocks.pack_block import unpack_block
-from recordmill.transforms.dataset.facts import Facts, FactsBuilder
+from recordmill.transforms.dataset.collect_facts import WithFacts
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.images.open_image import kind_of
 from recordmill.transforms.join.choose_categories import class_labels
@@ -82,17 +82,17 @@ def path_fault(name: str, rule: PathLabels, division: Division) -> tuple[Reason,
 _SHOWN = 10
 
 
-@dataclass(eq=False, repr=False)
 class ListClasses(beam.PTransform):
     """Convert (range, packed Block of image rows) to one LabelMap.
 
     Args:
-        names: the classes by index, or empty for all.
-        folders: where classes are folders, those that hold them; for messages.
+        names: Classes by index, or empty for all.
+        folders: Folders of the class folders, for messages; empty if classes are not folders.
     """
 
-    names: tuple[str, ...]
-    folders: tuple[str, ...]
+    def __init__(self, names: tuple[str, ...], folders: tuple[str, ...]):
+        super().__init__()
+        self._names, self._folders = names, folders
 
     def expand(self, rows: PCollection[tuple[int, bytes]]) -> PCollection[LabelMap]:
         return (
@@ -100,7 +100,7 @@ class ListClasses(beam.PTransform):
             | "Classes" >> beam.FlatMap(_class_names).with_output_types(str)
             | "Distinct" >> beam.Distinct()
             | "CollectClasses" >> beam.combiners.ToList()
-            | "LabelMap" >> beam.Map(class_labels, self.names, self.folders)
+            | "LabelMap" >> beam.Map(class_labels, self._names, self._folders)
         )
 
 
@@ -114,17 +114,17 @@ Nested = tuple[tuple[str, str], int]
 """((class, folder below it), number of images)."""
 
 
-@dataclass(eq=False, repr=False)
-class WarnOfNestedClasses(beam.PTransform):
-    """Convert (range, packed Block) of image rows whose first folder is their class to Facts with warnings.
+class WarnNestedClasses(beam.PTransform):
+    """Report warnings about (range, packed Block) of image rows whose first folder is their class as Facts.
 
     Args:
-        labels: a PCollection of one LabelMap.
-        splits: each gets the warnings.
+        labels: PCollection of one LabelMap.
+        splits: Splits that get the warnings.
     """
 
-    labels: PCollection
-    splits: tuple[str, ...]
+    def __init__(self, labels: PCollection, splits: tuple[str, ...]):
+        super().__init__()
+        self._labels, self._splits = labels, splits
 
     def expand(self, rows: PCollection[tuple[int, bytes]]):
         return (
@@ -132,7 +132,7 @@ class WarnOfNestedClasses(beam.PTransform):
             | "Folders" >> beam.FlatMap(_folders).with_output_types(Nested)
             | "CountFolders" >> beam.CombinePerKey(sum)
             | "CollectFolders" >> beam.combiners.ToList()
-            | "Warn" >> beam.Map(_warned, AsSingleton(self.labels), self.splits)
+            | "Warn" >> WithFacts(_warn_nested, AsSingleton(self._labels), self._splits)
         )
 
 
@@ -144,8 +144,8 @@ def _folders(keyed: tuple[int, bytes]) -> Iterable[Nested]:
     return found.items()
 
 
-def _warned(nested: list[Nested], labels: LabelMap, splits: tuple[str, ...]) -> Facts:
-    return Facts(warnings={(split, text) for text in nested_classes(nested, labels) for split in splits})
+def _warn_nested(nested: list[Nested], facts: FactsBuilder, labels: LabelMap, splits: tuple[str, ...]) -> None:
+    facts.warn_all(splits, nested_classes(nested, labels))
 
 
 def nested_classes(nested: Iterable[Nested], labels: LabelMap) -> Iterator[str]:

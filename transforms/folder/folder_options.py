@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.inputs.image_options import StoredImageOptions
 from recordmill.schemas.inputs.images import LabelColumns, PathLabels
 from recordmill.schemas.inputs.option import READ, WRITE, Files, Names, Shares, redefined
@@ -88,3 +89,8 @@ class FolderOptions(LabelledOptions, StoredImageOptions):
     """Options of `recordmill folder`, see docs/cli.md."""
 
     layout: Literal["classification"] = redefined(StoredImageOptions, "layout", "classification")
+
+    @property
+    def input_rows(self) -> InputRows:
+        """Path and kind of the input, without numbers of rows."""
+        return InputRows(", ".join(sorted(self.labels or self.images)), "labels" if self.labels else "images", 0, 0)

@@ -1,8 +1,6 @@
-"""Image folders, and tables of labels, become Blocks of images of one class each."""
+"""Convert image folders, and tables of labels, to Blocks of images of one class each."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
@@ -11,46 +9,49 @@ from recordmill.schemas.inputs.splits import Division
 from recordmill.transforms.blocks.cut_range import BlockKey
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
-from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged
+from recordmill.transforms.dataset.collect_facts import WithFacts
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.choose_classes import label_paths, named_rows
+from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.folder.read_labels import LabelTable, read_labels
-from recordmill.transforms.join.join_files import RANGE_BITS, FolderRules, _add_rows
+from recordmill.transforms.join.join_files import RANGE_BITS, count_rows
 from recordmill.transforms.join.list_images import Files, file_block
 
 
-def folder_rows(files: Files, facts: FactsBuilder, rules: FolderRules, division: Division) -> Iterator[Keyed]:
+def folder_rows(
+    files: Files, facts: FactsBuilder, options: FolderOptions, splits: tuple[str, ...], division: Division
+) -> Iterator[Keyed]:
     """Yield (range, packed Block) of image rows, if paths give the classes, or else of files. Their rejects are
     counted in `facts`."""
-    if rules.rule:
-        block = label_paths(files, rules.rule, division, rules.splits, facts)
-        facts.count_rejected_rows(rules.source, rules.kind)
-    else:
+    if options.labels:
         block = named_rows(file_block(files))
-    yield from pack_parts(block, ranges_of(hash_images(block.image_id, rules.seed), RANGE_BITS))
+    else:
+        block = label_paths(files, options.path_labels, division, splits, facts)
+        facts.count_rejected_rows(options.input_rows.path, options.input_rows.kind)
+    yield from pack_parts(block, ranges_of(hash_images(block.image_id, options.seed), RANGE_BITS))
 
 
-@dataclass(eq=False, repr=False)
 class ReadTables(beam.PTransform):
-    """Convert LabelTable to (range, packed Block of image rows) in the output `rows`, and Facts in `facts`."""
+    """Convert LabelTable to (range, packed Block of image rows)."""
 
-    rules: FolderRules
-    division: Division | AsSingleton
+    def __init__(self, options: FolderOptions, splits: tuple[str, ...], division: Division | AsSingleton):
+        super().__init__()
+        self._options, self._splits, self._division = options, splits, division
 
     def expand(self, tables: PCollection[LabelTable]):
-        read = beam.FlatMap(_read, self.rules, self.division).with_output_types(Keyed)
-        return tables | "ReadTable" >> read.with_outputs(FACTS, main="rows")
+        return tables | "ReadTable" >> WithFacts(_read_table, self._options, self._splits, self._division, types=Keyed)
 
 
-def _read(table: LabelTable, rules: FolderRules, division: Division) -> Iterator[Any]:
-    facts = FactsBuilder()
-    for block in read_labels(table, division, rules.splits, facts):
-        yield from pack_parts(block, ranges_of(hash_images(block.image_id, rules.seed), RANGE_BITS))
-    facts.count_rejected_rows(rules.source, rules.kind)
-    yield tagged(facts)
+def _read_table(
+    table: LabelTable, facts: FactsBuilder, options: FolderOptions, splits: tuple[str, ...], division: Division
+) -> Iterator[Keyed]:
+    for block in read_labels(table, division, splits, facts):
+        yield from pack_parts(block, ranges_of(hash_images(block.image_id, options.seed), RANGE_BITS))
+    facts.count_rejected_rows(options.input_rows.path, options.input_rows.kind)
 
 
-def count_rows(keyed: tuple[BlockKey, bytes], rules: FolderRules) -> Facts:
-    """Return the numbers of rows of a Block, whose images have their final splits."""
-    facts = FactsBuilder()
-    _add_rows(facts, [unpack_block(keyed[1]).split], rules)
-    return facts.build()
+def count_block_rows(
+    keyed: tuple[BlockKey, bytes], facts: FactsBuilder, options: FolderOptions, splits: tuple[str, ...]
+) -> None:
+    """Count the rows of a Block, whose images have their final splits."""
+    count_rows(facts, [unpack_block(keyed[1]).split], splits, options.input_rows)

@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from typing import Any, NamedTuple
@@ -23,7 +22,8 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks, labels_of
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.blocks.run_step import run_step
-from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged
+from recordmill.transforms.dataset.collect_facts import WithFacts
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.images.load_images import fetch_file
 from recordmill.transforms.insight.list_problems import copy_order
 from recordmill.transforms.join.match_blocks import name_keys
@@ -32,7 +32,7 @@ from recordmill.transforms.storage.resolve import read_unpacked
 
 _IMAGE_ID = re.compile("[0-9]{1,19}")  # 64 bits
 _SHOWN = 3
-_FOUND = "found"
+_MATCHED = "matched"
 
 
 class ExcludedLine(msgspec.Struct, frozen=True):
@@ -105,26 +105,17 @@ def _lines(path: str) -> Iterator[ExcludedLine]:
             yield line
 
 
-class Kept(NamedTuple):
-    """Block without excluded images and annotations.
-
-    Attributes:
-        facts: Facts of the skipped images and annotations.
-        found: Indices of lines that name an image or annotation of the Block.
-    """
-
-    block: Block
-    facts: FactsBuilder
-    found: list[int]
-
-
-def exclude_images(block: Block, splits: Sequence[str], exclusions: Exclusions) -> Kept:
-    """Drop the excluded images and annotations of a complete Block.
+def exclude_images(
+    block: Block, splits: Sequence[str], exclusions: Exclusions, facts: FactsBuilder
+) -> tuple[Block, list[int]]:
+    """Drop the excluded images and annotations of a complete Block. Return it, and the indices of lines that name an
+    image or annotation in it.
 
     A line with a split of the job names an image of that split. Any other line names an image of any split.
 
     Args:
         splits: Splits of the job, by the column `split`.
+        facts: Gets the rejects.
     """
     images, objects = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
     found: list[int] = []
@@ -142,7 +133,6 @@ def exclude_images(block: Block, splits: Sequence[str], exclusions: Exclusions) 
                 for object_ in np.flatnonzero(block.object_id[first:last] == line.id).tolist():
                     objects[first + object_].add(line.kind)
                     found.append(number)
-    facts = FactsBuilder()
     for object_, kinds in objects.items():
         row = int(np.searchsorted(block.first_object_of_image, object_, "right")) - 1
         if row not in images:
@@ -152,7 +142,7 @@ def exclude_images(block: Block, splits: Sequence[str], exclusions: Exclusions) 
     if objects:
         block = block.take_objects(~np.isin(np.arange(block.num_objects), list(objects)))
     texts = {row: _detail(kinds) for row, kinds in images.items()}
-    return Kept(_leave_out(block, splits, Reason.EXCLUDED, texts, facts), facts, found)
+    return _leave_out(block, splits, Reason.EXCLUDED, texts, facts), found
 
 
 def _detail(kinds: set[str]) -> str:
@@ -176,9 +166,8 @@ def _leave_out(
     return block.take(~np.isin(np.arange(len(block)), rows))
 
 
-@dataclass(eq=False, repr=False)
 class ExcludeImages(beam.PTransform):
-    """Convert (BlockKey, packed Block) to Blocks without excluded images, and two PCollections of Facts.
+    """Convert (BlockKey, packed Block) to Blocks without excluded images.
 
     At run time, raises the errors of `unmatched_warning`.
 
@@ -187,48 +176,48 @@ class ExcludeImages(beam.PTransform):
         splits: Splits of the job.
     """
 
-    paths: Sequence[str]
-    kinds: Sequence[str]
-    splits: Sequence[str]
+    def __init__(self, paths: Sequence[str], kinds: Sequence[str], splits: Sequence[str]):
+        super().__init__()
+        self._paths, self._kinds, self._splits = tuple(paths), tuple(kinds), tuple(splits)
 
-    def expand(self, blocks: PCollection) -> tuple[PCollection, tuple[PCollection, ...]]:
-        once = blocks.pipeline | "ExcludeFiles" >> beam.Create([tuple(self.paths)])
-        exclusions = AsSingleton(once | "ReadExclusions" >> beam.Map(read_exclusions, tuple(self.kinds)))
-        exclude = beam.FlatMap(_exclude, tuple(self.splits), exclusions)
-        kept = blocks | "Exclude" >> exclude.with_outputs(FACTS, _FOUND, main="blocks")
-        unmatched = once | "Unmatched" >> beam.Map(_unmatched, AsIter(kept[_FOUND]), exclusions, self.splits[0])
-        return kept.blocks, (kept[FACTS], unmatched)
+    def expand(self, blocks: PCollection) -> PCollection:
+        once = blocks.pipeline | "ExcludeFiles" >> beam.Create([self._paths])
+        exclusions = AsSingleton(once | "ReadExclusions" >> beam.Map(read_exclusions, self._kinds))
+        exclude = WithFacts(_exclude, self._splits, exclusions, tags=(_MATCHED,))
+        remaining, matched = blocks | "Exclude" >> exclude
+        once | "WarnUnmatched" >> WithFacts(_warn_unmatched, AsIter(matched), exclusions, self._splits[0])
+        return remaining
 
 
-def _exclude(keyed: tuple[Any, bytes], splits: tuple[str, ...], exclusions: Exclusions) -> Iterator[Any]:
+def _exclude(
+    keyed: tuple[Any, bytes], facts: FactsBuilder, splits: tuple[str, ...], exclusions: Exclusions
+) -> Iterator[Any]:
     key, packed = keyed
-    block = unpack_block(packed)
-    kept = run_step("exclude images", lambda blocks: exclude_images(blocks[0], splits, exclusions), [block])
-    yield from (TaggedOutput(_FOUND, number) for number in kept.found)
-    yield from _kept(key, kept.block, kept.facts)
 
+    def exclude(blocks: list[Block]) -> tuple[Block, list[int]]:
+        return exclude_images(blocks[0], splits, exclusions, facts)
 
-def _kept(key: Any, block: Block, facts: FactsBuilder) -> Iterator[Any]:
-    yield tagged(facts)
+    block, matched = run_step("exclude images", exclude, [unpack_block(packed)])
+    yield from (TaggedOutput(_MATCHED, number) for number in matched)
     if len(block):
         yield key, pack_block(block)
 
 
-def _unmatched(_: Any, found: Iterable[int], exclusions: Exclusions, split: str) -> Facts:
-    text = unmatched_warning(exclusions, found)
-    return Facts(warnings={(split, text)} if text else set())
+def _warn_unmatched(_: Any, facts: FactsBuilder, matched: Iterable[int], exclusions: Exclusions, split: str) -> None:
+    if text := unmatched_warning(exclusions, matched):
+        facts.warn(split, text)
 
 
-def unmatched_warning(exclusions: Exclusions, found: Iterable[int]) -> str:
+def unmatched_warning(exclusions: Exclusions, matched: Iterable[int]) -> str:
     """Return a warning about lines that name nothing; empty if each line names something.
 
     Args:
-        found: Indices of lines that name an image or annotation of the job.
+        matched: Indices of lines that name an image or annotation of the job.
 
     Raises:
         ConfigError: No line names anything.
     """
-    named = set(found)
+    named = set(matched)
     unmatched = [line for number, line in enumerate(exclusions.lines) if number not in named]
     if not unmatched:
         return ""
@@ -275,20 +264,21 @@ class Candidate(NamedTuple):
     digest: bytes = b""
 
 
-@dataclass(eq=False, repr=False)
 class DropCopies(beam.PTransform):
-    """Convert (BlockKey, packed Block) to Blocks without copies, and a PCollection of Facts.
+    """Convert (BlockKey, packed Block) to Blocks without copies.
 
     Files of equal size are read once more. Unreadable files are kept, because the step that writes records rejects
     them.
     """
 
-    splits: Sequence[str]
+    def __init__(self, splits: Sequence[str]):
+        super().__init__()
+        self._splits = tuple(splits)
 
-    def expand(self, blocks: PCollection) -> tuple[PCollection, tuple[PCollection, ...]]:
+    def expand(self, blocks: PCollection) -> PCollection:
         copies = (
             blocks
-            | "Candidates" >> beam.FlatMap(_candidates, tuple(self.splits)).with_output_types(tuple[int, Any])
+            | "Candidates" >> beam.FlatMap(_candidates, self._splits).with_output_types(tuple[int, Any])
             | "BySize" >> beam.GroupByKey()
             | "OfEqualSize" >> beam.FlatMap(_of_equal_size).with_output_types(Any)
             | "SpreadReads" >> beam.Reshuffle()
@@ -296,24 +286,24 @@ class DropCopies(beam.PTransform):
             | "ByDigest" >> beam.GroupByKey()
             | "Copies" >> beam.FlatMap(_copies)  # (CopyKey, text)
         )
-        drop = beam.FlatMap(_drop, tuple(self.splits), AsDict(copies))
-        kept = blocks | "Drop" >> drop.with_outputs(FACTS, main="blocks")
         differing = (
             copies | "OtherLabels" >> beam.Filter(_has_other_labels) | "Number" >> beam.combiners.Count.Globally()
         )
-        return kept.blocks, (kept[FACTS], differing | "Warn" >> beam.Map(_warned, self.splits[0]))
+        differing | "Warn" >> WithFacts(_warn_other_labels, self._splits[0])
+        return blocks | "Drop" >> WithFacts(_drop, self._splits, AsDict(copies))
 
 
 def _has_other_labels(copy: tuple[CopyKey, str]) -> bool:
     return copy[1].endswith(_OTHER_LABELS)
 
 
-def _warned(number: int, split: str) -> Facts:
-    text = (
-        f"--duplicates drop: {number:,} of the dropped images have other labels than the copy that is kept. "
-        "rejects-SPLIT.jsonl names both: look which labels are right."
-    )
-    return Facts(warnings={(split, text)} if number else set())
+def _warn_other_labels(number: int, facts: FactsBuilder, split: str) -> None:
+    if number:
+        facts.warn(
+            split,
+            f"--duplicates drop: {number:,} of the dropped images have other labels than the copy that is kept. "
+            "rejects-SPLIT.jsonl names both: look which labels are right.",
+        )
 
 
 def _candidates(keyed: tuple[Any, bytes], splits: tuple[str, ...]) -> Iterator[tuple[int, Candidate]]:
@@ -377,12 +367,16 @@ def find_copies(candidates: Iterable[Candidate]) -> Iterator[tuple[CopyKey, str]
         )
 
 
-def _drop(keyed: tuple[Any, bytes], splits: tuple[str, ...], copies: dict[CopyKey, str]) -> Iterator[Any]:
-    def drop(blocks: list[Block]) -> tuple[Block, FactsBuilder]:
-        (block,), facts = blocks, FactsBuilder()
+def _drop(
+    keyed: tuple[Any, bytes], facts: FactsBuilder, splits: tuple[str, ...], copies: dict[CopyKey, str]
+) -> Iterator[Any]:
+    def drop(blocks: list[Block]) -> Block:
+        (block,) = blocks
         tasks = image_tasks(block.replace(first_object_of_image=None), splits)
         keys = ((task.split, task.image_id, task.ref.path, task.ref.offset) for task in tasks)
         texts = {row: copies[key] for row, key in enumerate(keys) if key in copies}
-        return _leave_out(block, splits, Reason.DUPLICATE, texts, facts), facts
+        return _leave_out(block, splits, Reason.DUPLICATE, texts, facts)
 
-    yield from _kept(keyed[0], *run_step("drop copies", drop, [unpack_block(keyed[1])]))
+    block = run_step("drop copies", drop, [unpack_block(keyed[1])])
+    if len(block):
+        yield keyed[0], pack_block(block)

@@ -1,82 +1,82 @@
 """Image rows meet their files: rows of one file or class each become whole Blocks."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
 
 from recordmill.schemas.block import Block, join_blocks
 from recordmill.schemas.dataset.manifest import InputRows
-from recordmill.schemas.inputs.images import PathLabels
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.blocks.cut_range import BlockKey, cut_range
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order, run_step
-from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
+from recordmill.transforms.dataset.collect_facts import WithFacts
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.match_blocks import NO_FILES, check_same_files, match_rows, without_faults
 
 RANGE_BITS = 6
 """A million images are some 3 MB in each of 64 ranges."""
 
 
-class FolderRules(NamedTuple):
-    """How images are labelled.
+class JoinFiles(beam.PTransform):
+    """Convert (range, packed Block) of image rows and files to (BlockKey, packed Block) of complete Blocks.
 
-    Attributes:
-        output: folder of the data set, which may be within a folder of images.
-        rule: finds the class in a path; None if a table of labels names the images.
-        source, kind: path and kind of the input, for its numbers of rows; empty if they are counted elsewhere.
+    Args:
+        classes: Names of the selected classes; empty for all.
+        source: Input whose dropped rows are counted; None if they are counted elsewhere. See `count_rows`.
     """
 
-    output: str
-    rule: PathLabels | None
-    classes: tuple[str, ...]
-    splits: tuple[str, ...]
-    seed: int
-    source: str
-    kind: str
-
-
-@dataclass(eq=False, repr=False)
-class JoinFiles(beam.PTransform):
-    """Convert (range, packed Block) of image rows and files to (BlockKey, packed Block) of whole Blocks.
-
-    The outputs are `blocks` and `facts`, which count the rows of the input that are dropped; see `count_rows`."""
-
-    rules: FolderRules
+    def __init__(
+        self, splits: tuple[str, ...], seed: int, classes: tuple[str, ...] = (), source: InputRows | None = None
+    ):
+        super().__init__()
+        self._options = splits, seed, classes, source
 
     def expand(self, sides):
-        join = beam.FlatMap(_join, self.rules).with_output_types(tuple[BlockKey, bytes])
         grouped = sides | "BothSides" >> beam.Flatten() | "GroupByRange" >> beam.GroupByKey()
-        return grouped | "Join" >> join.with_outputs(FACTS, main="blocks")
+        return grouped | "Join" >> WithFacts(_join_range, *self._options, types=tuple[BlockKey, bytes])
 
 
-def _join(group: tuple[int, Iterable[bytes]], rules: FolderRules) -> Iterator[Any]:
+# Long list of arguments: the options of JoinFiles, as this runs on workers.
+def _join_range(
+    group: tuple[int, Iterable[bytes]],
+    facts: FactsBuilder,
+    splits: tuple[str, ...],
+    seed: int,
+    classes: tuple[str, ...],
+    source: InputRows | None,
+) -> Iterator[tuple[BlockKey, bytes]]:
     number, packed = group
 
-    def join(blocks: list[Block]) -> tuple[Block | None, FactsBuilder]:
-        facts = FactsBuilder()
-        joined = join_files(blocks, rules.classes, rules.splits, rules.seed, facts)
-        kept = [] if joined is None else [joined.split]
-        _add_rows(facts, (block.split for block in blocks if block.split is not None), rules, kept)
-        return joined, facts
+    def join(blocks: list[Block]) -> Block | None:
+        joined = join_files(blocks, classes, splits, seed, facts)
+        if source:
+            rows = [block.split for block in blocks if block.split is not None]
+            count_rows(facts, rows, splits, source, [] if joined is None else [joined.split])
+        return joined
 
-    joined, facts = run_step("join files", join, list(map(unpack_block, packed)))
-    yield tagged(facts)
+    joined = run_step("join files", join, list(map(unpack_block, packed)))
     if joined is not None:
         yield from cut_range(number, joined)
 
 
-def _add_rows(
-    facts: FactsBuilder, splits: Iterable[np.ndarray], rules: FolderRules, less: Iterable[np.ndarray] = ()
+def count_rows(
+    facts: FactsBuilder,
+    rows: Iterable[np.ndarray],
+    splits: Sequence[str],
+    source: InputRows,
+    joined: Iterable[np.ndarray] = (),
 ) -> None:
-    """Add rows of the input, by their split, to `facts`."""
-    before, after = (sum(np.bincount(each, minlength=len(rules.splits)) for each in some) for some in (splits, less))
-    for split, images in zip(rules.splits, np.broadcast_to(before - after, len(rules.splits)).tolist(), strict=True):
-        if images and rules.source:
-            facts.add_rows(split, InputRows(rules.source, rules.kind, images, 0))
+    """Add the numbers of rows of an input, by split, to `facts`.
+
+    Args:
+        rows, joined: int64 arrays of indices of splits. The numbers of `joined` are subtracted.
+    """
+    before, after = (sum(np.bincount(part, minlength=len(splits)) for part in parts) for parts in (rows, joined))
+    for split, images in zip(splits, np.broadcast_to(before - after, len(splits)).tolist(), strict=True):
+        if images:
+            facts.add_rows(split, InputRows(source.path, source.kind, images, 0))
 
 
 def join_files(

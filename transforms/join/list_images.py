@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import apache_beam as beam
 import google_crc32c
@@ -19,7 +19,8 @@ from recordmill.schemas.inputs.images import ImageRef, is_image_name
 from recordmill.schemas.names import name_key
 from recordmill.transforms.blocks.image_tasks import file_folder
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts
-from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged
+from recordmill.transforms.dataset.collect_facts import WithFacts
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.interface import ALL_NAMES, NameRange, StoredFile, is_remote, join_checksums
@@ -100,15 +101,8 @@ Files = list[tuple[str, ImageRef]]
 _LISTINGS = "listings"
 
 
-class ListedFolders(NamedTuple):
-    """PCollection of Keyed, and PCollections of Facts."""
-
-    blocks: PCollection
-    facts: tuple[PCollection, ...]
-
-
 class ListFolders(beam.PTransform):
-    """Convert paths of folders to ListedFolders of their files, without files below the folder `output`.
+    """Convert paths of folders to Keyed of their files, without files below the folder `output`.
 
     Args:
         make: Converts Files to Keyed. Its further arguments are a FactsBuilder and `args`, which may be side inputs.
@@ -119,14 +113,14 @@ class ListFolders(beam.PTransform):
         super().__init__()
         self._output, self._make, self._args, self._is_noted = output, make, args, is_noted
 
-    def expand(self, folders: PCollection[str]):  # ListedFolders: Beam accepts no type hints, and warns of them
-        listing = beam.FlatMap(_list_folder, self._output, self._is_noted, self._make, *self._args)
-        outputs = listing.with_output_types(Keyed).with_outputs(_LISTINGS, FACTS, main="blocks")
-        listed = folders | "ListParts" >> ListParts() | "ListFolder" >> outputs
-        if not self._is_noted:
-            return ListedFolders(listed.blocks, (listed[FACTS],))
-        grouped = listed[_LISTINGS] | "GroupByFolder" >> beam.GroupByKey()  # (folder, [ListedPart])
-        return ListedFolders(listed.blocks, (grouped | "JoinParts" >> beam.MapTuple(_join_parts), listed[FACTS]))
+    def expand(self, folders: PCollection[str]) -> PCollection[Keyed]:
+        options = self._output, self._is_noted, self._make, *self._args
+        listing = WithFacts(_list_folder, *options, types=Keyed, tags=(_LISTINGS,))
+        files, listings = folders | "ListParts" >> ListParts() | "ListFolder" >> listing
+        if self._is_noted:
+            grouped = listings | "GroupByFolder" >> beam.GroupByKey()  # (folder, [ListedPart])
+            grouped | "JoinParts" >> WithFacts(_note_listing)
+        return files
 
 
 class ListParts(beam.PTransform):
@@ -147,21 +141,25 @@ def _parts(folder: str) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def _list_folder(
-    listed: tuple[str, tuple[str, str]], output: str, is_noted: bool, make: Callable[..., Iterator[Keyed]], *args: Any
+    listed: tuple[str, tuple[str, str]],
+    facts: FactsBuilder,
+    output: str,
+    is_noted: bool,
+    make: Callable[..., Iterator[Keyed]],
+    *args: Any,
 ) -> Iterator[Any]:
     folder, bounds = listed
     part = NameRange(*bounds)
     listing = Listing(folder, part.start) if is_noted else None
     for files in batched(list_outside(folder, part, output, listing), FILES_AT_ONCE):
-        facts = FactsBuilder()
         yield from make(files, facts, *args)
-        yield tagged(facts)
     if listing:
         yield TaggedOutput(_LISTINGS, (folder, listing.found()))
 
 
-def _join_parts(folder: str, parts: Iterable[ListedPart]) -> Facts:
-    return Facts(listings={folder: join_parts(folder, parts)})
+def _note_listing(group: tuple[str, Iterable[ListedPart]], facts: FactsBuilder) -> None:
+    folder, parts = group
+    facts.add_listing(folder, join_parts(folder, parts))
 
 
 def files_by_name(files: Files, _: FactsBuilder, match: str, buckets: int) -> Iterator[Keyed]:

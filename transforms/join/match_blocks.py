@@ -2,9 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 import apache_beam as beam
@@ -21,7 +20,8 @@ from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.blocks.image_tasks import file_folder, image_paths, labels_of
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of, run_step
-from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
+from recordmill.transforms.dataset.collect_facts import WithFacts
+from recordmill.transforms.dataset.facts import FactsBuilder
 
 
 class FileState(IntEnum):
@@ -294,10 +294,9 @@ def _shown(names: set[str]) -> str:
     return first_texts(map(repr, sorted(names)), _SHOWN, " and ")
 
 
-@dataclass(eq=False, repr=False)
 class MatchRows(beam.PTransform):
     """Convert (bucket of names, Block) of image rows, and of files, to (range, Block) of rows with the columns of their
-    files in the output `rows`; Facts are in `facts`.
+    files.
 
     Without files, rows have the columns of their files, and stay in their buckets until they are keyed by range.
 
@@ -307,10 +306,9 @@ class MatchRows(beam.PTransform):
         bits: 2 ** bits ranges of images.
     """
 
-    match: str
-    division: Division | AsSingleton | None
-    seed: int
-    bits: int
+    def __init__(self, match: str, division: Division | AsSingleton | None, seed: int, bits: int):
+        super().__init__()
+        self._match, self._division, self._seed, self._bits = match, division, seed, bits
 
     def expand(self, sides):
         has_files = len(sides) > 1
@@ -318,18 +316,24 @@ class MatchRows(beam.PTransform):
             grouped = sides | "BothSides" >> beam.Flatten() | "GroupByName" >> beam.GroupByKey()
         else:
             grouped = sides[0] | "Alone" >> beam.MapTuple(_as_group)
-        match = beam.FlatMap(_match, self.division, self.match, has_files, self.seed, self.bits)
-        return grouped | "Match" >> match.with_output_types(Keyed).with_outputs(FACTS, main="rows")
+        options = self._division, self._match, has_files, self._seed, self._bits
+        return grouped | "Match" >> WithFacts(_match_bucket, *options, types=Keyed)
 
 
 def _as_group(bucket: int, packed: bytes) -> tuple[int, list[bytes]]:
     return bucket, [packed]
 
 
-def _match(
-    group: tuple[int, Iterable[bytes]], division: Division | None, match: str, has_files: bool, seed: int, bits: int
-) -> Iterator[Any]:
-    facts = FactsBuilder()
+# Long list of arguments: the options of MatchRows, as this runs on workers.
+def _match_bucket(
+    group: tuple[int, Iterable[bytes]],
+    facts: FactsBuilder,
+    division: Division | None,
+    match: str,
+    has_files: bool,
+    seed: int,
+    bits: int,
+) -> Iterator[Keyed]:
     blocks = list(map(unpack_block, group[1]))
     rows = [block for block in blocks if block.image_id is not None]
     files = [block for block in blocks if block.image_id is None]
@@ -343,4 +347,3 @@ def _match(
         yield from pack_parts(matched.rows, ranges_of(hash_images(matched.rows.image_id, seed), bits))
     else:
         facts.add_unlisted(*{name for block in files for name in block.file_name.texts()})
-    yield tagged(facts)

@@ -7,24 +7,11 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.block import Block
+from recordmill.schemas.inputs.annotations import Filters
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import label_column, labels_of
 from recordmill.transforms.dataset.facts import FactsBuilder
-
-
-class Filters(msgspec.Struct, frozen=True):
-    """Selection of annotations.
-
-    Attributes:
-        categories: Names of the selected categories; empty for all.
-        crowd: True to keep annotations with iscrowd 1.
-        min_area_px2: Minimum `area` of the JSON, in pixels².
-    """
-
-    categories: tuple[str, ...] = ()
-    crowd: bool = True
-    min_area_px2: float = 0.0
 
 
 class ScreenedObjects(NamedTuple):
@@ -61,6 +48,13 @@ def screen_objects(block: Block, labels: LabelMap, filters: Filters) -> Screened
             (Metric.FILTERED_AREA, is_in_px & (block.area_px2 < filters.min_area_px2) & (filters.min_area_px2 > 0)),
         ),
     )
+
+
+def selected_labels(block: Block, labels: LabelMap, filters: Filters) -> bytes:
+    """Return int64 [N, 2] as bytes: image id and category id of objects that pass the filters, each pair once."""
+    is_wanted = screen_objects(block, labels, filters).is_wanted
+    pairs = np.stack([block.image_id[block.image_of_object], block.category_id], axis=1)[is_wanted]
+    return np.unique(pairs, axis=0).tobytes()
 
 
 def screen_annotations(

@@ -1,17 +1,16 @@
 """Count groups, each of which is in one split."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import apache_beam as beam
-import msgspec
 from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.rejects import Metric
-from recordmill.transforms.dataset.facts import Facts, FactsBuilder
+from recordmill.transforms.dataset.collect_facts import WithFacts
+from recordmill.transforms.dataset.facts import FactsBuilder
 
 _SHOWN = 3
 
@@ -26,27 +25,28 @@ class GroupSizes(NamedTuple):
     ungrouped: int = 0
 
 
-@dataclass(eq=False, repr=False)
 class CountGroups(beam.PTransform):
-    """Convert (split, name) of each image to Facts: the groups of each split, the largest group, images without a
+    """Report (split, name) of each image as Facts: the groups of each split, the largest group, images without a
     group, and a warning about names in a list that no image has.
 
     At run time, raises the errors of `unmatched_warnings`.
     """
 
-    division: Division | AsSingleton
+    def __init__(self, division: Division | AsSingleton):
+        super().__init__()
+        self._division = division
 
     def expand(self, images: PCollection[tuple[str, str]]):
-        groups = images | "GroupOfImage" >> beam.Map(_grouped, self.division)
+        groups = images | "GroupOfImage" >> beam.Map(_grouped, self._division)
         sizes = (
             groups
             | "ImagesOfGroup" >> beam.combiners.Count.PerElement()  # ((split, group, whether it is one), number)
             | "OfSplit" >> beam.Map(_of_split).with_output_types(tuple[str, GroupSizes])
             | "AddSizes" >> beam.CombinePerKey(add_sizes)
         )
-        listed = images | "Listed" >> beam.FlatMap(_listed, self.division).with_output_types(str)
+        listed = images | "Listed" >> beam.FlatMap(_listed, self._division).with_output_types(str)
         once = images.pipeline | "OnceGrouped" >> beam.Impulse()
-        return once | "Groups" >> beam.Map(_facts, AsList(sizes), AsIter(listed), self.division)
+        return once | "Groups" >> WithFacts(_report_groups, AsList(sizes), AsIter(listed), self._division)
 
 
 def _grouped(image: tuple[str, str], division: Division) -> tuple[str, str, bool]:
@@ -67,14 +67,15 @@ def _of_split(counted: tuple[tuple[str, str, bool], int]) -> tuple[str, GroupSiz
     return split, GroupSizes(images, 1, (images, group))
 
 
-def _facts(_: bytes, sizes: list[tuple[str, GroupSizes]], found: Iterable[str], division: Division) -> Facts:
-    facts = FactsBuilder()
-    for split, of_split in sizes:
-        facts.count(split, Metric.GROUPS, of_split.groups)
-        facts.count(split, Metric.UNGROUPED, of_split.ungrouped)
-    for warning in unmatched_warnings(found, division):
+def _report_groups(
+    _: bytes, facts: FactsBuilder, sizes: list[tuple[str, GroupSizes]], named: Iterable[str], division: Division
+) -> None:
+    for split, size in sizes:
+        facts.count(split, Metric.GROUPS, size.groups)
+        facts.count(split, Metric.UNGROUPED, size.ungrouped)
+        facts.add_group(*size.largest)
+    for warning in unmatched_warnings(named, division):
         facts.warn(*warning)
-    return msgspec.structs.replace(facts.build(), largest_group=add_sizes(of for _, of in sizes).largest)
 
 
 def unmatched_warnings(found: Iterable[str], division: Division) -> Iterator[tuple[str, str]]:

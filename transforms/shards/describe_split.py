@@ -1,6 +1,6 @@
 """Counts of a split's images and annotations, and checks that they add up."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ from recordmill.schemas.shards import ShardInfo, SplitSize
 from recordmill.schemas.statistics import ZERO_BIN, Histogram, Statistics
 from recordmill.transforms.blocks.image_tasks import labels_of
 from recordmill.transforms.blocks.pack_block import unpack_block
-from recordmill.transforms.dataset.facts import Facts, add_facts
+from recordmill.transforms.dataset.facts import Facts, FactsBuilder, add_facts
 from recordmill.transforms.dataset.rejects import RejectList, tally_rejects
 from recordmill.transforms.runtime.beam_steps import made_by
 from recordmill.transforms.storage.resolve import storage_for
@@ -279,15 +279,19 @@ def plan_of(
     return Plan(manifest_of(recipes[0].name, labels, table, splits, infos), sizes)
 
 
-def count_classes(keyed: tuple[int, bytes], labels: LabelMap, splits: Sequence[str]) -> Facts:
-    """Convert (BlockKey, packed Block) to Facts with its classes."""
+def count_classes(keyed: tuple[int, bytes], facts: FactsBuilder, labels: LabelMap, splits: Sequence[str]) -> None:
+    """Count the classes of (BlockKey, packed Block)."""
     block = unpack_block(keyed[1])
-    of_id = labels.index_by_id()
-    of_name = {category.name: index for index, category in enumerate(labels.categories)}
-    found: Counter[tuple[str, int]] = Counter()
+    index_by_id = labels.index_by_id()
+    index_by_name = {category.name: index for index, category in enumerate(labels.categories)}
+    counts: dict[str, Counter[int]] = defaultdict(Counter)
     if block.num_objects:
         objects = zip(block.split[block.image_of_object].tolist(), block.category_id.tolist(), strict=True)
-        found.update((splits[split], of_id[category]) for split, category in objects)
+        for split, category in objects:
+            counts[splits[split]][index_by_id[category]] += 1
     names = zip(block.split.tolist(), (labels.class_name for labels in labels_of(block)), strict=True)
-    found.update((splits[split], of_name[name]) for split, name in names if name is not None)
-    return Facts(classes=dict(found))
+    for split, name in names:
+        if name is not None:
+            counts[splits[split]][index_by_name[name]] += 1
+    for name, numbers in counts.items():
+        facts.add_classes(name, numbers)

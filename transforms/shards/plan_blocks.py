@@ -2,20 +2,19 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import apache_beam as beam
 import msgspec
 import numpy as np
-from apache_beam.pvalue import AsList, AsSingleton, PCollection, TaggedOutput
+from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.schemas.block import Block, spans, starts_of, taken
 from recordmill.schemas.shards import ShardKey, ShardSizing, SplitSize
 from recordmill.transforms.blocks.cut_range import BlockKey
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images
-from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
+from recordmill.transforms.dataset.collect_facts import WithFacts
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import pack, unpacker
@@ -146,35 +145,20 @@ class BlockCensus(msgspec.Struct, frozen=True, array_like=True):
     last: tuple[int, int, int] | None
 
 
-class ShardPlans(NamedTuple):
-    """Output of PlanBlocks.
-
-    Attributes:
-        placed: (ShardKey, packed Block); empty bytes for a shard without images.
-        facts: Facts, with plans, and warnings about unusual shards.
-    """
-
-    placed: PCollection
-    facts: PCollection
-
-
-@dataclass(eq=False, repr=False)
 class PlanBlocks(beam.PTransform):
-    """Convert (BlockKey, packed Block) of complete Blocks to ShardPlans."""
+    """Convert (BlockKey, packed Block) of complete Blocks to (ShardKey, packed Block), with empty bytes for a shard
+    without images. Facts have the plans, and warnings about unusual shards."""
 
-    splits: Sequence[str]
-    sizing: ShardSizing
-    seed: int
-    estimate: RecordEstimate
+    def __init__(self, splits: Sequence[str], sizing: ShardSizing, seed: int, estimate: RecordEstimate):
+        super().__init__()
+        self._splits, self._sizing, self._seed, self._estimate = splits, sizing, seed, estimate
 
     def expand(self, blocks: PCollection[tuple[BlockKey, bytes]]):
-        census = blocks | "TakeCensus" >> beam.FlatMap(_census, self.seed, self.estimate).with_output_types(bytes)
+        census = blocks | "TakeCensus" >> beam.FlatMap(_census, self._seed, self._estimate).with_output_types(bytes)
         once = blocks.pipeline | "OncePlanned" >> beam.Impulse()
-        plan = beam.FlatMap(_plan_splits, self.sizing, AsList(census), self.splits)
-        planned = once | "PlanSplits" >> plan.with_outputs(FACTS, main="plans")
-        place = beam.FlatMap(_place, AsSingleton(planned.plans), self.splits, self.estimate)
-        placed = blocks | "Place" >> place.with_output_types(tuple[ShardKey, bytes])
-        return ShardPlans(placed, planned[FACTS])
+        plans = once | "PlanSplits" >> WithFacts(_plan_splits, self._sizing, AsList(census), self._splits)
+        place = beam.FlatMap(_place, AsSingleton(plans), self._splits, self._estimate)
+        return blocks | "Place" >> place.with_output_types(tuple[ShardKey, bytes])
 
 
 def _census(keyed: tuple[BlockKey, bytes], seed: int, estimate: RecordEstimate) -> Iterator[bytes]:
@@ -196,21 +180,21 @@ def take_census(key: BlockKey, block: Block, seed: int, estimate: RecordEstimate
         yield BlockCensus(key, split, len(images), int(size.sum()), int(number.sum()), int(size.max()), last)
 
 
-def _plan_splits(_: bytes, sizing: ShardSizing, packed: list[bytes], splits: Sequence[str]) -> Iterator[Any]:
+def _plan_splits(
+    _: bytes, facts: FactsBuilder, sizing: ShardSizing, packed: list[bytes], splits: Sequence[str]
+) -> Iterator[dict[str, SplitPlan]]:
     plans = plan_blocks(map(unpacker(BlockCensus), packed), splits, sizing)
+    report_plans(plans, sizing, facts)
     yield plans
-    yield report_plans(plans, sizing)
 
 
-def report_plans(plans: Mapping[str, SplitPlan], asked: ShardSizing, unit: str = "image") -> TaggedOutput:
-    """Return the Facts of plans, for the output FACTS; `unit` is `image` or `row`."""
-    facts = FactsBuilder()
+def report_plans(plans: Mapping[str, SplitPlan], asked: ShardSizing, facts: FactsBuilder, unit: str = "image") -> None:
+    """Add plans and their warnings to `facts`; `unit` is `image` or `row`."""
     for split, plan in plans.items():
         progress.planned(plan.images, plan.shards, f"{unit}s")
         facts.add_plan(split, SplitSize(plan.images, plan.bytes, plan.shards))
         for text in sizing_warnings(split, plan, asked, unit):
             facts.warn(split, text)
-    return tagged(facts)
 
 
 def plan_blocks(counted: Iterable[BlockCensus], splits: Sequence[str], sizing: ShardSizing) -> dict[str, SplitPlan]:

@@ -31,7 +31,6 @@ from recordmill.transforms.blocks.image_facts import FactColumns, RecordPlaces, 
 from recordmill.transforms.blocks.image_tasks import NO_IMAGES
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order
-from recordmill.transforms.dataset.facts import FACTS
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.insight.count_images import ImageCounter
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
@@ -245,8 +244,11 @@ class _WriteShard(ShardDoFn):
         yield from self.do(write_shard, *arguments, shards=key.count, folders=folders)
 
 
+_RUNS = "runs"
+
+
 class _MakeRecords(_WriteShard):
-    """Convert (ShardKey, [packed Block]) to (split, record) and, tagged FACTS, a WrittenShard for each run."""
+    """Convert (ShardKey, [packed Block]) to (split, record) and, tagged _RUNS, a WrittenShard for each run."""
 
     def process(
         self, group: tuple[ShardKey, Iterable[bytes]], labels: LabelMap, table: FeatureTable, _: object
@@ -264,7 +266,7 @@ class _MakeRecords(_WriteShard):
             counted = dict(+run.counted) | {Metric.RECORD_BYTES: sum(lengths)}
             rest = counted, tuple(run.rejected), Statistics(), run.class_counts
             result = ShardResult(key, "", {}, ShardInfo("", 0, 0, "", ""), *rest)
-            yield TaggedOutput(FACTS, written_shard("", result))
+            yield TaggedOutput(_RUNS, written_shard("", result))
 
 
 @dataclass(eq=False, repr=False)
@@ -278,9 +280,9 @@ class WriteWithBeam(WriteShards):
         _LOGGER.warning(
             "--writer beam: a job that is stopped starts from the beginning; no statistics, no search for duplicates"
         )
-        make = beam.ParDo(_MakeRecords(self.recipe, self.threads), *self.sides).with_outputs(FACTS, main="records")
+        make = beam.ParDo(_MakeRecords(self.recipe, self.threads), *self.sides).with_outputs(_RUNS, main="records")
         made = placed | "GroupByShard" >> beam.GroupByKey() | "MakeRecords" >> make
-        return (made[FACTS], *(self._write(made.records, split) for split in self.splits)) | "All" >> beam.Flatten()
+        return (made[_RUNS], *(self._write(made.records, split) for split in self.splits)) | "All" >> beam.Flatten()
 
     def _write(self, records: PCollection, split: str) -> PCollection:
         name = shard_names(self.recipe.name, split, self.recipe.layout).stable_prefix

@@ -12,8 +12,8 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.encoders import TextEncoder, TextForm
 from recordmill.schemas.inputs.labels import (
     SAME_CLASSES,
+    ExistingLabels,
     LabelMap,
-    LabelsBeside,
     adopt_labels,
     misread_numbers,
     name_warnings,
@@ -66,7 +66,7 @@ class ColumnChoice(NamedTuple):
     label_type: ColumnType = ColumnType.CLASS
     dtypes: Mapping[str, ColumnType] = {}
     counts: tuple[str, ...] = ()
-    beside: LabelsBeside | None = None
+    beside: ExistingLabels | None = None
 
     @property
     def numbered(self) -> tuple[str, ...]:

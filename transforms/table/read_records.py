@@ -19,7 +19,8 @@ from recordmill.schemas.inputs.tables import RowsFile
 from recordmill.transforms.blocks.image_tasks import label_column
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
-from recordmill.transforms.dataset.facts import FactsBuilder, tagged
+from recordmill.transforms.dataset.collect_facts import collect_facts
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.images.load_images import KEPT_BYTES, keep_files
 from recordmill.transforms.join.divide_images import class_borders
 from recordmill.transforms.join.join_files import RANGE_BITS
@@ -68,10 +69,10 @@ BUCKETS = 64
 """Buckets of names, in which rows meet their files."""
 
 
-def read_image_rows(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
+def read_image_rows(file: RowsFile, facts: FactsBuilder, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Keyed]:
     """Yield (bucket of names, packed Block of image rows) of a file, or (range, packed Block) of rows that have the
-    bytes of their images; and Facts for the output FACTS."""
-    facts, number = FactsBuilder(), 0
+    bytes of their images."""
+    number = 0
     for made in made_rows(file, chosen, recipe, facts):
         if recipe.holds_files:
             for places in _pieces(made):
@@ -81,7 +82,6 @@ def read_image_rows(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) ->
         elif made.names:
             block = image_block(made, np.arange(len(made.names)), file, chosen, recipe)
             yield from pack_parts(block, name_buckets(made.names, "path", BUCKETS))
-    yield tagged(facts)
 
 
 def image_block(made: MadeRows, rows: np.ndarray, file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Block:
@@ -147,8 +147,9 @@ def stratify_rows(
         units = spread | "PlaceInClass" >> place.with_output_types(Units)
     else:
         named = spread | "PlaceInClass" >> place.with_output_types(Keyed)
-        matched = (named, listed) | "MatchPlaced" >> MatchRows("path", None, 0, RANGE_BITS)
-        units = matched.rows | "UnitsOfFound" >> beam.FlatMap(_found).with_output_types(Units)
+        with collect_facts():  # those of ReadImageRows, which matches the same rows again
+            matched = (named, listed) | "MatchPlaced" >> MatchRows("path", None, 0, RANGE_BITS)
+        units = matched | "UnitsOfFound" >> beam.FlatMap(_found).with_output_types(Units)
     units = AsDict(units | "GroupByClass" >> beam.GroupByKey())
     return chosen | "DivideClasses" >> beam.Map(_with_borders, units, recipe.splits.shares)
 

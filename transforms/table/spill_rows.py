@@ -10,9 +10,8 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import apache_beam as beam
 import msgspec
@@ -28,10 +27,11 @@ from recordmill.schemas.inputs.tables import RowsFile
 from recordmill.schemas.rejects import Metric
 from recordmill.schemas.shards import ShardKey, ShardSizing
 from recordmill.transforms.blocks.pack_block import pack_block
-from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
+from recordmill.transforms.dataset.collect_facts import WithFacts
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.encoders.record_maker import EncodeBlock, EncodedRun, RecordContext
 from recordmill.transforms.records.tfrecord import framed
-from recordmill.transforms.shards.plan_blocks import ShardPlans, SplitPlan, plan_split, report_plans, shard_ranks
+from recordmill.transforms.shards.plan_blocks import SplitPlan, plan_split, report_plans, shard_ranks
 from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import RowsRecipe
@@ -235,9 +235,8 @@ _SPILL_BYTES = 64_000_000
 """Bytes of records that a worker holds."""
 
 
-def spill_file(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
-    """Yield a file's Spills, and Facts for the output FACTS."""
-    facts = FactsBuilder()
+def spill_file(file: RowsFile, facts: FactsBuilder, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Spill]:
+    """Yield a file's Spills."""
     pending: list[list[pa.Table]] = [[] for _ in recipe.splits.names]
     size = number = 0
     for made in made_rows(file, chosen, recipe, facts):
@@ -250,7 +249,6 @@ def spill_file(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iter
             yield from _spills(pending, file, number, recipe)
             size, number = 0, number + 1
     yield from _spills(pending, file, number, recipe)
-    yield tagged(facts)
 
 
 def _spills(pending: list[list[pa.Table]], file: RowsFile, number: int, recipe: RowsRecipe) -> Iterator[Spill]:
@@ -261,30 +259,29 @@ def _spills(pending: list[list[pa.Table]], file: RowsFile, number: int, recipe: 
         parts.clear()
 
 
-@dataclass(eq=False, repr=False)
 class PlanRows(beam.PTransform):
-    """Convert Spill to ShardPlans, see `CopyRows`."""
+    """Convert Spill to (ShardKey, packed Block), see `CopyRows`."""
 
-    splits: tuple[str, ...]
-    sizing: ShardSizing
+    def __init__(self, splits: tuple[str, ...], sizing: ShardSizing):
+        super().__init__()
+        self._splits, self._sizing = splits, sizing
 
     def expand(self, spills: PCollection[Spill]):
         once = spills.pipeline | "OncePlanned" >> beam.Impulse()
-        plan = beam.FlatMap(_plan_splits, self.sizing, AsList(spills), self.splits).with_output_types(
-            tuple[ShardKey, bytes]
-        )
-        planned = once | "PlanSplits" >> plan.with_outputs(FACTS, main="placed")
-        return ShardPlans(planned.placed, planned[FACTS])
+        plan = WithFacts(_place_spills, self._sizing, AsList(spills), self._splits, types=tuple[ShardKey, bytes])
+        return once | "PlanSplits" >> plan
 
 
-def _plan_splits(_: bytes, sizing: ShardSizing, spills: list[Spill], splits: Sequence[str]) -> Iterator[Any]:
+def _place_spills(
+    _: bytes, facts: FactsBuilder, sizing: ShardSizing, spills: list[Spill], splits: Sequence[str]
+) -> Iterator[tuple[ShardKey, bytes]]:
     plans = {}
     for split in splits:
         of_split = sorted((spill for spill in spills if spill.split == split), key=attrgetter("name"))
         plans[split] = plan = plan_rows(of_split, sizing)
         for index in range(plan.shards):
             yield ShardKey(split, index, plan.shards), pack_block(shard_block(plan, index, of_split))
-    yield report_plans(plans, sizing, "row")
+    report_plans(plans, sizing, facts, "row")
 
 
 def plan_rows(spills: Sequence[Spill], sizing: ShardSizing) -> SplitPlan:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,6 +22,7 @@ from recordmill.transforms.blocks.run_step import hash_images, image_order
 from recordmill.transforms.join.sample_rows import CategoryFinder, id_of, sample_rows, usable_objects
 from recordmill.transforms.runtime.beam_steps import StructCoder, unpacker
 from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.user_samples.record_options import RecordOptions
 
 _INT64 = 1 << 63
 Reject = Callable[[str, Rejected], None]
@@ -89,7 +90,7 @@ def checked(sample: Sample) -> Sample:
     return found
 
 
-def split_of(sample: Sample, division: Division) -> str:
+def sample_split(sample: Sample, division: Division) -> str:
     """Return the split of a Sample.
 
     Raises:
@@ -105,36 +106,22 @@ def split_of(sample: Sample, division: Division) -> str:
     return sample.split
 
 
-class SampleRules(NamedTuple):
-    """Contents of Samples that are stored.
-
-    Attributes:
-        stored: Names of the options whose annotations are stored.
-        of_image: True if each image has one class.
-    """
-
-    stored: frozenset[str]
-    of_image: bool
-    division: Division
-    seed: int
-
-
-def block_of(samples: Sequence[Sample], labels: LabelMap, rules: SampleRules, reject: Reject) -> Block | None:
+def block_of(samples: Sequence[Sample], labels: LabelMap, options: RecordOptions, reject: Reject) -> Block | None:
     """Return checked Samples as the images of a Block, in order; None if none is usable.
 
     Args:
         reject: Callback with the split and the reject of each unusable image or annotation.
 
     Raises:
-        ConfigError: See `split_of`.
+        ConfigError: See `sample_split`.
     """
     finder = CategoryFinder(labels)
     kept, files, splits, objects = [], [], [], []
     for sample in samples:
-        split = split_of(sample, rules.division)
+        split = sample_split(sample, options.division)
         try:
             file = _file_of(sample)
-            if rules.of_image and sample.class_name not in finder.by_name:
+            if options.is_image_class and sample.class_name not in finder.by_name:
                 what = "no class" if sample.class_name is None else f"class {sample.class_name!r}, which is not a label"
                 raise UnusableError(Reason.NO_CLASS, f"Sample {sample.file_name!r} has {what}")
         except UnusableError as fault:
@@ -143,19 +130,19 @@ def block_of(samples: Sequence[Sample], labels: LabelMap, rules: SampleRules, re
             continue
         kept.append(sample)
         files.append(file)
-        splits.append(rules.division.names.index(split))
+        splits.append(options.division.names.index(split))
         objects.append(usable_objects(sample, finder, partial(reject, split)))
     if not kept:
         return None
     paths, sizes, versions = zip(*files, strict=True)
-    block = sample_rows(kept, objects, rules.of_image).replace(
+    block = sample_rows(kept, objects, options.is_image_class).replace(
         split=np.array(splits, np.int64),
         file_folder=ragged_texts([file_folder(path, one.file_name) for path, one in zip(paths, kept, strict=True)]),
         file_bytes=np.array(sizes, np.int64),
         image_data=ragged_bytes([each.data for each in kept]) if any(each.data for each in kept) else None,
         file_version=ragged_texts(versions),
     )
-    return block.take(image_order(block, hash_images(block.image_id, rules.seed)))
+    return block.take(image_order(block, hash_images(block.image_id, options.seed)))
 
 
 def check_distinct(samples: Iterable[Sample]) -> None:

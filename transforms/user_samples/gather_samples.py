@@ -1,8 +1,7 @@
 """Convert Samples of a pipeline to complete Blocks, a label map and a feature table."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 import msgspec
@@ -13,12 +12,12 @@ from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample
-from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.rejects import FILTERS, Metric, Rejected, UnusableError
 from recordmill.transforms.blocks.cut_range import BlockKey, cut_range
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
-from recordmill.transforms.dataset.facts import FACTS, AddFacts, Facts, FactsBuilder, add_facts, tagged
+from recordmill.transforms.dataset.collect_facts import WithFacts, collect_facts, hand_over
+from recordmill.transforms.dataset.facts import AddFacts, Facts, FactsBuilder, add_facts
 from recordmill.transforms.join.sample_rows import id_of
 from recordmill.transforms.join.traits import (
     NEGATIVE_AREA,
@@ -30,12 +29,11 @@ from recordmill.transforms.join.traits import (
     trait_warnings,
 )
 from recordmill.transforms.user_samples.convert_samples import (
-    SampleRules,
     block_of,
     check_distinct,
     checked,
     pack_sample,
-    split_of,
+    sample_split,
     unpack_sample,
 )
 from recordmill.transforms.user_samples.record_options import MASKS, PARTS, RecordOptions
@@ -46,122 +44,116 @@ _BITS = 10
 _PIPELINE = "the pipeline"
 
 
-def rules_of(options: RecordOptions) -> SampleRules:
-    stored = frozenset(name for name in OPTIONAL_KINDS if getattr(options, name) not in (False, "none"))
-    return SampleRules(stored, options.of_image, Division(options.shares), options.seed)
-
-
-def traits_of(sample: Sample, rules: SampleRules) -> set[Trait]:
-    found = {Trait("class", sample.class_name)} if sample.class_name is not None and rules.of_image else set()
+def traits_of(sample: Sample, options: RecordOptions) -> set[Trait]:
+    found = {Trait("class", sample.class_name)} if sample.class_name is not None and options.is_image_class else set()
     has = {
         "keypoints": any(each.keypoints for each in sample.objects),
         "captions": sample.captions,
         "stuff": sample.stuff,
         "panoptic": sample.panoptic,
         "masks": any(each.segmentation for each in sample.objects),
-        "objects": sample.objects and rules.of_image,
-        "class_name": sample.class_name is not None and not rules.of_image,
+        "objects": sample.objects and options.is_image_class,
+        "class_name": sample.class_name is not None and not options.is_image_class,
     }
     found |= {Trait(kind) for kind, value in has.items() if value}
     found |= {Trait("part", part.value) for part in sample.parts} | area_traits(sample)
-    if not rules.of_image:
+    if not options.is_image_class:
         for each in sample.objects:
             id_ = -1 if each.category_id is None else each.category_id
             found.add(Trait("category", each.category, id_, len(each.keypoints) // 3))
     return found
 
 
-def stored_of(sample: Sample, rules: SampleRules) -> Sample:
+def stored_sample(sample: Sample, options: RecordOptions) -> Sample:
     """Return the Sample without annotations that are not stored."""
-    objects = () if rules.of_image else sample.objects
-    if not {"keypoints", "masks"} <= rules.stored:
+    objects = () if options.is_image_class else sample.objects
+    if not {"keypoints", "masks"} <= options.stored_kinds:
         objects = tuple(
             msgspec.structs.replace(
                 each,
-                keypoints=each.keypoints if "keypoints" in rules.stored else (),
-                segmentation=each.segmentation if "masks" in rules.stored else "",
+                keypoints=each.keypoints if "keypoints" in options.stored_kinds else (),
+                segmentation=each.segmentation if "masks" in options.stored_kinds else "",
             )
             for each in objects
         )
     return msgspec.structs.replace(
         sample,
         objects=objects,
-        class_name=sample.class_name if rules.of_image else None,
-        captions=sample.captions if "captions" in rules.stored else (),
-        stuff=sample.stuff if "stuff" in rules.stored else (),
-        panoptic=sample.panoptic if "panoptic" in rules.stored else None,
+        class_name=sample.class_name if options.is_image_class else None,
+        captions=sample.captions if "captions" in options.stored_kinds else (),
+        stuff=sample.stuff if "stuff" in options.stored_kinds else (),
+        panoptic=sample.panoptic if "panoptic" in options.stored_kinds else None,
     )
 
 
-class CheckedSamples(NamedTuple):
-    """PCollections of (range, packed Sample), one LabelMap, one FeatureTable, Facts of Samples and of Traits."""
-
-    samples: PCollection
-    labels: PCollection
-    table: PCollection
-    facts: PCollection
-    described: PCollection
-
-
-@dataclass(eq=False, repr=False)
 class CheckSamples(beam.PTransform):
-    """Convert Samples to CheckedSamples.
+    """Check Samples. Facts have the rejects, and warnings about classes.
 
     Args:
-        labels: A PCollection of one LabelMap; None to collect the classes.
-        facts: A PCollection of the Facts of the source of the Samples, whose warnings are not repeated; None if there
+        labels: PCollection of one LabelMap; None to collect the classes.
+        facts: PCollection of the Facts of the source of the Samples, whose warnings are not repeated; None if there
             is none.
+
+    Returns:
+        (range, packed Sample); one LabelMap; one FeatureTable.
     """
 
-    options: RecordOptions
-    labels: PCollection | None
-    facts: PCollection | None = None
+    def __init__(self, options: RecordOptions, labels: PCollection | None, facts: PCollection | None = None):
+        super().__init__()
+        self._options, self._labels, self._facts = options, labels, facts
 
-    def expand(self, samples: PCollection[Sample]):
-        check = beam.FlatMap(_check, rules_of(self.options)).with_output_types(tuple[int, bytes])
-        found = samples | "Check" >> check.with_outputs(FACTS, _TRAITS, main="samples")
-        known: Any = AsList(self.labels) if self.labels is not None else []
-        before: Any = AsIter(self.facts) if self.facts is not None else ()
-        traits = found[_TRAITS] | beam.Distinct() | beam.combiners.ToList()
-        describe = beam.FlatMap(_describe, known, before, self.options)
-        described = traits | "Describe" >> describe.with_outputs(_TABLE, FACTS, main="labels")
-        labels = self.labels if self.labels is not None else described.labels
-        return CheckedSamples(found.samples, labels, described[_TABLE], found[FACTS], described[FACTS])
+    def expand(self, samples: PCollection[Sample]):  # Beam accepts no type hints of several outputs
+        check = WithFacts(_check_sample, self._options, types=tuple[int, bytes], tags=(_TRAITS,))
+        checked_samples, traits = samples | "Check" >> check
+        known: Any = AsList(self._labels) if self._labels is not None else []
+        read: Any = AsIter(self._facts) if self._facts is not None else ()
+        labels, table = (
+            traits
+            | beam.Distinct()
+            | beam.combiners.ToList()
+            | "Describe" >> WithFacts(_describe_samples, known, read, self._options, tags=(_TABLE,))
+        )
+        return checked_samples, labels if self._labels is None else self._labels, table
 
 
-def _check(sample: Sample, rules: SampleRules) -> Iterator[Any]:
+def _check_sample(sample: Sample, facts: FactsBuilder, options: RecordOptions) -> Iterator[Any]:
     try:
-        found = checked(sample)
+        checked_sample = checked(sample)
     except UnusableError as fault:
-        facts, split = FactsBuilder(), str(getattr(sample, "split", ""))
-        split = split if split in rules.division.names else rules.division.names[0]
+        split = str(getattr(sample, "split", ""))
+        split = split if split in options.splits else options.splits[0]
         facts.reject(split, Rejected("image", None, fault.reason, fault.detail))
         facts.add_rows(split, InputRows(_PIPELINE, "samples", 1, 0))
-        yield tagged(facts)
         return
-    for trait in traits_of(found, rules):
+    for trait in traits_of(checked_sample, options):
         yield TaggedOutput(_TRAITS, tuple(trait))
-    number = int(ranges_of(hash_images(np.array([id_of(found)]), rules.seed), _BITS)[0])
-    yield number, pack_sample(stored_of(found, rules))
+    number = int(ranges_of(hash_images(np.array([id_of(checked_sample)]), options.seed), _BITS)[0])
+    yield number, pack_sample(stored_sample(checked_sample, options))
 
 
-def _describe(
-    traits: list[tuple[str, str, int, int]], known: list[LabelMap], before: Iterable[Facts], options: RecordOptions
+def _describe_samples(
+    traits: list[tuple[str, str, int, int]],
+    facts: FactsBuilder,
+    known: list[LabelMap],
+    read: Iterable[Facts],
+    options: RecordOptions,
 ) -> Iterator[Any]:
-    """Yield LabelMap, FeatureTable and Facts of Traits as tuples."""
-    has_warned = any(metric == Metric.NEGATIVE_AREAS.value for facts in before for _, metric in facts.counts)
+    """Yield LabelMap and FeatureTable of Traits as tuples.
+
+    Args:
+        read: Facts of the source of the Samples.
+    """
+    has_warned = any(metric == Metric.NEGATIVE_AREAS.value for part in read for _, metric in part.counts)
     found = [trait for trait in (Trait(*trait) for trait in traits) if not (has_warned and trait.kind == NEGATIVE_AREA)]
     kinds = {trait.kind for trait in found}
-    labels = known[0] if known else choose_labels(found, options.of_image)
+    labels = known[0] if known else choose_labels(found, options.is_image_class)
     yield labels
-    category_id = (Part.CATEGORY_ID,) if labels.is_shifted and not options.of_image else ()
+    category_id = (Part.CATEGORY_ID,) if labels.is_shifted and not options.is_image_class else ()
     parts = (*options.parts, *parts_of(found), *category_id)
     yield TaggedOutput(_TABLE, options.layout_table.with_parts(parts))
-    facts = FactsBuilder()
     for text in trait_warnings(found, labels):
         facts.warn(options.splits[0], text)
-    stored = rules_of(options).stored
-    for kind in sorted(kinds & {*OPTIONAL_KINDS, "objects", "class_name"} - stored):
+    for kind in sorted(kinds & {*OPTIONAL_KINDS, "objects", "class_name"} - options.stored_kinds):
         of_kind = {"masks": MASKS["both"], **PARTS}.get(kind, ())
         can_store = set(of_kind) & set(LAYOUTS[options.layout].parts)
         asked = 'masks="rle"' if kind == "masks" else f"{kind}=True"
@@ -176,61 +168,66 @@ def _describe(
             f"the category ids of Samples are not one for each name ({name!r} has {id_}, among others), so categories "
             "are numbered from 1 in the order of names: give labels= to keep ids",
         )
-    yield tagged(facts)
 
 
-@dataclass(eq=False, repr=False)
 class GatherSamples(beam.PTransform):
-    """Convert Samples to (BlockKey, packed Block), one LabelMap, one FeatureTable, and several PCollections of Facts.
+    """Convert Samples to (BlockKey, packed Block), one LabelMap and one FeatureTable.
 
     Args:
-        labels: A PCollection of one LabelMap; None to collect the classes of the Samples.
-        facts: A PCollection of the Facts of the source of the Samples; None if there is none.
+        labels: PCollection of one LabelMap; None to collect the classes of the Samples.
+        facts: PCollection of the Facts of the source of the Samples; None if there is none.
     """
 
-    options: RecordOptions
-    labels: PCollection | None
-    facts: PCollection | None
+    def __init__(self, options: RecordOptions, labels: PCollection | None, facts: PCollection | None):
+        super().__init__()
+        self._options, self._labels, self._facts = options, labels, facts
 
-    def expand(self, samples: PCollection[Sample]):
-        found = samples | "CheckSamples" >> CheckSamples(self.options, self.labels, self.facts)
-        join = beam.FlatMap(_join, AsSingleton(found.labels), rules_of(self.options))
-        grouped = found.samples | "GroupByRange" >> beam.GroupByKey()
-        typed = join.with_output_types(tuple[BlockKey, bytes])
-        joined = grouped | "Join" >> typed.with_outputs(FACTS, main="blocks")
-        facts = [found.facts, found.described, joined[FACTS]]
-        if self.facts is not None:
-            own = (found.facts, joined[FACTS]) | "Own" >> AddFacts()
-            before = (self.facts,) | "Before" >> AddFacts()
-            balance = beam.Map(_balance, self.options.splits, AsIter(before.facts), AsIter(own.facts))
-            facts += [self.facts, samples.pipeline | "Once" >> beam.Impulse() | "Balance" >> balance]
-        return joined.blocks, found.labels, found.table, tuple(facts)
+    def expand(self, samples: PCollection[Sample]):  # Beam accepts no type hints of several outputs
+        options = self._options
+        with collect_facts() as own:
+            checked_samples, labels, table = samples | CheckSamples(options, self._labels, self._facts)
+            join = WithFacts(_join_range, AsSingleton(labels), options, types=tuple[BlockKey, bytes])
+            blocks = checked_samples | "GroupByRange" >> beam.GroupByKey() | "Join" >> join
+        for facts in own:
+            hand_over(facts)
+        if self._facts is not None:
+            hand_over(self._facts)
+            read, passed = (self._facts,) | "Read" >> AddFacts(), tuple(own) | "Passed" >> AddFacts()
+            balance = WithFacts(_balance_rows, options.splits, AsIter(read.facts), AsIter(passed.facts))
+            samples.pipeline | "Once" >> beam.Impulse() | "Balance" >> balance
+        return blocks, labels, table
 
 
-def _join(group: tuple[int, Iterable[bytes]], labels: LabelMap, rules: SampleRules) -> Iterator[Any]:
-    number, facts = group[0], FactsBuilder()
+def _join_range(
+    group: tuple[int, Iterable[bytes]], facts: FactsBuilder, labels: LabelMap, options: RecordOptions
+) -> Iterator[tuple[BlockKey, bytes]]:
+    number = group[0]
     samples = sorted(map(unpack_sample, group[1]), key=id_of)
     check_distinct(samples)
     for sample in samples:
         rows = InputRows(_PIPELINE, "samples", 1, sample.annotation_rows)
-        facts.add_rows(split_of(sample, rules.division), rows)
-    block = block_of(samples, labels, rules, facts.reject)
-    yield tagged(facts)
+        facts.add_rows(sample_split(sample, options.division), rows)
+    block = block_of(samples, labels, options, facts.reject)
     if block is not None:
         yield from cut_range(number, block)
 
 
-def _balance(_: bytes, splits: tuple[str, ...], before: Iterable[Facts], own: Iterable[Facts]) -> Facts:
-    """Return Facts that correct the counts of the source: images and annotations that the pipeline removed are counted
-    as removed, and those that it added are counted as input."""
-    read, came, facts = add_facts(before), add_facts(own), FactsBuilder()
+def _balance_rows(
+    _: bytes, facts: FactsBuilder, splits: tuple[str, ...], read: Iterable[Facts], passed: Iterable[Facts]
+) -> None:
+    """Correct the counts of the source: images and annotations that the pipeline removed are counted as removed, and
+    those that it added are counted as input.
+
+    Args:
+        read, passed: Facts of the source, and of the Samples that the pipeline passed on.
+    """
+    of_source, of_samples = add_facts(read), add_facts(passed)
     for split in splits:
-        left, arrived = _remaining(read, split), _rows(came, split)
+        left, arrived = _remaining(of_source, split), _rows(of_samples, split)
         same = [min(pair) for pair in zip(left, arrived, strict=True)]
         facts.add_rows(split, InputRows(_PIPELINE, "samples", -same[0], -same[1]))
         facts.count(split, Metric.IMAGES_REMOVED, left[0] - same[0])
         facts.count(split, Metric.ANNOTATIONS_REMOVED, left[1] - same[1])
-    return facts.build()
 
 
 def _rows(facts: Facts, split: str) -> tuple[int, int]:

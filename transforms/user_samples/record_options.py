@@ -1,12 +1,15 @@
 """Options of `recordmill.beam.WriteDataset` and `recordmill.beam.Encode`."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, Literal
 
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.image_options import MASKS, ObjectOptions
 from recordmill.schemas.inputs.option import WRITE, Images, redefined
+from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.layouts import LAYOUTS, CocoLayout
+from recordmill.transforms.join.traits import OPTIONAL_KINDS
 
 PARTS = {
     "keypoints": (Part.KEYPOINTS,),
@@ -38,10 +41,20 @@ class RecordOptions(ObjectOptions):
         asked = [part for name, parts in PARTS.items() if getattr(self, name) for part in parts]
         return tuple(dict.fromkeys((*asked, *MASKS[self.masks])))
 
-    @property
-    def of_image(self) -> bool:
+    # Cached, because each Sample asks for it.
+    @cached_property
+    def is_image_class(self) -> bool:
         """True if each image has one class."""
         return any(feature.source == "image.class_index" for feature in LAYOUTS[self.layout].features)
+
+    @cached_property
+    def stored_kinds(self) -> frozenset[str]:
+        """Options whose annotations are stored."""
+        return frozenset(name for name in OPTIONAL_KINDS if getattr(self, name) not in (False, "none"))
+
+    @cached_property
+    def division(self) -> Division:
+        return Division(self.shares)
 
     @property
     def table(self) -> FeatureTable:

@@ -9,7 +9,8 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS, LAYOUTS, TFDS
-from recordmill.transforms.coco.describe_files import describe_inputs, input_facts, merge_categories
+from recordmill.transforms.coco.describe_files import describe_inputs, merge_categories, report_inputs
+from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.join.choose_categories import choose_features, select_categories
 
 INSTANCES, KEYPOINTS, CAPTIONS, STUFF, PANOPTIC, IMAGE_INFO = AnnotationKind
@@ -220,9 +221,15 @@ def test_fields_without_feature_in_layout(layout, expected):
     assert uncarried(given, layout=layout) == [("a", "instances", expected)]
 
 
-def test_input_facts():
+def facts_of_inputs(files: list[AnnotationFile], splits: tuple[str, ...] = ("train",)) -> Facts:
+    facts = FactsBuilder()
+    report_inputs(files, LAYOUTS["detection"], splits, {}, facts)
+    return facts.build()
+
+
+def test_report_inputs():
     warned = file("a.json", CAT, unread={"file": {"info": 1}}, warnings=("odd",))
-    facts = input_facts([warned], LAYOUTS["detection"], ("train", "val"), {})
+    facts = facts_of_inputs([warned], ("train", "val"))
     assert facts.inputs == {
         ("train", "a.json", "instances"): InputRows("a.json", "instances", 4, 9, {"file": {"info": 1}}),
         ("val", "a.json", "instances"): InputRows("a.json", "instances", 0, 0, {"file": {"info": 1}}),
@@ -233,18 +240,18 @@ def test_input_facts():
 def test_panoptic_categories_not_said_to_be_things():
     panoptic = file("p.json", Category(1, "cup"), Category(2, "wall", isthing=0), kind=PANOPTIC)
     other = file("i.json", Category(1, "cup", isthing=1))
-    ((_, text),) = input_facts([panoptic], LAYOUTS["detection"], ("train",), {}).warnings
+    ((_, text),) = facts_of_inputs([panoptic]).warnings
     assert text.startswith("p.json: 1 of 2 categories have no isthing (cup) and are written as stuff")
-    assert not input_facts([panoptic, other], LAYOUTS["detection"], ("train",), {}).warnings
-    assert not input_facts([file("s.json", CAT, kind=STUFF)], LAYOUTS["detection"], ("train",), {}).warnings
+    assert not facts_of_inputs([panoptic, other]).warnings
+    assert not facts_of_inputs([file("s.json", CAT, kind=STUFF)]).warnings
 
 
 def test_annotations_without_any_category():
     bare, captions = file("i.json"), file("c.json", kind=CAPTIONS)
-    ((_, text),) = input_facts([bare, captions], LAYOUTS["detection"], ("train",), {}).warnings
+    ((_, text),) = facts_of_inputs([bare, captions]).warnings
     assert text.startswith("i.json: no categories, so no annotation has a class")
     for others in ([captions], [bare, file("k.json", CAT, kind=KEYPOINTS)]):
-        assert input_facts(others, LAYOUTS["detection"], ("train",), {}).warnings == set()
+        assert facts_of_inputs(others).warnings == set()
 
 
 # Features

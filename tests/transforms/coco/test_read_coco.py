@@ -12,20 +12,21 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.inputs.annotations import Category
-from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource
+from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource, ExportPart
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
+from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.coco.coco_rows import CocoImageRow
 from recordmill.transforms.coco.convert_rows import image_block
 from recordmill.transforms.coco.decode_coco import CocoRows
-from recordmill.transforms.coco.read_coco import ReadAnnotations, ReadRules, cut_file, read_block
+from recordmill.transforms.coco.read_coco import ReadAnnotations, cut_file, read_block
 from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.runtime.beam_steps import unpacker
 from recordmill.transforms.storage import zip_storage
 from tests.transforms.coco.whole_files import IMAGE, OBJECT, document, read_whole
-from tests.transforms.dataset.kinds import kind_rejects
+from tests.transforms.dataset.kinds import applied, kind_rejects
 
 
 def instances(path: object) -> AnnotationSource:
@@ -45,7 +46,8 @@ def test_read_coco(tmp_path, pack):
     source = AnnotationSource(AnnotationKind.INSTANCES, path)
     Path(tmp_path / "captions").write_text(json.dumps(document((), (), ())))
     captions = AnnotationSource(AnnotationKind.CAPTIONS, str(tmp_path / "captions"))
-    rules = ReadRules((captions, source), False, 3, "path", 1, "pics", "train")
+    options = CocoOptions(images="pics", instances=path, captions=captions.path, seed=1, no_list=True, output="out")
+    part = ExportPart("", (captions, source), ("pics",))
     bad = [Rejected("annotation", id_, Reason.MALFORMED_BOX, NO_BOX, image_id) for id_, image_id in ((8, 1), (9, 5))]
     detail = "annotation row: Object missing required field `bbox`"
     bad.append(Rejected("annotation", 11, Reason.MALFORMED_ANNOTATION, detail, 6))
@@ -65,13 +67,11 @@ def test_read_coco(tmp_path, pack):
     detail = "annotation row: Object missing required field `image_id`"
     reject = Rejected("annotation", 10, Reason.MALFORMED_ANNOTATION, detail)
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        coco = p | ReadAnnotations(rules)
-        assert_that(coco.rows | "Images" >> beam.FlatMapTuple(image_rows), equal_to(of_images), "Rows")
-        assert_that(
-            coco.annotations | "Objects" >> beam.FlatMapTuple(annotation_rows), equal_to(of_annotations), "Found"
-        )
-        assert_that(coco.files, equal_to(files), "Files")
-        rejected = coco.facts | beam.Flatten() | beam.FlatMap(lambda facts: facts.rejects.items())
+        (rows, annotations, described), facts = applied(p, ReadAnnotations(options, part, 3, "train"))
+        assert_that(rows | "Images" >> beam.FlatMapTuple(image_rows), equal_to(of_images), "Rows")
+        assert_that(annotations | "Objects" >> beam.FlatMapTuple(annotation_rows), equal_to(of_annotations), "Found")
+        assert_that(described, equal_to(files), "Files")
+        rejected = facts | beam.FlatMap(lambda facts: facts.rejects.items())
         assert_that(rejected, equal_to(kind_rejects([("train", reject)])), "Rejected")
 
 
@@ -110,7 +110,8 @@ def test_no_runner_has_to_hold_text_of_packed_file():
     """Both steps run in one stage, so texts pass one by one; a Flatten or a shuffle would begin another stage."""
     p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
     sources = instances("a.json.gz"), instances("b.json")
-    _ = p | ReadAnnotations(ReadRules(sources, False, 3, "path", 1, "", "train"))
+    options = CocoOptions(images="pics", instances="a.json", output="out")
+    applied(p, ReadAnnotations(options, ExportPart("", sources, ("pics",)), 3, "train"))
     steps = {step.unique_name: step for step in p.to_runner_api().components.transforms.values()}
     cut, spread = (steps[f"ReadAnnotations/{name}"].outputs for name in ("CutPackedFiles", "CutFiles"))
     for outputs, taken_by in ((cut, "ReadAnnotations/ReadPackedFiles"), (spread, "ReadAnnotations/SpreadFiles")):

@@ -1,11 +1,14 @@
 """Rejects as steps pass them on."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import apache_beam as beam
 import msgspec
+from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.rejects import Rejected, RejectTally
+from recordmill.transforms.dataset.collect_facts import collect_facts
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.dataset.rejects import RejectKind, Rejects, count_rejects, line_of, tally_rejects
 
@@ -38,3 +41,10 @@ def listed(facts: Facts) -> list[SplitReject]:
     return [
         SplitReject(split, rejected(line)) for (split, _, _), of in sorted(facts.rejects.items()) for line in of.lines()
     ]
+
+
+def applied(elements, transform: beam.PTransform) -> tuple[Any, PCollection]:
+    """Return the result of a transform, and the PCollection of the Facts that it hands to the job."""
+    with collect_facts() as parts:
+        result = elements | transform
+    return result, tuple(parts) | "FlattenFacts" >> beam.Flatten()

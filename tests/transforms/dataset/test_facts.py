@@ -25,7 +25,7 @@ from recordmill.schemas.statistics import (
     Histogram,
     Statistics,
 )
-from recordmill.transforms.dataset.facts import FACTS, AddFacts, CombineFacts, Facts, FactsBuilder, add_facts, tagged
+from recordmill.transforms.dataset.facts import AddFacts, CombineFacts, Facts, FactsBuilder, add_facts
 from recordmill.transforms.dataset.rejects import count_rejects
 from recordmill.transforms.runtime import progress
 
@@ -97,8 +97,6 @@ def test_rejects_are_progress_and_rows():
     numbers = {split: rows.images for (split, *_), rows in builder.build().inputs.items()}
     assert numbers == {"val": 3, "train": 1}
     assert progress.snapshot().rejected == 3
-    assert tagged(builder).tag == FACTS
-    assert tagged(builder).value == builder.build()
 
 
 def test_add_facts():

@@ -20,12 +20,13 @@ from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.folder import choose_classes as module
 from recordmill.transforms.folder.choose_classes import (
     ListClasses,
-    WarnOfNestedClasses,
+    WarnNestedClasses,
     folders_without_images,
     nested_classes,
 )
 from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.join.choose_categories import class_labels
+from tests.transforms.dataset.kinds import applied
 
 
 def labels_of(*names: str) -> LabelMap:
@@ -204,7 +205,7 @@ def test_warn_of_nested_classes():
     blocks = [(0, pack_block(Block(file_name=ragged_texts(part)))) for part in (images[:2], images[2:])]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         labelled = p | "Labels" >> beam.Create([PETS])
-        warnings = p | "Rows" >> beam.Create(blocks) | WarnOfNestedClasses(labelled, ("train", "val"))
+        _, warnings = applied(p | "Rows" >> beam.Create(blocks), WarnNestedClasses(labelled, ("train", "val")))
         (text,) = nested_classes([(("cleaned", "Cat"), 2), (("cleaned", "Dog"), 1)], PETS)
         assert_that(warnings, equal_to([Facts(warnings={("train", text), ("val", text)})]))
 

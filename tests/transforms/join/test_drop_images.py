@@ -15,6 +15,7 @@ from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.drop_images import (
     Candidate,
     DropCopies,
@@ -26,7 +27,7 @@ from recordmill.transforms.join.drop_images import (
     unmatched_warning,
 )
 from tests.transforms.blocks.of_tasks import block_of_tasks
-from tests.transforms.dataset.kinds import SplitReject, listed
+from tests.transforms.dataset.kinds import SplitReject, applied, listed
 
 SPLITS = ("train", "val")
 
@@ -79,44 +80,47 @@ LISTS = [
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize(("lines", "images", "objects"), LISTS)
 def test_exclude_images(read, lines, images, objects, packed):
-    kept = exclude_images(block_of_tasks(IMAGES, SPLITS), SPLITS, read(*lines, packed=packed))
-    kept.block.check()
-    left = image_tasks(kept.block, SPLITS)
+    facts = FactsBuilder()
+    block, _ = exclude_images(block_of_tasks(IMAGES, SPLITS), SPLITS, read(*lines, packed=packed), facts)
+    block.check()
+    left = image_tasks(block, SPLITS)
     assert {task.image_id for task in left} == {1, 2, 3, 4} - set(images)
     for task in left:
         given = {each.id for each in IMAGES[task.image_id - 1].annotations}
         assert {each.id for each in task.annotations} == given - set(objects.get(task.image_id, ()))
-    rejects = [each.reject for each in listed(kept.facts.build())]
+    rejects = [each.reject for each in listed(facts.build())]
     of_images = sorted(each.id for each in rejects if each.what == "image")
     of_objects = [(each.image_id, each.id) for each in rejects if each.what == "annotation"]
     assert (of_images, of_objects) == (images, [(id_, each) for id_ in objects for each in objects[id_]])
 
 
 def test_string_id_excludes_image(read):
-    kept = exclude_images(
-        block_of_tasks([image(name_id("scan 7"), "a.jpg"), *IMAGES[1:]], SPLITS), SPLITS, read("scan 7")
-    )
-    assert kept.block.image_id.tolist() == [2, 3, 4]
+    images = block_of_tasks([image(name_id("scan 7"), "a.jpg"), *IMAGES[1:]], SPLITS)
+    block, _ = exclude_images(images, SPLITS, read("scan 7"), FactsBuilder())
+    assert block.image_id.tolist() == [2, 3, 4]
 
 
 def test_rejects_of_excluded_images(read):
     exclusions = read(problem("a.jpg", "dark"), problem("a.jpg", "blurred"), problem("b/é.jpg", "thin_boxes", 13))
-    facts = exclude_images(block_of_tasks(IMAGES, SPLITS), SPLITS, exclusions).facts.build()
+    facts = FactsBuilder()
+    exclude_images(block_of_tasks(IMAGES, SPLITS), SPLITS, exclusions, facts)
     image = Rejected("image", 1, Reason.EXCLUDED, "'a.jpg': --exclude names it (blurred, dark)", None, 3)
     object_ = Rejected("annotation", 13, Reason.EXCLUDED, "'b/é.jpg': --exclude names it (thin_boxes)", 2)
-    assert set(listed(facts)) == {SplitReject("train", image), SplitReject("train", object_)}
+    assert set(listed(facts.build())) == {SplitReject("train", image), SplitReject("train", object_)}
 
 
 @pytest.mark.parametrize(("lines", "images", "objects"), LISTS)
 def test_blocks_may_be_cut_anywhere(read, lines, images, objects):
     exclusions, whole = read(*lines), block_of_tasks(IMAGES, SPLITS)
-    expected = exclude_images(whole, SPLITS, exclusions)
+    all_facts = FactsBuilder()
+    expected, entries = exclude_images(whole, SPLITS, exclusions, all_facts)
     for cut in range(1, len(whole)):
-        parts = [exclude_images(part, SPLITS, exclusions) for part in (whole.cut(0, cut), whole.cut(cut, len(whole)))]
-        joined = join_blocks([part.block for part in parts])
-        assert image_tasks(joined, SPLITS) == image_tasks(expected.block, SPLITS)
-        assert {entry for part in parts for entry in part.found} == set(expected.found)
-        assert sum(len(listed(part.facts.build())) for part in parts) == len(listed(expected.facts.build()))
+        facts = FactsBuilder()
+        cuts = whole.cut(0, cut), whole.cut(cut, len(whole))
+        parts, entries_of_parts = zip(*(exclude_images(part, SPLITS, exclusions, facts) for part in cuts), strict=True)
+        assert image_tasks(join_blocks(parts), SPLITS) == image_tasks(expected, SPLITS)
+        assert {entry for part in entries_of_parts for entry in part} == set(entries)
+        assert len(listed(facts.build())) == len(listed(all_facts.build()))
 
 
 def test_kinds_are_chosen(read):
@@ -126,7 +130,7 @@ def test_kinds_are_chosen(read):
 
 def test_entries_that_name_nothing(read):
     exclusions = read("a.jpg", "gone.jpg", problem("a.jpg", "thin_boxes", 99))
-    found = exclude_images(block_of_tasks(IMAGES, SPLITS), SPLITS, exclusions).found
+    _, found = exclude_images(block_of_tasks(IMAGES, SPLITS), SPLITS, exclusions, FactsBuilder())
     text = unmatched_warning(exclusions, found)
     assert text.startswith(
         "--exclude: 2 of 3 lines name nothing that is converted ('gone.jpg', 'annotation 99 of a.jpg')"
@@ -212,7 +216,7 @@ def test_copies_without_a_file_and_within_one(tmp_path):
         file_version=ragged_texts([""] * 7),
     )
     with beam.Pipeline() as p:
-        blocks, _ = p | beam.Create([(0, pack_block(block))]) | DropCopies(["train"])
+        blocks, _ = applied(p | beam.Create([(0, pack_block(block))]), DropCopies(["train"]))
         names = blocks | beam.Map(lambda keyed: unpack_block(keyed[1]).file_name.texts())
         assert_that(names, equal_to([["a.jpg", "b.jpg", "d.jpg", "g.jpg"]]))
 

@@ -26,6 +26,7 @@ from recordmill.transforms.join.list_images import (
 from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.storage.interface import ALL_NAMES, StoredFile
 from recordmill.transforms.storage.resolve import storage_for
+from tests.transforms.dataset.kinds import applied
 
 FILES = {"dog/1.jpg": 4, "cat/1.jpg": 3, "cat/é.jpg": 5, "cat.d/2.png": 6, "cat/notes.txt": 7, ".x/1.jpg": 8}
 LINES = "6 cat.d/2.png\n3 cat/1.jpg\n5 cat/é.jpg\n4 dog/1.jpg\n"
@@ -157,8 +158,8 @@ def test_list_files(tmp_path, match):
             expected.append((bucket, key, str(path), len(name.encode()), "5"))
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         folders = p | beam.Create([f"{tmp_path}/one", f"{tmp_path}/two"])
-        listed = folders | ListFolders(str(tmp_path / "out"), files_by_name, match, 8)
-        assert_that(listed.blocks | beam.FlatMap(named), equal_to(expected))
+        listed, _ = applied(folders, ListFolders(str(tmp_path / "out"), files_by_name, match, 8))
+        assert_that(listed | beam.FlatMap(named), equal_to(expected))
 
 
 @pytest.mark.parametrize("output", ["images/out", "link/out", "images/out/"])

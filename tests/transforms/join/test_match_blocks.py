@@ -20,7 +20,7 @@ from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks, label_column, object_columns
 from recordmill.transforms.blocks.pack_block import pack_block
-from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder
+from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.join.list_images import file_block
 from recordmill.transforms.join.match_blocks import (
     NO_FILES,
@@ -33,7 +33,7 @@ from recordmill.transforms.join.match_blocks import (
     name_keys,
     without_faults,
 )
-from tests.transforms.dataset.kinds import SplitReject, listed
+from tests.transforms.dataset.kinds import SplitReject, applied, listed
 
 ONE = Division(SplitShares((("val", Fraction(1)),)))
 HALVES = Division(SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2)))))
@@ -237,8 +237,8 @@ def test_ids_that_share_a_file_are_counted():
     files = file_block([(name, ImageRef(name, 9)) for name in ("a.jpg", "b.jpg")])
     p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
     sides = [p | f"Side{place}" >> beam.Create([(0, pack_block(block))]) for place, block in enumerate((rows, files))]
-    matched = tuple(sides) | MatchRows("path", ONE, 0, 2)
-    counts = matched[FACTS] | beam.Map(lambda facts: facts.counts)
+    _, facts = applied(tuple(sides), MatchRows("path", ONE, 0, 2))
+    counts = facts | beam.Map(lambda facts: facts.counts)
     assert_that(counts, equal_to([{("val", Metric.SHARED_FILES.value): 2}]))
     p.run().wait_until_finish()
 

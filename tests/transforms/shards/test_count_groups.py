@@ -9,6 +9,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.transforms.shards.count_groups import CountGroups, GroupSizes, add_sizes, unmatched_warnings
+from tests.transforms.dataset.kinds import applied
 
 SHARES = SplitShares((("train", Fraction(4, 5)), ("val", Fraction(1, 5))))
 
@@ -22,7 +23,7 @@ def test_sizes_add_up_and_one_largest_group_is_named():
 def test_transform_counts_group_once():
     images = [("train", f"a{number}") for number in range(8)] + [("train", "b1"), ("val", "c1")]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        facts = p | beam.Create(images) | CountGroups(Division(SHARES, "^[a-z]"))
+        _, facts = applied(p | beam.Create(images), CountGroups(Division(SHARES, "^[a-z]")))
         counts = {("train", "groups"): 2, ("val", "groups"): 1}
         assert_that(facts | beam.Map(lambda found: found.counts), equal_to([counts]), "Counted")
         assert_that(facts | "Largest" >> beam.Map(lambda found: found.largest_group), equal_to([(8, "a")]), "Largest")
@@ -32,7 +33,7 @@ def test_unmatched_groups_are_counted():
     division = Division(SHARES, groups={"1": "a", "2": "a", "3": "a", "gone": "b", "lost": "a"})
     images = [("train", name) for name in "123x"] + [("val", "y")]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        facts = p | beam.Create(images) | CountGroups(division)
+        _, facts = applied(p | beam.Create(images), CountGroups(division))
         counts = {("train", "groups"): 1, ("train", "ungrouped"): 1, ("val", "ungrouped"): 1}
         assert_that(facts | beam.Map(lambda found: found.counts), equal_to([counts]), "Counted")
         warned = facts | beam.FlatMap(lambda found: found.warnings)

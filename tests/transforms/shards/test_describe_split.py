@@ -23,7 +23,7 @@ from recordmill.schemas.shards import ShardInfo, SplitSize
 from recordmill.schemas.statistics import ZERO_BIN, Histogram, Statistics
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.dataset.compare_names import Names
-from recordmill.transforms.dataset.facts import Facts
+from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.dataset.rejects import RejectList, count_rejects
 from recordmill.transforms.runtime.beam_steps import made_by
 from recordmill.transforms.shards.describe_split import (
@@ -338,7 +338,9 @@ def task(split: str, *category_ids: int, class_name: str | None = None) -> Image
     ],
 )
 def test_count_classes(tasks, counts):
-    assert count_classes((0, pack_block(block_of_tasks(tasks, SPLITS))), LABELS, SPLITS).classes == counts
+    facts = FactsBuilder()
+    count_classes((0, pack_block(block_of_tasks(tasks, SPLITS))), facts, LABELS, SPLITS)
+    assert facts.build().classes == counts
 
 
 def test_plan_is_manifest_before_picture_is_read():

@@ -34,6 +34,7 @@ from recordmill.transforms.shards.plan_blocks import (
 )
 from tests.transforms.blocks.drawn_blocks import IDS, SPLITS, contents
 from tests.transforms.blocks.of_tasks import block_of_tasks
+from tests.transforms.dataset.kinds import applied
 from tests.transforms.encoders.drawn_tasks import expected_amount
 
 SEED = 3
@@ -225,14 +226,14 @@ def test_transform(sizing, table):
     empty = [ShardKey(split, index, count) for split, count in counts.items() for index in range(count)]
     blocks = [keyed for number, block in ranges_in(images, 3) for keyed in cut_range(number, block)]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        plans = p | beam.Create(blocks) | PlanBlocks(SPLITS, sizing, SEED, estimate)
-        placed = plans.placed | beam.FlatMapTuple(
+        keyed_blocks, facts = applied(p | beam.Create(blocks), PlanBlocks(SPLITS, sizing, SEED, estimate))
+        placed = keyed_blocks | beam.FlatMapTuple(
             lambda key, packed: [(key, each) for each in image_tasks(unpack_block(packed), SPLITS)] if packed else []
         )
         assert_that(placed, equal_to([(key, image) for key, found in expected.items() for image in found]), "Placed")
-        without = plans.placed | "Empty" >> beam.FlatMapTuple(lambda key, packed: () if packed else (key,))
+        without = keyed_blocks | "Empty" >> beam.FlatMapTuple(lambda key, packed: () if packed else (key,))
         assert_that(without, equal_to([key for key in empty if key not in expected]), "Without")
-        totals = plans.facts | "Totals" >> beam.FlatMap(
+        totals = facts | "Totals" >> beam.FlatMap(
             lambda facts: [(split, plan.images, plan.shards) for split, plan in facts.plans.items()]
         )
         assert_that(totals, equal_to([("train", 60, counts["train"]), ("val", 5, counts["val"])]), "Plans")

@@ -13,12 +13,13 @@ from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import RowSplits, SplitShares
 from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, TableSchema
-from recordmill.transforms.dataset.facts import FACTS
+from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.rows import read_rows
 from recordmill.transforms.table import spill_rows
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import RowsRecipe
 from recordmill.transforms.table.spill_rows import RANGES, read_piece, spill_file, spill_path
+from tests.transforms.dataset.kinds import applied
 from tests.transforms.table.spills import VALUES, records, spills
 
 
@@ -68,8 +69,8 @@ def test_each_part_of_a_large_file_has_its_own_spill(tmp_path, monkeypatch):
 
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         chosen = p | "Chosen" >> beam.Create([ChosenSchema(schema, LabelMap(()), ())])
-        spill = beam.FlatMap(spill_file, AsSingleton(chosen), recipe).with_outputs(FACTS, main="spills")
-        assert_that((p | beam.Create([file]) | spill).spills, check)
+        spills, _ = applied(p | beam.Create([file]), WithFacts(spill_file, AsSingleton(chosen), recipe))
+        assert_that(spills, check)
 
 
 def test_another_run_is_done_and_has_deleted_rows(tmp_path):

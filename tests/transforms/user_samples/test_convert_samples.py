@@ -17,12 +17,12 @@ from recordmill.transforms.encoders.encode_objects import in_pixels
 from recordmill.transforms.join.traits import Trait, choose_labels
 from recordmill.transforms.user_samples.convert_samples import (
     SampleCoder,
-    SampleRules,
     block_of,
     check_distinct,
     checked,
     samples_of,
 )
+from recordmill.transforms.user_samples.record_options import RecordOptions
 
 LABELS = LabelMap((Category(-3, "cat"), Category(7, "dog", keypoints=("nose", "tail")), Category(9, "cat")))
 SPLITS = ("train", "val")
@@ -86,7 +86,12 @@ def no_reject(split: str, rejected: object) -> None:
 
 
 def as_block(samples, labels=LABELS, of_image=False, reject=no_reject):
-    return block_of(samples, labels, SampleRules(frozenset(), of_image, DIVISION, 0), reject)
+    return block_of(
+        samples,
+        labels,
+        RecordOptions(layout="classification" if of_image else "detection", split="train=0.5,val=0.5", output="out"),
+        reject,
+    )
 
 
 @settings(max_examples=300)

@@ -1,0 +1,34 @@
+"""Tests for the steps that all conversions share."""
+
+import apache_beam as beam
+
+from recordmill.pipelines import folder
+from recordmill.pipelines.convert import Gathered
+from recordmill.schemas.rejects import Metric
+from recordmill.transforms.dataset.collect_facts import WithFacts
+from recordmill.transforms.dataset.facts import FactsBuilder
+from recordmill.transforms.folder.folder_options import FolderOptions
+from tests.conftest import draw_jpeg, manifest_of
+
+
+def report(_: bytes, facts: FactsBuilder) -> None:
+    facts.warn("train", "a warning of the toy")
+    facts.count("train", Metric.ROWS_MERGED, 7)
+
+
+def test_facts_of_a_further_step_are_in_the_manifest(tmp_path):
+    """The step only reports: no other line hands its Facts over."""
+    for name in ("cat/1.jpg", "dog/2.jpg"):
+        (tmp_path / "images" / name).parent.mkdir(parents=True)
+        draw_jpeg(tmp_path / "images" / name)
+    job = folder.prepare(FolderOptions(images=f"{tmp_path}/images", output=f"{tmp_path}/out"))
+
+    def gather(p: beam.Pipeline) -> Gathered:
+        p | "Once" >> beam.Impulse() | "Report" >> WithFacts(report)
+        return job.gather(p)
+
+    with beam.Pipeline() as p:
+        job._replace(gather=gather).write(p, job.recipes())
+    split = manifest_of(tmp_path / "out")["splits"]["train"]
+    assert "a warning of the toy" in split["warnings"]
+    assert split["rows_merged"] == 7
