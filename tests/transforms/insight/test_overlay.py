@@ -175,15 +175,15 @@ def test_texts():
     ],
 )
 def test_undrawable_values_are_named(values, told):
-    found = overlay(edges(BOX) | values)
-    assert found.layers[0].shapes[0].box_yxyx_frac == BOX
-    assert [fault.startswith(told) for fault in found.faults] == ([True] if told else [])
+    drawing = overlay(edges(BOX) | values)
+    assert drawing.layers[0].shapes[0].box_yxyx_frac == BOX
+    assert [fault.startswith(told) for fault in drawing.faults] == ([True] if told else [])
 
 
 def test_a_box_that_is_not_finite():
-    found = overlay(edges((0.0, np.nan, 1.0, np.inf)))
-    assert found.layers[0].shapes[0].box_yxyx_frac is None
-    assert found.faults[0].startswith("the box of object 0 is not finite")
+    drawing = overlay(edges((0.0, np.nan, 1.0, np.inf)))
+    assert drawing.layers[0].shapes[0].box_yxyx_frac is None
+    assert drawing.faults[0].startswith("the box of object 0 is not finite")
 
 
 def test_nothing_to_draw_is_picture_alone():

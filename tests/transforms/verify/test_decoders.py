@@ -51,10 +51,10 @@ def test_whole_pictures(data, channels, check):
     ids=["a bit", "cut", "empty", "text", "webp", "arithmetic"],
 )
 def test_pictures_that_training_could_not_decode(data, finds):
-    found = set()
+    checks = set()
     for check, open_ in OPENERS.items():
         try:
             open_(data, 3)
         except UnusableError as error:
-            found.add(check if str(error) else None)
-    assert found == finds
+            checks.add(check if str(error) else None)
+    assert checks == finds
