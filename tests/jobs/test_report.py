@@ -43,7 +43,7 @@ def test_shard_cut_costs_its_pictures(tmp_path, copy_converted, recordmill, capl
     assert len(caplog.messages) == 1
     (tmp_path / "statistics-train.json").unlink()
     assert recordmill("report", tmp_path).code == 0
-    assert b"No statistics of train" in (tmp_path / "report.html").read_bytes()
+    assert b"train: no statistics" in (tmp_path / "report.html").read_bytes()
 
 
 def test_page_that_cannot_be_made_fails_no_job(sample, tmp_path, monkeypatch, caplog):
