@@ -53,7 +53,7 @@ def inspect_encoded(encoded: bytes, channels: int, check: str) -> tuple[int, int
 
 
 def decode_by_tensorflow(encoded: bytes, channels: int) -> tuple[int, int, int]:
-    """Return the result of `inspect` with TensorFlow's pixels."""
+    """Return the result of `inspect_encoded` with TensorFlow's pixels."""
     import tensorflow as tf
 
     try:
@@ -327,16 +327,16 @@ class RowChecker:
         if lengths is not None:
             owners = np.repeat(np.arange(len(lengths)), lengths)
             if Column.of_feature(feature).is_optional:
-                for row in np.flatnonzero(lengths > 1):
-                    yield int(row), ("schema", f"{feature.name} has {lengths[row]} values")
+                for row in np.flatnonzero(lengths > 1).tolist():
+                    yield row, ("schema", f"{feature.name} has {lengths[row]} values")
         else:
             owners = np.arange(len(flat))
         if lengths is not None and (encoder := self._encoders.get(feature.source)):
-            for row, own in enumerate(np.split(flat, np.cumsum(lengths)[:-1])):
-                yield from ((row, fault) for fault in text_faults({feature.source: own}, encoder))
+            for row, values in enumerate(np.split(flat, np.cumsum(lengths)[:-1])):
+                yield from ((row, fault) for fault in text_faults({feature.source: values}, encoder))
         if feature.kind is FeatureKind.FLOAT:
-            for row in np.unique(owners[~np.isfinite(flat)]):
-                yield int(row), ("not_finite", f"{feature.name} has a value that is NaN or infinite")
+            for row in np.unique(owners[~np.isfinite(flat)]).tolist():
+                yield row, ("not_finite", f"{feature.name} has a value that is NaN or infinite")
         if feature.column_type is ColumnType.CLASS_NAME:
             for index in np.flatnonzero(~np.isin(flat, self._class_names)):
                 yield (

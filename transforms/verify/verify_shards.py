@@ -81,7 +81,7 @@ def recompute_features(
 
 
 def _image_task(number: int, values: dict[str, Any], folders: Sequence[str]) -> ImageTask | RecordFault:
-    """Return the task of a record's image, named by the record's number, or the fault that there is none."""
+    """Return the task of a record's image, with the record's number as its id; a fault if the image has no file."""
     name = values["image.file_name"].decode()
     for folder in () if name_fault(name) else folders:
         storage = storage_for(folder)

@@ -120,9 +120,9 @@ def _draw_image(of: random.Random, kind: str, number: int) -> ImageFacts:
     image_class = of.randint(0, 3) if kind in ("classes", "features") else None
     if kind == "features":
         return ImageFacts(name, image_class=image_class)
-    picture = of.randint(1, 900), of.randint(1, 900), of.choice(("jpeg", "png")), of.randint(1, 200_000_000)
+    header = of.randint(1, 900), of.randint(1, 900), of.choice(("jpeg", "png")), of.randint(1, 200_000_000)
     measures = PixelMeasures(of.randint(0, 255), of.randint(0, 255), of.random(), of.randbytes(of.choice((0, 1024))))
-    facts = ImageFacts(name, *picture, measures=of.choice((None, measures)), sha256=of.randbytes(32).hex())
+    facts = ImageFacts(name, *header, measures=of.choice((None, measures)), sha256=of.randbytes(32).hex())
     if kind == "classes":
         return facts._replace(image_class=image_class)
     boxes = [_draw_box(of) for _ in range(of.choice((0, 0, 1, 2, 9, 40)))]

@@ -56,7 +56,7 @@ def test_of_masks_that_overlap_smallest_shows():
         assert pixels[250, 350].tolist() == [70, 70, 185]
 
 
-def test_mask_of_another_size_is_stretched_over_picture():
+def test_mask_of_another_size_is_stretched_over_image():
     pixels = drawn(Shape("a", RED, mask=np.array([[False, True]])))
     assert (pixels[200, 299].tolist(), pixels[200, 450].tolist()) == (list(GROUND), [185, 70, 70])
 
@@ -80,7 +80,7 @@ def test_names_do_not_overlap():
     assert not is_colour(drawn(Shape("aaa", RED, box))[:97], RED).any()
 
 
-def test_no_name_reaches_out_of_picture():
+def test_no_name_reaches_out_of_image():
     shapes = [Shape("n" * 300, RED, (y, x, y + 0.01, x + 0.01)) for y in (0.0, 0.99) for x in (0.0, 0.99)]
     assert drawn(*shapes, size=(16, 16), names=True).shape == (512, 512, 3)
 
@@ -95,7 +95,7 @@ def test_no_name_reaches_out_of_picture():
         ((20000, 3), 1024, (1024, 1)),
     ],
 )
-def test_pictures_of_any_shape_are_drawn(size, side, expected):
+def test_images_of_any_shape_are_drawn(size, side, expected):
     shape = Shape("a", RED, (0.0, 0.0, 1.0, 1.0), np.ones(size[::-1], bool))
     assert drawn(shape, size=size, names=True, side=side).shape == (*expected[::-1], 3)
     assert drawing_size(*size, side) == expected
@@ -145,7 +145,7 @@ def drawn_record(overlay: Overlay, image: Image.Image = GREY, **more) -> np.ndar
     return np.asarray(draw_record(image, overlay, **more))
 
 
-def test_texts_stand_below_and_picture_is_not_covered():
+def test_texts_stand_below_and_image_is_not_covered():
     assert (drawn_record(Overlay((Layer("objects"),))) == GROUND).all()
     pixels = drawn_record(Overlay((Layer("objects"),), ("a.jpg", "a caption")))
     assert (pixels[:400] == GROUND).all()
@@ -191,7 +191,7 @@ def test_any_text_can_be_drawn(text):
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "CMYK", "I;16"])
-def test_pictures_of_every_mode(mode):
+def test_images_of_every_mode(mode):
     image = Image.new(mode, (60, 40))
     before = image.tobytes()
     assert drawn_record(Overlay((Layer("objects", (Shape("a", RED, BOX),)),), ("a",)), image).shape[1] == 480
@@ -212,7 +212,7 @@ THIN = Shape("cat", (0, 255, 0), (0.5, 0.5, 0.502, 0.7), np.ones((400, 600), boo
 MARK = (255, 0, 60)
 
 
-def test_outlines_leave_picture_visible():
+def test_outlines_leave_image_visible():
     pixels = np.asarray(draw_problem(GREY, [GOOD, THIN], [], 600))
     assert 400 < is_colour(pixels, GOOD.colour).sum() == (pixels != GROUND).any(axis=-1).sum() < 0.02 * 600 * 400
 

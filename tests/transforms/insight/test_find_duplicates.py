@@ -48,7 +48,7 @@ def test_near_is_eight_bits_or_fewer():
     assert bits_set(hashes).tolist() == [int(number).bit_count() for number in hashes]
 
 
-def test_group_joins_near_pictures_in_steps():
+def test_group_joins_near_images_in_steps():
     (first,) = distinct(1)
     steps = [first ^ np.uint64((1 << 5 * step) - 1) for step in range(12)]
     order = [7, 0, 3, 11, 5, 1, 9, 2, 10, 4, 8, 6]
@@ -56,7 +56,7 @@ def test_group_joins_near_pictures_in_steps():
     assert near_groups(hashes).tolist() == [0, 1, 2, *[3] * 12]
 
 
-def test_hashes_of_few_bits_count_where_forms_are_alike():
+def test_hashes_of_few_bits_count_where_forms_are_near():
     """Hashes of drawings have few bits."""
     few, many = np.uint64((1 << 20) - 1), np.uint64((1 << 32) - 1)
     forms = np.array([[100, 7], [104, 3], [105, 7], [100, 7], [200, 7]], np.uint8)
@@ -102,7 +102,7 @@ def test_forms_near_are_compared_first_of_one_hash(monkeypatch):
     assert module.near_groups(np.full(5, 3, np.uint64), forms).tolist() == [0, 1, 0, 1, 4]
 
 
-def test_group_has_key_of_first_picture():
+def test_group_has_key_of_first_image():
     assert near_groups(distinct(0)).tolist() == []
     (hash_,) = distinct(1) | np.uint64(1)
     assert near_groups(np.array([hash_, hash_ ^ np.uint64(1), hash_])).tolist() == [0, 0, 0]
@@ -138,7 +138,7 @@ def test_leakage_comes_first():
     assert findings.splits == {"train": SplitDuplicates(exact=3, leaked=1), "val": SplitDuplicates(exact=1, leaked=1)}
 
 
-def test_pictures_that_look_alike_are_group_with_their_copies():
+def test_near_images_are_in_group_with_their_copies():
     near = HASHES[0] ^ 0b111
     train = shard("t", image("a", 1, HASHES[0]), image("c", 2), image("b", 2, near), image("d", 3, HASHES[1]))
     val = shard("v", image("e", 4, HASHES[0]), image("f", 5), image("g", 3))

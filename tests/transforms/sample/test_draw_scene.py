@@ -54,7 +54,7 @@ def test_every_object_is_seen_where_its_mask_is(seed):
         assert (pixels[object_mask(scene, number)] == colour).all()
 
 
-def test_each_odd_picture_is_converted(tmp_path, recordmill):
+def test_each_odd_image_is_converted(tmp_path, recordmill):
     odd = write_sample(str(tmp_path / "odd"), count=3, seed=0, odd=True)
     output = tmp_path / "out"
     flags = ["--images", odd.images, "--instances", odd.instances, "--output", output, "--max-rejects", 1]

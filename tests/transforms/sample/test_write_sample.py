@@ -75,7 +75,7 @@ def test_keypoints_are_figures_and_seen_where_figure_is(files, instances):
     assert seen == {0, 1, 2}
 
 
-def test_panoptic_pictures_hold_segments(files, instances):
+def test_panoptic_images_hold_segments(files, instances):
     panoptic = document(files.panoptic)
     is_thing = {row["id"]: row["isthing"] for row in panoptic["categories"]}
     assert is_thing == {**{category.id: 1 for category in THINGS}, **{category.id: 0 for category in STUFF}}

@@ -7,7 +7,7 @@ from recordmill.transforms.records.parse_record import parse_example
 from recordmill.transforms.show.choose_records import Choice, choose_records, json_document
 from recordmill.transforms.show.describe_values import describe_list
 from recordmill.transforms.show.find_shards import find_shards
-from tests.transforms.show.records import example, framed, label_map, picture, write
+from tests.transforms.show.records import example, framed, image_bytes, label_map, write
 
 
 def chosen(path, count: int = 99, split: str = "", **choice) -> list:
@@ -55,8 +55,8 @@ def test_by_id_or_file_name(files):
 @pytest.mark.parametrize(
     "more",
     [
-        {"image__source_id": bytes, "image__encoded": [picture()], "image__format": [b"jpeg"]},
-        {"image__id": int, "image": [picture()], "image__filename": [b"a"]},
+        {"image__source_id": bytes, "image__encoded": [image_bytes()], "image__format": [b"jpeg"]},
+        {"image__id": int, "image": [image_bytes()], "image__filename": [b"a"]},
     ],
     ids=["text", "number"],
 )

@@ -14,17 +14,17 @@ from recordmill.transforms.show.choose_records import json_values
 from recordmill.transforms.show.describe_values import describe_record, describe_values, list_meanings, read_terms
 from recordmill.transforms.show.find_shards import recognise_features
 from tests.conftest import CATEGORIES
-from tests.transforms.show.records import example, picture
+from tests.transforms.show.records import example, image_bytes
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (picture(640, 480), "JPEG 640x480, "),
-        (picture(7, 5, "PNG"), "PNG 7x5, "),
-        (picture(7, 5, "GIF"), "GIF 7x5, "),
-        (picture(7, 5, "WEBP"), "WEBP 7x5, "),
-        (picture()[:30], "30 bytes: an image that cannot be opened: "),
+        (image_bytes(640, 480), "JPEG 640x480, "),
+        (image_bytes(7, 5, "PNG"), "PNG 7x5, "),
+        (image_bytes(7, 5, "GIF"), "GIF 7x5, "),
+        (image_bytes(7, 5, "WEBP"), "WEBP 7x5, "),
+        (image_bytes()[:30], "30 bytes: an image that cannot be opened: "),
         (b"RIFF\x00\x00\x00\x00WAVEfmt ", "16 bytes: 52 49 46 46 00"),
         (b"caf\xc3\xa9", "café"),
         (b"", '""'),
@@ -62,7 +62,7 @@ def test_lists(values, shape, names, text):
 
 def test_a_record():
     record = example(
-        image=[picture()],
+        image=[image_bytes()],
         image__filename=[b"a.jpg"],
         image__id=[7],
         objects__bbox=[0.5] * 8,
@@ -85,14 +85,14 @@ def test_json_is_strict_and_loses_no_number():
     values = [
         *json_values(floats),
         *json_values(np.array([1 << 62])),
-        *json_values([b"\xff\xfe", b"text", picture(6, 4)]),
+        *json_values([b"\xff\xfe", b"text", image_bytes(6, 4)]),
     ]
     text = json.dumps(values, allow_nan=False)
     assert json.loads(text)[:6] == [0.1, "nan", "inf", "-inf", 1e-38, 1 << 62]
     assert np.float32(json.loads(text)[0]) == floats[0]
     assert values[6:8] == [{"bytes": 2, "start": "fffe"}, "text"]
     assert {**values[8], "bytes": 0} == {"bytes": 0, "format": "jpeg", "width": 6, "height": 4}
-    assert next(json_values([picture()[:30]])).keys() == {"bytes", "fault"}
+    assert next(json_values([image_bytes()[:30]])).keys() == {"bytes", "fault"}
 
 
 def test_class_indices_and_segments():

@@ -9,7 +9,7 @@ from recordmill.schemas.layouts import DETECTION as DETECTION_TABLE
 from recordmill.transforms.records.parse_record import parse_example
 from recordmill.transforms.show.find_shards import find_shards, recognise_features, values_by_source
 from tests.gcs_stand_in import BUCKET
-from tests.transforms.show.records import example, framed, label_map, picture, write
+from tests.transforms.show.records import example, framed, image_bytes, label_map, write
 
 
 def test_a_data_set_s_folder(tmp_path, copy_converted):
@@ -86,7 +86,7 @@ def test_a_bucket(gcs):
         assert shard.path == f"gs://{BUCKET}/in/a-train.tfrecord-00000-of-00001"
 
 
-IMAGE = picture()
+IMAGE = image_bytes()
 DETECTION = {"image__encoded": [IMAGE], "image__source_id": [b"7"], "image__object__class__text": [b"cat"]} | {
     f"image__object__bbox__{edge}": [0.25] for edge in ("xmin", "ymin", "xmax", "ymax")
 }
@@ -143,7 +143,7 @@ def test_boxes_of_tfds_under_any_name():
     assert "image.class_index" not in values  # whose colours would be those of the objects' classes
 
 
-def test_picture_under_any_name_but_no_mask():
+def test_image_under_any_name_but_no_mask():
     _, values = known(photo=[IMAGE], the_mask=[label_map([[0, 1]])], note=[b"text"])
     assert values == {"image.encoded": IMAGE}
     assert known(the_mask=[label_map([[0, 1]])])[1] == {}

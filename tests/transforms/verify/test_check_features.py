@@ -61,14 +61,14 @@ def test_other_weights_make_others(tmp_path, maker, records):
     assert len(recompute(tmp_path, other_maker, records, tolerance=difference * 0.999)[2]) >= 1
 
 
-def test_another_picture_is_one_fault_and_record_s(tmp_path, maker, records):
+def test_another_image_is_one_fault_and_record_s(tmp_path, maker, records):
     draw_jpeg(tmp_path / "pictures" / "dog" / "3.jpg", colour=(0, 0, 250))
     ((number, (reason, detail)),) = recompute(tmp_path, maker, records)[2]
     assert (number, reason) == (2, "feature_differs")  # 2.jpg is broken
     assert detail.startswith("'dog/3.jpg'")
 
 
-def test_pictures_gone_broken_or_elsewhere_are_faults(tmp_path, maker, records):
+def test_images_gone_broken_or_elsewhere_are_faults(tmp_path, maker, records):
     folder = tmp_path / "pictures" / "dog"
     (folder / "0.jpg").unlink()
     (folder / "4.jpg").write_bytes(b"no image")

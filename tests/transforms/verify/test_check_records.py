@@ -316,7 +316,7 @@ INFINITE = np.full(FEATURE.shape, np.inf, np.float32)
         ("float16", {"feature.bytes": HALVES + b"\0"}, ["feature_shape"]),
     ],
 )
-def test_feature_of_picture(dtype, changed, reasons):
+def test_feature_of_image(dtype, changed, reasons):
     named = {"image.class_index": 1, "image.class_name": b"dog", "image.file_name": b"a.jpg", "image.id": b"7"}
     feature = {"feature.bytes": HALVES, "feature.values": FEATURE.ravel(), "feature.shape": FEATURE.shape}
     table = features_table(FEATURE.shape, dtype)

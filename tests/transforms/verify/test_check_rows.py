@@ -62,7 +62,7 @@ def test_a_name_of_no_class(how):
     assert [[fault for fault, _ in record_faults] for record_faults in faults] == [[], ["class"]]
 
 
-def with_picture(raw_size: tuple[int, int] | None) -> FeatureTable:
+def image_table(raw_size: tuple[int, int] | None) -> FeatureTable:
     features = sorted((*SCHEMA.features, *row_image_features(raw_size)), key=lambda feature: feature.name)
     return FeatureTable("table", tuple(features), record_of=RecordOf.ROW)
 
@@ -94,8 +94,8 @@ IMAGE = {
         ((4, 3), {"image.height": 3}, "image_size"),
     ],
 )
-def test_picture_of_row_is_looked_at(raw_size, changed, reason, how):
-    table = with_picture(raw_size)
+def test_image_of_row_is_looked_at(raw_size, changed, reason, how):
+    table = image_table(raw_size)
     good = GOOD | IMAGE | ({"image.height": 4, "image.width": 3} if raw_size else {})
     records = [ExampleWriter(table).write(good | more) for more in ({}, changed, {})]
     faults = RowChecker(how, table, LabelMap((Category(0, "a"), Category(1, "b"))))(records)

@@ -32,7 +32,7 @@ def flipped(data: bytes, place: int) -> bytes:
         (encoded("PNG", "LA"), 2),
     ],
 )
-def test_whole_pictures(data, channels, check):
+def test_whole_images(data, channels, check):
     assert OPENERS[check](data, 0) == (40, 30, channels)
     assert OPENERS[check](data, 3) == (40, 30, 3)
 
@@ -50,7 +50,7 @@ def test_whole_pictures(data, channels, check):
     ],
     ids=["a bit", "cut", "empty", "text", "webp", "arithmetic"],
 )
-def test_pictures_that_training_could_not_decode(data, finds):
+def test_images_that_training_could_not_decode(data, finds):
     checks = set()
     for check, open_ in OPENERS.items():
         try:
