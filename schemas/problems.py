@@ -85,7 +85,7 @@ NO_HASH = 0
 """Hash of an image that was not decoded, or is blank."""
 
 FINGERPRINT = [
-    ("picture", "<u8", 2),
+    ("digest", "<u8", 2),
     ("hash", "<u8"),
     ("labels", "<u8"),
     ("offset", "<u8"),

@@ -291,13 +291,13 @@ def record_lines(records: Sequence[Record], width: int) -> Iterator[str]:
     """Yield the lines of a table with a row per feature: name, type, and its values in each record."""
     described = [
         [
-            *describe_record(record.found, record.table, record.meanings),
+            *describe_record(record.features, record.table, record.meanings),
             *(describe_list(name, steps, record.meanings.get(name, ())) for name, steps in record.lists.items()),
         ]
         for record in records
     ]
-    types = {row.name: row.type for rows in described for row in rows}
-    values = [{row.name: row.text for row in rows} for rows in described]
+    types = {name: type_ for rows in described for name, type_, _ in rows}
+    values = [{name: text for name, _, text in rows} for rows in described]
     names = sorted(types)
     name_width = min(_LONGEST_FEATURE, max(map(cell_len, ("feature", *map(printable, names)))))
     type_width = max(map(len, ("type", *types.values())))

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import annotation, image_row
 from tests.golden import assert_golden
 from tests.jobs.folders import draw, draw_all, write_table
-from tests.transforms.show.records import example, picture, write
+from tests.transforms.show.records import example, image_bytes, write
 
 VARIABLE = (
     (re.compile(r"starting TensorFlow\n"), ""),  # only once in a process
@@ -139,7 +139,7 @@ def inputs(sample, tmp_path, copy_converted, of_every_kind, monkeypatch) -> None
     Path("odd.csv").write_bytes(b"a,b\n1,x\n2\n3,\xff\nfour,y\n5,z\n1e99,w\n")
     columns = [{"name": "a", "feature": "a", "type": "float32"}, {"name": "b", "feature": "b", "type": "bytes"}]
     Path("schema.json").write_text(json.dumps({"columns": columns}))
-    write(Path("rows.tfrecord"), example(a=[1]), example(image__encoded=[picture(400, 300)[:-300]], height=[1]))
+    write(Path("rows.tfrecord"), example(a=[1]), example(image__encoded=[image_bytes(400, 300)[:-300]], height=[1]))
     shutil.copytree(of_every_kind, "kinds")
     copy_converted(Path("whole"), "--num-shards", 3)
     shutil.copytree("whole", "damaged")

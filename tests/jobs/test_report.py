@@ -17,23 +17,27 @@ from tests.conftest import rejects_of
 IMAGES = re.compile(rb'src="data:image/jpeg;base64,([^"]+)"')
 
 
-def pictures(folder) -> list[Image.Image]:
+def page_images(folder) -> list[Image.Image]:
     data = (folder / "report.html").read_bytes()
     assert len(data) < 3_000_000
-    return [Image.open(io.BytesIO(base64.b64decode(found))) for found in IMAGES.findall(data)]
+    return [Image.open(io.BytesIO(base64.b64decode(match))) for match in IMAGES.findall(data)]
 
 
 @pytest.mark.parametrize("flags", [("--gzip",), ("--layout", "keras")], ids=["gzip", "keras"])
-def test_page_shows_pictures_of_job(tmp_path, copy_converted, recordmill, flags):
+def test_page_shows_images_of_job(tmp_path, copy_converted, recordmill, flags):
     copy_converted(tmp_path, *flags)
     assert recordmill("report", tmp_path).code == 0
     chosen = json.loads((tmp_path / "statistics.json").read_bytes())["splits"]["train"]["examples"]
-    assert len(pictures(tmp_path)) == len({each["record"] for of_why in chosen.values() for each in of_why}) >= 12
+    assert (
+        len(page_images(tmp_path))
+        == len({example["record"] for gallery in chosen.values() for example in gallery})
+        >= 12
+    )
     page = html.unescape((tmp_path / "report.html").read_text())
-    assert [each for each in rejects_of(tmp_path) if each["detail"] not in page] == []
+    assert [example for example in rejects_of(tmp_path) if example["detail"] not in page] == []
 
 
-def test_shard_cut_costs_its_pictures(tmp_path, copy_converted, recordmill, caplog):
+def test_shard_cut_costs_its_images(tmp_path, copy_converted, recordmill, caplog):
     copy_converted(tmp_path)
     (shard,) = tmp_path.glob("coco-train.tfrecord-*")
     caplog.clear()
@@ -43,7 +47,7 @@ def test_shard_cut_costs_its_pictures(tmp_path, copy_converted, recordmill, capl
     assert len(caplog.messages) == 1
     (tmp_path / "statistics-train.json").unlink()
     assert recordmill("report", tmp_path).code == 0
-    assert b"No statistics of train" in (tmp_path / "report.html").read_bytes()
+    assert b"train: no statistics" in (tmp_path / "report.html").read_bytes()
 
 
 def test_page_that_cannot_be_made_fails_no_job(sample, tmp_path, monkeypatch, caplog):

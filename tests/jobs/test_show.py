@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from recordmill.transforms.insight.overlay import class_colour
-from tests.transforms.show.records import example, picture, write
+from tests.transforms.show.records import example, image_bytes, write
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def out(tmp_path, copy_converted):
     return tmp_path / "out"
 
 
-def test_pictures_are_saved(out, recordmill, tmp_path):
+def test_images_are_saved(out, recordmill, tmp_path):
     assert recordmill("show", out, "--find", "category=star", "--save", tmp_path / "a.png").code == 0
     with Image.open(tmp_path / "a.png") as image:
         assert image.format == "PNG"
@@ -36,8 +36,8 @@ def test_json_is_of_one_record(out, recordmill):
     assert len(json.loads(recordmill("show", out, "--json", "--count", 3).out)["records"]) == 3
 
 
-def test_records_without_picture_are_counted(recordmill, tmp_path):
-    has_image = {"image__encoded": [picture()], "image__format": [b"jpeg"]}
+def test_records_without_image_are_counted(recordmill, tmp_path):
+    has_image = {"image__encoded": [image_bytes()], "image__format": [b"jpeg"]}
     records = example(**has_image), example(image__encoded=[b"?"], image__format=[b"jpeg"]), example(**has_image)
     path = write(tmp_path / "x.tfrecord", *records)
     outcome = recordmill("show", path, "--save", tmp_path / "saved")
@@ -49,7 +49,7 @@ def test_records_without_picture_are_counted(recordmill, tmp_path):
 
 def test_names_of_records_are_harmless(tmp_path, recordmill):
     names = ["../../x", "/etc/x", "..", ".", "\x1b]0;owned\x07\u202e", "n" * 300, "<script>alert(1)</script>", "שלום"]
-    more = {"image__encoded": [picture()], "image__format": [b"jpeg"]}
+    more = {"image__encoded": [image_bytes()], "image__format": [b"jpeg"]}
     records = [example(image__source_id=[name.encode()], **more) for name in names]
     for file in ("x.tfrecord", "y.tfrecord"):
         write(tmp_path / "data" / file, *records)
@@ -60,7 +60,7 @@ def test_names_of_records_are_harmless(tmp_path, recordmill):
     saved = list((tmp_path / "a" / "b" / "saved").rglob("*"))
     assert len(saved) == 2 * len(names)
     assert all(path.is_file() and re.fullmatch(r"[A-Za-z0-9_-]+\.png", path.name) for path in saved)
-    assert {each.name for each in tmp_path.iterdir()} == {"data", "a"}
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "a"}
     outcome = recordmill("show", path, "--count", 8)
     assert outcome.code == 0
     assert all(char.isprintable() or char == "\n" for char in outcome.out)

@@ -2,11 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from math import asin, sqrt
 from statistics import NormalDist
-from typing import NamedTuple
 
 import msgspec
 
@@ -25,6 +23,7 @@ from recordmill.schemas.problems import (
     split_fingerprints,
     split_problems,
 )
+from recordmill.schemas.sizes import number_text
 from recordmill.schemas.statistics import ClassDrift, ClassInOneSplit, ClassStatistics, SplitComparison, SplitStatistics
 from recordmill.transforms.dataset.dataset_folder import file_sha256, read_raw_statistics, read_split_manifests
 from recordmill.transforms.insight.find_duplicates import find_duplicates
@@ -45,45 +44,47 @@ def compare_splits(splits: Mapping[str, SplitStatistics]) -> SplitComparison | N
     a quarter, and by more than chance explains. The test compares the arc sines of the shares, whose difference is
     nearly normal even for rare classes. The threshold is corrected for the number of comparisons (Bonferroni).
     """
-    found = {name: split for name, split in sorted(splits.items()) if any(each.images for each in split.classes)}
-    if len(found) < 2:
+    with_classes = {name: split for name, split in sorted(splits.items()) if any(row.images for row in split.classes)}
+    if len(with_classes) < 2:
         return None
-    rows = list(zip(*(split.classes for split in found.values()), strict=False))  # an edited file may have fewer
-    return SplitComparison(tuple(_in_one_split(list(found), rows)), tuple(_drifting(found, rows)))
+    rows = list(zip(*(split.classes for split in with_classes.values()), strict=False))  # an edited file may have fewer
+    return SplitComparison(
+        tuple(_one_split_classes(list(with_classes), rows)), tuple(_drifting_classes(with_classes, rows))
+    )
 
 
 _Rows = Sequence[tuple[ClassStatistics, ...]]
 """Statistics of each class, one per split."""
 
 
-def _in_one_split(splits: Sequence[str], rows: _Rows) -> list[ClassInOneSplit]:
+def _one_split_classes(splits: Sequence[str], rows: _Rows) -> list[ClassInOneSplit]:
     """Return the classes of one split only, by frequency."""
     alone = [
-        ClassInOneSplit(each.name, split, each.images)
-        for of_class in rows
-        if sum(each.images > 0 for each in of_class) == 1
-        for split, each in zip(splits, of_class, strict=True)
-        if each.images
+        ClassInOneSplit(entry.name, split, entry.images)
+        for row in rows
+        if sum(entry.images > 0 for entry in row) == 1
+        for split, entry in zip(splits, row, strict=True)
+        if entry.images
     ]
-    return sorted(alone, key=lambda each: -each.images)
+    return sorted(alone, key=lambda entry: -entry.images)
 
 
-def _drifting(splits: Mapping[str, SplitStatistics], rows: _Rows) -> Iterator[ClassDrift]:
+def _drifting_classes(splits: Mapping[str, SplitStatistics], rows: _Rows) -> Iterator[ClassDrift]:
     """Return the drifting classes, largest distance first."""
-    rows = [row for row in rows if any(each.images for each in row)]
-    compared = len(rows) * (1 if len(splits) == 2 else len(splits))  # two splits need only one comparison
-    far = NormalDist().inv_cdf(1 - _FALSE_ALARMS / 2 / compared)
-    images = [of.images for of in splits.values()]
-    drifting = []
+    rows = [row for row in rows if any(entry.images for entry in row)]
+    comparisons = len(rows) * (1 if len(splits) == 2 else len(splits))  # two splits need only one comparison
+    threshold = NormalDist().inv_cdf(1 - _FALSE_ALARMS / 2 / comparisons)
+    split_images = [split.images for split in splits.values()]
+    drifts = []
     for row in rows:
-        having = [each.images for each in row]
-        for split, of_class, of_split, each in zip(splits, having, images, row, strict=True):
-            others = sum(having) - of_class, sum(images) - of_split
-            distance = abs(arc_sine_distance((of_class, of_split), others))
-            share, elsewhere = of_class / of_split, others[0] / others[1]
-            if distance > far and max(share, elsewhere) >= _RATIO * min(share, elsewhere):
-                drifting.append((distance, ClassDrift(each.name, split, of_class, share, elsewhere)))
-    return (drift for _, drift in sorted(drifting, key=lambda each: -each[0]))
+        class_images = [entry.images for entry in row]
+        for split, images, total, entry in zip(splits, class_images, split_images, row, strict=True):
+            elsewhere = sum(class_images) - images, sum(split_images) - total
+            distance = abs(arc_sine_distance((images, total), elsewhere))
+            share, other_share = images / total, elsewhere[0] / elsewhere[1]
+            if distance > threshold and max(share, other_share) >= _RATIO * min(share, other_share):
+                drifts.append((distance, ClassDrift(entry.name, split, images, share, other_share)))
+    return (drift for _, drift in sorted(drifts, key=lambda item: -item[0]))
 
 
 def arc_sine_distance(one: tuple[int, int], other: tuple[int, int]) -> float:
@@ -95,21 +96,23 @@ def arc_sine_distance(one: tuple[int, int], other: tuple[int, int]) -> float:
     >>> round(arc_sine_distance((30, 100), (100, 1000)), 1), round(arc_sine_distance((2, 100), (10, 10_000)), 1)
     (5.0, 2.4)
     """
-    return (_angle(*one) - _angle(*other)) / sqrt(1 / (one[1] + 0.5) + 1 / (other[1] + 0.5))
+    return (_arc_sine(*one) - _arc_sine(*other)) / sqrt(1 / (one[1] + 0.5) + 1 / (other[1] + 0.5))
 
 
-def _angle(number: int, total: int) -> float:
+def _arc_sine(number: int, total: int) -> float:
     """Return Anscombe's transform, whose variance hardly depends on the share. An edited file may exceed the total."""
     return 2 * asin(sqrt((min(number, total) + 0.375) / (total + 0.75)))
 
 
 def folder_statistics(output: str, splits: Iterable[str]) -> bytes | None:
     """Return the content of statistics.json from the statistics of each split; None if no split has any."""
-    found = read_raw_statistics(output, sorted(splits))
-    comparison = compare_splits({split: known for split, (known, _) in found.items()})
+    by_split = read_raw_statistics(output, sorted(splits))
+    comparison = compare_splits({split: known for split, (known, _) in by_split.items()})
     compared = {} if comparison is None else {"across_splits": comparison}
     # Copy the raw JSON of each split: decoded numbers would be encoded differently.
-    return encode_json({"splits": {split: raw for split, (_, raw) in found.items()}} | compared) if found else None
+    return (
+        encode_json({"splits": {split: raw for split, (_, raw) in by_split.items()}} | compared) if by_split else None
+    )
 
 
 _ENCODE_LINES = msgspec.json.Encoder().encode_lines
@@ -126,56 +129,49 @@ def fingerprint_line(fingerprints: Fingerprints) -> bytes:
     return _ENCODE_LINES([fingerprints])
 
 
-@dataclass(frozen=True)
 class FingerprintFile:
     """Fingerprints of the shards of a split. Each iteration reads the file again."""
 
-    path: str
+    def __init__(self, path: str):
+        self._path = path
 
     def __iter__(self) -> Iterator[Fingerprints]:
-        with storage_for(self.path).open(self.path) as file:
+        with storage_for(self._path).open(self._path) as file:
             yield from map(_DECODER.decode, file)
 
 
 def read_fingerprints(output: str, splits: Mapping[str, SplitManifest]) -> dict[str, FingerprintFile]:
     """Return the fingerprints by split. Splits whose file is missing or changed are skipped."""
-    found = {}
+    files = {}
     for split, entry in splits.items():
         path = join_path(output, split_fingerprints(split))
         with suppress(FileNotFoundError, UnreadableFileError):
             if file_sha256(path) == entry.fingerprints_sha256:
-                found[split] = FingerprintFile(path)
-    return found
+                files[split] = FingerprintFile(path)
+    return files
 
 
-class FoundAcross(NamedTuple):
-    """Findings of all a folder's splits, for manifest and files.
+def compare_all_splits(
+    output: str, manifest: Manifest
+) -> tuple[Duplicates, dict[str, SplitProblems], dict[str, bytes]] | None:
+    """Find duplicates and possible problems of all splits of a folder.
 
-    Attributes:
-        duplicates: Duplicate images.
-        problems: Possible problems, by split.
-        files: Contents of duplicates.jsonl and problems-SPLIT.jsonl, by name.
+    Returns:
+        Manifest entry of the duplicates; manifest entry of the problems of each split; and contents of duplicates.jsonl
+        and problems-SPLIT.jsonl, by file name. None if no split has fingerprints.
     """
-
-    duplicates: Duplicates
-    problems: dict[str, SplitProblems]
-    files: dict[str, bytes]
-
-
-def duplicates_of(output: str, manifest: Manifest) -> FoundAcross | None:
-    """Compare a folder's splits; None without fingerprints."""
     fingerprints = read_fingerprints(output, manifest.splits)
     if not fingerprints:
         return None
-    found = find_duplicates(fingerprints, has_classes=bool(manifest.table.class_source))
-    data = _ENCODE_LINES(found.groups)
-    leaks = sum(group.is_leak for group in found.groups)
-    copied = {manifest.categories[index].name: number for index, number in found.copied.items()}
-    duplicates = Duplicates(sha256(data).hexdigest(), len(found.groups), leaks, found.splits, copied)
-    listed = list_problems(fingerprints, found, {name: split.findings for name, split in manifest.splits.items()})
-    files = {split_problems(split): lines for split, (_, lines) in listed.items()}
-    problems = {split: problems for split, (problems, _) in listed.items()}
-    return FoundAcross(duplicates, problems, {DUPLICATES: data, **files})
+    findings = find_duplicates(fingerprints, has_classes=bool(manifest.table.class_source))
+    data = _ENCODE_LINES(findings.groups)
+    leaks = sum(group.is_leak for group in findings.groups)
+    copied = {manifest.categories[index].name: number for index, number in findings.copied.items()}
+    duplicates = Duplicates(sha256(data).hexdigest(), len(findings.groups), leaks, findings.splits, copied)
+    by_split = list_problems(fingerprints, findings, {name: split.findings for name, split in manifest.splits.items()})
+    files = {split_problems(split): lines for split, (_, lines) in by_split.items()}
+    problems = {split: problems for split, (problems, _) in by_split.items()}
+    return duplicates, problems, {DUPLICATES: data, **files}
 
 
 def check_duplicates(
@@ -194,13 +190,13 @@ def check_duplicates(
         DuplicatesError: The policy refuses duplicates, which are listed in the state folder of the first split; or a
             split has no fingerprints.
     """
-    before = _split_entries(output)
-    groups = _refused(output, before, fingerprints, table, policy)
+    earlier = _read_split_entries(output)
+    groups = _list_refused_groups(output, earlier, fingerprints, table, policy)
     if not groups:
-        return before.keys() | fingerprints.keys()
+        return earlier.keys() | fingerprints.keys()
     path = join_path(output, f"{state_folder(min(fingerprints))}/{DUPLICATES}")
     storage_for(output).write(path, _ENCODE_LINES(groups))
-    raise _error(groups, policy, f"All are in {path}. The shards are kept", "run again")
+    raise _duplicates_error(groups, policy, f"{path} lists all groups. The shards stay", "run again")
 
 
 def check_complete_duplicates(output: str, splits: Iterable[str], table: FeatureTable, policy: str) -> None:
@@ -209,56 +205,54 @@ def check_complete_duplicates(output: str, splits: Iterable[str], table: Feature
     Raises:
         DuplicatesError: The policy refuses duplicates, which are listed in the folder's duplicates.jsonl.
     """
-    found = _split_entries(output)
-    fingerprints = read_fingerprints(output, {split: found[split] for split in splits})
-    if groups := _refused(output, found, fingerprints, table, policy):
+    entries = _read_split_entries(output)
+    fingerprints = read_fingerprints(output, {split: entries[split] for split in splits})
+    if groups := _list_refused_groups(output, entries, fingerprints, table, policy):
         path = join_path(output, DUPLICATES)
-        raise _error(
-            groups, policy, f"All of the folder are in {path}. The splits are complete, and stay", "write again"
-        )
+        state = f"{path} lists all groups of the folder. The splits are complete, and stay"
+        raise _duplicates_error(groups, policy, state, "write the splits again")
 
 
-def _split_entries(output: str) -> dict[str, SplitManifest]:
+def _read_split_entries(output: str) -> dict[str, SplitManifest]:
     return {split: manifest.splits[split] for split, manifest in read_split_manifests(output).items()}
 
 
-def _refused(
+def _list_refused_groups(
     output: str,
-    found: Mapping[str, SplitManifest],
+    entries: Mapping[str, SplitManifest],
     fingerprints: Mapping[str, Iterable[Fingerprints]],
     table: FeatureTable,
     policy: str,
 ) -> list[DuplicateGroup]:
     if not has_image(table):
         return []
-    others = read_fingerprints(output, {split: found[split] for split in found.keys() - fingerprints.keys()})
-    if lacking := sorted(found.keys() - fingerprints.keys() - others.keys()):
+    earlier = read_fingerprints(output, {split: entries[split] for split in entries.keys() - fingerprints.keys()})
+    if incomparable := sorted(entries.keys() - fingerprints.keys() - earlier.keys()):
         raise DuplicatesError(
-            f"--duplicates {policy}: {', '.join(lacking)} of {output} cannot be compared, as its fingerprints are "
-            "missing or damaged; convert it again with --overwrite"
+            f"--duplicates {policy} cannot compare {', '.join(incomparable)} of {output}: the fingerprints are missing "
+            "or damaged. Convert again with --overwrite."
         )
     return [
         group
-        for group in find_duplicates({**others, **fingerprints}, has_classes=bool(table.class_source)).groups
+        for group in find_duplicates({**earlier, **fingerprints}, has_classes=bool(table.class_source)).groups
         if (policy == "fail" or group.is_leak) and any(image.split in fingerprints for image in group.images)
     ]
 
 
-def _error(groups: Sequence[DuplicateGroup], policy: str, state: str, again: str) -> DuplicatesError:
+def _duplicates_error(groups: Sequence[DuplicateGroup], policy: str, state: str, again: str) -> DuplicatesError:
     """Return the error for the groups that a policy refuses.
 
     Args:
-        state: Path of the list of groups, and state of the shards.
-        again: Command of the user once the duplicates are removed.
+        state: Sentences: path of the list of groups, and state of the shards.
+        again: What to do once the duplicates are removed.
     """
     images, leaks = sum(len(group.images) for group in groups), sum(group.is_leak for group in groups)
-    across = f", {leaks:,} of them in several splits" if leaks else ""
-    pictures = "image" if len(groups) == 1 else "images"
+    across = f" ({leaks:,} across splits)" if leaks else ""
     first = groups[0].images[0]
     other = next((image for image in groups[0].images if image.split != first.split), groups[0].images[1])
     example = " and ".join(f"{image.file_name!r} of {image.split}" for image in (first, other))
     return DuplicatesError(
-        f"{images:,} images are {len(groups):,} {pictures}, exactly or nearly{across}, which --duplicates {policy} "
-        f"refuses; for example {example}. {state}: leave some of the images out, or keep those of a group in one "
-        f"split, and {again}; or run again with --duplicates report to accept this"
+        f"--duplicates {policy} refuses {images:,} images in {number_text(len(groups), 'group')} of exact or near "
+        f"duplicates{across}, for example {example}. {state}. Remove copies, or keep each group in one split, and "
+        f"{again}. To accept the duplicates, run again with --duplicates report."
     )

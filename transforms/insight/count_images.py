@@ -55,7 +55,7 @@ _EXACT = 1 << 62
 """Limit of int64 arithmetic. Larger sums, or products with SCALE, use Python's integers."""
 
 
-class Odd(NamedTuple):
+class ProblemRows(NamedTuple):
     """Images or boxes with one possible problem.
 
     Attributes:
@@ -87,21 +87,23 @@ class ImageCounter:
     def add(self, facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> None:
         """Count images. `objects` has their sorted objects; None if records have no objects."""
         boxes = None if objects is None else BoxColumns(facts, objects)
-        odd = [*(boxes.suspicious() if boxes else ()), *odd_images(facts)]
-        self._counted = add_statistics(self._counted, _count_images(facts, places, objects, boxes, odd))
-        self.problems += _problems(facts, odd)
+        groups = [*(boxes.find_problems() if boxes else ()), *find_odd_images(facts)]
+        self._counted = add_statistics(self._counted, _count_images(facts, places, objects, boxes, groups))
+        self.problems += _list_image_problems(facts, groups)
 
     def statistics(self, shard: str) -> Statistics:
         """Return the statistics of all counted images. `shard` is the name of their shard."""
         counted = self._counted
 
-        def placed(examples: Iterable[Example]) -> tuple[Example, ...]:
-            return tuple(msgspec.structs.replace(each, shard=shard) for each in examples)
+        def set_shard(examples: Iterable[Example]) -> tuple[Example, ...]:
+            return tuple(msgspec.structs.replace(example, shard=shard) for example in examples)
 
         return msgspec.structs.replace(
             counted,
-            examples={why: placed(found) for why, found in counted.examples.items()},
-            findings={name: Finding(found.number, placed(found.examples)) for name, found in counted.findings.items()},
+            examples={why: set_shard(examples) for why, examples in counted.examples.items()},
+            findings={
+                name: Finding(finding.number, set_shard(finding.examples)) for name, finding in counted.findings.items()
+            },
         )
 
 
@@ -110,23 +112,23 @@ def _count_images(
     places: RecordPlaces,
     objects: SortedObjects | None,
     boxes: "BoxColumns | None",
-    odd: Iterable[Odd],
+    groups: Iterable[ProblemRows],
 ) -> Statistics:
     """Return the statistics of images, without the name of the shard. NumPy is as fast for hundreds of images as for
     one."""
     first = np.flatnonzero(~facts.is_continuation)
-    numbers = _of_images(facts, first, objects) | (boxes.numbers() if boxes else {})
+    numbers = _image_numbers(facts, first, objects) | (boxes.numbers() if boxes else {})
     formats = Counter(facts.format[image] for image in first.tolist() if facts.format[image])
-    pointers = _Pointers(facts, places)
+    chooser = _ExampleChooser(facts, places)
     return Statistics(
         len(first),
         {name: histogram(values) for name, values in numbers.items() if len(values)},
         boxes.centres() if boxes else {},
         dict(formats),
-        {} if objects is None else _numbers_of(objects.rows[objects.is_new_class, 0].astype(np.int64)),
-        _images_of_segment(facts),
-        _examples(facts, boxes, pointers),
-        {each.kind: _finding(each, pointers) for each in odd},
+        {} if objects is None else _count_numbers(objects.rows[objects.is_new_class, 0].astype(np.int64)),
+        _count_segment_images(facts),
+        _choose_gallery(facts, boxes, chooser),
+        {group.kind: _make_finding(group, chooser) for group in groups},
         sum(facts.measures[image] is not None for image in first.tolist()),
     )
 
@@ -135,7 +137,7 @@ def histogram(numbers: np.ndarray) -> Histogram:
     """Return the histogram of float64 [n], n > 0, of numbers >= 0."""
     fractions, exponents = np.frexp(numbers)
     bins = np.where(numbers > 0, 4 * (exponents - 1) + np.floor(8 * fractions).astype(np.int64) - 4, ZERO_BIN)
-    return Histogram(scaled_sum(numbers), float(numbers.min()), float(numbers.max()), _numbers_of(bins))
+    return Histogram(scaled_sum(numbers), float(numbers.min()), float(numbers.max()), _count_numbers(bins))
 
 
 def scaled_sum(numbers: np.ndarray) -> int:
@@ -150,20 +152,20 @@ def scaled_sum(numbers: np.ndarray) -> int:
     return int(scaled.astype(np.int64).sum())
 
 
-def _numbers_of(numbers: np.ndarray) -> dict[int, int]:
+def _count_numbers(numbers: np.ndarray) -> dict[int, int]:
     """Return the count of each number of an int64 array."""
-    found, counts = np.unique(numbers, return_counts=True)
-    return dict(zip(found.tolist(), counts.tolist(), strict=True))
+    values, counts = np.unique(numbers, return_counts=True)
+    return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
 
-def _images_of_segment(facts: FactColumns) -> dict[int, int]:
+def _count_segment_images(facts: FactColumns) -> dict[int, int]:
     if facts.segments is None:
         return {}
     image = np.repeat(np.arange(len(facts)), facts.segments.lengths)
-    return _numbers_of(np.unique(np.column_stack((image, facts.segments.values)), axis=0)[:, 1])
+    return _count_numbers(np.unique(np.column_stack((image, facts.segments.values)), axis=0)[:, 1])
 
 
-def _of_images(facts: FactColumns, first: np.ndarray, objects: SortedObjects | None) -> dict[str, np.ndarray]:
+def _image_numbers(facts: FactColumns, first: np.ndarray, objects: SortedObjects | None) -> dict[str, np.ndarray]:
     """Return the values of histograms with one value per image, for the images `first` that start here."""
     has_size = first[facts.size_px[first, 0] > 0]
     width, height = facts.size_px[has_size].astype(np.float64).T
@@ -187,7 +189,7 @@ class BoxColumns:
 
     Attributes:
         image: int64 [M], row of each box's image.
-        of_image: int64 [N], number of boxes of each image.
+        box_counts: int64 [N], number of boxes of each image.
         sides: float64 [M], square root of the area of each box, in pixels.
     """
 
@@ -196,7 +198,7 @@ class BoxColumns:
         self._ymin, self._xmin, self._ymax, self._xmax = facts.yxyx_frac.T.astype(np.float64)
         self._masks = facts.mask_bounds_px
         self.image = objects.image  # sorting objects within their image keeps it
-        self.of_image = np.diff(facts.first_object_of_image)
+        self.box_counts = np.diff(facts.first_object_of_image)
         self._width, self._height = facts.size_px[objects.image].T.astype(np.float64)
         self._share = (self._ymax - self._ymin) * (self._xmax - self._xmin)
         self._width_px = (self._xmax - self._xmin) * self._width
@@ -208,24 +210,24 @@ class BoxColumns:
         aspect = self._width_px[is_area] / self._height_px[is_area]
         return {"box_side": self.sides, "box_share": self._share, "box_aspect": aspect}
 
-    def suspicious(self) -> Iterator[Odd]:
+    def find_problems(self) -> Iterator[ProblemRows]:
         """Yield each kind of FINDINGS about boxes that occurs."""
         # Rounded, because the edges of a box of 4 pixels, as fractions, may be a little less apart.
         side_px = np.minimum(self._width_px, self._height_px).round(2)
         thin = np.flatnonzero(side_px < _THIN)
         repeated = self._objects.order[self._objects.is_repeated]
-        found = [
+        kinds = [
             ("thin_boxes", thin, np.maximum(side_px[thin], 0) / _THIN),
             ("repeated_boxes", repeated, np.zeros(len(repeated))),
         ]
         if self._masks is not None:
-            found.append(("box_mask_mismatch", *self._not_around_mask(self._masks)))
-        for kind, rows, scores in found:
+            kinds.append(("box_mask_mismatch", *self._find_mask_mismatches(self._masks)))
+        for kind, rows, scores in kinds:
             if len(rows):
                 images = self.image[rows]
-                yield Odd(kind, images, -np.bincount(images)[images], scores, rows)
+                yield ProblemRows(kind, images, -np.bincount(images)[images], scores, rows)
 
-    def _not_around_mask(self, masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _find_mask_mismatches(self, masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return rows of boxes that do not fit their mask, and intersection / union. Skip objects without mask."""
         size = np.stack([self._height, self._width] * 2, axis=1)
         edges = np.stack([self._ymin, self._xmin, self._ymax, self._xmax], axis=1)
@@ -241,11 +243,11 @@ class BoxColumns:
             np.clip(np.floor((low + high) / 2 * HEAT_SIDE), 0, HEAT_SIDE - 1).astype(np.int64)
             for low, high in ((self._ymin, self._ymax), (self._xmin, self._xmax))
         )
-        return _numbers_of(row * HEAT_SIDE + column)
+        return _count_numbers(row * HEAT_SIDE + column)
 
     def smallest(self, images: np.ndarray) -> np.ndarray:
         """Return the smallest `sides` of each image, times SCALE: int64, or Python's integers. Images need boxes."""
-        first = (np.cumsum(self.of_image) - self.of_image)[images]
+        first = (np.cumsum(self.box_counts) - self.box_counts)[images]
         scaled = np.rint(np.minimum.reduceat(self.sides, first) * SCALE)
         return scaled.astype(np.int64) if float(scaled.max()) < _EXACT else np.array(list(map(int, scaled)), object)
 
@@ -255,8 +257,8 @@ def _areas(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.maximum(high - low, 0).prod(axis=1)
 
 
-class _Pointers:
-    """Factory of Examples.
+class _ExampleChooser:
+    """Chooser of Examples by rank.
 
     Attributes:
         key: int64 [N], tie-breaker of images with equal rank.
@@ -283,24 +285,26 @@ class _Pointers:
         )
 
 
-def _examples(facts: FactColumns, boxes: BoxColumns | None, pointers: _Pointers) -> dict[str, tuple[Example, ...]]:
+def _choose_gallery(
+    facts: FactColumns, boxes: BoxColumns | None, chooser: _ExampleChooser
+) -> dict[str, tuple[Example, ...]]:
     """Return the best images for each row of GALLERY."""
-    short, long = _sides(facts)
+    short, long = _image_sides(facts)
     is_counted = ~facts.is_continuation & (facts.size_px[:, 0] > 0)
     sample = np.flatnonzero(is_counted)
     odd = np.flatnonzero(is_counted & (long >= _ODD_ASPECT * short))
-    ranks = {"sample": (sample, pointers.key[sample]), "odd": (odd, _elongation(short[odd], long[odd]))}
+    ranks = {"sample": (sample, chooser.key[sample]), "odd": (odd, _elongation(short[odd], long[odd]))}
     if boxes:
-        annotated = np.flatnonzero(is_counted & (boxes.of_image > 0))
-        ranks["crowded"] = annotated, -boxes.of_image[annotated]
+        annotated = np.flatnonzero(is_counted & (boxes.box_counts > 0))
+        ranks["crowded"] = annotated, -boxes.box_counts[annotated]
         if len(annotated):
-            with_boxes = np.flatnonzero(boxes.of_image)
+            with_boxes = np.flatnonzero(boxes.box_counts)
             small = boxes.smallest(with_boxes)
             ranks["small"] = annotated, small[np.searchsorted(with_boxes, annotated)]
-    return {why: pointers.first(GALLERY[why], *ranked) for why, ranked in ranks.items() if len(ranked[0])}
+    return {why: chooser.first(GALLERY[why], *ranked) for why, ranked in ranks.items() if len(ranked[0])}
 
 
-def _sides(facts: FactColumns) -> tuple[np.ndarray, np.ndarray]:
+def _image_sides(facts: FactColumns) -> tuple[np.ndarray, np.ndarray]:
     """Return each image's shorter and longer side in pixels."""
     return facts.size_px.min(axis=1), facts.size_px.max(axis=1)
 
@@ -310,12 +314,12 @@ def _elongation(short: np.ndarray, long: np.ndarray) -> np.ndarray:
     return -(long * SCALE // short)
 
 
-def _finding(odd: Odd, pointers: _Pointers) -> Finding:
-    images, first = np.unique(odd.images, return_index=True)
-    return Finding(len(odd.images), pointers.first(FINDING_EXAMPLES, images, odd.ranks[first]))
+def _make_finding(group: ProblemRows, chooser: _ExampleChooser) -> Finding:
+    images, first = np.unique(group.images, return_index=True)
+    return Finding(len(group.images), chooser.first(FINDING_EXAMPLES, images, group.ranks[first]))
 
 
-def odd_images(facts: FactColumns) -> Iterator[Odd]:
+def find_odd_images(facts: FactColumns) -> Iterator[ProblemRows]:
     """Yield each kind of FINDINGS about images that occurs. A score is the measure divided by its limit.
 
     An image is blurred if its edges are weak for its contrast. A blank image is reported only as blank, and by its
@@ -323,12 +327,12 @@ def odd_images(facts: FactColumns) -> Iterator[Odd]:
     """
     is_first = ~facts.is_continuation
     images = np.array([row for row in np.flatnonzero(is_first).tolist() if facts.measures[row] is not None], np.int64)
-    measures = [found for row in images.tolist() if (found := facts.measures[row])]
-    dark, bright = np.array([(each.dark, each.bright) for each in measures], np.int64).reshape(-1, 2).T
-    sharpness = np.array([each.sharpness for each in measures], np.float64)
+    measures = [image for row in images.tolist() if (image := facts.measures[row])]
+    dark, bright = np.array([(image.dark, image.bright) for image in measures], np.int64).reshape(-1, 2).T
+    sharpness = np.array([image.sharpness for image in measures], np.float64)
     blur = np.rint(sharpness * SCALE).astype(np.int64)
     contrast = bright - dark
-    is_12_bit = np.array([each.is_12_bit for each in measures], bool)
+    is_12_bit = np.array([image.is_12_bit for image in measures], bool)
     is_empty = is_12_bit | (contrast < BLANK_CONTRAST)
     for name, is_odd, ranks, scores in (
         ("blank", is_empty & ~is_12_bit, contrast, contrast / BLANK_CONTRAST),
@@ -338,12 +342,12 @@ def odd_images(facts: FactColumns) -> Iterator[Odd]:
         ("twelve_bits", is_12_bit, bright, bright / 16),
     ):
         if is_odd.any():
-            yield Odd(name, images[is_odd], ranks[is_odd], scores[is_odd])
-    short, long = _sides(facts)
+            yield ProblemRows(name, images[is_odd], ranks[is_odd], scores[is_odd])
+    short, long = _image_sides(facts)
     odd = np.flatnonzero(is_first & (short < _LEAST_ASPECT * long))
     if len(odd):
         elongation = _elongation(short[odd], long[odd])
-        yield Odd("odd_aspect", odd, elongation, -SCALE / elongation / _LEAST_ASPECT)
+        yield ProblemRows("odd_aspect", odd, elongation, -SCALE / elongation / _LEAST_ASPECT)
 
 
 def describe_statistics(
@@ -355,18 +359,19 @@ def describe_statistics(
         class_counts: See `recordmill.schemas.dataset.manifest.SplitManifest`.
     """
     has_objects = "objects.class_index" in table.sources
-    of_class, of_segment = statistics.images_of_class, statistics.images_of_segment
+    class_images, segment_images = statistics.images_of_class, statistics.images_of_segment
     return SplitStatistics(
         statistics.images,
         {name: distribution(histogram, name not in FRACTIONAL) for name, histogram in statistics.histograms.items()},
-        _rows_of_centres(statistics.centres),
+        _centre_rows(statistics.centres),
         statistics.formats,
         tuple(
-            ClassStatistics(category.name, number, of_class.get(index, 0) if has_objects else number)
+            ClassStatistics(category.name, number, class_images.get(index, 0) if has_objects else number)
             for index, (category, number) in enumerate(zip(labels.categories, class_counts, strict=True))
         ),
         tuple(
-            SegmentStatistics(category.name, of_segment.get(index, 0)) for index, category in enumerate(labels.segments)
+            SegmentStatistics(category.name, segment_images.get(index, 0))
+            for index, category in enumerate(labels.segments)
         ),
         statistics.examples,
         statistics.findings,
@@ -374,7 +379,7 @@ def describe_statistics(
     )
 
 
-def _rows_of_centres(centres: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
+def _centre_rows(centres: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
     side = range(HEAT_SIDE)
     return tuple(tuple(centres.get(row * HEAT_SIDE + column, 0) for column in side) for row in side if centres)
 
@@ -395,25 +400,25 @@ def distribution(histogram: Histogram, is_whole: bool) -> Distribution:
 
 def quantiles(bins: Sequence[Bin], shares: Sequence[float]) -> Iterator[float]:
     """Yield the quantile of each share, interpolated within a bin."""
-    total = sum(each.number for each in bins)
+    total = sum(bin_.number for bin_ in bins)
     for share in shares:
         before = 0
-        for each in bins:
-            if before + each.number >= share * total:
-                yield each.low + (each.high - each.low) * (share * total - before) / each.number
+        for bin_ in bins:
+            if before + bin_.number >= share * total:
+                yield bin_.low + (bin_.high - bin_.low) * (share * total - before) / bin_.number
                 break
-            before += each.number
+            before += bin_.number
 
 
 _SCORE_DIGITS = 4
 
 
-def _problems(facts: FactColumns, found: Iterable[Odd]) -> Iterator[Problem]:
-    for odd in found:
+def _list_image_problems(facts: FactColumns, groups: Iterable[ProblemRows]) -> Iterator[Problem]:
+    for group in groups:
         ids: Iterable[int | None] = repeat(None)
-        if odd.boxes is not None:
+        if group.boxes is not None:
             if facts.object_id is None:
                 continue
-            ids = facts.object_id[odd.boxes].tolist()
-        for name, score, id_ in zip(facts.name.take(odd.images).texts(), odd.scores.tolist(), ids, strict=False):
-            yield Problem(odd.kind, round(score, _SCORE_DIGITS), name, id_)
+            ids = facts.object_id[group.boxes].tolist()
+        for name, score, id_ in zip(facts.name.take(group.images).texts(), group.scores.tolist(), ids, strict=False):
+            yield Problem(group.kind, round(score, _SCORE_DIGITS), name, id_)

@@ -7,14 +7,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from textwrap import wrap
-from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from recordmill.transforms.images.masks import resized
 from recordmill.transforms.images.open_image import for_jpeg
-from recordmill.transforms.insight.overlay import Colour, Overlay, Shape, ink_on
+from recordmill.transforms.insight.overlay import Colour, Overlay, Shape, text_colour
 
 SIDE = 1024
 """Default for the maximum of the longer side of a drawn image, in pixels."""
@@ -40,10 +39,10 @@ _SMALL_PX = 24
 _RING_PX = 10
 
 
-def drawn_size(width: int, height: int, side: int = SIDE) -> tuple[int, int]:
+def drawing_size(width: int, height: int, side: int = SIDE) -> tuple[int, int]:
     """Return the size in pixels at which an image of `width` x `height` pixels is drawn.
 
-    >>> drawn_size(640, 480), drawn_size(4000, 3000), drawn_size(32, 16)
+    >>> drawing_size(640, 480), drawing_size(4000, 3000), drawing_size(32, 16)
     ((640, 480), (1024, 768), (512, 256))
     """
     longest = max(width, height)
@@ -51,7 +50,7 @@ def drawn_size(width: int, height: int, side: int = SIDE) -> tuple[int, int]:
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
-def draw_shapes(picture: Image.Image, shapes: Sequence[Shape], side: int = SIDE, names: bool = True) -> Image.Image:
+def draw_shapes(image: Image.Image, shapes: Sequence[Shape], side: int = SIDE, names: bool = True) -> Image.Image:
     """Return a copy of an image with drawn shapes.
 
     Args:
@@ -60,25 +59,25 @@ def draw_shapes(picture: Image.Image, shapes: Sequence[Shape], side: int = SIDE,
         names: True to draw the names of boxes and regions.
 
     Returns:
-        RGB image of `drawn_size`.
+        RGB image of `drawing_size`.
     """
-    size = drawn_size(*picture.size, side)
-    way = Image.Resampling.NEAREST if size[0] > picture.width else Image.Resampling.LANCZOS
-    drawn = picture.convert("RGB").resize(size, way)  # resize() copies even at the same size
-    drawn = _with_masks(drawn, shapes)
-    pen = ImageDraw.Draw(drawn)
+    size = drawing_size(*image.size, side)
+    resampling = Image.Resampling.NEAREST if size[0] > image.width else Image.Resampling.LANCZOS
+    drawing = image.convert("RGB").resize(size, resampling)  # resize() copies even at the same size
+    drawing = _draw_masks(drawing, shapes)
+    pen = ImageDraw.Draw(drawing)
     line = max(2, max(size) // 320)
-    for shape in sorted(shapes, key=_area, reverse=True):
+    for shape in sorted(shapes, key=_box_area, reverse=True):
         if shape.box_yxyx_frac is not None:
             _draw_box(pen, _box_px(shape, size), shape, line)
     for shape in shapes:
         _draw_keypoints(pen, shape, size, line)
     if names:
         _draw_names(pen, shapes, size, line)
-    return drawn
+    return drawing
 
 
-def _area(shape: Shape) -> float:
+def _box_area(shape: Shape) -> float:
     if shape.box_yxyx_frac is None:
         return 0.0
     ymin, xmin, ymax, xmax = shape.box_yxyx_frac
@@ -94,21 +93,21 @@ def _box_px(shape: Shape, size: tuple[int, int]) -> _Box:
     return left, top, max(left, right - 1), max(top, bottom - 1)
 
 
-def _with_masks(drawn: Image.Image, shapes: Sequence[Shape]) -> Image.Image:
+def _draw_masks(drawing: Image.Image, shapes: Sequence[Shape]) -> Image.Image:
     """Tint and outline masks; the smallest is on top."""
-    masks = [(shape.colour, resized(shape.mask, *drawn.size)) for shape in shapes if shape.mask is not None]
+    masks = [(shape.colour, resized(shape.mask, *drawing.size)) for shape in shapes if shape.mask is not None]
     if not masks:
-        return drawn
-    masks.sort(key=lambda each: -int(each[1].sum()))
-    pixels = np.asarray(drawn).astype(np.float32)
+        return drawing
+    masks.sort(key=lambda colour_mask: -int(colour_mask[1].sum()))
+    pixels = np.asarray(drawing).astype(np.float32)
     tint, weight = np.zeros_like(pixels), np.zeros((*pixels.shape[:2], 1), np.float32)
     for colour, mask in masks:
         tint[mask], weight[mask] = colour, _MASK_WEIGHT
-        weight[mask & ~_inner(mask)] = 1
+        weight[mask & ~_inner_pixels(mask)] = 1
     return Image.fromarray(np.round((1 - weight) * pixels + weight * tint).astype(np.uint8))
 
 
-def _inner(mask: np.ndarray) -> np.ndarray:
+def _inner_pixels(mask: np.ndarray) -> np.ndarray:
     """Return the pixels of a mask whose 4 neighbours are in the mask. Pixels outside the image count as in the mask."""
     around = np.pad(mask, 1, constant_values=True)
     inner = around[:-2, 1:-1] & around[2:, 1:-1] & around[1:-1, :-2] & around[1:-1, 2:]
@@ -153,29 +152,29 @@ def _draw_keypoints(pen: ImageDraw.ImageDraw, shape: Shape, size: tuple[int, int
 def _draw_names(pen: ImageDraw.ImageDraw, shapes: Sequence[Shape], size: tuple[int, int], line: int) -> None:
     """Draw names where there is space. A name that would cover another name is skipped."""
     letters = font(max(12, max(size) // 45))
-    taken: list[_Box] = []
-    for shape in sorted(shapes, key=_area):
-        text = shortened(in_font(shape.name))
+    tags: list[_Box] = []
+    for shape in sorted(shapes, key=_box_area):
+        text = shorten_name(replace_missing_glyphs(shape.name))
         if not text:
             continue
         left, top, right, bottom = letters.getbbox(text)
         width, height = right - left + 6, bottom - top + 6
-        for x, y in _places(shape, size, width, height, line):
+        for x, y in _name_positions(shape, size, width, height, line):
             tag = x, y, x + width - 1, y + height - 1
-            if not any(_overlap(tag, other) for other in taken):
+            if not any(_overlap(tag, other) for other in tags):
                 pen.rectangle(tag, fill=shape.colour)
-                pen.text((x + 3 - left, y + 3 - top), text, fill=ink_on(shape.colour), font=letters)
-                taken.append(tag)
+                pen.text((x + 3 - left, y + 3 - top), text, fill=text_colour(shape.colour), font=letters)
+                tags.append(tag)
                 break
 
 
-def _places(
+def _name_positions(
     shape: Shape, size: tuple[int, int], width: float, height: float, line: int
 ) -> Iterator[tuple[float, float]]:
     """Yield positions for a name of `width` x `height` pixels: above, inside, below a box; middle of a region."""
     if shape.box_yxyx_frac is not None:
         left, top, right, bottom = _box_px(shape, size)
-        found = [
+        corners = [
             (left, top - height),
             (left, top + line),
             (right - width + 1, top + line),
@@ -184,16 +183,16 @@ def _places(
             (right - width + 1, bottom - height - line),
         ]
     elif shape.mask is not None and shape.mask.mean() > _LEAST_REGION:
-        middle = middle_of(resized(shape.mask, *size))
-        found = [(middle[0] - width / 2, middle[1] - height / 2)]
+        middle = find_middle(resized(shape.mask, *size))
+        corners = [(middle[0] - width / 2, middle[1] - height / 2)]
     else:
         return
-    for x, y in found:
+    for x, y in corners:
         inside = min(max(0, x), size[0] - width), min(max(0, y), size[1] - height)
         yield max(0, round(inside[0])), max(0, round(inside[1]))
 
 
-def middle_of(mask: np.ndarray) -> tuple[int, int]:
+def find_middle(mask: np.ndarray) -> tuple[int, int]:
     """Return x and y of a pixel near the middle of a mask: of the rows with the most pixels take the middle row, and
     there the middle of the longest run."""
     sums = mask.sum(axis=1)
@@ -209,10 +208,10 @@ def _overlap(one: _Box, other: _Box) -> bool:
     return one[0] <= other[2] and other[0] <= one[2] and one[1] <= other[3] and other[1] <= one[3]
 
 
-def shortened(name: str) -> str:
+def shorten_name(name: str) -> str:
     """Shorten a name, so that its image stays visible.
 
-    >>> shortened("a" * 300)
+    >>> shorten_name("a" * 300)
     'aaaaaaaaaaaaaaaaaaaaa...'
     """
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
@@ -220,29 +219,29 @@ def shortened(name: str) -> str:
 
 @lru_cache(maxsize=16)
 def font(size_px: int) -> ImageFont.FreeTypeFont:
-    found = ImageFont.load_default(size_px)
-    assert isinstance(found, ImageFont.FreeTypeFont)  # Pillow built without FreeType returns another type
-    return found
+    face = ImageFont.load_default(size_px)
+    assert isinstance(face, ImageFont.FreeTypeFont)  # Pillow built without FreeType returns another type
+    return face
 
 
-def in_font(text: str) -> str:
+def replace_missing_glyphs(text: str) -> str:
     r"""Replace characters that the font lacks: by the letter without accents, else by the escaped code point.
 
-    >>> in_font("Bär – 猫"), in_font("\x1b[2J")
+    >>> replace_missing_glyphs("Bär – 猫"), replace_missing_glyphs("\x1b[2J")
     ('Bar - \\u732b', '\\x1b[2J')
     """
-    return "".join(map(_in_font, text.translate(_LIKE)))
+    return "".join(map(_replace_missing_glyph, text.translate(_LIKE)))
 
 
 @lru_cache(maxsize=4096)
-def _in_font(char: str) -> str:
-    if _has(char):
+def _replace_missing_glyph(char: str) -> str:
+    if _has_glyph(char):
         return char
     bare = "".join(part for part in unicodedata.normalize("NFKD", char) if not unicodedata.combining(part))
-    return bare if bare and all(map(_has, bare)) else char.encode("unicode_escape").decode()
+    return bare if bare and all(map(_has_glyph, bare)) else char.encode("unicode_escape").decode()
 
 
-def _has(char: str) -> bool:
+def _has_glyph(char: str) -> bool:
     known = font(16)
     return char.isprintable() and bytes(known.getmask(char)) != bytes(known.getmask(_NO_CHARACTER))
 
@@ -255,15 +254,10 @@ _MOST_LINES = 6
 _MOST_CLASSES = 24
 
 
-class _Entry(NamedTuple):
-    """Item of a line below the image: a text, with a patch of colour before a class name."""
-
-    text: str
-    ink: Colour = _INK
-    patch: Colour | None = None
+_Entry = tuple[str, Colour, Colour | None]  # text, its colour, and the colour of a patch before it
 
 
-def draw_record(picture: Image.Image, overlay: Overlay, side: int = SIDE) -> Image.Image:
+def draw_record(image: Image.Image, overlay: Overlay, side: int = SIDE) -> Image.Image:
     """Draw the layers of an overlay side by side, each over a copy of the image. Below are the classes with their
     colours, and the texts of the overlay.
 
@@ -274,12 +268,12 @@ def draw_record(picture: Image.Image, overlay: Overlay, side: int = SIDE) -> Ima
     Returns:
         RGB image.
     """
-    seen = for_jpeg(picture).convert("RGB")
-    copies = [draw_shapes(seen, layer.shapes, side) for layer in overlay.layers]
+    background = for_jpeg(image).convert("RGB")
+    copies = [draw_shapes(background, layer.shapes, side) for layer in overlay.layers]
     width, height = copies[0].size
     letters_px = max(13, max(width, height) // 48)
     whole_width = max(len(copies) * (width + _GAP_PX) - _GAP_PX, _LEAST_WIDTH_PX)
-    lines = list(_lines(overlay, letters_px, whole_width))
+    lines = list(_text_lines(overlay, letters_px, whole_width))
     line_px = round(letters_px * 1.4)
     below = len(lines) * line_px + 2 * _GAP_PX if lines else 0
     whole = Image.new("RGB", (whole_width, height + below), _PAPER)
@@ -287,74 +281,75 @@ def draw_record(picture: Image.Image, overlay: Overlay, side: int = SIDE) -> Ima
     for number, (layer, copy) in enumerate(zip(overlay.layers, copies, strict=True)):
         whole.paste(copy, (number * (width + _GAP_PX), 0))
         if len(copies) > 1:
-            place = number * (width + _GAP_PX) + width // 2, height - 4
-            pen.text(place, layer.title, _PAPER, font(letters_px), "ms", stroke_width=2, stroke_fill=_INK)
+            middle = number * (width + _GAP_PX) + width // 2, height - 4
+            pen.text(middle, layer.title, _PAPER, font(letters_px), "ms", stroke_width=2, stroke_fill=_INK)
     for number, line in enumerate(lines):
-        _write(pen, line, height + _GAP_PX + number * line_px + line_px // 2, letters_px)
+        _write_line(pen, line, height + _GAP_PX + number * line_px + line_px // 2, letters_px)
     return whole
 
 
-def _write(pen: ImageDraw.ImageDraw, line: Iterable[_Entry], y: int, letters_px: int) -> None:
+def _write_line(pen: ImageDraw.ImageDraw, line: Iterable[_Entry], y: int, letters_px: int) -> None:
     letters, x = font(letters_px), float(_GAP_PX)
-    for entry in line:
-        if entry.patch:
+    for text, ink, patch_colour in line:
+        if patch_colour:
             patch = (x, y - letters_px // 2, x + letters_px, y + letters_px // 2)
-            pen.rectangle(patch, fill=entry.patch, outline=_PALE)
+            pen.rectangle(patch, fill=patch_colour, outline=_PALE)
             x += 1.4 * letters_px
-        pen.text((x, y), entry.text, fill=entry.ink, font=letters, anchor="lm")
-        x += letters.getlength(entry.text) + letters_px
+        pen.text((x, y), text, fill=ink, font=letters, anchor="lm")
+        x += letters.getlength(text) + letters_px
 
 
-def _lines(overlay: Overlay, letters_px: int, width: int) -> Iterator[list[_Entry]]:
+def _text_lines(overlay: Overlay, letters_px: int, width: int) -> Iterator[list[_Entry]]:
     """Yield lines of classes side by side, then of texts."""
     letters = font(letters_px)
     room, line, used = width - 2 * _GAP_PX, list[_Entry](), 0.0
-    for entry in _classes(overlay):
-        needed = letters.getlength(entry.text) + 2.4 * letters_px
-        if line and used + needed > room:
+    for text, colour in _class_labels(overlay):
+        entry_width = letters.getlength(text) + 2.4 * letters_px
+        if line and used + entry_width > room:
             yield line
             line, used = [], 0.0
-        line.append(entry)
-        used += needed
+        line.append((text, _INK, colour))
+        used += entry_width
     if line:
         yield line
     characters = max(12, int(room / letters.getlength("n")))
     for number, text in enumerate(overlay.lines):
-        for part in wrap(in_font(text), characters, max_lines=_MOST_LINES, placeholder=" ..."):
-            yield [_Entry(part, _INK if number else _PALE)]
+        for part in wrap(replace_missing_glyphs(text), characters, max_lines=_MOST_LINES, placeholder=" ..."):
+            yield [(part, _INK if number else _PALE, None)]
 
 
-def _classes(overlay: Overlay) -> Iterator[_Entry]:
+def _class_labels(overlay: Overlay) -> Iterator[tuple[str, Colour | None]]:
     """Yield each class with its colour once, most frequent first; classes of objects before those of maps."""
     counts: dict[tuple[str, Colour], int] = {}
     for layer in overlay.layers:
-        for each, number in Counter((shape.name, shape.colour) for shape in layer.shapes if shape.name).most_common():
-            counts.setdefault(each, number)
+        layer_counts = Counter((shape.name, shape.colour) for shape in layer.shapes if shape.name)
+        for name_colour, number in layer_counts.most_common():
+            counts.setdefault(name_colour, number)
     for (name, colour), number in islice(counts.items(), _MOST_CLASSES):
-        yield _Entry(f"{shortened(in_font(name))}{f' {number}' if number > 1 else ''}", _INK, colour)
+        yield f"{shorten_name(replace_missing_glyphs(name))}{f' {number}' if number > 1 else ''}", colour
     if len(counts) > _MOST_CLASSES:
-        yield _Entry(f"and {len(counts) - _MOST_CLASSES} more classes")
+        yield f"and {len(counts) - _MOST_CLASSES} more classes", None
 
 
-def draw_problem(picture: Image.Image, shapes: Sequence[Shape], marked: Collection[int], side: int) -> Image.Image:
+def draw_problem(image: Image.Image, shapes: Sequence[Shape], marked: Collection[int], side: int) -> Image.Image:
     """Return an image with box outlines, without masks and names.
 
     Args:
         marked: Indices of suspicious shapes. Small suspicious shapes get a ring, and other boxes are pale.
         side: Maximum of the longer side of the result, in pixels.
     """
-    drawn = draw_shapes(picture, (), side)
-    pen = ImageDraw.Draw(drawn)
+    drawing = draw_shapes(image, (), side)
+    pen = ImageDraw.Draw(drawing)
     is_marked = frozenset(marked)
     for index, shape in enumerate(shapes):
         if index not in is_marked and shape.box_yxyx_frac is not None:
-            pen.rectangle([*map(round, _box_px(shape, drawn.size))], outline=_OTHER if marked else shape.colour)
+            pen.rectangle([*map(round, _box_px(shape, drawing.size))], outline=_OTHER if marked else shape.colour)
     for shape in (shapes[index] for index in marked if shapes[index].box_yxyx_frac is not None):
-        left, top, right, bottom = map(round, _box_px(shape, drawn.size))
+        left, top, right, bottom = map(round, _box_px(shape, drawing.size))
         pen.rectangle((left - 1, top - 1, right + 1, bottom + 1), outline=_HALO)
         pen.rectangle((left, top, right, bottom), outline=_MARK, width=3)
         if min(right - left, bottom - top) < _SMALL_PX:
             ring = left - _RING_PX, top - _RING_PX, right + _RING_PX, bottom + _RING_PX
             pen.ellipse(ring, outline=_HALO, width=5)
             pen.ellipse(ring, outline=_MARK, width=3)
-    return drawn
+    return drawing

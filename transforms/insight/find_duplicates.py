@@ -33,7 +33,7 @@ _SURE_BITS = 24
 their frequencies are 0."""
 _NEAR_FORM = 4
 """Maximum difference of any value of two forms, of 256 steps, for images without much detail."""
-_MOST = 1024
+_MOST_COMPARED = 1024
 """Maximum number of next hashes of a band that a hash is compared with. Data with more equal bands (a million icons)
 then takes minutes, not days, and has large groups anyway. Equal hashes are ordered by form."""
 _PAIRS_AT_ONCE = 1 << 16
@@ -52,20 +52,20 @@ def near_groups(hashes: np.ndarray, forms: np.ndarray) -> np.ndarray:
         int64 [n].
     """
     has_detail = bits_set(hashes) >= _SURE_BITS + NEAR_BITS  # any near hash then has _SURE_BITS bits in common
-    earliest, kind = _kinds(hashes, np.where(has_detail[:, None], 0, forms))
+    earliest, kind = _group_equal_rows(hashes, np.where(has_detail[:, None], 0, forms))
     hashes, forms = hashes[earliest], forms[earliest]
     first = np.arange(len(hashes))
     for one, other in _near_pairs(hashes):
         # If the hashes have too few bits in common, the forms must be near, too.
         is_sure = bits_set(hashes[one] & hashes[other]) >= _SURE_BITS
-        apart = np.abs(forms[one].astype(np.int16) - forms[other]).max(axis=1, initial=0)
-        alike = is_sure | (apart <= _NEAR_FORM)
-        _join(first, one[alike], other[alike])
+        difference = np.abs(forms[one].astype(np.int16) - forms[other]).max(axis=1, initial=0)
+        is_near = is_sure | (difference <= _NEAR_FORM)
+        _merge_groups(first, one[is_near], other[is_near])
     np.minimum.at(earliest, first, earliest.copy())
     return earliest[first[kind]]
 
 
-def _kinds(number: np.ndarray, more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _group_equal_rows(number: np.ndarray, more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Group equal rows to kinds.
 
     Args:
@@ -83,7 +83,7 @@ def _kinds(number: np.ndarray, more: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return order[is_new], kind
 
 
-def _join(first: np.ndarray, one: np.ndarray, other: np.ndarray) -> None:
+def _merge_groups(first: np.ndarray, one: np.ndarray, other: np.ndarray) -> None:
     """Merge the groups of pairs in `first`, in place."""
     while True:
         ends = first[one], first[other]
@@ -115,13 +115,15 @@ def _near_pairs(hashes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
                 else:  # equal hashes are compared in the first band only
                     chosen, targets = rows, values
                     starts = rows + 1 if band == _BANDS[0] else np.searchsorted(turned, turned[rows], "right")
-                for one, other in _ranges(chosen, starts, np.minimum(bounds[targets + 1], starts + _MOST)):
+                for one, other in _range_pairs(
+                    chosen, starts, np.minimum(bounds[targets + 1], starts + _MOST_COMPARED)
+                ):
                     near = bits_set(turned[one] ^ turned[other]) <= NEAR_BITS
                     if near.any():
                         yield order[one[near]], order[other[near]]
 
 
-def _ranges(rows: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _range_pairs(rows: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield each row with each index of its range, in chunks of about _PAIRS_AT_ONCE pairs."""
     lengths = ends - starts
     total = np.cumsum(lengths)
@@ -144,11 +146,11 @@ def bits_set(numbers: np.ndarray) -> np.ndarray:
     return _BITS_SET[parts].sum(1, dtype=np.uint8)
 
 
-_ENOUGH = 5
+_LEAST_CLASS = 5
 """Minimum number of images of a class for `copied_classes`. In a smaller class most may be copies by chance."""
 
 
-class Found(NamedTuple):
+class DuplicateFindings(NamedTuple):
     """Duplicates of all splits.
 
     Attributes:
@@ -164,7 +166,7 @@ class Found(NamedTuple):
     hashes: Mapping[tuple[str, int], int]
 
 
-def find_duplicates(fingerprints: Mapping[str, Iterable[Fingerprints]], has_classes: bool) -> Found:
+def find_duplicates(fingerprints: Mapping[str, Iterable[Fingerprints]], has_classes: bool) -> DuplicateFindings:
     """Return the duplicates of all images.
 
     Fingerprints of 10 million images have 0.7 GB, and few images have a copy. So fingerprints are read twice: first the
@@ -178,22 +180,27 @@ def find_duplicates(fingerprints: Mapping[str, Iterable[Fingerprints]], has_clas
     may_have_copy = _may_have_copies(shard for split in splits for shard in fingerprints[split])
     images = _Images(((split, shard) for split in splits for shard in fingerprints[split]), may_have_copy)
     classes = image_class(images.rows["labels"])
-    copied = copied_classes(images.picture, classes, images.others) if has_classes else {}
+    copied = copied_classes(images.first_copy, classes, images.unique_counts) if has_classes else {}
     groups = sorted(
         images.groups(),
-        key=lambda each: (not each.is_leak, each.kind is Likeness.NEAR, each.labels is Agreement.SAME, each.images),
+        key=lambda group: (
+            not group.is_leak,
+            group.kind is Likeness.NEAR,
+            group.labels is Agreement.SAME,
+            group.images,
+        ),
     )
-    return Found(groups, {split: images.counts(split) for split in splits}, copied, images.hashes())
+    return DuplicateFindings(groups, {split: images.counts(split) for split in splits}, copied, images.hashes())
 
 
 def _may_have_copies(shards: Iterable[Fingerprints]) -> np.ndarray:
     """Return bool [n]: another image has the same first half of the digest, or a near hash."""
-    pictures, hashes = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
+    digests, hashes = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
     for shard in shards:
-        pictures.append(shard.array["picture"][:, 0].copy())
+        digests.append(shard.array["digest"][:, 0].copy())
         hashes.append(shard.array["hash"].copy())
-    has_copy = _is_repeated(np.concatenate(pictures))
-    del pictures  # of 10 million images, each column has 80 MB
+    has_copy = _is_repeated(np.concatenate(digests))
+    del digests  # of 10 million images, each column has 80 MB
     column = np.concatenate(hashes)
     del hashes
     return has_copy | _is_repeated_or_near(column)
@@ -216,8 +223,8 @@ def _is_repeated_or_near(hashes: np.ndarray) -> np.ndarray:
 
 def _is_in(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
     """Return bool [n]: the value is in the sorted `ordered`."""
-    places = np.searchsorted(ordered, values)
-    return np.append(ordered, 0)[places] == values if len(ordered) else np.zeros(len(values), bool)
+    positions = np.searchsorted(ordered, values)
+    return np.append(ordered, 0)[positions] == values if len(ordered) else np.zeros(len(values), bool)
 
 
 class _Images:
@@ -225,52 +232,52 @@ class _Images:
 
     Attributes:
         rows: FINGERPRINT [n].
-        image: int64 [n], index of the first image with the same digest.
-        others: Number of all other images, by class index.
+        first_copy: int64 [n], index of the first image with the same digest.
+        unique_counts: Number of all other images, by class index.
     """
 
     def __init__(self, shards: Iterable[tuple[str, Fingerprints]], may_have_copy: np.ndarray):
         parts, numbers, begin = [np.zeros(0, FINGERPRINT)], [], 0
-        self._places: list[tuple[str, str]] = []  # split and file
+        self._shards: list[tuple[str, str]] = []  # split and file
         self._names: list[str] = []
-        self.others: Counter[int] = Counter()
+        self.unique_counts: Counter[int] = Counter()
         for split, shard in shards:
             rows = shard.array
-            which = may_have_copy[begin : begin + len(rows)]
+            is_chosen = may_have_copy[begin : begin + len(rows)]
             begin += len(rows)
-            classes, counts = np.unique(image_class(rows["labels"][~which]), return_counts=True)
-            self.others.update(dict(zip(classes.tolist(), counts.tolist(), strict=True)))
-            parts.append(rows[which])
+            classes, counts = np.unique(image_class(rows["labels"][~is_chosen]), return_counts=True)
+            self.unique_counts.update(dict(zip(classes.tolist(), counts.tolist(), strict=True)))
+            parts.append(rows[is_chosen])
             numbers.append(len(parts[-1]))
-            self._places.append((split, shard.shard))
-            self._names += compress(msgspec.json.decode(shard.names, type=list[str]), which) if numbers[-1] else ()
+            self._shards.append((split, shard.shard))
+            self._names += compress(msgspec.json.decode(shard.names, type=list[str]), is_chosen) if numbers[-1] else ()
         self.rows = np.concatenate(parts)
-        self._place = np.repeat(np.arange(len(numbers)), numbers)
-        self._splits = sorted({split for split, _ in self._places})
-        of_places = np.array([self._splits.index(split) for split, _ in self._places], np.int64)
-        self._split = of_places[self._place]
-        first, kind = _kinds(self.rows["picture"][:, 0], self.rows["picture"][:, 1:])
-        self.picture = first[kind]
-        self._group = self._groups_of_near()
+        self._shard = np.repeat(np.arange(len(numbers)), numbers)
+        self._splits = sorted({split for split, _ in self._shards})
+        split_numbers = np.array([self._splits.index(split) for split, _ in self._shards], np.int64)
+        self._split = split_numbers[self._shard]
+        first, kind = _group_equal_rows(self.rows["digest"][:, 0], self.rows["digest"][:, 1:])
+        self.first_copy = first[kind]
+        self._group = self._find_near_groups()
         number = len(self.rows)
-        self._has_copy = np.bincount(self.picture, minlength=number)[self.picture] > 1
+        self._has_copy = np.bincount(self.first_copy, minlength=number)[self.first_copy] > 1
         self._has_like = np.bincount(self._group, minlength=number)[self._group] > 1
-        self._is_near = _varies(self._group, self.picture)
+        self._is_near = _varies(self._group, self.first_copy)
         self._is_leak = _varies(self._group, self._split)
         labels = self.rows["labels"]
         self._differs = np.where(self._is_near, _varies(self._group, image_class(labels)), _varies(self._group, labels))
 
-    def _groups_of_near(self) -> np.ndarray:
+    def _find_near_groups(self) -> np.ndarray:
         """Return int64 [n], the index of the first image with the same or a near image."""
         hashes = np.zeros(len(self.rows), np.uint64)
         forms = np.zeros_like(self.rows["form"])
         has_hash = self.rows["hash"] != NO_HASH  # some copies may not have been decoded
-        hashes[self.picture[has_hash]] = self.rows["hash"][has_hash]
-        forms[self.picture[has_hash]] = self.rows["form"][has_hash]
+        hashes[self.first_copy[has_hash]] = self.rows["hash"][has_hash]
+        forms[self.first_copy[has_hash]] = self.rows["form"][has_hash]
         hashed = np.flatnonzero(hashes != NO_HASH)
         group = np.arange(len(self.rows))
         group[hashed] = hashed[near_groups(hashes[hashed], forms[hashed])]
-        return group[self.picture]
+        return group[self.first_copy]
 
     def counts(self, split: str) -> SplitDuplicates:
         is_in_split = self._split == (self._splits.index(split) if split in self._splits else -1)
@@ -280,14 +287,14 @@ class _Images:
     def hashes(self) -> dict[tuple[str, int], int]:
         """Return the hashes of the images of near groups, by shard and record."""
         rows = self.rows[self._is_near]
-        shards = (self._places[place][1] for place in self._place[self._is_near].tolist())
+        shards = (self._shards[index][1] for index in self._shard[self._is_near].tolist())
         return dict(zip(zip(shards, rows["record"].tolist(), strict=True), rows["hash"].tolist(), strict=True))
 
     def groups(self) -> Iterator[DuplicateGroup]:
         members = np.flatnonzero(self._has_like)
         ordered = members[np.argsort(self._group[members], kind="stable")].tolist()
-        for _, of_group in groupby(ordered, lambda index: self._group[index]):
-            indices = list(of_group)
+        for _, group in groupby(ordered, lambda index: self._group[index]):
+            indices = list(group)
             yield DuplicateGroup(
                 Likeness.NEAR if self._is_near[indices[0]] else Likeness.EXACT,
                 Agreement.DIFFER if self._differs[indices[0]] else Agreement.SAME,
@@ -295,7 +302,7 @@ class _Images:
             )
 
     def _image(self, index: int) -> DuplicateImage:
-        split, shard = self._places[self._place[index]]
+        split, shard = self._shards[self._shard[index]]
         record, offset, bytes_ = (int(self.rows[name][index]) for name in ("record", "offset", "bytes"))
         return DuplicateImage(split, self._names[index], shard, record, offset, bytes_)
 
@@ -308,30 +315,30 @@ def _varies(group: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def copied_classes(
-    pictures: np.ndarray, classes: np.ndarray, others: Mapping[int, int] = MappingProxyType({})
+    images: np.ndarray, classes: np.ndarray, unique_counts: Mapping[int, int] = MappingProxyType({})
 ) -> dict[int, int]:
     """Return classes whose images are mostly copies of other classes' images, with the number of copies. An example is
-    a folder of all images next to the folders of classes. Classes found are ignored when others are checked.
+    a folder of all images next to the folders of classes. A class, once found, is ignored from then on.
 
     Args:
         images: int64 [n], equal for equal images.
         classes: uint64 [n], class indices.
-        others: Number of further images without a copy, by class index.
+        unique_counts: Number of further images, without a copy, by class index.
 
     >>> copied_classes(np.array([0, 1, 2, 3, 4, 5] * 2), np.array([7] * 6 + [1, 1, 1, 2, 2, 2]))
     {7: 6}
     """
-    pairs = np.unique(np.stack([pictures.astype(np.int64), classes.astype(np.int64)], axis=1), axis=0)
-    found: dict[int, int] = {}
+    pairs = np.unique(np.stack([images.astype(np.int64), classes.astype(np.int64)], axis=1), axis=0)
+    copies_by_class: dict[int, int] = {}
     while len(pairs):
-        _, which, number = np.unique(pairs[:, 0], return_inverse=True, return_counts=True)
-        indices, of_class = np.unique(pairs[:, 1], return_inverse=True)
-        all_of = np.bincount(of_class) + [others.get(index, 0) for index in indices.tolist()]
-        copies = np.bincount(of_class[number[which] > 1], minlength=len(indices))
-        copies[(2 * copies <= all_of) | (all_of < _ENOUGH)] = 0
+        _, image, number = np.unique(pairs[:, 0], return_inverse=True, return_counts=True)
+        indices, class_numbers = np.unique(pairs[:, 1], return_inverse=True)
+        totals = np.bincount(class_numbers) + [unique_counts.get(index, 0) for index in indices.tolist()]
+        copies = np.bincount(class_numbers[number[image] > 1], minlength=len(indices))
+        copies[(2 * copies <= totals) | (totals < _LEAST_CLASS)] = 0
         if not copies.any():
             break
         most = int(copies.argmax())
-        found[int(indices[most])] = int(copies[most])
+        copies_by_class[int(indices[most])] = int(copies[most])
         pairs = pairs[pairs[:, 1] != indices[most]]
-    return found
+    return copies_by_class

@@ -31,7 +31,7 @@ class ImageFingerprints:
         self._names += facts.name.take(np.flatnonzero(is_counted)).texts()
         self._rows.append(fingerprint_images(facts, places, objects)[is_counted].tobytes())
 
-    def of_shard(self, shard: str) -> Fingerprints:
+    def collect(self, shard: str) -> Fingerprints:
         """Return the fingerprints of all added images. `shard` is the name of their shard."""
         names = msgspec.Raw(msgspec.json.encode(self._names))
         return Fingerprints(shard, names, b"".join(self._rows), FINGERPRINT_VERSION)
@@ -39,23 +39,23 @@ class ImageFingerprints:
 
 def fingerprint_images(facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> np.ndarray:
     """Return FINGERPRINT [N], a row per image."""
-    found = np.zeros(len(facts), FINGERPRINT)
-    pictures = bytes.fromhex("".join([sha256[:32] or "0" * 32 for sha256 in facts.sha256]))
-    found["picture"] = np.frombuffer(pictures, "<u8").reshape(-1, 2)
+    fingerprints = np.zeros(len(facts), FINGERPRINT)
+    digests = bytes.fromhex("".join([sha256[:32] or "0" * 32 for sha256 in facts.sha256]))
+    fingerprints["digest"] = np.frombuffer(digests, "<u8").reshape(-1, 2)
     greys = [measures.grey if measures else b"" for measures in facts.measures]
     has_grey = np.array(list(map(bool, greys)), bool)
     if has_grey.any():
         small = np.frombuffer(b"".join(greys), np.uint8).reshape(-1, HASH_SIDE, HASH_SIDE)
-        found["hash"][has_grey] = perceptual_hashes(small)
-        found["form"][has_grey, :-1] = _levels(small)
-    found["form"][:, -1] = [_shape(width, height) for width, height in facts.size_px.tolist()]
-    found["labels"] = label_digests(facts, objects)
+        fingerprints["hash"][has_grey] = perceptual_hashes(small)
+        fingerprints["form"][has_grey, :-1] = _mean_levels(small)
+    fingerprints["form"][:, -1] = [_aspect_level(width, height) for width, height in facts.size_px.tolist()]
+    fingerprints["labels"] = label_digests(facts, objects)
     for name, column in zip(RecordPlaces._fields, places, strict=True):
-        found[name] = column
-    return found
+        fingerprints[name] = column
+    return fingerprints
 
 
-def _levels(grey: np.ndarray) -> np.ndarray:
+def _mean_levels(grey: np.ndarray) -> np.ndarray:
     """Return the mean levels of 4 x 4 parts of grey images: uint8 [n, 16]."""
     part = HASH_SIDE // _PARTS
     parts = grey.reshape(-1, _PARTS, part, _PARTS, part).sum(axis=(2, 4), dtype=np.uint32) // part**2
@@ -63,7 +63,7 @@ def _levels(grey: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=4096)
-def _shape(width: int, height: int) -> int:
+def _aspect_level(width: int, height: int) -> int:
     # Not np.log2: it differs from math.log2 in the last bit.
     return min(255, max(0, 128 + round(80 * log2(width / height)))) if height else 0
 
@@ -73,7 +73,7 @@ def label_digests(facts: FactColumns, objects: SortedObjects | None) -> np.ndarr
     classes. The lower half is the digest of the objects' classes and boxes."""
     if objects is not None:
         starts = facts.first_object_of_image
-        classes, boxes = _digests(objects.rows[:, 0], starts), _digests(objects.rows, starts)
+        classes, boxes = _digest_rows(objects.rows[:, 0], starts), _digest_rows(objects.rows, starts)
         digests = classes << np.uint64(_HALF) | boxes
     else:
         digests = np.full(len(facts), _NO_CLASS << _HALF, np.uint64)
@@ -82,7 +82,7 @@ def label_digests(facts: FactColumns, objects: SortedObjects | None) -> np.ndarr
     return digests
 
 
-def _digests(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
+def _digest_rows(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Return a 32-bit digest of each image's rows: uint64 [N]."""
     data, ends = rows.tobytes(), (starts * (rows[:1].nbytes)).tolist()
     digests = [blake2b(data[start:end], digest_size=_HALF // 8).digest() for start, end in pairwise(ends)]

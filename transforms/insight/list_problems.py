@@ -20,7 +20,7 @@ from recordmill.schemas.problems import (
     ProblemLine,
     SplitProblems,
 )
-from recordmill.transforms.insight.find_duplicates import Found
+from recordmill.transforms.insight.find_duplicates import DuplicateFindings
 
 _SCORE_DIGITS = 4
 _HASH_BITS = 64
@@ -32,7 +32,7 @@ def worst_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     # Rows of a table may name the same image, and then only ids differ. An image has no id.
     ordered = sorted(problems, key=lambda row: (row.kind, row.score, row.file_name, row.id is not None, row.id or 0))
     kinds = groupby(ordered, attrgetter("kind"))
-    return tuple(chain.from_iterable(islice(of_kind, MOST_PROBLEMS) for _, of_kind in kinds))
+    return tuple(chain.from_iterable(islice(group, MOST_PROBLEMS) for _, group in kinds))
 
 
 def kept_copy(images: Sequence[DuplicateImage]) -> DuplicateImage:
@@ -48,7 +48,7 @@ def copy_order(split: str, file_name: str) -> tuple[bool, str, str]:
 
 def list_problems(
     fingerprints: Mapping[str, Iterable[Fingerprints]],
-    duplicates: Found,
+    duplicates: DuplicateFindings,
     findings: Mapping[str, Mapping[str, int]],
 ) -> dict[str, tuple[SplitProblems, bytes]]:
     """Return, by split, the manifest entry of problems-SPLIT.jsonl and the content of the file.
@@ -60,30 +60,32 @@ def list_problems(
     """
     lines: dict[str, dict[str, list[ProblemLine]]] = {split: {kind: [] for kind in PROBLEMS} for split in fingerprints}
     for group in duplicates.groups:
-        for line in _copies(group, duplicates.hashes):
+        for line in _copy_lines(group, duplicates.hashes):
             lines[line.split][line.kind].append(line)
-    found = {}
-    for split, of_kind in lines.items():
-        numbers = {kind: len(copies) for kind, copies in of_kind.items()} | dict(findings[split])
-        for each in worst_problems(each for shard in fingerprints[split] for each in shard.problems):
-            what = "image" if each.id is None else "annotation"
-            of_kind[each.kind].append(ProblemLine(split, what, each.kind, each.score, each.file_name, each.id))
-        data = b"".join(_ENCODE_LINES(listed[:MOST_PROBLEMS]) for listed in of_kind.values())
+    by_split = {}
+    for split, lines_by_kind in lines.items():
+        numbers = {kind: len(copies) for kind, copies in lines_by_kind.items()} | dict(findings[split])
+        for problem in worst_problems(row for shard in fingerprints[split] for row in shard.problems):
+            what = "image" if problem.id is None else "annotation"
+            lines_by_kind[problem.kind].append(
+                ProblemLine(split, what, problem.kind, problem.score, problem.file_name, problem.id)
+            )
+        data = b"".join(_ENCODE_LINES(kind_lines[:MOST_PROBLEMS]) for kind_lines in lines_by_kind.values())
         numbers = {kind: number for kind, number in numbers.items() if number}
-        found[split] = SplitProblems(sha256(data).hexdigest(), numbers), data
-    return found
+        by_split[split] = SplitProblems(sha256(data).hexdigest(), numbers), data
+    return by_split
 
 
-def _copies(group: DuplicateGroup, hashes: Mapping[tuple[str, int], int]) -> Iterator[ProblemLine]:
+def _copy_lines(group: DuplicateGroup, hashes: Mapping[tuple[str, int], int]) -> Iterator[ProblemLine]:
     """Yield a line for each image of a group except the kept image."""
-    kept = kept_copy(group.images)
-    copy_of = CopiedImage(kept.split, kept.file_name)
+    original = kept_copy(group.images)
+    copy_of = CopiedImage(original.split, original.file_name)
     for image in group.images:
-        if image is not kept:
-            kind = LEAKAGE if image.split != kept.split else f"{group.kind.value}_duplicates"
+        if image is not original:
+            kind = LEAKAGE if image.split != original.split else f"{group.kind.value}_duplicates"
             score = 0.0
             if group.kind is Likeness.NEAR:
-                one, other = (hashes[each.shard, each.record] for each in (image, kept))
+                one, other = (hashes[copy.shard, copy.record] for copy in (image, original))
                 # An image that was not decoded has no hash.
                 score = round((one ^ other).bit_count() / _HASH_BITS, _SCORE_DIGITS) if one and other else 1.0
             yield ProblemLine(

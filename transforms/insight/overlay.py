@@ -42,10 +42,10 @@ def name_colour(name: str) -> Colour:
     return class_colour(zlib.crc32(name.encode()) % 4096)
 
 
-def ink_on(colour: Colour) -> Colour:
+def text_colour(colour: Colour) -> Colour:
     """Return black or white: the text colour that is easier to read on `colour`.
 
-    >>> ink_on((255, 255, 0)), ink_on((0, 0, 160))
+    >>> text_colour((255, 255, 0)), text_colour((0, 0, 160))
     ((0, 0, 0), (255, 255, 255))
     """
     red, green, blue = ((channel / 255) ** 2.2 for channel in colour)
@@ -122,16 +122,18 @@ class OverlayReader:
         """Return the overlay of a record. The view must have the size of the image."""
         faults: list[str] = []
         layers = [Layer("objects", tuple(self._objects(record, faults)))]
-        regions = {"panoptic": self._panoptic(record, faults), "semantic": self._semantic(record, faults)}
-        layers += [Layer(title, shapes) for title, found in regions.items() if (shapes := tuple(found))]
-        kept = [layer for layer in layers if layer.shapes] or layers[:1]
-        return Overlay(tuple(kept), tuple(self._lines(record)), tuple(faults))
+        maps = {"panoptic": self._panoptic(record, faults), "semantic": self._semantic(record, faults)}
+        layers += [Layer(title, shapes) for title, regions in maps.items() if (shapes := tuple(regions))]
+        layers_with_shapes = [layer for layer in layers if layer.shapes] or layers[:1]
+        return Overlay(tuple(layers_with_shapes), tuple(self._lines(record)), tuple(faults))
 
     def _objects(self, record: RecordView, faults: list[str]) -> Iterator[Shape]:
         boxes = record.boxes_yxyx_frac.tolist()
-        masks = list(_masks(record, faults))
+        masks = list(_read_masks(record, faults))
         objects = max(len(boxes), len(masks))
-        columns = zip_longest(boxes, masks, _keypoints(record, objects), record.listed("objects.is_crowd")[:objects])
+        columns = zip_longest(
+            boxes, masks, _read_keypoints(record, objects), record.listed("objects.is_crowd")[:objects]
+        )
         for number, (name, colour, category) in enumerate(self._classes(record, objects)):
             box, mask, keypoints, is_crowd = next(columns)
             if box and not np.isfinite(box).all():
@@ -148,31 +150,31 @@ class OverlayReader:
             known = zip(values, self._by_number.values(), strict=True)
             numbers = [(value, by_number.get(value)) for value, by_number in known if value is not None]
             category = next((category for _, category in numbers if category), None)
-            name, colour = self._named(category, numbers[0][0]) if numbers else ("", name_colour(""))
+            name, colour = self._name_and_colour(category, numbers[0][0]) if numbers else ("", name_colour(""))
             if text:
-                name = shown_text(text)
+                name = decode_text(text)
                 colour = colour if numbers else name_colour(name)
             yield name, colour, category
 
     def _panoptic(self, record: RecordView, faults: list[str]) -> Iterator[Shape]:
-        if (ids := _map(record, "panoptic.png", faults)) is not None and "segments.id" in record.values:
+        if (ids := _read_map(record, "panoptic.png", faults)) is not None and "segments.id" in record.values:
             segments = dict(enumerate(self._labels.segments))
             classes = dict(zip(record.listed("segments.id"), record.listed("segments.class_index"), strict=False))
             for id_ in np.unique(ids).tolist():
                 if id_ in classes:
-                    named = self._named(segments.get(classes[id_]), classes[id_])
-                    yield Shape(*named, mask=ids == id_)
-        elif (labels := _map(record, "panoptic.category_png", faults)) is not None:
-            instances = _map(record, "panoptic.instance_png", faults)
+                    segment = segments.get(classes[id_])
+                    yield Shape(*self._name_and_colour(segment, classes[id_]), mask=ids == id_)
+        elif (labels := _read_map(record, "panoptic.category_png", faults)) is not None:
+            instances = _read_map(record, "panoptic.instance_png", faults)
             if instances is None or instances.shape != labels.shape:
                 instances = np.zeros_like(labels)
             both = labels * (1 << 16) + instances
             for value in np.unique(both[labels > 0]).tolist():
                 label = value >> 16
-                yield Shape(*self._named(self._by_label.get(label), label), mask=both == value)
+                yield Shape(*self._name_and_colour(self._by_label.get(label), label), mask=both == value)
 
     def _semantic(self, record: RecordView, faults: list[str]) -> Iterator[Shape]:
-        pixels = _map(record, "semantic.png", faults)
+        pixels = _read_map(record, "semantic.png", faults)
         if pixels is None:
             return
         by_value = {value: id_ for id_, value in self._labels.semantic_by_id().items() if value != SEMANTIC_THING}
@@ -181,41 +183,41 @@ class OverlayReader:
             if value == SEMANTIC_THING and by_value:
                 yield Shape(_THINGS, (255, 255, 255), mask=pixels == value)
             elif value not in (0, SEMANTIC_IGNORE):
-                yield Shape(*self._named(known.get(by_value.get(value, -1)), value), mask=pixels == value)
+                yield Shape(*self._name_and_colour(known.get(by_value.get(value, -1)), value), mask=pixels == value)
 
-    def _named(self, category: Category | None, number: int) -> tuple[str, Colour]:
+    def _name_and_colour(self, category: Category | None, number: int) -> tuple[str, Colour]:
         if category is None:
             return f"class {number}", class_colour(number)
         return category.name, class_colour(self._colours[category.id])
 
     def _lines(self, record: RecordView) -> Iterator[str]:
         """Yield the texts of a record: file name, class, captions."""
-        texts = (shown_text(record.values.get(source, b"")) for source in ("image.file_name", "image.id"))
-        yield from filter(None, (next(filter(None, texts), ""), self.class_of_image(record)))
-        yield from (shown_text(caption) for caption in record.values.get("captions.text", ()))
+        texts = (decode_text(record.values.get(source, b"")) for source in ("image.file_name", "image.id"))
+        yield from filter(None, (next(filter(None, texts), ""), self.image_class_name(record)))
+        yield from (decode_text(caption) for caption in record.values.get("captions.text", ()))
 
-    def class_of_image(self, record: RecordView) -> str:
+    def image_class_name(self, record: RecordView) -> str:
         """Return the name of the image's class; empty if only objects have classes."""
         if name := record.values.get("image.class_name"):
-            return shown_text(name)
+            return decode_text(name)
         if (index := record.image_class) is None:
             return ""
-        return self._named(self._by_number["objects.class_index"].get(index), index)[0]
+        return self._name_and_colour(self._by_number["objects.class_index"].get(index), index)[0]
 
     def classes(self, record: RecordView) -> set[str]:
         """Return the names of all classes in a record: of the image, its objects and its maps."""
         objects = max(len(record.listed(source)) for source in ("objects.category_name", *self._by_number))
-        names = {name for name, _, _ in self._classes(record, objects)} | {self.class_of_image(record)}
+        names = {name for name, _, _ in self._classes(record, objects)} | {self.image_class_name(record)}
         maps = (*self._panoptic(record, []), *self._semantic(record, []))
         return {*names, *(shape.name for shape in maps)} - {"", _THINGS}
 
 
-def shown_text(value: bytes) -> str:
+def decode_text(value: bytes) -> str:
     """Decode UTF-8. Invalid bytes are shown as escapes."""
     return value.decode(errors="backslashreplace")
 
 
-def _masks(record: RecordView, faults: list[str]) -> Iterator[np.ndarray | None]:
+def _read_masks(record: RecordView, faults: list[str]) -> Iterator[np.ndarray | None]:
     """Yield the mask of each object; None if it cannot be read, or is empty."""
     for number, mask in enumerate(record.masks()):
         if isinstance(mask, UnusableError):
@@ -223,17 +225,17 @@ def _masks(record: RecordView, faults: list[str]) -> Iterator[np.ndarray | None]
         yield mask > 0 if isinstance(mask, np.ndarray) and mask.any() else None
 
 
-def _keypoints(record: RecordView, objects: int) -> list[tuple[tuple[float, float, int], ...]]:
+def _read_keypoints(record: RecordView, objects: int) -> list[tuple[tuple[float, float, int], ...]]:
     """Return (x, y, visibility) of the keypoints of each object. x and y are fractions."""
     number = len(record.listed("objects.keypoint_x"))
     try:
         points = record.keypoints(objects, number // max(objects, 1))
     except ValueError:  # the lists have inconsistent lengths
         return []
-    return [tuple((x, y, int(seen)) for x, y, seen in of_object) for of_object in points.tolist()]
+    return [tuple((x, y, int(seen)) for x, y, seen in object_points) for object_points in points.tolist()]
 
 
-def _map(record: RecordView, source: str, faults: list[str]) -> np.ndarray | None:
+def _read_map(record: RecordView, source: str, faults: list[str]) -> np.ndarray | None:
     try:
         return record.map(source) if record.values.get(source) else None
     except UnusableError as fault:

@@ -5,6 +5,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,7 +20,7 @@ from recordmill.schemas.sizes import size_text
 from recordmill.schemas.statistics import FINDINGS, Finding, SplitComparison, SplitStatistics
 from recordmill.transforms.dataset.fact_lines import split_lines
 from recordmill.transforms.insight.across_splits import compare_splits
-from recordmill.transforms.insight.charts import chart_centres, chart_statistics, long_tail, show_number
+from recordmill.transforms.insight.charts import chart_centres, chart_statistics, format_number, long_tail
 from recordmill.transforms.insight.read_examples import Thumbnail, duplicate_rows, duplicate_titles
 
 _EVALUATION = ("train", "training", "val", "valid", "validation", "dev", "test", "testing")
@@ -29,12 +30,12 @@ _FEW_CLASSES = 10
 """Up to this number of classes the table needs no chart."""
 _EXAMPLES_OF_REASON = 3
 _WHY = {
-    "sample": ("At random", "the same at every run"),
-    "crowded": ("Most crowded", "the most objects"),
-    "small": ("Smallest objects", "the smallest box"),
-    "odd": ("Odd shapes", "at least twice as wide as high, or as high as wide"),
+    "sample": ("At random", "the same in each run"),
+    "crowded": ("Most crowded", "images with the most objects"),
+    "small": ("Smallest objects", "images with the smallest boxes"),
+    "odd": ("Extreme aspect ratios", "one side at least twice as long as the other"),
 }
-_FOUND = {name: what[0].upper() + what[1:] for name, what in FINDINGS.items()}
+_FINDING_TITLES = {name: title[0].upper() + title[1:] for name, title in FINDINGS.items()}
 
 _REORDERING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 """Bidirectional classes of invisible characters."""
@@ -46,22 +47,22 @@ SplitRow = tuple[str, list[str]]
 def render_page(
     manifest: Manifest,
     statistics: Mapping[str, SplitStatistics],
-    pictures: Sequence[Thumbnail] = (),
+    thumbnails: Sequence[Thumbnail] = (),
     duplicates: Sequence[DuplicateGroup] = (),
 ) -> bytes:
     """Return the page as UTF-8. Equal arguments give equal bytes.
 
     Args:
         statistics: Statistics by split. A split whose file is missing or damaged has none.
-        images: Thumbnails of examples and duplicates.
+        thumbnails: Images of examples and duplicates.
         duplicates: First groups of duplicates, to show with thumbnails.
     """
     splits = {name: manifest.splits[name] for name in order_splits(manifest)}
     manifest = msgspec.structs.replace(manifest, splits=splits)
     statistics = {name: statistics[name] for name in splits if name in statistics}
     comparison = compare_splits(statistics) or SplitComparison()
-    classes = _classes(manifest, statistics)
-    without_any = [each["name"] for each in classes if not each["sum"]]
+    classes = _class_rows(manifest, statistics)
+    without_any = [row["name"] for row in classes if not row["sum"]]
     charts, constants = chart_statistics(statistics)
     text = _template().render(
         manifest=manifest,
@@ -73,37 +74,39 @@ def render_page(
         comparison=amount_rows(manifest, statistics),
         options=value_rows({name: split.recipe.options for name, split in splits.items()}),
         programs=value_rows({name: split.made_by for name, split in splits.items()}),
-        unknown=[name for name, split in splits.items() if _is_unknown(split, statistics.get(name))],
+        unknown=[name for name, split in splits.items() if _lacks_statistics(split, statistics.get(name))],
         classes=classes,
         shown=min(_CLASSES_SHOWN, max(1, len(classes) - len(without_any))),
         class_charts=_class_charts(manifest),
         checks=check_data(manifest, statistics, comparison),
         charts=charts,
         constants=constants,
-        heat=[chart_centres(split, of.centres) for split, of in statistics.items() if of.centres],
-        segments=_segments(statistics),
-        rejected=_rejected(manifest),
+        heat=[chart_centres(name, split.centres) for name, split in statistics.items() if split.centres],
+        segments=_segment_rows(statistics),
+        rejected=_reject_rows(manifest),
         rejects=sum(split.rejects for split in splits.values()),
         listed=sum(split.listed_rejects for split in splits.values()),
         most_listed=MOST_LISTED,
-        sampled_images=_gallery({"sample": _WHY["sample"]}, pictures),
-        more_images=_gallery({why: _WHY[why] for why in _WHY if why != "sample"}, pictures),
-        findings=_findings([statistics[name].findings if name in statistics else {} for name in splits]),
+        sample_images=_list_figures({"sample": _WHY["sample"]}, thumbnails),
+        more_images=_list_figures({why: _WHY[why] for why in _WHY if why != "sample"}, thumbnails),
+        findings=_finding_rows([statistics[name].findings if name in statistics else {} for name in splits]),
         gaps_shown=_GAPS_SHOWN,
         without_any=without_any,
-        in_one_split=[(each.name, each.split, each.images) for each in comparison.one_split_only],
+        in_one_split=[(row.name, row.split, row.images) for row in comparison.one_split_only],
         drifting=[
-            (each.name, each.split, each.images, f"{each.share:.2%}", f"{each.elsewhere:.2%}")
-            for each in comparison.drifting
+            (drift.name, drift.split, drift.images, f"{drift.share:.2%}", f"{drift.elsewhere:.2%}")
+            for drift in comparison.drifting
         ],
-        finding_images=_gallery({name: (title, "") for name, title in _FOUND.items()}, pictures),
+        finding_images=_list_figures({name: (title, "") for name, title in _FINDING_TITLES.items()}, thumbnails),
         duplicates=duplicate_rows(manifest),
         leaks=manifest.duplicates.leaks if manifest.duplicates else 0,
         copied=manifest.duplicates.copied_classes if manifest.duplicates else {},
-        duplicate_images=_gallery(duplicate_titles(duplicates), pictures),
-        measured=sum(of.measured for of in statistics.values()),
+        duplicate_images=_list_figures(duplicate_titles(duplicates), thumbnails),
+        measured=sum(split.measured for split in statistics.values()),
         has_images=has_image(manifest.table),
-        features=[(each.name, each.kind.value, " × ".join(each.shape), each.unit) for each in manifest.features],
+        features=[
+            (feature.name, feature.kind.value, " × ".join(feature.shape), feature.unit) for feature in manifest.features
+        ],
     )
     return text.encode(errors="backslashreplace")
 
@@ -119,14 +122,14 @@ def _template() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": show_number, "size": size_text, "plain": _plain}
+    environment.filters |= {"number": format_number, "size": size_text, "plain": _escape_controls}
     return environment.get_template("page.html")
 
 
-def _plain(text: object) -> str:
+def _escape_controls(text: object) -> str:
     """Escape control characters, which HTML does not allow, and those that change the order of letters: a name with
     one would be read as another name. Joiners, as in Persian words and emoji, stay."""
-    return "".join(each.encode("unicode_escape").decode() if _is_control(each) else each for each in str(text))
+    return "".join(letter.encode("unicode_escape").decode() if _is_control(letter) else letter for letter in str(text))
 
 
 def _is_control(letter: str) -> bool:
@@ -147,7 +150,7 @@ def order_splits(manifest: Manifest) -> list[str]:
     return sorted(manifest.splits, key=rank)
 
 
-def _is_unknown(split: SplitManifest, statistics: SplitStatistics | None) -> bool:
+def _lacks_statistics(split: SplitManifest, statistics: SplitStatistics | None) -> bool:
     is_lost = split.images.written and not (statistics and statistics.images)
     return bool(is_lost) or split.recipe.options.get("writer") == "beam"
 
@@ -175,29 +178,35 @@ def check_data(
     checks = []
     if not has_image(manifest.table):
         pass
-    elif found := manifest.duplicates:
-        of_splits = found.splits.values()
-        leaked, exact, near = (sum(getattr(each, name) for each in of_splits) for name in ("leaked", "exact", "near"))
-        where = "images that another split has" if len(splits) > 1 else "one split only"
-        parts = {"exact": exact, "near": near, "other labels": sum(each.labels_differ for each in of_splits)}
+    elif duplicates := manifest.duplicates:
+        split_duplicates = duplicates.splits.values()
+        leaked, exact, near = (
+            sum(getattr(numbers, name) for numbers in split_duplicates) for name in ("leaked", "exact", "near")
+        )
+        where = "images that are also in another split" if len(splits) > 1 else "one split only"
+        parts = {
+            "exact": exact,
+            "near": near,
+            "other labels": sum(numbers.labels_differ for numbers in split_duplicates),
+        }
         section = "duplicates" if exact + near else problems
         checks.append(DataCheck("Leakage", leaked, where, section))
-        checks.append(DataCheck("Duplicates", exact + near, _parts(parts), section))
+        checks.append(DataCheck("Duplicates", exact + near, _format_counts(parts), section))
     else:
-        checks += [DataCheck(title, None, "not looked for", problems) for title in ("Leakage", "Duplicates")]
+        checks += [DataCheck(title, None, "not checked", problems) for title in ("Leakage", "Duplicates")]
     reasons = Counter[str]()
     for split in splits:
         reasons.update(split.images.rejected)
         reasons.update(split.annotations.rejected)
-    checks.append(DataCheck("Rejects", reasons.total(), _parts(dict(reasons.most_common())), "rejects"))
+    checks.append(DataCheck("Rejects", reasons.total(), _format_counts(dict(reasons.most_common())), "rejects"))
     if manifest.categories:
         gaps = {
             "in one split only": len(comparison.one_split_only),
-            "other share": len(comparison.drifting),
-            "without any": sum(not any(of) for of in zip(*(split.class_counts for split in splits), strict=True)),
+            "different share": len(comparison.drifting),
+            "unused": sum(not any(counts) for counts in zip(*(split.class_counts for split in splits), strict=True)),
         }
-        checks.append(DataCheck("Class gaps", sum(gaps.values()), _parts(gaps), "class-gaps"))
-    boxes, pictures = (
+        checks.append(DataCheck("Class gaps", sum(gaps.values()), _format_counts(gaps), "class-gaps"))
+    box_findings, image_findings = (
         {
             name.replace("_", " "): sum(split.findings.get(name, 0) for split in splits)
             for name in FINDINGS
@@ -206,18 +215,18 @@ def check_data(
         for is_of_boxes in (True, False)
     )
     if any(split.annotations.objects for split in splits):
-        checks.append(DataCheck("Suspicious boxes", sum(boxes.values()), _parts(boxes), problems))
+        checks.append(DataCheck("Suspicious boxes", sum(box_findings.values()), _format_counts(box_findings), problems))
     if has_image(manifest.table):
-        is_measured = any(each.measured for each in statistics.values())
-        number = sum(pictures.values()) if is_measured else None
-        detail = _parts(pictures) if is_measured else "pixels were not looked at"
+        is_measured = any(split.measured for split in statistics.values())
+        number = sum(image_findings.values()) if is_measured else None
+        detail = _format_counts(image_findings) if is_measured else "pixels were not checked"
         checks.append(DataCheck("Suspicious images", number, detail, problems))
     return checks
 
 
-def _parts(numbers: Mapping[str, int]) -> str:
+def _format_counts(numbers: Mapping[str, int]) -> str:
     """
-    >>> _parts({"exact": 1200, "near": 0, "other labels": 3}), _parts({"exact": 0})
+    >>> _format_counts({"exact": 1200, "near": 0, "other labels": 3}), _format_counts({"exact": 0})
     ('1,200 exact, 3 other labels', 'none found')
     """
     return ", ".join(f"{number:,} {name}" for name, number in numbers.items() if number) or "none found"
@@ -228,34 +237,37 @@ def amount_rows(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -
     splits = list(manifest.splits.values())
     rows: dict[tuple[str, int], list[str]] = {}
     for column, split in enumerate(splits):
-        of_label = Counter[str]()
+        label_counts = Counter[str]()
         for label, text in split_lines(manifest, split, splits):
             if label == "classes":  # the page has a table of them
-                text = f"{sum(number > 0 for number in split.class_counts):,} of {len(manifest.categories):,} with any"
+                text = f"{sum(number > 0 for number in split.class_counts):,} of {len(manifest.categories):,} used"
             label = label or "kinds"  # the summary prints this line without a label
-            key = label, of_label[label]
-            of_label[label] += 1
+            key = label, label_counts[label]
+            label_counts[label] += 1
             rows.setdefault(key, [""] * len(splits))[column] = text
-    known = [statistics.get(name) for name in manifest.splits]
-    objects = [of.histograms.get("objects_an_image") if of else None for of in known]
-    formats = [of.formats if of else {} for of in known]
+    by_split = [statistics.get(name) for name in manifest.splits]
+    objects = [split.histograms.get("objects_an_image") if split else None for split in by_split]
+    formats = [split.formats if split else {} for split in by_split]
     more: list[SplitRow] = [
-        ("objects per image", [f"{each.mean:.1f}" if each else "" for each in objects]),
-        ("balance of classes", [_balance(split.class_counts) for split in splits]),
-        ("formats in records", [", ".join(f"{name} {number:,}" for name, number in of.items()) for of in formats]),
-        ("largest shard", [_skew(split) for split in splits]),
+        ("objects per image", [f"{histogram.mean:.1f}" if histogram else "" for histogram in objects]),
+        ("class balance", [_format_class_balance(split.class_counts) for split in splits]),
+        (
+            "formats in records",
+            [", ".join(f"{name} {number:,}" for name, number in counts.items()) for counts in formats],
+        ),
+        ("largest shard", [_format_skew(split) for split in splits]),
         ("hosts", [f"at most {len(split.shards):,} (number of shards)" for split in splits]),
     ]
     return [(label, texts) for (label, _), texts in rows.items()] + [row for row in more if any(row[1])]
 
 
-def _balance(counts: Sequence[int]) -> str:
+def _format_class_balance(counts: Sequence[int]) -> str:
     """Return the ratio of the most frequent class to the rarest class with a count above 0."""
-    found = [count for count in counts if count]
-    return f"{max(found) / min(found):,.1f} to 1" if found else ""
+    present = [count for count in counts if count]
+    return f"{max(present) / min(present):,.1f} to 1" if present else ""
 
 
-def _skew(split: SplitManifest) -> str:
+def _format_skew(split: SplitManifest) -> str:
     largest = max((shard.bytes for shard in split.shards), default=0)
     return f"{largest * len(split.shards) / max(1, split.bytes):.2f} times the mean"
 
@@ -264,13 +276,13 @@ def value_rows(by_split: Mapping[str, Mapping[str, object]]) -> list[SplitRow]:
     """Return a row per name with its value in each split; one value if all are equal. Empty rows are skipped."""
     rows = []
     for name in sorted({name for values in by_split.values() for name in values}):
-        values = [_value(found.get(name)) for found in by_split.values()]
+        values = [_format_option(options.get(name)) for options in by_split.values()]
         if any(values):
             rows.append((name, values[:1] if len(set(values)) == 1 else values))
     return rows
 
 
-def _value(value: object) -> str:
+def _format_option(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if isinstance(value, bool):
@@ -278,24 +290,25 @@ def _value(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _classes(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -> list[dict[str, Any]]:
+def _class_rows(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -> list[dict[str, Any]]:
     """Return the classes by frequency, with numbers in each split."""
     counts = [split.class_counts for split in manifest.splits.values()]
     images = [
-        [each.images for each in statistics[name].classes] if name in statistics else [] for name in manifest.splits
+        [row.images for row in statistics[name].classes] if name in statistics else [] for name in manifest.splits
     ]
-    total = [sum(of) or 1 for of in counts]
-    most = max((number / all_ for of, all_ in zip(counts, total, strict=True) for number in of), default=0) or 1
+    totals = [sum(numbers) or 1 for numbers in counts]
+    shares = [[number / total for number in numbers] for numbers, total in zip(counts, totals, strict=True)]
+    most = max(chain.from_iterable(shares), default=0) or 1
     rows = [
         {
             "name": category.name,
-            "sum": sum(of[index] for of in counts),
-            "counts": [of[index] for of in counts],
-            "images": [of[index] if index < len(of) else None for of in images],
-            "widths": [round(100 * of[index] / all_ / most, 2) for of, all_ in zip(counts, total, strict=True)],
+            "sum": sum(numbers[index] for numbers in counts),
+            "counts": [numbers[index] for numbers in counts],
+            "images": [numbers[index] if index < len(numbers) else None for numbers in images],
+            "widths": [round(100 * split_shares[index] / most, 2) for split_shares in shares],
         }
         for index, category in enumerate(manifest.categories)
-        if all(index < len(of) for of in counts)
+        if all(index < len(numbers) for numbers in counts)
     ]
     return sorted(rows, key=lambda row: -row["sum"])
 
@@ -304,49 +317,58 @@ def _class_charts(manifest: Manifest) -> list[Markup]:
     counts = [split.class_counts for split in manifest.splits.values()]
     if len(manifest.categories) <= _FEW_CLASSES or not any(map(any, counts)):
         return []
-    return [long_tail(counts, f"How many there are of each of {len(manifest.categories):,} classes, by rank")]
+    return [
+        long_tail(counts, f"Number of objects or images per class, of {len(manifest.categories):,} classes, by rank")
+    ]
 
 
-def _segments(statistics: Mapping[str, SplitStatistics]) -> list[tuple[object, ...]]:
+def _segment_rows(statistics: Mapping[str, SplitStatistics]) -> list[tuple[object, ...]]:
     """Return the number of images per split of each category of segments, most frequent first."""
-    categories = zip(*(of.segments for of in statistics.values()), strict=False)
-    rows = [(each[0].name, *(found.images for found in each)) for each in categories]
+    categories = zip(*(split.segments for split in statistics.values()), strict=False)
+    rows = [(row[0].name, *(entry.images for entry in row)) for row in categories]
     return sorted((row for row in rows if any(row[1:])), key=lambda row: -sum(row[1:]))
 
 
-def _rejected(manifest: Manifest) -> list[tuple[str, str, list[int], list[str]]]:
+def _reject_rows(manifest: Manifest) -> list[tuple[str, str, list[int], list[str]]]:
     """Return rejects: unit ("image", "row", "annotation"), reason, numbers per split, and examples."""
     is_of_rows = manifest.table.record_of is RecordOf.ROW
-    listed = [each for name in sorted(manifest.splits) for each in manifest.splits[name].first_rejects]
+    rejects = [reject for name in sorted(manifest.splits) for reject in manifest.splits[name].first_rejects]
     rows = []
     for what in ("image", "annotation"):
         unit = "row" if what == "image" and is_of_rows else what
-        found = [getattr(split, f"{what}s").rejected for split in manifest.splits.values()]
-        for reason in sorted(set[str]().union(*found)):
+        counts = [getattr(split, f"{what}s").rejected for split in manifest.splits.values()]
+        for reason in sorted(set[str]().union(*counts)):
             examples = [
-                each.detail
-                for each in listed
-                if each.reason == reason and (each.what == "annotation") == (what == "annotation")
+                reject.detail
+                for reject in rejects
+                if reject.reason == reason and (reject.what == "annotation") == (what == "annotation")
             ]
-            rows.append((unit, reason, [of.get(reason, 0) for of in found], examples[:_EXAMPLES_OF_REASON]))
+            rows.append((unit, reason, [numbers.get(reason, 0) for numbers in counts], examples[:_EXAMPLES_OF_REASON]))
     return rows
 
 
-def _findings(of_splits: Sequence[Mapping[str, Finding]]) -> list[tuple[str, list[int]]]:
-    rows = [(title, [of[name].number if name in of else 0 for of in of_splits]) for name, title in _FOUND.items()]
+def _finding_rows(splits: Sequence[Mapping[str, Finding]]) -> list[tuple[str, list[int]]]:
+    rows = [
+        (title, [findings[name].number if name in findings else 0 for findings in splits])
+        for name, title in _FINDING_TITLES.items()
+    ]
     return [(title, numbers) for title, numbers in rows if any(numbers)]
 
 
-def _gallery(
-    titles: Mapping[str, tuple[str, str]], pictures: Sequence[Thumbnail]
+def _list_figures(
+    titles: Mapping[str, tuple[str, str]], thumbnails: Sequence[Thumbnail]
 ) -> list[tuple[str, str, list[dict[str, Any]]]]:
     galleries = []
     for why, (title, meaning) in titles.items():
         figures = [
-            each._asdict()
-            | {"data": base64.b64encode(each.jpeg).decode(), "name": "".join(each.texts[:1]), "more": each.texts[1:3]}
-            for each in pictures
-            if each.why == why
+            thumbnail._asdict()
+            | {
+                "data": base64.b64encode(thumbnail.jpeg).decode(),
+                "name": "".join(thumbnail.texts[:1]),
+                "more": thumbnail.texts[1:3],
+            }
+            for thumbnail in thumbnails
+            if thumbnail.why == why
         ]
         if figures:
             galleries.append((title, meaning, figures))

@@ -50,9 +50,9 @@ _READS = 4
 _ROW_SHOWN = 6
 """Number of examples of each kind except `sample`: a row of the page."""
 
-Chosen = tuple[str, str, Example]
+ChosenExample = tuple[str, str, Example]
 """Name of the gallery or finding, split, and location of the record."""
-_Group = list[tuple[int, Chosen]]
+_Group = list[tuple[int, ChosenExample]]
 """Numbered examples."""
 
 
@@ -76,109 +76,116 @@ class Thumbnail(NamedTuple):
     objects: int
 
 
-def chosen_examples(splits: Mapping[str, SplitStatistics]) -> list[Chosen]:
+def choose_examples(splits: Mapping[str, SplitStatistics]) -> list[ChosenExample]:
     """Return the examples of a folder's splits: each image once in the gallery, and for each of its findings."""
-    of_gallery: dict[tuple[str, int], Chosen] = {}
+    gallery: dict[tuple[str, int], ChosenExample] = {}
     for why, most in GALLERY.items():
-        of_why = [(why, split, example) for split, each in splits.items() for example in each.examples.get(why, ())]
-        for chosen in _best(of_why, most if why == "sample" else _ROW_SHOWN):
-            of_gallery.setdefault((chosen[2].shard, chosen[2].record), chosen)
-    of_findings: list[Chosen] = []
+        candidates = [
+            (why, split, example)
+            for split, statistics in splits.items()
+            for example in statistics.examples.get(why, ())
+        ]
+        for chosen in _choose_best(candidates, most if why == "sample" else _ROW_SHOWN):
+            gallery.setdefault((chosen[2].shard, chosen[2].record), chosen)
+    finding_examples: list[ChosenExample] = []
     for name in FINDINGS:
-        found = {split: each.findings.get(name, Finding()) for split, each in splits.items()}
-        of_name = [(name, split, example) for split, finding in found.items() for example in finding.examples]
-        of_findings += _best(of_name, FINDING_EXAMPLES)
-    return [*of_gallery.values(), *of_findings]
+        findings = {split: statistics.findings.get(name, Finding()) for split, statistics in splits.items()}
+        candidates = [(name, split, example) for split, finding in findings.items() for example in finding.examples]
+        finding_examples += _choose_best(candidates, FINDING_EXAMPLES)
+    return [*gallery.values(), *finding_examples]
 
 
-def _best(chosen: Iterable[Chosen], most: int) -> list[Chosen]:
-    return sorted(chosen, key=lambda each: each[2])[:most]
+def _choose_best(candidates: Iterable[ChosenExample], most: int) -> list[ChosenExample]:
+    return sorted(candidates, key=itemgetter(2))[:most]
 
 
 _Suspicious = Mapping[tuple[str, str, str], set[int]]
 """Annotation ids by split, kind of problem and file name."""
 
 
-def read_examples(folder: str, manifest: Manifest, chosen: Sequence[Chosen]) -> list[Thumbnail]:
+def read_examples(folder: str, manifest: Manifest, chosen: Sequence[ChosenExample]) -> list[Thumbnail]:
     """Return thumbnails of the chosen records in order. Skip unreadable records, and warn with their number.
 
     Raises:
         OSError: Storage fails.
     """
-    suspicious = _suspicious_annotations(folder, manifest.splits)
+    suspicious = _read_suspicious_ids(folder, manifest.splits)
     drawn: list[tuple[int, Thumbnail | None]] = []
     with ThreadPoolExecutor(_READS) as pool:
-        for group, records in look_ahead(partial(_records, folder), _by_shard(chosen), pool, _READS):
-            for number, each in group:
-                of_image = records.get((each[2].shard, each[2].record), [])
-                drawn.append((number, _thumbnail(each, of_image, manifest, suspicious)))
+        for group, records in look_ahead(partial(_read_group, folder), _group_by_shard(chosen), pool, _READS):
+            for number, chosen_example in group:
+                _, _, example = chosen_example
+                image_records = records.get((example.shard, example.record), [])
+                drawn.append((number, _draw_thumbnail(chosen_example, image_records, manifest, suspicious)))
     missing = sorted({chosen[number][2].shard for number, thumbnail in drawn if not thumbnail})
-    shown = [thumbnail for _, thumbnail in sorted(drawn, key=itemgetter(0)) if thumbnail]
+    thumbnails = [thumbnail for _, thumbnail in sorted(drawn, key=itemgetter(0)) if thumbnail]
     if missing:
         _LOGGER.warning(
-            "%d of the page's %d images cannot be read from %s and are not on it; recordmill verify %s tells why",
-            *(len(chosen) - len(shown), len(chosen), first_texts(missing, 1), folder),
+            "%d of the report's %d images are missing, as %s cannot be read; recordmill verify %s reports why",
+            *(len(chosen) - len(thumbnails), len(chosen), first_texts(missing, 1), folder),
         )
-    return shown
+    return thumbnails
 
 
-def _suspicious_annotations(folder: str, splits: Iterable[str]) -> _Suspicious:
+def _read_suspicious_ids(folder: str, splits: Iterable[str]) -> _Suspicious:
     """Read annotations' problems, except of damaged files, which `verify` reports."""
     decoder = msgspec.json.Decoder(ProblemLine)
-    found: dict[tuple[str, str, str], set[int]] = defaultdict(set)
+    ids: dict[tuple[str, str, str], set[int]] = defaultdict(set)
     for split in splits:
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             for line in decoder.decode_lines(read_file(folder, split_problems(split)) or b""):
                 if line.id is not None:
-                    found[split, line.kind, line.file_name].add(line.id)
-    return found
+                    ids[split, line.kind, line.file_name].add(line.id)
+    return ids
 
 
-def _by_shard(chosen: Iterable[Chosen]) -> list[_Group]:
+def _group_by_shard(chosen: Iterable[ChosenExample]) -> list[_Group]:
     """Return groups of examples to read together: all of a compressed shard, which must be read from its start."""
-    ordered = sorted(enumerate(chosen), key=lambda each: (each[1][2].shard, each[1][2].record))
+    ordered = sorted(enumerate(chosen), key=lambda item: (item[1][2].shard, item[1][2].record))
     return [
         part
-        for shard, group in groupby(ordered, lambda each: each[1][2].shard)
-        for part in ([list(group)] if shard.endswith(".gz") else [[each] for each in group])
+        for shard, group in groupby(ordered, lambda item: item[1][2].shard)
+        for part in ([list(group)] if shard.endswith(".gz") else [[item] for item in group])
     ]
 
 
-def _records(folder: str, group: _Group) -> tuple[_Group, dict[tuple[str, int], list[bytes]]]:
+def _read_group(folder: str, group: _Group) -> tuple[_Group, dict[tuple[str, int], list[bytes]]]:
     examples = [example for _, (_, _, example) in group]
     path = join_path(folder, examples[0].shard)
     try:
         if path.endswith(".gz"):
-            return group, _unpacked(path, examples)
+            return group, _read_compressed_shard(path, examples)
         (example,) = examples
         data = storage_for(folder).read_range(path, example.offset, example.bytes)
         return group, {(example.shard, example.record): list(read_records(io.BytesIO(data)))}
-    except (RecordError, FileNotFoundError):  # the shard has changed since; `verify` tells how
+    except (RecordError, FileNotFoundError):  # the shard has changed since; `verify` reports how
         return group, {}
 
 
-def _unpacked(path: str, examples: list[Example]) -> dict[tuple[str, int], list[bytes]]:
-    found: dict[tuple[str, int], list[bytes]] = {(each.shard, each.record): [] for each in examples}
-    end = max(each.offset + each.bytes for each in examples)
+def _read_compressed_shard(path: str, examples: list[Example]) -> dict[tuple[str, int], list[bytes]]:
+    records: dict[tuple[str, int], list[bytes]] = {(example.shard, example.record): [] for example in examples}
+    end = max(example.offset + example.bytes for example in examples)
     offset = 0
     for record in ShardReader(path).records():
-        for each in examples:
-            if each.offset <= offset < each.offset + each.bytes:
-                found[each.shard, each.record].append(record)
+        for example in examples:
+            if example.offset <= offset < example.offset + example.bytes:
+                records[example.shard, example.record].append(record)
         offset += framed(len(record))
         if offset >= end:
             break
-    return found
+    return records
 
 
-def _thumbnail(chosen: Chosen, records: list[bytes], manifest: Manifest, suspicious: _Suspicious) -> Thumbnail | None:
+def _draw_thumbnail(
+    chosen: ChosenExample, records: list[bytes], manifest: Manifest, suspicious: _Suspicious
+) -> Thumbnail | None:
     why, split, _ = chosen
     if not records:
         return None
     try:
         values = join_values(list(map(RecordParser(manifest.table), records)))
         values = as_meant(values, manifest.table, manifest.labels)
-        picture, size = _picture(values, manifest.table)
+        image, size = _open_record_image(values, manifest.table)
     except Exception:  # bytes may have changed since, or were never checked
         _LOGGER.debug("no image of %s", chosen, exc_info=True)
         return None
@@ -186,17 +193,17 @@ def _thumbnail(chosen: Chosen, records: list[bytes], manifest: Manifest, suspici
     overlay = OverlayReader(manifest.labels, manifest.table)(record)
     shapes = overlay.layers[0].shapes
     if why in GALLERY:
-        drawn = draw_shapes(picture, shapes, _SIDE, names=len(shapes) <= _NAMED)
+        drawing = draw_shapes(image, shapes, _SIDE, names=len(shapes) <= _NAMED)
     else:
         ids = suspicious.get((split, why, overlay.lines[0] if overlay.lines else ""), set())
         marked = [index for index, id_ in enumerate(record.listed("objects.id")[: len(shapes)]) if id_ in ids]
-        drawn = draw_problem(picture, shapes, marked, _SIDE)
+        drawing = draw_problem(image, shapes, marked, _SIDE)
     file = io.BytesIO()
-    drawn.save(file, "JPEG", quality=_JPEG_QUALITY)
-    return Thumbnail(why, split, file.getvalue(), *drawn.size, overlay.lines, len(shapes))
+    drawing.save(file, "JPEG", quality=_JPEG_QUALITY)
+    return Thumbnail(why, split, file.getvalue(), *drawing.size, overlay.lines, len(shapes))
 
 
-def _picture(values: dict[str, Any], table: FeatureTable) -> tuple[Image.Image, tuple[int, int]]:
+def _open_record_image(values: dict[str, Any], table: FeatureTable) -> tuple[Image.Image, tuple[int, int]]:
     """Return the image and its width and height. A JPEG is decoded to less than twice the requested size."""
     data = values.get("image.encoded", b"")
     if kind_of(data) == "jpeg":
@@ -206,10 +213,10 @@ def _picture(values: dict[str, Any], table: FeatureTable) -> tuple[Image.Image, 
             image.draft(image.mode, (max(1, size[0] // part), max(1, size[1] // part)))
             return for_jpeg(image), size
     shapes = {feature.source: feature.shape for feature in table.features}
-    picture = RecordView(values).picture(tuple(map(int, shapes.get("image.pixels", ()))))
-    if picture is None:
+    pixels = RecordView(values).picture(tuple(map(int, shapes.get("image.pixels", ()))))
+    if pixels is None:
         raise ValueError("a record without an image")
-    return for_jpeg(picture), picture.size
+    return for_jpeg(pixels), pixels.size
 
 
 GROUPS_SHOWN = 6
@@ -217,14 +224,14 @@ _GROUPS_BYTES = 1 << 22
 _IMAGES_SHOWN = 3
 """Maximum number of images shown per group."""
 _ROWS = {
-    "leaked": "In another split, too, exactly or nearly",
-    "exact": "Exact copies of another image's image",
-    "near": "Near copies of another",
-    "labels_differ": "Those of them with other labels there",
+    "leaked": "Exact or near copies in another split",
+    "exact": "Exact copies of another image",
+    "near": "Near copies of another image",
+    "labels_differ": "Copies with different labels",
 }
 
 
-def first_groups(folder: str, number: int) -> list[DuplicateGroup]:
+def read_first_groups(folder: str, number: int) -> list[DuplicateGroup]:
     """Return the first groups of duplicates.jsonl, from at most 4 MB. Return [] if it is damaged (see `verify`)."""
     try:
         data = storage_for(folder).read_range(join_path(folder, DUPLICATES), 0, _GROUPS_BYTES)
@@ -236,12 +243,12 @@ def first_groups(folder: str, number: int) -> list[DuplicateGroup]:
     return []
 
 
-def chosen_duplicates(groups: Sequence[DuplicateGroup]) -> list[Chosen]:
+def choose_duplicates(groups: Sequence[DuplicateGroup]) -> list[ChosenExample]:
     """Return at most _IMAGES_SHOWN images of each group, one image of each split first."""
     return [
-        (_name(number), image.split, Example(0, 0, image.shard, image.record, image.offset, image.bytes))
+        (_duplicates_title(number), image.split, Example(0, 0, image.shard, image.record, image.offset, image.bytes))
         for number, group in enumerate(groups)
-        for image in _first_of_splits(group)[:_IMAGES_SHOWN]
+        for image in _one_per_split_first(group)[:_IMAGES_SHOWN]
     ]
 
 
@@ -250,9 +257,9 @@ def duplicate_titles(groups: Sequence[DuplicateGroup]) -> dict[str, tuple[str, s
     titles = {}
     for number, group in enumerate(groups):
         splits = sorted({image.split for image in group.images})
-        what = "The same image" if group.kind is Likeness.EXACT else "Images that look alike"
-        meaning = f"{len(group.images):,} images{', with other labels' if group.labels is Agreement.DIFFER else ''}"
-        titles[_name(number)] = f"{what} in {' and '.join(splits)}", meaning
+        what = "The same image" if group.kind is Likeness.EXACT else "Similar images"
+        meaning = f"{len(group.images):,} images{', with different labels' if group.labels is Agreement.DIFFER else ''}"
+        titles[_duplicates_title(number)] = f"{what} in {' and '.join(splits)}", meaning
     return titles
 
 
@@ -261,7 +268,7 @@ def duplicate_rows(manifest: Manifest) -> list[tuple[str, ...]]:
     if manifest.duplicates is msgspec.UNSET:
         return []
     splits = [manifest.duplicates.splits.get(split) for split in manifest.splits]
-    rows = [(title, [getattr(each, name) if each else None for each in splits]) for name, title in _ROWS.items()]
+    rows = [(title, [getattr(counts, name) if counts else None for counts in splits]) for name, title in _ROWS.items()]
     return [
         (title, *("" if number is None else f"{number:,}" for number in numbers))
         for title, numbers in rows
@@ -269,10 +276,10 @@ def duplicate_rows(manifest: Manifest) -> list[tuple[str, ...]]:
     ]
 
 
-def _name(number: int) -> str:
+def _duplicates_title(number: int) -> str:
     return f"duplicates {number}"
 
 
-def _first_of_splits(group: DuplicateGroup) -> list[DuplicateImage]:
+def _one_per_split_first(group: DuplicateGroup) -> list[DuplicateImage]:
     first = {image.split: image for image in reversed(group.images)}
     return [*sorted(first.values()), *(image for image in group.images if image is not first[image.split])]

@@ -20,7 +20,7 @@ def try_to_report(output: str) -> None:
     except Exception as error:  # errors of storage or libraries, and our bugs
         _LOGGER.debug("no report", exc_info=True)
         _LOGGER.warning(
-            "%s could not be made (%s: %s); the shards are whole, and recordmill report %s makes it",
+            "%s was not written (%s: %s). The shards are complete. To write the report, run recordmill report %s",
             *(REPORT, type(error).__name__, error, output),
         )
 
@@ -36,10 +36,10 @@ def write_report(output: str) -> str:
     from recordmill.transforms.insight.page import render_page
     from recordmill.transforms.insight.read_examples import (
         GROUPS_SHOWN,
-        chosen_duplicates,
-        chosen_examples,
-        first_groups,
+        choose_duplicates,
+        choose_examples,
         read_examples,
+        read_first_groups,
     )
 
     storage = storage_for(output)
@@ -47,10 +47,10 @@ def write_report(output: str) -> str:
     manifest = require_manifest(output)
     while True:
         statistics = read_statistics(output, manifest.splits)
-        duplicates = first_groups(output, GROUPS_SHOWN)
-        chosen = [*chosen_examples(statistics), *chosen_duplicates(duplicates)]
-        pictures = read_examples(output, manifest, chosen)
-        storage.write(path, render_page(manifest, statistics, pictures, duplicates))
-        seen, manifest = manifest, require_manifest(output)
-        if manifest == seen:  # else another job has added a split
+        duplicates = read_first_groups(output, GROUPS_SHOWN)
+        chosen = [*choose_examples(statistics), *choose_duplicates(duplicates)]
+        thumbnails = read_examples(output, manifest, chosen)
+        storage.write(path, render_page(manifest, statistics, thumbnails, duplicates))
+        rendered, manifest = manifest, require_manifest(output)
+        if manifest == rendered:  # else another job has added a split
             return path

@@ -67,8 +67,8 @@ class Scene(NamedTuple):
 
 def draw_scene(rng: random.Random, width: int, height: int, things: int, crowd: bool, grey: bool) -> Scene:
     """Return a scene of `things` objects in front of sky and ground. Later objects cover earlier ones."""
-    picture, numbers = Image.new("RGB", (width, height)), Image.new("I", (width, height))
-    pens = ImageDraw.Draw(picture), ImageDraw.Draw(numbers)
+    image, numbers = Image.new("RGB", (width, height)), Image.new("I", (width, height))
+    pens = ImageDraw.Draw(image), ImageDraw.Draw(numbers)
     horizon = int(height * rng.uniform(0.4, 0.7))
     _Brush(*pens, _SKY, 1).draw("rectangle", (0, 0, width, horizon))
     _Brush(*pens, _GROUND, 2).draw("rectangle", (0, horizon, width, height))
@@ -91,20 +91,20 @@ def draw_scene(rng: random.Random, width: int, height: int, things: int, crowd: 
         else:
             _draw_shape(brush, category.name, x, y, size)
             drawn.append(Thing(category, colour, False))
-    return Scene(picture.convert("L") if grey else picture, np.asarray(numbers, np.int32), drawn)
+    return Scene(image.convert("L") if grey else image, np.asarray(numbers, np.int32), drawn)
 
 
 class _Brush(NamedTuple):
     """Brush that draws on the image in a colour, and on the map of objects with a number."""
 
-    picture: ImageDraw.ImageDraw
+    image: ImageDraw.ImageDraw
     numbers: ImageDraw.ImageDraw
     colour: tuple[int, int, int]
     number: int
 
-    def draw(self, shape: str, place: object, **kwargs: int) -> None:
-        getattr(self.picture, shape)(place, fill=self.colour, **kwargs)
-        getattr(self.numbers, shape)(place, fill=self.number, **kwargs)
+    def draw(self, shape: str, position: object, **kwargs: int) -> None:
+        getattr(self.image, shape)(position, fill=self.colour, **kwargs)
+        getattr(self.numbers, shape)(position, fill=self.number, **kwargs)
 
 
 def _draw_shape(brush: _Brush, name: str, x: int, y: int, size: int) -> None:
@@ -140,22 +140,22 @@ def _draw_figure(brush: _Brush, x: int, y: int, size: int) -> list[tuple[int, in
     return [head, *hands, *feet]
 
 
-def mask_of(scene: Scene, number: int) -> np.ndarray:
+def object_mask(scene: Scene, number: int) -> np.ndarray:
     """Return the visible pixels of an object: bool [height, width]."""
     return scene.numbers == number
 
 
-def box_of(mask: np.ndarray) -> list[int]:
+def bounding_box(mask: np.ndarray) -> list[int]:
     """Return x, y, width, height in pixels of the bounding box of a mask that is not empty."""
     rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
     x, y = int(columns[0]), int(rows[0])
     return [x, y, int(columns[-1]) - x + 1, int(rows[-1]) - y + 1]
 
 
-def rle_of(mask: np.ndarray) -> dict[str, list[int]]:
+def encode_run_lengths(mask: np.ndarray) -> dict[str, list[int]]:
     """Return COCO's uncompressed run lengths: down the columns, zeros first.
 
-    >>> rle_of(np.array([[False, True], [True, True]]))
+    >>> encode_run_lengths(np.array([[False, True], [True, True]]))
     {'counts': [1, 3], 'size': [2, 2]}
     """
     return {"counts": run_lengths(mask).tolist(), "size": list(mask.shape)}

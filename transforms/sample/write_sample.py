@@ -19,12 +19,12 @@ from recordmill.transforms.sample.draw_scene import (
     STUFF,
     THINGS,
     Scene,
-    box_of,
+    bounding_box,
     draw_odd,
     draw_scene,
+    encode_run_lengths,
     encoded,
-    mask_of,
-    rle_of,
+    object_mask,
 )
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -65,12 +65,12 @@ def write_sample(folder: str, count: int, seed: int, odd: bool = False) -> Sampl
     if odd:
         _add_odd(files, rows, random.Random(f"{seed}/odd"))
     _write_documents(files, rows)
-    _write_objects(files, rows)
+    _write_object_table(files, rows)
     _write_table(files.pictures, [["image", "description", "label"], *map(dict.values, rows["pictures"])])
     return files
 
 
-def _write_objects(files: SampleFiles, rows: dict[str, list[dict]]) -> None:
+def _write_object_table(files: SampleFiles, rows: dict[str, list[dict]]) -> None:
     """Write a table with one row per object."""
     file_names = {row["id"]: row["file_name"] for row in rows["images"]}
     captions = {row["image_id"]: row["caption"] for row in reversed(rows["captions"])}  # first caption of each image
@@ -114,31 +114,31 @@ def _add_image(files: SampleFiles, rows: dict[str, list[dict]], index: int, rng:
     scene = draw_scene(rng, width, height, things, crowd=index % 9 == 4, grey=index % 7 == 3)
     image_id = 1000 + index * 7
     png = index % 4 == 1
-    file_name = _file_name(index, image_id, "png" if png else "jpg")
+    file_name = _choose_file_name(index, image_id, "png" if png else "jpg")
     data = encoded(scene.image, "PNG") if png else encoded(scene.image, "JPEG", quality=90)
     if index == BROKEN:
         data = data[: len(data) // 2]
     if index != MISSING:
         storage.write(join_path(files.images, file_name), data)
     rows["images"].append({"id": image_id, "file_name": file_name, "width": width, "height": height})
-    if found := _add_instances(rows, scene, image_id):
-        rows["pictures"].append(_write_object(files.classes, scene, max(found, key=itemgetter("area"))))
+    if instances := _add_instances(rows, scene, image_id):
+        rows["pictures"].append(_write_crop(files.classes, scene, max(instances, key=itemgetter("area"))))
     rows["captions"] += [
         {"id": image_id * 10 + number, "image_id": image_id, "caption": caption}
-        for number, caption in enumerate(_captions(scene))
+        for number, caption in enumerate(_write_captions(scene))
     ]
     rows["stuff"] += [
-        _annotation(image_id * 10 + number, image_id, category, seen)
+        _annotation_row(image_id * 10 + number, image_id, category, seen)
         for number, category in enumerate(STUFF, 1)
-        if (seen := mask_of(scene, number)).any()
+        if (seen := object_mask(scene, number)).any()
     ]
-    segments, mask = _panoptic(scene)
+    segments, mask = _draw_panoptic(scene)
     mask_name = f"{image_id:012}.png"
     storage.write(join_path(files.panoptic_masks, mask_name), encoded(mask, "PNG"))
     rows["panoptic"].append({"image_id": image_id, "file_name": mask_name, "segments_info": segments})
 
 
-def _write_object(folder: str, scene: Scene, row: dict) -> dict[str, str]:
+def _write_crop(folder: str, scene: Scene, row: dict) -> dict[str, str]:
     """Write a crop of the image's largest object to the folder of its class, and return its row of a table."""
     storage = storage_for(folder)
     x, y, width, height = row["bbox"]
@@ -167,13 +167,13 @@ def _add_odd(files: SampleFiles, rows: dict[str, list[dict]], rng: random.Random
 
 
 def _add_instances(rows: dict[str, list[dict]], scene: Scene, image_id: int) -> list[dict]:
-    found = list(_instances(scene, image_id))
-    rows["instances"] += found
-    rows["keypoints"] += [row for row in found if "keypoints" in row]
-    return found
+    instances = list(_instance_rows(scene, image_id))
+    rows["instances"] += instances
+    rows["keypoints"] += [row for row in instances if "keypoints" in row]
+    return instances
 
 
-def _file_name(index: int, image_id: int, ending: str) -> str:
+def _choose_file_name(index: int, image_id: int, ending: str) -> str:
     """Return a name: most are like COCO's; some have a sub-folder, spaces and accents, or upper-case suffixes."""
     if index % 10 == 6:
         return f"more/{image_id:012}.{ending}"
@@ -182,13 +182,13 @@ def _file_name(index: int, image_id: int, ending: str) -> str:
     return f"{image_id:012}.{ending}"
 
 
-def _instances(scene: Scene, image_id: int) -> Iterator[dict]:
+def _instance_rows(scene: Scene, image_id: int) -> Iterator[dict]:
     """Yield the annotation rows of visible things."""
     for index, thing in enumerate(scene.things):
-        mask = mask_of(scene, index + 3)
+        mask = object_mask(scene, index + 3)
         if not mask.any():
             continue
-        row = _annotation(image_id * 100 + index, image_id, thing.category, mask, thing.is_crowd)
+        row = _annotation_row(image_id * 100 + index, image_id, thing.category, mask, thing.is_crowd)
         x, y, width, height = row["bbox"]
         # An uncovered square is a polygon of four corners. Covered or round things and crowds are run lengths.
         if thing.category.name == "square" and row["area"] == width * height:
@@ -200,15 +200,15 @@ def _instances(scene: Scene, image_id: int) -> Iterator[dict]:
         yield row
 
 
-def _annotation(id_: int, image_id: int, category: Category, mask: np.ndarray, is_crowd: bool = False) -> dict:
+def _annotation_row(id_: int, image_id: int, category: Category, mask: np.ndarray, is_crowd: bool = False) -> dict:
     return {
         "id": id_,
         "image_id": image_id,
         "category_id": category.id,
-        "bbox": box_of(mask),
+        "bbox": bounding_box(mask),
         "area": int(mask.sum()),
         "iscrowd": int(is_crowd),
-        "segmentation": rle_of(mask),
+        "segmentation": encode_run_lengths(mask),
     }
 
 
@@ -219,24 +219,24 @@ def _coco_keypoint(mask: np.ndarray, x: int, y: int) -> tuple[int, int, int]:
     return x, y, 2 if mask[y, x] else 1
 
 
-def _captions(scene: Scene) -> tuple[str, str]:
+def _write_captions(scene: Scene) -> tuple[str, str]:
     named = [f"a {thing.colour} {thing.category.name}" for thing in scene.things]
     first = f"{', '.join(named) or 'nothing'} before sky and ground"
     return first, f"a drawing of {number_text(len(named), 'object')}"
 
 
-def _panoptic(scene: Scene) -> tuple[list[dict], Image.Image]:
+def _draw_panoptic(scene: Scene) -> tuple[list[dict], Image.Image]:
     """Return segments_info, and the image whose colours are the segments' ids: R + 256 G + 65536 B."""
     segments = []
     ids = np.zeros(scene.numbers.shape, np.uint32)
     categories = [*STUFF, *(thing.category for thing in scene.things)]
     for number, category in enumerate(categories, 1):
-        mask = mask_of(scene, number)
+        mask = object_mask(scene, number)
         if mask.any():
             id_ = number * 65_793 + 7  # all three bytes are used
             ids[mask] = id_
             crowd = number > 2 and scene.things[number - 3].is_crowd
-            segment = {"id": id_, "category_id": category.id, "area": int(mask.sum()), "bbox": box_of(mask)}
+            segment = {"id": id_, "category_id": category.id, "area": int(mask.sum()), "bbox": bounding_box(mask)}
             segments.append({**segment, "iscrowd": int(crowd)})
     channels = np.stack([ids & 255, ids >> 8 & 255, ids >> 16 & 255], axis=-1).astype(np.uint8)
     return segments, Image.fromarray(channels)

@@ -29,7 +29,7 @@ from recordmill.schemas.shards import IndexInfo, ShardInfo
 from recordmill.schemas.statistics import REPORT, STATISTICS, split_statistics
 from recordmill.transforms.dataset.dataset_folder import file_sha256, read_split_manifests, tidy
 from recordmill.transforms.dataset.rejects import rejects_path
-from recordmill.transforms.insight.across_splits import duplicates_of, fingerprints_path, folder_statistics
+from recordmill.transforms.insight.across_splits import compare_all_splits, fingerprints_path, folder_statistics
 from recordmill.transforms.records.shard_index import index_file
 from recordmill.transforms.shards.shard_file import is_whole, moves
 from recordmill.transforms.storage.interface import Storage, is_remote
@@ -248,7 +248,7 @@ def _write_companions(output: str, manifest: Manifest) -> None:
 def _with_duplicates(output: str, manifest: Manifest) -> Manifest:
     """Write the files of duplicates and possible problems, and return the manifest with their numbers."""
     storage = storage_for(output)
-    duplicates, problems, files = duplicates_of(output, manifest) or (msgspec.UNSET, msgspec.UNSET, {})
+    duplicates, problems, files = compare_all_splits(output, manifest) or (msgspec.UNSET, msgspec.UNSET, {})
     for file in (DUPLICATES, *map(split_problems, manifest.splits)):
         _write_or_delete(storage, join_path(output, file), files.get(file))
     return msgspec.structs.replace(manifest, duplicates=duplicates, problems=problems)

@@ -200,7 +200,7 @@ class _ShardFacts:
 
     def fingerprints_of(self, shard: str) -> Fingerprints:
         """Return the fingerprints of all images, with their problems; `shard` is the name of the file."""
-        fingerprints = self._fingerprints.of_shard(shard)
+        fingerprints = self._fingerprints.collect(shard)
         return msgspec.structs.replace(fingerprints, problems=worst_problems(self.images.problems))
 
 

@@ -16,17 +16,17 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.load_images import encoded_size
-from recordmill.transforms.insight.overlay import OverlayReader, shown_text
+from recordmill.transforms.insight.overlay import OverlayReader, decode_text
 from recordmill.transforms.records.example import varint
 from recordmill.transforms.records.parse_record import TypedValues, Values, as_meant, first_line, parse_record
 from recordmill.transforms.records.record_file import open_records
 from recordmill.transforms.records.tfrecord import framed
-from recordmill.transforms.show.describe_values import HEX_SHOWN, Meanings, meanings, terms, text_of
-from recordmill.transforms.show.find_shards import Found, Shard, Shards, recognise, values_by_source
+from recordmill.transforms.show.describe_values import HEX_SHOWN, Meanings, decode_if_text, list_meanings, read_terms
+from recordmill.transforms.show.find_shards import RecordFeatures, Shard, Shards, recognise_features, values_by_source
 from recordmill.transforms.storage.resolve import storage_for
 
 CATEGORY = "category"
-_NAMED = 5
+_EXAMPLES_NAMED = 5
 _IDS = ("image.id", "image.number", "image.file_name")
 
 
@@ -36,7 +36,7 @@ class Record(NamedTuple):
     Attributes:
         number: Number within the shard, from 0.
         offset: Start of the record in the file, in bytes after decompression.
-        found: Features, unchanged.
+        features: Features, unchanged.
         lists: Feature lists of a SequenceExample.
         values: Known values, by source.
         overlay: Reader of the record's overlay.
@@ -46,7 +46,7 @@ class Record(NamedTuple):
     shard: Shard
     number: int
     offset: int
-    found: Found
+    features: RecordFeatures
     lists: dict[str, list[TypedValues | None]]
     table: FeatureTable
     values: dict[str, Any]
@@ -65,8 +65,8 @@ class Record(NamedTuple):
     @property
     def ids(self) -> list[str]:
         """Image id and file name, if the record has them."""
-        texts = (_texts(self.values.get(source)) for source in _IDS)
-        return list(dict.fromkeys(text for each in texts for text in each if text))
+        texts = (_format_values(self.values.get(source)) for source in _IDS)
+        return list(dict.fromkeys(text for values in texts for text in values if text))
 
 
 class Choice(NamedTuple):
@@ -89,31 +89,32 @@ def choose_records(shards: Shards, choice: Choice, count: int, read: Callable[[i
         read: Callback with the number of records read.
 
     Raises:
-        ConfigError: There is no such record. The message lists what there is.
+        ConfigError: No record matches. The message lists the existing ids, classes or features.
         RecordError: A file is damaged. Earlier records have been yielded.
     """
     if shards.manifest and choice.feature == CATEGORY:
-        _check_class(choice.value, shards.manifest)
-    seen = _Filter(choice, read)
-    given = 0
-    for record in _records(shards, choice.first or 0, seen.may_match):
-        if seen.matches(record):
+        _check_class_name(choice.value, shards.manifest)
+    filter_ = _Filter(choice, read)
+    yielded = 0
+    for record in _parse_records(shards, choice.first or 0, filter_.may_match):
+        if filter_.matches(record):
             yield record
-            given += 1
-            if given == count:
+            yielded += 1
+            if yielded == count:
                 return
-    if not given:
-        raise ConfigError(seen.nothing(shards))
+    if not yielded:
+        raise ConfigError(filter_.describe_miss(shards))
 
 
-def _check_class(name: str, manifest: Manifest) -> None:
+def _check_class_name(name: str, manifest: Manifest) -> None:
     """Raise ConfigError if the data set has no class of that name, before any record is read."""
     names = {category.name for category in manifest.labels.all}
     if name not in names and CATEGORY not in {feature.name for feature in manifest.features}:
-        raise ConfigError(f"--find {CATEGORY}={name}: the data set has no such class; {_nearest(name, names, 'class')}")
+        nearest = _describe_nearest(name, names, "class", "classes")
+        raise ConfigError(f"--find {CATEGORY}={name}: the data set has no such class; {nearest}")
 
 
-def _records(shards: Shards, first: int, may_match: Callable[[bytes], bool]) -> Iterator[Record]:
+def _parse_records(shards: Shards, first: int, may_match: Callable[[bytes], bool]) -> Iterator[Record]:
     """Yield the records from the `first` on that may match, parsed. Shards with a known number of records are skipped
     without a read.
 
@@ -135,12 +136,14 @@ def _records(shards: Shards, first: int, may_match: Callable[[bytes], bool]) -> 
                     yield parse(shard, number, offset, data)
             offset += framed(len(data))
         if shard.records not in (None, number + 1):
-            found = f"it has {number + 1:,} records, where {shard.records:,} were written"
-            raise RecordError(f"{shard.path}: {found}; recordmill verify tells all that is wrong")
+            raise RecordError(
+                f"{shard.path} has {number + 1:,} records, not {shard.records:,} as written; recordmill verify lists "
+                "all faults"
+            )
         before = max(0, before - number - 1)
     if not is_reached:
         total = first - before
-        raise ConfigError(f"--index {first}: records are counted from 0, and there are {total:,} of them")
+        raise ConfigError(f"--index {first}: there are only {total:,} records, counted from 0")
 
 
 _WITHOUT_FEATURES = b"\n\0"
@@ -153,31 +156,31 @@ class _Parser:
 
     def __init__(self, shards: Shards):
         self._shards = shards
-        self._terms: dict[str, Sequence[str]] = terms(shards.folder, shards.manifest) if shards.manifest else {}
+        self._terms: dict[str, Sequence[str]] = read_terms(shards.folder, shards.manifest) if shards.manifest else {}
         self._known: dict[frozenset[tuple[str, FeatureKind]], _Layout] = {}
 
     def __call__(self, shard: Shard, number: int, offset: int, data: bytes) -> Record:
         where = f"{shard.path}: record {number} at byte {offset:,}"
         try:
-            found, lists = parse_record(data)
+            features, lists = parse_record(data)
         except DecodeError as error:
-            raise RecordError(f"{where} is no tf.train.Example ({first_line(error)})") from error
-        if data not in (b"", _WITHOUT_FEATURES) and not found and not lists:
-            raise RecordError(f"{where} is no tf.train.Example: of its {len(data):,} bytes none is a feature's")
-        table, reader, known = self._layout(found)
-        values = values_by_source(found, table)
+            raise RecordError(f"{where} is not a tf.train.Example ({first_line(error)})") from error
+        if data not in (b"", _WITHOUT_FEATURES) and not features and not lists:
+            raise RecordError(f"{where} is not a tf.train.Example: its {len(data):,} bytes contain no feature")
+        table, reader, known = self._layout(features)
+        values = values_by_source(features, table)
         if manifest := self._shards.manifest:
             values = as_meant(values, table, manifest.labels)
-        return Record(shard, number, offset, found, lists, table, values, reader, known)
+        return Record(shard, number, offset, features, lists, table, values, reader, known)
 
-    def _layout(self, found: Found) -> _Layout:
-        names = frozenset((name, kind) for name, (kind, _) in found.items())
+    def _layout(self, features: RecordFeatures) -> _Layout:
+        names = frozenset((name, kind) for name, (kind, _) in features.items())
         if names not in self._known:
             manifest = self._shards.manifest
-            table = manifest.table if manifest else recognise(found)
+            table = manifest.table if manifest else recognise_features(features)
             labels = manifest.labels if manifest else self._labels(table)
-            known = meanings(table, labels) | self._terms
-            known |= {name: of_tfds for name in found if (of_tfds := self._class_names(name))}
+            known = list_meanings(table, labels) | self._terms
+            known |= {name: class_names for name in features if (class_names := self._class_names(name))}
             self._known[names] = table, OverlayReader(labels, table), known
         return self._known[names]
 
@@ -187,8 +190,8 @@ class _Parser:
 
     def _labels(self, table: FeatureTable) -> LabelMap:
         """Return the classes of records without a manifest; empty if no file names them."""
-        of_source = {feature.source: self._class_names(feature.name) for feature in table.features}
-        names = of_source.get("objects.class_index") or of_source.get("image.class_index") or ()
+        names_by_source = {feature.source: self._class_names(feature.name) for feature in table.features}
+        names = names_by_source.get("objects.class_index") or names_by_source.get("image.class_index") or ()
         return LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))
 
 
@@ -199,7 +202,7 @@ class _Filter:
         self._choice = choice
         self._read = read
         self._records = 0
-        self._forms = _forms_of_id(choice.id)
+        self._forms = _id_encodings(choice.id)
         self._ids: list[str] = []
         self._names: set[str] = set()
         self._features: set[str] = set()
@@ -209,41 +212,44 @@ class _Filter:
         always match, so that the error can list ids."""
         self._read(self._records)
         self._records += 1
-        return not self._forms or self._records <= _NAMED or any(form in data for form in self._forms)
+        return not self._forms or self._records <= _EXAMPLES_NAMED or any(form in data for form in self._forms)
 
     def matches(self, record: Record) -> bool:
         choice = self._choice
         if choice.id:
-            self._ids += record.ids[:1] if len(self._ids) < _NAMED else []
+            self._ids += record.ids[:1] if len(self._ids) < _EXAMPLES_NAMED else []
             return choice.id in record.ids
-        if choice.feature == CATEGORY and CATEGORY not in record.found:
+        if choice.feature == CATEGORY and CATEGORY not in record.features:
             classes = record.classes
             self._names.update(classes)
             return choice.value in classes
         if choice.feature:
-            self._features.update(record.found, record.lists)
-            parts = [record.found.get(choice.feature), *record.lists.get(choice.feature, ())]
-            return any(choice.value in _texts(part[1]) for part in parts if part)
+            self._features.update(record.features, record.lists)
+            parts = [record.features.get(choice.feature), *record.lists.get(choice.feature, ())]
+            return any(choice.value in _format_values(part[1]) for part in parts if part)
         return True
 
-    def nothing(self, shards: Shards) -> str:
+    def describe_miss(self, shards: Shards) -> str:
         """Return the error for a choice without records."""
         choice = self._choice
-        searched = f"none of {self._records:,} records in {len(shards.shards):,} files"
+        searched = f"none of {self._records:,} records in {len(shards.shards):,} files has"
         if choice.id:
-            like = f"; ids are such as {', '.join(self._ids)}" if self._ids else ", and none has an id"
-            return f"--id {choice.id!r}: {searched} has it{like}"
+            examples = f"Examples of ids: {', '.join(self._ids)}." if self._ids else "The records have no ids."
+            return f"--id {choice.id!r}: {searched} this id. {examples}"
         if choice.feature:
-            found = f"--find {choice.feature}={choice.value}: {searched} has"
+            flag = f"--find {choice.feature}={choice.value}"
             if choice.feature in self._features:
-                return f"{found} that value"
+                return f"{flag}: {searched} this value"
             if choice.feature == CATEGORY:
-                return f"{found} it; {_nearest(choice.value, self._names, 'class')}"
-            return f"{found} that feature; {_nearest(choice.feature, {*self._features, CATEGORY}, 'feature')}"
-        return f"there is no record in {', '.join(shard.path for shard in shards.shards[:_NAMED])}"
+                return (
+                    f"{flag}: {searched} this class; {_describe_nearest(choice.value, self._names, 'class', 'classes')}"
+                )
+            names = {*self._features, CATEGORY}
+            return f"{flag}: {searched} this feature; {_describe_nearest(choice.feature, names, 'feature', 'features')}"
+        return f"no records in {', '.join(shard.path for shard in shards.shards[:_EXAMPLES_NAMED])}"
 
 
-def _forms_of_id(id_: str) -> list[bytes]:
+def _id_encodings(id_: str) -> list[bytes]:
     """Return the bytes of an id in a serialised record: as a text, or as a number."""
     try:
         return [id_.encode(), varint(int(id_))] if id_ else []
@@ -251,18 +257,19 @@ def _forms_of_id(id_: str) -> list[bytes]:
         return [id_.encode()]
 
 
-def _nearest(word: str, names: set[str], what: str) -> str:
+def _describe_nearest(word: str, names: set[str], noun: str, plural: str) -> str:
     if near := difflib.get_close_matches(word, sorted(names), 1, 0.5):
-        return f"the nearest {what} is {near[0]}"
+        return f"the nearest {noun} is {near[0]}"
     if not names:
-        return f"there is no {what}"
-    return f"there are {len(names):,}: {', '.join(sorted(names)[:_NAMED])}{' …' if len(names) > _NAMED else ''}"
+        return f"there are no {plural}"
+    examples = ", ".join(sorted(names)[:_EXAMPLES_NAMED])
+    return f"known {plural} ({len(names):,}): {examples}{' …' if len(names) > _EXAMPLES_NAMED else ''}"
 
 
-def _texts(values: Any) -> Sequence[str]:
+def _format_values(values: Any) -> Sequence[str]:
     """Return values as a person types them."""
     if isinstance(values, bytes | list):
-        return list(map(shown_text, [values] if isinstance(values, bytes) else values))
+        return list(map(decode_text, [values] if isinstance(values, bytes) else values))
     return [] if values is None else list(map(str, values.ravel()))
 
 
@@ -270,7 +277,7 @@ def json_document(path: str, shards: Shards, records: Sequence[Record]) -> dict[
     """Return everything that `show` prints, as values of strict JSON."""
     return {
         "path": path,
-        "data_set": _data_set(shards.manifest) if shards.manifest else None,
+        "data_set": _json_data_set(shards.manifest) if shards.manifest else None,
         "files": [
             {
                 "path": shard.path,
@@ -280,11 +287,11 @@ def json_document(path: str, shards: Shards, records: Sequence[Record]) -> dict[
             }
             for shard in shards.shards
         ],
-        "records": [_record(record) for record in records],
+        "records": [_json_record(record) for record in records],
     }
 
 
-def _data_set(manifest: Manifest) -> dict[str, Any]:
+def _json_data_set(manifest: Manifest) -> dict[str, Any]:
     return {
         "name": manifest.name,
         "layout": manifest.layout,
@@ -305,7 +312,7 @@ def _data_set(manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _record(record: Record) -> dict[str, Any]:
+def _json_record(record: Record) -> dict[str, Any]:
     return {
         "file": record.shard.path,
         "split": record.shard.split or None,
@@ -316,7 +323,7 @@ def _record(record: Record) -> dict[str, Any]:
         "classes": sorted(record.classes),
         "features": {
             name: {"type": kind.value, "values": list(json_values(values))}
-            for name, (kind, values) in sorted(record.found.items())
+            for name, (kind, values) in sorted(record.features.items())
         },
         "feature_lists": {
             name: [step and {"type": step[0].value, "values": list(json_values(step[1]))} for step in steps]
@@ -333,20 +340,20 @@ def json_values(values: Values) -> Iterator[Any]:
     [0.1, 'nan']
     """
     if isinstance(values, list):
-        yield from map(_bytes, values)
+        yield from map(_json_bytes, values)
     elif values.dtype == np.int64:
         yield from values.tolist()
     else:
         yield from (float(text) if math.isfinite(float(text)) else text for text in map(str, values))
 
 
-def _bytes(value: bytes) -> str | dict[str, Any]:
+def _json_bytes(value: bytes) -> str | dict[str, Any]:
     try:
-        picture = encoded_size(value)
+        header = encoded_size(value)
     except UnusableError as fault:
         return {"bytes": len(value), "fault": fault.detail}
-    if picture:
-        format_, width, height = picture
+    if header:
+        format_, width, height = header
         return {"bytes": len(value), "format": format_, "width": width, "height": height}
-    text = text_of(value)
+    text = decode_if_text(value)
     return {"bytes": len(value), "start": value[:HEX_SHOWN].hex()} if text is None else text

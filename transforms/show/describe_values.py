@@ -1,10 +1,9 @@
 """Describe records' values as text, with integers' meanings."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from recordmill.schemas.rejects import UnusableError
 from recordmill.schemas.sizes import number_text, size_text
 from recordmill.transforms.images.load_images import encoded_size
 from recordmill.transforms.records.parse_record import TypedValues, Values
-from recordmill.transforms.show.find_shards import Found
+from recordmill.transforms.show.find_shards import RecordFeatures
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _MOST_VALUES = 24
@@ -25,49 +24,39 @@ _MOST_VALUES = 24
 Meanings = Mapping[str, Sequence[str]]
 """Meanings of a feature's integers, classes or terms, by the feature's name."""
 HEX_SHOWN = 8
-_OF_CLASSES = ("objects.class_index", "image.class_index")
+_CLASS_SOURCES = ("objects.class_index", "image.class_index")
 _PADDING = ("(padding)", "(unknown)")
 """Meanings of the token ids below those of terms."""
 
 
-class ValueRow(NamedTuple):
-    """A feature of a record.
+def describe_record(
+    features: RecordFeatures, table: FeatureTable, meanings: Meanings
+) -> Iterator[tuple[str, str, str]]:
+    """Yield name, type and text of each feature of a record, sorted by name.
 
-    Attributes:
-        type: Kind, with the names of dimensions if known.
-        text: Values, not shortened. Any character is possible.
+    The type is the kind, with the names of dimensions if known. The text has all values, and may have any character.
     """
-
-    name: str
-    type: str
-    text: str
-
-
-def describe_record(found: Found, table: FeatureTable, meanings: Meanings) -> list[ValueRow]:
-    """Return the features of a record, sorted by name."""
     shapes = {feature.name: feature.shape for feature in table.features}
-    rows = []
-    for name in sorted(found):
-        kind, values = found[name]
+    for name in sorted(features):
+        kind, values = features[name]
         shape = shapes.get(name, ())
         type_ = f"{kind.value} [{', '.join(shape)}]" if shape else kind.value
-        rows.append(ValueRow(name, type_, describe_values(values, shape, meanings.get(name, ()))))
-    return rows
+        yield name, type_, describe_values(values, shape, meanings.get(name, ()))
 
 
-def describe_list(name: str, steps: Sequence[TypedValues | None], names: Sequence[str] = ()) -> ValueRow:
-    """Return the row of a feature list of a SequenceExample."""
-    found = [step for step in steps if step]
-    kinds = sorted({kind.value for kind, _ in found})
+def describe_list(name: str, steps: Sequence[TypedValues | None], names: Sequence[str] = ()) -> tuple[str, str, str]:
+    """Return name, type and text of a feature list of a SequenceExample, like `describe_record`."""
+    present = [step for step in steps if step]
+    kinds = sorted({kind.value for kind, _ in present})
     text = number_text(len(steps), "step")
     lengths = sorted(len(step[1]) if step else 0 for step in steps)
     if lengths and lengths[-1] != 1:
         text += f" of {' to '.join(dict.fromkeys(map(str, (lengths[0], lengths[-1]))))} values"
     if len(kinds) == 1:
-        parts = [values for _, values in found]
+        parts = [values for _, values in present]
         together = list(chain.from_iterable(parts)) if isinstance(parts[0], list) else np.concatenate(parts)
         text += f": {describe_values(together, names=names)}"
-    return ValueRow(f"{name} (list)", ", ".join(kinds), text)
+    return f"{name} (list)", ", ".join(kinds), text
 
 
 def describe_values(values: Values, shape: tuple[str, ...] = (), names: Sequence[str] = ()) -> str:
@@ -82,50 +71,51 @@ def describe_values(values: Values, shape: tuple[str, ...] = (), names: Sequence
     >>> describe_values(np.zeros(8, np.float32), ("N", "4")), describe_values(np.array([1]), names=("cat", "dog"))
     ('[2, 4] 0, 0, 0, 0, 0, 0, 0, 0', '1 dog')
     """
-    number = _sizes(len(values), shape) if shape or len(values) != 1 else ""
+    number = _format_shape(len(values), shape) if shape or len(values) != 1 else ""
     if isinstance(values, list):
         return number + ", ".join(map(describe_bytes, values[:_MOST_VALUES]))
     if names and values.dtype == np.int64:
         named = (f"{value} {names[value]}" if 0 <= value < len(names) else str(value) for value in values.tolist())
         return number + ", ".join(islice(named, _MOST_VALUES))
     if len(values) <= _MOST_VALUES:
-        return number + ", ".join(map(_number, values.tolist()))
+        return number + ", ".join(map(_format_number, values.tolist()))
     finite = values[np.isfinite(values)]
     if not len(finite):
-        return f"{number}none of them finite"
+        return f"{number}no finite values"
     odd = len(values) - len(finite)
-    mean = f", mean {_number(finite.mean(dtype=np.float64))}" if values.dtype == np.float32 else ""
-    described = f"{_number(finite.min())} to {_number(finite.max())}{mean}"
+    mean = f", mean {_format_number(finite.mean(dtype=np.float64))}" if values.dtype == np.float32 else ""
+    described = f"{_format_number(finite.min())} to {_format_number(finite.max())}{mean}"
     return number + described + (f", {odd:,} not finite" if odd else "")
 
 
-def _sizes(values: int, shape: tuple[str, ...]) -> str:
+def _format_shape(values: int, shape: tuple[str, ...]) -> str:
     """Return the sizes of a feature's dimensions as text. The table has all sizes except the first."""
-    others = [int(size) for size in shape[1:] if size.isdecimal()]
-    each = prod(others)
-    if len(others) < len(shape[1:]) or not each or values % each:
+    inner_sizes = [int(size) for size in shape[1:] if size.isdecimal()]
+    inner = prod(inner_sizes)
+    if len(inner_sizes) < len(shape[1:]) or not inner or values % inner:
         return f"[{values:,}] "
-    return f"[{', '.join(f'{size:,}' for size in (values // each, *others))}] "
+    return f"[{', '.join(f'{size:,}' for size in (values // inner, *inner_sizes))}] "
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.5g}" if isinstance(value, float | np.floating) else str(value)
 
 
 def describe_bytes(value: bytes) -> str:
     """Return a text, two quotes for an empty one, format and sizes of an image, or size and start of other bytes."""
     try:
-        picture = encoded_size(value)
+        header = encoded_size(value)
     except UnusableError as fault:
         return f"{size_text(len(value))}: an image that cannot be opened: {fault.detail}"
-    if picture:
-        return f"{picture[0].upper()} {picture[1]}x{picture[2]}, {size_text(len(value))}"
-    if (text := text_of(value)) is not None:
+    if header:
+        format_, width, height = header
+        return f"{format_.upper()} {width}x{height}, {size_text(len(value))}"
+    if (text := decode_if_text(value)) is not None:
         return text or '""'
     return f"{size_text(len(value))}: {value[:HEX_SHOWN].hex(' ')}{' …' if len(value) > HEX_SHOWN else ''}"
 
 
-def text_of(value: bytes) -> str | None:
+def decode_if_text(value: bytes) -> str | None:
     """Return bytes as text; None if they probably are not."""
     try:
         text = value.decode()
@@ -134,28 +124,28 @@ def text_of(value: bytes) -> str | None:
     return None if re.search(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]", text) else text
 
 
-def meanings(table: FeatureTable, labels: LabelMap) -> dict[str, Sequence[str]]:
+def list_meanings(table: FeatureTable, labels: LabelMap) -> dict[str, Sequence[str]]:
     """Return names of classes, panoptic segments and enums, by the feature with their numbers."""
     names = tuple(category.name for category in labels.categories)
-    found: dict[str, Sequence[str]] = {}
+    meanings: dict[str, Sequence[str]] = {}
     for feature in table.features:
-        if feature.source in _OF_CLASSES or feature.source.startswith(CLASS_OF_ROW):
-            found[feature.name] = names
+        if feature.source in _CLASS_SOURCES or feature.source.startswith(CLASS_OF_ROW):
+            meanings[feature.name] = names
         elif feature.source == "segments.class_index":
-            found[feature.name] = tuple(category.name for category in labels.segments)
+            meanings[feature.name] = tuple(category.name for category in labels.segments)
         elif feature.values:
-            found[feature.name] = feature.values
-    return found
+            meanings[feature.name] = feature.values
+    return meanings
 
 
-def terms(folder: str, manifest: Manifest) -> dict[str, Sequence[str]]:
+def read_terms(folder: str, manifest: Manifest) -> dict[str, Sequence[str]]:
     """Return the terms of encoded texts, by the feature with their indices or token ids.
 
     Raises:
         ConfigError: An encoder's file is invalid.
     """
     storage = storage_for(folder)
-    found: dict[str, Sequence[str]] = {}
+    terms: dict[str, Sequence[str]] = {}
     for info in manifest.encoders:
         path = join_path(folder, info.file)
         if storage.size(path) is None:
@@ -165,5 +155,5 @@ def terms(folder: str, manifest: Manifest) -> dict[str, Sequence[str]]:
         source = f"{info.column}.{'tokens' if is_tokens else 'index'}"
         for feature in manifest.table.features:
             if feature.source == source:
-                found[feature.name] = (*_PADDING, *vocabulary) if is_tokens else vocabulary
-    return found
+                terms[feature.name] = (*_PADDING, *vocabulary) if is_tokens else vocabulary
+    return terms

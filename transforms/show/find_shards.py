@@ -12,7 +12,7 @@ from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
 from recordmill.schemas.layouts import BOX_CODINGS, CLASSIFICATION, DETECTION, KERAS, TFDS, VALUE_OF
 from recordmill.transforms.dataset.dataset_folder import read_manifest
 from recordmill.transforms.images.open_image import kind_of
-from recordmill.transforms.records.parse_record import Values
+from recordmill.transforms.records.parse_record import TypedValues, Values
 from recordmill.transforms.storage.resolve import join_path, match_files, split_folder, storage_for, tilde_hint
 
 _MARKS = ("tfrecord", ".tfrec")
@@ -60,7 +60,7 @@ def find_shards(path: str, split: str) -> Shards:
         split: Split to return; empty for all.
 
     Raises:
-        ConfigError: There are no files, there is no such split, or a manifest cannot be read.
+        ConfigError: The path has no files or no such split, or its manifest cannot be read.
     """
     storage = storage_for(path)
     is_folder = storage.is_folder(path)
@@ -71,48 +71,48 @@ def find_shards(path: str, split: str) -> Shards:
         if is_folder:
             raise
         manifest = None  # a manifest.json next to named files may be another tool's
-    listed = [
+    manifest_shards = [
         Shard(join_path(folder, shard.file), name, shard.examples)
         for name, entry in (manifest.splits.items() if manifest else ())
         for shard in entry.shards
     ]
     if is_folder and manifest is not None:
-        shards = listed
+        shards = manifest_shards
     elif is_folder:
-        names = [name for name in _files(storage.names(folder)) if any(mark in name.lower() for mark in _MARKS)]
+        names = [name for name in _drop_indexes(storage.names(folder)) if any(mark in name.lower() for mark in _MARKS)]
         if not names:
             raise ConfigError(
-                f"{path} has no manifest.json, and no file that is called a TFRecord file (tfrecord or .tfrec in its "
-                "name); name files, or a pattern in quotes: 'folder/*'"
+                f"{path} has no manifest.json, and no file with tfrecord or .tfrec in its name. Name files, or a "
+                "pattern in quotes: 'folder/*'"
             )
-        shards = [Shard(join_path(folder, name), _split_of(name)) for name in names]
+        shards = [Shard(join_path(folder, name), _split_in_name(name)) for name in names]
     else:
-        known = {os.path.basename(shard.path): shard for shard in listed}
-        paths = {found: os.path.basename(found) for found in _files(match_files(path))}
-        shards = [known.get(name) or Shard(found, _split_of(name)) for found, name in paths.items()]
+        known = {os.path.basename(shard.path): shard for shard in manifest_shards}
+        paths = {file: os.path.basename(file) for file in _drop_indexes(match_files(path))}
+        shards = [known.get(name) or Shard(file, _split_in_name(name)) for file, name in paths.items()]
         if missing := [shard.path for shard in shards if storage_for(shard.path).size(shard.path) is None]:
-            cure = tilde_hint(path) or "; give a data set's folder, or a TFRecord file"
-            raise ConfigError(f"{missing[0]}: no such file or folder{cure}")
+            fix = tilde_hint(path) or "; name the folder of a data set, or a TFRecord file"
+            raise ConfigError(f"{missing[0]}: no such file or folder{fix}")
         if not all(shard.records is not None for shard in shards):
             manifest = None  # the folder has other tools' files, too
     if split:
         splits = sorted({shard.split for shard in shards} - {""})
         shards = [shard for shard in shards if shard.split == split]
         if not shards:
-            has = f"it has {', '.join(splits)}" if splits else "its files do not say of which split they are"
-            raise ConfigError(f"--split {split!r}: {path} has no such split; {has}")
-    return Shards(tuple(shards), folder, manifest, is_folder, {} if manifest else _class_names(folder))
+            known_splits = f"its splits are {', '.join(splits)}" if splits else "its file names have no splits"
+            raise ConfigError(f"--split {split!r}: {path} has no such split; {known_splits}")
+    return Shards(tuple(shards), folder, manifest, is_folder, {} if manifest else _read_class_names(folder))
 
 
-def _files(names: Sequence[str]) -> Sequence[str]:
+def _drop_indexes(names: Sequence[str]) -> Sequence[str]:
     """Return the names without indexes. If all are indexes, keep them, so that their error is reported."""
     return [name for name in names if not name.endswith(_INDEXES)] or names
 
 
-def _split_of(name: str) -> str:
+def _split_in_name(name: str) -> str:
     """Return the split in a file name of TFDS, `coco-train.tfrecord-00000-of-00008`; empty if there is none.
 
-    >>> _split_of("coco-train.tfrecord-00000-of-00008"), _split_of("a.tfrecord")
+    >>> _split_in_name("coco-train.tfrecord-00000-of-00008"), _split_in_name("a.tfrecord")
     ('train', '')
     """
     stem, mark, _ = name.partition(".tfrecord")
@@ -120,18 +120,18 @@ def _split_of(name: str) -> str:
     return split if mark and dash and split.isidentifier() else ""
 
 
-def _class_names(folder: str) -> dict[str, tuple[str, ...]]:
+def _read_class_names(folder: str) -> dict[str, tuple[str, ...]]:
     """Return class names of TFDS's files, by the feature's name with `-` for each `/`."""
     storage = storage_for(folder)
-    found = {}
+    class_names = {}
     for name in storage.names(folder):
         if name.endswith(_CLASS_NAMES):
             text = storage.read(join_path(folder, name)).decode(errors="replace")
-            found[name.removesuffix(_CLASS_NAMES).replace(".", "-")] = tuple(text.splitlines())
-    return found
+            class_names[name.removesuffix(_CLASS_NAMES).replace(".", "-")] = tuple(text.splitlines())
+    return class_names
 
 
-Found = Mapping[str, tuple[FeatureKind, Values]]
+RecordFeatures = Mapping[str, TypedValues]
 """Features by name, as `parse_example` returns them."""
 
 UNKNOWN = FeatureTable("unknown", ())
@@ -139,28 +139,32 @@ UNKNOWN = FeatureTable("unknown", ())
 _FILE_NAMES = ("filename", "file_name", "path")
 _LABEL_IMAGES = ("mask", "panoptic", "segmentation", "annotation", "label")
 """Parts of the names of PNGs whose pixels are ids."""
-_OF_BOXES = frozenset(source for coding in BOX_CODINGS for source in coding.sources)
+_BOX_SOURCES = frozenset(source for coding in BOX_CODINGS for source in coding.sources)
 _LEAST_NAMES = 3
 """Minimum number of names of a layout that identify it."""
 
 
-def recognise(found: Found) -> FeatureTable:
+def recognise_features(features: RecordFeatures) -> FeatureTable:
     """Return the features of a record, as far as known; layout `unknown` if no layout fits."""
     present = [
-        FeatureTable(table.layout, tuple(each for each in table.features if each.name in found), table.record_of)
+        FeatureTable(
+            table.layout, tuple(feature for feature in table.features if feature.name in features), table.record_of
+        )
         for table in (DETECTION, CLASSIFICATION, TFDS, KERAS)
     ]
     # Ties go to the layout with more features that every record has.
-    best = max(present, key=lambda table: (len(table.features), sum(each.part is None for each in table.features)))
-    if len(best.features) < _LEAST_NAMES or not best.sources & {"image.encoded", *_OF_BOXES}:
+    best = max(
+        present, key=lambda table: (len(table.features), sum(feature.part is None for feature in table.features))
+    )
+    if len(best.features) < _LEAST_NAMES or not best.sources & {"image.encoded", *_BOX_SOURCES}:
         best = UNKNOWN
-    return _with_others(best, found)
+    return _add_known_features(best, features)
 
 
-def _with_others(table: FeatureTable, found: Found) -> FeatureTable:
+def _add_known_features(table: FeatureTable, features: RecordFeatures) -> FeatureTable:
     """Return the table with features that its layout lacks: image, name, label, boxes of TFDS under any name."""
     more = dict[str, str]()  # source -> name
-    for name, (kind, values) in found.items():
+    for name, (kind, values) in features.items():
         group, _, last = name.rpartition("/")
         if kind is FeatureKind.BYTES and _is_image(name, values):
             more.setdefault("image.encoded", name)
@@ -170,12 +174,12 @@ def _with_others(table: FeatureTable, found: Found) -> FeatureTable:
             more.setdefault("image.class_index", name)
         elif kind is FeatureKind.FLOAT and last == "bbox" and len(values) % 4 == 0 and group:
             more.setdefault("objects.bbox_yxyx", name)
-            labels = found.get(f"{group}/label")
+            labels = features.get(f"{group}/label")
             if labels and labels[0] is FeatureKind.INT64 and 4 * len(labels[1]) == len(values):
                 more.setdefault("objects.class_index", f"{group}/label")
     if "objects.bbox_yxyx" in more or any(source.startswith("objects.") for source in table.sources):
         more.pop("image.class_index", None)  # it is the class of a single object
-    if table.sources & _OF_BOXES:
+    if table.sources & _BOX_SOURCES:
         more.pop("objects.bbox_yxyx", None)
         more.pop("objects.class_index", None)
     known = {}
@@ -192,16 +196,16 @@ def _is_image(name: str, values: Values) -> bool:
     return not is_other and len(values) == 1 and bool(kind_of(values[0]))
 
 
-def values_by_source(found: Found, table: FeatureTable) -> dict[str, Any]:
+def values_by_source(features: RecordFeatures, table: FeatureTable) -> dict[str, Any]:
     """Return values of a record as `RecordParser` does: bytes for a single text or file, an array of numbers, a list
     of bytes."""
     values: dict[str, Any] = {}
     for feature in table.features:
-        kind, listed = found.get(feature.name, (None, []))
+        kind, data = features.get(feature.name, (None, []))
         if kind is not feature.kind:
             continue
         if kind is FeatureKind.BYTES and not feature.is_list:
-            values |= {feature.source: listed[0]} if len(listed) == 1 else {}
+            values |= {feature.source: data[0]} if len(data) == 1 else {}
         else:
-            values[feature.source] = listed if kind is FeatureKind.BYTES else np.asarray(listed)
+            values[feature.source] = data if kind is FeatureKind.BYTES else np.asarray(data)
     return values

@@ -32,11 +32,11 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 
 def all_faults(folder: str, checks: Sequence[ShardCheck]) -> Faults:
     """Return the faults of a data set: those of `folder_faults`, then those of its shards."""
-    found = FaultList()
-    found.add(folder_faults(folder, checks))
+    faults = FaultList()
+    faults.add(folder_faults(folder, checks))
     for check in checks:
-        found.add_listed(check.faults)
-    return found.faults()
+        faults.add_listed(check.faults)
+    return faults.faults()
 
 
 def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
@@ -50,8 +50,11 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
     """
     manifest, storage = require_manifest(folder), storage_for(folder)
     names = set(storage.names(folder))
-    named = ((shard_names(manifest.name, name, manifest.layout), split) for name, split in manifest.splits.items())
-    links = {link for names_of_split, split in named for link in shard_links(names_of_split, split)}
+    links = {
+        link
+        for name, split in manifest.splits.items()
+        for link in shard_links(shard_names(manifest.name, name, manifest.layout), split)
+    }
     return [
         *_manifest_faults(storage, folder, manifest),
         *(fault for name, split in manifest.splits.items() for fault in _count_faults(name, split, manifest, checks)),
@@ -63,68 +66,73 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
     ]
 
 
-_OTHER_CONTENT = "its content is not what was written: its SHA-256 is another"
-_GONE = "it is gone, or no file that can be read"
+_OTHER_CONTENT = "its content has changed since it was written: the SHA-256 differs"
+_GONE = "it is missing, or cannot be read"
 
 
 def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Iterator[Fault]:
     if not is_as_written(folder, MANIFEST, manifest):
         yield Fault(MANIFEST, None, "edited", _OTHER_CONTENT)
     if not manifest.splits:
-        yield Fault(MANIFEST, None, "count", "it has no split")
+        yield Fault(MANIFEST, None, "count", "it has no splits")
     try:
-        alone = read_split_manifests(folder)
+        split_manifests = read_split_manifests(folder)
     except ConfigError as error:
         yield Fault(MANIFEST, None, "split_manifest", str(error))
         return
     own = msgspec.structs.replace(manifest, duplicates=msgspec.UNSET, problems=msgspec.UNSET)
     for name, split in manifest.splits.items():
         expected = msgspec.structs.replace(own, splits={name: split})
-        if name not in alone:
-            yield Fault(split_manifest(name), None, "missing", "it is gone, and adding a split to this folder needs it")
-        elif encode_manifest(alone[name]) != encode_manifest(expected):
-            yield Fault(split_manifest(name), None, "edited", f"it says otherwise than {MANIFEST}")
-        elif not is_as_written(folder, split_manifest(name), alone[name]):
+        if name not in split_manifests:
+            yield Fault(split_manifest(name), None, "missing", "it is missing; adding a split to this folder needs it")
+        elif encode_manifest(split_manifests[name]) != encode_manifest(expected):
+            yield Fault(split_manifest(name), None, "edited", f"it differs from {MANIFEST}")
+        elif not is_as_written(folder, split_manifest(name), split_manifests[name]):
             yield Fault(split_manifest(name), None, "edited", _OTHER_CONTENT)
-    for name in sorted(alone.keys() - manifest.splits.keys()):
+    for name in sorted(split_manifests.keys() - manifest.splits.keys()):
         yield Fault(
-            split_manifest(name), None, "unlisted", f"{MANIFEST} has no such split, and will have with the next run"
+            split_manifest(name), None, "unlisted", f"{MANIFEST} does not have this split; the next run will add it"
         )
 
 
 def _count_faults(name: str, split: SplitManifest, manifest: Manifest, checks: Sequence[ShardCheck]) -> Iterator[Fault]:
     images, annotations = split.images, split.annotations
-    found = [check for check in checks if check.split == name]
+    split_checks = [check for check in checks if check.split == name]
     # Missing and damaged records are reported with their shard. Sums would only repeat that.
-    is_all = len(found) == len(split.shards) and sum(check.examples for check in found) == split.examples
+    is_all = len(split_checks) == len(split.shards) and sum(check.examples for check in split_checks) == split.examples
     records = annotations.objects if manifest.table.record_of is RecordOf.ANNOTATION else images.written
     for what, stated, counted in (
         ("records", records, split.examples),
         ("images", images.rows, images.accounted),
         ("annotations", annotations.rows, annotations.accounted),
-        ("objects", annotations.objects, sum(check.objects for check in found) if is_all else None),
-        ("bytes of records", split.record_bytes, sum(check.record_bytes for check in found) if is_all else None),
+        ("objects", annotations.objects, sum(check.objects for check in split_checks) if is_all else None),
+        ("bytes of records", split.record_bytes, sum(check.record_bytes for check in split_checks) if is_all else None),
     ):
         if counted not in (stated, None):
-            detail = f"split {name}: {what} {stated:,}, but {counted:,} by its parts"
+            detail = f"split {name}: {what} {stated:,}, but its parts add up to {counted:,}"
             yield Fault(MANIFEST, None, "count", detail)
 
 
-def _companion_faults(folder: str, manifest: Manifest, lacking: set[str]) -> Iterator[Fault]:
+def _companion_faults(folder: str, manifest: Manifest, missing_links: set[str]) -> Iterator[Fault]:
     """Yield the faults of label maps and TFDS's files, which the manifest determines. Without the links that TFDS needs
     to find shards, TFDS's files are not expected, either."""
     expected = dict(companions(manifest))
     for_tfds = tfds_files(manifest)
-    if not is_readable(manifest) or (lacking and not any(read_file(folder, name) for name in for_tfds)):
+    if not is_readable(manifest) or (missing_links and not any(read_file(folder, name) for name in for_tfds)):
         expected = {name: data for name, data in expected.items() if name not in for_tfds}
-    elif lacking:
-        yield Fault(min(lacking), None, "missing", f"TFDS needs it, and {len(lacking) - 1:,} more such links to shards")
+    elif missing_links:
+        yield Fault(
+            min(missing_links),
+            None,
+            "missing",
+            f"TFDS needs this link to a shard, and {len(missing_links) - 1:,} others",
+        )
     for name, data in expected.items():
-        found = read_file(folder, name)
-        if found is None:
+        stored = read_file(folder, name)
+        if stored is None:
             yield Fault(name, None, "missing", _GONE)
-        elif found != data and not (name == DATASET_INFO and is_dataset_info(found, data)):
-            yield Fault(name, None, "edited", f"it says otherwise than {MANIFEST}")
+        elif stored != data and not (name == DATASET_INFO and is_dataset_info(stored, data)):
+            yield Fault(name, None, "edited", f"it differs from {MANIFEST}")
 
 
 def _split_faults(folder: str, name: str, split: SplitManifest) -> Iterator[Fault]:
@@ -132,8 +140,8 @@ def _split_faults(folder: str, name: str, split: SplitManifest) -> Iterator[Faul
     if faults := list(_digest_faults(folder, file, split.rejects_sha256)):
         yield from faults
     elif (lines := (read_file(folder, file) or b"").count(b"\n")) != split.listed_rejects:
-        listed = f"{split.listed_rejects:,} of {split.rejects:,} rejects"
-        yield Fault(file, None, "count", f"{lines:,} lines, not {listed}")
+        expected = f"{split.listed_rejects:,}, for {split.rejects:,} rejects"
+        yield Fault(file, None, "count", f"it has {lines:,} lines, not {expected}")
     if split.statistics_sha256 is not msgspec.UNSET:
         yield from _digest_faults(folder, split_statistics(name), split.statistics_sha256)
     if split.fingerprints_sha256 is not msgspec.UNSET:
@@ -141,12 +149,12 @@ def _split_faults(folder: str, name: str, split: SplitManifest) -> Iterator[Faul
 
 
 def _statistics_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
-    """Yield errors of the files of all splits. The files of single splits determine them."""
-    expected, found = folder_statistics(folder, manifest.splits), read_file(folder, STATISTICS)
-    if expected is not None and found is None:
+    """Yield faults of the files of all splits. The files of single splits determine them."""
+    expected, stored = folder_statistics(folder, manifest.splits), read_file(folder, STATISTICS)
+    if expected is not None and stored is None:
         yield Fault(STATISTICS, None, "missing", _GONE)
-    elif expected != found:
-        yield Fault(STATISTICS, None, "edited", "it says otherwise than the statistics of the splits")
+    elif expected != stored:
+        yield Fault(STATISTICS, None, "edited", "it differs from the statistics of the splits")
 
 
 def _listed_files(manifest: Manifest) -> Iterator[tuple[str, str]]:
@@ -161,11 +169,11 @@ def _listed_files(manifest: Manifest) -> Iterator[tuple[str, str]]:
 
 def _digest_faults(folder: str, file: str, digest: str) -> Iterator[Fault]:
     try:
-        found = file_sha256(join_path(folder, file))
+        actual = file_sha256(join_path(folder, file))
     except (FileNotFoundError, UnreadableFileError):
         yield Fault(file, None, "missing", _GONE)
         return
-    if found != digest:
+    if actual != digest:
         yield Fault(file, None, "edited", _OTHER_CONTENT)
 
 

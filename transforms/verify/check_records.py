@@ -38,7 +38,7 @@ Opener = Callable[[bytes, int], tuple[int, int, int]]
 """Function that returns an image's width and height in pixels, and the number of decoded channels."""
 
 
-def inspect(encoded: bytes, channels: int, check: str) -> tuple[int, int, int]:
+def inspect_encoded(encoded: bytes, channels: int, check: str) -> tuple[int, int, int]:
     """Check a JPEG or PNG by the rules for writing records: images that TensorFlow cannot decode are refused.
 
     Args:
@@ -53,7 +53,7 @@ def inspect(encoded: bytes, channels: int, check: str) -> tuple[int, int, int]:
 
 
 def decode_by_tensorflow(encoded: bytes, channels: int) -> tuple[int, int, int]:
-    """Return the result of `inspect` with TensorFlow's pixels."""
+    """Return the result of `inspect_encoded` with TensorFlow's pixels."""
     import tensorflow as tf
 
     try:
@@ -64,8 +64,8 @@ def decode_by_tensorflow(encoded: bytes, channels: int) -> tuple[int, int, int]:
 
 
 OPENERS: Mapping[Check, Opener] = {
-    Check.HASHES: partial(inspect, check="header"),
-    Check.DECODE: partial(inspect, check="decode"),
+    Check.HASHES: partial(inspect_encoded, check="header"),
+    Check.DECODE: partial(inspect_encoded, check="decode"),
     Check.TENSORFLOW: decode_by_tensorflow,
 }
 
@@ -84,21 +84,21 @@ class TensorFlowParser:
     def __call__(self, record: bytes) -> dict[str, Any]:
         import tensorflow as tf
 
-        parsed = _parsed(tf.io.parse_single_example, record, self._spec)
-        return {feature.source: _value(parsed[feature.name]) for feature in self._table.features}
+        parsed = _parse_by_tensorflow(tf.io.parse_single_example, record, self._spec)
+        return {feature.source: _flatten_tensor(parsed[feature.name]) for feature in self._table.features}
 
     def columns(self, records: Sequence[bytes]) -> dict[str, _Column]:
         """Return the values of several records, by name. Small records are a hundred times as fast together."""
         import tensorflow as tf
 
-        parsed = _parsed(tf.io.parse_example, records, self._spec)
+        parsed = _parse_by_tensorflow(tf.io.parse_example, records, self._spec)
         lists = {
             name: values.row_lengths().numpy() for name, values in parsed.items() if hasattr(values, "row_lengths")
         }
-        return {name: (lists.get(name), _value(values)) for name, values in parsed.items()}
+        return {name: (lists.get(name), _flatten_tensor(values)) for name, values in parsed.items()}
 
 
-def _parsed(
+def _parse_by_tensorflow(
     parse: Callable[..., dict[str, Any]], records: bytes | Sequence[bytes], spec: dict[str, Any]
 ) -> dict[str, Any]:
     import tensorflow as tf
@@ -109,7 +109,7 @@ def _parsed(
         raise RecordParseError(first_line(error)) from error
 
 
-def _value(tensor: Any) -> Any:
+def _flatten_tensor(tensor: Any) -> Any:
     value = (tensor.flat_values if hasattr(tensor, "flat_values") else tensor).numpy()
     # An array of a single text drops trailing zero bytes.
     return value if isinstance(value, bytes) else value.ravel()
@@ -173,7 +173,7 @@ class RecordChecker:
         if self._boxes_inside:
             for edge, column in columns.items():
                 if not ((column >= 0) & (column <= _ONE)).all():
-                    yield "box_range", f"{edge} outside 0..1: {column.min():g} .. {column.max():g}"
+                    yield "box_range", f"{edge} is outside 0..1: {column.min():g} .. {column.max():g}"
         for low, high in (("xmin", "xmax"), ("ymin", "ymax")):
             if not (columns[low] <= columns[high]).all():
                 yield "box_order", f"a box has {low} beyond {high}"
@@ -186,12 +186,15 @@ class RecordChecker:
             if not 0 <= index < len(ids) or ids[index] != id_:
                 yield "class", f"category id {id_} with class index {index} is not in the manifest"
             elif label != self._label[id_]:
-                yield "class", f"label {label} of category id {id_} is {self._label[id_]} in the manifest"
+                yield "class", f"category id {id_} has the label {label}; the manifest says {self._label[id_]}"
         if "objects.category_name" in values:
-            named = {category.id: category.name.encode() for category in self._labels.categories}
+            names = {category.id: category.name.encode() for category in self._labels.categories}
             for id_, name in zip(category_ids, values["objects.category_name"], strict=True):
-                if named.get(id_, name) != name:
-                    yield "class", f"category id {id_} is called {name[:80]!r}, and {named[id_][:80]!r} in the manifest"
+                if names.get(id_, name) != name:
+                    yield (
+                        "class",
+                        f"category id {id_} has the name {name[:80]!r}; the manifest says {names[id_][:80]!r}",
+                    )
         for index in values.get("segments.class_index", ()):
             if not 0 <= index < len(self._labels.segments):
                 yield "class", f"a segment's class index {index} is not in the manifest"
@@ -214,40 +217,42 @@ def image_faults(values: dict[str, Any], open_: Opener) -> Iterator[RecordFault]
     )
     values["image.size"] = tuple(size)
     if [width, height] not in ([None, None], size):
-        yield "image_size", f"decodes to {size[0]}x{size[1]}, the record says {width}x{height}"
+        yield "image_size", f"the image decodes to {size[0]}x{size[1]}; the record says {width}x{height}"
     if channels not in (None, decoded_channels):
-        yield "image_channels", f"decodes to {decoded_channels} channels, the record says {channels}"
+        yield "image_channels", f"the image decodes to {decoded_channels} channels; the record says {channels}"
 
 
 def text_faults(values: dict[str, Any], encoder: EncoderInfo) -> Iterator[RecordFault]:
-    """Yield errors of an encoded text: an index beyond the vocabulary, or out of order; an invalid weight."""
+    """Yield the faults of an encoded text: an index beyond the vocabulary, or out of order; an invalid weight."""
     index, value = values.get(f"{encoder.column}.index"), values.get(f"{encoder.column}.value")
     tokens = values.get(f"{encoder.column}.tokens")
-    found = tokens if index is None else index
+    numbers = tokens if index is None else index
     least = 0 if tokens is None else UNKNOWN_ID
-    if found is not None and found.size and not (least <= found.min() and found.max() < encoder.size):
-        what = f"{encoder.column}: {found.min()} .. {found.max()}"
-        yield "text", f"{what} is not within {least} .. {encoder.size - 1}, the encoder's"
+    if numbers is not None and numbers.size and not (least <= numbers.min() and numbers.max() < encoder.size):
+        span = f"{encoder.column}: {numbers.min()} .. {numbers.max()}"
+        yield "text", f"{span} is not within the encoder's {least} .. {encoder.size - 1}"
     if index is not None and (np.diff(index) <= 0).any():
         yield "text", f"{encoder.column}: the indices of its terms do not ascend"
     if value is not None and not (np.isfinite(value) & (value > 0)).all():
-        yield "text", f"{encoder.column}: a term weighs {value.min():g}"
+        yield "text", f"{encoder.column}: a term has the weight {value.min():g}"
 
 
 def _feature_faults(values: dict[str, Any], table: FeatureTable) -> Iterator[RecordFault]:
     """Yield the faults of an image's feature, without its exact values, which differ between processors."""
     shape = tuple(values["feature.shape"].tolist())
     if "feature.bytes" in values:
-        found = np.frombuffer(values["feature.bytes"][: len(values["feature.bytes"]) // 2 * 2], "<f2")
+        numbers = np.frombuffer(values["feature.bytes"][: len(values["feature.bytes"]) // 2 * 2], "<f2")
         expected = shape
-        whole = len(values["feature.bytes"]) == 2 * found.size
+        is_whole = len(values["feature.bytes"]) == 2 * numbers.size
     else:
-        found, whole = values["feature.values"], True
-        (expected,) = (tuple(map(int, each.shape)) for each in table.features if each.source == "feature.values")
-    if shape != expected or found.size != np.prod(shape) or not whole:
-        yield "feature_shape", f"{found.size:,} numbers, feature/shape says {shape}, the manifest {expected}"
-    if not np.isfinite(found).all():
-        yield "feature_values", f"{np.count_nonzero(~np.isfinite(found)):,} numbers are NaN or infinite"
+        numbers, is_whole = values["feature.values"], True
+        (expected,) = (
+            tuple(map(int, feature.shape)) for feature in table.features if feature.source == "feature.values"
+        )
+    if shape != expected or numbers.size != np.prod(shape) or not is_whole:
+        yield "feature_shape", f"{numbers.size:,} numbers; feature/shape says {shape}, the manifest {expected}"
+    if not np.isfinite(numbers).all():
+        yield "feature_values", f"{np.count_nonzero(~np.isfinite(numbers)):,} numbers are NaN or infinite"
 
 
 _ONE = 1 + 1e-6
@@ -259,16 +264,19 @@ _MAPS = ("semantic.png", "panoptic.category_png", "panoptic.instance_png", "pano
 
 def _mask_faults(record: RecordView) -> Iterator[RecordFault]:
     """Yield the faults of masks: they have the image's size and decode; object masks have values 0 and 1."""
-    named = [(record.mask_source, mask) for mask in record.masks()]
-    named += [(source, attempt(record.map, source)) for source in _MAPS if record.values.get(source) is not None]
+    masks = [(record.mask_source, mask) for mask in record.masks()]
+    masks += [(source, attempt(record.map, source)) for source in _MAPS if record.values.get(source) is not None]
     width, height = record.size
-    for source, pixels in named:
+    for source, pixels in masks:
         if isinstance(pixels, UnusableError):
             yield "mask", f"a mask of {source} does not decode ({pixels})"
         elif pixels.shape != (height, width):
-            yield "mask", f"a mask of {source} is {pixels.shape[1]}x{pixels.shape[0]}, its image {width}x{height}"
+            yield (
+                "mask",
+                f"a mask of {source} has {pixels.shape[1]}x{pixels.shape[0]} pixels, the image {width}x{height}",
+            )
         elif source == record.mask_source and pixels.max(initial=0) > 1:
-            yield "mask", f"a mask of {source} has a pixel of {pixels.max()}, not 0 or 1"
+            yield "mask", f"a mask of {source} has the value {pixels.max()}, not 0 or 1"
 
 
 class RowChecker:
@@ -280,7 +288,7 @@ class RowChecker:
         self._open = OPENERS[check]
         self._class_names = np.array([category.name.encode() for category in labels.categories], object)
         self._encoders = {f"{encoder.column}.{part}": encoder for encoder in encoders for part in TEXT_PARTS.values()}
-        self._parse = TensorFlowParser(table).columns if check is Check.TENSORFLOW else partial(_columns, table)
+        self._parse = TensorFlowParser(table).columns if check is Check.TENSORFLOW else partial(_parse_columns, table)
 
     def __call__(self, records: Sequence[bytes]) -> list[list[RecordFault]]:
         """Return the faults of each record."""
@@ -293,15 +301,15 @@ class RowChecker:
             return self(records[:half]) + self(records[half:])
         faults: list[list[RecordFault]] = [[] for _ in records]
         for feature in self._columns:
-            for place, fault in self._faults(feature, *parsed[feature.name]):
-                faults[place].append(fault)
-        pictures = [parsed[feature.name][1] for feature in self._image_features]
-        for place, of_row in enumerate(zip(*pictures, strict=True)):
-            faults[place] += self._image_faults(of_row)
+            for row, fault in self._faults(feature, *parsed[feature.name]):
+                faults[row].append(fault)
+        image_columns = [parsed[feature.name][1] for feature in self._image_features]
+        for row, image_values in enumerate(zip(*image_columns, strict=True)):
+            faults[row] += self._image_faults(image_values)
         return faults
 
-    def _image_faults(self, of_row: Sequence[Any]) -> Iterator[RecordFault]:
-        values = {feature.source: value for feature, value in zip(self._image_features, of_row, strict=True)}
+    def _image_faults(self, image_values: Sequence[Any]) -> Iterator[RecordFault]:
+        values = {feature.source: value for feature, value in zip(self._image_features, image_values, strict=True)}
         if "image.encoded" in values:
             yield from image_faults(values, self._open)
             return
@@ -309,8 +317,8 @@ class RowChecker:
         height, width, channels = map(int, pixels.shape)
         stored = values["image.height"], values["image.width"]
         if stored != (height, width) or len(values[pixels.source]) != height * width * channels:
-            found = f"{len(values[pixels.source]):,} bytes of pixels, said to be {stored[1]}x{stored[0]}"
-            yield "image_size", f"{found}; the manifest says {width}x{height} of {channels}"
+            record_size = f"{len(values[pixels.source]):,} bytes of pixels of {stored[1]}x{stored[0]}"
+            yield "image_size", f"the record has {record_size}; the manifest says {width}x{height} of {channels}"
 
     def _faults(
         self, feature: Feature, lengths: np.ndarray | None, flat: np.ndarray
@@ -319,33 +327,39 @@ class RowChecker:
         if lengths is not None:
             owners = np.repeat(np.arange(len(lengths)), lengths)
             if Column.of_feature(feature).is_optional:
-                for place in np.flatnonzero(lengths > 1):
-                    yield int(place), ("schema", f"{feature.name} has {lengths[place]} values")
+                for row in np.flatnonzero(lengths > 1).tolist():
+                    yield row, ("schema", f"{feature.name} has {lengths[row]} values")
         else:
             owners = np.arange(len(flat))
         if lengths is not None and (encoder := self._encoders.get(feature.source)):
-            for row, own in enumerate(np.split(flat, np.cumsum(lengths)[:-1])):
-                yield from ((row, fault) for fault in text_faults({feature.source: own}, encoder))
+            for row, values in enumerate(np.split(flat, np.cumsum(lengths)[:-1])):
+                yield from ((row, fault) for fault in text_faults({feature.source: values}, encoder))
         if feature.kind is FeatureKind.FLOAT:
-            for place in np.unique(owners[~np.isfinite(flat)]):
-                yield int(place), ("not_finite", f"{feature.name} has a value that is NaN or infinite")
+            for row in np.unique(owners[~np.isfinite(flat)]).tolist():
+                yield row, ("not_finite", f"{feature.name} has a value that is NaN or infinite")
         if feature.column_type is ColumnType.CLASS_NAME:
-            for place in np.flatnonzero(~np.isin(flat, self._class_names)):
-                yield int(owners[place]), ("class", f"{feature.name} {flat[place][:80]!r} is no class of the manifest")
+            for index in np.flatnonzero(~np.isin(flat, self._class_names)):
+                yield (
+                    int(owners[index]),
+                    ("class", f"{feature.name} {flat[index][:80]!r} is not a class of the manifest"),
+                )
             return
         is_class = feature.source.startswith(CLASS_OF_ROW)
         if is_class or feature.values:
             what, names = ("class", len(self._class_names)) if is_class else ("enum", len(feature.values))
-            for place in np.flatnonzero((flat < 0) | (flat >= names)):
-                yield int(owners[place]), (what, f"{feature.name} {flat[place]} is no index of the manifest's names")
+            for index in np.flatnonzero((flat < 0) | (flat >= names)):
+                yield (
+                    int(owners[index]),
+                    (what, f"{feature.name} {flat[index]} is not an index of the manifest's names"),
+                )
 
 
-def _columns(table: FeatureTable, records: Sequence[bytes]) -> dict[str, _Column]:
+def _parse_columns(table: FeatureTable, records: Sequence[bytes]) -> dict[str, _Column]:
     rows = list(map(RecordParser(table), records))
-    return {feature.name: _column(feature, [row[feature.source] for row in rows]) for feature in table.features}
+    return {feature.name: _join_column(feature, [row[feature.source] for row in rows]) for feature in table.features}
 
 
-def _column(feature: Feature, values: list[Any]) -> _Column:
+def _join_column(feature: Feature, values: list[Any]) -> _Column:
     if feature.is_list:
         return np.fromiter(map(len, values), np.int64, len(values)), np.concatenate(values)
     return None, np.array(values, object) if feature.kind is FeatureKind.BYTES else np.concatenate(values)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -47,48 +47,41 @@ class Recomputing(msgspec.Struct, frozen=True):
     tolerance: float
 
 
-class Recomputed(NamedTuple):
-    """Result of recomputed features.
+def recompute_features(
+    records: Sequence[bytes], settings: Recomputing, context: RecordContext
+) -> tuple[int, float, list[tuple[int, RecordFault]]]:
+    """Recompute the features of a shard's first records, which have no other faults.
 
-    Attributes:
-        features: Number of recomputed features.
-        difference: Largest difference, as a fraction of the largest number of its record.
-        faults: Faults with record numbers.
+    Returns:
+        Number of recomputed features; largest difference, as a fraction of the largest number of its record; and faults
+        with record numbers.
     """
-
-    features: int
-    difference: float
-    faults: list[tuple[int, RecordFault]]
-
-
-def recompute(records: Sequence[bytes], how: Recomputing, context: RecordContext) -> Recomputed:
-    """Recompute the features of a shard's first records, which have no other faults."""
-    found = list(map(RecordParser(context.table), records))
-    tasks = [_task(number, values, how.folders) for number, values in enumerate(found)]
+    parsed = list(map(RecordParser(context.table), records))
+    tasks = [_image_task(number, values, settings.folders) for number, values in enumerate(parsed)]
     faults = [(number, task) for number, task in enumerate(tasks) if not isinstance(task, ImageTask)]
     differences = []
-    encoder = FeatureEncoder(context.labels, context.table, how.maker.dtype)
-    pictures = [task for task in tasks if isinstance(task, ImageTask)]
-    for task, made in embed_tasks(pictures, how.maker, context, encoder):
+    encoder = FeatureEncoder(context.labels, context.table, settings.maker.dtype)
+    image_tasks = [task for task in tasks if isinstance(task, ImageTask)]
+    for task, outcome in embed_tasks(image_tasks, settings.maker, context, encoder):
         number = task.image_id
-        if isinstance(made, Rejected):
-            faults.append((number, ("picture", f"{made.detail} ({made.reason.value})")))
+        if isinstance(outcome, Rejected):
+            faults.append((number, ("picture", f"{outcome.detail} ({outcome.reason.value})")))
             continue
-        (record,) = made.records
-        difference = _difference(found[number], RecordParser(context.table)(b"".join(record)))
+        (record,) = outcome.records
+        difference = _relative_difference(parsed[number], RecordParser(context.table)(b"".join(record)))
         differences.append(difference)
-        if difference > how.tolerance:
+        if difference > settings.tolerance:
             detail = (
-                f"{task.file_name!r}: the model makes other numbers of it, which differ by {difference:.2g} of the "
-                f"largest where {how.tolerance:g} is tolerated: another model, weights, preprocessing or image made "
-                "the record"
+                f"{task.file_name!r}: the recomputed feature differs by {difference:.2g} of the largest number; the "
+                f"tolerance is {settings.tolerance:g}. The record was made with another model, weights, preprocessing "
+                "or image"
             )
             faults.append((number, ("feature_differs", detail)))
-    return Recomputed(len(differences), max(differences, default=0.0), sorted(faults))
+    return len(differences), max(differences, default=0.0), sorted(faults)
 
 
-def _task(number: int, values: dict[str, Any], folders: Sequence[str]) -> ImageTask | RecordFault:
-    """Return the task of a record's image, named by the record's number, or the fault that there is none."""
+def _image_task(number: int, values: dict[str, Any], folders: Sequence[str]) -> ImageTask | RecordFault:
+    """Return the task of a record's image, with the record's number as its id; a fault if the image has no file."""
     name = values["image.file_name"].decode()
     for folder in () if name_fault(name) else folders:
         storage = storage_for(folder)
@@ -96,16 +89,16 @@ def _task(number: int, values: dict[str, Any], folders: Sequence[str]) -> ImageT
             ref = ImageRef(file.path, file.size_bytes, file.version)
             labels = ImageLabels(class_name=values["image.class_name"].decode())
             return ImageTask(number, name, None, None, ref, "", (), labels)
-    return "picture", f"{name!r} is not in {', '.join(folders)}; give the folder that has it by --images"
+    return "picture", f"{name!r} is not in {', '.join(folders)}; name its folder with --images"
 
 
-def _difference(one: dict[str, Any], other: dict[str, Any]) -> float:
-    first, second = _numbers(one), _numbers(other)
+def _relative_difference(one: dict[str, Any], other: dict[str, Any]) -> float:
+    first, second = _feature_numbers(one), _feature_numbers(other)
     largest = max(np.abs(first).max(initial=0), np.abs(second).max(initial=0))
     return float(np.abs(first - second).max(initial=0) / largest) if largest else 0.0
 
 
-def _numbers(values: dict[str, Any]) -> np.ndarray:
+def _feature_numbers(values: dict[str, Any]) -> np.ndarray:
     numbers = np.frombuffer(values["feature.bytes"], "<f2") if "feature.bytes" in values else values["feature.values"]
     return numbers.astype(np.float64)
 
@@ -152,29 +145,31 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
     """Read a shard to its end, or to its first damaged record, and check every record."""
     reader = ShardReader(expected.path)
     file = expected.info.file
-    check, at_once = _checker(expected)
+    check, batch_size = _make_checker(expected)
     faults = FaultList()
     damage: list[Fault] = []
     objects = 0
     records = readable_records(expected, reader, damage)
-    batches = iter(lambda: list(islice(records, at_once)), [])
-    for number, (of_record, found) in enumerate(chain.from_iterable(look_ahead(check, batches, pool, threads))):
-        objects += of_record
-        faults.add(Fault(file, number, reason, detail) for reason, detail in found)
-    again = Recomputed(0, 0.0, [])
+    batches = iter(lambda: list(islice(records, batch_size)), [])
+    for number, (record_objects, record_faults) in enumerate(
+        chain.from_iterable(look_ahead(check, batches, pool, threads))
+    ):
+        objects += record_objects
+        faults.add(Fault(file, number, reason, detail) for reason, detail in record_faults)
+    recomputed, difference = 0, 0.0
     if expected.recomputing and not (faults.faults() or damage):
         first = list(islice(ShardReader(expected.path).records(), expected.recomputing.records))
         context = RecordContext(expected.labels, expected.table, pool, threads)
-        again = recompute(first, expected.recomputing, context)
-        faults.add(Fault(file, number, *fault) for number, fault in again.faults)
+        recomputed, difference, feature_faults = recompute_features(first, expected.recomputing, context)
+        faults.add(Fault(file, number, *fault) for number, fault in feature_faults)
     if not damage:
         damage += index_faults(expected, reader)
     faults.add(damage)
-    listed = faults.faults()
-    found_faults(len(listed))
+    fault_list = faults.faults()
+    found_faults(len(fault_list))
     record_bytes = sum(reader.lengths) - framed(0) * reader.examples
     counts = reader.examples, objects, record_bytes, reader.size
-    return ShardCheck(expected.split, file, *counts, listed, again.features, again.difference)
+    return ShardCheck(expected.split, file, *counts, fault_list, recomputed, difference)
 
 
 def index_faults(expected: ManifestShard, reader: ShardReader) -> Iterator[Fault]:
@@ -182,24 +177,24 @@ def index_faults(expected: ManifestShard, reader: ShardReader) -> Iterator[Fault
     file, path = index_file(expected.info.file), index_path(expected.path)
     is_listed = expected.info.index is not msgspec.UNSET
     try:
-        found = storage_for(path).read(path)
+        data = storage_for(path).read(path)
     except FileNotFoundError:
         if is_listed:
-            yield Fault(file, None, "missing", "it is gone; recordmill index writes it")
+            yield Fault(file, None, "missing", "it is missing; recordmill index writes it")
         return
     except UnreadableFileError:  # a damaged object, for example; other shards are still checked
-        found = b""
-    if found != encode_index(index_of(reader.lengths)):
+        data = b""
+    if data != encode_index(index_of(reader.lengths)):
         yield Fault(file, None, "index", "it is not the index of this shard; recordmill index writes it again")
 
 
-def _checker(expected: ShardToVerify) -> tuple[Callable[[list[bytes]], list[tuple[int, list[RecordFault]]]], int]:
+def _make_checker(expected: ShardToVerify) -> tuple[Callable[[list[bytes]], list[tuple[int, list[RecordFault]]]], int]:
     """Return a function that returns the number of objects and the faults of each of several records, and the number of
     records per call."""
     arguments = expected.check, expected.table, expected.labels
     if expected.table.record_of is RecordOf.ROW:
         check_rows = RowChecker(*arguments, expected.encoders)
-        at_once = _IMAGES_AT_ONCE if any(map(is_image_feature, expected.table.features)) else _ROWS_AT_ONCE
-        return lambda records: [(0, faults) for faults in check_rows(records)], at_once
+        batch_size = _IMAGES_AT_ONCE if any(map(is_image_feature, expected.table.features)) else _ROWS_AT_ONCE
+        return lambda records: [(0, faults) for faults in check_rows(records)], batch_size
     check_record = RecordChecker(*arguments, expected.boxes_inside, expected.encoders)
     return lambda records: list(map(check_record, records)), 1

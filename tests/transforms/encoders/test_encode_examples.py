@@ -104,7 +104,7 @@ def assert_is_that_of_each_image(labels: LabelMap, table: FeatureTable, policy: 
         for counter in counters:
             counter.add(facts, record_places(of), sorted_objects(facts))
     assert str(together[0].statistics("s")) == str(alone[0].statistics("s"))
-    assert together[1].of_shard("s") == alone[1].of_shard("s")
+    assert together[1].collect("s") == alone[1].collect("s")
 
 
 def is_wanted(task: ImageTask, table: FeatureTable) -> bool:

@@ -30,7 +30,7 @@ from recordmill.transforms.runtime.threads import Budget
 from recordmill.transforms.sample.draw_scene import encoded
 from recordmill.transforms.storage.local_storage import LocalStorage
 from tests.transforms.images.test_check_formats import chunk
-from tests.transforms.show.records import picture
+from tests.transforms.show.records import image_bytes
 
 CHECKS = ["none", "header", "decode"]
 NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (30, 40, 3), np.uint8))
@@ -90,11 +90,11 @@ def assert_rejected(loaded: StoredImage | Rejected, reason: Reason, detail: str)
 def test_good_files_pass_as_they_are(tmp_path, kind, check):
     data = KINDS[kind]
     format_ = "png" if "png" in kind else "jpeg"
-    picture = load(tmp_path, data, check=check)
-    assert isinstance(picture, StoredImage)
-    assert (picture.measures is not None) == (check == "decode")
-    picture = msgspec.structs.replace(picture, measures=None)
-    assert picture == StoredImage(data, format_, 40, 30, hashlib.sha256(data).hexdigest())
+    image_bytes = load(tmp_path, data, check=check)
+    assert isinstance(image_bytes, StoredImage)
+    assert (image_bytes.measures is not None) == (check == "decode")
+    image_bytes = msgspec.structs.replace(image_bytes, measures=None)
+    assert image_bytes == StoredImage(data, format_, 40, 30, hashlib.sha256(data).hexdigest())
     assert tf.io.decode_image(data, channels=3, expand_animations=False).shape == (30, 40, 3)
 
 
@@ -113,8 +113,8 @@ def test_samples_of_12_bits_in_16(tmp_path, format_, wanted, highest, lowest, is
 @pytest.mark.parametrize("data", BOTH)
 @pytest.mark.parametrize("size", [(None, None), (None, 30)])
 def test_size_that_json_does_not_give_is_picture_s(tmp_path, data, size, check):
-    picture = load(tmp_path, data, *size, check=check)
-    assert (picture.width, picture.height) == (40, 30)
+    image_bytes = load(tmp_path, data, *size, check=check)
+    assert (image_bytes.width, image_bytes.height) == (40, 30)
 
 
 def test_check_none_takes_json_s_word(tmp_path):
@@ -294,10 +294,10 @@ def test_transcoded_picture_is_measured_unchanged_in_record(tmp_path, kind, chec
     exif = Image.Exif()
     exif[0x0112] = 6
     size = (30, 60) if kind == "JPEG" else (60, 30)  # turned upright, as the JSON has it
-    picture = load(tmp_path, encoded(drawn, kind, exif=exif), *size, check=check)
-    assert isinstance(picture, StoredImage)
-    assert picture.transcoding
-    assert picture.measures == (measure_file(picture.data, picture.format) if check == "decode" else None)
+    image_bytes = load(tmp_path, encoded(drawn, kind, exif=exif), *size, check=check)
+    assert isinstance(image_bytes, StoredImage)
+    assert image_bytes.transcoding
+    assert image_bytes.measures == (measure_file(image_bytes.data, image_bytes.format) if check == "decode" else None)
 
 
 @pytest.mark.parametrize("check", ["none", "header", "decode"])
@@ -310,14 +310,14 @@ def test_pictures_without_annotations_are_turned_upright(tmp_path, orientation, 
     drawn.save(stream, kind, exif=exif)
     (tmp_path / "a").write_bytes(data := stream.getvalue())
     of = ImageTask(1, "a", None, None, ImageRef(str(tmp_path / "a"), len(data)), "train", ())
-    picture = load_image(of, ImageRules(check, upright=True))
+    image_bytes = load_image(of, ImageRules(check, upright=True))
     upright = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
-    found = Image.open(io.BytesIO(picture.data))
-    assert (found.getexif().get(0x0112, 1) in (1, 9), found.size) == (True, (picture.width, picture.height))
+    found = Image.open(io.BytesIO(image_bytes.data))
+    assert (found.getexif().get(0x0112, 1) in (1, 9), found.size) == (True, (image_bytes.width, image_bytes.height))
     assert found.size == upright.size
     assert np.abs(np.asarray(found, np.int16) - np.asarray(upright, np.int16)).max() < 9
-    assert bool(picture.transcoding and picture.transcoding.turned) == (2 <= orientation <= 8)
-    assert (picture.data == data) == (kind != "TIFF" and not 2 <= orientation <= 8)
+    assert bool(image_bytes.transcoding and image_bytes.transcoding.turned) == (2 <= orientation <= 8)
+    assert (image_bytes.data == data) == (kind != "TIFF" and not 2 <= orientation <= 8)
 
 
 RAW = ImageRules("decode", raw_size=(5, 7))
@@ -335,18 +335,18 @@ def task(data: bytes, labels: ImageLabels = NO_LABELS) -> ImageTask:
 
 def file(format_: str, mode: str = "RGB") -> tuple[bytes, Image.Image]:
     pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
-    picture = Image.fromarray(pixels).convert(mode)
-    return encoded(picture, format_), picture
+    image_bytes = Image.fromarray(pixels).convert(mode)
+    return encoded(image_bytes, format_), image_bytes
 
 
 def test_raw_pixels_are_rgb_by_rows_of_size_asked_for():
     for format_, mode, kind in (("PNG", "RGB", "png"), ("PNG", "L", "png"), ("BMP", "RGB", "other")):
         data, drawn = file(format_, mode)
-        picture = load_image(task(data), RAW)
+        image_bytes = load_image(task(data), RAW)
         expected = np.asarray(drawn.resize((7, 5), Image.Resampling.BILINEAR).convert("RGB"))
-        assert (np.frombuffer(picture.data, np.uint8).reshape(5, 7, 3) == expected).all()
-        assert (picture.height, picture.width) == (5, 7)
-        assert picture.transcoding == Transcoding(kind, len(data))
+        assert (np.frombuffer(image_bytes.data, np.uint8).reshape(5, 7, 3) == expected).all()
+        assert (image_bytes.height, image_bytes.width) == (5, 7)
+        assert image_bytes.transcoding == Transcoding(kind, len(data))
 
 
 def test_broken_picture_is_reject_of_its_row():
@@ -360,8 +360,8 @@ def test_broken_picture_is_reject_of_its_row():
 
 @pytest.mark.parametrize("format_", ["JPEG", "PNG", "GIF", "WEBP", "TIFF"])
 def test_pictures_are_known_by_their_bytes(format_):
-    assert encoded_size(picture(60, 40, format_)) == (format_.lower(), 60, 40)
-    assert open_record_image(picture(60, 40, format_)).size == (60, 40)
+    assert encoded_size(image_bytes(60, 40, format_)) == (format_.lower(), 60, 40)
+    assert open_record_image(image_bytes(60, 40, format_)).size == (60, 40)
 
 
 @pytest.mark.parametrize("data", [b"", b"BMW", b"RIFF\x00\x00\x00\x00WAVE", b"text"])
@@ -371,7 +371,7 @@ def test_none(data):
 
 def test_a_cut_picture():
     with pytest.raises(UnusableError, match="do not decode"):
-        open_record_image(picture(600, 400)[:-200])
+        open_record_image(image_bytes(600, 400)[:-200])
 
 
 def test_more_pixels_than_are_decoded():

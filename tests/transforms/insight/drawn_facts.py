@@ -60,7 +60,7 @@ def fact_columns(images: Sequence[ImageFacts]) -> FactColumns:
         columns["class_index"] = np.array([index for facts in images for index in facts.classes], np.int64)
     if any(facts.mask_bounds for facts in images):
         bounds = [facts.mask_bounds or [None] * len(facts.classes) for facts in images]
-        rows = [(np.nan,) * 4 if each is None else each for of_image in bounds for each in of_image]
+        rows = [(np.nan,) * 4 if box is None else box for image_bounds in bounds for box in image_bounds]
         columns["mask_bounds_px"] = np.array(rows, np.float64).reshape(-1, 4)
     if any(facts.captions is not None for facts in images):
         columns["num_captions"] = np.array([facts.captions for facts in images], np.int64)
@@ -90,9 +90,9 @@ def counted(*images: ImageFacts, shard: str = "s", places: Sequence[Place] = ())
 
 
 def fingerprinted(*images: ImageFacts, places: Sequence[Place] = ()) -> Fingerprints:
-    facts, found = fact_columns(images), ImageFingerprints()
-    found.add(facts, record_places(places or usual_places(images)), sorted_objects(facts))
-    return found.of_shard("s")
+    facts, fingerprints = fact_columns(images), ImageFingerprints()
+    fingerprints.add(facts, record_places(places or usual_places(images)), sorted_objects(facts))
+    return fingerprints.collect("s")
 
 
 _EDGES = (0.0, -0.0, 0.25, 0.5, 0.50000001, 1e-30)
@@ -120,9 +120,9 @@ def _draw_image(of: random.Random, kind: str, number: int) -> ImageFacts:
     image_class = of.randint(0, 3) if kind in ("classes", "features") else None
     if kind == "features":
         return ImageFacts(name, image_class=image_class)
-    picture = of.randint(1, 900), of.randint(1, 900), of.choice(("jpeg", "png")), of.randint(1, 200_000_000)
+    header = of.randint(1, 900), of.randint(1, 900), of.choice(("jpeg", "png")), of.randint(1, 200_000_000)
     measures = PixelMeasures(of.randint(0, 255), of.randint(0, 255), of.random(), of.randbytes(of.choice((0, 1024))))
-    facts = ImageFacts(name, *picture, measures=of.choice((None, measures)), sha256=of.randbytes(32).hex())
+    facts = ImageFacts(name, *header, measures=of.choice((None, measures)), sha256=of.randbytes(32).hex())
     if kind == "classes":
         return facts._replace(image_class=image_class)
     boxes = [_draw_box(of) for _ in range(of.choice((0, 0, 1, 2, 9, 40)))]

@@ -17,11 +17,11 @@ from recordmill.schemas.statistics import ClassDrift, ClassInOneSplit, ClassStat
 from recordmill.transforms.insight.across_splits import (
     check_complete_duplicates,
     check_duplicates,
+    compare_all_splits,
     compare_splits,
-    duplicates_of,
     fingerprint_line,
 )
-from recordmill.transforms.insight.read_examples import first_groups
+from recordmill.transforms.insight.read_examples import read_first_groups
 from recordmill.transforms.shards.commit_splits import commit_splits
 from tests.transforms.insight.test_find_duplicates import image, shard
 from tests.transforms.shards.test_commit_splits import of_split, statistics_of
@@ -65,17 +65,17 @@ def written(folder, **splits: list[Fingerprints]) -> Manifest:
 def test_all_splits_are_compared_and_classes_named(tmp_path):
     manifest = written(tmp_path, train=[shard("t1", *CATS), shard("t0", *OTHER)], val=[shard("v", *ALL)])
     assert json.loads((tmp_path / "fingerprints-val.jsonl").read_text())["names"][0] == "all/0.jpg"
-    found, _, files = duplicates_of(str(tmp_path), manifest)
+    duplicates, _, files = compare_all_splits(str(tmp_path), manifest)
     lines = files["duplicates.jsonl"]
-    assert (found.groups, found.leaks, found.copied_classes) == (6, 6, {"cat": 6})
-    assert found.splits == dict.fromkeys(("train", "val"), SplitDuplicates(exact=6, leaked=6, labels_differ=6))
-    assert found.sha256 == sha256(lines).hexdigest()
-    assert [each["file_name"] for each in json.loads(lines.splitlines()[0])["images"]] == ["cat/0.jpg", "all/0.jpg"]
-    assert first_groups(str(tmp_path), 5) == []
+    assert (duplicates.groups, duplicates.leaks, duplicates.copied_classes) == (6, 6, {"cat": 6})
+    assert duplicates.splits == dict.fromkeys(("train", "val"), SplitDuplicates(exact=6, leaked=6, labels_differ=6))
+    assert duplicates.sha256 == sha256(lines).hexdigest()
+    assert [copy["file_name"] for copy in json.loads(lines.splitlines()[0])["images"]] == ["cat/0.jpg", "all/0.jpg"]
+    assert read_first_groups(str(tmp_path), 5) == []
     (tmp_path / "duplicates.jsonl").write_bytes(lines)
-    assert [group.images[0].file_name for group in first_groups(str(tmp_path), 2)] == ["cat/0.jpg", "cat/1.jpg"]
+    assert [group.images[0].file_name for group in read_first_groups(str(tmp_path), 2)] == ["cat/0.jpg", "cat/1.jpg"]
     (tmp_path / "duplicates.jsonl").write_bytes(b'{"kind": "exa')
-    assert first_groups(str(tmp_path), 5) == []
+    assert read_first_groups(str(tmp_path), 5) == []
 
 
 DAMAGED = msgspec.structs.replace(shard("v", *ALL), rows=b"not whole rows")
@@ -83,21 +83,21 @@ DAMAGED = msgspec.structs.replace(shard("v", *ALL), rows=b"not whole rows")
 
 @pytest.mark.parametrize("damaged", [b"\xff", b"", fingerprint_lines([DAMAGED])])
 def test_split_without_fingerprints(tmp_path, damaged):
-    assert duplicates_of(str(tmp_path), written(tmp_path)) is None
+    assert compare_all_splits(str(tmp_path), written(tmp_path)) is None
     manifest = written(tmp_path, train=[shard("t", *CATS)], val=[shard("v", *ALL)])
     (tmp_path / "fingerprints-val.jsonl").write_bytes(damaged)
-    found = duplicates_of(str(tmp_path), manifest)
-    assert (list(found.duplicates.splits), list(found.problems)) == (["train"], ["train"])
-    assert found.files == {"duplicates.jsonl": b"", "problems-train.jsonl": b""}
+    duplicates, problems, files = compare_all_splits(str(tmp_path), manifest)
+    assert (list(duplicates.splits), list(problems)) == (["train"], ["train"])
+    assert files == {"duplicates.jsonl": b"", "problems-train.jsonl": b""}
 
 
 def test_damaged_fingerprints(tmp_path):
     commit(tmp_path, "train", fingerprint_lines([shard("t", *CATS)]))
     commit(tmp_path, "val", fingerprint_lines([shard("v", *ALL)]))
     (tmp_path / "fingerprints-val.jsonl").write_bytes(b"")
-    with pytest.raises(DuplicatesError, match=r"val of .* cannot be compared.*--overwrite"):
+    with pytest.raises(DuplicatesError, match=r"cannot compare val of .*--overwrite"):
         check_duplicates(str(tmp_path), {"test": [shard("x", *OTHER)]}, CLASSIFICATION, "leakage")
-    with pytest.raises(DuplicatesError, match=r"val of .* cannot be compared"):
+    with pytest.raises(DuplicatesError, match=r"cannot compare val of "):
         check_complete_duplicates(str(tmp_path), ["train", "val"], CLASSIFICATION, "leakage")
 
 
@@ -111,7 +111,7 @@ def test_split_without_fingerprints_leaves_none_of_one_before(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("policy", "others", "own", "is_refused"),
+    ("policy", "earlier", "own", "is_refused"),
     [
         ("leakage", CATS, (*OTHER, *OTHER), False),
         ("fail", CATS, (*OTHER, *OTHER), True),
@@ -121,8 +121,8 @@ def test_split_without_fingerprints_leaves_none_of_one_before(tmp_path):
         ("fail", CATS, OTHER, False),
     ],
 )
-def test_refusal_is_about_splits_of_job(tmp_path, policy, others, own, is_refused):
-    commit(tmp_path, "train", fingerprint_lines([shard("t", *others)]))
+def test_refusal_is_about_splits_of_job(tmp_path, policy, earlier, own, is_refused):
+    commit(tmp_path, "train", fingerprint_lines([shard("t", *earlier)]))
     listed = tmp_path / ".recordmill-val" / "duplicates.jsonl"
     args = (str(tmp_path), {"val": [shard("v", *own)]}, CLASSIFICATION, policy)
     if not is_refused:
@@ -145,27 +145,29 @@ def test_split_replaced_is_not_compared_with_itself(tmp_path):
 def test_rows_of_images_without_copies_are_not_held(tmp_path):
     number = 1000
     rows = np.zeros((200, number), FINGERPRINT)
-    rows["picture"][..., 0] = rows["hash"] = np.random.default_rng(0).integers(1, 1 << 63, rows.shape)
+    rows["digest"][..., 0] = rows["hash"] = np.random.default_rng(0).integers(1, 1 << 63, rows.shape)
     names = msgspec.Raw(msgspec.json.encode([f"{index}.jpg" for index in range(number)]))
-    shards = [Fingerprints(f"{index}", names, each.tobytes(), 1) for index, each in enumerate(rows)]
+    shards = [Fingerprints(f"{index}", names, shard_rows.tobytes(), 1) for index, shard_rows in enumerate(rows)]
     manifest = written(tmp_path, train=shards)
     tracemalloc.start()
     try:
-        duplicates_of(str(tmp_path), manifest)
+        compare_all_splits(str(tmp_path), manifest)
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert most < 2 * (tmp_path / "fingerprints-train.jsonl").stat().st_size
 
 
-def split(images: int, *having: int) -> SplitStatistics:
-    classes = tuple(ClassStatistics(f"c{index}", 3 * number, number) for index, number in enumerate(having))
+def split(images: int, *class_images: int) -> SplitStatistics:
+    classes = tuple(ClassStatistics(f"c{index}", 3 * number, number) for index, number in enumerate(class_images))
     return SplitStatistics(images, {}, (), {}, classes, (), {}, {}, 0)
 
 
 def test_classes_that_other_splits_lack():
-    found = compare_splits({"a": split(9, 3, 0, 2, 0, 1), "b": split(9, 0, 5, 2, 0, 1), "c": split(9, 0, 0, 0, 0, 2)})
-    assert found.one_split_only == (ClassInOneSplit("c1", "b", 5), ClassInOneSplit("c0", "a", 3))
+    comparison = compare_splits(
+        {"a": split(9, 3, 0, 2, 0, 1), "b": split(9, 0, 5, 2, 0, 1), "c": split(9, 0, 0, 0, 0, 2)}
+    )
+    assert comparison.one_split_only == (ClassInOneSplit("c1", "b", 5), ClassInOneSplit("c0", "a", 3))
     # A file that was edited counts more images of a class than images.
     assert compare_splits({"a": split(9, 12), "b": split(9, 3)}).one_split_only == ()
 
@@ -173,22 +175,26 @@ def test_classes_that_other_splits_lack():
 def test_splits_without_classes_are_not_compared():
     assert compare_splits({"a": split(9, 3), "test": split(9, 0)}) is None
     assert compare_splits({"a": split(9, 3)}) is compare_splits({}) is None
-    found = compare_splits({"a": split(900, 300, 0), "b": split(900, 310, 0), "test": split(900, 0, 0)})
-    assert (found.one_split_only, found.drifting) == ((), ())
+    comparison = compare_splits({"a": split(900, 300, 0), "b": split(900, 310, 0), "test": split(900, 0, 0)})
+    assert (comparison.one_split_only, comparison.drifting) == ((), ())
 
 
 def test_worst_drift_comes_first():
-    found = compare_splits({"train": split(8000, 4000, 800, 800), "val": split(2000, 1000, 400, 100)})
-    assert found.drifting == (
+    comparison = compare_splits({"train": split(8000, 4000, 800, 800), "val": split(2000, 1000, 400, 100)})
+    assert comparison.drifting == (
         ClassDrift("c1", "train", 800, 0.1, 0.2),
         ClassDrift("c1", "val", 400, 0.2, 0.1),
         ClassDrift("c2", "train", 800, 0.1, 0.05),
         ClassDrift("c2", "val", 100, 0.05, 0.1),
     )
 
-    found = compare_splits({"train": split(8000, 800), "val": split(1000, 180), "test": split(1000, 98)})
-    assert next((each.split, each.share, each.elsewhere) for each in found.drifting) == ("val", 0.18, 898 / 9000)
-    assert "test" not in {each.split for each in found.drifting}
+    comparison = compare_splits({"train": split(8000, 800), "val": split(1000, 180), "test": split(1000, 98)})
+    assert next((drift.split, drift.share, drift.elsewhere) for drift in comparison.drifting) == (
+        "val",
+        0.18,
+        898 / 9000,
+    )
+    assert "test" not in {drift.split for drift in comparison.drifting}
 
 
 @pytest.mark.parametrize(
@@ -222,16 +228,20 @@ def test_random_splits_seldom_seem_to_drift(shares):
     alarms = 0
     for _ in range(100):
         sizes = [round(2000 * (end - begin)) for begin, end in pairwise(ends)]
-        having = [[sum(of.random() < 0.3 / rank for _ in range(size)) for rank in (1, 5, 20, 80)] for size in sizes]
-        splits = {str(index): split(size, *row) for index, (size, row) in enumerate(zip(sizes, having, strict=True))}
+        class_images = [
+            [sum(of.random() < 0.3 / rank for _ in range(size)) for rank in (1, 5, 20, 80)] for size in sizes
+        ]
+        splits = {
+            str(index): split(size, *row) for index, (size, row) in enumerate(zip(sizes, class_images, strict=True))
+        }
         alarms += bool(compare_splits(splits).drifting)
     assert alarms <= 5
 
 
 def test_class_twice_as_frequent_in_one_split_is_found():
     of = random.Random(1)
-    found = 0
+    drifts = 0
     for _ in range(50):
         train, val = (sum(of.random() < share for _ in range(n)) for n, share in ((4000, 0.06), (1000, 0.12)))
-        found += bool(compare_splits({"train": split(4000, train), "val": split(1000, val)}).drifting)
-    assert found >= 48
+        drifts += bool(compare_splits({"train": split(4000, train), "val": split(1000, val)}).drifting)
+    assert drifts >= 48

@@ -4,42 +4,42 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from recordmill.schemas.statistics import Bin, Distribution
-from recordmill.transforms.insight.charts import ChartColumn, bar_chart, chart_centres, columns, long_tail
+from recordmill.transforms.insight.charts import ChartBin, bar_chart, chart_bins, chart_centres, long_tail
 
 
 def distribution(*bins: tuple[float, float, int]) -> Distribution:
-    return Distribution(sum(each[2] for each in bins), 0, 0, 0, 0, 0, 0, tuple(Bin(*each) for each in bins))
+    return Distribution(sum(bin_[2] for bin_ in bins), 0, 0, 0, 0, 0, 0, tuple(Bin(*bin_) for bin_ in bins))
 
 
 def shapes(svg: str, tag: str) -> list[ET.Element]:
-    return [each for each in ET.fromstring(svg).iter() if each.tag == tag]
+    return [element for element in ET.fromstring(svg).iter() if element.tag == tag]
 
 
 def test_texts_stay_within_the_chart():
     """The text of the last bar is longer than the bar is wide."""
-    svg = bar_chart([ChartColumn("x", f"{number:02}.5 kB", [number == 16]) for number in range(17)], "sizes")
-    texts = {each.text: each for each in shapes(svg, "text") if each.text.endswith("kB")}
+    svg = bar_chart([ChartBin("x", f"{number:02}.5 kB", [number == 16]) for number in range(17)], "sizes")
+    texts = {element.text: element for element in shapes(svg, "text") if element.text.endswith("kB")}
     assert "16.5 kB" in texts
-    for text, each in texts.items():
-        assert float(each.get("x")) + (0 if each.get("text-anchor") == "end" else len(text) * 4) <= 360
+    for text, element in texts.items():
+        assert float(element.get("x")) + (0 if element.get("text-anchor") == "end" else len(text) * 4) <= 360
 
 
 def test_all_one_bin_is_hundred_percent():
-    svg = bar_chart([ChartColumn("x", "1", [7])], "sizes")
-    assert {each.text for each in shapes(svg, "text")} == {"0%", "50%", "100%", "1"}
+    svg = bar_chart([ChartBin("x", "1", [7])], "sizes")
+    assert {element.text for element in shapes(svg, "text")} == {"0%", "50%", "100%", "1"}
 
 
 def test_bins_without_gaps():
-    found = columns([distribution((0, 0, 4), (3, 3.5, 1)), None, distribution((6, 7, 2))], True, str)
-    assert [(each.label, each.begin, each.numbers) for each in found] == [
+    bins = chart_bins([distribution((0, 0, 4), (3, 3.5, 1)), None, distribution((6, 7, 2))], True, str)
+    assert [(bin_.label, bin_.begin, bin_.numbers) for bin_ in bins] == [
         ("0", "0", [4, 0, 0]),
         ("3", "3", [1, 0, 0]),
         ("4", "4", [0, 0, 0]),
         ("5", "5", [0, 0, 0]),
         ("6", "6", [0, 0, 2]),
     ]
-    halves = columns([distribution((0.5, 0.625, 1), (0.75, 0.875, 2))], False, "{:.3g}".format)
-    assert [(each.label, each.begin) for each in halves] == [
+    halves = chart_bins([distribution((0.5, 0.625, 1), (0.75, 0.875, 2))], False, "{:.3g}".format)
+    assert [(bin_.label, bin_.begin) for bin_ in halves] == [
         ("0.5–0.625", "0.5"),
         ("0.625–0.75", "0.625"),
         ("0.75–0.875", "0.75"),
@@ -47,7 +47,7 @@ def test_bins_without_gaps():
 
 
 def test_bars_are_as_high_as_their_part_of_split():
-    table = columns([distribution((1, 1.25, 30), (2, 2.5, 10)), distribution((1, 1.25, 1), (2, 2.5, 3))], True, str)
+    table = chart_bins([distribution((1, 1.25, 30), (2, 2.5, 10)), distribution((1, 1.25, 1), (2, 2.5, 3))], True, str)
     svg = bar_chart(table, 'a "label"')
     bars = {(bar.get("class"), bar[0].text): float(bar.get("height")) for bar in shapes(svg, "rect")}
     assert set(bars) == {("s0", "1: 30"), ("s1", "1: 1"), ("s0", "2: 10"), ("s1", "2: 3")}
@@ -67,7 +67,7 @@ def test_bars_are_as_high_as_their_part_of_split():
 )
 def test_wide_bins_do_not_stand_out(bins, is_whole, by_octaves, ratio):
     """Equal numbers in two bins: the bars are as high as the bins are narrow."""
-    svg = bar_chart(columns([distribution(*bins)], is_whole, str, by_octaves), "x")
+    svg = bar_chart(chart_bins([distribution(*bins)], is_whole, str, by_octaves), "x")
     first, last = (float(bar.get("height")) for bar in shapes(svg, "rect"))
     assert first / last == pytest.approx(ratio, abs=0.01)
 

@@ -38,32 +38,39 @@ def image(name: str, width=640, height=480, boxes=(), classes=(), **more) -> Ima
 
 @given(st.floats(min_value=1e-9, max_value=1e12, allow_nan=False))
 def test_number_is_between_edges_of_its_bin(number):
-    found = bin_of(number)
-    assert edge(found) <= number < edge(found + 1)
-    assert histogram(np.array([number])).bins == {found: 1}
+    index = bin_of(number)
+    assert edge(index) <= number < edge(index + 1)
+    assert histogram(np.array([number])).bins == {index: 1}
 
 
 def test_histogram_has_sums_and_bounds():
-    found = histogram(np.array([0, 3, 3, 80.0]))
-    assert (found.bins, found.least, found.largest) == ({ZERO_BIN: 1, bin_of(3): 2, bin_of(80): 1}, 0, 80)
-    assert found.total == 86 * SCALE
-    told = distribution(found, is_whole=True)
-    assert (told.count, told.mean, told.least, told.median, told.p95, told.largest) == (4, 21.5, 0, 3, 80, 80)
-    assert [(each.low, each.high, each.number) for each in told.bins] == [(0, 0, 1), (3, 3.5, 2), (80, 96, 1)]
+    counts = histogram(np.array([0, 3, 3, 80.0]))
+    assert (counts.bins, counts.least, counts.largest) == ({ZERO_BIN: 1, bin_of(3): 2, bin_of(80): 1}, 0, 80)
+    assert counts.total == 86 * SCALE
+    described = distribution(counts, is_whole=True)
+    assert (described.count, described.mean, described.least, described.median, described.p95, described.largest) == (
+        4,
+        21.5,
+        0,
+        3,
+        80,
+        80,
+    )
+    assert [(bin_.low, bin_.high, bin_.number) for bin_ in described.bins] == [(0, 0, 1), (3, 3.5, 2), (80, 96, 1)]
 
 
 def test_boxes_are_counted_by_size_shape_class_and_place():
-    found = counted(image("a", 200, 100, [(0, 0, 0.5, 0.5), (0.9, 0.9, 1, 1)], [1, 1]), image("b", 200, 100))
-    told = describe_statistics(found, LABELS, DETECTION, [0, 2])
-    histograms = told.histograms
+    statistics = counted(image("a", 200, 100, [(0, 0, 0.5, 0.5), (0.9, 0.9, 1, 1)], [1, 1]), image("b", 200, 100))
+    described = describe_statistics(statistics, LABELS, DETECTION, [0, 2])
+    histograms = described.histograms
     assert (histograms["box_share"].least, histograms["box_share"].largest) == pytest.approx((0.01, 0.25))
     assert (histograms["box_side"].least, histograms["box_side"].largest) == pytest.approx((200**0.5, 5000**0.5))
     assert histograms["box_aspect"].mean == pytest.approx(2)
-    assert [(each.low, each.number) for each in histograms["objects_an_image"].bins] == [(0, 1), (2, 1)]
+    assert [(row.low, row.number) for row in histograms["objects_an_image"].bins] == [(0, 1), (2, 1)]
     assert (histograms["classes_an_image"].largest, histograms["image_aspect"].mean) == (1, 2)
-    assert np.argwhere(told.centres).tolist() == [[4, 4], [15, 15]]
-    assert [(each.name, each.objects, each.images) for each in told.classes] == [("cat", 0, 0), ("dog", 2, 1)]
-    assert (told.images, told.formats) == (2, {"jpeg": 2})
+    assert np.argwhere(described.centres).tolist() == [[4, 4], [15, 15]]
+    assert [(row.name, row.objects, row.images) for row in described.classes] == [("cat", 0, 0), ("dog", 2, 1)]
+    assert (described.images, described.formats) == (2, {"jpeg": 2})
 
 
 def test_shapes_are_of_boxes_with_area_however_small():
@@ -74,17 +81,17 @@ def test_shapes_are_of_boxes_with_area_however_small():
 
 
 def test_images_of_one_class_each_are_counted_by_it():
-    found = describe_statistics(counted(ImageFacts("a", 2, 1, "png", 3)), LABELS, CLASSIFICATION, [0, 1])
-    assert [(each.objects, each.images) for each in found.classes] == [(0, 0), (1, 1)]
-    assert set(found.histograms) == {"image_width", "image_height", "image_aspect", "image_bytes"}
-    assert found.centres == ()
+    described = describe_statistics(counted(ImageFacts("a", 2, 1, "png", 3)), LABELS, CLASSIFICATION, [0, 1])
+    assert [(row.objects, row.images) for row in described.classes] == [(0, 0), (1, 1)]
+    assert set(described.histograms) == {"image_width", "image_height", "image_aspect", "image_bytes"}
+    assert described.centres == ()
 
 
 def test_captions_and_segments_are_counted():
     statistics = counted(image("a", captions=2, segments=[0, 0]), image("b", captions=0))
-    found = describe_statistics(statistics, LABELS, DETECTION, [0, 0])
-    assert found.histograms["captions_an_image"].mean == 1
-    assert [(each.name, each.images) for each in found.segments] == [("sky", 1)]
+    described = describe_statistics(statistics, LABELS, DETECTION, [0, 0])
+    assert described.histograms["captions_an_image"].mean == 1
+    assert [(row.name, row.images) for row in described.segments] == [("sky", 1)]
 
 
 def test_chosen_examples():
@@ -96,34 +103,38 @@ def test_chosen_examples():
         image("wide", 1000, 100),
         image("high", 100, 200),
     ]
-    found = counted(*images).examples
-    chosen = {why: [images[each.record].name for each in examples] for why, examples in found.items()}
+    gallery = counted(*images).examples
+    chosen = {why: [images[example.record].name for example in examples] for why, examples in gallery.items()}
     assert chosen["crowded"] == ["many", "tiny", "few"]
     assert chosen["small"][0] == "tiny"
     assert chosen["odd"] == ["wide", "high"]
-    assert sorted(chosen["sample"]) == sorted(each.name for each in images)
-    wide = found["odd"][0]
+    assert sorted(chosen["sample"]) == sorted(facts.name for facts in images)
+    wide = gallery["odd"][0]
     assert (wide.shard, wide.record, wide.offset, wide.bytes) == ("s", 3, 300, 100)
 
 
 def test_another_part_of_an_image_counts_its_objects_alone():
     dark, box = PixelMeasures(0, 81, 0.5), (0, 0, 0.5, 0.5)
     one, two = (image("a", 10, 1000, [box], measures=dark, is_continuation=more) for more in (False, True))
-    found = counted(one, two)
-    assert (found.images, sum(found.histograms["image_width"].bins.values())) == (1, 1)
-    assert {why: len(examples) for why, examples in found.examples.items()} == dict.fromkeys(found.examples, 1)
-    assert [found.findings[name].number for name in ("dark", "odd_aspect")] == [1, 1]
+    statistics = counted(one, two)
+    assert (statistics.images, sum(statistics.histograms["image_width"].bins.values())) == (1, 1)
+    assert {why: len(examples) for why, examples in statistics.examples.items()} == dict.fromkeys(
+        statistics.examples, 1
+    )
+    assert [statistics.findings[name].number for name in ("dark", "odd_aspect")] == [1, 1]
 
 
 def test_boxes_that_may_be_faults_are_counted_and_pointed_to():
     thin, four, large = (0, 0, 0.5, 3.9 / 640), (0, 0, 4 / 480, 0.5), (0.1, 0.2, 0.5, 0.5)
-    found = counted(
+    findings = counted(
         image("a", boxes=[large, large, large], classes=[1, 1, 0]),
         image("b", boxes=[thin, four, thin], classes=[0, 0, 1]),
         image("c", boxes=[large, thin], classes=[1, 1]),
         image("d"),
     ).findings
-    pointed = {name: (each.number, [example.record for example in each.examples]) for name, each in found.items()}
+    pointed = {
+        name: (finding.number, [example.record for example in finding.examples]) for name, finding in findings.items()
+    }
     assert pointed == {"thin_boxes": (3, [1, 2]), "repeated_boxes": (1, [0])}
 
 
@@ -150,9 +161,11 @@ BOX = (100 / 480, 100 / 640, 200 / 480, 300 / 640)
 )
 def test_boxes_not_around_their_mask_are_counted(box, bounds, number):
     usual = image("usual", boxes=[BOX] * 2, classes=[0, 1], mask_bounds=[(100, 100, 200, 300), None])
-    found = counted(usual, image("odd", boxes=[BOX, box], classes=[0, 1], mask_bounds=[None, bounds]), image("none"))
-    told = {name: (each.number, each.examples[0].record) for name, each in found.findings.items()}
-    assert told.get("box_mask_mismatch", (0, 1)) == (number, 1)
+    statistics = counted(
+        usual, image("odd", boxes=[BOX, box], classes=[0, 1], mask_bounds=[None, bounds]), image("none")
+    )
+    pointed = {name: (finding.number, finding.examples[0].record) for name, finding in statistics.findings.items()}
+    assert pointed.get("box_mask_mismatch", (0, 1)) == (number, 1)
 
 
 @pytest.mark.parametrize(
@@ -169,9 +182,9 @@ def test_boxes_not_around_their_mask_are_counted(box, bounds, number):
     ],
 )
 def test_pixels_that_may_be_faults_are_counted(measures, finding):
-    found = counted(image("usual", measures=PixelMeasures(10, 250, 0.4)), image("odd", measures=measures))
-    assert found.measured == 1 + (measures is not None)
-    pointed = {name: (each.number, each.examples[0].record) for name, each in found.findings.items()}
+    statistics = counted(image("usual", measures=PixelMeasures(10, 250, 0.4)), image("odd", measures=measures))
+    assert statistics.measured == 1 + (measures is not None)
+    pointed = {name: (counts.number, counts.examples[0].record) for name, counts in statistics.findings.items()}
     assert pointed == ({finding: (1, 1)} if finding else {})
 
 
@@ -202,15 +215,17 @@ def test_parts_of_images_are_joined():
     counter.add(joined, record_places(places), sorted_objects(joined))
     assert counter.statistics("s") == counted(*images, places=places)
     order = np.array([5, 3, 3, 59])
-    taken = fact_columns([images[image] for image in order])
-    assert str(joined.take(order)) == str(taken)
+    selection = fact_columns([images[image] for image in order])
+    assert str(joined.take(order)) == str(selection)
 
 
 def test_sums_are_exact_however_large():
-    found = histogram(np.array([1e18, 1e30, 0.5, 2.0**52 + 1]))
-    assert found.total == (10**18 + int(1e30) + 2**52 + 1) * SCALE + SCALE // 2
+    sums = histogram(np.array([1e18, 1e30, 0.5, 2.0**52 + 1]))
+    assert sums.total == (10**18 + int(1e30) + 2**52 + 1) * SCALE + SCALE // 2
     huge = counted(image("a", 1, 1, [(0.0, 0.0, 1e12, 1e12)]), image("b", 1, 1, [(0.0, 0.0, 1e13, 1e13)]))
-    assert [each.rank for each in huge.examples["small"]] == [round(float(np.float32(n)) * SCALE) for n in (1e12, 1e13)]
+    assert [example.rank for example in huge.examples["small"]] == [
+        round(float(np.float32(n)) * SCALE) for n in (1e12, 1e13)
+    ]
 
 
 def polygon(left: float, top: float, right: float, bottom: float) -> bytes:
@@ -234,6 +249,6 @@ def test_boxes_beside_their_masks(parts):
     )
     counter = ImageCounter()
     counter.add(run.facts, record_places([(0, 0, 1)]), sorted_objects(run.facts))
-    found = counter.statistics("s")
-    numbers = {name: each.number for name, each in found.findings.items()}
+    statistics = counter.statistics("s")
+    numbers = {name: finding.number for name, finding in statistics.findings.items()}
     assert numbers == {"repeated_boxes": 3} | ({"box_mask_mismatch": 1} if parts else {})

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.transforms.insight.draw_record import draw_problem, draw_record, draw_shapes, drawn_size, middle_of
-from recordmill.transforms.insight.overlay import Layer, Overlay, Shape, class_colour, ink_on
+from recordmill.transforms.insight.draw_record import draw_problem, draw_record, draw_shapes, drawing_size, find_middle
+from recordmill.transforms.insight.overlay import Layer, Overlay, Shape, class_colour, text_colour
 
 RED, BLUE, GROUND = (255, 0, 0), (0, 0, 255), (128, 128, 128)
 
@@ -25,8 +25,8 @@ def is_colour(pixels: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
 )
 def test_box_has_its_edges_where_its_fractions_say(box, low, high):
     pixels = drawn(Shape("a", RED, box))
-    found = np.argwhere(is_colour(pixels, RED))
-    assert (found.min(axis=0).tolist(), found.max(axis=0).tolist()) == (low, high)
+    edges = np.argwhere(is_colour(pixels, RED))
+    assert (edges.min(axis=0).tolist(), edges.max(axis=0).tolist()) == (low, high)
     assert pixels[150, 450].tolist() == list(GROUND)  # within a box nothing is covered
     assert is_colour(drawn(Shape("a", RED, (0.5, 0.5, 0.5, 0.5))), RED).any()  # without area
 
@@ -56,7 +56,7 @@ def test_of_masks_that_overlap_smallest_shows():
         assert pixels[250, 350].tolist() == [70, 70, 185]
 
 
-def test_mask_of_another_size_is_stretched_over_picture():
+def test_mask_of_another_size_is_stretched_over_image():
     pixels = drawn(Shape("a", RED, mask=np.array([[False, True]])))
     assert (pixels[200, 299].tolist(), pixels[200, 450].tolist()) == (list(GROUND), [185, 70, 70])
 
@@ -80,7 +80,7 @@ def test_names_do_not_overlap():
     assert not is_colour(drawn(Shape("aaa", RED, box))[:97], RED).any()
 
 
-def test_no_name_reaches_out_of_picture():
+def test_no_name_reaches_out_of_image():
     shapes = [Shape("n" * 300, RED, (y, x, y + 0.01, x + 0.01)) for y in (0.0, 0.99) for x in (0.0, 0.99)]
     assert drawn(*shapes, size=(16, 16), names=True).shape == (512, 512, 3)
 
@@ -95,10 +95,10 @@ def test_no_name_reaches_out_of_picture():
         ((20000, 3), 1024, (1024, 1)),
     ],
 )
-def test_pictures_of_any_shape_are_drawn(size, side, expected):
+def test_images_of_any_shape_are_drawn(size, side, expected):
     shape = Shape("a", RED, (0.0, 0.0, 1.0, 1.0), np.ones(size[::-1], bool))
     assert drawn(shape, size=size, names=True, side=side).shape == (*expected[::-1], 3)
-    assert drawn_size(*size, side) == expected
+    assert drawing_size(*size, side) == expected
 
 
 def test_region_has_its_name_within_it():
@@ -108,11 +108,11 @@ def test_region_has_its_name_within_it():
     assert np.abs((tag.min(axis=0) + tag.max(axis=0)) / 2 - (89.5, 89.5)).max() < 3
     mask = np.zeros((10, 12), bool)
     mask[2:5, :] = mask[:, 3] = True
-    x, y = middle_of(mask)
+    x, y = find_middle(mask)
     assert mask[y, x]
     ring = np.ones((9, 9), bool)
     ring[3:6, 3:6] = False
-    x, y = middle_of(ring)
+    x, y = find_middle(ring)
     assert ring[y, x]
 
 
@@ -126,7 +126,7 @@ def test_colours_of_neighbouring_classes_differ():
 def test_ink_reads_on_every_colour():
     for index in range(80):
         colour = class_colour(index)
-        light, dark = sorted((_luminance(colour), _luminance(ink_on(colour))), reverse=True)
+        light, dark = sorted((_luminance(colour), _luminance(text_colour(colour))), reverse=True)
         assert (light + 0.05) / (dark + 0.05) > 4.3
 
 
@@ -141,11 +141,11 @@ BOX = (0.25, 0.25, 0.75, 0.75)
 GREY = Image.new("RGB", (600, 400), GROUND)
 
 
-def drawn_record(overlay: Overlay, picture: Image.Image = GREY, **more) -> np.ndarray:
-    return np.asarray(draw_record(picture, overlay, **more))
+def drawn_record(overlay: Overlay, image: Image.Image = GREY, **more) -> np.ndarray:
+    return np.asarray(draw_record(image, overlay, **more))
 
 
-def test_texts_stand_below_and_picture_is_not_covered():
+def test_texts_stand_below_and_image_is_not_covered():
     assert (drawn_record(Overlay((Layer("objects"),))) == GROUND).all()
     pixels = drawn_record(Overlay((Layer("objects"),), ("a.jpg", "a caption")))
     assert (pixels[:400] == GROUND).all()
@@ -191,16 +191,16 @@ def test_any_text_can_be_drawn(text):
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "CMYK", "I;16"])
-def test_pictures_of_every_mode(mode):
-    picture = Image.new(mode, (60, 40))
-    before = picture.tobytes()
-    assert drawn_record(Overlay((Layer("objects", (Shape("a", RED, BOX),)),), ("a",)), picture).shape[1] == 480
-    assert picture.tobytes() == before
+def test_images_of_every_mode(mode):
+    image = Image.new(mode, (60, 40))
+    before = image.tobytes()
+    assert drawn_record(Overlay((Layer("objects", (Shape("a", RED, BOX),)),), ("a",)), image).shape[1] == 480
+    assert image.tobytes() == before
 
 
 def test_16_bits_are_not_all_white():
-    picture = Image.fromarray(np.full((40, 60), 0x8000, np.uint16))
-    assert drawn_record(Overlay((Layer("objects"),)), picture)[0, 0].tolist() == [128, 128, 128]
+    image = Image.fromarray(np.full((40, 60), 0x8000, np.uint16))
+    assert drawn_record(Overlay((Layer("objects"),)), image)[0, 0].tolist() == [128, 128, 128]
 
 
 def test_the_side_that_is_asked_for():
@@ -212,7 +212,7 @@ THIN = Shape("cat", (0, 255, 0), (0.5, 0.5, 0.502, 0.7), np.ones((400, 600), boo
 MARK = (255, 0, 60)
 
 
-def test_outlines_leave_picture_visible():
+def test_outlines_leave_image_visible():
     pixels = np.asarray(draw_problem(GREY, [GOOD, THIN], [], 600))
     assert 400 < is_colour(pixels, GOOD.colour).sum() == (pixels != GROUND).any(axis=-1).sum() < 0.02 * 600 * 400
 

@@ -13,7 +13,7 @@ from recordmill.schemas.problems import (
     SplitDuplicates,
 )
 from recordmill.transforms.insight import find_duplicates as module
-from recordmill.transforms.insight.find_duplicates import Found, bits_set, copied_classes, find_duplicates
+from recordmill.transforms.insight.find_duplicates import DuplicateFindings, bits_set, copied_classes, find_duplicates
 
 
 def near_groups(hashes: np.ndarray) -> np.ndarray:
@@ -48,7 +48,7 @@ def test_near_is_eight_bits_or_fewer():
     assert bits_set(hashes).tolist() == [int(number).bit_count() for number in hashes]
 
 
-def test_group_joins_near_pictures_in_steps():
+def test_group_joins_near_images_in_steps():
     (first,) = distinct(1)
     steps = [first ^ np.uint64((1 << 5 * step) - 1) for step in range(12)]
     order = [7, 0, 3, 11, 5, 1, 9, 2, 10, 4, 8, 6]
@@ -56,7 +56,7 @@ def test_group_joins_near_pictures_in_steps():
     assert near_groups(hashes).tolist() == [0, 1, 2, *[3] * 12]
 
 
-def test_hashes_of_few_bits_count_where_forms_are_alike():
+def test_hashes_of_few_bits_count_where_forms_are_near():
     """Hashes of drawings have few bits."""
     few, many = np.uint64((1 << 20) - 1), np.uint64((1 << 32) - 1)
     forms = np.array([[100, 7], [104, 3], [105, 7], [100, 7], [200, 7]], np.uint8)
@@ -77,13 +77,13 @@ def test_forms_separate_weak_hashes(forms):
 
 
 def test_many_equal_hashes_are_bounded(monkeypatch):
-    monkeypatch.setattr(module, "_MOST", 2)
+    monkeypatch.setattr(module, "_MOST_COMPARED", 2)
     hashes = np.repeat(distinct(2), 50)
     assert sum(len(one) for one, _ in module._near_pairs(hashes)) <= 2 * len(hashes)
 
 
 def test_equal_hash_and_form_group(monkeypatch):
-    monkeypatch.setattr(module, "_MOST", 1)
+    monkeypatch.setattr(module, "_MOST_COMPARED", 1)
     hashes = np.full(60, (1 << 20) - 1, np.uint64)  # of few bits
     forms = np.arange(0, 240, 8)[np.arange(60) % 30][:, None].astype(np.uint8)
     compared = []
@@ -97,12 +97,12 @@ def test_equal_hash_and_form_group(monkeypatch):
 
 
 def test_forms_near_are_compared_first_of_one_hash(monkeypatch):
-    monkeypatch.setattr(module, "_MOST", 1)
+    monkeypatch.setattr(module, "_MOST_COMPARED", 1)
     forms = np.array([[200, 9], [10, 9], [203, 9], [12, 9], [90, 9]], np.uint8)
     assert module.near_groups(np.full(5, 3, np.uint64), forms).tolist() == [0, 1, 0, 1, 4]
 
 
-def test_group_has_key_of_first_picture():
+def test_group_has_key_of_first_image():
     assert near_groups(distinct(0)).tolist() == []
     (hash_,) = distinct(1) | np.uint64(1)
     assert near_groups(np.array([hash_, hash_ ^ np.uint64(1), hash_])).tolist() == [0, 0, 0]
@@ -112,41 +112,41 @@ def test_group_has_key_of_first_picture():
 HASHES = np.random.default_rng(0).integers(1, 1 << 64, 100, dtype=np.uint64).tolist()
 
 
-def image(name: str, picture: int, hash_: int = 0, labels: int = 0) -> tuple[str, int, int, int]:
-    return name, picture, hash_, labels
+def image(name: str, digest: int, hash_: int = 0, labels: int = 0) -> tuple[str, int, int, int]:
+    return name, digest, hash_, labels
 
 
 def shard(name: str, *images: tuple[str, int, int, int]) -> Fingerprints:
     rows = np.zeros(len(images), FINGERPRINT)
-    for index, (_, picture, hash_, labels) in enumerate(images):
-        rows[index] = ((picture % 3, picture), hash_, labels, 100 * index, 90, index, 0)
-    names = msgspec.Raw(msgspec.json.encode([each[0] for each in images]))
+    for index, (_, digest, hash_, labels) in enumerate(images):
+        rows[index] = ((digest % 3, digest), hash_, labels, 100 * index, 90, index, 0)
+    names = msgspec.Raw(msgspec.json.encode([image_[0] for image_ in images]))
     return Fingerprints(name, names, rows.tobytes(), FINGERPRINT_VERSION)
 
 
-def names(found: Found) -> list[list[str]]:
-    return [[f"{image.split}/{image.file_name}" for image in group.images] for group in found.groups]
+def names(findings: DuplicateFindings) -> list[list[str]]:
+    return [[f"{image.split}/{image.file_name}" for image in group.images] for group in findings.groups]
 
 
 def test_leakage_comes_first():
     train = [shard("t0", image("a", 1), image("b", 2), image("e", 4)), shard("t1", image("c", 1), image("d", 3))]
-    found = find_duplicates({"val": [shard("v", image("x", 3), image("y", 5))], "train": train}, has_classes=False)
-    assert names(found) == [["train/d", "val/x"], ["train/a", "train/c"]]
-    assert [group.is_leak for group in found.groups] == [True, False]
-    (place,) = [each for each in found.groups[0].images if each.split == "train"]
+    findings = find_duplicates({"val": [shard("v", image("x", 3), image("y", 5))], "train": train}, has_classes=False)
+    assert names(findings) == [["train/d", "val/x"], ["train/a", "train/c"]]
+    assert [group.is_leak for group in findings.groups] == [True, False]
+    (place,) = [member for member in findings.groups[0].images if member.split == "train"]
     assert (place.shard, place.record, place.offset, place.bytes) == ("t1", 1, 100, 90)
-    assert found.splits == {"train": SplitDuplicates(exact=3, leaked=1), "val": SplitDuplicates(exact=1, leaked=1)}
+    assert findings.splits == {"train": SplitDuplicates(exact=3, leaked=1), "val": SplitDuplicates(exact=1, leaked=1)}
 
 
-def test_pictures_that_look_alike_are_group_with_their_copies():
+def test_near_images_are_in_group_with_their_copies():
     near = HASHES[0] ^ 0b111
     train = shard("t", image("a", 1, HASHES[0]), image("c", 2), image("b", 2, near), image("d", 3, HASHES[1]))
     val = shard("v", image("e", 4, HASHES[0]), image("f", 5), image("g", 3))
-    found = find_duplicates({"train": [train], "val": [val]}, has_classes=False)
-    assert names(found) == [["train/d", "val/g"], ["train/a", "train/b", "train/c", "val/e"]]
-    assert [group.kind for group in found.groups] == [Likeness.EXACT, Likeness.NEAR]
-    assert found.splits["train"] == SplitDuplicates(exact=3, near=1, leaked=4)
-    assert found.splits["val"] == SplitDuplicates(exact=1, near=1, leaked=2)
+    findings = find_duplicates({"train": [train], "val": [val]}, has_classes=False)
+    assert names(findings) == [["train/d", "val/g"], ["train/a", "train/b", "train/c", "val/e"]]
+    assert [group.kind for group in findings.groups] == [Likeness.EXACT, Likeness.NEAR]
+    assert findings.splits["train"] == SplitDuplicates(exact=3, near=1, leaked=4)
+    assert findings.splits["val"] == SplitDuplicates(exact=1, near=1, leaked=2)
 
 
 def test_form_is_that_of_compared_copy():
@@ -155,8 +155,8 @@ def test_form_is_that_of_compared_copy():
     rows["form"] = np.iinfo(rows["form"].dtype).max
     looked_at = msgspec.structs.replace(looked_at, rows=rows.tobytes())
     for first, second in (("x", "y"), ("y", "x")):
-        found = find_duplicates({first: [shard("u", image("a", 2))], second: [looked_at]}, has_classes=False)
-        assert [len(group.images) for group in found.groups] == [3]
+        findings = find_duplicates({first: [shard("u", image("a", 2))], second: [looked_at]}, has_classes=False)
+        assert [len(group.images) for group in findings.groups] == [3]
 
 
 def test_labels_of_duplicates():
@@ -173,12 +173,12 @@ def test_labels_of_duplicates():
         for number, (end, labels) in enumerate(zip("01", both, strict=True))
     ]
     for images, differing, kind in ((exact, {"moved", "class"}, Likeness.EXACT), (near, {"class"}, Likeness.NEAR)):
-        found = find_duplicates({"train": [shard("t", *images)]}, has_classes=False)
-        assert {group.kind for group in found.groups} == {kind}
-        differ = {group.images[0].file_name[:-1] for group in found.groups if group.labels is Agreement.DIFFER}
+        findings = find_duplicates({"train": [shard("t", *images)]}, has_classes=False)
+        assert {group.kind for group in findings.groups} == {kind}
+        differ = {group.images[0].file_name[:-1] for group in findings.groups if group.labels is Agreement.DIFFER}
         assert differ == differing
-        assert names(found)[: len(differing)] == [[f"train/{name}0", f"train/{name}1"] for name in sorted(differing)]
-        assert found.splits["train"].labels_differ == 2 * len(differing)
+        assert names(findings)[: len(differing)] == [[f"train/{name}0", f"train/{name}1"] for name in sorted(differing)]
+        assert findings.splits["train"].labels_differ == 2 * len(differing)
 
 
 def test_findings_are_independent_of_order_and_shards():
@@ -187,13 +187,16 @@ def test_findings_are_independent_of_order_and_shards():
     splits = {"a": images[:50], "b": images[50:]}
 
     def groups(parts) -> list[tuple]:
-        found = find_duplicates(parts, has_classes=False).groups
-        return [(of.kind, of.labels, [(each.split, each.file_name) for each in of.images]) for of in found]
+        found_groups = find_duplicates(parts, has_classes=False).groups
+        return [
+            (group.kind, group.labels, [(member.split, member.file_name) for member in group.images])
+            for group in found_groups
+        ]
 
-    expected = groups({name: [shard("s", *of_split)] for name, of_split in splits.items()})
+    expected = groups({name: [shard("s", *split_images)] for name, split_images in splits.items()})
     assert len(expected) == 9
     for _ in range(3):
-        mixed = {name: of.sample(of_split, len(of_split)) for name, of_split in reversed(splits.items())}
+        mixed = {name: of.sample(split_images, len(split_images)) for name, split_images in reversed(splits.items())}
         parts = {name: [shard("0", *many[:20]), shard("1"), shard("2", *many[20:])] for name, many in mixed.items()}
         assert groups(parts) == expected
 
@@ -204,7 +207,7 @@ def test_of_none_there_are_none():
 
 
 @pytest.mark.parametrize(
-    ("pictures", "classes", "found"),
+    ("images", "classes", "copies"),
     [
         ([*range(14), *range(14), 90], [1] * 8 + [2] * 6 + [0] * 15, {0: 14}),
         ([*range(9), 90, 91, 92, 93, 94, 0, 1], [1] * 9 + [2] * 7, {}),  # two of nine
@@ -212,8 +215,8 @@ def test_of_none_there_are_none():
         ([*range(6), *range(6), *range(20, 26), *range(20, 26)], np.repeat([0, 1, 2, 3], 6), {0: 6, 2: 6}),
     ],
 )
-def test_class_of_copies_is_found(pictures, classes, found):
-    assert copied_classes(np.array(pictures), np.array(classes)) == found
+def test_class_of_copies_is_found(images, classes, copies):
+    assert copied_classes(np.array(images), np.array(classes)) == copies
 
 
 def test_classes_of_images_are_looked_at_where_they_have_one():

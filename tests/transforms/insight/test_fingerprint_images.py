@@ -29,7 +29,7 @@ def test_image_has_its_name_digest_hash_and_place():
     of = fingerprinted(*images, places=[*places, (5, 0, 0), (6, 0, 0)])
     names = [f"{index}.jpg" for index in range(5)]
     assert (of.shard, msgspec.json.decode(of.names)) == ("s", names)
-    assert [row["picture"].tobytes() for row in of.array] == [
+    assert [row["digest"].tobytes() for row in of.array] == [
         hashlib.sha256(name.encode()).digest()[:16] for name in names
     ]
     expected = perceptual_hashes(GREY)
@@ -43,8 +43,8 @@ def test_image_has_its_name_digest_hash_and_place():
 
 
 def test_of_no_image_there_is_nothing():
-    found = ImageFingerprints().of_shard("s")
-    assert (bytes(found.names), found.rows) == (b"[]", b"")
+    fingerprints = ImageFingerprints().collect("s")
+    assert (bytes(fingerprints.names), fingerprints.rows) == (b"[]", b"")
 
 
 def digest(image: ImageFacts) -> int:
@@ -52,9 +52,9 @@ def digest(image: ImageFacts) -> int:
     return int(label_digests(columns, sorted_objects(columns))[0])
 
 
-def of_objects(*objects: tuple[int, float, float, float, float]) -> int:
-    edges = tuple(zip(*(each[1:] for each in objects), strict=True)) or ((), (), (), ())
-    return digest(facts(boxes=edges, classes=[each[0] for each in objects]))
+def object_digest(*objects: tuple[int, float, float, float, float]) -> int:
+    edges = tuple(zip(*(item[1:] for item in objects), strict=True)) or ((), (), (), ())
+    return digest(facts(boxes=edges, classes=[item[0] for item in objects]))
 
 
 def classes(digest: int) -> int:
@@ -64,19 +64,19 @@ def classes(digest: int) -> int:
 def test_labels_are_equal_in_any_order_of_objects():
     one, other = (1, 0.1, 0.2, 0.3, 0.4), (2, 0, 0, 1, 1)
     moved = (2, 0, 0, 1, 0.5)
-    assert of_objects(one, other) == of_objects(other, one)
-    assert of_objects(one) != of_objects(one, one) != of_objects()
-    assert of_objects(one, other) != of_objects(one, moved)
-    assert classes(of_objects(one, other)) == classes(of_objects(moved, one))
-    assert classes(of_objects(one)) != classes(of_objects(other))
-    swapped = of_objects((2, *one[1:]), (1, *other[1:]))
-    assert classes(of_objects(one, other)) == classes(swapped)
-    assert of_objects(one, other) != swapped
-    assert of_objects(one) == of_objects((1, *map(float, np.float32(one[1:]))))  # as the record has the box
+    assert object_digest(one, other) == object_digest(other, one)
+    assert object_digest(one) != object_digest(one, one) != object_digest()
+    assert object_digest(one, other) != object_digest(one, moved)
+    assert classes(object_digest(one, other)) == classes(object_digest(moved, one))
+    assert classes(object_digest(one)) != classes(object_digest(other))
+    swapped = object_digest((2, *one[1:]), (1, *other[1:]))
+    assert classes(object_digest(one, other)) == classes(swapped)
+    assert object_digest(one, other) != swapped
+    assert object_digest(one) == object_digest((1, *map(float, np.float32(one[1:]))))  # as the record has the box
     # A key of 64 bits could not hold these.
     rows = [(1 << 40, 0.5, 0, 1, 1), (70_000, 0.1, 0, 1, 1)]
-    assert of_objects(*rows) == of_objects(*reversed(rows))
-    assert of_objects(*rows) != of_objects((70_000, 0.5, 0, 1, 1), (1 << 40, 0.1, 0, 1, 1))
+    assert object_digest(*rows) == object_digest(*reversed(rows))
+    assert object_digest(*rows) != object_digest((70_000, 0.5, 0, 1, 1), (1 << 40, 0.1, 0, 1, 1))
 
 
 def test_of_images_of_one_class_class_is_known():
@@ -90,5 +90,7 @@ def test_images_are_fingerprinted_together_as_one_by_one(seed, kind):
     images, places = draw_facts(seed, kind=kind)
     alone = [fingerprinted(image, places=[place]) for image, place in zip(images, places, strict=True)]
     together = fingerprinted(*images, places=places)
-    assert together.rows == b"".join(each.rows for each in alone)
-    assert msgspec.json.decode(together.names) == [name for each in alone for name in msgspec.json.decode(each.names)]
+    assert together.rows == b"".join(single.rows for single in alone)
+    assert msgspec.json.decode(together.names) == [
+        name for single in alone for name in msgspec.json.decode(single.names)
+    ]

@@ -18,7 +18,7 @@ from recordmill.schemas.statistics import PixelMeasures
 from recordmill.transforms.blocks.image_facts import FactColumns
 from recordmill.transforms.insight import list_problems as module
 from recordmill.transforms.insight.count_images import ImageCounter
-from recordmill.transforms.insight.find_duplicates import Found
+from recordmill.transforms.insight.find_duplicates import DuplicateFindings
 from recordmill.transforms.insight.list_problems import kept_copy, list_problems, worst_problems
 from tests.transforms.insight.drawn_facts import ImageFacts, fact_columns, record_places, sorted_objects, usual_places
 
@@ -29,7 +29,7 @@ def image(name: str, **values) -> ImageFacts:
     return ImageFacts(name, 100, 50, "jpeg", 1, **values)
 
 
-def found(*images: ImageFacts, ids: list[int]) -> list[Problem]:
+def worst_of(*images: ImageFacts, ids: list[int]) -> list[Problem]:
     facts = FactColumns(**fact_columns(images)._asdict() | {"object_id": np.array(ids)})
     counter = ImageCounter()
     counter.add(facts, record_places(usual_places(images)), sorted_objects(facts))
@@ -40,7 +40,7 @@ def test_problems_of_images_and_boxes():
     # Edges by column: ymin, xmin, ymax, xmax. The boxes of `b` are not in the order that they are sorted in.
     edges = ((0.5, 0.0, 0.5), (0.5, 0.0, 0.5), (1.0, 1.0, 1.0), (1.0, 0.02, 1.0))
     images = image("a", measures=DULL, boxes=((),) * 4, classes=[]), image("b", boxes=edges, classes=[3, 3, 3])
-    assert found(*images, ids=[7, 8, 9]) == [
+    assert worst_of(*images, ids=[7, 8, 9]) == [
         Problem("blurred", 0.5, "a"),
         Problem("dark", 0.5, "a"),
         Problem("repeated_boxes", 0.0, "b", 9),
@@ -52,7 +52,7 @@ def test_scores_of_images():
     blank, bright = PixelMeasures(9, 15, 0.0), PixelMeasures(243, 255, 0.5)
     images = image("blank", measures=blank), image("bright", measures=bright), ImageFacts("long", 70, 400, "jpeg", 1)
     images += (image("x-ray", measures=PixelMeasures(0, 4, 0.0, is_12_bit=True)),)
-    assert found(*images, ids=[]) == [
+    assert worst_of(*images, ids=[]) == [
         Problem("blank", 0.5, "blank"),
         Problem("bright", 0.9231, "bright"),  # 12 of 13 levels
         Problem("odd_aspect", 0.5, "long"),
@@ -93,7 +93,7 @@ def test_copies_are_listed_but_for_one_that_stays(monkeypatch):
     ]
     problems = Problem("dark", 0.5, "a"), Problem("thin_boxes", 0.25, "b", 7)
     fingerprints = {"train": [shard("train", problems=problems)], "val": [shard("val")]}
-    duplicates = Found(groups, {}, {}, {("train", 0): 0b1011, ("val", 0): 0b11})
+    duplicates = DuplicateFindings(groups, {}, {}, {("train", 0): 0b1011, ("val", 0): 0b11})
     listed = list_problems(fingerprints, duplicates, {"train": {"dark": 1, "thin_boxes": 1}, "val": {}})
     train, lines = listed["train"]
     assert msgspec.json.Decoder(ProblemLine).decode_lines(lines) == [

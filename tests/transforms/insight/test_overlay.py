@@ -10,7 +10,7 @@ from recordmill.schemas.layouts import DETECTION, KERAS, TABLE, TFDS
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.masks import mask_png, mask_rle, run_lengths
 from recordmill.transforms.insight.overlay import Layer, Overlay, OverlayReader, class_colour
-from tests.transforms.show.records import label_map, picture
+from tests.transforms.show.records import image_bytes, label_map
 
 CAT = Category(1, "cat", keypoints=("nose", "tail", "ear"), skeleton=((1, 2),))
 LABELS = LabelMap((CAT, Category(3, "dog")), (Category(1, "cat", isthing=1), Category(92, "sky", isthing=0)))
@@ -168,23 +168,23 @@ def test_texts():
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"objects.mask_png": [picture()[:40]]}, "the mask of object 0 cannot be drawn"),
+        ({"objects.mask_png": [image_bytes()[:40]]}, "the mask of object 0 cannot be drawn"),
         ({"objects.mask_rle": [b"not run lengths"]}, "the mask of object 0 cannot be drawn"),
         ({"semantic.png": b"no PNG"}, "semantic.png cannot be drawn"),
         ({"panoptic.category_png": b""}, None),
     ],
 )
 def test_undrawable_values_are_named(values, told):
-    found = overlay(edges(BOX) | values)
-    assert found.layers[0].shapes[0].box_yxyx_frac == BOX
-    assert [fault.startswith(told) for fault in found.faults] == ([True] if told else [])
+    drawing = overlay(edges(BOX) | values)
+    assert drawing.layers[0].shapes[0].box_yxyx_frac == BOX
+    assert [fault.startswith(told) for fault in drawing.faults] == ([True] if told else [])
 
 
 def test_a_box_that_is_not_finite():
-    found = overlay(edges((0.0, np.nan, 1.0, np.inf)))
-    assert found.layers[0].shapes[0].box_yxyx_frac is None
-    assert found.faults[0].startswith("the box of object 0 is not finite")
+    drawing = overlay(edges((0.0, np.nan, 1.0, np.inf)))
+    assert drawing.layers[0].shapes[0].box_yxyx_frac is None
+    assert drawing.faults[0].startswith("the box of object 0 is not finite")
 
 
-def test_nothing_to_draw_is_picture_alone():
+def test_nothing_to_draw_is_image_alone():
     assert [(layer.title, layer.shapes) for layer in overlay({}).layers] == [("objects", ())]

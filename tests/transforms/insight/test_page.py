@@ -22,7 +22,7 @@ from recordmill.schemas.statistics import (
 )
 from recordmill.transforms.insight.count_images import describe_statistics
 from recordmill.transforms.insight.page import amount_rows, check_data, order_splits, render_page, value_rows
-from recordmill.transforms.insight.read_examples import Thumbnail, chosen_examples
+from recordmill.transforms.insight.read_examples import Thumbnail, choose_examples
 from tests.transforms.insight.drawn_facts import ImageFacts, counted
 from tests.transforms.shards.test_describe_split import RECIPE, SPLIT
 
@@ -63,11 +63,11 @@ def manifest_of(names=("cat", "dog"), counts=(9, 0), splits=("train",), **fields
 def statistics_of(manifest: Manifest) -> dict[str, SplitStatistics]:
     images = []
     for number in range(8):
-        picture = str(number), 640 + 100 * number, 480 + 50 * number, "jpeg", 9000 + 5000 * number
-        images.append(ImageFacts(*picture, ((0.1,), (0.1,), (0.6,), (0.4 + 0.05 * number,)), (0,)))
+        image = str(number), 640 + 100 * number, 480 + 50 * number, "jpeg", 9000 + 5000 * number
+        images.append(ImageFacts(*image, ((0.1,), (0.1,), (0.6,), (0.4 + 0.05 * number,)), (0,)))
     counts = manifest.splits["train"].class_counts
-    found = describe_statistics(counted(*images), manifest.labels, manifest.table, counts)
-    return dict.fromkeys(manifest.splits, found)
+    split_statistics = describe_statistics(counted(*images), manifest.labels, manifest.table, counts)
+    return dict.fromkeys(manifest.splits, split_statistics)
 
 
 def thumbnail(name: str) -> Thumbnail:
@@ -81,8 +81,8 @@ def with_split(manifest: Manifest, name: str, **changed) -> Manifest:
     return msgspec.structs.replace(manifest, splits=manifest.splits | {name: entry})
 
 
-def page_of(manifest: Manifest, pictures=(), statistics=None, duplicates=()) -> Page:
-    return Page(render_page(manifest, statistics or statistics_of(manifest), pictures, duplicates))
+def page_of(manifest: Manifest, thumbnails=(), statistics=None, duplicates=()) -> Page:
+    return Page(render_page(manifest, statistics or statistics_of(manifest), thumbnails, duplicates))
 
 
 def plain(page: Page) -> str:
@@ -109,19 +109,23 @@ def test_drifting_classes_are_tables():
     manifest = manifest_of((SCRIPT, "dog"), (9, 0), ("train", "val"))
     statistics = {
         split: msgspec.structs.replace(
-            found, images=1000, classes=(ClassStatistics(SCRIPT, cats, cats), ClassStatistics("dog", dogs, dogs))
+            split_statistics,
+            images=1000,
+            classes=(ClassStatistics(SCRIPT, cats, cats), ClassStatistics("dog", dogs, dogs)),
         )
-        for (split, found), (cats, dogs) in zip(statistics_of(manifest).items(), ((90, 500), (0, 250)), strict=True)
+        for (split, split_statistics), (cats, dogs) in zip(
+            statistics_of(manifest).items(), ((90, 500), (0, 250)), strict=True
+        )
     }
     page = page_of(manifest, statistics=statistics)
     assert re.search(rf"Classes in one split only: 1\s.*{re.escape(SCRIPT)}\s*train\s*90\s", page.text, re.DOTALL)
     assert re.search(r"differ between splits: 4\s.*dog\s*val\s*250\s*25.00%\s*50.00%", page.text, re.DOTALL)
-    assert "No class is missing" not in page.text
-    assert "No class is missing" in page_of(manifest_of(counts=(9, 1))).text
+    assert "All classes are in all splits" not in page.text
+    assert "All classes are in all splits" in page_of(manifest_of(counts=(9, 1))).text
 
 
 def test_nothing_comes_from_elsewhere():
-    page = page_of(manifest_of(), pictures=[thumbnail("a.jpg")])
+    page = page_of(manifest_of(), thumbnails=[thumbnail("a.jpg")])
     addresses = [value for _, attributes in page.tags for name, value in attributes.items() if name in ("src", "href")]
     assert addresses
     assert all(address.startswith(("data:image/jpeg;base64,", "#")) for address in addresses)
@@ -132,11 +136,13 @@ def test_nothing_comes_from_elsewhere():
 
 
 def test_alternative_texts():
-    page = page_of(manifest_of(), pictures=[thumbnail("a.jpg")])
-    assert [attributes["alt"] for tag, attributes in page.tags if tag == "img"] == ["a.jpg, 2 objects drawn in"]
-    charts = [each for tag, each in page.tags if tag == "svg" and each.get("class") in ("chart", "map")]
+    page = page_of(manifest_of(), thumbnails=[thumbnail("a.jpg")])
+    assert [attributes["alt"] for tag, attributes in page.tags if tag == "img"] == ["a.jpg, 2 objects drawn"]
+    charts = [
+        attributes for tag, attributes in page.tags if tag == "svg" and attributes.get("class") in ("chart", "map")
+    ]
     assert len(charts) >= 8
-    assert "Objects an image: always 1 (objects)." in page.text
+    assert "Objects per image: always 1 (objects)." in page.text
     assert all(chart["role"] == "img" and chart["aria-label"] for chart in charts)
     tables = [tag for tag, _ in page.tags if tag == "table"]
     assert len(tables) > len(charts)
@@ -153,16 +159,16 @@ def test_splits_are_side_by_side():
 
 
 @pytest.mark.parametrize(
-    ("most", "told"),
+    ("most", "text"),
     [
-        (100_000, "Each of them is a line of rejects-SPLIT.jsonl"),
-        (1, "6 of 8 are listed, at most 1 of each reason and split: they are lines of rejects-SPLIT.jsonl"),
+        (100_000, "lists all rejects."),
+        (1, "lists 6 of 8 rejects, at most 1 per reason and split."),
     ],
 )
-def test_page_says_whether_all_rejects_are_listed(monkeypatch, most, told):
+def test_page_says_whether_all_rejects_are_listed(monkeypatch, most, text):
     monkeypatch.setattr("recordmill.schemas.dataset.manifest.MOST_LISTED", most)
     monkeypatch.setattr("recordmill.transforms.insight.page.MOST_LISTED", most)
-    assert told in plain(page_of(manifest_of(splits=("train", "val"))))
+    assert text in plain(page_of(manifest_of(splits=("train", "val"))))
 
 
 def test_hundreds_of_classes():
@@ -170,8 +176,8 @@ def test_hundreds_of_classes():
     page = page_of(manifest_of(names, counts))
     places = [page.text.index(name) for name in reversed(names)]
     assert places == sorted(places)
-    assert "The other 388 classes" in page.text
-    assert "The other 397 classes" in page_of(manifest_of(names, [9, 5, 0, 4, *[0] * 396])).text
+    assert "388 more classes" in page.text
+    assert "397 more classes" in page_of(manifest_of(names, [9, 5, 0, 4, *[0] * 396])).text
 
 
 def test_possible_problems_are_counted_and_shown():
@@ -180,15 +186,15 @@ def test_possible_problems_are_counted_and_shown():
     dark, thin = (Finding(3, (Example(rank, 0, "s", rank, 0, 9),)) for rank in (1, 2))
     statistics["train"] = msgspec.structs.replace(statistics["train"], findings={"dark": dark}, measured=8)
     statistics["val"] = msgspec.structs.replace(statistics["val"], findings={"dark": dark, "thin_boxes": thin})
-    chosen = chosen_examples(statistics)
+    chosen = choose_examples(statistics)
     assert [why for why, _, _ in chosen if why in FINDINGS] == ["dark", "dark", "thin_boxes"]
-    pictures = [thumbnail("night.jpg")._replace(why="dark"), thumbnail("day.jpg")]
-    found = plain(page_of(manifest, pictures, statistics))
-    order = ("Is the data good?", "At random", "day.jpg", "Dark pictures33", "4 pixels wide or high03", "night.jpg")
-    places = [found.index(text) for text in order]
+    thumbnails = [thumbnail("night.jpg")._replace(why="dark"), thumbnail("day.jpg")]
+    content = plain(page_of(manifest, thumbnails, statistics))
+    order = ("Is the data good?", "At random", "day.jpg", "Dark images33", "4 pixels wide or high03", "night.jpg")
+    places = [content.index(text) for text in order]
     assert places == sorted(places)
-    assert "Pixels were not looked at" not in found
-    assert "Pixels were not looked at" in page_of(manifest_of()).text
+    assert "Pixels were not checked" not in content
+    assert "Pixels were not checked" in page_of(manifest_of()).text
 
 
 def test_values_that_all_splits_have_stand_once_and_none_not():
@@ -213,8 +219,8 @@ def test_amounts_of_each_split():
     manifest = msgspec.structs.replace(manifest, splits={"train": train, "val": val})
     rows = dict(amount_rows(manifest, {"train": statistics_of(manifest)["train"]}))
     assert rows["objects per image"] == ["1.0", ""]
-    assert rows["classes"] == ["1 of 2 with any", "2 of 2 with any"]
-    assert rows["balance of classes"] == ["1.0 to 1", "4.5 to 1"]
+    assert rows["classes"] == ["1 of 2 used", "2 of 2 used"]
+    assert rows["class balance"] == ["1.0 to 1", "4.5 to 1"]
     assert rows["rewritten"] == ["gif 3, webp 1,200; 4 made smaller: 9 bytes became 8 bytes", ""]
     assert rows["formats in records"] == ["jpeg 8", ""]
     assert rows["shards"] == ["12 of 1.0 kB to 12.0 kB, 23.0 kB in all", "1 of 1.0 kB, 1.0 kB in all"]
@@ -230,13 +236,13 @@ def test_check_data():
     of = {"train": SplitDuplicates(3, 1, leaked=2, labels_differ=1), "val": SplitDuplicates(exact=2, leaked=2)}
     manifest = with_split(manifest, "val", findings={"dark": 2, "blurred": 1, "thin_boxes": 4})
     manifest = msgspec.structs.replace(manifest, duplicates=Duplicates("", 3, 1, of))
-    statistics = {name: msgspec.structs.replace(each, measured=8) for name, each in statistics_of(manifest).items()}
+    statistics = {name: msgspec.structs.replace(split, measured=8) for name, split in statistics_of(manifest).items()}
     comparison = SplitComparison((ClassInOneSplit("cat", "train", 9),), (ClassDrift("cat", "val", 1, 0.1, 0.2),) * 2)
     assert [tuple(check) for check in check_data(manifest, statistics, comparison)] == [
-        ("Leakage", 4, "images that another split has", "duplicates"),
+        ("Leakage", 4, "images that are also in another split", "duplicates"),
         ("Duplicates", 6, "5 exact, 1 near, 1 other labels", "duplicates"),
         ("Rejects", 8, "4 empty_box, 2 image_missing, 2 malformed_image", "rejects"),
-        ("Class gaps", 4, "1 in one split only, 2 other share, 1 without any", "class-gaps"),
+        ("Class gaps", 4, "1 in one split only, 2 different share, 1 unused", "class-gaps"),
         ("Suspicious boxes", 4, "4 thin boxes", "possible-problems"),
         ("Suspicious images", 3, "2 dark, 1 blurred", "possible-problems"),
     ]

@@ -6,10 +6,10 @@ from PIL import Image
 from recordmill.schemas.problems import Agreement, DuplicateGroup, DuplicateImage, Duplicates, Likeness, SplitDuplicates
 from recordmill.schemas.statistics import Example
 from recordmill.transforms.insight.read_examples import (
-    _picture,
-    _records,
-    _suspicious_annotations,
-    chosen_duplicates,
+    _open_record_image,
+    _read_group,
+    _read_suspicious_ids,
+    choose_duplicates,
     duplicate_titles,
 )
 from tests.transforms.insight.test_page import SCRIPT, manifest_of, page_of, thumbnail
@@ -29,8 +29,8 @@ from tests.transforms.insight.test_page import SCRIPT, manifest_of, page_of, thu
 def test_scale_of_decoded_jpeg(size, decoded):
     file = io.BytesIO()
     Image.linear_gradient("L").resize(size).convert("RGB").save(file, "JPEG")
-    picture, found = _picture({"image.encoded": file.getvalue()}, None)
-    assert (picture.size, found) == (decoded, size)
+    image, original = _open_record_image({"image.encoded": file.getvalue()}, None)
+    assert (image.size, original) == (decoded, size)
 
 
 def image(split: str, name: str, record: int = 0) -> DuplicateImage:
@@ -43,8 +43,8 @@ PAIR = DuplicateGroup(Likeness.EXACT, Agreement.SAME, (image("train", "c.jpg", 5
 
 
 def test_of_group_one_of_each_split_is_shown_and_few_more():
-    chosen = chosen_duplicates([LEAK, PAIR])
-    assert [(why, split, each.record) for why, split, each in chosen] == [
+    chosen = choose_duplicates([LEAK, PAIR])
+    assert [(why, split, example.record) for why, split, example in chosen] == [
         ("duplicates 0", "train", 0),
         ("duplicates 0", "val", 3),
         ("duplicates 0", "train", 1),
@@ -57,34 +57,34 @@ def test_of_group_one_of_each_split_is_shown_and_few_more():
 def test_page_says_how_many_of_each_split_and_shows_groups():
     of = {"train": SplitDuplicates(exact=1234, leaked=9), "val": SplitDuplicates(leaked=2, near=2)}
     manifest = manifest_of(splits=("train", "val"), duplicates=Duplicates("", 2, 1, of, {SCRIPT: 77}))
-    pictures = [thumbnail(SCRIPT)._replace(why="duplicates 0"), thumbnail("d.jpg")._replace(why="duplicates 1")]
-    page = page_of(manifest, pictures, duplicates=[LEAK, PAIR])
+    thumbnails = [thumbnail(SCRIPT)._replace(why="duplicates 0"), thumbnail("d.jpg")._replace(why="duplicates 1")]
+    page = page_of(manifest, thumbnails, duplicates=[LEAK, PAIR])
     titles = {
-        "duplicates 0": ("Images that look alike in train and val", "11 images, with other labels"),
+        "duplicates 0": ("Similar images in train and val", "11 images, with different labels"),
         "duplicates 1": ("The same image in train", "2 images"),
     }
     assert duplicate_titles([LEAK, PAIR]) == titles
     parts = ("Leakage", "1,234", "77 images", *titles["duplicates 0"])
     assert [part for part in parts if part not in page.text] == []
-    assert page.text.index("look alike in train and val") < page.text.index("The same image in train")
+    assert page.text.index("Similar images in train and val") < page.text.index("The same image in train")
     assert "script" not in {tag for tag, _ in page.tags}
 
 
 def test_without_any_page_has_no_section_of_them():
     manifest = manifest_of(duplicates=Duplicates("", 0, 0, {"train": SplitDuplicates()}))
-    for each in (manifest, manifest_of()):
-        assert "#duplicates" not in str(page_of(each).tags)
+    for no_duplicates in (manifest, manifest_of()):
+        assert "#duplicates" not in str(page_of(no_duplicates).tags)
 
 
 def test_suspicious_annotations(tmp_path):
     box = b'{"split": "train", "what": "annotation", "kind": "thin_boxes", "score": 0, "file_name": "a.jpg", "id": 7}\n'
     (tmp_path / "problems-train.jsonl").write_bytes(box + box.replace(b', "id": 7', b"") + box.replace(b"7", b"9"))
     (tmp_path / "problems-val.jsonl").write_bytes(b"\xff")
-    found = _suspicious_annotations(str(tmp_path), ["train", "val", "test"])
-    assert found == {("train", "thin_boxes", "a.jpg"): {7, 9}}
+    ids = _read_suspicious_ids(str(tmp_path), ["train", "val", "test"])
+    assert ids == {("train", "thin_boxes", "a.jpg"): {7, 9}}
 
 
 @pytest.mark.parametrize("name", ["gone-00000-of-00001", "gone-00000-of-00001.gz"])
 def test_missing_shard_has_no_records(tmp_path, name):
     group = [(0, ("sample", "train", Example(0, 0, name, 0, 0, 9)))]
-    assert _records(str(tmp_path), group) == (group, {})
+    assert _read_group(str(tmp_path), group) == (group, {})

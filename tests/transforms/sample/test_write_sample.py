@@ -75,7 +75,7 @@ def test_keypoints_are_figures_and_seen_where_figure_is(files, instances):
     assert seen == {0, 1, 2}
 
 
-def test_panoptic_pictures_hold_segments(files, instances):
+def test_panoptic_images_hold_segments(files, instances):
     panoptic = document(files.panoptic)
     is_thing = {row["id"]: row["isthing"] for row in panoptic["categories"]}
     assert is_thing == {**{category.id: 1 for category in THINGS}, **{category.id: 0 for category in STUFF}}
@@ -91,7 +91,7 @@ def test_panoptic_pictures_hold_segments(files, instances):
         things = [segment for segment in segments if is_thing[segment["category_id"]]]
         drawn = instances.imgToAnns[row["image_id"]]
         for key in ("category_id", "area", "bbox", "iscrowd"):
-            assert [segment[key] for segment in things] == [each[key] for each in drawn]
+            assert [segment[key] for segment in things] == [row[key] for row in drawn]
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
@@ -103,7 +103,7 @@ def test_equal_seeds_give_equal_files_and_others_do_not(tmp_path):
         write_sample(str(tmp_path / name), 5, seed)
     one, same, other = (files_below(tmp_path / name) for name in ("one", "same", "other"))
     assert one == same
-    drawn, drawn_otherwise = ({name for name in each if not name.startswith("classes/")} for each in (one, other))
+    drawn, drawn_otherwise = ({name for name in files if not name.startswith("classes/")} for files in (one, other))
     assert drawn == drawn_otherwise  # what the largest object is of, differs
     assert [name for name in drawn if one[name] == other[name]] == []
 
@@ -113,5 +113,5 @@ def test_class_folders_of_objects(sample):
     names = {category["id"]: category["name"] for category in drawn["categories"]}
     largest = {row["image_id"]: row for row in sorted(drawn["annotations"], key=lambda row: (row["area"], -row["id"]))}
     expected = {f"{names[row['category_id']]}/{row['id']}.png": tuple(row["bbox"][2:]) for row in largest.values()}
-    found = {str(path.relative_to(sample.classes)): path for path in Path(sample.classes).rglob("*.png")}
-    assert {name: Image.open(path).size for name, path in found.items()} == expected
+    crops = {str(path.relative_to(sample.classes)): path for path in Path(sample.classes).rglob("*.png")}
+    assert {name: Image.open(path).size for name, path in crops.items()} == expected

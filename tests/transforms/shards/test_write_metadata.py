@@ -292,7 +292,7 @@ def test_late_run_searches_duplicates_of_first(tmp_path, policy, picture, is_ref
     if not is_refused:
         assert list(late(tmp_path, duplicates=policy).splits) == ["train"]
         return
-    with pytest.raises(DuplicatesError, match=r"2 images are 1 image, .*The splits are complete, and stay"):
+    with pytest.raises(DuplicatesError, match=r"refuses 2 images in 1 group .*The splits are complete, and stay"):
         late(tmp_path, duplicates=policy)
 
 
@@ -343,6 +343,6 @@ def test_concurrent_split_is_compared(tmp_path, monkeypatch, policy, picture, is
     if not is_refused:
         assert list(finish(RECIPE, SHARDS, picture).splits) == ["train", "val"]
         return
-    with pytest.raises(DuplicatesError, match=r"2 images are 1 image, .*The splits are complete, and stay"):
+    with pytest.raises(DuplicatesError, match=r"refuses 2 images in 1 group .*The splits are complete, and stay"):
         finish(RECIPE, SHARDS, picture)
     assert (tmp_path / "manifest-train.json").exists()

@@ -32,7 +32,7 @@ def write(path: Path, *records: bytes) -> str:
     return str(path)
 
 
-def picture(width: int = 60, height: int = 40, format_: str = "JPEG") -> bytes:
+def image_bytes(width: int = 60, height: int = 40, format_: str = "JPEG") -> bytes:
     return encoded(Image.new("RGB", (width, height), (128, 128, 128)), format_)
 
 

@@ -7,7 +7,7 @@ from recordmill.transforms.records.parse_record import parse_example
 from recordmill.transforms.show.choose_records import Choice, choose_records, json_document
 from recordmill.transforms.show.describe_values import describe_list
 from recordmill.transforms.show.find_shards import find_shards
-from tests.transforms.show.records import example, framed, label_map, picture, write
+from tests.transforms.show.records import example, framed, image_bytes, label_map, write
 
 
 def chosen(path, count: int = 99, split: str = "", **choice) -> list:
@@ -55,17 +55,17 @@ def test_by_id_or_file_name(files):
 @pytest.mark.parametrize(
     "more",
     [
-        {"image__source_id": bytes, "image__encoded": [picture()], "image__format": [b"jpeg"]},
-        {"image__id": int, "image": [picture()], "image__filename": [b"a"]},
+        {"image__source_id": bytes, "image__encoded": [image_bytes()], "image__format": [b"jpeg"]},
+        {"image__id": int, "image": [image_bytes()], "image__filename": [b"a"]},
     ],
     ids=["text", "number"],
 )
 def test_by_id_far_from_the_beginning(tmp_path, more):
     """The search compares bytes of records before it parses them."""
-    (name, kind), *others = more.items()
+    (name, kind), *other_features = more.items()
     ids = [*range(40), -5, 1 << 40]
     written = [{name: [id_ if kind is int else str(id_).encode()]} for id_ in ids]
-    path = write(tmp_path / "x.tfrecord0", *(example(**dict(others), **each) for each in written))
+    path = write(tmp_path / "x.tfrecord0", *(example(**dict(other_features), **id_feature) for id_feature in written))
     for number in (0, 30, 40, 41):
         assert numbers(path, id=str(ids[number])) == [(0, number)]
 
@@ -86,11 +86,11 @@ def test_by_the_value_of_a_feature(files, tmp_path):
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"first": 5}, "there are 5"),
-        ({"first": 99}, "there are 5"),
-        ({"id": "7"}, "none of 5 records in 2 files has it; ids are such as 100, 101, 102, 103, 104"),
+        ({"first": 5}, "only 5 records"),
+        ({"first": 99}, "only 5 records"),
+        ({"id": "7"}, "none of 5 records in 2 files has this id. Examples of ids: 100, 101, 102, 103, 104."),
         ({"feature": "category", "value": "redpanda"}, "the nearest class is red panda"),
-        ({"feature": "image/object/bbox/xmin", "value": "0.3"}, "none of 5 records in 2 files has that value"),
+        ({"feature": "image/object/bbox/xmin", "value": "0.3"}, "none of 5 records in 2 files has this value"),
         ({"feature": "image/heigt", "value": "11"}, "the nearest feature is image/height"),
     ],
 )
@@ -103,7 +103,7 @@ def test_offsets_are_records(files):
     data = (files / "x.tfrecord-0").read_bytes()
     for record in chosen(files)[:3]:
         size = int.from_bytes(data[record.offset : record.offset + 8], "little")
-        assert parse_example(data[record.offset + 12 :][:size])["image/filename"] == record.found["image/filename"]
+        assert parse_example(data[record.offset + 12 :][:size])["image/filename"] == record.features["image/filename"]
 
 
 def test_records_before_damaged_one_are_given(files):
@@ -119,18 +119,18 @@ def test_records_before_damaged_one_are_given(files):
 @pytest.mark.parametrize("data", [b"no protocol buffer", b"\x0a\x7f\x00", b"\x12\x02\x08\x01"])
 def test_records_of_something_else(tmp_path, data):
     (tmp_path / "x").write_bytes(framed(example(a=[1]), data))
-    with pytest.raises(RecordError, match=r"record 1 at byte \d+ is no tf.train.Example"):
+    with pytest.raises(RecordError, match=r"record 1 at byte \d+ is not a tf.train.Example"):
         chosen(tmp_path / "x")
 
 
 def test_files_without_a_record(tmp_path):
     (tmp_path / "x").write_bytes(b"")
-    with pytest.raises(ConfigError, match="there is no record in"):
+    with pytest.raises(ConfigError, match="no records in"):
         chosen(tmp_path / "x")
 
 
 def test_an_empty_example_is_a_record(tmp_path):
-    assert [record.found for record in chosen(write(tmp_path / "x.tfrecord0", b"", b"\n\0"))] == [{}, {}]
+    assert [record.features for record in chosen(write(tmp_path / "x.tfrecord0", b"", b"\n\0"))] == [{}, {}]
 
 
 def test_classes_of_data_set_are_known_before_it_is_read(tmp_path, copy_converted):
@@ -148,7 +148,7 @@ def test_shard_that_lacks_records_at_its_end_is_named(tmp_path, copy_converted):
     path.write_bytes(data[: 16 + int.from_bytes(data[:8], "little")])
     records = choose_records(find_shards(str(tmp_path), ""), Choice(), 99, lambda _: None)
     assert next(records).number == 0
-    with pytest.raises(RecordError, match="it has 1 records, where 22 were written"):
+    with pytest.raises(RecordError, match="has 1 records, not 22 as written"):
         next(records)
 
 
@@ -164,9 +164,9 @@ def test_class_names_of_tfds_beside_files(tmp_path):
     path = write(tmp_path / "x-train.tfrecord-00000-of-00001", record)
     (tmp_path / "faces-label.labels.txt").write_text("young\nold\n")
     (tmp_path / "kind.labels.txt").write_text("indoor\noutdoor\n")
-    (found,) = chosen(path)
-    assert found.classes == {"old"}
-    assert found.meanings == {"faces/label": ("young", "old"), "kind": ("indoor", "outdoor")}
+    (record,) = chosen(path)
+    assert record.classes == {"old"}
+    assert record.meanings == {"faces/label": ("young", "old"), "kind": ("indoor", "outdoor")}
 
 
 def test_feature_lists_of_sequence_example(tmp_path):
@@ -177,18 +177,18 @@ def test_feature_lists_of_sequence_example(tmp_path):
     record.feature_lists.feature_list["text"].feature.add().bytes_list.value.append(b"cat")
     record.feature_lists.feature_list["none"].feature.add()
     shards = find_shards(write(tmp_path / "x.tfrecord", record.SerializeToString()), "")
-    (found,) = choose_records(shards, Choice(feature="text", value="cat"), 9, lambda records: None)
-    document = json_document("x", shards, [found])["records"][0]
+    (match,) = choose_records(shards, Choice(feature="text", value="cat"), 9, lambda records: None)
+    document = json_document("x", shards, [match])["records"][0]
     assert document["features"] == {"id": {"type": "bytes", "values": ["a"]}}
     assert document["feature_lists"] == {
         "label": [{"type": "int64", "values": values} for values in ([1, 2], [], [3])],
         "none": [None],
         "text": [{"type": "bytes", "values": ["cat"]}],
     }
-    rows = [[row.type, row.text] for row in (describe_list(*each) for each in sorted(found.lists.items()))]
+    rows = [[*describe_list(*item)[1:]] for item in sorted(match.lists.items())]
     assert rows == [
         ["int64", "3 steps of 0 to 2 values: [3] 1, 2, 3"],
         ["", "1 step of 0 values"],
         ["bytes", "1 step: cat"],
     ]
-    assert any("label (list)" in line for line in record_lines([found], 100))
+    assert any("label (list)" in line for line in record_lines([match], 100))

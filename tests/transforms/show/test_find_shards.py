@@ -7,19 +7,19 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureKind
 from recordmill.schemas.layouts import DETECTION as DETECTION_TABLE
 from recordmill.transforms.records.parse_record import parse_example
-from recordmill.transforms.show.find_shards import find_shards, recognise, values_by_source
+from recordmill.transforms.show.find_shards import find_shards, recognise_features, values_by_source
 from tests.gcs_stand_in import BUCKET
-from tests.transforms.show.records import example, framed, label_map, picture, write
+from tests.transforms.show.records import example, framed, image_bytes, label_map, write
 
 
 def test_a_data_set_s_folder(tmp_path, copy_converted):
     copy_converted(tmp_path, "--num-shards", 3)
-    found = find_shards(str(tmp_path), "")
-    assert found.is_whole
-    assert found.manifest.layout == "detection"
-    assert [shard.split for shard in found.shards] == ["train"] * 3
-    assert sum(shard.records for shard in found.shards) == 22
-    with pytest.raises(ConfigError, match="it has train"):
+    shards = find_shards(str(tmp_path), "")
+    assert shards.is_whole
+    assert shards.manifest.layout == "detection"
+    assert [shard.split for shard in shards.shards] == ["train"] * 3
+    assert sum(shard.records for shard in shards.shards) == 22
+    with pytest.raises(ConfigError, match="its splits are train"):
         find_shards(str(tmp_path), "val")
 
 
@@ -27,15 +27,15 @@ def test_shard_is_known_by_manifest_beside_it(tmp_path, copy_converted):
     copy_converted(tmp_path, "--num-shards", 3)
     (shard,) = find_shards(str(tmp_path / "coco-train.tfrecord-00001-of-00003"), "").shards
     assert (shard.split, shard.records) == ("train", 7)
-    found = find_shards(f"{tmp_path}/coco-train*", "")
-    assert (len(found.shards), found.manifest is None, found.is_whole) == (3, False, False)
+    shards = find_shards(f"{tmp_path}/coco-train*", "")
+    assert (len(shards.shards), shards.manifest is None, shards.is_whole) == (3, False, False)
 
 
 def test_files_of_others_beside_data_set_are_theirs(tmp_path, copy_converted):
     copy_converted(tmp_path)
     path = write(tmp_path / "mine.tfrecord", b"")
-    found = find_shards(path, "")
-    assert (found.manifest, found.shards[0].records, found.shards[0].split) == (None, None, "")
+    shards = find_shards(path, "")
+    assert (shards.manifest, shards.shards[0].records, shards.shards[0].split) == (None, None, "")
 
 
 @pytest.mark.parametrize("ending", ["idx", "index"])
@@ -54,9 +54,9 @@ def test_a_folder_of_tfds(tmp_path):
     (tmp_path / "faces-label.labels.txt").write_text("cat\ndog\n")
     (tmp_path / "image.class.label.labels.txt").write_text("a\n")
     (tmp_path / "features.json").write_text("{}")
-    found = find_shards(str(tmp_path), "val")
-    assert [shard.split for shard in found.shards] == ["val"]
-    assert found.class_names == {"faces-label": ("cat", "dog"), "image-class-label": ("a",)}
+    shards = find_shards(str(tmp_path), "val")
+    assert [shard.split for shard in shards.shards] == ["val"]
+    assert shards.class_names == {"faces-label": ("cat", "dog"), "image-class-label": ("a",)}
 
 
 def test_named_files_need_no_manifest(tmp_path):
@@ -86,16 +86,16 @@ def test_a_bucket(gcs):
         assert shard.path == f"gs://{BUCKET}/in/a-train.tfrecord-00000-of-00001"
 
 
-IMAGE = picture()
+IMAGE = image_bytes()
 DETECTION = {"image__encoded": [IMAGE], "image__source_id": [b"7"], "image__object__class__text": [b"cat"]} | {
     f"image__object__bbox__{edge}": [0.25] for edge in ("xmin", "ymin", "xmax", "ymax")
 }
 
 
 def known(**features) -> tuple[str, dict]:
-    found = parse_example(example(**features))
-    table = recognise(found)
-    return table.layout, values_by_source(found, table)
+    values = parse_example(example(**features))
+    table = recognise_features(values)
+    return table.layout, values_by_source(values, table)
 
 
 def test_the_object_detection_api_s():
@@ -143,7 +143,7 @@ def test_boxes_of_tfds_under_any_name():
     assert "image.class_index" not in values  # whose colours would be those of the objects' classes
 
 
-def test_picture_under_any_name_but_no_mask():
+def test_image_under_any_name_but_no_mask():
     _, values = known(photo=[IMAGE], the_mask=[label_map([[0, 1]])], note=[b"text"])
     assert values == {"image.encoded": IMAGE}
     assert known(the_mask=[label_map([[0, 1]])])[1] == {}
@@ -161,5 +161,5 @@ def test_feature_of_another_kind_is_none_of_layout_s():
 
 
 def test_single_value_several_is_left_out():
-    found = {"image/encoded": (FeatureKind.BYTES, [b"a", b"b"]), "image/source_id": (FeatureKind.BYTES, [b"7"])}
-    assert values_by_source(found, DETECTION_TABLE) == {"image.id": b"7"}
+    features = {"image/encoded": (FeatureKind.BYTES, [b"a", b"b"]), "image/source_id": (FeatureKind.BYTES, [b"7"])}
+    assert values_by_source(features, DETECTION_TABLE) == {"image.id": b"7"}

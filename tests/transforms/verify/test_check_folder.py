@@ -27,7 +27,7 @@ FOUND = {"train": ((6, 5), (2, 4)), "val": ((6, 100), (2, 200))}
 REJECTS, REASONS = SPLIT.rejects, len(SPLIT.images.rejected) + len(SPLIT.annotations.rejected)
 
 
-def of_split(name: str, split: SplitManifest = SPLIT) -> SplitManifest:
+def split_manifest(name: str, split: SplitManifest = SPLIT) -> SplitManifest:
     recipe = msgspec.structs.replace(split.recipe, split=name)
     shards = tuple(msgspec.structs.replace(shard, file=shard.file.replace("train", name)) for shard in split.shards)
     return msgspec.structs.replace(split, recipe=recipe, shards=shards)
@@ -40,13 +40,13 @@ def plus(split: SplitManifest, part: str, *counts: str, by: int = 1) -> SplitMan
     return msgspec.structs.replace(split, **{part: changed}) if part else changed
 
 
-VAL = of_split("val")
+VAL = split_manifest("val")
 VAL = msgspec.structs.replace(VAL, annotations=msgspec.structs.replace(VAL.annotations, rows=324, objects=300))
 
 
-def write(folder: Path, train: SplitManifest = SPLIT, layout: str = "detection", **others: SplitManifest) -> None:
+def write(folder: Path, train: SplitManifest = SPLIT, layout: str = "detection", **splits: SplitManifest) -> None:
     """The metadata of a data set."""
-    for name, split in {"train": train, **others}.items():
+    for name, split in {"train": train, **splits}.items():
         write_alone(folder, name, split, layout)
     publish(str(folder))
 
@@ -70,8 +70,8 @@ def write_alone(
 def faults(folder: Path) -> list[tuple[str, str]]:
     checks = [
         ShardCheck(split, f"{split} {number}", examples, objects, 350, 0, Faults())
-        for split, found in FOUND.items()
-        for number, (examples, objects) in enumerate(found)
+        for split, counts in FOUND.items()
+        for number, (examples, objects) in enumerate(counts)
     ]
     return [(fault.file, fault.reason) for fault in folder_faults(str(folder), checks)]
 
@@ -122,10 +122,10 @@ def test_file_named_as_shard_must_be_listed(tmp_path):
     for name in (*(shard.file for shard in (*SPLIT.shards, *VAL.shards)), "x-val.tfrecord-00000-of-00001", "x"):
         (tmp_path / name).touch()
     assert faults(tmp_path) == []
-    others = "coco-test.tfrecord-00000-of-00001", "coco-val.tfrecord-00000-of-00003.gz"
-    for other in others:
-        (tmp_path / other).touch()
-    assert faults(tmp_path) == [(other, "unlisted") for other in others]
+    strays = "coco-test.tfrecord-00000-of-00001", "coco-val.tfrecord-00000-of-00003.gz"
+    for stray in strays:
+        (tmp_path / stray).touch()
+    assert faults(tmp_path) == [(stray, "unlisted") for stray in strays]
 
 
 def edited(file: str, before: str, after: str):
@@ -158,7 +158,7 @@ def renamed_and_sealed(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("edit", "found"),
+    ("edit", "fault"),
     [
         (edited("manifest.json", '"cat"', '"cow"'), ("manifest.json", "edited")),
         (without_splits, ("manifest.json", "count")),
@@ -166,7 +166,7 @@ def renamed_and_sealed(folder: Path) -> None:
         (edited("manifest-train.json", '"masks": 7', '"masks": 8'), ("manifest-train.json", "edited")),
         (edited("manifest-train.json", '"sha256": "', '"sha256": "0'), ("manifest-train.json", "edited")),
         (edited("manifest-train.json", '"format": 1,', '"format": 1, "more": 1,'), ("manifest-train.json", "edited")),
-        (lambda folder: write_alone(folder, "test", of_split("test")), ("manifest-test.json", "unlisted")),
+        (lambda folder: write_alone(folder, "test", split_manifest("test")), ("manifest-test.json", "unlisted")),
         (lambda folder: (folder / "manifest-train.json").unlink(), ("manifest-train.json", "missing")),
         (lambda folder: (folder / "rejects-train.jsonl").unlink(), ("rejects-train.jsonl", "missing")),
         (lambda folder: (folder / "rejects-train.jsonl").write_text("junk"), ("rejects-train.jsonl", "edited")),
@@ -181,27 +181,27 @@ def renamed_and_sealed(folder: Path) -> None:
         (in_place_of_a_file("rejects-train.jsonl"), ("rejects-train.jsonl", "missing")),
     ],
 )
-def test_edited_or_missing_files_are_found(tmp_path, edit, found):
+def test_edited_or_missing_files_are_found(tmp_path, edit, fault):
     write(tmp_path)
     assert faults(tmp_path) == []
     edit(tmp_path)
-    assert found in faults(tmp_path)
+    assert fault in faults(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("most", "lines", "found"),
+    ("most", "lines", "expected"),
     [
         (100_000, REJECTS - 1, [("rejects-train.jsonl", "count")]),
         (1, REJECTS, [("rejects-train.jsonl", "count")]),
         (1, REASONS, []),
     ],
 )
-def test_length_of_list_of_rejects(tmp_path, monkeypatch, most, lines, found):
+def test_length_of_list_of_rejects(tmp_path, monkeypatch, most, lines, expected):
     monkeypatch.setattr("recordmill.schemas.dataset.manifest.MOST_LISTED", most)
     write(tmp_path, val=VAL)
     write_alone(tmp_path, "train", SPLIT, rejects=b"{}\n" * lines)
     publish(str(tmp_path))
-    assert faults(tmp_path) == found
+    assert faults(tmp_path) == expected
 
 
 def test_links_for_tfds_are_there_or_tfds_files_are_not(tmp_path):

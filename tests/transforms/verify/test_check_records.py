@@ -48,16 +48,18 @@ LAYOUTS = {"detection": DETECTION, "plain": DETECTION.with_parts(()), "keras": K
 
 @pytest.fixture(params=list(Check), autouse=True)
 def _thoroughly_or_not(request, monkeypatch) -> None:
-    """All that is told here is told by each check."""
+    """Run each test with each check."""
     monkeypatch.setitem(globals(), "CHECK", request.param)
 
 
-def values_of(labels: LabelMap, table: FeatureTable, task: ImageTask, picture: StoredImage) -> dict:
+def values_of(labels: LabelMap, table: FeatureTable, task: ImageTask, image: StoredImage) -> dict:
     """What a record holds, by source, as ExampleWriter takes it."""
-    (record,) = encode_tasks(labels, table, "clip", [(task, picture)]).records
-    found = RecordParser(table)(b"".join(record))
-    arrays = ((each, found[each.source]) for each in table.features if not isinstance(found[each.source], bytes))
-    return found | {each.source: value.tolist() if each.is_list else value.item() for each, value in arrays}
+    (record,) = encode_tasks(labels, table, "clip", [(task, image)]).records
+    values = RecordParser(table)(b"".join(record))
+    arrays = (
+        (feature, values[feature.source]) for feature in table.features if not isinstance(values[feature.source], bytes)
+    )
+    return values | {feature.source: value.tolist() if feature.is_list else value.item() for feature, value in arrays}
 
 
 @pytest.fixture
@@ -74,10 +76,10 @@ def values(tmp_path) -> dict:
         (),
     )
     task = ImageTask(139, "a.png", 30, 20, ImageRef("a.png", 1), "train", OBJECTS, labels)
-    found = {}
+    sources = {}
     for table in (DETECTION, TFDS):
-        found |= values_of(LABELS, table, task, IMAGE)
-    return found | {"objects.bbox_xywh_px": [item.bbox_xywh_px for item in OBJECTS]}
+        sources |= values_of(LABELS, table, task, IMAGE)
+    return sources | {"objects.bbox_xywh_px": [item.bbox_xywh_px for item in OBJECTS]}
 
 
 def record(values: dict, layout: str, **changed) -> bytes:
@@ -224,18 +226,18 @@ def test_maps_may_have_many_values(values):
 CLASSES = LabelMap((Category(0, "cat"), Category(1, "été")))
 
 
-def of_one_class(data: bytes = DATA, **changed) -> tuple[int, list[tuple[str, str]]]:
+def check_class_record(data: bytes = DATA, **changed) -> tuple[int, list[tuple[str, str]]]:
     """Findings for a record of an image of the class `été`, with some values changed."""
     labels = ImageLabels(class_name="été")
     task = ImageTask(139, "a.png", None, None, ImageRef("a.png", 1), "train", (), labels)
-    picture = StoredImage(data, "png", 30, 20, hashlib.sha256(data).hexdigest())
-    values = values_of(CLASSES, CLASSIFICATION, task, picture) | changed
+    image = StoredImage(data, "png", 30, 20, hashlib.sha256(data).hexdigest())
+    values = values_of(CLASSES, CLASSIFICATION, task, image) | changed
     return RecordChecker(CHECK, CLASSIFICATION, CLASSES, True)(ExampleWriter(CLASSIFICATION).write(values))
 
 
 @pytest.mark.parametrize("shape", [(20, 30), (20, 30, 4)])
 def test_whole_record_of_one_class_has_no_fault_and_no_object(shape):
-    assert of_one_class(png(np.zeros(shape, np.uint8))) == (0, [])
+    assert check_class_record(png(np.zeros(shape, np.uint8))) == (0, [])
 
 
 @pytest.mark.parametrize(
@@ -250,13 +252,13 @@ def test_whole_record_of_one_class_has_no_fault_and_no_object(shape):
             for index in (0, 2, -1)
         ),
         ({"image.class_name": b"cat"}, "class", "class b'cat' with class index 1 is not in the manifest"),
-        ({"image.channels": 1}, "image_channels", "decodes to 3 channels, the record says 1"),
-        ({"image.height": 21}, "image_size", "decodes to 30x20, the record says 30x21"),
+        ({"image.channels": 1}, "image_channels", "the image decodes to 3 channels; the record says 1"),
+        ({"image.height": 21}, "image_size", "the image decodes to 30x20; the record says 30x21"),
         ({"image.sha256": b"x"}, "image_sha256", "the image's SHA-256 is not the record's"),
     ],
 )
 def test_value_wrong_is_named(changed, reason, detail):
-    assert of_one_class(**changed) == (0, [(reason, detail)])
+    assert check_class_record(**changed) == (0, [(reason, detail)])
 
 
 COUNTS = EncoderInfo("captions", TextForm.COUNTS, 5, "train", 7, "")
@@ -264,27 +266,29 @@ TOKENS = EncoderInfo("captions", TextForm.TOKENS, 5, "train", 7, "")
 
 
 @pytest.mark.parametrize(
-    ("encoder", "values", "told"),
+    ("encoder", "values", "text"),
     [
         (COUNTS, {"index": [0, 4], "value": [1.0, 2.0]}, None),
         (COUNTS, {"index": [], "value": []}, None),
         (TOKENS, {"tokens": [4, 1, 1, 2]}, None),
         (TOKENS, {"tokens": []}, None),
-        (COUNTS, {"index": [0, 5], "value": [1.0, 2.0]}, "0 .. 5 is not within 0 .. 4"),
-        (COUNTS, {"index": [-1, 4], "value": [1.0, 2.0]}, "-1 .. 4 is not within 0 .. 4"),
+        (COUNTS, {"index": [0, 5], "value": [1.0, 2.0]}, "0 .. 5 is not within the encoder's 0 .. 4"),
+        (COUNTS, {"index": [-1, 4], "value": [1.0, 2.0]}, "-1 .. 4 is not within the encoder's 0 .. 4"),
         (COUNTS, {"index": [4, 0], "value": [1.0, 2.0]}, "do not ascend"),
         (COUNTS, {"index": [2, 2], "value": [1.0, 2.0]}, "do not ascend"),
-        (COUNTS, {"index": [0, 4], "value": [1.0, float("nan")]}, "a term weighs nan"),
-        (COUNTS, {"index": [0, 4], "value": [0.0, 1.0]}, "a term weighs 0"),
-        (TOKENS, {"tokens": [0, 2]}, "0 .. 2 is not within 1 .. 4"),
-        (TOKENS, {"tokens": [2, 5]}, "2 .. 5 is not within 1 .. 4"),
+        (COUNTS, {"index": [0, 4], "value": [1.0, float("nan")]}, "a term has the weight nan"),
+        (COUNTS, {"index": [0, 4], "value": [0.0, 1.0]}, "a term has the weight 0"),
+        (TOKENS, {"tokens": [0, 2]}, "0 .. 2 is not within the encoder's 1 .. 4"),
+        (TOKENS, {"tokens": [2, 5]}, "2 .. 5 is not within the encoder's 1 .. 4"),
     ],
 )
-def test_numbers_of_texts_are_those_that_their_encoder_gives(encoder, values, told):
+def test_numbers_of_texts_are_those_that_their_encoder_gives(encoder, values, text):
     kinds = {"index": np.int64, "value": np.float32, "tokens": np.int64}
-    found = list(text_faults({f"captions.{key}": np.array(each, kinds[key]) for key, each in values.items()}, encoder))
-    assert [reason for reason, _ in found] == (["text"] if told else [])
-    assert all(told in detail for _, detail in found)
+    faults = list(
+        text_faults({f"captions.{key}": np.array(numbers, kinds[key]) for key, numbers in values.items()}, encoder)
+    )
+    assert [reason for reason, _ in faults] == (["text"] if text else [])
+    assert all(text in detail for _, detail in faults)
 
 
 def test_record_is_held_against_its_encoders(values):
@@ -312,7 +316,7 @@ INFINITE = np.full(FEATURE.shape, np.inf, np.float32)
         ("float16", {"feature.bytes": HALVES + b"\0"}, ["feature_shape"]),
     ],
 )
-def test_feature_of_picture(dtype, changed, reasons):
+def test_feature_of_image(dtype, changed, reasons):
     named = {"image.class_index": 1, "image.class_name": b"dog", "image.file_name": b"a.jpg", "image.id": b"7"}
     feature = {"feature.bytes": HALVES, "feature.values": FEATURE.ravel(), "feature.shape": FEATURE.shape}
     table = features_table(FEATURE.shape, dtype)

@@ -51,7 +51,7 @@ def record(**changed) -> bytes:
 def test_record_is_named_and_no_other(bad, reason, how):
     check = RowChecker(how, TABLE, LabelMap((Category(0, "a"), Category(1, "b"))))
     faults = check([record(), record(o=[b"1"]), bad, record(l=[])])
-    assert [[fault for fault, _ in of_record] for of_record in faults] == [[], [], [reason], []]
+    assert [[fault for fault, _ in record_faults] for record_faults in faults] == [[], [], [reason], []]
 
 
 @pytest.mark.parametrize("how", [Check.HASHES, Check.TENSORFLOW])
@@ -59,10 +59,10 @@ def test_a_name_of_no_class(how):
     table = TableSchema((Column("c", "c", ColumnType.CLASS_NAME),)).table()
     records = [ExampleWriter(table).write({"row.class_index/c": name}) for name in (b"b", b"c")]
     faults = RowChecker(how, table, LabelMap((Category(0, "a"), Category(1, "b"))))(records)
-    assert [[fault for fault, _ in of_record] for of_record in faults] == [[], ["class"]]
+    assert [[fault for fault, _ in record_faults] for record_faults in faults] == [[], ["class"]]
 
 
-def with_picture(raw_size: tuple[int, int] | None) -> FeatureTable:
+def image_table(raw_size: tuple[int, int] | None) -> FeatureTable:
     features = sorted((*SCHEMA.features, *row_image_features(raw_size)), key=lambda feature: feature.name)
     return FeatureTable("table", tuple(features), record_of=RecordOf.ROW)
 
@@ -94,12 +94,12 @@ IMAGE = {
         ((4, 3), {"image.height": 3}, "image_size"),
     ],
 )
-def test_picture_of_row_is_looked_at(raw_size, changed, reason, how):
-    table = with_picture(raw_size)
+def test_image_of_row_is_looked_at(raw_size, changed, reason, how):
+    table = image_table(raw_size)
     good = GOOD | IMAGE | ({"image.height": 4, "image.width": 3} if raw_size else {})
     records = [ExampleWriter(table).write(good | more) for more in ({}, changed, {})]
     faults = RowChecker(how, table, LabelMap((Category(0, "a"), Category(1, "b"))))(records)
-    assert [[fault for fault, _ in of_record][:1] for of_record in faults] == [[], [reason], []]
+    assert [[fault for fault, _ in record_faults][:1] for record_faults in faults] == [[], [reason], []]
 
 
 def test_row_whose_numbers_are_none_of_encoder_is_found():
@@ -111,6 +111,6 @@ def test_row_whose_numbers_are_none_of_encoder_is_found():
     encoder = EncoderInfo("title", TextForm.COUNTS, 5, "train", 7, "")
     rows = [([0, 4], [1.0, 2.0]), ([], []), ([2, 1], [1.0, 1.0]), ([1], [1.0])]
     records = [ExampleWriter(table).write({"title.index": of[0], "title.value": of[1]}) for of in rows]
-    found = RowChecker(Check.TENSORFLOW, table, LabelMap(()), (encoder,))(records)
-    assert [[reason for reason, _ in faults] for faults in found] == [[], [], ["text"], []]
+    record_faults = RowChecker(Check.TENSORFLOW, table, LabelMap(()), (encoder,))(records)
+    assert [[reason for reason, _ in faults] for faults in record_faults] == [[], [], ["text"], []]
     assert RowChecker(Check.TENSORFLOW, table, LabelMap(()))(records)[2] == []

@@ -32,7 +32,7 @@ def flipped(data: bytes, place: int) -> bytes:
         (encoded("PNG", "LA"), 2),
     ],
 )
-def test_whole_pictures(data, channels, check):
+def test_whole_images(data, channels, check):
     assert OPENERS[check](data, 0) == (40, 30, channels)
     assert OPENERS[check](data, 3) == (40, 30, 3)
 
@@ -50,11 +50,11 @@ def test_whole_pictures(data, channels, check):
     ],
     ids=["a bit", "cut", "empty", "text", "webp", "arithmetic"],
 )
-def test_pictures_that_training_could_not_decode(data, finds):
-    found = set()
+def test_images_that_training_could_not_decode(data, finds):
+    checks = set()
     for check, open_ in OPENERS.items():
         try:
             open_(data, 3)
         except UnusableError as error:
-            found.add(check if str(error) else None)
-    assert found == finds
+            checks.add(check if str(error) else None)
+    assert checks == finds

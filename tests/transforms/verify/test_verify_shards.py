@@ -25,8 +25,8 @@ WRONG = {"objects.class_index": [1, 1]}
 def shard(path, records: list[bytes]) -> ShardToVerify:
     """A shard as TensorFlow writes it, and what the manifest says of it."""
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for each in records:
-            writer.write(each)
+        for record_ in records:
+            writer.write(record_)
     data = path.read_bytes()
     info = ShardInfo(path.name, len(records), len(data), "crc", hashlib.sha256(data).hexdigest())
     return ShardToVerify(str(path), "val", info, TABLE, LABELS, True)
@@ -37,7 +37,7 @@ def verify(expected: ShardToVerify) -> ShardCheck:
         return verify_shard(expected, pool, 2)
 
 
-def found(check: ShardCheck) -> list[tuple[str, int | None, str]]:
+def listed_faults(check: ShardCheck) -> list[tuple[str, int | None, str]]:
     return [(fault.file, fault.record, fault.reason) for fault in check.faults.listed]
 
 
@@ -59,7 +59,7 @@ def test_counts_and_faults_of_records(tmp_path, good, bad):
     assert msgspec.structs.replace(check, faults=Faults()) == ShardCheck(
         "val", "a", 12, 24, 10 * len(good) + 2 * len(bad), expected.info.bytes, Faults()
     )
-    assert found(check) == [("a", 9, "class"), ("a", 11, "class")]
+    assert listed_faults(check) == [("a", 9, "class"), ("a", 11, "class")]
 
 
 def test_damage_is_named_after_faults_of_records_before_it(tmp_path, good, bad):
@@ -69,13 +69,13 @@ def test_damage_is_named_after_faults_of_records_before_it(tmp_path, good, bad):
     (tmp_path / "a").write_bytes(data)
     check = verify(expected)
     assert (check.examples, check.objects) == (3, 6)
-    assert found(check) == [("a", 1, "class"), ("a", 3, "data_crc")]
+    assert listed_faults(check) == [("a", 1, "class"), ("a", 3, "data_crc")]
 
 
 def test_box_that_was_kept_may_lie_outside(tmp_path, values):  # noqa: F811
     expected = shard(tmp_path / "a", [record(values, "plain", **{"objects.xmax": [1.5, 1.0]})])
-    assert found(verify(expected)) == [("a", 0, "box_range")]
-    assert found(verify(msgspec.structs.replace(expected, boxes_inside=False))) == []
+    assert listed_faults(verify(expected)) == [("a", 0, "box_range")]
+    assert listed_faults(verify(msgspec.structs.replace(expected, boxes_inside=False))) == []
 
 
 def test_a_shard_that_is_not_there(tmp_path, good):
@@ -88,7 +88,9 @@ def test_a_shard_that_is_not_there(tmp_path, good):
 def test_a_shard_is_not_held_in_memory(tmp_path, good, monkeypatch):
     read, ahead, check = [], [], RecordChecker.__call__
     monkeypatch.setattr(
-        verify_shards, "readable_records", lambda *of: (read.append(each) or each for each in readable_records(*of))
+        verify_shards,
+        "readable_records",
+        lambda *of: (read.append(record_) or record_ for record_ in readable_records(*of)),
     )
     monkeypatch.setattr(RecordChecker, "__call__", lambda *of: ahead.append(len(read) - len(ahead)) or check(*of))
     assert verify(shard(tmp_path / "a", [good] * 100)).examples == 100
@@ -97,20 +99,20 @@ def test_a_shard_is_not_held_in_memory(tmp_path, good, monkeypatch):
 
 def test_index_is_that_of_shard(tmp_path, good):
     expected = shard(tmp_path / "a", [good] * 3)
-    assert found(verify(expected)) == []
+    assert listed_faults(verify(expected)) == []
     listed = msgspec.structs.replace(expected, info=msgspec.structs.replace(expected.info, index=IndexInfo(1, "")))
-    assert found(verify(listed)) == [(".index/a.idx", None, "missing")]
+    assert listed_faults(verify(listed)) == [(".index/a.idx", None, "missing")]
     index_shard(str(tmp_path / "a"), None, lambda records: None)
-    assert found(verify(expected)) == found(verify(listed)) == []
+    assert listed_faults(verify(expected)) == listed_faults(verify(listed)) == []
     index = tmp_path / ".index" / "a.idx"
     index.write_bytes(index.read_bytes()[:-1] + b"7\n")
-    assert found(verify(expected)) == [(".index/a.idx", None, "index")]
+    assert listed_faults(verify(expected)) == [(".index/a.idx", None, "index")]
     index.unlink()
     index.mkdir()  # as unreadable as a damaged object of a bucket
-    assert found(verify(expected)) == [(".index/a.idx", None, "index")]
+    assert listed_faults(verify(expected)) == [(".index/a.idx", None, "index")]
     (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:-1])
-    assert ("a", 2, "truncated") in found(verify(expected))
-    assert ".index/a.idx" not in {file for file, _, _ in found(verify(expected))}
+    assert ("a", 2, "truncated") in listed_faults(verify(expected))
+    assert ".index/a.idx" not in {file for file, _, _ in listed_faults(verify(expected))}
 
 
 def test_transform_checks_each_shard(tmp_path, good):
