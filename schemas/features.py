@@ -43,7 +43,7 @@ OF_INPUT = (Part.LVIS, Part.FLAGS, Part.ORIENTED, Part.TRACKS, Part.TAGS, Part.C
 """Parts that depend on the input and not on an option."""
 
 
-def listed(parts: tuple[Part, ...]) -> str:
+def format_parts(parts: tuple[Part, ...]) -> str:
     """Return the names of parts for a message."""
     return ", ".join(part.value for part in parts) or "no further part"
 
@@ -210,8 +210,10 @@ class FeatureTable(msgspec.Struct, frozen=True):
     @property
     def class_source(self) -> str:
         """Source of the class index of an image or row with one class; empty if records have none."""
-        of_images = (each for each in self.sources if each == "image.class_index" or each.startswith(CLASS_OF_ROW))
-        return next(of_images, "")
+        class_sources = (
+            source for source in self.sources if source == "image.class_index" or source.startswith(CLASS_OF_ROW)
+        )
+        return next(class_sources, "")
 
 
 def parse_spec(table: FeatureTable) -> dict[str, Any]:

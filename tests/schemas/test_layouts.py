@@ -18,9 +18,9 @@ from recordmill.schemas.layouts import (
     LAYOUTS,
     TFDS,
     CocoLayout,
-    column_of,
+    change_keys_and_types,
+    column_writer,
     features_table,
-    stored_as,
 )
 from recordmill.schemas.rejects import Reason
 
@@ -99,14 +99,14 @@ def test_documentation_lists_every_reason_and_part():
 )
 def test_keys_and_types_that_layout_cannot_have(names, kinds, word):
     with pytest.raises(ConfigError, match=word):
-        stored_as(TFDS, names, kinds)
+        change_keys_and_types(TFDS, names, kinds)
 
 
 def test_classes_are_numbered_by_label():
     labels = LabelMap((Category(5, "a"), Category(90, "b")))
     for table, number in ((TFDS, 2), (KERAS, 91), (DETECTION, 91), (CLASSIFICATION, 2)):
         key = next(feature.name for feature in table.features if feature.source == table.label)
-        assert num_classes(labels, stored_as(table, {key: "y"}, {}, label_as_text=True)) == number
+        assert num_classes(labels, change_keys_and_types(table, {key: "y"}, {}, label_as_text=True)) == number
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_classes_are_numbered_by_label():
 )
 def test_dtype_keeps_numbers_exact(source, kind, number, stored):
     (feature,) = (each for each in DETECTION.features if each.source == source)
-    write = column_of(msgspec.structs.replace(feature, kind=kind))
+    write = column_writer(msgspec.structs.replace(feature, kind=kind))
     assert write
     run = SimpleNamespace(size_px=np.array([[number, 1]]), block=SimpleNamespace(area_px2=np.array([number])))
     if isinstance(stored, str):

@@ -148,7 +148,7 @@ def _read(block: AnnotationBlock, rules: ReadRules) -> Iterator[Any]:
         if reject.image_id is None:
             facts.reject(rules.first_split, reject)
         else:
-            progress.rejected(reject)
+            progress.count_reject(reject)
     yield tagged(facts)
     yield TaggedOutput(_SUMMARIES, (msgspec.json.encode(block.source), summarize(block, rows)))
     if rows.images:

@@ -47,8 +47,12 @@ class ExtractedObject(NamedTuple):
     @property
     def mask(self) -> np.ndarray | None:
         """Mask: uint8 [height, width]; None if the object has none."""
-        found = self.row.segmentation
-        return rle_mask(found.counts.encode(), found.size[::-1]) if isinstance(found, RunLengths) else None
+        segmentation = self.row.segmentation
+        return (
+            rle_mask(segmentation.counts.encode(), segmentation.size[::-1])
+            if isinstance(segmentation, RunLengths)
+            else None
+        )
 
 
 @dataclass(frozen=True)
@@ -105,10 +109,10 @@ class WrittenLabels(NamedTuple):
     line: str = ""
 
 
-def other_splits(splits: Iterable[str], rules: LabelRules) -> Iterator[str]:
+def warn_unknown_splits(splits: Iterable[str], rules: LabelRules) -> Iterator[str]:
     """Yield a note of split names unknown to readers."""
-    if others := sorted(set(splits) - set(SPLITS)):
-        yield f"splits {', '.join(others)}: most readers look for {', '.join(SPLITS)}; rename them"
+    if unknown := sorted(set(splits) - set(SPLITS)):
+        yield f"splits {', '.join(unknown)}: most readers look for {', '.join(SPLITS)}; rename them"
 
 
 class LabelFormat(NamedTuple):
@@ -131,21 +135,21 @@ class LabelFormat(NamedTuple):
     list_file: str = ""
     rename: Callable[[str], str] = str
     finish: Callable[[Iterable[str], LabelRules], Iterator[ExtractedFile]] = lambda splits, rules: iter(())
-    warn: Callable[[Iterable[str], LabelRules], Iterator[str]] = other_splits
+    warn: Callable[[Iterable[str], LabelRules], Iterator[str]] = warn_unknown_splits
     holds_classes: bool = False
 
 
-_OF_OBJECT: dict[str, Callable[[ExtractedObject], Any]] = {
-    "masks": lambda each: each.row.segmentation,
-    "objects with keypoints": lambda each: each.row.num_keypoints or 0,
-    "oriented boxes": lambda each: any(each.corners),
-    "objects marked difficult or truncated": lambda each: each.difficult or each.truncated,
-    "views": lambda each: each.view,
-    "track ids": lambda each: each.track_id >= 0,
-    "ids of annotations": lambda each: True,
+_OBJECT_CONTENTS: dict[str, Callable[[ExtractedObject], Any]] = {
+    "masks": lambda object_: object_.row.segmentation,
+    "objects with keypoints": lambda object_: object_.row.num_keypoints or 0,
+    "oriented boxes": lambda object_: any(object_.corners),
+    "objects marked difficult or truncated": lambda object_: object_.difficult or object_.truncated,
+    "views": lambda object_: object_.view,
+    "track ids": lambda object_: object_.track_id >= 0,
+    "ids of annotations": lambda object_: True,
 }
-_OF_IMAGE: dict[str, Callable[[ExtractedImage], int]] = {
-    "crowds": lambda image: sum(each.row.iscrowd for each in image.objects),
+_IMAGE_CONTENTS: dict[str, Callable[[ExtractedImage], int]] = {
+    "crowds": lambda image: sum(object_.row.iscrowd for object_ in image.objects),
     "captions": lambda image: len(image.captions),
     "classes of images": lambda image: image.class_name is not None,
     "tags of images": lambda image: image.tags,
@@ -164,28 +168,28 @@ def count_lost(image: ExtractedImage, objects: Sequence[ExtractedObject], *held:
         objects: Written objects.
         held: Kinds that the format can store.
     """
-    found = {what: sum(bool(is_there(each)) for each in objects) for what, is_there in _OF_OBJECT.items()}
-    found |= {what: int(count(image)) for what, count in _OF_IMAGE.items()}
+    counts = {what: sum(bool(is_there(object_)) for object_ in objects) for what, is_there in _OBJECT_CONTENTS.items()}
+    counts |= {what: int(count(image)) for what, count in _IMAGE_CONTENTS.items()}
     if "areas" not in held:
-        differ = sum(_area_differs(each, "masks" in held) for each in objects)
-        found["areas that are not those of the shapes"] = differ
-    image.lost.update({what: number for what, number in found.items() if what not in held})
+        differ = sum(_area_differs(object_, "masks" in held) for object_ in objects)
+        counts["areas that are not those of the shapes"] = differ
+    image.lost.update({what: number for what, number in counts.items() if what not in held})
 
 
-def _area_differs(each: ExtractedObject, has_mask: bool) -> bool:
+def _area_differs(object_: ExtractedObject, has_mask: bool) -> bool:
     """Return True if the area differs from that of the box, or of the mask if masks are written. The tolerance is the
     precision of 32-bit floats in records."""
-    mask = each.mask if has_mask else None
-    shape = each.row.bbox[2] * each.row.bbox[3] if mask is None else int(np.count_nonzero(mask))
-    return abs(each.row.area - shape) > 1e-5 * shape
+    mask = object_.mask if has_mask else None
+    shape = object_.row.bbox[2] * object_.row.bbox[3] if mask is None else int(np.count_nonzero(mask))
+    return abs(object_.row.area - shape) > 1e-5 * shape
 
 
 def without_crowds(image: ExtractedImage) -> list[ExtractedObject]:
     """Return the objects that are not crowds, for formats that cannot mark crowds."""
-    return [each for each in image.objects if not each.row.iscrowd]
+    return [object_ for object_ in image.objects if not object_.row.iscrowd]
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number with at most 10 digits.
 
     >>> number(12.0), number(0.1 + 0.2)

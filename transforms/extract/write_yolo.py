@@ -16,7 +16,7 @@ from recordmill.transforms.extract.label_format import (
     LabelRules,
     WrittenLabels,
     count_lost,
-    number,
+    format_number,
     trace_mask,
     without_crowds,
 )
@@ -48,11 +48,11 @@ def yolo_task(rules: LabelRules) -> str:
 def write_yolo(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
     """Return an image's label file, empty without objects."""
     task, objects = yolo_task(rules), without_crowds(image)
-    inside = [each for each in objects if _has_area(_cut_edges(each, image))]
+    inside = [object_ for object_ in objects if _edges_have_area(_cut_edges(object_, image))]
     lost, notes = image.lost, image.notes
     points = LabelMap(rules.categories).keypoints
-    rows = [(each.class_index, *_numbers(each, image, task, points)) for each in inside]
-    lines = dict.fromkeys(" ".join(map(number, row)) for row in rows)
+    rows = [(object_.class_index, *_line_numbers(object_, image, task, points)) for object_ in inside]
+    lines = dict.fromkeys(" ".join(map(format_number, row)) for row in rows)
     count_lost(image, inside, *_HELD[task])
     lost[_OUTSIDE] = len(objects) - len(inside)
     lost[_SAME] = len(inside) - len(lines)
@@ -62,32 +62,32 @@ def write_yolo(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
     return WrittenLabels(len(lines), file)
 
 
-def _cut_edges(each: ExtractedObject, image: ExtractedImage) -> tuple[float, ...]:
+def _cut_edges(object_: ExtractedObject, image: ExtractedImage) -> tuple[float, ...]:
     """Return xmin, ymin, xmax, ymax within the image, because Ultralytics skips images with numbers above 1."""
     sides = image.image.width, image.image.height
-    return tuple(min(max(edge, 0.0), sides[axis % 2]) for axis, edge in enumerate(each.edges_px))
+    return tuple(min(max(edge, 0.0), sides[axis % 2]) for axis, edge in enumerate(object_.edges_px))
 
 
-def _has_area(edges: tuple[float, ...]) -> bool:
+def _edges_have_area(edges: tuple[float, ...]) -> bool:
     return edges[0] < edges[2] and edges[1] < edges[3]
 
 
-def _numbers(each: ExtractedObject, image: ExtractedImage, task: str, points: int) -> list[float]:
+def _line_numbers(object_: ExtractedObject, image: ExtractedImage, task: str, points: int) -> list[float]:
     width, height = image.image.width, image.image.height
-    xmin, ymin, xmax, ymax = edges = _cut_edges(each, image)
-    image.notes[_CUT] += edges != each.edges_px
+    xmin, ymin, xmax, ymax = edges = _cut_edges(object_, image)
+    image.notes[_CUT] += edges != object_.edges_px
     rectangle = [xmin / width, ymin / height, xmax / width, ymin / height]
     rectangle += [xmax / width, ymax / height, xmin / width, ymax / height]
     if task == "obb":
-        return list(each.corners) if any(each.corners) else rectangle
+        return list(object_.corners) if any(object_.corners) else rectangle
     if task == "segment":
-        polygon = _polygon(each, image)
+        polygon = _mask_polygon(object_, image)
         image.notes[_NO_MASK] += not polygon
         return polygon or rectangle
     box = [(xmin + xmax) / 2 / width, (ymin + ymax) / 2 / height, (xmax - xmin) / width, (ymax - ymin) / height]
     if task == "detect":
         return box
-    xyv = list(each.row.keypoints or ())
+    xyv = list(object_.row.keypoints or ())
     xyv += [0.0] * (3 * points - len(xyv))
     for at in range(0, len(xyv), 3):
         xyv[at] = min(max(xyv[at] / width, 0.0), 1.0)
@@ -95,16 +95,16 @@ def _numbers(each: ExtractedObject, image: ExtractedImage, task: str, points: in
     return [*box, *xyv]
 
 
-def _polygon(each: ExtractedObject, image: ExtractedImage) -> list[float]:
+def _mask_polygon(object_: ExtractedObject, image: ExtractedImage) -> list[float]:
     """Return a mask's outline as fractions; empty without one."""
-    mask = each.mask
+    mask = object_.mask
     if mask is None:
         return []
     outlines = trace_mask(mask)
     ring = outlines.joined
     xs, ys = zip(*ring, strict=True)
     image.notes[_JOINED] += len(outlines.parts) + len(outlines.holes) > 1
-    image.notes[BOUNDS] += (min(xs), min(ys), max(xs), max(ys)) != each.edges_px
+    image.notes[BOUNDS] += (min(xs), min(ys), max(xs), max(ys)) != object_.edges_px
     return [side for x, y in ring for side in (x / image.image.width, y / image.image.height)]
 
 
@@ -129,8 +129,8 @@ def yolo_warnings(splits: Iterable[str], rules: LabelRules) -> Iterator[str]:
     yield f"data.yaml is of the task {yolo_task(rules)}: a line of a label file has one kind of shape"
     if missing := [split for split in ("train", "val") if split not in splits]:
         yield f"data.yaml has no images of {' and '.join(missing)}, which Ultralytics trains with: add its folder there"
-    if others := sorted(splits - set(SPLITS)):
-        yield f"data.yaml has {', '.join(others)}, and readers know train, val and test: rename what is to be read"
+    if unknown := sorted(splits - set(SPLITS)):
+        yield f"data.yaml has {', '.join(unknown)}, and readers know train, val and test: rename what is to be read"
     if yolo_task(rules) == "pose":
         yield "data.yaml has no flip_idx, so Ultralytics does not mirror images: add it"
 

@@ -60,10 +60,10 @@ def jpeg_frame(data: bytes) -> JpegFrame:
     Raises:
         JpegError: The file has no frame header.
     """
-    for marker, offset, _ in _segments(data):
+    for marker, offset, _ in _scan_segments(data):
         if marker in _FRAMES:
             channels = int.from_bytes(data[offset + 7 : offset + 8], "big")
-            return _frame(marker, data[offset : offset + 8 + 3 * channels])
+            return _parse_frame_header(marker, data[offset : offset + 8 + 3 * channels])
     raise JpegError("it has no frame header")
 
 
@@ -72,7 +72,7 @@ def jpeg_ends(data: bytes) -> bool:
     if data.endswith(JPEG_END):
         return True
     try:
-        return any(marker == _SOS and data.find(JPEG_END, offset) >= 0 for marker, offset, _ in _segments(data))
+        return any(marker == _SOS and data.find(JPEG_END, offset) >= 0 for marker, offset, _ in _scan_segments(data))
     except JpegError:
         return False
 
@@ -84,7 +84,7 @@ def check_jpeg(data: bytes) -> None:
         JpegError: A marker is missing, truncated, or unknown to libjpeg.
     """
     scans = frames = 0
-    for marker, _, _ in _segments(data):
+    for marker, _, _ in _scan_segments(data):
         scans += marker == _SOS
         frames += marker in _FRAMES
     if frames != 1 or not scans:
@@ -94,26 +94,28 @@ def check_jpeg(data: bytes) -> None:
 def jpeg_without_metadata(data: bytes) -> bytes:
     """Drop segments of a JPEG that neither decoding nor orientation needs. All bytes from a damaged segment on are
     kept."""
-    return _jpeg_without(data, _is_metadata)
+    return _drop_segments(data, _is_metadata)
 
 
 def without_exif(data: bytes) -> bytes:
     """Drop EXIF, XMP and texts, which may contain an orientation, from a JPEG or PNG."""
     if not data.startswith(PNG_START):
-        return _jpeg_without(data, lambda marker, body: marker == _EXIF)
-    return PNG_START + b"".join(data[start:end] for kind, start, end in _parts(data) if kind not in _MAY_HAVE_EXIF)
+        return _drop_segments(data, lambda marker, body: marker == _EXIF)
+    return PNG_START + b"".join(
+        data[start:end] for kind, start, end in _scan_chunks(data) if kind not in _MAY_HAVE_EXIF
+    )
 
 
-def _jpeg_without(data: bytes, is_dropped: Callable[[int, bytes], bool]) -> bytes:
-    kept, end = [data[:2]], 2
+def _drop_segments(data: bytes, is_dropped: Callable[[int, bytes], bool]) -> bytes:
+    pieces, end = [data[:2]], 2
     with suppress(JpegError):
-        for marker, offset, length in _segments(data):
+        for marker, offset, length in _scan_segments(data):
             if marker == _SOS:
                 break
             if not is_dropped(marker, data[offset + 2 : offset + length]):
-                kept.append(data[end : offset + length])
+                pieces.append(data[end : offset + length])
             end = offset + length
-    return data if sum(map(len, kept)) == end else b"".join((*kept, memoryview(data)[end:]))
+    return data if sum(map(len, pieces)) == end else b"".join((*pieces, memoryview(data)[end:]))
 
 
 def _is_metadata(marker: int, body: bytes) -> bool:
@@ -127,7 +129,7 @@ def _is_metadata(marker: int, body: bytes) -> bool:
 
 
 @lru_cache(4096)  # images of a data set have few different headers
-def _frame(marker: int, header: bytes) -> JpegFrame:
+def _parse_frame_header(marker: int, header: bytes) -> JpegFrame:
     if len(header) < 8:
         raise JpegError("its frame header is cut short")
     precision, height, width, channels = struct.unpack_from(">BHHB", header, 2)
@@ -138,7 +140,7 @@ def _frame(marker: int, header: bytes) -> JpegFrame:
     return JpegFrame(marker, precision, height, width, channels, sampling)
 
 
-def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
+def _scan_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
     """Yield (marker, offset of its length, length) of each segment up to the end marker. Scans are skipped."""
     offset = 2
     while True:
@@ -240,7 +242,7 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
         offset += 12 + length
 
 
-def _parts(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+def _scan_chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Yield name, start and end of each chunk, unchecked. The last chunk may be truncated. A rest that is too short for
     a chunk has the name b""."""
     end = len(PNG_START)
@@ -254,16 +256,16 @@ def _parts(data: bytes) -> Iterator[tuple[bytes, int, int]]:
 def png_without_metadata(data: bytes) -> bytes:
     """Drop chunks of a PNG that neither decoding nor orientation needs. All bytes from a truncated chunk on are
     kept."""
-    kept = [PNG_START]
+    pieces = [PNG_START]
     colour, entries, has_pixels = -1, 0, False
-    for kind, start, end in _parts(data):
+    for kind, start, end in _scan_chunks(data):
         length = end - start - 12
         if kind == b"IHDR" and length > 9:
             colour = data[start + 17]
         entries = length // 3 if kind == b"PLTE" else entries
         has_pixels = has_pixels or kind == b"IDAT"
         if kind in (b"IEND", b""):
-            kept.append(data[start:])
+            pieces.append(data[start:])
             break
         if kind == b"tRNS":  # libpng, too, ignores a tRNS of another length, or after the pixels
             fits = 0 < length <= entries if colour == _PALETTE else length == _TRANSPARENCY_BYTES.get(colour)
@@ -273,13 +275,13 @@ def png_without_metadata(data: bytes) -> bytes:
         else:
             is_kept = kind[:1].isupper()
         if is_kept:
-            kept.append(data[start:end])
-    return b"".join(kept)
+            pieces.append(data[start:end])
+    return b"".join(pieces)
 
 
 def png_may_have_exif(data: bytes) -> bool:
     """Return True if a PNG has a chunk that may contain EXIF or XMP. The PNG is not checked otherwise."""
-    return any(kind in _MAY_HAVE_EXIF for kind, _, _ in _parts(data))
+    return any(kind in _MAY_HAVE_EXIF for kind, _, _ in _scan_chunks(data))
 
 
 def png_channels(data: bytes) -> int:
@@ -289,7 +291,7 @@ def png_channels(data: bytes) -> int:
         ValueError, struct.error: The PNG has no header, or no pixels.
     """
     channels = palette = 0
-    for kind, start, end in _parts(data):
+    for kind, start, end in _scan_chunks(data):
         length = end - start - 12
         if kind == b"IHDR":
             depth, colour = struct.unpack_from(">BB", data, start + 16)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from recordmill.transforms.images.masks import resized
-from recordmill.transforms.images.open_image import for_jpeg
+from recordmill.transforms.images.masks import resize_nearest
+from recordmill.transforms.images.open_image import convert_for_jpeg
 from recordmill.transforms.insight.overlay import Colour, Overlay, Shape, ink_on
 
 SIDE = 1024
@@ -96,7 +96,7 @@ def _box_px(shape: Shape, size: tuple[int, int]) -> _Box:
 
 def _with_masks(drawn: Image.Image, shapes: Sequence[Shape]) -> Image.Image:
     """Tint and outline masks; the smallest is on top."""
-    masks = [(shape.colour, resized(shape.mask, *drawn.size)) for shape in shapes if shape.mask is not None]
+    masks = [(shape.colour, resize_nearest(shape.mask, *drawn.size)) for shape in shapes if shape.mask is not None]
     if not masks:
         return drawn
     masks.sort(key=lambda each: -int(each[1].sum()))
@@ -184,7 +184,7 @@ def _places(
             (right - width + 1, bottom - height - line),
         ]
     elif shape.mask is not None and shape.mask.mean() > _LEAST_REGION:
-        middle = middle_of(resized(shape.mask, *size))
+        middle = middle_of(resize_nearest(shape.mask, *size))
         found = [(middle[0] - width / 2, middle[1] - height / 2)]
     else:
         return
@@ -274,7 +274,7 @@ def draw_record(picture: Image.Image, overlay: Overlay, side: int = SIDE) -> Ima
     Returns:
         RGB image.
     """
-    seen = for_jpeg(picture).convert("RGB")
+    seen = convert_for_jpeg(picture).convert("RGB")
     copies = [draw_shapes(seen, layer.shapes, side) for layer in overlay.layers]
     width, height = copies[0].size
     letters_px = max(13, max(width, height) // 48)

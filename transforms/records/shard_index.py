@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.errors import ConfigError, IndexMismatchError, RecordError
-from recordmill.transforms.records.tfrecord import HEADER_BYTES, framed, read_lengths, read_records
+from recordmill.transforms.records.tfrecord import HEADER_BYTES, framed_size, read_lengths, read_records
 from recordmill.transforms.storage.resolve import GZIP, join_path, split_folder, storage_for
 
 _LOGGER = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class ShardIndex(msgspec.Struct, frozen=True):
         return int(self.bounds[-1])
 
 
-def index_of(lengths: Iterable[int]) -> ShardIndex:
+def index_lengths(lengths: Iterable[int]) -> ShardIndex:
     """Return the index of consecutive records with these sizes in bytes, with their frames."""
     return ShardIndex(np.fromiter(accumulate(lengths, initial=0), np.int64))
 
@@ -90,8 +90,8 @@ def decode_index(data: bytes) -> ShardIndex:
     if len(numbers) != 2 * lines:
         raise ValueError("a line has not two numbers")
     offsets, lengths = numbers.reshape(-1, 2).T
-    if wrong := np.flatnonzero(lengths < framed(0)).tolist():
-        raise ValueError(f"record {wrong[0]} has {lengths[wrong[0]]} bytes, where a frame alone has {framed(0)}")
+    if wrong := np.flatnonzero(lengths < framed_size(0)).tolist():
+        raise ValueError(f"record {wrong[0]} has {lengths[wrong[0]]} bytes, where a frame alone has {framed_size(0)}")
     bounds = np.concatenate([[0], np.cumsum(lengths)])
     if wrong := np.flatnonzero(offsets != bounds[:-1]).tolist():
         first = wrong[0]
@@ -109,7 +109,7 @@ def index_path(path: str) -> str:
     return join_path(folder, index_file(name))
 
 
-def read_index(path: str, size: int, records: int | None = None) -> ShardIndex:
+def read_shard_index(path: str, size: int, records: int | None = None) -> ShardIndex:
     """Return the index of the shard `path` from its file. Without a file, the shard is scanned, with one warning per
     folder.
 
@@ -188,11 +188,11 @@ def build_index(path: str, read: Callable[[int], object] = lambda _: None, check
         size = file.seek(0, SEEK_END)
         file.seek(0)
         try:
-            lengths = map(framed, map(len, read_records(file))) if checks_records else read_lengths(file, size)
-            return index_of(array("q", _with_progress(lengths, read)))
+            lengths = map(framed_size, map(len, read_records(file))) if checks_records else read_lengths(file, size)
+            return index_lengths(array("q", _with_progress(lengths, read)))
         except RecordError as error:
             file.seek(0)
-            raise _explained(path, file.read(HEADER_BYTES), error) from error
+            raise _explain_error(path, file.read(HEADER_BYTES), error) from error
 
 
 def check_indexable(path: str) -> None:
@@ -202,7 +202,7 @@ def check_indexable(path: str) -> None:
     try:
         next(read_lengths(BytesIO(start), storage.size(path) or 0), None)
     except RecordError as error:
-        if isinstance(explained := _explained(path, start, error), ConfigError):
+        if isinstance(explained := _explain_error(path, start, error), ConfigError):
             raise explained from error
 
 
@@ -215,9 +215,9 @@ def _with_progress(items: Iterable[Item], read: Callable[[int], object]) -> Iter
     read(number % _EVERY)
 
 
-def _explained(path: str, start: bytes, error: RecordError) -> Exception:
+def _explain_error(path: str, start: bytes, error: RecordError) -> Exception:
     if error.record or (error.reason != "length_crc" and len(start) == HEADER_BYTES):
-        return located(path, error)
+        return locate_error(path, error)
     if start.startswith(GZIP):
         return ConfigError(
             f"{path} is GZIP, which can be read from its beginning only, so no index serves it; read it in order, or "
@@ -226,7 +226,7 @@ def _explained(path: str, start: bytes, error: RecordError) -> Exception:
     return ConfigError(f"{path} is no TFRecord file: it does not begin with the header of a record ({error.detail})")
 
 
-def located(path: str, error: RecordError, cure: str = "") -> RecordError:
+def locate_error(path: str, error: RecordError, cure: str = "") -> RecordError:
     """Return the error with its location."""
     detail = f"{path}: record {error.record} at byte {error.offset:,}: {error.detail}{cure}"
     return RecordError(detail, None, error.reason, error.offset)

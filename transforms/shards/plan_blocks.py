@@ -184,7 +184,7 @@ def _census(keyed: tuple[BlockKey, bytes], seed: int, estimate: RecordEstimate) 
 
 def take_census(key: BlockKey, block: Block, seed: int, estimate: RecordEstimate) -> Iterator[BlockCensus]:
     """Count each split of a Block."""
-    sizes, examples = estimate.of_block(block)
+    sizes, examples = estimate.estimate_block(block)
     for split in np.unique(block.split).tolist():
         images = np.flatnonzero(block.split == split)
         size, number = sizes[images], examples[images]
@@ -206,7 +206,7 @@ def report_plans(plans: Mapping[str, SplitPlan], asked: ShardSizing, unit: str =
     """Return the Facts of plans, for the output FACTS; `unit` is `image` or `row`."""
     facts = FactsBuilder()
     for split, plan in plans.items():
-        progress.planned(plan.images, plan.shards, f"{unit}s")
+        progress.count_planned(plan.images, plan.shards, f"{unit}s")
         facts.add_plan(split, SplitSize(plan.images, plan.bytes, plan.shards))
         for text in sizing_warnings(split, plan, asked, unit):
             facts.warn(split, text)
@@ -249,7 +249,7 @@ def place_images(key: BlockKey, block: Block, plan: SplitPlan, estimate: RecordE
     is repeated, each time with some of its objects."""
     column = np.searchsorted(np.frombuffer(plan.keys, np.int64), key)
     before = np.frombuffer(plan.before, np.int64).reshape(3, -1)[:, column].tolist()
-    sizes, examples = estimate.of_block(block)
+    sizes, examples = estimate.estimate_block(block)
     if plan.sizing.num_shards is not None:
         ranks = before[0] + np.arange(len(block))
         return block, _multiplied(ranks, plan.shards) // plan.images

@@ -18,9 +18,15 @@ from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.load_images import encoded_size
 from recordmill.transforms.insight.overlay import OverlayReader, shown_text
 from recordmill.transforms.records.example import varint
-from recordmill.transforms.records.parse_record import TypedValues, Values, as_meant, first_line, parse_record
+from recordmill.transforms.records.parse_record import (
+    TypedValues,
+    Values,
+    convert_to_layout_types,
+    first_line,
+    parse_record,
+)
 from recordmill.transforms.records.record_file import open_records
-from recordmill.transforms.records.tfrecord import framed
+from recordmill.transforms.records.tfrecord import framed_size
 from recordmill.transforms.show.describe_values import HEX_SHOWN, Meanings, meanings, terms, text_of
 from recordmill.transforms.show.find_shards import Found, Shard, Shards, recognise, values_by_source
 from recordmill.transforms.storage.resolve import storage_for
@@ -133,7 +139,7 @@ def _records(shards: Shards, first: int, may_match: Callable[[bytes], bool]) -> 
                 is_reached = True
                 if may_match(data):
                     yield parse(shard, number, offset, data)
-            offset += framed(len(data))
+            offset += framed_size(len(data))
         if shard.records not in (None, number + 1):
             found = f"it has {number + 1:,} records, where {shard.records:,} were written"
             raise RecordError(f"{shard.path}: {found}; recordmill verify tells all that is wrong")
@@ -167,7 +173,7 @@ class _Parser:
         table, reader, known = self._layout(found)
         values = values_by_source(found, table)
         if manifest := self._shards.manifest:
-            values = as_meant(values, table, manifest.labels)
+            values = convert_to_layout_types(values, table, manifest.labels)
         return Record(shard, number, offset, found, lists, table, values, reader, known)
 
     def _layout(self, found: Found) -> _Layout:

@@ -16,7 +16,7 @@ from recordmill.schemas.dataset.manifest import (
     encode_json,
     encode_manifest,
 )
-from recordmill.schemas.dataset.recipes import InputFile, Recipe, to_list
+from recordmill.schemas.dataset.recipes import InputFile, Recipe, unlisted_folder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
@@ -327,7 +327,7 @@ def test_images_are_listed_once_for_complete_splits(tmp_path, monkeypatch):
     with_file("images/1.jpg", bytes(3))(tmp_path)
     listed = []
     monkeypatch.setattr(claim_module, "listing_of", lambda folder: listed.append(folder) or listing_of(folder))
-    asked = [changed(inputs=(to_list(folder),), split=name) for name in ("train", "val")]
+    asked = [changed(inputs=(unlisted_folder(folder),), split=name) for name in ("train", "val")]
     output = tmp_path / "out"
     assert claim_output(str(output), asked, overwrite=False) == [NEW] * 2
     assert claim_output(str(output), asked, overwrite=False) == [UNFINISHED] * 2

@@ -7,7 +7,7 @@ import msgspec
 
 from recordmill.schemas.rejects import Rejected, RejectTally
 from recordmill.transforms.dataset.facts import Facts
-from recordmill.transforms.dataset.rejects import RejectKind, Rejects, count_rejects, line_of, tally_rejects
+from recordmill.transforms.dataset.rejects import RejectKind, Rejects, count_rejects, strip_key, tally_rejects
 
 
 class SplitReject(NamedTuple):
@@ -28,7 +28,7 @@ def tally(rejects: Iterable[Rejected]) -> RejectTally:
 
 def rejected(keyed: bytes) -> Rejected:
     """The reject of a keyed line."""
-    line = msgspec.json.decode(line_of(keyed))
+    line = msgspec.json.decode(strip_key(keyed))
     line.pop("split")
     return msgspec.convert(list(line.values()), Rejected)
 

@@ -9,7 +9,7 @@ from recordmill.transforms.dataset.compare_names import (
     Names,
     Pair,
     add_names,
-    compared_text,
+    describe_mismatch,
     pair_names,
 )
 
@@ -19,18 +19,18 @@ SOURCES = NameSources(("img",), ("a.json",), "path")
 def sampled(names, bundles: int = 3) -> Names:
     """Names combined as by a runner: in several bundles, one of them empty."""
     names = list(names)
-    return add_names([*(Names.of(names[place::bundles]) for place in range(bundles)), NO_NAMES])
+    return add_names([*(Names.sample(names[place::bundles]) for place in range(bundles)), NO_NAMES])
 
 
 def told(images: list[str], files: list[str], sources: NameSources = SOURCES, **more) -> str:
-    return compared_text(sampled(images), sampled(files), sources, **more)
+    return describe_mismatch(sampled(images), sampled(files), sources, **more)
 
 
 def test_names_of():
     names = ["7", "3", "9", "1", "5", "8"]
-    assert Names.of(names)[:2] == (6, ("1", "3", "5", "7", "8"))
-    assert sorted(Names.of(names).compared) == sorted(names)
-    assert sampled(names) == add_names([Names.of(names), NO_NAMES]) == Names.of(names[::-1])
+    assert Names.sample(names)[:2] == (6, ("1", "3", "5", "7", "8"))
+    assert sorted(Names.sample(names).compared) == sorted(names)
+    assert sampled(names) == add_names([Names.sample(names), NO_NAMES]) == Names.sample(names[::-1])
     assert sampled([]) == add_names([]) == NO_NAMES
 
 

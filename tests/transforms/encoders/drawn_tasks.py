@@ -17,7 +17,7 @@ from recordmill.schemas.inputs.images import ImageRef, ImageTask, StoredImage, T
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.statistics import PixelMeasures
-from recordmill.transforms.encoders.encode_examples import ExampleEncoder, LoadedImage, with_objects
+from recordmill.transforms.encoders.encode_examples import ExampleEncoder, LoadedImage, add_object_columns
 from recordmill.transforms.encoders.encode_objects import fit_boxes
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.encoders.record_maker import EncodedRun
@@ -116,7 +116,7 @@ def encode_tasks(
     loaded: Sequence[tuple[ImageTask, StoredImage | Rejected | None]],
 ) -> EncodedRun:
     encoder = ExampleEncoder(labels, table, policy)
-    block = with_objects(block_of_tasks([task for task, _ in loaded], ("train",)))
+    block = add_object_columns(block_of_tasks([task for task, _ in loaded], ("train",)))
     images = []
     for row, (task, picture) in enumerate(loaded):
         alone = msgspec.structs.replace(task, annotations=())
@@ -132,7 +132,7 @@ def encode_tasks(
 
 def expected_amount(estimate: RecordEstimate, task: ImageTask) -> tuple[int, int]:
     """Expected bytes and number of the records of one image."""
-    sizes, examples = estimate.of_block(block_of_tasks([task], (task.split,)))
+    sizes, examples = estimate.estimate_block(block_of_tasks([task], (task.split,)))
     return int(sizes[0]), int(examples[0])
 
 

@@ -18,10 +18,10 @@ from recordmill.schemas.inputs.models import ModelChoice
 from recordmill.schemas.layouts import features_table
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.encoders import embed_images
-from recordmill.transforms.encoders.embed_images import EmbedImages, FeatureEncoder, embed_tasks, in_batches
+from recordmill.transforms.encoders.embed_images import EmbedImages, FeatureEncoder, embed_tasks, group_batches
 from recordmill.transforms.encoders.load_model import LoadedModel, load_model
 from recordmill.transforms.encoders.record_maker import RecordContext
-from recordmill.transforms.records.tfrecord import framed
+from recordmill.transforms.records.tfrecord import framed_size
 from tests.conftest import draw_jpeg
 from tests.tiny_models import saved, tiny
 from tests.transforms.encoders.drawn_tasks import expected_amount
@@ -43,7 +43,7 @@ def test_batches_have_as_many_pictures_and_rejects_besides(whole, batch):
         (task(number), PIXELS if good else Rejected("image", number, Reason.IMAGE_UNREADABLE, ""))
         for number, good in enumerate(whole)
     ]
-    found = list(in_batches(iter(read), batch))
+    found = list(group_batches(iter(read), batch))
     assert [item for each in found for item in each] == read
     pictures = [sum(isinstance(pixels, np.ndarray) for _, pixels in each) for each in found]
     assert all(number == batch for number in pictures[:-1])
@@ -104,7 +104,7 @@ def test_small_numbers_are_none(values, dtype):
 @pytest.fixture
 def maker(tmp_path) -> Callable[..., EmbedImages]:
     choice = ModelChoice(saved(tiny(), tmp_path / "tiny.keras"))
-    return lambda batch=4, dtype="float32": EmbedImages(choice, load_model(choice).found, batch, dtype, "bilinear")
+    return lambda batch=4, dtype="float32": EmbedImages(choice, load_model(choice).model, batch, dtype, "bilinear")
 
 
 def make(maker: EmbedImages, tasks: list[ImageTask], threads: int = 2) -> list:
@@ -148,7 +148,7 @@ def test_model_is_given_whole_batches(tmp_path, maker, monkeypatch):
         loaded = load_model(choice)
         return LoadedModel(found, lambda pictures: sizes.append(len(pictures)) or loaded.features(pictures))
 
-    monkeypatch.setattr(embed_images, "load_same", counting)
+    monkeypatch.setattr(embed_images, "load_expected_model", counting)
     make(maker(), drawn(tmp_path / "pictures", 19))
     assert sizes == [4, 4, 4, 3]
 
@@ -169,4 +169,4 @@ def test_sizes_are_known_before(tmp_path, maker, dtype):
     (record,) = FeatureEncoder(LABELS, table, dtype).encode(task(1 << 62), feature).records
     estimate = made.estimate(table)
     size, examples = expected_amount(estimate, task(1 << 62))
-    assert (size, examples) == (pytest.approx(framed(len(b"".join(record))), rel=0.001), 1)
+    assert (size, examples) == (pytest.approx(framed_size(len(b"".join(record))), rel=0.001), 1)

@@ -25,13 +25,13 @@ from recordmill.schemas.inputs.annotations import (
 from recordmill.schemas.inputs.images import ImageRef, ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import name_id
-from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, stored_as
+from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, change_keys_and_types
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.encoders import encode_examples, encode_masks, record_maker
 from recordmill.transforms.encoders.record_maker import EncodedRun
 from recordmill.transforms.insight.count_images import ImageCounter
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
-from recordmill.transforms.records.parse_record import RecordParser, as_meant
+from recordmill.transforms.records.parse_record import RecordParser, convert_to_layout_types
 from tests.transforms.encoders import drawn_tasks
 from tests.transforms.encoders.drawn_tasks import encode_tasks
 from tests.transforms.insight.drawn_facts import record_places, sorted_objects
@@ -425,7 +425,7 @@ def test_other_forms_mean_the_same(layout):
     table = TABLES[layout]
     whole = [each.name for each in table.features if each.kind is FeatureKind.INT64 and each.source != table.label]
     keys = {name: f"my {name.replace('/', ' ')}" for name in whole}
-    other = stored_as(table, keys, dict.fromkeys(keys.values(), FeatureKind.FLOAT), label_as_text=True)
+    other = change_keys_and_types(table, keys, dict.fromkeys(keys.values(), FeatureKind.FLOAT), label_as_text=True)
     file = io.BytesIO()
     Image.new("RGB", (100, 50)).save(file, "PNG")
     loaded = [(task(INSIDE, INSIDE, class_name="dog"), StoredImage(file.getvalue(), "png", 100, 50, "5ha"))]
@@ -434,7 +434,7 @@ def test_other_forms_mean_the_same(layout):
     )
     assert plain != changed
     for one, another in zip(plain, changed, strict=True):
-        found = as_meant(RecordParser(other)(another), other, NUMBERED)
+        found = convert_to_layout_types(RecordParser(other)(another), other, NUMBERED)
         expected = RecordParser(table)(one)
         assert found.keys() == expected.keys()
         for source, value in expected.items():
@@ -460,4 +460,4 @@ def test_other_forms_mean_the_same(layout):
 )
 def test_number_that_type_does_not_hold_ends_job(key, kind, annotation, word):
     with pytest.raises(ConfigError, match=word):
-        encode(task(annotation), table=stored_as(KERAS, {}, {key: kind}))
+        encode(task(annotation), table=change_keys_and_types(KERAS, {}, {key: kind}))

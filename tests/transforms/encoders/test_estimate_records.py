@@ -11,7 +11,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, LAYOUTS, TFDS
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.images.masks import grey_png
-from recordmill.transforms.records.tfrecord import framed
+from recordmill.transforms.records.tfrecord import framed_size
 from tests.transforms.blocks.drawn_blocks import SPLITS, tasks
 from tests.transforms.blocks.of_tasks import block_of_tasks
 from tests.transforms.encoders.drawn_tasks import encode_tasks, expected_amount
@@ -40,7 +40,7 @@ def task(objects: int = 0, size: int = 10_000, captions: int = 0, keypoints: int
 def framed_bytes(task: ImageTask, table: FeatureTable, picture: StoredImage | None = None) -> int:
     picture = picture or StoredImage(bytes(task.ref.size_bytes), "jpeg", task.width, task.height, "0" * 64)
     records = encode_tasks(LABELS, table, "clip", [(task, picture)]).records
-    return sum(framed(len(b"".join(record))) for record in records)
+    return sum(framed_size(len(b"".join(record))) for record in records)
 
 
 MASKED = DETECTION.with_parts((Part.MASK_PNG, Part.MASK_RLE, Part.KEYPOINTS, Part.CAPTIONS))
@@ -51,7 +51,7 @@ TABLES = [PLAIN, KERAS, MASKED, DETECTION.with_parts((Part.SEMANTIC, Part.PANOPT
 @given(tasks(), st.sampled_from(TABLES), st.sampled_from([None, 20, 1000]))
 def test_other_images_change_nothing(images, table, max_side):
     estimate, block = RecordEstimate(table, max_side), block_of_tasks(images, SPLITS)
-    amounts = list(zip(*(column.tolist() for column in estimate.of_block(block)), strict=True))
+    amounts = list(zip(*(column.tolist() for column in estimate.estimate_block(block)), strict=True))
     assert amounts == [expected_amount(estimate, image) for image in images]
     alone = [estimate.least_mask_bytes(block_of_tasks([image], SPLITS)).item() for image in images]
     assert estimate.least_mask_bytes(block).tolist() == alone

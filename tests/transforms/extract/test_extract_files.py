@@ -6,8 +6,8 @@ from recordmill.transforms.extract.extract_files import (
     FileWriter,
     UnusableRecordError,
     WrittenFile,
-    is_there,
-    path_below,
+    extraction_path,
+    is_unchanged,
     read_record,
 )
 from tests.transforms.records.test_parse_record import TABLE, record
@@ -26,13 +26,13 @@ SHA256_OF_A = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
     ],
 )
 def test_a_name_within_the_folder(name, path):
-    assert path_below("images", name) == path
+    assert extraction_path("images", name) == path
 
 
 @pytest.mark.parametrize("name", ["", "./.", "a/..", "../a", "/a", "..\\a", "C:\\a", "a\0", "file://a", "\x1b[2J"])
 def test_name_that_leads_elsewhere_or_is_no_file_s(name):
     with pytest.raises(UnusableRecordError) as caught:
-        path_below("images", name)
+        extraction_path("images", name)
     assert caught.value.reason == "file_name"
     assert repr(name) in caught.value.detail
 
@@ -71,9 +71,9 @@ def test_a_folder_called_zip(tmp_path):
 @pytest.mark.parametrize("data", [None, b"b", b"aa"])
 def test_whether_file_is_still_as_it_was(data, tmp_path):
     written = FileWriter(str(tmp_path)).write(ExtractedFile("x/a", b"a"))
-    assert is_there(str(tmp_path), written)
+    assert is_unchanged(str(tmp_path), written)
     (tmp_path / "x" / "a").unlink() if data is None else (tmp_path / "x" / "a").write_bytes(data)
-    assert not is_there(str(tmp_path), written)
+    assert not is_unchanged(str(tmp_path), written)
 
 
 @pytest.mark.parametrize(

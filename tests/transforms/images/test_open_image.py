@@ -11,7 +11,7 @@ from PIL import Image
 from recordmill.schemas.inputs.images import ImageRef, ImageRules, ImageTask
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images.load_images import load_image
-from recordmill.transforms.images.open_image import decode_image, encode_image, kind_of, open_image, stored_size
+from recordmill.transforms.images.open_image import decode_image, encode_image, image_kind, open_image, stored_size
 from recordmill.transforms.sample.draw_scene import encoded
 from tests.transforms.images.test_check_formats import chunk
 
@@ -74,7 +74,7 @@ def test_metadata_that_pillow_stumbles_over_costs_no_picture(data, tmp_path):
 def test_segments_that_decide_pixels_stay(format_):
     for mode in ("RGB", "CMYK") if format_ == "JPEG" else ("RGB", "P", "L", "RGBA"):
         data = encoded(NOISE.convert(mode), format_, **({"transparency": 5} if mode in ("P", "L") else {}))
-        with open_image(data, kind_of(data)) as image:
+        with open_image(data, image_kind(data)) as image:
             assert np.array_equal(image.convert("RGBA"), Image.open(io.BytesIO(data)).convert("RGBA"))
 
 
@@ -98,7 +98,7 @@ def test_host_s_limit_of_pixels_is_neither_heeded_nor_touched(monkeypatch):
             warnings.simplefilter("error")
             for format_ in ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF"):
                 data = encoded(NOISE, format_)
-                assert open_image(data, kind_of(data)).size == (40, 30)
+                assert open_image(data, image_kind(data)).size == (40, 30)
         assert limit == Image.MAX_IMAGE_PIXELS
 
 

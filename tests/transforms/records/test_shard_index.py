@@ -9,7 +9,7 @@ from recordmill.transforms.records.shard_index import (
     check_indexable,
     decode_index,
     encode_index,
-    index_of,
+    index_lengths,
     index_shard,
 )
 from tests.transforms.show.records import framed
@@ -17,7 +17,7 @@ from tests.transforms.show.records import framed
 
 @pytest.mark.parametrize("lengths", [[], [16], [20, 17, 5_000_000_000, 16]])
 def test_index_is_read_as_it_was_written(lengths):
-    index = decode_index(encode_index(index_of(lengths)))
+    index = decode_index(encode_index(index_lengths(lengths)))
     assert index.lengths.tolist() == lengths
     assert index.bounds[:-1].tolist() == [sum(lengths[:each]) for each in range(len(lengths))]
     assert (index.records, index.size) == (len(lengths), sum(lengths))

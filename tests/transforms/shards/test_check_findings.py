@@ -171,7 +171,7 @@ def test_empty_split_leaves_no_files(tmp_path):
 
 
 def test_archive_in_place_of_images():
-    files = Names.of(["a.zip"])
+    files = Names.sample(["a.zip"])
     with pytest.raises(EmptyDatasetError, match=r"nothing to write\. Archives within --images .* unpack 'a\.zip'"):
         check(demands(), {"train": Rows(0, 0)}, [], files=files)
     with pytest.raises(EmptyDatasetError, match=r"val gets none of the 2 images(?!.*Archives)"):

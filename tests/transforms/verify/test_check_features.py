@@ -24,7 +24,7 @@ LABELS = LabelMap((Category(0, "cat"), Category(1, "dog")))
 @pytest.fixture(params=["float32", "float16"])
 def maker(tmp_path, request) -> EmbedImages:
     choice = ModelChoice(saved(tiny(), tmp_path / "tiny.keras"))
-    return EmbedImages(choice, load_model(choice).found, 4, request.param, "bilinear")
+    return EmbedImages(choice, load_model(choice).model, 4, request.param, "bilinear")
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_other_weights_make_others(tmp_path, maker, records):
     other = tiny()
     other.set_weights([weight * 1.01 for weight in other.get_weights()])
     choice = ModelChoice(saved(other, tmp_path / "other.keras"))
-    others = msgspec.structs.replace(maker, choice=choice, model=load_model(choice).found)
+    others = msgspec.structs.replace(maker, choice=choice, model=load_model(choice).model)
     found = again(tmp_path, others, records)
     assert [(number, *fault[:1]) for number, fault in found.faults] == [(each, "feature_differs") for each in range(9)]
     assert found.difference == pytest.approx(0.01, rel=0.1)
