@@ -80,10 +80,10 @@ def gather(p: beam.Pipeline, options: CocoOptions, given: Given, text: EncoderSo
     )
     if text is None:
         return gathered
-    encoded = chosen.blocks | "EncodeCaptions" >> EncodeCaptions(text, splits)
-    warned = encoded.encoder | "EncoderWarnings" >> beam.Map(_warned, splits)
-    facts = (*gathered.facts, encoded.facts, warned)
-    return gathered._replace(blocks=encoded.blocks, facts=facts, encoders=encoded.encoder)
+    blocks, encoder, text_facts = chosen.blocks | "EncodeCaptions" >> EncodeCaptions(text, splits)
+    warned = encoder | "EncoderWarnings" >> beam.Map(_warned, splits)
+    facts = (*gathered.facts, text_facts, warned)
+    return gathered._replace(blocks=blocks, facts=facts, encoders=encoder)
 
 
 def read_rules(part: ExportPart, options: CocoOptions) -> ReadRules:

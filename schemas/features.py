@@ -179,6 +179,11 @@ class FeatureTable(msgspec.Struct, frozen=True):
         held = {feature.part for feature in self.features}
         return tuple(part for part in Part if part in held)
 
+    @property
+    def has_masks(self) -> bool:
+        """True if records have masks of objects."""
+        return Part.MASK_PNG in self.parts or Part.MASK_RLE in self.parts
+
     def with_parts(self, parts: tuple[Part, ...]) -> "FeatureTable":
         """Return the records' table with exactly the parts `parts`."""
         features = tuple(feature for feature in self.features if feature.part is None or feature.part in parts)

@@ -2,8 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 import msgspec
@@ -18,32 +17,29 @@ from recordmill.transforms.dataset.facts import FACTS, Facts
 from recordmill.transforms.encoders.fit_encoder import FitEncoder, TextVectorizer
 
 
-class EncodedCaptions(NamedTuple):
-    """(BlockKey, packed Block) with encoded captions, one TextEncoder, and Facts with counts of texts."""
-
-    blocks: PCollection
-    encoder: PCollection
-    facts: PCollection
-
-
-@dataclass(eq=False, repr=False)
 class EncodeCaptions(beam.PTransform):
-    """Convert (BlockKey, packed Block) to EncodedCaptions. The captions of an image are one text."""
+    """Encode the captions of (BlockKey, packed Block). The captions of an image are one text.
 
-    source: EncoderSource
-    splits: Sequence[str]
+    Returns three PCollections: (BlockKey, packed Block) with encoded captions, one TextEncoder, and Facts with counts
+    of texts.
+    """
+
+    def __init__(self, source: EncoderSource, splits: Sequence[str]):
+        super().__init__()
+        self._source = source
+        self._splits = splits
 
     def expand(self, blocks: PCollection[tuple[int, bytes]]):
         encoder = self._encoder(blocks)
-        encode = beam.ParDo(_EncodeCaptions(self.source.column, self.splits), AsSingleton(encoder))
+        encode = beam.ParDo(_EncodeCaptions(self._source.column, self._splits), AsSingleton(encoder))
         encoded = blocks | "Encode" >> encode.with_output_types(tuple[int, bytes]).with_outputs(FACTS, main="blocks")
-        return EncodedCaptions(encoded.blocks, encoder, encoded[FACTS])
+        return encoded.blocks, encoder, encoded[FACTS]
 
     def _encoder(self, blocks: PCollection[tuple[int, bytes]]) -> PCollection[TextEncoder]:
-        source = self.source
+        source = self._source
         if source.saved:
             return blocks.pipeline | "SavedEncoder" >> beam.Create([source.saved])
-        split = self.splits.index(source.fit_split) if source.fit_split in self.splits else -1
+        split = self._splits.index(source.fit_split) if source.fit_split in self._splits else -1
         texts = blocks | "TextsToFit" >> beam.FlatMap(_caption_texts, split).with_output_types(list[str])
         return texts | "FitEncoder" >> FitEncoder(source)
 

@@ -37,23 +37,16 @@ MAX_SEGMENTS = 255
 """Number of values of a byte, without 0 for void."""
 
 
-class PanopticMap(NamedTuple):
-    """Contents of a panoptic PNG.
-
-    Attributes:
-        data: The file.
-        indices: uint8 [height, width]: 1 + index of the pixel's segment in `segments_info`; 0 for void.
-    """
-
-    data: bytes
-    indices: np.ndarray
-
-
-def read_panoptic(panoptic: PanopticAnnotation, width: int, height: int, category_ids: frozenset[int]) -> PanopticMap:
+def read_panoptic(
+    panoptic: PanopticAnnotation, width: int, height: int, category_ids: frozenset[int]
+) -> tuple[bytes, np.ndarray]:
     """Read the PNG of an image of `width` x `height` pixels, and compare its segments with those of its row.
 
     Args:
         category_ids: Category ids of all segments, to recognise panopticapi's two-channel format.
+
+    Returns:
+        The PNG, and uint8 [height, width]: 1 + index of the pixel's segment in `segments_info`; 0 for void.
 
     Raises:
         UnusableError: The PNG is missing, broken or has another size, or its segments differ from those of the row.
@@ -82,7 +75,7 @@ def read_panoptic(panoptic: PanopticAnnotation, width: int, height: int, categor
             )
             raise UnusableError(Reason.TWO_CHANNEL_PANOPTIC, _name_file(panoptic, detail))
         raise UnusableError(Reason.SEGMENT_MISMATCH, _name_file(panoptic, fault))
-    return PanopticMap(data, indices.astype(np.uint8))
+    return data, indices.astype(np.uint8)
 
 
 def _name_file(panoptic: PanopticAnnotation, detail: str) -> str:
@@ -179,18 +172,18 @@ class RegionEncoder:
             if beyond:
                 detail = f"{panoptic.file_name!r}: label {beyond[0]} is not 1 to 255, what a mask of one byte holds"
                 raise UnusableError(Reason.CATEGORY_OUT_OF_RANGE, detail)
-        read = read_panoptic(panoptic, *image.frame, frozenset(self._index))
+        png, measured = read_panoptic(panoptic, *image.frame, frozenset(self._index))
         # Boxes and areas are measured at the annotated size, because small segments may vanish in a shrunk image.
-        measured = read.indices
+        indices = measured
         if image.annotated_size:
-            read = _shrink_panoptic(panoptic, read.indices, image)
-        return self._values(panoptic, read, measured)
+            png, indices = _shrink_panoptic(panoptic, measured, image)
+        return self._values(panoptic, png, indices, measured)
 
     def encode_void(self, width: int, height: int) -> dict[str, Any]:
         """Return the all-void values of an image without panoptic annotation."""
-        data = black_png(width, height) if "panoptic.png" in self._sources else b""
+        png = black_png(width, height) if "panoptic.png" in self._sources else b""
         void = np.zeros((height, width), np.uint8)
-        return self._values(_VOID, PanopticMap(data, void), void)
+        return self._values(_VOID, png, void, void)
 
     def encode_stuff(
         self, regions: Iterable[tuple[StuffAnnotation, np.ndarray]], width: int, height: int
@@ -203,11 +196,13 @@ class RegionEncoder:
             class_indices.append(self._index[region.category_id])
         return {"semantic.png": grey_png(pixels), "segments.class_index": class_indices}
 
-    def _values(self, panoptic: PanopticAnnotation, read: PanopticMap, measured: np.ndarray) -> dict[str, Any]:
-        segments, indices = panoptic.segments, read.indices
+    def _values(
+        self, panoptic: PanopticAnnotation, png: bytes, indices: np.ndarray, measured: np.ndarray
+    ) -> dict[str, Any]:
+        segments = panoptic.segments
         values: dict[str, Any] = {
             "panoptic.file_name": panoptic.file_name.encode(),
-            "panoptic.png": read.data,
+            "panoptic.png": png,
             "segments.class_index": [self._index[segment.category_id] for segment in segments],
             "segments.id": [segment.id for segment in segments],
             "segments.is_crowd": [int(segment.is_crowd) for segment in segments],
@@ -232,11 +227,11 @@ class RegionEncoder:
         return values
 
 
-def _shrink_panoptic(panoptic: PanopticAnnotation, indices: np.ndarray, image: StoredImage) -> PanopticMap:
+def _shrink_panoptic(panoptic: PanopticAnnotation, indices: np.ndarray, image: StoredImage) -> tuple[bytes, np.ndarray]:
     indices = resize_nearest(indices, image.width, image.height)
     ids = np.array([0, *(segment.id for segment in panoptic.segments)], "<u4")[indices]
     colours = ids.view(np.uint8).reshape(image.height, image.width, 4)[:, :, :3]
-    return PanopticMap(encode_png(np.ascontiguousarray(colours)), indices)
+    return encode_png(np.ascontiguousarray(colours)), indices
 
 
 def _encode_lookup(indices: np.ndarray, void: int, values: Iterable[int]) -> bytes:
@@ -299,7 +294,7 @@ class MaskDrawer:
         self._regions = RegionEncoder(labels, table.sources)
         self._box_policy = box_policy
         self._min_area_px2 = min_area_px2
-        self.has_masks = Part.MASK_PNG in table.parts or Part.MASK_RLE in table.parts
+        self.has_masks = table.has_masks
         self.has_regions = Part.PANOPTIC in table.parts or Part.SEMANTIC in table.parts
 
     def draw(self, task: ImageTask, block: Block, row: int, image: StoredImage) -> DrawnMasks | None:

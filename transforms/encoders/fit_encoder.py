@@ -5,7 +5,6 @@ import re
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from heapq import nsmallest
 from itertools import chain, pairwise, repeat
@@ -143,14 +142,15 @@ _SHOWN = 5
 _FITTED_ON = "train"
 
 
-@dataclass(eq=False, repr=False)
 class FitEncoder(beam.PTransform):
     """Convert lists of texts to one TextEncoder."""
 
-    source: EncoderSource
+    def __init__(self, source: EncoderSource):
+        super().__init__()
+        self._source = source
 
     def expand(self, texts: PCollection[Sequence[str]]) -> PCollection[TextEncoder]:
-        settings = self.source.settings
+        settings = self._source.settings
         number = texts | "NumberOfTexts" >> beam.Map(len) | "CountTexts" >> beam.CombineGlobally(sum)
         counted = (
             texts
@@ -159,7 +159,7 @@ class FitEncoder(beam.PTransform):
         )
         terms = counted | "AddCounts" >> beam.Map(_add_share, AsSingleton(number), settings).with_output_types(Terms)
         choose = beam.CombineGlobally(ChooseTerms(settings.features)).with_output_types(Terms)
-        make = beam.Map(make_encoder, AsSingleton(number), self.source).with_output_types(TextEncoder)
+        make = beam.Map(make_encoder, AsSingleton(number), self._source).with_output_types(TextEncoder)
         return terms | "ChooseTerms" >> choose | "MakeEncoder" >> make
 
 

@@ -3,7 +3,7 @@
 import posixpath
 from collections.abc import Iterator
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -118,17 +118,8 @@ class RecordRows(msgspec.Struct, frozen=True):
     notes: dict[str, int] = {}
 
 
-class Extracted(NamedTuple):
-    """Extracted rows of a record.
-
-    Attributes:
-        files: Extracted files, the image first.
-        faults: Reason and detail of each error. Everything else was extracted.
-    """
-
-    rows: RecordRows
-    files: tuple[ExtractedFile, ...]
-    faults: list[tuple[str, str]]
+Extracted = tuple[RecordRows, tuple[ExtractedFile, ...], list[tuple[str, str]]]
+"""Rows of a record; its files, the image first; reason and detail of each error. Everything else was extracted."""
 
 
 class RowExtractor:
@@ -172,7 +163,7 @@ class RowExtractor:
             panoptic,
             decode_class_name(values),
         )
-        return Extracted(rows, tuple(files), faults)
+        return rows, tuple(files), faults
 
     def read_image(self, values: dict[str, Any], faults: list[tuple[str, str]]) -> tuple[RecordView, ImageEntry]:
         """Return the record with its size, and its image row.

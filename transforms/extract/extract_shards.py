@@ -35,7 +35,7 @@ from recordmill.transforms.extract.extract_rows import (
     RowExtractor,
     decode_class_name,
 )
-from recordmill.transforms.extract.label_format import ExtractedImage, ExtractedObject, LabelFormat, LabelRules
+from recordmill.transforms.extract.label_format import ExtractedImage, ExtractedObject, LabelFormat
 from recordmill.transforms.extract.write_formats import LABEL_FORMATS
 from recordmill.transforms.images.check_formats import without_exif
 from recordmill.transforms.images.open_image import exif_orientation, image_kind, open_image
@@ -146,7 +146,7 @@ class LabelExtractor(RowExtractor):
 
     def __init__(self, table: FeatureTable, labels: LabelMap, split: str, format_: LabelFormat):
         super().__init__(table, labels, split)
-        self._format, self._rules = format_, LabelRules(labels.categories, table.parts)
+        self._format, self._labels, self._table = format_, labels, table
         self._folder = format_.images.format(split=split)
         self._index = labels.index_by_id()
 
@@ -177,12 +177,12 @@ class LabelExtractor(RowExtractor):
             tags=len(record.column("image.tag_names")),
             notes=notes,
         )
-        labels = self._format.write(extracted, self._rules)
+        labels = self._format.write(extracted, self._labels, self._table)
         files = [ExtractedFile(folder + name, data), *([labels.file] if labels.file else [])]
         rows = RecordRows(
             image, line=labels.line, objects=labels.objects, lost=dict(+extracted.lost), notes=dict(+notes)
         )
-        return Extracted(rows, tuple(files), faults)
+        return rows, tuple(files), faults
 
     def _objects(
         self, record: RecordView, image: ImageEntry, faults: list[tuple[str, str]]

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recordmill.schemas.features import Part
+from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.dataset.record_view import rle_mask
 from recordmill.transforms.extract.extract_files import ExtractedFile
 from recordmill.transforms.extract.extract_rows import ImageEntry, InstanceRow, RunLengths
@@ -84,17 +85,6 @@ class ExtractedImage:
         return self.name.rpartition(".")[0]
 
 
-class LabelRules(NamedTuple):
-    """Classes and optional parts of a data set's records."""
-
-    categories: tuple[Category, ...]
-    parts: tuple[Part, ...]
-
-    @property
-    def has_masks(self) -> bool:
-        return Part.MASK_PNG in self.parts or Part.MASK_RLE in self.parts
-
-
 class WrittenLabels(NamedTuple):
     """Labels of an image.
 
@@ -109,7 +99,7 @@ class WrittenLabels(NamedTuple):
     line: str = ""
 
 
-def warn_unknown_splits(splits: Iterable[str], rules: LabelRules) -> Iterator[str]:
+def warn_unknown_splits(splits: Iterable[str], labels: LabelMap, table: FeatureTable) -> Iterator[str]:
     """Yield a note of split names unknown to readers."""
     if unknown := sorted(set(splits) - set(SPLITS)):
         yield f"splits {', '.join(unknown)}: most readers look for {', '.join(SPLITS)}; rename them"
@@ -121,7 +111,8 @@ class LabelFormat(NamedTuple):
     Attributes:
         images: Folder of a split's images.
         labels: Location of a split's labels: a folder, or the list of its images.
-        write: Function that returns the labels of an image, and counts lost and changed contents.
+        write: Function that returns the labels of an image, and counts lost and changed contents. Like `finish` and
+            `warn`, it also takes the classes of the data set and the features of its records.
         rename: Function of an image's name that returns a name that readers do not mistake.
         list_file: Path of the list of a split's images; empty if the format has none.
         finish: Function that yields files of the complete data set, by its splits.
@@ -131,11 +122,11 @@ class LabelFormat(NamedTuple):
 
     images: str
     labels: str
-    write: Callable[[ExtractedImage, LabelRules], WrittenLabels]
+    write: Callable[[ExtractedImage, LabelMap, FeatureTable], WrittenLabels]
     list_file: str = ""
     rename: Callable[[str], str] = str
-    finish: Callable[[Iterable[str], LabelRules], Iterator[ExtractedFile]] = lambda splits, rules: iter(())
-    warn: Callable[[Iterable[str], LabelRules], Iterator[str]] = warn_unknown_splits
+    finish: Callable[[Iterable[str], LabelMap, FeatureTable], Iterator[ExtractedFile]] = lambda *_: iter(())
+    warn: Callable[[Iterable[str], LabelMap, FeatureTable], Iterator[str]] = warn_unknown_splits
     holds_classes: bool = False
 
 
@@ -202,33 +193,27 @@ Ring = list[tuple[int, int]]
 """x, y of the corners of an outline, in pixels."""
 
 
-class Outlines(NamedTuple):
-    """Outlines of a mask along the edges of its pixels, which enclose exactly the mask's pixels.
-
-    Attributes:
-        parts: Clockwise outline of each connected part.
-        holes: Counter-clockwise outline of each hole.
-    """
-
-    parts: list[Ring]
-    holes: list[Ring]
-
-    @property
-    def joined(self) -> Ring:
-        """Return one ring through all rings. It goes from the first ring to each other ring and back along the same
-        line, so that the line encloses nothing."""
-        first, *others = (*self.parts, *self.holes)
-        ring = list(first)
-        for other in others:
-            ring += [first[0], *other, other[0]]
-        return [*ring, first[0]] if others else ring
+def join_rings(rings: Sequence[Ring]) -> Ring:
+    """Return one ring through all rings. It goes from the first ring to each other ring and back along the same line,
+    so that the line encloses nothing."""
+    first, *rest = rings
+    joined = list(first)
+    for ring in rest:
+        joined += [first[0], *ring, ring[0]]
+    return [*joined, first[0]] if rest else joined
 
 
-def trace_mask(mask: np.ndarray) -> Outlines:
-    """Return the outlines of a mask with at least one pixel: bool or uint8 [height, width].
+def trace_mask(mask: np.ndarray) -> tuple[list[Ring], list[Ring]]:
+    """Return the outlines of a mask along the edges of its pixels, which enclose exactly the mask's pixels.
 
-    >>> trace_mask(np.array([[True, True], [False, True]])).parts
-    [[(0, 0), (2, 0), (2, 2), (1, 2), (1, 1), (0, 1)]]
+    Args:
+        mask: bool or uint8 [height, width], with at least one pixel.
+
+    Returns:
+        Clockwise outline of each connected part, and counter-clockwise outline of each hole.
+
+    >>> trace_mask(np.array([[True, True], [False, True]]))
+    ([[(0, 0), (2, 0), (2, 2), (1, 2), (1, 1), (0, 1)]], [])
     """
     (top, bottom), (left_edge, right_edge) = (np.flatnonzero(mask.any(axis=axis))[[0, -1]] for axis in (1, 0))
     padded = np.pad(mask[top : bottom + 1, left_edge : right_edge + 1].astype(bool), 1)
@@ -244,7 +229,8 @@ def trace_mask(mask: np.ndarray) -> Outlines:
     is_part = right[ys, xs].tolist()
     points, partner = list(zip((xs + left_edge).tolist(), (ys + top).tolist(), strict=True)), below.tolist()
     is_seen = bytearray(len(points))
-    found = Outlines([], [])
+    parts: list[Ring] = []
+    holes: list[Ring] = []
     for start in range(0, len(points), 2):
         ring, corner = [], start
         while not is_seen[corner]:
@@ -252,7 +238,7 @@ def trace_mask(mask: np.ndarray) -> Outlines:
             ring += [points[corner], points[corner ^ 1]]
             corner = partner[corner ^ 1]
         if ring and is_part[start]:
-            found.parts.append(ring)
+            parts.append(ring)
         elif ring:
-            found.holes.append([ring[0], *ring[:0:-1]])
-    return found
+            holes.append([ring[0], *ring[:0:-1]])
+    return parts, holes

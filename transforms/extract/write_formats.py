@@ -9,15 +9,15 @@ from xml.sax.saxutils import escape
 import msgspec
 import numpy as np
 
-from recordmill.schemas.features import Part
+from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.images import is_image_name
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.extract.extract_files import ExtractedFile
 from recordmill.transforms.extract.label_format import (
     BOUNDS,
     ExtractedImage,
     ExtractedObject,
     LabelFormat,
-    LabelRules,
     WrittenLabels,
     count_lost,
     format_number,
@@ -32,7 +32,7 @@ _NOT_JPG = "image files that are not called .jpg, which torchvision and TFDS do 
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
 
 
-def write_voc(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
+def write_voc(image: ExtractedImage, labels: LabelMap, table: FeatureTable) -> WrittenLabels:
     """Return the XML file of an image. Edges are in pixels, counted from 0."""
     objects, name = without_crowds(image), f"{image.split}/{image.name}"
     size = "".join(
@@ -70,7 +70,7 @@ def _xml_element(tag: str, value: object) -> str:
     return f"<{tag}>{escape(_NOT_XML.sub('�', str(value)))}</{tag}>"
 
 
-def write_labelme(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
+def write_labelme(image: ExtractedImage, labels: LabelMap, table: FeatureTable) -> WrittenLabels:
     """Return the JSON file of an image."""
     objects = without_crowds(image)
     shapes = [shape for group, object_ in enumerate(objects, 1) for shape in _labelme_shapes(object_, group, image)]
@@ -100,12 +100,12 @@ def _labelme_shapes(object_: ExtractedObject, group: int, image: ExtractedImage)
     ys, xs = np.nonzero(mask)
     left, top, right, bottom = (int(edge) for edge in (xs.min(), ys.min(), xs.max(), ys.max()))
     image.notes[BOUNDS] += (left, top, right + 1, bottom + 1) != object_.edges_px
-    outlines = trace_mask(mask)
-    if outlines.holes:
+    parts, holes = trace_mask(mask)
+    if holes:
         png = base64.b64encode(grey_png(np.ascontiguousarray(mask[top : bottom + 1, left : right + 1]) * np.uint8(255)))
         return [_labelme_shape(label, "mask", [(left, top), (right, bottom)], mask=png.decode())]
-    is_group = len(outlines.parts) > 1
-    return [_labelme_shape(label, "polygon", ring, group if is_group else None) for ring in outlines.parts]
+    is_group = len(parts) > 1
+    return [_labelme_shape(label, "polygon", ring, group if is_group else None) for ring in parts]
 
 
 def _labelme_shape(label: str, kind: str, points: list[Any], group: int | None = None, mask: str | None = None) -> dict:
@@ -120,7 +120,7 @@ def _labelme_shape(label: str, kind: str, points: list[Any], group: int | None =
     }
 
 
-def write_imagefolder(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
+def write_imagefolder(image: ExtractedImage, labels: LabelMap, table: FeatureTable) -> WrittenLabels:
     """Return an image's line in metadata.jsonl of imagefolder."""
     entry: dict[str, Any] = {
         "file_name": image.name,
@@ -139,12 +139,12 @@ def write_imagefolder(image: ExtractedImage, rules: LabelRules) -> WrittenLabels
             "area": [row.area for row in rows],
             "iscrowd": [row.iscrowd for row in rows],
         }
-    if Part.CAPTIONS in rules.parts:
+    if Part.CAPTIONS in table.parts:
         entry["captions"] = image.captions
     held = "crowds", "areas", "ids of annotations", "captions", "classes of images", "ids of images"
     count_lost(image, image.objects, *held)
-    labels = len(image.objects) + (image.class_name is not None)
-    return WrittenLabels(labels, None, msgspec.json.encode(entry).decode())
+    num_labels = len(image.objects) + (image.class_name is not None)
+    return WrittenLabels(num_labels, None, msgspec.json.encode(entry).decode())
 
 
 _METADATA = "{split}/metadata.jsonl"

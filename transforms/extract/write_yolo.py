@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import yaml
 
-from recordmill.schemas.features import Part
+from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.extract.extract_files import ExtractedFile
 from recordmill.transforms.extract.label_format import (
@@ -13,10 +13,10 @@ from recordmill.transforms.extract.label_format import (
     ExtractedImage,
     ExtractedObject,
     LabelFormat,
-    LabelRules,
     WrittenLabels,
     count_lost,
     format_number,
+    join_rings,
     trace_mask,
     without_crowds,
 )
@@ -36,22 +36,21 @@ _OUTSIDE = "boxes outside of their image"
 _SAME = "objects with the same class and box as another one of their image"
 
 
-def yolo_task(rules: LabelRules) -> str:
+def yolo_task(labels: LabelMap, table: FeatureTable) -> str:
     """Return the task that all lines are for. Ultralytics trains on one task."""
-    if Part.KEYPOINTS in rules.parts and any(category.keypoints for category in rules.categories):
+    if Part.KEYPOINTS in table.parts and labels.keypoints:
         return "pose"
-    if Part.ORIENTED in rules.parts:
+    if Part.ORIENTED in table.parts:
         return "obb"
-    return "segment" if rules.has_masks else "detect"
+    return "segment" if table.has_masks else "detect"
 
 
-def write_yolo(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
+def write_yolo(image: ExtractedImage, labels: LabelMap, table: FeatureTable) -> WrittenLabels:
     """Return an image's label file, empty without objects."""
-    task, objects = yolo_task(rules), without_crowds(image)
+    task, objects = yolo_task(labels, table), without_crowds(image)
     inside = [object_ for object_ in objects if _edges_have_area(_cut_edges(object_, image))]
     lost, notes = image.lost, image.notes
-    points = LabelMap(rules.categories).keypoints
-    rows = [(object_.class_index, *_line_numbers(object_, image, task, points)) for object_ in inside]
+    rows = [(object_.class_index, *_line_numbers(object_, image, task, labels.keypoints)) for object_ in inside]
     lines = dict.fromkeys(" ".join(map(format_number, row)) for row in rows)
     count_lost(image, inside, *_HELD[task])
     lost[_OUTSIDE] = len(objects) - len(inside)
@@ -100,38 +99,38 @@ def _mask_polygon(object_: ExtractedObject, image: ExtractedImage) -> list[float
     mask = object_.mask
     if mask is None:
         return []
-    outlines = trace_mask(mask)
-    ring = outlines.joined
+    parts, holes = trace_mask(mask)
+    ring = join_rings([*parts, *holes])
     xs, ys = zip(*ring, strict=True)
-    image.notes[_JOINED] += len(outlines.parts) + len(outlines.holes) > 1
+    image.notes[_JOINED] += len(parts) + len(holes) > 1
     image.notes[BOUNDS] += (min(xs), min(ys), max(xs), max(ys)) != object_.edges_px
     return [side for x, y in ring for side in (x / image.image.width, y / image.image.height)]
 
 
-def write_yaml(splits: Iterable[str], rules: LabelRules) -> Iterator[ExtractedFile]:
+def write_yaml(splits: Iterable[str], labels: LabelMap, table: FeatureTable) -> Iterator[ExtractedFile]:
     """Yield data.yaml. It has no `path`, so that the folder can be moved: paths are relative to data.yaml."""
     splits = list(splits)
     ordered = [split for split in SPLITS if split in splits] + sorted(set(splits) - set(SPLITS))
     described: dict[str, object] = {split: f"images/{split}" for split in ordered}
     described = {split: [] for split in ("train", "val") if split not in splits} | described
-    described["names"] = {index: category.name for index, category in enumerate(rules.categories)}
-    if yolo_task(rules) == "pose":
-        described["kpt_shape"] = [LabelMap(rules.categories).keypoints, 3]
-        names = {index: list(category.keypoints) for index, category in enumerate(rules.categories)}
+    described["names"] = {index: category.name for index, category in enumerate(labels.categories)}
+    if yolo_task(labels, table) == "pose":
+        described["kpt_shape"] = [labels.keypoints, 3]
+        names = {index: list(category.keypoints) for index, category in enumerate(labels.categories)}
         described["kpt_names"] = {index: points for index, points in names.items() if points}
     text = yaml.safe_dump(described, allow_unicode=True, sort_keys=False)
     yield ExtractedFile("data.yaml", text.encode())
 
 
-def yolo_warnings(splits: Iterable[str], rules: LabelRules) -> Iterator[str]:
+def yolo_warnings(splits: Iterable[str], labels: LabelMap, table: FeatureTable) -> Iterator[str]:
     """Yield warnings about contents that Ultralytics does not find."""
     splits = set(splits)
-    yield f"data.yaml is of the task {yolo_task(rules)}: a line of a label file has one kind of shape"
+    yield f"data.yaml is of the task {yolo_task(labels, table)}: a line of a label file has one kind of shape"
     if missing := [split for split in ("train", "val") if split not in splits]:
         yield f"data.yaml has no images of {' and '.join(missing)}, which Ultralytics trains with: add its folder there"
     if unknown := sorted(splits - set(SPLITS)):
         yield f"data.yaml has {', '.join(unknown)}, and readers know train, val and test: rename what is to be read"
-    if yolo_task(rules) == "pose":
+    if yolo_task(labels, table) == "pose":
         yield "data.yaml has no flip_idx, so Ultralytics does not mirror images: add it"
 
 

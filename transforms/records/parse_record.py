@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -28,25 +28,17 @@ _LISTS = {
 TypedValues = tuple[FeatureKind, Values]
 
 
-class ParsedRecord(NamedTuple):
-    """The values of a tf.train.Example or tf.train.SequenceExample, by the names of their features.
-
-    Attributes:
-        features: Features of the Example, or of the context, without those that have no list.
-        lists: Steps of each feature list; None for a step without a list.
-    """
-
-    features: dict[str, TypedValues]
-    lists: dict[str, list[TypedValues | None]]
-
-
 def parse_example(record: bytes) -> dict[str, TypedValues]:
     """Return the features of a tf.train.Example, see `parse_record`."""
-    return parse_record(record).features
+    features, _ = parse_record(record)
+    return features
 
 
-def parse_record(record: bytes) -> ParsedRecord:
-    """Parse a record, also of a SequenceExample.
+def parse_record(record: bytes) -> tuple[dict[str, TypedValues], dict[str, list[TypedValues | None]]]:
+    """Return the values of a tf.train.Example or tf.train.SequenceExample, by the names of their features.
+
+    The first dict has the features of the Example, or of the context, without those that have no list. The second has
+    the steps of each feature list, and None for a step without a list.
 
     Raises:
         google.protobuf.message.DecodeError: The record is not a tf.train.Example.
@@ -55,7 +47,7 @@ def parse_record(record: bytes) -> ParsedRecord:
     example.ParseFromString(record)
     features = ((name, _typed_values(feature)) for name, feature in example.features.feature.items())
     lists = example.feature_lists.feature_list.items()
-    return ParsedRecord(
+    return (
         {name: values for name, values in features if values},
         {name: [_typed_values(step) for step in steps.feature] for name, steps in lists},
     )

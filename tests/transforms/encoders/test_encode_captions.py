@@ -41,15 +41,15 @@ def test_encode_captions(source):
     """An image without captions has no text."""
     with Pipeline() as p:
         blocks = [(key, pack_block(block_of_tasks(tasks, SPLITS))) for key, tasks in ((4, TASKS[:4]), (7, TASKS[4:]))]
-        found = p | beam.Create(blocks) | beam.Reshuffle() | EncodeCaptions(source, SPLITS)
-        numbers = found.blocks | beam.FlatMapTuple(
+        encoded, encoder, facts = p | beam.Create(blocks) | beam.Reshuffle() | EncodeCaptions(source, SPLITS)
+        numbers = encoded | beam.FlatMapTuple(
             lambda key, packed: [
                 (key, task.image_id, task.labels.caption_index, task.labels.caption_value)
                 for task in image_tasks(unpack_block(packed), SPLITS)
             ]
         )
-        counts = found.facts | beam.combiners.ToList() | beam.FlatMap(lambda parts: add_facts(parts).texts.items())
-        terms = found.encoder | beam.Map(lambda encoder: (encoder.texts, encoder.vocabulary))
+        counts = facts | beam.combiners.ToList() | beam.FlatMap(lambda parts: add_facts(parts).texts.items())
+        terms = encoder | beam.Map(lambda encoder: (encoder.texts, encoder.vocabulary))
         assert_that(numbers, equal_to(NUMBERS), "numbers")
         assert_that(counts, equal_to(COUNTED), "counts")
         assert_that(terms, equal_to([(2, ("cat", "dog"))]), "terms")
