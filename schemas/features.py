@@ -45,7 +45,7 @@ OF_INPUT = (Part.LVIS, Part.FLAGS, Part.ORIENTED, Part.TRACKS, Part.TAGS, Part.C
 
 def format_parts(parts: tuple[Part, ...]) -> str:
     """Return the names of parts for a message."""
-    return ", ".join(part.value for part in parts) or "no further part"
+    return ", ".join(part.value for part in parts) or "no optional part"
 
 
 class ColumnType(str, Enum):

@@ -279,7 +279,7 @@ def _check_keys(option: str, keys: Iterable[str], table: FeatureTable) -> None:
     for key in keys:
         if key not in known:
             near = difflib.get_close_matches(key, known, 1, 0.5)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
             raise ConfigError(f"{option}: layout {table.layout} has no feature {key!r}; {hint}")
 
 
@@ -290,8 +290,8 @@ def _check_new_key(feature: Feature, name: str, table: FeatureTable) -> str:
     group = next((prefix for prefix in table.groups if name.startswith(f"{prefix}/")), None)
     if group and not feature.name.startswith(f"{group}/"):
         raise ConfigError(
-            f"--rename {feature.name}={name}: in layout {table.layout} each list below {group}/ has one value for each "
-            "of the same things; give another key"
+            f"--rename {feature.name}={name}: in layout {table.layout} all lists below {group}/ have the "
+            "same length; choose another key"
         )
     return name
 
@@ -345,9 +345,9 @@ def _convert_exactly(feature: Feature, column: Any) -> Any:
         is_int64 = (floats == np.trunc(floats)) & (floats >= -(2.0**63)) & (floats < 2.0**63)
         is_other = ~is_int64 | (floats.astype(np.int64) != integers)
     if is_other.any():
-        what = "no whole number" if is_whole else "not exact as float32"
+        what = "not a whole number" if is_whole else "not exact as float32"
         raise ConfigError(
-            f"--dtype {feature.name}: {np.ravel(numbers)[np.ravel(is_other)][0]} is {what}; leave {feature.name} out"
+            f"--dtype {feature.name}: {np.ravel(numbers)[np.ravel(is_other)][0]} is {what}; omit {feature.name}"
         )
     return Ragged(exact, column.starts) if isinstance(column, Ragged) else exact
 

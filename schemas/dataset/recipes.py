@@ -75,7 +75,7 @@ class Recipe(msgspec.Struct, frozen=True):
         before, now = ({**msgspec.to_builtins(recipe), **recipe.options} for recipe in (self, new))
         keys = [key for key in before | now if key != "options" and before.get(key) != now.get(key)]
         return "; ".join(
-            f"{key.replace('_', '-')} was {_format_option(before.get(key))}, now {_format_option(now.get(key))}"
+            f"{key.replace('_', '-')}: {_format_option(before.get(key))}, now {_format_option(now.get(key))}"
             for key in keys
         )
 
@@ -103,7 +103,7 @@ class Recipe(msgspec.Struct, frozen=True):
 
 def _format_option(value: object) -> str:
     if value is None:
-        return "its default"
+        return "default"
     if isinstance(value, list | tuple):
         shown = (
             f"--{item['kind']} {item['path']}"

@@ -115,8 +115,8 @@ def test_classes_are_numbered_by_label():
         ("image.width", FeatureKind.FLOAT, 2**24, 2.0**24),
         ("image.width", FeatureKind.FLOAT, 2**24 + 1, "not exact as float32"),
         ("objects.area", FeatureKind.INT64, 2.0, 2),
-        ("objects.area", FeatureKind.INT64, 2.5, "no whole number"),
-        ("objects.area", FeatureKind.INT64, np.nan, "no whole number"),
+        ("objects.area", FeatureKind.INT64, 2.5, "not a whole number"),
+        ("objects.area", FeatureKind.INT64, np.nan, "not a whole number"),
     ],
 )
 def test_dtype_keeps_numbers_exact(source, kind, number, stored):

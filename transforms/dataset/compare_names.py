@@ -84,17 +84,17 @@ def _without_hash(name: str) -> str:
 class Difference(Enum):
     """Differences between the name of an image and of a file, likeliest first, as sentences."""
 
-    SPELLING = "Names are written otherwise"  # the same parts, which / does not separate, or not only
-    CASE = "Names differ in case or in how a letter is written"
+    SPELLING = "Names are spelled differently"  # the same parts, which / does not separate, or not only
+    CASE = "Names differ in case or in the spelling of a letter"
     ENCODED = "Names are percent-encoded"
     ZEROS = "Names differ in leading zeros"
     HASH = "Names differ in eight digits before them, as Label Studio's do"
-    DEEPER = "Files are in the further folder {folder!r}"
-    PREFIX = "Names begin with {folder!r}, which no file's path does"
-    FOLDER = "Names agree but for their folders"
+    DEEPER = "Files are in the subfolder {folder!r}"
+    PREFIX = "Names begin with {folder!r}, but paths of files do not"
+    FOLDER = "Names differ only in their folders"
     ENDING = "Names differ in their ending"
     ZEROS_AND_ENDING = "Names differ in leading zeros and in their ending"
-    NOTHING_IN_COMMON = "No file is called so"
+    NOTHING_IN_COMMON = "No file has that name"
 
 
 _ORDER = list(Difference)
@@ -175,11 +175,11 @@ def describe_mismatch(
     """
     rows, folders = " ".join(sources.rows), " ".join(sources.images)
     if not sources.is_listed:
-        return f"{rows} names {_format_names(images)}; what is in {folders} is not known with --no-list."
-    unused_files = f"{folders} has {_format_names(files)}" if files.number else f"{folders} has no further file"
+        return f"{rows} names {_format_names(images)}; with --no-list, the contents of {folders} are not known."
+    unused_files = f"{folders} has {_format_names(files)}" if files.number else f"{folders} has no other file"
     cause = _describe_cause(images, files, sources, is_all, suffix_finds_all)
     return f"{rows} names {_format_names(images)}; {unused_files}. " + (
-        f"They are in {beside}: give --images {beside}." if beside else cause
+        f"They are in {beside}: add --images {beside}." if beside else cause
     )
 
 
@@ -192,8 +192,8 @@ def describe_archives(files: Names, folders: Sequence[str]) -> str:
     archives = [name for name in files.first if name.endswith(".zip")]
     if not archives:
         return ""
-    give = "" if any(".zip" in folder for folder in folders) else ", or give it to --images"
-    return f"Archives within --images are not read: unpack {archives[0]!r}{give}."
+    option = "" if any(".zip" in folder for folder in folders) else ", or pass it to --images"
+    return f"Archives within --images are not read: unpack {archives[0]!r}{option}."
 
 
 def _describe_cause(images: Names, files: Names, sources: NameSources, is_all: bool, suffix_finds_all: bool) -> str:
@@ -202,8 +202,8 @@ def _describe_cause(images: Names, files: Names, sources: NameSources, is_all: b
     if not counts:
         if archive := describe_archives(files, sources.images):
             return archive
-        another = "is it that of another split" if is_all else "is a part of the images elsewhere"
-        return f"No file of such a name is in the folder: {another}? --images may be given several times."
+        question = "Is it the folder of another split" if is_all else "Are some images in another folder"
+        return f"No file in the folder has such a name. {question}? --images can be repeated."
     cause = max(counts, key=lambda kind: (counts[kind], -_ORDER.index(kind)))
     example = next(pair for pair in pairs if pair.difference is cause)
     like = f"{example.image!r} may be {example.file!r} ({counts[cause]:,} of {len(pairs):,} names compared)"
@@ -234,4 +234,4 @@ def _suggest_fix(pair: Pair, pairs: Iterable[Pair], sources: NameSources, is_all
             cures.append(f"--images {folder}/{pair.folder}")
         elif pair.image == f"{pair.folder}/{pair.file}" and f"/{folder}".endswith(f"/{pair.folder}"):
             cures.append(f"--images {folder.removesuffix(pair.folder) or './'}")
-    return f"give {' or '.join(cures)}" if cures else "correct the names"
+    return f"use {' or '.join(cures)}" if cures else "correct the names"

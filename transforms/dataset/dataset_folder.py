@@ -73,10 +73,11 @@ def require_manifest(output: str) -> Manifest:
     manifest = read_manifest(output)
     if manifest is None:
         if not storage_for(output).is_folder(output):
-            cure = tilde_hint(output) or f"; give the folder that holds {MANIFEST}"
+            cure = tilde_hint(output) or f"; the folder must have a {MANIFEST}"
             raise ConfigError(f"{output}: no such folder{cure}")
         raise ConfigError(
-            f"{output} has no {MANIFEST}: it is no Recordmill data set, or one that was not finished (run it again)"
+            f"{output} has no {MANIFEST}: it is not a Recordmill data set, or its conversion did not "
+            "finish (run it again)"
         )
     return manifest
 
@@ -94,7 +95,7 @@ def read_split_manifests(output: str) -> dict[str, Manifest]:
         if match is None or match[1] is None or (manifest := read_manifest(output, file)) is None:
             continue
         if list(manifest.splits) != [match[1]]:
-            raise ConfigError(f"{join_path(output, file)} is not of the split {match[1]} alone; was it edited?")
+            raise ConfigError(f"{join_path(output, file)} must have exactly the split {match[1]}; was it edited?")
         manifests[match[1]] = manifest
     return manifests
 

@@ -83,7 +83,7 @@ def split_lines(
     images, annotations = split.images, split.annotations
     further = {
         "without an object": images.without_record,
-        "of classes not asked for": images.of_other_classes,
+        "of classes not requested": images.of_other_classes,
         "removed by the pipeline": images.removed,
     }
     left_out = images.rejected | {what: number for what, number in further.items() if number}
@@ -121,7 +121,10 @@ def split_lines(
     if annotations.boxes_clipped:
         yield "boxes", f"{annotations.boxes_clipped:,} clipped at their image's edge"
     if annotations.keypoints_outside:
-        yield "keypoints", f"{annotations.keypoints_outside:,} visible ones (v = 2) are outside their image, and stay"
+        yield (
+            "keypoints",
+            f"{annotations.keypoints_outside:,} visible ones (v = 2) are outside their image; they are kept",
+        )
     if manifest.features:
         yield "columns", _format_columns(manifest.features)
     if manifest.categories or not (is_table or manifest.segments):
@@ -157,7 +160,7 @@ def _format_missing_objects(split: SplitManifest) -> str:
         reasons.append(f"{images.without_objects:,} of the written images")
     if images.emptied:
         flags = ", ".join(flag for name, flag in _FILTERS.items() if name in split.annotations.filtered)
-        reasons.append(f"{number_text(images.emptied, 'image')} had objects that {flags} skipped, and no other")
+        reasons.append(f"{number_text(images.emptied, 'image')} had only objects that {flags} skipped")
     return "; ".join(reasons)
 
 
@@ -165,14 +168,14 @@ def _listed_problems(manifest: Manifest, split: str) -> str:
     """Return the file with the problems of a split. A split with damaged fingerprints has no list."""
     if (listed := (manifest.problems or {}).get(split)) is None:
         return f"examples of each are in {STATISTICS}"
-    left_out = f", but for {listed.left_out:,}" if listed.left_out else ""
-    return f"each is a line of {split_problems(split)}{left_out}"
+    left_out = f", except {listed.left_out:,}" if listed.left_out else ""
+    return f"listed in {split_problems(split)}{left_out}"
 
 
 def _shard_lines(split: SplitManifest) -> Iterator[Line]:
     if sizes := sorted(shard.bytes for shard in split.shards):
         spread = " to ".join(dict.fromkeys(map(size_text, (sizes[0], sizes[-1]))))
-        yield "shards", f"{len(sizes):,} of {spread}, {size_text(split.bytes)} in all"
+        yield "shards", f"{len(sizes):,} of {spread}, {size_text(split.bytes)} in total"
 
 
 def _planned_lines(manifest: Manifest, split: SplitManifest, planned: SplitSize) -> Iterator[Line]:
@@ -180,7 +183,7 @@ def _planned_lines(manifest: Manifest, split: SplitManifest, planned: SplitSize)
     is_chosen = options.get("writer") == "beam" and not options.get("num_shards")
     number = "as the runner chooses" if is_chosen else f"{planned.shards:,}"
     shard_size = "" if is_chosen or not planned.shards else f" of about {size_text(planned.bytes // planned.shards)}"
-    yield "shards", f"{number}{shard_size}, {size_text(planned.bytes)} in all, before compression"
+    yield "shards", f"{number}{shard_size}, {size_text(planned.bytes)} in total, before compression"
     if has_image(manifest.table):
         check = str(options.get("check", "decode"))
         seconds = planned.images / _CORE_IMAGES_PER_SECOND[check]
@@ -193,7 +196,7 @@ def _format_groups(split: SplitManifest, job_splits: Sequence[SplitManifest]) ->
     images, recipe = split.images, split.recipe
     path = next((file.path for file in recipe.inputs if file.kind == "groups"), None)
     by = f"--group-from {recipe.options['group_from']}" if path is None else f"--groups {path}"
-    alone = f"; {images.ungrouped:,} images are in none" if images.ungrouped else ""
+    alone = f"; {images.ungrouped:,} images have no group" if images.ungrouped else ""
     share = images.written / max(1, sum(job_split.images.written for job_split in job_splits))
     return printable(f"{images.groups:,}, by {by}{alone}; {share:.1%} of all images, by {recipe.options['split']}")
 
@@ -205,8 +208,8 @@ def _shared_lines(manifest: Manifest, job_splits: Sequence[SplitManifest]) -> It
     yield from zip(chain(["fields not written"], repeat("")), map(printable, uncarried), strict=False)
     if number := manifest.num_classes:
         stored, last = _stored_labels(manifest), len(manifest.categories) - 1
-        read = "" if stored == "class indices" else f"; recordmill.open() returns class indices up to {last:,}"
-        yield "num_labels", f"{number:,}, as stored labels are {stored} up to {number - 1:,}{read}"
+        read = "" if stored == "class indices" else f"; recordmill.open() returns class indices 0 to {last:,}"
+        yield "num_labels", f"{number:,}: records store {stored} (up to {number - 1:,}){read}"
     if names := LabelMap(manifest.categories).duplicate_names():
         yield "", f"several category ids share a name: {', '.join(map(printable, names))}"
     for category in manifest.categories:
@@ -215,18 +218,18 @@ def _shared_lines(manifest: Manifest, job_splits: Sequence[SplitManifest]) -> It
             first_last = f"{category.keypoints[0]} to {category.keypoints[-1]}"
             yield (
                 "keypoints",
-                f"{number} of {printable(category.name)}, as most rows have: {first_last}, as none is named",
+                f"{number} for {printable(category.name)}, as in most rows: {first_last}, because the file names none",
             )
     if Part.CATEGORY_ID in manifest.parts:
         yield (
             "labels",
-            f"class index + 1 (1 to {len(manifest.label_by_id):,}), as a category id is below 1 and label 0 is the "
-            "background in training code; the ids of the data are in image/object/category_id",
+            f"class index + 1 (1 to {len(manifest.label_by_id):,}), because a category id is below 1, and label 0 is "
+            "the background in training code; image/object/category_id has the ids of the data",
         )
     for unlisted in [split.unlisted for split in job_splits if split.unlisted.files][:1]:
         more = " …" if unlisted.files > len(unlisted.first) else ""
         shown = ", ".join(map(printable, unlisted.first)) + more
-        yield "files", f"{unlisted.files:,} in --images that nothing refers to, and that are left out ({shown})"
+        yield "files", f"{unlisted.files:,} in --images without a row, not converted ({shown})"
 
 
 def _stored_labels(manifest: Manifest) -> str:
@@ -245,7 +248,7 @@ def _compared_lines(comparison: SplitComparison) -> Iterator[Line]:
         for category in comparison.drifting
     ]
     for what, classes in (
-        ("classes that are in one split only", alone),
+        ("classes in one split only", alone),
         ("class shares that differ between splits by more than chance", drifting),
     ):
         if classes:
@@ -269,9 +272,9 @@ def _duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> I
         )
         yield (
             "LEAKAGE",
-            f"{number_text(duplicates.leaks, 'picture')} in several splits, exactly or nearly ({leaked}): a model is "
-            f"measured by what it was trained on. --groups {file} keeps each in one split, in the next run, into "
-            "another --output",
+            f"{number_text(duplicates.leaks, 'image')} in several splits, exactly or nearly ({leaked}): a model would "
+            f"be tested on images that it was trained on. Convert again with --groups {file} and another --output, "
+            "which keeps each of them in one split",
         )
     for name, counts in by_split.items():
         if counts.exact or counts.near:
@@ -284,7 +287,7 @@ def _duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> I
             f"{missing} was not compared: its fingerprints are missing or damaged; convert again with --overwrite",
         )
     for name, number in list(duplicates.copied_classes.items())[:_CLASSES_SHOWN]:
-        copies = f"{number:,} images of the class {name} are in other classes, too: does its folder hold theirs?"
+        copies = f"{number:,} images of the class {name} are also in other classes: does its folder have theirs?"
         yield "duplicates", printable(copies)
     if (more := len(duplicates.copied_classes) - _CLASSES_SHOWN) > 0:
         yield "duplicates", f"{more:,} more such classes are in copied_classes of manifest.json"
@@ -297,7 +300,7 @@ def _format_texts(encoder: EncoderInfo, counts: TextCounts | None) -> str:
     line = f"{printable(encoder.column)} as {encoder.form.value} of {encoder.size:,} {what}, {fitted}"
     if counts is None:
         return line
-    without = f"; {counts.without:,} have none that is known" if counts.without else ""
+    without = f"; {counts.without:,} have no known term" if counts.without else ""
     return f"{line}; of {counts.texts:,} texts with {counts.terms:,} terms, {counts.unknown:,} are unknown{without}"
 
 
@@ -374,7 +377,7 @@ def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
             counted = ", ".join(f"{name} {counts[list_, name]:,}" for name in group)
             texts.append(f"{counted} (add {cure})" if cure else counted)
         if len(names) > _SHOWN:
-            texts.append(f"and {len(names) - _SHOWN:,} more fields, which the manifest has")
+            texts.append(f"and {len(names) - _SHOWN:,} more fields, listed in the manifest")
         if texts:
             yield f"{list_}: {', '.join(texts)}"
     if usual:

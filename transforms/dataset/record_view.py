@@ -84,7 +84,7 @@ class RecordView:
         if "image.number" in self.values:
             return self.column("image.number")[0]
         if not _INTEGER.fullmatch(self.values["image.id"]):  # int() accepts 1_0 as 10
-            raise ValueError(f"the image id {self.values['image.id'][:40]!r} is no integer")
+            raise ValueError(f"the image id {self.values['image.id'][:40]!r} is not an integer")
         return int(self.values["image.id"])
 
     def column(self, source: str) -> list[Any]:
@@ -139,7 +139,7 @@ class RecordView:
         if (pixels := self.values.get("image.pixels")) and raw_shape:
             if len(pixels) != prod(raw_shape):
                 wanted = f"{' x '.join(map(str, raw_shape))} are {prod(raw_shape):,}"
-                raise UnusableError(Reason.SIZE_MISMATCH, f"{len(pixels):,} bytes of pixels, where {wanted}")
+                raise UnusableError(Reason.SIZE_MISMATCH, f"{len(pixels):,} bytes of pixels, but {wanted}")
             return Image.fromarray(np.frombuffer(pixels, np.uint8).reshape(raw_shape))
         return None
 

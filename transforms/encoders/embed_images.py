@@ -110,7 +110,7 @@ class FeatureEncoder:
         with np.errstate(over="ignore"):  # _fault reports infinity
             numbers = feature.astype(self._dtype)
         if fault := _find_feature_fault(feature, numbers):
-            detail = f"of the {numbers.size:,} numbers that the model gives for it, {fault}"
+            detail = f"of its {numbers.size:,} numbers from the model, {fault}"
             return task.rejected(Reason.UNUSABLE_FEATURE, detail)
         name = task.labels.class_name or ""
         values = {
@@ -134,5 +134,5 @@ def _find_feature_fault(feature: np.ndarray, values: np.ndarray) -> str:
         given = np.count_nonzero(~np.isfinite(feature))
         return f"{np.count_nonzero(~finite):,} are NaN or infinite as {values.dtype.name}, {given:,} of them as float32"
     if feature.any() and not values.any():
-        return f"none is other than 0 as {values.dtype.name}; the largest is {np.abs(feature).max():.3g}"
+        return f"all are 0 as {values.dtype.name}; the largest is {np.abs(feature).max():.3g}"
     return ""

@@ -53,12 +53,12 @@ def read_panoptic(
         OSError: Storage fails.
     """
     if len(panoptic.segments) > MAX_SEGMENTS:
-        detail = f"{len(panoptic.segments)} segments; masks of one byte tell {MAX_SEGMENTS} apart"
+        detail = f"{len(panoptic.segments)} segments; a mask of one byte can store {MAX_SEGMENTS}"
         raise UnusableError(Reason.TOO_MANY_SEGMENTS, _name_file(panoptic, detail))
     try:
         data = fetch_file(ImageRef(panoptic.path, panoptic.size_bytes or 0, panoptic.version))
     except ChangedFileError as error:
-        detail = "the file has been replaced since it was listed"
+        detail = "the file was replaced after it was listed"
         raise UnusableError(Reason.MASK_MISSING, _name_file(panoptic, detail)) from error
     except FileNotFoundError as error:
         raise UnusableError(Reason.MASK_MISSING, _name_file(panoptic, "no such file under --panoptic-masks")) from error
@@ -94,7 +94,7 @@ def _decode_panoptic_png(panoptic: PanopticAnnotation, data: bytes, width: int, 
         detail = f"it does not decode as PNG ({describe_pillow_error(error)})"
         raise UnusableError(Reason.MASK_UNREADABLE, _name_file(panoptic, detail)) from error
     if size != (width, height):
-        detail = f"it is {size[0]}x{size[1]}, its image {width}x{height}"
+        detail = f"it is {size[0]}x{size[1]}, its image is {width}x{height}"
         raise UnusableError(Reason.MASK_SIZE_MISMATCH, _name_file(panoptic, detail))
     detail = f"a PNG of mode {mode}; segment ids are written as RGB"
     raise UnusableError(Reason.MASK_UNREADABLE, _name_file(panoptic, detail))
@@ -127,10 +127,10 @@ def _find_segment_fault(panoptic: PanopticAnnotation, indices: np.ndarray) -> st
     """Return how PNG and row differ; empty if they agree."""
     unknown = int(np.count_nonzero(indices == _UNKNOWN))
     if unknown:
-        return f"{unknown:,} of its pixels are of segments that segments_info does not list"
+        return f"{unknown:,} of its pixels belong to segments that segments_info does not list"
     seen = np.bincount(indices.ravel(), minlength=len(panoptic.segments) + 1)
     absent = [segment.id for segment, pixels in zip(panoptic.segments, seen[1:].tolist(), strict=True) if not pixels]
-    return f"segments {', '.join(map(str, absent[:5]))} have no pixel in it" if absent else ""
+    return f"segments {', '.join(map(str, absent[:5]))} have no pixels in it" if absent else ""
 
 
 def _is_two_channel(colours: np.ndarray, category_ids: frozenset[int]) -> bool:
@@ -170,7 +170,9 @@ class RegionEncoder:
             labels = [self._label[segment.category_id] for segment in panoptic.segments]
             beyond = [label for label in labels if not 1 <= label <= 255]
             if beyond:
-                detail = f"{panoptic.file_name!r}: label {beyond[0]} is not 1 to 255, what a mask of one byte holds"
+                detail = (
+                    f"{panoptic.file_name!r}: label {beyond[0]} is not in 1..255, so a mask of one byte cannot store it"
+                )
                 raise UnusableError(Reason.CATEGORY_OUT_OF_RANGE, detail)
         png, measured = read_panoptic(panoptic, *image.frame, frozenset(self._index))
         # Boxes and areas are measured at the annotated size, because small segments may vanish in a shrunk image.

@@ -328,9 +328,9 @@ def make_encoder(chosen: Terms, texts: int, source: EncoderSource) -> TextEncode
     encoder = TextEncoder(FORMAT, column, settings, split, texts, tuple(term for term, _ in terms), tuple(idf))
     if known and encoder.info != known:
         raise VocabularyError(
-            f"{column}: the {texts:,} texts of split {split} have another vocabulary, of {encoder.size:,} terms, than "
-            f"that of {known.size:,} by which other splits of the folder are encoded: write all in one command, keep "
-            "that one by --encoders, or give another --output"
+            f"{column}: the {texts:,} texts of split {split} give a vocabulary of {encoder.size:,} terms, but other "
+            f"splits of the folder were encoded with another of {known.size:,} terms. Write all splits in one command, "
+            "keep that vocabulary with --encoders, or choose another --output"
         )
     return encoder
 
@@ -349,14 +349,14 @@ def _explain_no_terms(texts: int, distinct: int, source: EncoderSource) -> str:
     subject = f"{source.column}: the {texts:,} texts of split {source.fit_split}"
     if distinct:
         return (
-            f"{subject} have {distinct:,} different terms, of which none is in {least_texts(settings.min_df, texts):g} "
-            "texts, so there is no vocabulary; give a smaller --min-df"
+            f"{subject} have {distinct:,} different terms, but none is in {least_texts(settings.min_df, texts):g} "
+            "texts, so the vocabulary is empty; use a smaller --min-df"
         )
     if texts and settings.stop_words:
-        return f"{subject} have nothing but stop words, so there is no vocabulary; give other --stop-words"
+        return f"{subject} have only stop words, so the vocabulary is empty; use other --stop-words"
     return (
-        f"{subject} have no word of two letters or more, so there is no vocabulary; give texts, or another split by "
-        "--fit-split"
+        f"{subject} have no words of two or more letters, so the vocabulary is empty; check the texts, or choose "
+        "another split with --fit-split"
     )
 
 
@@ -365,18 +365,18 @@ def encoder_warnings(encoder: TextEncoder) -> Iterator[str]:
     column, settings = encoder.column, encoder.settings
     if encoder.split != _FITTED_ON:
         yield (
-            f"the vocabulary of {column} is of split {encoder.split}, not of {_FITTED_ON}: a model that is tested on "
-            f"{encoder.split} knows all its words; write {_FITTED_ON} first, or give --encoders"
+            f"the vocabulary of {column} is from split {encoder.split}, not from {_FITTED_ON}: a model that is tested "
+            f"on {encoder.split} knows all its words; write {_FITTED_ON} first, or use --encoders"
         )
     if words := ineffective_stop_words(settings):
         shown = ", ".join(words[:_SHOWN]) + (" …" if len(words) > _SHOWN else "")
         yield (
-            f"{len(words):,} of the {len(settings.stop_words):,} stop words are no tokens ({shown}), so nothing is "
-            "left out for them: tokens have two letters or more, no apostrophe or hyphen, and no capitals unless "
-            "--no-lower; write them as texts are split, don for don't"
+            f"{len(words):,} of the {len(settings.stop_words):,} stop words are not tokens ({shown}), so they have "
+            "no effect: tokens have two or more letters, no apostrophe or hyphen, and no capitals unless --no-lower; "
+            "write them as texts are split, don for don't"
         )
     if len(encoder.vocabulary) > _MANY_TERMS:
         yield (
-            f"the vocabulary of {column} has {len(encoder.vocabulary):,} terms, which every worker holds, and a model "
-            "has a weight for; give --text-features or --min-df"
+            f"the vocabulary of {column} has {len(encoder.vocabulary):,} terms, which every worker holds in "
+            "memory, and a model has a weight for each; limit it with --text-features or --min-df"
         )

@@ -48,9 +48,7 @@ def application_name(name: str) -> str:
         return official_name
     near = difflib.get_close_matches(_fold_model_name(name), known, 1)
     meant = f"; did you mean {known[near[0]]}?" if near else ""
-    raise ConfigError(
-        f"--model {name}: no model of keras.applications is called so, and no .keras file is there{meant}"
-    )
+    raise ConfigError(f"--model {name}: it is neither a model of keras.applications nor an existing .keras file{meant}")
 
 
 def _fold_model_name(name: str) -> str:
@@ -73,7 +71,7 @@ def build_model(choice: ModelChoice) -> Any:
     model = _load_keras_file(choice)
     if choice.weights in (RANDOM, ON_DISK, FETCHED):
         raise ConfigError(
-            f"--weights {choice.weights} is of models of keras.applications, and {choice.model} has its own weights"
+            f"--weights {choice.weights} is for models of keras.applications; {choice.model} has its own weights"
         )
     if choice.weights:
         _load_weights(model, choice.weights)
@@ -96,7 +94,7 @@ def _default_size(name: str) -> tuple[int, int]:
     """Return the input size of keras.applications' model with top."""
     height, width = _constructor(name)(weights=None).input_shape[1:3]
     if not (height and width):
-        raise ConfigError(f"--model {name} takes images of any size: give --input-size, 224x224 for example")
+        raise ConfigError(f"--model {name} accepts images of any size: set --input-size, for example 224x224")
     return height, width
 
 
@@ -106,11 +104,11 @@ def _construct_application(name: str, size: tuple[int, int], weights: str | None
     except ConfigError:
         raise
     except Exception as error:  # failed downloads, sizes that are too small …
-        fault = f"--model {name} of {size[0]}x{size[1]} pixels cannot be made: {describe_keras_error(error)}"
+        fault = f"--model {name} of {size[0]}x{size[1]} pixels cannot be built: {describe_keras_error(error)}"
         if weights is None:
             raise ConfigError(fault) from error
         raise ConfigError(
-            f"{fault}; if its weights cannot be had, --weights FILE takes others, and --weights {RANDOM} random ones"
+            f"{fault}; if its weights are not available, use --weights FILE, or --weights {RANDOM} for random weights"
         ) from error
     if weights is None:
         _draw_weights(model)
@@ -147,14 +145,14 @@ def forbid_downloads() -> Iterator[None]:
         expected = named.get("file_hash")
         if not (folder / fname).is_file():
             raise ConfigError(
-                f"--weights {ON_DISK}: {folder / fname} is not there; --weights {FETCHED} lets Keras fetch it, "
-                f"--weights FILE takes another, and --weights {RANDOM} random ones"
+                f"--weights {ON_DISK}: {folder / fname} does not exist; use --weights {FETCHED} to let Keras "
+                f"download it, --weights FILE for other weights, or --weights {RANDOM} for random weights"
             )
         data = (folder / fname).read_bytes()
         if expected and len(expected) == 32 and hashlib.md5(data, usedforsecurity=False).hexdigest() != expected:
             raise ConfigError(
-                f"--weights {ON_DISK}: {folder / fname} is not the file that Keras publishes, its MD5 is another; "
-                f"delete it, and --weights {FETCHED} lets Keras fetch it again"
+                f"--weights {ON_DISK}: {folder / fname} is not the file that Keras publishes (its MD5 differs); "
+                f"delete it, and use --weights {FETCHED} to let Keras download it again"
             )
         return str(folder / fname)
 
@@ -179,13 +177,13 @@ def _load_keras_file(choice: ModelChoice) -> Any:
     import keras
 
     if not choice.model.endswith(_ENDING):
-        raise ConfigError(f"--model {choice.model} is no .keras file; save the model by model.save('model.keras')")
+        raise ConfigError(f"--model {choice.model} is not a .keras file; save the model with model.save('model.keras')")
     with local_copy(choice.model) as path:
         try:
             return keras.models.load_model(path, compile=False, safe_mode=True)
         except Exception as error:  # see _load_weights
             raise ConfigError(
-                f"--model {choice.model} is no .keras file that can be loaded: {describe_keras_error(error)}"
+                f"--model {choice.model} cannot be loaded as a .keras file: {describe_keras_error(error)}"
             ) from error
 
 
@@ -202,8 +200,8 @@ def feature_output(model: Any, choice: ModelChoice) -> tuple[str, Any]:
         pooling = [layer for layer in model.layers if type(layer).__name__ in _POOLING]
         if not pooling:
             raise ConfigError(
-                f"--model {choice.model} has none of {', '.join(_POOLING)} among its layers, before which its features "
-                f"would be; name the layer that gives them by --layer, {model.layers[-1].name} for example"
+                f"--model {choice.model} has no layer of the types {', '.join(_POOLING)}, whose input would be the "
+                f"features; name the layer of the features with --layer, for example {model.layers[-1].name}"
             )
         output = pooling[-1].input
     return output._keras_history.operation.name, output
@@ -216,13 +214,13 @@ def _named_output(model: Any, choice: ModelChoice) -> Any:
     if choice.layer not in layers:
         near = difflib.get_close_matches(choice.layer, layers, 3) or list(layers)[-3:]
         raise ConfigError(
-            f"--layer {choice.layer}: {model.name} has no such layer among its {len(layers)}; near to it are "
+            f"--layer {choice.layer}: {model.name} has no such layer among its {len(layers)}; similar names: "
             f"{', '.join(near)}"
         )
     # Not `layer.output`: of a layer that is a model, that belongs to the layer's own graph.
     output = keras.Operation.output.fget(layers[choice.layer])
     if isinstance(output, list):
-        raise ConfigError(f"--layer {choice.layer} has {len(output)} outputs in {choice.model}; name another")
+        raise ConfigError(f"--layer {choice.layer} has {len(output)} outputs in {choice.model}; name another layer")
     return output
 
 
@@ -280,8 +278,8 @@ def _load_expected(choice: ModelChoice, expected: FeatureModel) -> LoadedModel:
         actual, wanted = getattr(loaded.model, name), getattr(expected, name)
         if actual != wanted:
             raise JobError(
-                f"--model {choice.model} has another {name} here, {actual}, than where the job was started, {wanted}; "
-                "see that all workers have the same files and versions of TensorFlow and Keras"
+                f"--model {choice.model}: {name} is {actual} here, but {wanted} where the job was started; make sure "
+                "that all workers have the same files and versions of TensorFlow and Keras"
             )
     return loaded
 
@@ -292,7 +290,7 @@ def _load_current(choice: ModelChoice) -> LoadedModel:
 
     if keras.config.backend() != "tensorflow":
         raise ConfigError(
-            f"Keras runs on {keras.config.backend()} here, and features are made by its backend for TensorFlow: set "
+            f"Keras uses the backend {keras.config.backend()}, but features need its backend for TensorFlow: set "
             "KERAS_BACKEND=tensorflow"
         )
     model = build_model(choice)
@@ -317,8 +315,8 @@ def _input_size(model: Any, choice: ModelChoice) -> tuple[int, int]:
     """Return height and width of a model's input images."""
     if not getattr(model, "inputs", None):
         raise ConfigError(
-            f"--model {choice.model} does not say what it takes: it was saved before it was built, or its layers are "
-            "called by its own code; give it a keras.Input"
+            f"--model {choice.model} has no defined input: it was saved before it was built, or its own code calls "
+            "its layers; add a keras.Input"
         )
     shapes = [tuple(tensor.shape) for tensor in model.inputs]
     takes = " and ".join(f"{shape} of {tensor.dtype}" for shape, tensor in zip(shapes, model.inputs, strict=True))
@@ -327,16 +325,16 @@ def _input_size(model: Any, choice: ModelChoice) -> tuple[int, int]:
     is_image = len(shape) == _IMAGE_RANK and shape[-1] == 3 and (dtype == "uint8" or "float" in dtype)
     if more or not is_image:
         raise ConfigError(
-            f"--model {choice.model} takes {takes}, which is no batch of RGB images, (None, height, width, 3) of "
-            "float32 or uint8"
+            f"--model {choice.model} takes {takes}, not a batch of RGB images: (None, height, width, 3) of float32 or "
+            "uint8"
         )
     own, asked = shape[1:3], choice.input_size
     if asked and any(side not in (None, wanted) for side, wanted in zip(own, asked, strict=True)):
         raise ConfigError(
-            f"--input-size {_format_size(asked)}: {choice.model} takes {_format_size(own)} only; leave the flag out"
+            f"--input-size {_format_size(asked)}: {choice.model} accepts only {_format_size(own)}; omit the flag"
         )
     if not asked and None in own:
-        raise ConfigError(f"--model {choice.model} takes images of any size: give --input-size, 224x224 for example")
+        raise ConfigError(f"--model {choice.model} accepts images of any size: set --input-size, for example 224x224")
     return asked or own
 
 
@@ -361,8 +359,8 @@ def _preprocessing(model: Any, choice: ModelChoice) -> tuple[str, Callable[[Any]
     if any(type(layer).__name__ in _SELF_SCALING for layer in _each_layer(model)):
         return "none", lambda pixels: pixels
     raise ConfigError(
-        f"--model {choice.model} has no {' or '.join(_SELF_SCALING)} layer, so it does not say how it wants its "
-        f"pixels: give --preprocess, one of {', '.join(PREPROCESSING)} (none: 0 to 255, unit: 0 to 1, tf: -1 to 1)"
+        f"--model {choice.model} has no {' or '.join(_SELF_SCALING)} layer, so its preprocessing is unknown: set "
+        f"--preprocess to one of {', '.join(PREPROCESSING)} (none: 0 to 255, unit: 0 to 1, tf: -1 to 1)"
     )
 
 
@@ -382,8 +380,8 @@ def _apply_model(part: Any, pixels: Any, choice: ModelChoice) -> Any:
         return output
     except ValueError as error:
         raise ConfigError(
-            f"--model {choice.model} takes no images of {_format_size(pixels.shape[1:3])}, give another --input-size: "
-            f"{describe_keras_error(error)}"
+            f"--model {choice.model} does not accept images of {_format_size(pixels.shape[1:3])}; use another "
+            f"--input-size: {describe_keras_error(error)}"
         ) from error
 
 
@@ -394,8 +392,8 @@ def _pool_output(output: Any, choice: ModelChoice) -> Any:
         return output
     if len(output.shape) != _IMAGE_RANK:
         raise ConfigError(
-            f"--pool {choice.pool} takes (None, height, width, channels), and the layer's is {output.shape}; "
-            "leave it out, or name a layer before pooling by --layer"
+            f"--pool {choice.pool} needs an output of (None, height, width, channels), but the layer's is "
+            f"{output.shape}; omit the flag, or name a layer before pooling with --layer"
         )
     return keras.layers.GlobalAveragePooling2D()(output)
 
@@ -405,8 +403,8 @@ def _fixed_shape(output: Any, choice: ModelChoice, layer: str) -> tuple[int, ...
     shape = tuple(output.shape)[1:]
     if not shape or None in shape or "float" not in output.dtype:
         raise ConfigError(
-            f"--layer {layer}: its output of {choice.model} is {tuple(output.shape)} of {output.dtype}, and features "
-            "are floats of one known shape an image; name another"
+            f"--layer {layer}: its output in {choice.model} is {tuple(output.shape)} of {output.dtype}, but features "
+            "must be floats of one known shape per image; name another layer"
         )
     return shape
 

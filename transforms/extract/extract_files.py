@@ -101,7 +101,7 @@ def extraction_path(folder: str, file_name: str) -> str:
     fault = name_fault(file_name)
     plain = posixpath.normpath(file_name) if not fault else ""
     if fault or plain == ".":
-        raise UnusableRecordError("file_name", f"the file name {file_name!r} {fault or 'is that of a folder'}")
+        raise UnusableRecordError("file_name", f"the file name {file_name!r} {fault or 'is the name of a folder'}")
     return f"{folder}/{plain}"
 
 
@@ -129,7 +129,7 @@ class FileWriter:
         try:
             self._storage.write(join_path(self._folder, file.path), file.data)
         except RecursionError as error:  # os.makedirs supports about a thousand levels of folders
-            raise _file_name_error(file.path, "too many folders within folders") from error
+            raise _file_name_error(file.path, "its folders are nested too deeply") from error
         except OSError as error:
             if error.errno not in _NAME_ERRORS:
                 raise
@@ -142,7 +142,7 @@ class FileWriter:
 
 
 def _file_name_error(path: str, why: str) -> UnusableRecordError:
-    return UnusableRecordError("file_name", f"there can be no file {path[:300]!r} ({why})")
+    return UnusableRecordError("file_name", f"the file {path[:300]!r} cannot be created ({why})")
 
 
 def is_unchanged(folder: str, file: WrittenFile) -> bool:

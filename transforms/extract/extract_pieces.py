@@ -176,7 +176,7 @@ def _lock_folder(folder: str) -> int | None:
     except BlockingIOError as error:
         os.close(descriptor or 0)
         raise ConfigError(
-            f"another recordmill extract is writing to {folder}; wait until it has ended, or give another DIR"
+            f"another recordmill extract is writing to {folder}; wait until it ends, or choose another DIR"
         ) from error
     except OSError:
         _LOGGER.debug("%s is not locked", folder, exc_info=True)
@@ -187,18 +187,20 @@ def _has_unfinished_extraction(folder: str, note: str, recipe: bytes) -> bool:
     """Return True if a folder has an unfinished extraction of the recipe, False if it is new or empty."""
     storage = storage_for(folder)
     if not is_remote(folder) and os.path.islink(os.path.join(folder, STATE)):
-        raise ConfigError(f"{os.path.join(folder, STATE)} is a link, through which nothing is written; delete it")
+        raise ConfigError(
+            f"{os.path.join(folder, STATE)} is a symbolic link, and recordmill does not write through links; delete it"
+        )
     if storage.size(note) is not None:
         if storage.read(note) == recipe:
             return True
         raise ConfigError(
-            f"{folder} has an unfinished extraction of other records, to another format, or by another version; give "
-            "another DIR, or delete this one"
+            f"{folder} has an unfinished extraction of other records, to another format, or by another version; "
+            "choose another DIR, or delete this one"
         )
     if is_remote(folder):
         is_taken = next(storage.walk(folder), None) is not None
     else:
         is_taken = os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder) not in ([], [STATE]))
     if is_taken:
-        raise ConfigError(f"{folder} exists and is not empty; give a new or an empty DIR")
+        raise ConfigError(f"{folder} exists and is not empty; choose a new or empty DIR")
     return False

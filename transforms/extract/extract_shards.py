@@ -48,12 +48,10 @@ from recordmill.transforms.runtime.threads import look_ahead
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 """Suffixes that all readers accept as images."""
 _TRAITS = ("difficult", "truncated", "view", "track_id", "corners")
-_RENAMED = "image files that got a suffix that readers know"
-_MISTAKEN = "image files whose `.jpg` within the name became `_jpg`, which readers take for the end of the name"
-_ODD = (
-    "image files to rename (hidden, with a space at an end, or with a \\ in the name), which some readers do not find"
-)
-_TURNED = "image files without their EXIF data, by which readers would turn the pixels, and not the boxes"
+_RENAMED = "image files renamed to a suffix that readers know"
+_MISTAKEN = "image files with `.jpg` inside the name, now `_jpg`, because readers would take it for the suffix"
+_ODD = "image files that some readers do not find (hidden, or with a \\ or an outer space in the name); rename them"
+_TURNED = "image files written without EXIF data, because readers would rotate the pixels, but not the boxes"
 
 
 class ExtractShard(ShardDoFn):

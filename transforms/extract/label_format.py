@@ -16,7 +16,7 @@ from recordmill.transforms.extract.extract_rows import ImageEntry, InstanceRow, 
 
 SPLITS = ("train", "val", "test")
 """Splits that readers of the formats know by name."""
-BOUNDS = "boxes that are not the bounds of their masks: a polygon has no box"
+BOUNDS = "boxes that differ from the bounds of their masks: a polygon has no box"
 """Note of formats with polygons as masks."""
 
 
@@ -163,7 +163,7 @@ def count_lost(image: ExtractedImage, objects: Sequence[ExtractedObject], *held:
     counts |= {what: int(count(image)) for what, count in _IMAGE_CONTENTS.items()}
     if "areas" not in held:
         differ = sum(_area_differs(object_, "masks" in held) for object_ in objects)
-        counts["areas that are not those of the shapes"] = differ
+        counts["areas that differ from those of the shapes"] = differ
     image.lost.update({what: number for what, number in counts.items() if what not in held})
 
 

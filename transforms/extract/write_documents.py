@@ -157,9 +157,9 @@ class SplitPieces:
         self._is_kept[files.record[is_spoiled & files.is_image]] = False
         _, one_a_name = np.unique(first[clashes], return_index=True)
         for file in clashes[one_a_name].tolist():
-            where = f"{self._where(files.record[first[file]])} has that name for another file: neither is kept"
+            where = f"{self._where(files.record[first[file]])} has a different file with that name; neither is kept"
             if not files.is_image[file] and self._has_label_files:
-                where += ", nor are their images, whose names differ by the suffix alone"
+                where += ", nor are their images, whose names differ only in the suffix"
             yield self._fault(files.record[file], "duplicate_name", f"{path_of[file]!r}: {where}")
 
     def _leave_out(self, one_an_image: bool) -> Iterator[Fault]:
@@ -175,7 +175,7 @@ class SplitPieces:
         records = compress(self._all_records(), np.isin(np.arange(len(self._is_kept)), left_out).tolist())
         for record, index, other in zip(records, left_out, known, strict=True) if len(left_out) else ():
             image = record.files[0].path if self._has_label_files else f"image id {record.rows.image.id}"
-            detail = f"{image} is that of {self._where(other)}, too; this one is left out"
+            detail = f"{image} is also in {self._where(other)}; this record is skipped"
             yield self._fault(index, "duplicate_image_id", detail)
 
     def _all_records(self) -> Iterator[ExtractedRecord]:

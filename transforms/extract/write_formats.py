@@ -28,7 +28,7 @@ from recordmill.transforms.extract.write_yolo import YOLO
 from recordmill.transforms.images.masks import grey_png
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_NOT_JPG = "image files that are not called .jpg, which torchvision and TFDS do not find"
+_NOT_JPG = "image files without the suffix .jpg, which torchvision and TFDS do not find"
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
 
 

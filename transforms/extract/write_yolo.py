@@ -28,12 +28,12 @@ _HELD = {
     "pose": ("objects with keypoints",),
     "obb": ("oriented boxes", "areas"),
 }
-_JOINED = "masks of several parts or with holes, written as one polygon"
+_JOINED = "masks with several parts or holes, written as one polygon"
 _NO_MASK = "objects without a mask, written as the polygon of their box"
-_CUT = "boxes beyond the image, cut at its edge"
-_ELSEWHERE = "label files beside a folder images of the image's name, where Ultralytics looks for them"
+_CUT = "boxes beyond the image, clipped at its edge"
+_ELSEWHERE = "label files outside labels/, next to a folder named images, where Ultralytics looks for them"
 _OUTSIDE = "boxes outside of their image"
-_SAME = "objects with the same class and box as another one of their image"
+_SAME = "objects with the same class and box as another object of their image"
 
 
 def yolo_task(labels: LabelMap, table: FeatureTable) -> str:
@@ -125,11 +125,11 @@ def write_yaml(splits: Iterable[str], labels: LabelMap, table: FeatureTable) -> 
 def yolo_warnings(splits: Iterable[str], labels: LabelMap, table: FeatureTable) -> Iterator[str]:
     """Yield warnings about contents that Ultralytics does not find."""
     splits = set(splits)
-    yield f"data.yaml is of the task {yolo_task(labels, table)}: a line of a label file has one kind of shape"
+    yield f"data.yaml has the task {yolo_task(labels, table)}: all lines of label files have one kind of shape"
     if missing := [split for split in ("train", "val") if split not in splits]:
-        yield f"data.yaml has no images of {' and '.join(missing)}, which Ultralytics trains with: add its folder there"
+        yield f"data.yaml has no images for {' and '.join(missing)}, which Ultralytics needs: add the folder"
     if unknown := sorted(splits - set(SPLITS)):
-        yield f"data.yaml has {', '.join(unknown)}, and readers know train, val and test: rename what is to be read"
+        yield f"data.yaml has {', '.join(unknown)}, but readers know only train, val and test: rename it"
     if yolo_task(labels, table) == "pose":
         yield "data.yaml has no flip_idx, so Ultralytics does not mirror images: add it"
 

@@ -131,11 +131,11 @@ def _is_metadata(marker: int, body: bytes) -> bool:
 @lru_cache(4096)  # images of a data set have few different headers
 def _parse_frame_header(marker: int, header: bytes) -> JpegFrame:
     if len(header) < 8:
-        raise JpegError("its frame header is cut short")
+        raise JpegError("its frame header is truncated")
     precision, height, width, channels = struct.unpack_from(">BHHB", header, 2)
     factors = header[9::3]  # each after the channel's id
     if len(factors) != channels:
-        raise JpegError("its frame header is cut short")
+        raise JpegError("its frame header is truncated")
     sampling = tuple((factor >> 4, factor & 15) for factor in factors)
     return JpegFrame(marker, precision, height, width, channels, sampling)
 
@@ -156,10 +156,10 @@ def _scan_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
         if marker == 0 or marker in _ALONE:
             continue
         if marker not in _SEGMENTS:
-            raise JpegError(f"it has a marker 0x{marker:02x}, which is none, or no place for it")
+            raise JpegError(f"it has an unknown or misplaced marker 0x{marker:02x}")
         length = int.from_bytes(data[offset : offset + 2], "big")
         if length < 2 or offset + length > len(data):
-            raise JpegError(f"its segment 0x{marker:02x} is cut short")
+            raise JpegError(f"its segment 0x{marker:02x} is truncated")
         yield marker, offset, length
         offset += length
         if marker == _SOS:
@@ -203,17 +203,17 @@ def check_png(data: bytes) -> None:
     pixels = _Inflated()
     for kind, body in _chunks(data):
         if (kind == b"IHDR") != (not kinds):
-            raise ValueError("its header is not the first chunk, and only that")
+            raise ValueError("its header must be the first chunk, and occur once")
         if kind == b"IHDR":
             header = struct.unpack(">IIBBBBB", body)
         elif kind == b"PLTE" and ({b"IDAT", b"PLTE"} & set(kinds) or not 0 < len(body) <= 768 or len(body) % 3):
-            raise ValueError(f"its palette of {len(body)} bytes is none, or comes too late")
+            raise ValueError(f"its palette of {len(body)} bytes is invalid, or comes too late")
         elif kind == b"IDAT":
             if b"IDAT" in kinds and kinds[-1] != b"IDAT":
-                raise ValueError("its compressed pixels are not in one piece")
+                raise ValueError("its compressed pixels are not contiguous")
             pixels.add(body)
         elif kind[:1].isupper() and kind not in (b"PLTE", b"IEND"):
-            raise ValueError(f"chunk {kind!r} is unknown and said to be needed")
+            raise ValueError(f"chunk {kind!r} is unknown and marked as critical")
         kinds.append(kind)
     width, height, depth, colour, compression, filter_, interlace = header
     if max(width, height) > MAX_SIDE:
@@ -224,7 +224,7 @@ def check_png(data: bytes) -> None:
         raise ValueError("its palette is missing")
     expected = _png_bytes(width, height, depth * _CHANNELS[colour], interlace)
     if pixels.size < expected or not pixels.ended:
-        raise ValueError(f"{pixels.size:,} bytes of pixels where {expected:,} and a checksum are expected")
+        raise ValueError(f"{pixels.size:,} bytes of pixels; expected {expected:,} and a checksum")
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
@@ -237,7 +237,7 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
         if zlib.crc32(body, zlib.crc32(kind)) != checksum:
             raise ValueError(f"chunk {kind!r} has a wrong checksum")
         if not kind.isalpha():
-            raise ValueError(f"chunk {kind!r} is called by other characters than letters")
+            raise ValueError(f"the name of chunk {kind!r} has characters other than letters")
         yield kind, body
         offset += 12 + length
 

@@ -151,7 +151,7 @@ def _decompress(counts: bytes) -> np.ndarray:
     if not characters.size:
         raise _MalformedError("no run lengths")
     if characters.max() > 63:
-        raise _MalformedError("a character that is not of compressed counts")
+        raise _MalformedError("a character that compressed counts do not have")
     last = (characters < 32).nonzero()[0]
     if not last.size or last[-1] != len(characters) - 1:
         raise _MalformedError("compressed counts that end within a number")
@@ -177,7 +177,7 @@ def _list_polygons(form: list[list[float] | float]) -> list[list[float]]:
     flat = [entry for entry in form if isinstance(entry, float)]
     nested = [entry for entry in form if isinstance(entry, list)]
     if flat and nested:
-        raise _MalformedError("numbers beside lists of numbers")
+        raise _MalformedError("numbers mixed with lists of numbers")
     return [_check_polygon(numbers) for numbers in nested or [flat] if numbers]
 
 
@@ -196,14 +196,14 @@ def _draw_polygons(polygons: list[list[float]], width: int, height: int) -> byte
     if farthest_px > _MAX_COORDINATE_PX:
         raise _MalformedError("coordinates beyond any image")
     if height * width >= _MAX_POLYGON_IMAGE_PX:
-        raise _MalformedError(f"polygons in an image of {width}x{height} pixels; they are drawn below 50 million")
+        raise _MalformedError(f"polygons in an image of {width}x{height} pixels; the limit for polygons is 50 million")
     most = min(max(_MAX_STEPS_PER_IMAGE_PX * height * width, _MAX_STEPS_IN_SMALL_IMAGES), _MAX_STEPS)
     most_px = most // _STEPS_PER_PX
     # Measure edges only if this upper bound is too large: no edge is longer than twice the farthest coordinate.
     if farthest_px * sum(map(len, polygons)) > most_px:
         edges_px = sum(map(_edge_px, polygons))
         if edges_px > most_px:
-            raise _MalformedError(f"polygons with edges of {edges_px:.0f} px, of which at most {most_px} are drawn")
+            raise _MalformedError(f"polygons with edges of {edges_px:.0f} px; the limit is {most_px}")
     masks = [mask["counts"] for mask in coco_mask.frPyObjects(polygons, height, width)]
     if len(masks) == 1:
         return masks[0]

@@ -112,9 +112,9 @@ def read_or_reject(task: ImageTask, read: Callable[[bytes], Loaded]) -> Loaded |
     try:
         return read(fetch_file(task.ref))
     except ChangedFileError:
-        reason, detail = Reason.IMAGE_MISSING, "the file has been replaced since it was listed"
+        reason, detail = Reason.IMAGE_MISSING, "the file was replaced after it was listed"
     except FileNotFoundError:
-        reason, detail = Reason.IMAGE_MISSING, "the file is gone since it was listed"
+        reason, detail = Reason.IMAGE_MISSING, "the file was deleted after it was listed"
     except FileTooLargeError as error:
         reason, detail = Reason.TOO_LARGE, str(error.strerror)
     except UnreadableFileError as error:
@@ -208,9 +208,9 @@ def inspect_image(data: bytes, check: str) -> tuple[str, int, int]:
     with _open_in_budget(data) as (image, kind):
         size = stored_size(image)
         if not kind:
-            raise UnusableError(Reason.UNSUPPORTED_FORMAT, f"a {image.format} file, where records have JPEG or PNG")
+            raise UnusableError(Reason.UNSUPPORTED_FORMAT, f"a {image.format} file; records must have JPEG or PNG")
         if not _is_decodable(data, kind):
-            raise UnusableError(Reason.UNSUPPORTED_FORMAT, "a JPEG of a kind that TensorFlow does not decode")
+            raise UnusableError(Reason.UNSUPPORTED_FORMAT, "a kind of JPEG that TensorFlow does not decode")
         _check_image_file(image, data, kind, check)
     return kind, *size
 
@@ -228,7 +228,7 @@ def open_usable_image(data: bytes, kind: str) -> Image.Image:
     except Image.DecompressionBombError as error:  # a frame is larger than the size in the header
         raise UnusableError(Reason.TOO_LARGE, str(error)) from error
     except UnidentifiedImageError as error:
-        unknown = f"no image in a format that is known; it starts with {data[:12]!r}"
+        unknown = f"not an image in a known format; it starts with {data[:12]!r}"
         detail = LFS_CURE if data.startswith(LFS_POINTER) else unknown
         raise UnusableError(Reason.UNSUPPORTED_FORMAT, detail) from error
     except Exception as error:  # Pillow's decoders raise nearly any exception on malicious bytes
@@ -239,9 +239,7 @@ def open_usable_image(data: bytes, kind: str) -> Image.Image:
 
 def check_pixel_count(image: Image.Image) -> None:
     if image.width * image.height > MAX_PIXELS:
-        raise UnusableError(
-            Reason.TOO_LARGE, f"{image.width}x{image.height} pixels; at most {MAX_PIXELS:,} are decoded"
-        )
+        raise UnusableError(Reason.TOO_LARGE, f"{image.width}x{image.height} pixels; the limit is {MAX_PIXELS:,}")
 
 
 def _is_rotated(image: Image.Image, data: bytes, kind: str) -> bool:
@@ -279,7 +277,7 @@ def _check_image_file(image: Image.Image, data: bytes, kind: str, check: str) ->
 def check_end(data: bytes, kind: str) -> None:
     whole = check_formats.jpeg_ends(data) if kind == "jpeg" else check_formats.PNG_END in data
     if not whole:
-        raise UnusableError(Reason.IMAGE_UNREADABLE, f"no end marker in {len(data):,} bytes; it is cut short")
+        raise UnusableError(Reason.IMAGE_UNREADABLE, f"no end marker in {len(data):,} bytes; it is truncated")
 
 
 def _is_decodable_of_size(data: bytes, width: int, height: int) -> bool:

@@ -76,7 +76,7 @@ def open_image(data: bytes, kind: str) -> ImageFile.ImageFile:
                 return open_format(io.BytesIO(_WITHOUT_METADATA[kind](data) if kind else data), "")
             except _NOT_OF_FORMAT as error:
                 fault = error
-    raise fault or UnidentifiedImageError("it begins as no known format does")
+    raise fault or UnidentifiedImageError("its first bytes are not those of a known format")
 
 
 def load_small(image: Image.Image) -> None:
@@ -159,7 +159,7 @@ def encode_image(image: Image.Image, original: str, size: tuple[int, int], rules
         needs_png = has_alpha or image.mode == _DEEP or max(size) > _MAX_SIDE["jpeg"]
         format_ = original if original in _MAX_SIDE else "png" if needs_png else "jpeg"
     if max(size) > _MAX_SIDE[format_]:
-        limit = f"{format_.upper()}s that can be read have sides up to {_MAX_SIDE[format_]:,}"
+        limit = f"sides of a readable {format_.upper()} have at most {_MAX_SIDE[format_]:,}"
         raise UnusableError(Reason.TOO_LARGE, f"{size[0]}x{size[1]}: {limit}")
     image = convert_for_jpeg(image) if format_ == "jpeg" else _convert_for_png(image, has_alpha)
     if image.size != size:
@@ -188,7 +188,7 @@ def _reduce_depth(image: Image.Image) -> Image.Image:
     if image.mode == "I":
         pixels = np.asarray(image)
         if pixels.min() < 0 or pixels.max() > 0xFFFF:
-            raise UnusableError(Reason.UNSUPPORTED_FORMAT, f"its pixels reach from {pixels.min()} to {pixels.max()}")
+            raise UnusableError(Reason.UNSUPPORTED_FORMAT, f"its pixels range from {pixels.min()} to {pixels.max()}")
         return Image.fromarray(pixels.astype(np.uint16))
     if image.mode == "F":
         raise UnusableError(Reason.UNSUPPORTED_FORMAT, "its pixels are floats")

@@ -121,7 +121,7 @@ class RecordParser:
         try:
             features = parse_example(record)
         except DecodeError as error:
-            raise RecordParseError(f"it is no tf.train.Example: {first_line(error)}") from error
+            raise RecordParseError(f"it is not a tf.train.Example: {first_line(error)}") from error
         return {feature.source: _check_value(feature, features.get(feature.name)) for feature in self._table.features}
 
 
@@ -172,10 +172,10 @@ def _check_value(feature: Feature, typed_values: tuple[FeatureKind, Values] | No
     item_size = 1 if is_single else prod(int(size) for size in feature.shape if size.isdecimal())
     kind, values = typed_values or (feature.kind, [])
     if kind is not feature.kind:
-        raise RecordParseError(f"{feature.name} is of {kind.value}, where the manifest has {feature.kind.value}")
+        raise RecordParseError(f"{feature.name} is {kind.value}; the manifest says {feature.kind.value}")
     if len(values) != item_size if feature.has_sizes else len(values) % item_size:
         wanted = f"{item_size:,}" if feature.has_sizes else f"a multiple of {item_size:,}"
-        raise RecordParseError(f"{feature.name} has {len(values):,} values, where the manifest has {wanted}")
+        raise RecordParseError(f"{feature.name} has {len(values):,} values; the manifest says {wanted}")
     if feature.kind is not FeatureKind.BYTES:
         return np.asarray(values, np.float32 if feature.kind is FeatureKind.FLOAT else np.int64)
     if is_single:
@@ -207,8 +207,8 @@ def length_faults(values: dict[str, Any], table: FeatureTable, keypoints: int) -
             by_dimension.setdefault(feature.shape[0], {})[feature.source] = length
     for lengths in by_dimension.values():
         if len(set(lengths.values())) > 1:
-            yield "object_lists", f"lists of one object each differ in length: {lengths}"
+            yield "object_lists", f"lists with one value per object differ in length: {lengths}"
     if "objects.keypoint_x" in values:
         number, objects = values["objects.keypoint_x"].size, values["objects.id"].size
         if number != objects * keypoints:
-            yield "keypoints", f"{number} keypoints of {objects} objects with {keypoints} each"
+            yield "keypoints", f"{number} keypoints for {objects} objects of {keypoints} each"

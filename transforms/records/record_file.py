@@ -80,7 +80,7 @@ class ShardReader:
                     self.lengths.append(framed_size(len(record)))
                     yield record
             except _GZIP_FAULTS as error:  # type: ignore[misc]
-                fault = f"after {self.examples:,} records its GZIP stream is damaged or cut ({error})"
+                fault = f"after {self.examples:,} records its GZIP stream is damaged or truncated ({error})"
                 raise RecordError(fault, None, "unreadable") from error
             while seen.read(_READ_BYTES):  # read the rest, so that the digest covers the complete file
                 pass
@@ -121,7 +121,7 @@ def open_records(path: str, version: str = "", is_shard: bool = False) -> Iterat
         file.seek(0)
         is_packed = start.startswith(GZIP)
         if start and len(start) < HEADER_BYTES and not is_packed:
-            raise ConfigError(f"{path} is no TFRecord file: it has {len(start)} bytes, and a record has 16 or more")
+            raise ConfigError(f"{path} is not a TFRecord file: it has {len(start)} bytes, but a record has at least 16")
         stream: ByteStream = file  # unbuffered: a buffer would copy each record
         if is_packed:
             stream = igzip.IGzipFile(fileobj=file, mode="rb")  # unbuffered: a buffer loses records before damage
@@ -133,7 +133,7 @@ def open_records(path: str, version: str = "", is_shard: bool = False) -> Iterat
         except RecordError as error:
             raise _located_error(path, error, "" if is_packed else repr(start), is_shard) from error
         except _GZIP_FAULTS as error:  # type: ignore[misc]
-            fault = f"after {read:,} records its GZIP stream is damaged or cut ({error})"
+            fault = f"after {read:,} records its GZIP stream is damaged or truncated ({error})"
             raise RecordError(f"{path}: {fault}{_CURE * is_shard}") from error
 
 
@@ -142,9 +142,9 @@ def _located_error(path: str, error: RecordError, start: str, is_shard: bool) ->
     if error.reason == "length_crc" and not error.record and not is_shard:
         begins = f"it begins with {start}" if start else "unpacked from GZIP"
         return ConfigError(
-            f"{path} is no TFRecord file: its first {HEADER_BYTES} bytes are not the header of a record ({begins})"
+            f"{path} is not a TFRecord file: its first {HEADER_BYTES} bytes are not the header of a record ({begins})"
         )
-    where = f"at byte {error.offset:,}{'' if start else ' of what it unpacks to'}"
+    where = f"at byte {error.offset:,}{'' if start else ' of the unpacked data'}"
     detail = f"{path}: record {error.record} {where}: {error.detail}{_CURE * is_shard}"
     return RecordError(detail, None, error.reason, error.offset)
 
@@ -206,11 +206,11 @@ class RecordFile:
         if file is None:
             raise RecordError(f"{self.path}: no such file{_CURE}")
         if expected and (file.size_bytes != expected.bytes or file.crc32c not in ("", expected.crc32c)):
-            difference = f"{file.size_bytes:,} bytes, where its manifest says {expected.bytes:,}"
+            difference = f"{file.size_bytes:,} bytes, but its manifest says {expected.bytes:,}"
             if file.size_bytes == expected.bytes:
-                difference = f"the CRC-32C {file.crc32c}, where its manifest says {expected.crc32c}"
+                difference = f"the CRC-32C {file.crc32c}, but its manifest says {expected.crc32c}"
             raise RecordError(
-                f"{self.path} has {difference}: it was replaced or cut; open the data set again, or run "
+                f"{self.path} has {difference}: it was replaced or truncated; open the data set again, or run "
                 "recordmill verify"
             )
         # Unlike __del__, finalize does nothing at the exit of the interpreter, when a release would fail.
@@ -225,7 +225,7 @@ class RecordFile:
                 self.path, self._file.size_bytes, self._expected.examples if self._expected else None
             )
         except FileNotFoundError as error:
-            raise RecordError(f"{self.path} is gone since it was opened; open the data set again") from error
+            raise RecordError(f"{self.path} was deleted after it was opened; open the data set again") from error
         except IndexMismatchError as error:
             now = storage_for(self.path).stat(self.path)
             if now is None or now.version != self._file.version:  # the index may match a newer file
@@ -244,7 +244,9 @@ class RecordFile:
         wanted = np.asarray(numbers, np.int64)
         outside = wanted[(wanted < 0) | (wanted >= index.records)]
         if outside.size:
-            raise IndexError(f"{self.path} has {index.records:,} records, counted from 0; there is no {outside[0]:,}")
+            raise IndexError(
+                f"{self.path} has {index.records:,} records, counted from 0; record {outside[0]:,} does not exist"
+            )
         ends = index.bounds[wanted + 1].tolist()
         places = sorted(map(_Place, index.bounds[wanted].tolist(), ends, wanted.tolist(), range(len(ends))))
         records = [b""] * len(ends)
@@ -252,7 +254,7 @@ class RecordFile:
             try:
                 check_frame(header, record, crc, place.number, place.start)
             except RecordError as error:
-                cure = "; the file is damaged, or its index is of another: recordmill verify says which"
+                cure = "; the file is damaged, or its index belongs to another file: recordmill verify tells which"
                 raise locate_error(self.path, error, cure) from error
             records[place.position] = record
         return records
@@ -300,10 +302,7 @@ class RecordFile:
             raise self._changed() from error
 
     def _changed(self) -> RecordError:
-        return RecordError(
-            f"{self.path} has changed since it was opened, or is gone, so other records may be there; open the data "
-            "set again"
-        )
+        return RecordError(f"{self.path} has changed or was deleted since it was opened; open the data set again")
 
 
 def _spans(places: Iterable[_Place], gap: int) -> Iterator[list[_Place]]:
@@ -347,7 +346,7 @@ class RecordFiles:
         wanted = np.asarray(numbers, np.int64)
         outside = wanted[(wanted < 0) | (wanted >= len(self))]
         if outside.size:
-            raise IndexError(f"there are {len(self):,} records, counted from 0; there is no {outside[0]:,}")
+            raise IndexError(f"there are {len(self):,} records, counted from 0; record {outside[0]:,} does not exist")
         file_index = np.searchsorted(self._ends, wanted, side="right")
         within = wanted - np.concatenate([[0], self._ends])[file_index]
         parts = [(self.files[index], np.flatnonzero(file_index == index)) for index in np.unique(file_index).tolist()]

@@ -85,21 +85,21 @@ def decode_index(data: bytes) -> ShardIndex:
     """
     lines = data.count(b"\n")
     if data.translate(None, b"0123456789") != b" \n" * lines:
-        raise ValueError("it is not lines of two numbers each, or its last line was cut")
+        raise ValueError("its lines do not have two numbers each, or its last line is truncated")
     numbers = np.fromstring(data.decode(), np.int64, sep=" ")
     if len(numbers) != 2 * lines:
-        raise ValueError("a line has not two numbers")
+        raise ValueError("a line does not have two numbers")
     offsets, lengths = numbers.reshape(-1, 2).T
     if wrong := np.flatnonzero(lengths < framed_size(0)).tolist():
-        raise ValueError(f"record {wrong[0]} has {lengths[wrong[0]]} bytes, where a frame alone has {framed_size(0)}")
+        raise ValueError(f"record {wrong[0]} has {lengths[wrong[0]]} bytes, but a frame alone has {framed_size(0)}")
     bounds = np.concatenate([[0], np.cumsum(lengths)])
     if wrong := np.flatnonzero(offsets != bounds[:-1]).tolist():
         first = wrong[0]
         raise ValueError(
-            f"record {first} begins at byte {offsets[first]:,}, where the one before ends at {bounds[first]:,}"
+            f"record {first} begins at byte {offsets[first]:,}, but the previous record ends at {bounds[first]:,}"
         )
     if bounds[-1] < 0:  # the sum has overflowed
-        raise ValueError(f"record {lines - 1} ends where no file does")
+        raise ValueError(f"record {lines - 1} ends beyond the size of any file")
     return ShardIndex(bounds)
 
 
@@ -130,9 +130,9 @@ def read_shard_index(path: str, size: int, records: int | None = None) -> ShardI
     except ValueError as error:
         raise IndexMismatchError(f"{index_path(path)}: {error}; recordmill index {path} writes it again") from error
     if index.size != size:
-        what = f"of a shard of {index.size:,} bytes, where it has {size:,}"
+        what = f"for a shard of {index.size:,} bytes, but the shard has {size:,}"
     elif records not in (index.records, None):
-        what = f"of {index.records:,} records, where the manifest says {records:,}"
+        what = f"for {index.records:,} records, but the manifest says {records:,}"
     else:
         return index
     raise IndexMismatchError(f"{index_path(path)} is {what}; recordmill index {path} writes it again")
@@ -141,8 +141,8 @@ def read_shard_index(path: str, size: int, records: int | None = None) -> ShardI
 @lru_cache(maxsize=1024)
 def _warn_once(folder: str) -> None:
     _LOGGER.warning(
-        "%s has no index for all its shards, so each is passed over once when it is first read; "
-        "recordmill index %s writes them",
+        "%s has shards without an index, and each of them is scanned when it is first read; "
+        "recordmill index %s writes the indexes",
         folder,
         folder,
     )
@@ -161,8 +161,8 @@ def index_shard(path: str, records: int | None, read: Callable[[int], object]) -
     index = build_index(path, read, checks_records=True)
     if records not in (index.records, None):
         raise RecordError(
-            f"{path} has {index.records:,} records, where its manifest says {records:,}: it was replaced or cut; "
-            "recordmill verify says more"
+            f"{path} has {index.records:,} records, but its manifest says {records:,}: it was replaced or truncated; "
+            "recordmill verify has the details"
         )
     data, target, storage = encode_index(index), index_path(path), storage_for(path)
     is_new = storage.size(target) != len(data) or storage.read(target) != data
@@ -220,10 +220,10 @@ def _explain_error(path: str, start: bytes, error: RecordError) -> Exception:
         return locate_error(path, error)
     if start.startswith(GZIP):
         return ConfigError(
-            f"{path} is GZIP, which can be read from its beginning only, so no index serves it; read it in order, or "
-            "convert without --gzip"
+            f"{path} is GZIP, which can only be read from its beginning, so it cannot have an index; read it in order, "
+            "or convert without --gzip"
         )
-    return ConfigError(f"{path} is no TFRecord file: it does not begin with the header of a record ({error.detail})")
+    return ConfigError(f"{path} is not a TFRecord file: it does not begin with the header of a record ({error.detail})")
 
 
 def locate_error(path: str, error: RecordError, cure: str = "") -> RecordError:

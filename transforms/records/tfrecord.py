@@ -115,7 +115,7 @@ def check_frame(header: bytes, record: bytes, crc: bytes, index: int, offset: in
     """
     length = _decode_length(header, index, offset)
     if length != len(record) or len(crc) < CRC_BYTES:
-        detail = f"{len(record):,} bytes were read, where the record has {length:,}"
+        detail = f"{len(record):,} bytes were read, but the record has {length:,}"
         raise RecordError(detail, index, "length", offset)
     _check_record(record, crc, index, offset)
 

@@ -87,8 +87,8 @@ def test_num_classes(layout, categories, number):
         (encode_json(MANIFEST)[:-100], "is not a Recordmill manifest"),
         (encode_json(MANIFEST).replace(b'"rows": 10', b'"rows": "10"'), "is not a Recordmill manifest"),
         (encode_json(MANIFEST).replace("ü".encode(), b"\xfc"), "is not a Recordmill manifest"),
-        (encode_json({"format": FORMAT + 1}), f"is of manifest format {FORMAT + 1}"),
-        (encode_json({"format": FORMAT + 1, "name": "x", "splits": {}}), f"is of manifest format {FORMAT + 1}"),
+        (encode_json({"format": FORMAT + 1}), f"has manifest format {FORMAT + 1}"),
+        (encode_json({"format": FORMAT + 1, "name": "x", "splits": {}}), f"has manifest format {FORMAT + 1}"),
         (encode_json(MANIFEST).replace(b'"detection"', b'"yolo"'), "is of layout 'yolo', which this program does not"),
     ],
 )

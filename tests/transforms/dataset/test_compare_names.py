@@ -98,7 +98,7 @@ def test_the_likeliest_file_is_taken():
         (["1.png"], ["1.jpg"], "differ in their ending: '1.png' may be '1.jpg'", "converted"),
         (["1"], ["01.jpg"], "differ in leading zeros and in their ending: '1' may be '01.jpg'", "Correct the names"),
         (["1.jpg"], ["a/b.zip"], "Archives within --images are not read", "unpack 'a/b.zip', or give it to --images."),
-        (["val_1.jpg"], ["train_1.jpg"], "No file of such a name", "is it that of another split?"),
+        (["val_1.jpg"], ["train_1.jpg"], "No file in the folder has such a name", "Is it the folder of another split?"),
     ],
 )
 def test_cause_and_cure_follow_comparison(images, files, cause, cure):
@@ -129,12 +129,12 @@ def test_no_flag_is_advised_that_verb_lacks_or_given(match):
 
 
 def test_images_beside_file_that_names_them_are_named_of():
-    assert told(["1.jpg"], ["x.jpg"], beside="data/train").endswith("They are in data/train: give --images data/train.")
+    assert told(["1.jpg"], ["x.jpg"], beside="data/train").endswith("They are in data/train: add --images data/train.")
 
 
 def test_folder_above_is_named():
     sources = NameSources(("data/own/img/",), ("a.csv",), "")
-    assert told(["img/1.jpg", "img/2.jpg"], ["1.jpg", "2.jpg"], sources).endswith("compared): give --images data/own/.")
+    assert told(["img/1.jpg", "img/2.jpg"], ["1.jpg", "2.jpg"], sources).endswith("compared): use --images data/own/.")
     assert told(["n/1.jpg"], ["1.jpg"], NameSources(("own",), ("a.csv",), "")).endswith("correct the names.")
 
 
@@ -142,10 +142,10 @@ def test_where_other_images_have_files_folder_is_not_doubted():
     assert told(["1.jpg"], ["t/1.jpg"], is_all=False).endswith("correct the names.")  # not the folder img/t
     text = told(["1.jpg"], [], is_all=False)
     assert "img has no further file" in text
-    assert "is a part of the images elsewhere?" in text
+    assert "Are some images in another folder?" in text
     assert "split" not in text
 
 
 def test_nothing_is_said_of_folder_that_was_not_looked_into():
     text = told(["/1.jpg"], [], NameSources(("img",), ("a.json",), "path", is_listed=False))
-    assert text == "a.json names '/1.jpg'; what is in img is not known with --no-list."
+    assert text == "a.json names '/1.jpg'; with --no-list, the contents of img are not known."

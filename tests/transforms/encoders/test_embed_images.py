@@ -81,11 +81,11 @@ def test_record_of_half_precision_has_bytes():
         (
             (1, 2, np.nan, 3),
             "float32",
-            "the 4 numbers that the model gives for it, 1 are NaN or infinite as float32, 1",
+            "of its 4 numbers from the model, 1 are NaN or infinite as float32, 1",
         ),
         ((1, 2, -np.inf, np.nan), "float32", "2 are NaN or infinite as float32, 2 of them"),
         ((1, 2, 70_000, 3), "float16", "1 are NaN or infinite as float16, 0 of them as float32"),
-        ((0, 1e-9, -2e-9, 0), "float16", "none is other than 0 as float16; the largest is 2e-09"),
+        ((0, 1e-9, -2e-9, 0), "float16", "all are 0 as float16; the largest is 2e-09"),
     ],
 )
 def test_useless_feature_is_reject(values, dtype, told):

@@ -445,12 +445,12 @@ def test_other_forms_mean_the_same(layout):
 @pytest.mark.parametrize(
     ("key", "kind", "annotation", "word"),
     [
-        ("area", FeatureKind.INT64, INSIDE, "12.25 is no whole number"),
+        ("area", FeatureKind.INT64, INSIDE, "12.25 is not a whole number"),
         (
             "area",
             FeatureKind.INT64,
             Annotation(7, 90, (25.0, 10.0, 50.0, 20.0), 1e19, False),
-            "1e.19 is no whole number",
+            "1e.19 is not a whole number",
         ),
         *(
             ("id", FeatureKind.FLOAT, Annotation(id_, 90, (0.0, 0.0, 5.0, 5.0), 1.0, False), f"{id_} is not exact")

@@ -209,7 +209,7 @@ def test_as_many_segments_as_byte_tells_apart_and_one_more(tmp_path):
     _, indices = read(tmp_path, png(colours[:, :-1]), segments[:-1], MAX_SEGMENTS, 1)
     assert indices.tolist() == [[*range(1, 256)]]
     reason, detail = fault(tmp_path, png(colours), *segments, width=256, height=1)
-    assert (reason, detail) == (Reason.TOO_MANY_SEGMENTS, "256 segments; masks of one byte tell 255 apart")
+    assert (reason, detail) == (Reason.TOO_MANY_SEGMENTS, "256 segments; a mask of one byte can store 255")
 
 
 # Missing and broken
@@ -269,7 +269,7 @@ def test_png_that_holds_no_colours_is_unreadable(tmp_path, mode, told):
 @pytest.mark.parametrize(("width", "height"), [(3, 2), (2, 4), (1, 3), (200, 300)])
 def test_png_of_another_size(tmp_path, width, height):
     found = fault(tmp_path, png(), width=width, height=height)
-    assert found == (Reason.MASK_SIZE_MISMATCH, f"it is 2x3, its image {width}x{height}")
+    assert found == (Reason.MASK_SIZE_MISMATCH, f"it is 2x3, its image is {width}x{height}")
 
 
 def test_file_too_large_is_not_read(tmp_path, monkeypatch):
@@ -282,13 +282,13 @@ def test_file_too_large_is_not_read(tmp_path, monkeypatch):
 
 def test_pixels_of_segments_that_row_does_not_list(tmp_path):
     found = fault(tmp_path, png(), *SEGMENTS[:1])
-    assert found == (Reason.SEGMENT_MISMATCH, "3 of its pixels are of segments that segments_info does not list")
+    assert found == (Reason.SEGMENT_MISMATCH, "3 of its pixels belong to segments that segments_info does not list")
 
 
 def test_segments_without_a_pixel(tmp_path):
     more = [Segment(id_, 1, False) for id_ in range(300, 308)]
     found = fault(tmp_path, png(), *SEGMENTS, *more)
-    assert found == (Reason.SEGMENT_MISMATCH, "segments 300, 301, 302, 303, 304 have no pixel in it")
+    assert found == (Reason.SEGMENT_MISMATCH, "segments 300, 301, 302, 303, 304 have no pixels in it")
 
 
 def test_two_channel_format_is_known_by_its_categories(tmp_path):
@@ -308,7 +308,7 @@ def test_ids_that_look_like_two_channels_but_match_are_read(tmp_path):
 def test_ids_that_look_like_two_channels_and_partly_match(tmp_path):
     colours = np.array([[[1, 0, 0], [1, 1, 0]]] * 3, np.uint8)
     found = fault(tmp_path, png(colours), Segment(257, 3, False), Segment(1, 1, False), Segment(300, 1, False))
-    assert found == (Reason.SEGMENT_MISMATCH, "segments 300 have no pixel in it")
+    assert found == (Reason.SEGMENT_MISMATCH, "segments 300 have no pixels in it")
 
 
 @pytest.mark.parametrize("colour", [(2, 0, 0), (1, 0, 1), (1, 0, 0), (0, 0, 0)])

@@ -225,11 +225,11 @@ MODELS = {
 @pytest.mark.parametrize(
     ("model", "choice", "told"),
     [
-        ("tiny", {"layer": "patch"}, "--layer patch: .* has no such layer among its 4; near to it are patches"),
+        ("tiny", {"layer": "patch"}, "--layer patch: .* has no such layer among its 4; similar names: patches"),
         ("tiny", {"layer": "head", "pool": "avg"}, "--pool avg takes"),
         ("two outputs", {"layer": "inner"}, "--layer inner has 2 outputs"),
-        ("any size", {"input_size": (3, 2)}, "takes no images of 3x2, give another --input-size: (?!.*\x1b)"),
-        ("tiny", {"input_size": (64, 64)}, r"takes 16x12 only; leave the flag out"),
+        ("any size", {"input_size": (3, 2)}, "does not accept images of 3x2; use another --input-size: (?!.*\x1b)"),
+        ("tiny", {"input_size": (64, 64)}, r"accepts only 16x12; omit the flag"),
         ("tiny", {"weights": "none"}, "has its own weights"),
         ("tokens", {}, r"takes \(None, 16\) of int32, which is no batch of RGB images"),
         ("grey", {}, "which is no batch of RGB images"),
@@ -251,7 +251,7 @@ def test_model_that_cannot_be_used_so(tmp_path, model, choice, told):
         (ModelChoice("efficientnet-b9", "none"), "no model of keras.applications.*did you mean EfficientNet"),
         (
             ModelChoice("mobilenet", "none", input_size=(8, 8)),
-            "MobileNet of 8x8 pixels cannot be made: (?!.*--weights)",
+            "MobileNet of 8x8 pixels cannot be built: (?!.*--weights)",
         ),
         (ModelChoice("{folder}/none.keras"), "no .keras file that can be loaded"),
         (ModelChoice("{folder}/text.keras"), "no .keras file that can be loaded"),
@@ -280,7 +280,9 @@ def test_files_no_model_or_none_of_its_weights(tmp_path, choice, told):
 
 def test_published_weights_are_local(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-    with pytest.raises(ConfigError, match=rf"{tmp_path}/models/.*\.h5 is not there; --weights imagenet-download lets"):
+    with pytest.raises(
+        ConfigError, match=rf"{tmp_path}/models/.*\.h5 does not exist; use --weights imagenet-download to let"
+    ):
         load_model(ModelChoice("mobilenet-v2", input_size=(32, 32)))
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "weights.h5").write_bytes(b"weights")

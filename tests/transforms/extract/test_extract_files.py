@@ -55,7 +55,7 @@ def test_there_can_be_no_file_of_that_name(path, tmp_path):
     (tmp_path / "folder").mkdir()
     writer = FileWriter(str(tmp_path))
     for _ in range(2):  # the records of two objects may have the same image
-        with pytest.raises(UnusableRecordError, match="there can be no file"):
+        with pytest.raises(UnusableRecordError, match=r"the file .* cannot be created"):
             writer.write(ExtractedFile(path, b"a"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "folder"]
 
@@ -64,7 +64,7 @@ def test_a_folder_called_zip(tmp_path):
     """A name in a record does not make the writer look into an archive."""
     writer = FileWriter(str(tmp_path))
     writer.write(ExtractedFile("a.zip", b"PK"))
-    with pytest.raises(UnusableRecordError, match="there can be no file"):
+    with pytest.raises(UnusableRecordError, match=r"the file .* cannot be created"):
         writer.write(ExtractedFile("a.zip/b", b"a"))
 
 

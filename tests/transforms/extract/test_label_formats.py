@@ -69,7 +69,7 @@ def test_yolo():
     assert rows.lost == {
         "ids of annotations": 5,
         "ids of images": 1,
-        "areas that are not those of the shapes": 5,
+        "areas that differ from those of the shapes": 5,
     }
 
 
@@ -172,7 +172,7 @@ def test_boxes_that_yolo_does_not_take():
     rows, (_, labels), _ = extract("yolo", values)
     assert labels.data.decode().splitlines() == ["0 0.25 0.75 0.5 0.5", "1 0.5 0.5 1 1"]
     assert (rows.lost["crowds"], rows.objects, sum(rows.notes.values())) == (1, 2, 1)
-    assert {"objects with the same class and box as another one of their image": 1}.items() <= rows.lost.items()
+    assert {"objects with the same class and box as another object of their image": 1}.items() <= rows.lost.items()
     assert rows.lost["boxes outside of their image"] == 1
 
 

@@ -171,7 +171,9 @@ def test_files_that_differ_spoil_every_spelling_of_their_name(tmp_path):
     pieces = merged(tmp_path, [write_piece(tmp_path, "one", *records)])
     assert pieces.spoiled == {"images/val/e\u0301.jpg", "images/val/\u00e9.jpg"}
     assert [(fault.reason, fault.record) for fault in pieces.faults.listed] == [("duplicate_name", 2)]
-    assert pieces.faults.listed[0].detail.endswith("record 1 of one has that name for another file: neither is kept")
+    assert pieces.faults.listed[0].detail.endswith(
+        "record 1 of one has a different file with that name; neither is kept"
+    )
     assert [row.json for row in pieces.image_rows()] == [
         b'{"id":0,"file_name":"a.jpg","width":40,"height":30}',
         b'{"id":3,"file_name":"b.jpg","width":40,"height":30}',

@@ -139,7 +139,7 @@ def test_picture_of_twice_size_has_cure(tmp_path):
     [
         (b"", Reason.IMAGE_UNREADABLE, "the file is empty"),
         (b"<html>not found</html>", Reason.UNSUPPORTED_FORMAT, "it starts with b'<html>not fo'"),
-        (encoded(NOISE, "ICO"), Reason.UNSUPPORTED_FORMAT, "no image in a format that is known; it starts with b'"),
+        (encoded(NOISE, "ICO"), Reason.UNSUPPORTED_FORMAT, "not an image in a known format; it starts with b'"),
         (encoded(NOISE, "EPS"), Reason.UNSUPPORTED_FORMAT, "it starts with b'%!PS-Adobe"),
         (encoded(NOISE, "WEBP")[:-9], Reason.IMAGE_UNREADABLE, "its header cannot be read"),
         (encoded(NOISE, "GIF")[:-300], Reason.IMAGE_UNREADABLE, "its pixels do not decode"),
@@ -237,7 +237,7 @@ def test_too_many_pixels_in_header(tmp_path):
     data = png(header(20_000, 10_000), END)
     for check in ("header", "decode"):
         loaded = load(tmp_path, data, None, None, check)
-        assert_rejected(loaded, Reason.TOO_LARGE, "20000x10000 pixels; at most 178,000,000 are decoded")
+        assert_rejected(loaded, Reason.TOO_LARGE, "20000x10000 pixels; the limit is 178,000,000")
 
 
 def test_threads_share_pixel_budget(tmp_path, monkeypatch):

@@ -216,7 +216,7 @@ def test_picture_too_wide_for_jpeg_becomes_png(width, format_, becomes):
 @pytest.mark.parametrize(("width", "format_", "most"), [(65_501, "jpeg", "65,500"), (1_000_001, "png", "1,000,000")])
 def test_picture_wider_than_its_format_is_read(width, format_, most):
     wide = opened(Image.new("L", (width, 1)), "PPM")
-    with pytest.raises(UnusableError, match=f"{format_.upper()}s that can be read have sides up to {most}") as caught:
+    with pytest.raises(UnusableError, match=f"sides of a readable {format_.upper()} have at most {most}") as caught:
         transcode_picture(wide, "ppm", (width, 1), False, ImageRules("decode", format_))
     assert caught.value.reason is Reason.TOO_LARGE
 

@@ -189,4 +189,4 @@ def test_not_a_tfrecord_file(tmp_path, data):
     records, error = read(tmp_path / "x")
     assert records == []
     assert isinstance(error, ConfigError)
-    assert "is no TFRecord file" in str(error)
+    assert "is not a TFRecord file" in str(error)

@@ -186,7 +186,7 @@ def test_more_files_than_process_may_have_open(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda index: index.replace(b"0 16\n16 53\n", b"0 69\n"), "of 19 records, where the manifest says 20"),
+        (lambda index: index.replace(b"0 16\n16 53\n", b"0 69\n"), "for 19 records, but the manifest says 20"),
         (
             lambda index: b"".join(index.splitlines(keepends=True)[:-1]),
             r"of a shard of 6,631 bytes, where it has 7,350",

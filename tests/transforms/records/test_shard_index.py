@@ -36,8 +36,8 @@ def test_index_is_read_as_it_was_written(lengths):
         (b"0 20\n-1 20\n", "lines"),
         (b"\x00\x01", "lines"),
         (b"0 20\n20 15\n", "record 1 has 15 bytes, where a frame alone has 16"),
-        (b"0 20\n1000000000 16\n", "record 1 begins at byte 1,000,000,000, where the one before ends at 20"),
-        (b"16 20\n36 16\n", "record 0 begins at byte 16, where the one before ends at 0"),
+        (b"0 20\n1000000000 16\n", "record 1 begins at byte 1,000,000,000, but the previous record ends at 20"),
+        (b"16 20\n36 16\n", "record 0 begins at byte 16, but the previous record ends at 0"),
         (b"0 20\n36 16\n", "record 1 begins at byte 36"),
         (b"0 20\n20 99999999999999999999999\n", "record 1"),
         (b"0 9223372036854775807\n9223372036854775807 16\n", "record"),
@@ -76,8 +76,8 @@ def test_all_records_passed_are_named(tmp_path, records):
     ("data", "told"),
     [
         (gzip.compress(WHOLE, mtime=0), "GZIP"),
-        (b"\xff\xd8\xff" * 10, "is no TFRecord file"),
-        (b"short", "is no TFRecord file"),
+        (b"\xff\xd8\xff" * 10, "is not a TFRecord file"),
+        (b"short", "is not a TFRecord file"),
     ],
 )
 def test_not_plain_tfrecord_file_is_refused(tmp_path, data, told):

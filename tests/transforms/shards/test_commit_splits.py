@@ -357,5 +357,5 @@ def test_foreign_shard_in_bucket(gcs):
 def test_manifest_of_another_split(tmp_path):
     commit(tmp_path, of_split("train"))
     (tmp_path / "manifest-val.json").write_bytes((tmp_path / "manifest-train.json").read_bytes())
-    with pytest.raises(ConfigError, match=r"manifest-val\.json is not of the split val alone"):
+    with pytest.raises(ConfigError, match=r"manifest-val\.json must have exactly the split val"):
         commit(tmp_path, of_split("test"))
