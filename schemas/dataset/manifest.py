@@ -132,8 +132,8 @@ class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def accounted(self) -> int:
         """Sum of all outcomes."""
-        left_out = sum(self.rejected.values()) + sum(self.filtered.values()) + self.removed
-        return self.in_records + left_out + self.of_rejected_images
+        omitted = sum(self.rejected.values()) + sum(self.filtered.values()) + self.removed
+        return self.in_records + omitted + self.of_rejected_images
 
 
 class SplitManifest(msgspec.Struct, frozen=True):

@@ -59,7 +59,7 @@ def test_layout_holds_each_value_once_and_is_documented(name):
     assert markdown(table) in (DOCS / "records.md").read_text()
 
 
-def test_features_of_pictures():
+def test_features_of_images():
     table = features_table((7, 7, 1280), "float32")
     assert {feature.name: (feature.kind.value, feature.shape) for feature in table.features} == {
         "feature": ("float", ("7", "7", "1280")),
@@ -86,8 +86,8 @@ def test_documentation_lists_every_reason_and_part():
     ("names", "kinds", "word"),
     [
         ({"objects/bboxes": "b"}, {}, "did you mean objects/bbox"),
-        ({"image": "objects/image"}, {}, "one value for each"),
-        ({"image": "objects/bbox"}, {}, "one value for each"),
+        ({"image": "objects/image"}, {}, "have the same length"),
+        ({"image": "objects/bbox"}, {}, "have the same length"),
         ({"objects/id": "image"}, {}, "image would be the name of two"),
         ({"image": "../../x\n"}, {}, "printable"),
         ({"image": "x" * 201}, {}, "printable"),

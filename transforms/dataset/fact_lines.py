@@ -86,9 +86,9 @@ def split_lines(
         "of classes not requested": images.of_other_classes,
         "removed by the pipeline": images.removed,
     }
-    left_out = images.rejected | {what: number for what, number in further.items() if number}
+    omitted = images.rejected | {what: number for what, number in further.items() if number}
     is_table = manifest.table.record_of is RecordOf.ROW
-    yield "rows" if is_table else "images", f"{images.written:,} of {images.rows:,}{_format_reasons(left_out)}"
+    yield "rows" if is_table else "images", f"{images.written:,} of {images.rows:,}{_format_reasons(omitted)}"
     if planned and len(job_splits) > 1 and (wanted := _requested_share(split)):
         share = images.written / max(1, sum(job_split.images.written for job_split in job_splits))
         yield "share", f"{share:.1%} of all images; {wanted} by --split"
@@ -96,14 +96,14 @@ def split_lines(
         yield "groups", _format_groups(split, job_splits)
     if images.rewritten:
         yield "rewritten", _format_rewritten(images.rewritten)
-    left_out = annotations.rejected | annotations.filtered
+    omitted = annotations.rejected | annotations.filtered
     if annotations.of_rejected_images:
-        left_out["image rejected"] = annotations.of_rejected_images
+        omitted["image rejected"] = annotations.of_rejected_images
     if annotations.removed:
-        left_out["removed by the pipeline"] = annotations.removed
+        omitted["removed by the pipeline"] = annotations.removed
     if annotations.rows or not (is_table or "image.class_index" in manifest.table.sources):
-        stored = annotations.rows - sum(left_out.values())
-        yield "annotations", f"{stored:,} of {annotations.rows:,}{_format_reasons(left_out)}"
+        stored = annotations.rows - sum(omitted.values())
+        yield "annotations", f"{stored:,} of {annotations.rows:,}{_format_reasons(omitted)}"
     kinds = {
         "objects": annotations.objects,
         "captions": annotations.captions,
@@ -168,8 +168,8 @@ def _listed_problems(manifest: Manifest, split: str) -> str:
     """Return the file with the problems of a split. A split with damaged fingerprints has no list."""
     if (listed := (manifest.problems or {}).get(split)) is None:
         return f"examples of each are in {STATISTICS}"
-    left_out = f", except {listed.left_out:,}" if listed.left_out else ""
-    return f"listed in {split_problems(split)}{left_out}"
+    excess = f", except {listed.left_out:,}" if listed.left_out else ""
+    return f"listed in {split_problems(split)}{excess}"
 
 
 def _shard_lines(split: SplitManifest) -> Iterator[Line]:

@@ -150,17 +150,17 @@ class ExampleEncoder:
         facts = self._facts(run)
         small = with_images.num_objects - run.block.num_objects - sum(map(len, faults.values()))
         filtered = {Metric.FILTERED_AREA: small} if small else {}
-        left_out = _gather_left_out(block, images, {rows[row]: rejected for row, rejected in faults.items()})
+        rejects = _gather_rejects(block, images, {rows[row]: rejected for row, rejected in faults.items()})
         return EncodedRun(
             records,
             facts if per_image.all() else facts.take(np.flatnonzero(per_image)),
             per_image[per_image > 0],
-            _count_run_contents(run, per_image, Part.CAPTIONS in self._parts) + left_out.counted + Counter(filtered),
-            list(map(id_texts(block).named, left_out.rejected)),
+            _count_run_contents(run, per_image, Part.CAPTIONS in self._parts) + rejects.counted + Counter(filtered),
+            list(map(id_texts(block).named, rejects.rejected)),
             _count_classes(facts.image_class if self._has_class else run.class_index),
-            len(left_out.read_bytes),
-            sum(left_out.read_bytes),
-            left_out.bytes,
+            len(rejects.read_bytes),
+            sum(rejects.read_bytes),
+            rejects.bytes,
         )
 
     def _fit(self, block: Block, images: list[LoadedImage]) -> tuple[Run, dict[int, list[Rejected]]]:
@@ -342,7 +342,7 @@ def _reject_objects(
     return rejected
 
 
-class _LeftOut(NamedTuple):
+class _RunRejects(NamedTuple):
     """Rejects of a run in order, and their counts.
 
     Attributes:
@@ -356,27 +356,27 @@ class _LeftOut(NamedTuple):
     read_bytes: list[int]
 
 
-def _gather_left_out(block: Block, images: Sequence[LoadedImage], faults: Mapping[int, list[Rejected]]) -> _LeftOut:
+def _gather_rejects(block: Block, images: Sequence[LoadedImage], faults: Mapping[int, list[Rejected]]) -> _RunRejects:
     """Collect the rejects of a run, and their counts.
 
     Args:
         faults: Rejects of objects, by the row of their image.
     """
-    left_out = _LeftOut([], Counter(), [], [])
+    rejects = _RunRejects([], Counter(), [], [])
     for row, (task, stored, masks) in enumerate(images):
-        sizes = left_out.read_bytes
+        sizes = rejects.read_bytes
         if stored is None:
-            left_out.counted[Metric.IMAGES_WITHOUT_RECORD] += 1
+            rejects.counted[Metric.IMAGES_WITHOUT_RECORD] += 1
         elif isinstance(stored, StoredImage):
-            left_out.rejected.extend(faults.get(row, ()))
-            left_out.rejected.extend(masks.rejected if masks else ())
+            rejects.rejected.extend(faults.get(row, ()))
+            rejects.rejected.extend(masks.rejected if masks else ())
         else:
-            sizes = left_out.bytes
+            sizes = rejects.bytes
             rows = stored.annotations + int(block.objects_per_image[row])
             if task.is_continuation:
-                left_out.counted[Metric.OF_REJECTED_IMAGES] += rows
+                rejects.counted[Metric.OF_REJECTED_IMAGES] += rows
             else:
-                left_out.rejected.append(msgspec.structs.replace(stored, annotations=rows))
+                rejects.rejected.append(msgspec.structs.replace(stored, annotations=rows))
         if not task.is_continuation:
             sizes.append(task.ref.size_bytes if stored else 0)
-    return left_out
+    return rejects

@@ -115,8 +115,8 @@ class SplitPieces:
         faults = FaultList()
         for piece in pieces:
             faults.add_listed(piece.faults)
-        faults.add(self._spoil(files))
-        faults.add(self._leave_out(one_an_image=table.record_of is RecordOf.IMAGE))
+        faults.add(self._skip_name_clashes(files))
+        faults.add(self._skip_duplicates(one_an_image=table.record_of is RecordOf.IMAGE))
         self.faults = faults.faults()
         images = np.unique(files.paths.first_of_each(np.flatnonzero(files.is_image & self._is_kept[files.record])))
         self.images, self.image_bytes = len(images), int(files.size[images].sum())
@@ -141,7 +141,7 @@ class SplitPieces:
         columns = np.array(record_indices, np.int64), np.array(sizes, np.int64), np.array(is_image, bool)
         return _Files(names, paths, contents, *columns)
 
-    def _spoil(self, files: _Files) -> Iterator[Fault]:
+    def _skip_name_clashes(self, files: _Files) -> Iterator[Fault]:
         """Skip records whose image has the name of a different file. (Two rows may share an equal file.)"""
         indices = np.arange(len(files.record))
         first = files.names.first_of_each(indices)
@@ -162,7 +162,7 @@ class SplitPieces:
                 where += ", nor are their images, whose names differ only in the suffix"
             yield self._fault(files.record[file], "duplicate_name", f"{path_of[file]!r}: {where}")
 
-    def _leave_out(self, one_an_image: bool) -> Iterator[Fault]:
+    def _skip_duplicates(self, one_an_image: bool) -> Iterator[Fault]:
         """Skip records whose image differs from the first record with its id. Equal images share that record's row."""
         candidates = np.flatnonzero(self._is_kept)
         first = self._image_ids.first_of_each(candidates)
@@ -170,12 +170,12 @@ class SplitPieces:
         self._has_row[first] = True
         self.num_rows = len(np.unique(first))
         is_other = (first != candidates) & (one_an_image | self._image_rows.differ(candidates, first))
-        left_out, known = candidates[is_other], first[is_other]
-        self._is_kept[left_out] = False
-        records = compress(self._all_records(), np.isin(np.arange(len(self._is_kept)), left_out).tolist())
-        for record, index, other in zip(records, left_out, known, strict=True) if len(left_out) else ():
+        duplicates, originals = candidates[is_other], first[is_other]
+        self._is_kept[duplicates] = False
+        records = compress(self._all_records(), np.isin(np.arange(len(self._is_kept)), duplicates).tolist())
+        for record, index, original in zip(records, duplicates, originals, strict=True) if len(duplicates) else ():
             image = record.files[0].path if self._has_label_files else f"image id {record.rows.image.id}"
-            detail = f"{image} is also in {self._where(other)}; this record is skipped"
+            detail = f"{image} is also in {self._where(original)}; this record is skipped"
             yield self._fault(index, "duplicate_image_id", detail)
 
     def _all_records(self) -> Iterator[ExtractedRecord]:

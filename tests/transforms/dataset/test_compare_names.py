@@ -82,22 +82,22 @@ def test_the_likeliest_file_is_taken():
 @pytest.mark.parametrize(
     ("images", "files", "cause", "cure"),
     [
-        (["1.jpg", "2.jpg"], ["t/1.jpg", "t/2.jpg"], "further folder 't'", "give --match suffix or --images img/t."),
-        (["1.jpg", "2.jpg"], ["t/1.jpg", "v/2.jpg"], "further folder", "compared): give --match suffix."),
-        (["i/1.jpg"], ["1.jpg"], "begin with 'i', which", "(1 of 1 names compared): give --match suffix."),
-        (["img/1.jpg"], ["1.jpg"], "begin with 'img', which", "give --match suffix or --images ./."),
-        (["/img/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "compared): give --match suffix."),
-        (["https://x.org/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "give --match suffix."),
-        (["C:\\i\\1.jpg"], ["1.jpg"], "Names are absolute paths: ", "give --match suffix."),
-        (["i\\1.jpg"], ["i/1.jpg"], "Names are Windows paths: ", "give --match suffix."),
-        (["i\\1.jpg"], ["1.jpg"], "Names are Windows paths: ", "give --match suffix."),
-        (["a/1.jpg"], ["b/1.jpg"], "agree but for their folders: 'a/1.jpg' may be 'b/1.jpg'", "--match suffix."),
+        (["1.jpg", "2.jpg"], ["t/1.jpg", "t/2.jpg"], "subfolder 't'", "use --match suffix or --images img/t."),
+        (["1.jpg", "2.jpg"], ["t/1.jpg", "v/2.jpg"], "subfolder", "compared): use --match suffix."),
+        (["i/1.jpg"], ["1.jpg"], "begin with 'i', but", "(1 of 1 names compared): use --match suffix."),
+        (["img/1.jpg"], ["1.jpg"], "begin with 'img', but", "use --match suffix or --images ./."),
+        (["/img/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "compared): use --match suffix."),
+        (["https://x.org/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "use --match suffix."),
+        (["C:\\i\\1.jpg"], ["1.jpg"], "Names are absolute paths: ", "use --match suffix."),
+        (["i\\1.jpg"], ["i/1.jpg"], "Names are Windows paths: ", "use --match suffix."),
+        (["i\\1.jpg"], ["1.jpg"], "Names are Windows paths: ", "use --match suffix."),
+        (["a/1.jpg"], ["b/1.jpg"], "differ only in their folders: 'a/1.jpg' may be 'b/1.jpg'", "--match suffix."),
         (["IMG_1.JPG"], ["img_1.jpg"], "differ in case", "rename the files"),
         (["%31.jpg"], ["1.jpg"], "Names are percent-encoded: '%31.jpg' may be '1.jpg' (1 of 1", "unquote"),
         (["1.jpg"], ["01.jpg"], "differ in leading zeros: '1.jpg' may be '01.jpg'", "rename the files"),
         (["1.png"], ["1.jpg"], "differ in their ending: '1.png' may be '1.jpg'", "converted"),
         (["1"], ["01.jpg"], "differ in leading zeros and in their ending: '1' may be '01.jpg'", "Correct the names"),
-        (["1.jpg"], ["a/b.zip"], "Archives within --images are not read", "unpack 'a/b.zip', or give it to --images."),
+        (["1.jpg"], ["a/b.zip"], "Archives within --images are not read", "unpack 'a/b.zip', or pass it to --images."),
         (["val_1.jpg"], ["train_1.jpg"], "No file in the folder has such a name", "Is it the folder of another split?"),
     ],
 )
@@ -141,7 +141,7 @@ def test_folder_above_is_named():
 def test_where_other_images_have_files_folder_is_not_doubted():
     assert told(["1.jpg"], ["t/1.jpg"], is_all=False).endswith("correct the names.")  # not the folder img/t
     text = told(["1.jpg"], [], is_all=False)
-    assert "img has no further file" in text
+    assert "img has no other file" in text
     assert "Are some images in another folder?" in text
     assert "split" not in text
 

@@ -118,14 +118,14 @@ def encode_tasks(
     encoder = ExampleEncoder(labels, table, policy)
     block = add_object_columns(block_of_tasks([task for task, _ in loaded], ("train",)))
     images = []
-    for row, (task, picture) in enumerate(loaded):
+    for row, (task, stored) in enumerate(loaded):
         alone = msgspec.structs.replace(task, annotations=())
         if encoder.per_annotation and not task.annotations:
             images.append(LoadedImage(alone, None))
-        elif isinstance(picture, StoredImage):
-            images.append(encoder.draw(alone, block, row, picture))
+        elif isinstance(stored, StoredImage):
+            images.append(encoder.draw(alone, block, row, stored))
         else:
-            reject = msgspec.structs.replace(picture, annotations=alone.annotation_rows) if picture else None
+            reject = msgspec.structs.replace(stored, annotations=alone.annotation_rows) if stored else None
             images.append(LoadedImage(alone, reject))
     return encoder.encode(block, images)
 

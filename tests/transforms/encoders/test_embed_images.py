@@ -38,16 +38,16 @@ PIXELS = np.zeros((2, 2, 3), np.uint8)
 
 
 @given(st.lists(st.booleans(), max_size=40), st.integers(1, 7))
-def test_batches_have_as_many_pictures_and_rejects_besides(whole, batch):
+def test_batches_have_as_many_images_and_rejects_besides(whole, batch):
     read = [
         (task(number), PIXELS if good else Rejected("image", number, Reason.IMAGE_UNREADABLE, ""))
         for number, good in enumerate(whole)
     ]
     found = list(group_batches(iter(read), batch))
     assert [item for each in found for item in each] == read
-    pictures = [sum(isinstance(pixels, np.ndarray) for _, pixels in each) for each in found]
-    assert all(number == batch for number in pictures[:-1])
-    assert all(number <= batch for number in pictures)
+    images = [sum(isinstance(pixels, np.ndarray) for _, pixels in each) for each in found]
+    assert all(number == batch for number in images[:-1])
+    assert all(number <= batch for number in images)
 
 
 def encoded(feature: np.ndarray, dtype: str = "float32"):
@@ -126,8 +126,8 @@ def drawn(folder: Path, number: int) -> list[ImageTask]:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 16])
-def test_every_picture_in_order_and_broken_ones_beside(tmp_path, maker, threads):
-    tasks = drawn(tmp_path / "pictures", 19)
+def test_every_image_in_order_and_broken_ones_beside(tmp_path, maker, threads):
+    tasks = drawn(tmp_path / "images", 19)
     made = make(maker(), tasks, threads)
     assert [each for each, _ in made] == tasks
     spec = parse_spec(features_table((4, 3, 5), "float32"))
@@ -146,15 +146,15 @@ def test_model_is_given_whole_batches(tmp_path, maker, monkeypatch):
 
     def counting(choice, found):
         loaded = load_model(choice)
-        return LoadedModel(found, lambda pictures: sizes.append(len(pictures)) or loaded.features(pictures))
+        return LoadedModel(found, lambda images: sizes.append(len(images)) or loaded.features(images))
 
     monkeypatch.setattr(embed_images, "load_expected_model", counting)
-    make(maker(), drawn(tmp_path / "pictures", 19))
+    make(maker(), drawn(tmp_path / "images", 19))
     assert sizes == [4, 4, 4, 3]
 
 
-def test_shard_of_broken_pictures_only(tmp_path, maker):
-    tasks = drawn(tmp_path / "pictures", 3)[2:]
+def test_shard_of_broken_images_only(tmp_path, maker):
+    tasks = drawn(tmp_path / "images", 3)[2:]
     ((_, outcome),) = make(maker(), tasks)
     assert outcome.reason is Reason.IMAGE_UNREADABLE
     assert make(maker(), []) == []

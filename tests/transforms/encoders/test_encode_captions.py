@@ -69,7 +69,7 @@ def test_caption_text():
     [
         ("train", (), []),
         ("train", ("on", "the"), []),
-        ("val", (), ["the vocabulary of captions is of split val, not of train"]),
+        ("val", (), ["the vocabulary of captions is from split val, not from train"]),
         ("train", ("don't", "on"), ["1 of the 2 stop words are not tokens (don't), so they have no effect"]),
         ("train", tuple("abcdefg"), ["7 of the 7 stop words are not tokens (a, b, c, d, e …)"]),
     ],

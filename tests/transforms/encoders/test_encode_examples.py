@@ -57,8 +57,8 @@ def read(record: bytes) -> dict[str, list]:
     return {name: list(getattr(f, f.WhichOneof("kind")).value) for name, f in features.items()}
 
 
-def encode(task: ImageTask, policy: str = "clip", table=PLAIN, picture: StoredImage = IMAGE) -> EncodedRun:
-    return encode_tasks(LABELS, table, policy, [(task, picture)])
+def encode(task: ImageTask, policy: str = "clip", table=PLAIN, image: StoredImage = IMAGE) -> EncodedRun:
+    return encode_tasks(LABELS, table, policy, [(task, image)])
 
 
 def only(encoded: EncodedRun) -> dict[str, list]:
@@ -80,17 +80,15 @@ TABLES = {
 def assert_is_that_of_each_image(labels: LabelMap, table: FeatureTable, policy: str, loaded: list) -> None:
     """A run gives what its images give one by one."""
     found, parts = encode_tasks(labels, table, policy, loaded), []
-    for task, picture in loaded:
-        parts.append(encode_tasks(labels, table, policy, [(task, picture)]))
+    for task, stored in loaded:
+        parts.append(encode_tasks(labels, table, policy, [(task, stored)]))
         records = [b"".join(record) for record in parts[-1].records]
         parts[-1] = parts[-1]._replace(records=records)
     assert list(map(b"".join, found.records)) == [record for part in parts for record in part.records]
     assert +found.counted == sum((part.counted for part in parts), Counter())
     assert Counter(found.class_counts) == sum((Counter(part.class_counts) for part in parts), Counter())
     assert found.rejected == [each for part in parts for each in part.rejected]
-    unread = [
-        task.ref.size_bytes for task, picture in loaded if isinstance(picture, Rejected) and is_wanted(task, table)
-    ]
+    unread = [task.ref.size_bytes for task, stored in loaded if isinstance(stored, Rejected) and is_wanted(task, table)]
     assert found.rejected_bytes == unread
     assert (found.images, found.bytes) == (sum(part.images for part in parts), sum(part.bytes for part in parts))
     written = [part for part in parts if len(part.records_per_image)]
@@ -205,8 +203,8 @@ def test_every_feature_of_layout_keras():
 
 def test_boxes_of_shrunk_image():
     shrunk = msgspec.structs.replace(IMAGE, annotated_size=(200, 100))
-    assert only(encode(task(INSIDE), table=KERAS, picture=shrunk))["bbox"] == [12.5, 5.0, 25.0, 10.0]
-    assert only(encode(task(INSIDE), picture=shrunk))["image/object/bbox/xmin"] == [0.125]
+    assert only(encode(task(INSIDE), table=KERAS, image=shrunk))["bbox"] == [12.5, 5.0, 25.0, 10.0]
+    assert only(encode(task(INSIDE), image=shrunk))["image/object/bbox/xmin"] == [0.125]
 
 
 @pytest.mark.parametrize(
@@ -268,7 +266,7 @@ FIRST_COLUMN = np.pad(np.ones((50, 1), np.uint8), ((0, 0), (0, 99)))
     ],
 )
 @pytest.mark.parametrize("is_crowd", [False, True])
-def test_mask_is_same_picture_as_png_and_as_run_lengths(segmentation, expected, is_crowd):
+def test_mask_is_same_image_as_png_and_as_run_lengths(segmentation, expected, is_crowd):
     encoded = encode(task(masked(1, segmentation, is_crowd=is_crowd)), table=MASKED)
     found = only(encoded)
     (png,), (counts,) = found["image/object/mask"], found["image/object/mask/rle"]
@@ -386,7 +384,7 @@ def test_masks_are_drawn_no_further_than_record_holds(limit, monkeypatch):
 
 
 @pytest.mark.parametrize("table", [PLAIN, KERAS])
-def test_picture_that_no_record_holds_is_rejected(table, limit):
+def test_image_that_no_record_holds_is_rejected(table, limit):
     limit(len(IMAGE.data) - 1)
     (rejected,) = encode(task(INSIDE), table=table).rejected
     assert (rejected.what, rejected.id, rejected.reason) == ("image", 139, Reason.RECORD_TOO_LARGE)
@@ -407,10 +405,10 @@ def test_record_of_many_small_values(limit):
 
 def test_records_of_objects_are_made_one_at_time():
     """A megabyte for each of a thousand objects would be a gigabyte."""
-    picture = msgspec.structs.replace(IMAGE, data=bytes(1_000_000))
+    large_image = msgspec.structs.replace(IMAGE, data=bytes(1_000_000))
     objects = [msgspec.structs.replace(INSIDE, id=number) for number in range(1000)]
     tracemalloc.start()
-    sizes = [len(b"".join(record)) for record in encode(task(*objects), table=KERAS, picture=picture).records]
+    sizes = [len(b"".join(record)) for record in encode(task(*objects), table=KERAS, image=large_image).records]
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (len(sizes), sum(sizes) > 1_000_000_000, peak < 20_000_000) == (1000, True, True)

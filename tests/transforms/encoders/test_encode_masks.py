@@ -97,7 +97,7 @@ def test_image_without_panoptic_annotation_is_void(sources):
 def test_category_id_above_255(tmp_path, category_id):
     labels = LabelMap((), (Category(category_id, "odd"),))
     row = panoptic(tmp_path, [[[5, 0, 0]] * 3] * 2, Segment(5, category_id, False))
-    with pytest.raises(UnusableError, match=rf"'p\.png': label {category_id} is not 1 to 255") as caught:
+    with pytest.raises(UnusableError, match=rf"'p\.png': label {category_id} is not in 1..255") as caught:
         RegionEncoder(labels, MASKS).encode_panoptic(row, IMAGE)
     assert caught.value.reason is Reason.CATEGORY_OUT_OF_RANGE
     assert RegionEncoder(labels, TFDS.sources).encode_panoptic(row, IMAGE)["segments.class_index"] == [0]
@@ -317,7 +317,7 @@ def test_colours_no_categories_are_not_taken_for_two_channels(tmp_path, colour):
     assert fault(tmp_path, png(colours))[0] is Reason.SEGMENT_MISMATCH
 
 
-def test_pixels_are_decoded_out_of_budget_of_all_pictures(tmp_path, monkeypatch):
+def test_pixels_are_decoded_out_of_budget_of_all_images(tmp_path, monkeypatch):
     parts: list[int] = []
 
     class Noted(Budget):

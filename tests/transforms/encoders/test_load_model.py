@@ -114,8 +114,8 @@ def test_any_layer_and_its_mean(tmp_path):
 
 
 def test_a_layer_that_is_a_model(tmp_path):
-    picture = keras.Input((16, 12, 3))
-    inner = keras.Model(picture, keras.layers.Conv2D(5, 4)(keras.layers.Rescaling(1 / 255)(picture)), name="inner")
+    image = keras.Input((16, 12, 3))
+    inner = keras.Model(image, keras.layers.Conv2D(5, 4)(keras.layers.Rescaling(1 / 255)(image)), name="inner")
     outer = keras.Sequential([keras.Input((16, 12, 3)), inner, keras.layers.Flatten(), keras.layers.Dense(2)])
     path = saved(outer, tmp_path / "outer.keras")
     found, features = functions_of(ModelChoice(path))
@@ -154,7 +154,7 @@ def test_pixels_are_prepared_as_asked(tmp_path, preprocess, expected):
 def test_model_of_any_size_takes_one_asked_for(tmp_path):
     path = saved(tiny((None, None)), tmp_path / "tiny.keras")
     assert load_model(ModelChoice(path, input_size=(20, 8))).model.feature_shape == (5, 2, 5)
-    with pytest.raises(ConfigError, match="any size: give --input-size"):
+    with pytest.raises(ConfigError, match="any size: set --input-size"):
         load_model(ModelChoice(path))
 
 
@@ -199,9 +199,9 @@ def two_inputs() -> keras.Model:
 
 
 def two_outputs() -> keras.Model:
-    model, picture = tiny(), keras.Input((16, 12, 3))
+    model, image = tiny(), keras.Input((16, 12, 3))
     inner = keras.Model(model.inputs, [layer.output for layer in model.layers[:2]], name="inner")
-    return keras.Model(picture, keras.layers.Flatten()(inner(picture)[0]))
+    return keras.Model(image, keras.layers.Flatten()(inner(image)[0]))
 
 
 def sequence(*layers: keras.Layer, shape: tuple[int, ...] = (16, 12, 3)) -> keras.Model:
@@ -226,18 +226,18 @@ MODELS = {
     ("model", "choice", "told"),
     [
         ("tiny", {"layer": "patch"}, "--layer patch: .* has no such layer among its 4; similar names: patches"),
-        ("tiny", {"layer": "head", "pool": "avg"}, "--pool avg takes"),
+        ("tiny", {"layer": "head", "pool": "avg"}, "--pool avg needs"),
         ("two outputs", {"layer": "inner"}, "--layer inner has 2 outputs"),
         ("any size", {"input_size": (3, 2)}, "does not accept images of 3x2; use another --input-size: (?!.*\x1b)"),
         ("tiny", {"input_size": (64, 64)}, r"accepts only 16x12; omit the flag"),
         ("tiny", {"weights": "none"}, "has its own weights"),
-        ("tokens", {}, r"takes \(None, 16\) of int32, which is no batch of RGB images"),
-        ("grey", {}, "which is no batch of RGB images"),
-        ("two inputs", {}, "which is no batch of RGB images"),
-        ("code", {"preprocess": "none"}, "can be loaded: .*Lambda"),
-        ("not built", {}, "does not say what it takes: it was saved before it was built"),
-        ("without pooling", {"preprocess": "none"}, "name the layer that gives them by --layer, only for example"),
-        ("without rescaling", {}, "give --preprocess, one of none, unit, tf, torch, caffe"),
+        ("tokens", {}, r"takes \(None, 16\) of int32, not a batch of RGB images"),
+        ("grey", {}, "not a batch of RGB images"),
+        ("two inputs", {}, "not a batch of RGB images"),
+        ("code", {"preprocess": "none"}, "cannot be loaded as a .keras file: .*Lambda"),
+        ("not built", {}, "has no defined input: it was saved before it was built"),
+        ("without pooling", {"preprocess": "none"}, "name the layer of the features with --layer, for example only"),
+        ("without rescaling", {}, "set --preprocess to one of none, unit, tf, torch, caffe"),
     ],
 )
 def test_model_that_cannot_be_used_so(tmp_path, model, choice, told):
@@ -248,15 +248,15 @@ def test_model_that_cannot_be_used_so(tmp_path, model, choice, told):
 @pytest.mark.parametrize(
     ("choice", "told"),
     [
-        (ModelChoice("efficientnet-b9", "none"), "no model of keras.applications.*did you mean EfficientNet"),
+        (ModelChoice("efficientnet-b9", "none"), "neither a model of keras.applications.*did you mean EfficientNet"),
         (
             ModelChoice("mobilenet", "none", input_size=(8, 8)),
             "MobileNet of 8x8 pixels cannot be built: (?!.*--weights)",
         ),
-        (ModelChoice("{folder}/none.keras"), "no .keras file that can be loaded"),
-        (ModelChoice("{folder}/text.keras"), "no .keras file that can be loaded"),
-        (ModelChoice("{folder}/empty"), "is no .keras file; save the model"),
-        (ModelChoice("{folder}/tiny.h5"), "is no .keras file; save the model"),
+        (ModelChoice("{folder}/none.keras"), "cannot be loaded as a .keras file"),
+        (ModelChoice("{folder}/text.keras"), "cannot be loaded as a .keras file"),
+        (ModelChoice("{folder}/empty"), "is not a .keras file; save the model"),
+        (ModelChoice("{folder}/tiny.h5"), "is not a .keras file; save the model"),
         (ModelChoice("{folder}/tiny.keras", "{folder}/text.keras"), "text.keras do not fit"),
         (ModelChoice("{folder}/tiny.keras", "{folder}/less.weights.h5"), "less.weights.h5 do not fit"),
         (ModelChoice("{folder}/tiny.keras", "{folder}/wider.weights.h5"), "wider.weights.h5 do not fit"),
@@ -291,7 +291,7 @@ def test_published_weights_are_local(tmp_path, monkeypatch):
     with forbid_downloads():
         found = home.get_file("weights.h5", "http://nowhere/weights.h5", cache_subdir="models", file_hash=known)
         assert found == str(tmp_path / "models" / "weights.h5")
-        with pytest.raises(ConfigError, match="its MD5 is another"):
+        with pytest.raises(ConfigError, match="its MD5 differs"):
             home.get_file("weights.h5", "http://nowhere/weights.h5", cache_subdir="models", file_hash="0" * 32)
     assert home.get_file is fetch
 
@@ -308,9 +308,9 @@ def test_worker_that_finds_another_model_stops_job(tmp_path):
 
 
 def test_a_model_of_uint8(tmp_path):
-    picture = keras.Input((4, 6, 3), dtype="uint8")
-    scaled = keras.layers.Rescaling(2.0)(picture)
-    model = keras.Model(picture, keras.layers.GlobalAveragePooling2D()(scaled))
+    image = keras.Input((4, 6, 3), dtype="uint8")
+    scaled = keras.layers.Rescaling(2.0)(image)
+    model = keras.Model(image, keras.layers.GlobalAveragePooling2D()(scaled))
     pixels = noise((4, 6))
     _, features = functions_of(ModelChoice(saved(model, tmp_path / "of_bytes.keras")))
     np.testing.assert_allclose(features(pixels), 2.0 * pixels)

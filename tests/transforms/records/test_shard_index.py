@@ -27,7 +27,7 @@ def test_index_is_read_as_it_was_written(lengths):
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"0 20\n20 1", "cut"),
+        (b"0 20\n20 1", "last line is truncated"),
         (b"0 20\n20", "two numbers"),
         (b"0 20\n\n20 16\n", "lines"),
         (b"0 20\n 20\n", "two numbers"),
@@ -35,7 +35,7 @@ def test_index_is_read_as_it_was_written(lengths):
         (b"0\n", "lines"),
         (b"0 20\n-1 20\n", "lines"),
         (b"\x00\x01", "lines"),
-        (b"0 20\n20 15\n", "record 1 has 15 bytes, where a frame alone has 16"),
+        (b"0 20\n20 15\n", "record 1 has 15 bytes, but a frame alone has 16"),
         (b"0 20\n1000000000 16\n", "record 1 begins at byte 1,000,000,000, but the previous record ends at 20"),
         (b"16 20\n36 16\n", "record 0 begins at byte 16, but the previous record ends at 0"),
         (b"0 20\n36 16\n", "record 1 begins at byte 36"),

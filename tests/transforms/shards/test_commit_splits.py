@@ -120,7 +120,7 @@ def test_concurrent_split_is_not_lost(tmp_path, monkeypatch, at):
 
 OTHERWISE = [
     ({"categories": (Category(1, "cow"),)}, "has other categories than split train"),
-    ({"parts": (Part.LVIS,)}, "has lvis in its records where train has no further part than split train"),
+    ({"parts": (Part.LVIS,)}, "has lvis in its records where train has no optional part than split train"),
     ({"layout": "tfds"}, "has another name or layout than split train"),
 ]
 
