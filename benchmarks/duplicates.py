@@ -26,7 +26,7 @@ from recordmill.schemas.problems import FINGERPRINT, FINGERPRINT_VERSION, NO_HAS
 from recordmill.transforms.blocks.image_facts import RecordPlaces
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.measure_pixels import measure_file
-from recordmill.transforms.images.open_image import kind_of, open_image
+from recordmill.transforms.images.open_image import image_kind, open_image
 from recordmill.transforms.insight.find_duplicates import NEAR_BITS, bits_set, find_duplicates, near_groups
 from recordmill.transforms.insight.fingerprint_images import fingerprint_images
 from recordmill.transforms.sample.write_sample import write_sample
@@ -40,7 +40,7 @@ def pictures(folder: Path) -> Iterator[tuple[str, bytes]]:
     for path in sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png")):
         data = path.read_bytes()
         digest = hashlib.sha256(data).digest()
-        if kind_of(data) and digest not in seen:
+        if image_kind(data) and digest not in seen:
             seen.add(digest)
             yield str(path.relative_to(folder)), data
 
@@ -65,7 +65,7 @@ def encoded(picture: Image.Image, quality: int) -> bytes:
 
 def fingerprint(data: bytes) -> np.void:
     """Fingerprint of one image."""
-    kind = kind_of(data)
+    kind = image_kind(data)
     with open_image(data, kind) as picture:
         size = picture.size
     values = {"image.file_name": b"", "image.width": size[0], "image.height": size[1], "image.encoded": data}

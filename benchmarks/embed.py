@@ -125,7 +125,7 @@ def main() -> None:
     paths = sorted((data / "images").iterdir())
     size = (arguments.size, arguments.size)
     choice = ModelChoice(arguments.model, "none", input_size=size)
-    model, found = build_model(choice), load_model(choice).found
+    model, found = build_model(choice), load_model(choice).model
     pixels = np.stack([keras.utils.img_to_array(keras.utils.load_img(path, target_size=size)) for path in paths])
     ways: dict[str, Callable[[], object]] = {
         "recordmill": lambda: embed(paths, choice, found, output),

@@ -34,7 +34,7 @@ def prepare(options: EmbedOptions) -> Job:
         raise ConfigError(f"--weights {weights}: no such file")
     given = options.source
     source = table.prepare(given) if isinstance(given, TableOptions) else folder.prepare(given)
-    model = load_model(options.choice).found
+    model = load_model(options.choice).model
     features = options.stored(features_table(model.feature_shape, options.dtype))
 
     def gather(p: beam.Pipeline) -> Gathered:

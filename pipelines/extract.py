@@ -10,11 +10,11 @@ from apache_beam.pvalue import AsList
 from recordmill.pipelines.dataset_options import ExtractOptions
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import Part, RecordOf
+from recordmill.schemas.features import FeatureTable, Part, RecordOf
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.dataset.fact_lines import uncarried_lines
 from recordmill.transforms.extract.extract_files import FileWriter
 from recordmill.transforms.extract.extract_shards import ExtractShard
-from recordmill.transforms.extract.label_format import LabelRules
 from recordmill.transforms.extract.write_documents import ExtractedSplit, write_split
 from recordmill.transforms.extract.write_formats import LABEL_FORMATS
 from recordmill.transforms.records.read_shards import ManifestShard
@@ -66,7 +66,7 @@ def not_extracted(manifest: Manifest, splits: Sequence[str], format_: str) -> It
     for line in uncarried_lines((rows for split in splits for rows in manifest.splits[split].inputs), layout):
         yield f"not in the records, and so not here: {line}"
     if format_ != "coco":
-        yield from LABEL_FORMATS[format_].warn(splits, LabelRules(manifest.labels.categories, manifest.table.parts))
+        yield from LABEL_FORMATS[format_].warn(splits, manifest.labels, manifest.table)
         if manifest.labels.categories:
             ids = "indices from 0" if format_ == "yolo" else "names"
             yield f"not written: ids of categories {len(manifest.labels.categories):,}; {format_} has their {ids}"
@@ -98,16 +98,15 @@ def build(p: beam.Pipeline, report: str, shards: list[ManifestShard], manifest: 
         | "GroupBySplit" >> beam.GroupByKey()  # (split, [a shard's file])
         | "WriteDocuments" >> beam.Map(write_split, folder, manifest.table, manifest.labels, format_)
     )
-    rules = LabelRules(manifest.labels.categories, manifest.table.parts)
-    written = beam.Map(_write_report, report, AsList(splits), folder, format_, rules)
+    written = beam.Map(_write_report, report, AsList(splits), folder, format_, manifest.labels, manifest.table)
     p | "Once" >> beam.Impulse() | "Report" >> written
 
 
 def _write_report(
-    _: bytes, path: str, splits: list[ExtractedSplit], folder: str, format_: str, rules: LabelRules
+    _: bytes, path: str, splits: list[ExtractedSplit], folder: str, format_: str, labels: LabelMap, table: FeatureTable
 ) -> None:
     """Write the list of splits to `path`, and the files of a format about the complete data set."""
     if format_ != "coco":
-        for file in LABEL_FORMATS[format_].finish([each.split for each in splits], rules):
+        for file in LABEL_FORMATS[format_].finish([each.split for each in splits], labels, table):
             FileWriter(folder).write(file)
     storage_for(path).write(path, msgspec.json.encode(sorted(splits, key=attrgetter("split"))))

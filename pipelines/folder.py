@@ -7,7 +7,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.pipelines.convert import Gathered, Job, choose_images, image_contents, input_file, read_division
-from recordmill.schemas.dataset.recipes import InputFile, to_list
+from recordmill.schemas.dataset.recipes import InputFile, unlisted_folder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.labels import (
     SAME_CLASSES,
@@ -55,7 +55,7 @@ def inputs(options: FolderOptions) -> Iterator[InputFile]:
     if options.labels:
         yield from (input_file("labels", path) for path in sorted(options.labels))
     else:
-        yield from map(to_list, sorted(options.images))
+        yield from map(unlisted_folder, sorted(options.images))
 
 
 def splits_of(options: FolderOptions) -> tuple[str, ...]:

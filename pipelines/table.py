@@ -10,7 +10,7 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.pipelines.choose_encoder import choose_encoder, saved_classes, text_files
 from recordmill.pipelines.convert import Contents, Gathered, Job, choose_images, image_contents, input_file
-from recordmill.schemas.dataset.recipes import InputFile, to_list
+from recordmill.schemas.dataset.recipes import InputFile, unlisted_folder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType, Feature, FeatureTable
 from recordmill.schemas.inputs.encoders import EncoderSource
@@ -107,7 +107,7 @@ def inputs(table: Table) -> Iterable[InputFile]:
     options = table.options
     rows = [input_file("rows", file.path) for file in table.files]
     schema = [input_file("schema", options.schema_file)] if options.schema_file else []
-    images = map(to_list, sorted(options.images))
+    images = map(unlisted_folder, sorted(options.images))
     texts = dict.fromkeys(file for text in table.texts for file in text_files(options, text))
     return (*rows, *schema, *images, *texts)
 

@@ -20,7 +20,7 @@ from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.encoders.embed_images import EmbedImages
-from recordmill.transforms.encoders.load_model import load_same
+from recordmill.transforms.encoders.load_model import load_expected_model
 from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.verify.check_folder import all_faults
 from recordmill.transforms.verify.verify_shards import Recomputing, ShardToVerify, VerifyShard
@@ -91,7 +91,7 @@ def load_models(expected: Iterable[ShardToVerify]) -> None:
         JobError: A model is missing, or differs from the recorded one.
     """
     for maker in {shard.recomputing.maker for shard in expected if shard.recomputing}:
-        load_same(maker.choice, maker.model)
+        load_expected_model(maker.choice, maker.model)
 
 
 def build(p: beam.Pipeline, report: str, expected: list[ShardToVerify], workers: int | None) -> None:

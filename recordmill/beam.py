@@ -268,7 +268,7 @@ class _Encode(ThreadedDoFn):
             yield from map(b"".join, run.records)
 
     def _reject(self, _: str, rejected: Rejected) -> None:
-        progress.rejected(rejected)
+        progress.count_reject(rejected)
         if self._logged < _LOGGED:
             _LOGGER.warning("rejected: %s", rejected.detail)
         self._logged += 1

@@ -9,8 +9,8 @@ from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureTable, Form, Reading
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView, grey_pixels, segment_ids
-from recordmill.transforms.images.load_images import known_kind, open_record_image, opened
-from recordmill.transforms.images.open_image import for_jpeg, stored_size
+from recordmill.transforms.images.load_images import open_record_image, open_usable_image, require_kind
+from recordmill.transforms.images.open_image import convert_for_jpeg, stored_size
 from recordmill.transforms.records.parse_record import RecordParser
 
 
@@ -84,7 +84,7 @@ def _value(record: RecordView, reading: Reading) -> Any:
 
 def _size(data: bytes) -> tuple[int, int]:
     """Return width and height of an encoded image, by header."""
-    with opened(data, known_kind(data)) as image:
+    with open_usable_image(data, require_kind(data)) as image:
         return stored_size(image)
 
 
@@ -92,4 +92,4 @@ def _picture(data: bytes) -> np.ndarray:
     """Return an encoded image's pixels: uint8 [height, width, 3]."""
     image = open_record_image(data)
     # A conversion to the same mode would copy the image.
-    return np.array(image if image.mode == "RGB" else for_jpeg(image).convert("RGB"))
+    return np.array(image if image.mode == "RGB" else convert_for_jpeg(image).convert("RGB"))

@@ -129,8 +129,9 @@ class Block:
     view: Any = None  # texts [M], visible side of the object, in the source's words
     track_id: Any = None  # int64 [M]; -1 if the object has no track
     corners_px: Any = None  # float64 [M, 8], corners x, y of an oriented box; zeros for other boxes
-    # bool [M], True until `recordmill.transforms.encoders.encode_objects.in_pixels` converts the object: box, corners,
-    # segmentation and keypoints are fractions of the image's width and height, and the area is one of the image's area.
+    # bool [M], True until `recordmill.transforms.encoders.encode_objects.scale_to_pixels` converts the object: box,
+    # corners, segmentation and keypoints are fractions of the image's width and height, and the area is one of the
+    # image's area.
     in_fractions: Any = None
 
     def __len__(self) -> int:

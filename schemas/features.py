@@ -43,9 +43,9 @@ OF_INPUT = (Part.LVIS, Part.FLAGS, Part.ORIENTED, Part.TRACKS, Part.TAGS, Part.C
 """Parts that depend on the input and not on an option."""
 
 
-def listed(parts: tuple[Part, ...]) -> str:
+def format_parts(parts: tuple[Part, ...]) -> str:
     """Return the names of parts for a message."""
-    return ", ".join(part.value for part in parts) or "no further part"
+    return ", ".join(part.value for part in parts) or "no optional part"
 
 
 class ColumnType(str, Enum):
@@ -179,6 +179,11 @@ class FeatureTable(msgspec.Struct, frozen=True):
         held = {feature.part for feature in self.features}
         return tuple(part for part in Part if part in held)
 
+    @property
+    def has_masks(self) -> bool:
+        """True if records have masks of objects."""
+        return Part.MASK_PNG in self.parts or Part.MASK_RLE in self.parts
+
     def with_parts(self, parts: tuple[Part, ...]) -> "FeatureTable":
         """Return the records' table with exactly the parts `parts`."""
         features = tuple(feature for feature in self.features if feature.part is None or feature.part in parts)
@@ -210,8 +215,10 @@ class FeatureTable(msgspec.Struct, frozen=True):
     @property
     def class_source(self) -> str:
         """Source of the class index of an image or row with one class; empty if records have none."""
-        of_images = (each for each in self.sources if each == "image.class_index" or each.startswith(CLASS_OF_ROW))
-        return next(of_images, "")
+        class_sources = (
+            source for source in self.sources if source == "image.class_index" or source.startswith(CLASS_OF_ROW)
+        )
+        return next(class_sources, "")
 
 
 def parse_spec(table: FeatureTable) -> dict[str, Any]:

@@ -40,22 +40,22 @@ class BoxCoding(NamedTuple):
     exact_px: Callable[["np.ndarray", int, int], tuple[float, ...]]
 
 
-def _fractions_of_xywh(boxes: "np.ndarray", width: int, height: int) -> "np.ndarray":
+def _convert_xywh_to_yxyx_frac(boxes: "np.ndarray", width: int, height: int) -> "np.ndarray":
     import numpy as np
 
     x, y, box_width, box_height = boxes.T
     return np.column_stack((y / height, x / width, (y + box_height) / height, (x + box_width) / width))
 
 
-_OF_EDGES = ("boxes", "", lambda boxes, *_: boxes, exact_edges_px)
+_EDGES_CODING = ("boxes", "", lambda boxes, *_: boxes, exact_edges_px)
 BOX_CODINGS = (
-    BoxCoding(("objects.bbox_yxyx",), *_OF_EDGES),
-    BoxCoding(("objects.ymin", "objects.xmin", "objects.ymax", "objects.xmax"), *_OF_EDGES),
+    BoxCoding(("objects.bbox_yxyx",), *_EDGES_CODING),
+    BoxCoding(("objects.ymin", "objects.xmin", "objects.ymax", "objects.xmax"), *_EDGES_CODING),
     BoxCoding(
         ("objects.bbox_xywh_px",),
         "box_xywh_px",
         "xyxy",
-        _fractions_of_xywh,
+        _convert_xywh_to_yxyx_frac,
         lambda box, *_: tuple(map(shortest_decimal, box)),
     ),
 )
@@ -66,22 +66,24 @@ def box_coding(sources: Container[str]) -> BoxCoding | None:
     return next((coding for coding in BOX_CODINGS if all(source in sources for source in coding.sources)), None)
 
 
-def _feature(name: str, source: str, **others: Any) -> Feature:
-    """Return the feature of a value, under the layout's name; `others` replace attributes of the value."""
+def _feature(name: str, source: str, **changes: Any) -> Feature:
+    """Return the feature of a value, under the layout's name; `changes` replace attributes of the value."""
     value = VALUE_OF[source]
     feature = Feature(name, source, value.kind, value.shape, value.unit, value.meaning, value.part)
-    return msgspec.structs.replace(feature, **others)
+    return msgspec.structs.replace(feature, **changes)
 
 
-def _table(layout: str, names: dict[str, str], others: dict[str, dict[str, Any]] | None = None, **more: Any):
-    """Return a layout; `names` maps the name of each feature to its source."""
-    features = [_feature(name, source, **(others or {}).get(source, {})) for name, source in names.items()]
+def _build_layout(layout: str, names: dict[str, str], changes: dict[str, dict[str, Any]] | None = None, **more: Any):
+    """Return a layout; `names` maps the name of each feature to its source, `changes` changed attributes by source."""
+    features = [_feature(name, source, **(changes or {}).get(source, {})) for name, source in names.items()]
     if more.get("record_of") is RecordOf.ANNOTATION:  # a record has one object
-        features = [msgspec.structs.replace(each, shape=tuple(s for s in each.shape if s != "N")) for each in features]
+        features = [
+            msgspec.structs.replace(feature, shape=tuple(s for s in feature.shape if s != "N")) for feature in features
+        ]
     return FeatureTable(layout, tuple(features), **more)
 
 
-DETECTION = _table(
+DETECTION = _build_layout(
     "detection",
     {
         "captions/index": "captions.index",
@@ -135,7 +137,7 @@ DETECTION = _table(
     label="objects.label",
 )
 
-KERAS = _table(
+KERAS = _build_layout(
     "keras",
     {
         "area": "objects.area",
@@ -153,7 +155,7 @@ KERAS = _table(
     label="objects.category_id",
 )
 
-TFDS = _table(
+TFDS = _build_layout(
     "tfds",
     {
         "captions/id": "captions.id",
@@ -182,7 +184,7 @@ TFDS = _table(
     label="objects.class_index",
 )
 
-CLASSIFICATION = _table(
+CLASSIFICATION = _build_layout(
     "classification",
     {
         "image/channels": "image.channels",
@@ -224,12 +226,14 @@ def features_table(shape: tuple[int, ...], dtype: str) -> FeatureTable:
     sizes, rank = tuple(map(str, shape)), (str(len(shape)),)
     is_exact = dtype == "float32"
     feature = _feature("feature", "feature.values", shape=sizes) if is_exact else _feature("feature", "feature.bytes")
-    of_picture = (each for each in CLASSIFICATION.features if each.source in _OF_FEATURES)
-    features = (feature, _feature("feature/shape", "feature.shape", shape=rank), *of_picture)
+    image_features = (
+        image_feature for image_feature in CLASSIFICATION.features if image_feature.source in _FEATURES_SOURCES
+    )
+    features = (feature, _feature("feature/shape", "feature.shape", shape=rank), *image_features)
     return msgspec.structs.replace(FEATURES, features=features)
 
 
-_OF_FEATURES = ("image.class_index", "image.class_name", "image.file_name", "image.id")
+_FEATURES_SOURCES = ("image.class_index", "image.class_name", "image.file_name", "image.id")
 
 
 NUMERIC = {"int64": FeatureKind.INT64, "float32": FeatureKind.FLOAT}
@@ -238,7 +242,7 @@ _COORDINATES |= {"objects.keypoint_x", "objects.keypoint_y"}
 _MOST_KEY_BYTES = 200  # a file next to the shards may have the name of a feature
 
 
-def stored_as(
+def change_keys_and_types(
     table: FeatureTable, names: Mapping[str, str], kinds: Mapping[str, FeatureKind], label_as_text: bool = False
 ) -> FeatureTable:
     """Return the table with other keys and types: those of `--rename`, `--dtype` and `--label-as`.
@@ -251,18 +255,22 @@ def stored_as(
         ConfigError: A key is unknown, used twice or unusable, or a feature cannot have the type.
     """
     _check_keys("--rename", names, table)
-    keys = {each.source: _checked(each, names[each.name], table) for each in table.features if each.name in names}
+    keys = {
+        feature.source: _check_new_key(feature, names[feature.name], table)
+        for feature in table.features
+        if feature.name in names
+    }
     try:
         renamed = table.renamed(keys)
     except ValueError as fault:
         raise ConfigError(f"--rename: {fault}") from fault
     as_text = {"kind": FeatureKind.BYTES, "unit": "utf-8", "meaning": "class name"}
     features = [
-        msgspec.structs.replace(each, **as_text) if label_as_text and each.source == table.label else each
-        for each in renamed.features
+        msgspec.structs.replace(feature, **as_text) if label_as_text and feature.source == table.label else feature
+        for feature in renamed.features
     ]
     _check_keys("--dtype", kinds, renamed)
-    typed = tuple(_of_kind(each, kinds.get(each.name, each.kind)) for each in features)
+    typed = tuple(_change_kind(feature, kinds.get(feature.name, feature.kind)) for feature in features)
     return msgspec.structs.replace(renamed, features=typed)
 
 
@@ -271,24 +279,24 @@ def _check_keys(option: str, keys: Iterable[str], table: FeatureTable) -> None:
     for key in keys:
         if key not in known:
             near = difflib.get_close_matches(key, known, 1, 0.5)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
             raise ConfigError(f"{option}: layout {table.layout} has no feature {key!r}; {hint}")
 
 
-def _checked(feature: Feature, name: str, table: FeatureTable) -> str:
+def _check_new_key(feature: Feature, name: str, table: FeatureTable) -> str:
     """Return the key `name`, or raise ConfigError."""
     if not name or not name.isprintable() or len(name.encode()) > _MOST_KEY_BYTES:
         raise ConfigError(f"--rename {feature.name}={name}: a key has 1 to {_MOST_KEY_BYTES} bytes of printable text")
-    group = next((each for each in table.groups if name.startswith(f"{each}/")), None)
+    group = next((prefix for prefix in table.groups if name.startswith(f"{prefix}/")), None)
     if group and not feature.name.startswith(f"{group}/"):
         raise ConfigError(
-            f"--rename {feature.name}={name}: in layout {table.layout} each list below {group}/ has one value for each "
-            "of the same things; give another key"
+            f"--rename {feature.name}={name}: in layout {table.layout} all lists below {group}/ have the "
+            "same length; choose another key"
         )
     return name
 
 
-def _of_kind(feature: Feature, kind: FeatureKind) -> Feature:
+def _change_kind(feature: Feature, kind: FeatureKind) -> Feature:
     if kind is feature.kind:
         return feature
     if feature.kind is FeatureKind.BYTES or feature.source in _COORDINATES:
@@ -297,7 +305,7 @@ def _of_kind(feature: Feature, kind: FeatureKind) -> Feature:
     return msgspec.structs.replace(feature, kind=kind)
 
 
-def column_of(feature: Feature) -> Write | None:
+def column_writer(feature: Feature) -> Write | None:
     """Return the function that makes a feature's column from a `recordmill.transforms.encoders.encode_examples.Run`;
     None if there is none. The function raises ConfigError if the feature's type cannot store a number exactly.
     """
@@ -311,10 +319,10 @@ def column_of(feature: Feature) -> Write | None:
         return VALUE_OF["objects.category_name"].write
     if feature.kind is FeatureKind.BYTES:
         return lambda run: [run.class_names[index] for index in run.class_index.tolist()]
-    return lambda run: _exactly(feature, write(run))
+    return lambda run: _convert_exactly(feature, write(run))
 
 
-def _exactly(feature: Feature, column: Any) -> Any:
+def _convert_exactly(feature: Feature, column: Any) -> Any:
     """Return a column of numbers as int64 or float32.
 
     Raises:
@@ -325,7 +333,9 @@ def _exactly(feature: Feature, column: Any) -> Any:
     from recordmill.schemas.block import Ragged, starts_of
 
     if isinstance(column, list):  # of lists
-        column = Ragged(np.array([each for row in column for each in row]), starts_of(np.array([*map(len, column)])))
+        column = Ragged(
+            np.array([number for row in column for number in row]), starts_of(np.array([*map(len, column)]))
+        )
     numbers = column.values if isinstance(column, Ragged) else column
     is_whole = feature.kind is FeatureKind.INT64
     with np.errstate(invalid="ignore", over="ignore"):
@@ -335,9 +345,9 @@ def _exactly(feature: Feature, column: Any) -> Any:
         is_int64 = (floats == np.trunc(floats)) & (floats >= -(2.0**63)) & (floats < 2.0**63)
         is_other = ~is_int64 | (floats.astype(np.int64) != integers)
     if is_other.any():
-        what = "no whole number" if is_whole else "not exact as float32"
+        what = "not a whole number" if is_whole else "not exact as float32"
         raise ConfigError(
-            f"--dtype {feature.name}: {np.ravel(numbers)[np.ravel(is_other)][0]} is {what}; leave {feature.name} out"
+            f"--dtype {feature.name}: {np.ravel(numbers)[np.ravel(is_other)][0]} is {what}; omit {feature.name}"
         )
     return Ragged(exact, column.starts) if isinstance(column, Ragged) else exact
 
@@ -358,16 +368,16 @@ def row_image_features(raw_size: tuple[int, int] | None) -> tuple[Feature, ...]:
         raw_size: Height and width of stored raw pixels in pixels; None to store the image file.
     """
     if raw_size is None:
-        return tuple(each for each in CLASSIFICATION.features if not each.source.startswith("image.class_"))
+        return tuple(feature for feature in CLASSIFICATION.features if not feature.source.startswith("image.class_"))
     meaning = "red, green and blue of each pixel, by rows from the top, 0 to 255"
     pixels = Feature("image/pixels", _PIXELS, FeatureKind.BYTES, (*map(str, raw_size), "3"), "uint8", meaning)
-    of_file = (each for each in CLASSIFICATION.features if each.source in _OF_PIXELS)
-    return tuple(sorted((pixels, *of_file), key=lambda feature: feature.name))
+    file_features = (feature for feature in CLASSIFICATION.features if feature.source in _PIXELS_SOURCES)
+    return tuple(sorted((pixels, *file_features), key=lambda feature: feature.name))
 
 
 _PIXELS = "image.pixels"
-_OF_PIXELS = ("image.file_name", "image.height", "image.id", "image.width")
-_IMAGE_SOURCES = {_PIXELS, *(each.source for each in row_image_features(None))}
+_PIXELS_SOURCES = ("image.file_name", "image.height", "image.id", "image.width")
+_IMAGE_SOURCES = {_PIXELS, *(feature.source for feature in row_image_features(None))}
 
 
 def is_image_feature(feature: Feature) -> bool:

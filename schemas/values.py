@@ -54,11 +54,15 @@ _run = attrgetter
 _N, _N_4, _N_K, _S = ("N",), ("N", "4"), ("N*K",), ("S",)
 _PIXELS = ("height", "width")
 _NO_ID = -1
-_OF_WIDTH, _OF_HEIGHT, _FRACTIONS = "fraction of width", "fraction of height", "fraction of height and width"
+_WIDTH_FRACTION, _HEIGHT_FRACTION, _FRACTIONS = (
+    "fraction of width",
+    "fraction of height",
+    "fraction of height and width",
+)
 _YXYX = "ymin, xmin, ymax, xmax as fractions of height and width, from the top left"
 _CLASS = "class index, 0 .. classes - 1"
 _AS_IN_JSON = "as in the JSON"
-_OF_MASK = "1 inside the object, 0 outside"
+_MASK_VALUES = "1 inside the object, 0 outside"
 _FEATURE_SHAPE = ("height", "width", "channels")
 
 # Arguments of readings that several values have.
@@ -67,23 +71,23 @@ _CATEGORY_ID = "category_ids", _AS_IN_JSON, _NO_ID
 _GREY = 0, Form.GREY, "uint8", _PIXELS
 
 
-def _written_images(make: Callable[[Any], Any]) -> Write:
-    return lambda run: [make(picture) for picture in run.pictures]
+def _image_column(make: Callable[[Any], Any]) -> Write:
+    return lambda run: [make(image) for image in run.stored_images]
 
 
-def _of_labels(make: Callable[[Any], Any]) -> Write:
+def _labels_column(make: Callable[[Any], Any]) -> Write:
     return lambda run: [make(labels) for labels in run.labels]
 
 
-def _drawn(source: str) -> Write:
+def _mask_column(source: str) -> Write:
     return lambda run: [image.masks.values[source] for image in run.images]
 
 
-def _keypoint(name: str) -> Write:
+def _keypoint_column(name: str) -> Write:
     return lambda run: run.keypoints[name]
 
 
-def _edge(index: int) -> Write:
+def _edge_column(index: int) -> Write:
     return lambda run: run.boxes.yxyx_frac[:, index]
 
 
@@ -93,7 +97,7 @@ def _tags(run: Any) -> list[list[int]]:
     return [[index[tag.encode()] for tag in labels.tags if tag.encode() in index] for labels in run.labels]
 
 
-def _of_block(name: str, missing: int = 0) -> Write:
+def _object_column(name: str, missing: int = 0) -> Write:
     """Return the writer of a column of objects; `missing` fills a column that the Block lacks."""
 
     def write(run: Any) -> Any:
@@ -143,37 +147,37 @@ def _fitted_boxes_px(run: Any) -> "np.ndarray":
 VALUES = (
     # Images
     _bytes("image.encoded", (), "JPEG or PNG", "the image file")
-    .written(_written_images(attrgetter("data")))
+    .written(_image_column(attrgetter("data")))
     .read("image", "red, green, blue", form=Form.IMAGE, dtype="uint8", shape=(*_PIXELS, "3")),
     _int64("image.number", (), "COCO id", "image id").written(_run("block.image_id")).read(*_IMAGE_ID),
     _bytes("image.id", (), "decimal", "COCO image id")
-    .written(lambda run: [b"%d" % each for each in run.block.image_id.tolist()])
+    .written(lambda run: [b"%d" % image_id for image_id in run.block.image_id.tolist()])
     .read(*_IMAGE_ID, form=Form.DECIMAL, dtype="int64"),
     _bytes("image.file_name", (), "utf-8", "COCO file_name")
     .written(lambda run: run.block.file_name.rows())
     .read("file_name", "UTF-8"),
     _bytes("image.format", (), "jpeg or png", "format of the bytes, independent of the name of the file").written(
-        _written_images(lambda picture: picture.format.encode())
+        _image_column(lambda image: image.format.encode())
     ),
     _int64("image.height", (), "px", "height of the encoded pixels").written(lambda run: run.size_px[:, 1]),
     _int64("image.width", (), "px", "width of the encoded pixels").written(lambda run: run.size_px[:, 0]),
     _int64("image.channels", (), "1 to 4", "channels of the encoded pixels").written(_run("channels")),
     _bytes("image.sha256", (), "hex", "SHA-256 of image/encoded").written(
-        _written_images(lambda picture: picture.sha256.encode())
+        _image_column(lambda image: image.sha256.encode())
     ),
     _int64("image.class_index", (), "0..classes-1", "class index")
     .written(_run("image_class"))
     .read("label", f"of an image of one class: {_CLASS}"),
     _bytes("image.class_name", (), "utf-8", "class name").written(
-        _of_labels(lambda labels: (labels.class_name or "").encode())
+        _labels_column(lambda labels: (labels.class_name or "").encode())
     ),
     # Boxes. If several values have the same reading, readers return the first in the record.
-    _float("objects.xmin", _N, _OF_WIDTH, "left edge, 0..1")
-    .written(_edge(1))
+    _float("objects.xmin", _N, _WIDTH_FRACTION, "left edge, 0..1")
+    .written(_edge_column(1))
     .read("boxes", _YXYX, form=Form.STACKED, shape=_N_4),
-    _float("objects.xmax", _N, _OF_WIDTH, "right edge, 0..1").written(_edge(3)),
-    _float("objects.ymin", _N, _OF_HEIGHT, "top edge, 0..1").written(_edge(0)),
-    _float("objects.ymax", _N, _OF_HEIGHT, "bottom edge, 0..1").written(_edge(2)),
+    _float("objects.xmax", _N, _WIDTH_FRACTION, "right edge, 0..1").written(_edge_column(3)),
+    _float("objects.ymin", _N, _HEIGHT_FRACTION, "top edge, 0..1").written(_edge_column(0)),
+    _float("objects.ymax", _N, _HEIGHT_FRACTION, "bottom edge, 0..1").written(_edge_column(2)),
     _float("objects.bbox_yxyx", _N_4, _FRACTIONS, "ymin, xmin, ymax, xmax")
     .written(_run("boxes.yxyx_frac"))
     .read("boxes", _YXYX),
@@ -206,13 +210,13 @@ VALUES = (
     .written(_whole_areas)
     .read("area", "the same without its fraction: layout tfds"),
     _bytes("objects.mask_png", _N, "grey PNG, 0 and 1", "mask of the full image; all 0 where the object has none")
-    .written(lambda run: [png for each in run.images for png in each.masks.png], Part.MASK_PNG)
-    .read("masks", _OF_MASK, form=Form.PNG_MASKS, dtype="uint8", shape=("N", *_PIXELS)),
+    .written(lambda run: [png for image in run.images for png in image.masks.png], Part.MASK_PNG)
+    .read("masks", _MASK_VALUES, form=Form.PNG_MASKS, dtype="uint8", shape=("N", *_PIXELS)),
     _bytes("objects.mask_rle", _N, "COCO RLE", "mask as compressed counts; its size is height, width")
-    .written(lambda run: [rle for each in run.images for rle in each.masks.rle], Part.MASK_RLE)
-    .read("masks", _OF_MASK, form=Form.RLE_MASKS, dtype="uint8", shape=("N", *_PIXELS)),
-    _float("objects.keypoint_x", _N_K, _OF_WIDTH, "0 where not labelled")
-    .written(_keypoint("x"), Part.KEYPOINTS)
+    .written(lambda run: [rle for image in run.images for rle in image.masks.rle], Part.MASK_RLE)
+    .read("masks", _MASK_VALUES, form=Form.RLE_MASKS, dtype="uint8", shape=("N", *_PIXELS)),
+    _float("objects.keypoint_x", _N_K, _WIDTH_FRACTION, "0 where not labelled")
+    .written(_keypoint_column("x"), Part.KEYPOINTS)
     .read(
         "keypoints",
         "x, y as fractions of width and height (x first, unlike boxes), then visibility: 0 not labelled, 1 hidden, "
@@ -220,19 +224,21 @@ VALUES = (
         form=Form.KEYPOINTS,
         shape=("N", "K", "3"),
     ),
-    _float("objects.keypoint_y", _N_K, _OF_HEIGHT, "0 where not labelled").written(_keypoint("y"), Part.KEYPOINTS),
+    _float("objects.keypoint_y", _N_K, _HEIGHT_FRACTION, "0 where not labelled").written(
+        _keypoint_column("y"), Part.KEYPOINTS
+    ),
     _int64(
         "objects.keypoint_visibility", _N_K, "0, 1 or 2", "0 not labelled, 1 labelled and hidden, 2 visible"
-    ).written(_keypoint("visibility"), Part.KEYPOINTS),
-    _int64("objects.keypoint_num", _N, "0..K", "labelled keypoints").written(_keypoint("num"), Part.KEYPOINTS),
+    ).written(_keypoint_column("visibility"), Part.KEYPOINTS),
+    _int64("objects.keypoint_num", _N, "0..K", "labelled keypoints").written(_keypoint_column("num"), Part.KEYPOINTS),
     _bytes(
         "objects.keypoint_text", _N_K, "utf-8", "keypoint names; empty beyond those of the object's category"
-    ).written(_keypoint("text"), Part.KEYPOINTS),
+    ).written(_keypoint_column("text"), Part.KEYPOINTS),
     _int64("objects.difficult", _N, "0 or 1", "1 where the source says that the object is hard to recognise")
-    .written(_of_block("difficult"), Part.FLAGS)
+    .written(_object_column("difficult"), Part.FLAGS)
     .read("difficult", "1 where the object is hard to recognise"),
     _int64("objects.truncated", _N, "0 or 1", "1 where the source says that the object is not all in the box")
-    .written(_of_block("truncated"), Part.FLAGS)
+    .written(_object_column("truncated"), Part.FLAGS)
     .read("truncated", "1 where the object is not all in the box"),
     _bytes("objects.view", _N, "utf-8", "side of the object that is seen, in the source's words")
     .written(_views, Part.FLAGS)
@@ -246,23 +252,23 @@ VALUES = (
     .written(_corners, Part.ORIENTED)
     .read("corners", "x, y of the four corners of an oriented box as fractions of width and height"),
     _int64("objects.track_id", _N, "id", "track that the object is of; -1 without")
-    .written(_of_block("track_id", _NO_ID), Part.TRACKS)
+    .written(_object_column("track_id", _NO_ID), Part.TRACKS)
     .read("track_ids", "-1 without", _NO_ID),
     # Captions
     _bytes("captions.text", ("C",), "utf-8", "captions")
-    .written(_of_labels(lambda labels: [each.caption.encode() for each in labels.captions]), Part.CAPTIONS)
+    .written(_labels_column(lambda labels: [caption.caption.encode() for caption in labels.captions]), Part.CAPTIONS)
     .read("captions", "UTF-8"),
     _int64("captions.id", ("C",), "COCO id", "annotation id")
-    .written(_of_labels(lambda labels: [each.id for each in labels.captions]), Part.CAPTIONS)
+    .written(_labels_column(lambda labels: [caption.id for caption in labels.captions]), Part.CAPTIONS)
     .read("caption_ids", _AS_IN_JSON, _NO_ID),
     _int64("captions.index", ("T",), "0..terms-1", "terms of the captions, ascending")
-    .written(_of_labels(attrgetter("caption_index")), Part.CAPTION_TERMS)
+    .written(_labels_column(attrgetter("caption_index")), Part.CAPTION_TERMS)
     .read("caption_index", "terms, see `recordmill.encoders`"),
     _float("captions.value", ("T",), "count or tf-idf", "weights of the terms of the captions")
-    .written(_of_labels(attrgetter("caption_value")), Part.CAPTION_TERMS)
+    .written(_labels_column(attrgetter("caption_value")), Part.CAPTION_TERMS)
     .read("caption_value", "weights of the terms"),
     _int64("captions.tokens", ("L",), "2..terms+1", "tokens of the captions, in order; 1 unknown")
-    .written(_of_labels(attrgetter("caption_index")), Part.CAPTION_TOKENS)
+    .written(_labels_column(attrgetter("caption_index")), Part.CAPTION_TOKENS)
     .read("caption_tokens", "in order; 1 unknown"),
     # Masks of images
     _bytes(
@@ -271,10 +277,10 @@ VALUES = (
         "grey PNG",
         "things 1, stuff above (semantic_by_id in label_map.json), 255 where nothing is known",
     )
-    .written(_drawn("semantic.png"), Part.SEMANTIC)
+    .written(_mask_column("semantic.png"), Part.SEMANTIC)
     .read("semantic", "see semantic_by_id in label_map.json; 255 unknown", *_GREY),
     _bytes("panoptic.category_png", (), "grey PNG", "label of each pixel's category, as in class/label; void 0")
-    .written(_drawn("panoptic.category_png"), Part.PANOPTIC)
+    .written(_mask_column("panoptic.category_png"), Part.PANOPTIC)
     .read(
         "categories",
         "category id of the panoptic segment, void 0; where an id is 0 or less, see label_by_id in label_map.json",
@@ -286,32 +292,32 @@ VALUES = (
         "grey PNG",
         "index of the segment in segments_info, from 1, for things; 0 for stuff and void",
     )
-    .written(_drawn("panoptic.instance_png"), Part.PANOPTIC)
+    .written(_mask_column("panoptic.instance_png"), Part.PANOPTIC)
     .read("instances", "number of the panoptic segment from 1, 0 for stuff and void", *_GREY),
     _bytes("panoptic.png", (), "PNG", "the panoptic PNG, unchanged: segment ids R + 256 G + 65536 B")
-    .written(_drawn("panoptic.png"), Part.PANOPTIC)
+    .written(_mask_column("panoptic.png"), Part.PANOPTIC)
     .read("segment_map", "id of the panoptic segment: layout tfds", 0, Form.SEGMENT_IDS, "int32", _PIXELS),
     _bytes("panoptic.file_name", (), "utf-8", "file_name of the panoptic PNG; empty where the image has none").written(
-        _drawn("panoptic.file_name"), Part.PANOPTIC
+        _mask_column("panoptic.file_name"), Part.PANOPTIC
     ),
     _int64("segments.id", _S, "segment id", "value of its pixels in panoptic_image")
-    .written(_drawn("segments.id"), Part.PANOPTIC)
+    .written(_mask_column("segments.id"), Part.PANOPTIC)
     .read("segment_ids", "values of segment_map", _NO_ID),
     _int64("segments.class_index", _S, "0..segment classes-1", "contiguous index among the panoptic categories")
-    .written(_drawn("segments.class_index"), Part.PANOPTIC)
+    .written(_mask_column("segments.class_index"), Part.PANOPTIC)
     .read("segment_labels", "index among the segments", _NO_ID),
     _float("segments.bbox_yxyx", ("S", "4"), _FRACTIONS, "ymin, xmin, ymax, xmax")
-    .written(_drawn("segments.bbox_yxyx"), Part.PANOPTIC)
+    .written(_mask_column("segments.bbox_yxyx"), Part.PANOPTIC)
     .read("segment_boxes", _YXYX),
     _int64("segments.area", _S, "px²", "area of a segment")
-    .written(_drawn("segments.area"), Part.PANOPTIC)
+    .written(_mask_column("segments.area"), Part.PANOPTIC)
     .read("segment_areas", "pixels²"),
     _int64("segments.is_crowd", _S, "0 or 1", "1 where the segment is a crowd")
-    .written(_drawn("segments.is_crowd"), Part.PANOPTIC)
+    .written(_mask_column("segments.is_crowd"), Part.PANOPTIC)
     .read("segment_is_crowd", "1 where it is a crowd"),
     # LVIS and tags
     _int64("image.neg_category_ids", ("G",), "COCO id", "LVIS: categories that are known to be absent")
-    .written(_of_labels(attrgetter("neg_category_ids")), Part.LVIS)
+    .written(_labels_column(attrgetter("neg_category_ids")), Part.LVIS)
     .read("neg_category_ids", "LVIS: known to be absent", _NO_ID),
     _int64(
         "image.not_exhaustive_category_ids",
@@ -319,7 +325,7 @@ VALUES = (
         "COCO id",
         "LVIS: categories of which not every object is annotated",
     )
-    .written(_of_labels(attrgetter("not_exhaustive_category_ids")), Part.LVIS)
+    .written(_labels_column(attrgetter("not_exhaustive_category_ids")), Part.LVIS)
     .read("not_exhaustive_category_ids", "LVIS: not every object is annotated", _NO_ID),
     _int64("image.tag_labels", ("U",), "1 or more", "classes of the whole image, as image/object/class/label")
     .written(lambda run: [[int(run.label_of_class[index]) for index in indices] for indices in _tags(run)], Part.TAGS)

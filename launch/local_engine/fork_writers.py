@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import islice
 
 from recordmill.launch.local_engine.engine import is_entered
-from recordmill.transforms.runtime.processes import forking
+from recordmill.transforms.runtime.processes import fork_processes
 from recordmill.transforms.runtime.threads import usable_cores
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import archive_of, storage_for
@@ -36,7 +36,7 @@ def processes_forked(are_many: Callable[[], bool], threads: int | None, mode: st
         if number > 1 and _may_fork() and mode == "in_memory":
             try:
                 if are_many():
-                    stack.enter_context(forking(number))
+                    stack.enter_context(fork_processes(number))
             except OSError as error:  # too many processes, no shared memory; the job reports errors of folders
                 _LOGGER.debug("No processes are forked: %r", error)
         yield

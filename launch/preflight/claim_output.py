@@ -25,16 +25,16 @@ from recordmill.schemas.dataset.dataset_files import split_manifest, state_folde
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import OF_INPUT, ShardNaming, listed
+from recordmill.schemas.features import OF_INPUT, ShardNaming, format_parts
 from recordmill.schemas.inputs.encoders import TextForm
 from recordmill.schemas.inputs.splits import ONLY_CASE
 from recordmill.transforms.dataset.dataset_folder import (
+    find_unknown_file,
     finished_shards,
     note_path,
     read_manifest,
     read_note,
     read_split_manifests,
-    strange_file,
     unfinished_splits,
 )
 from recordmill.transforms.join.list_images import listing_of
@@ -150,7 +150,7 @@ def _split_state(
             f"{output} has {len(shards)} shards named as these would be ({shards[0]} …) that no manifest lists; "
             "give another --output, --name or --split, or --overwrite to delete them"
         )
-    if strange := strange_file(output, recipe.split):
+    if strange := find_unknown_file(output, recipe.split):
         folder = join_path(output, state_folder(recipe.split))
         raise ConfigError(f"{folder} has {strange}, which no run has left there, and would be deleted; move it")
     return OutputState.NEW
@@ -228,8 +228,9 @@ def _check_data_set(output: str, manifest: Manifest, recipe: Recipe, kept: set[s
     asked = tuple(part for part in manifest.parts if part not in OF_INPUT)
     if others and asked != recipe.parts:
         raise ConfigError(
-            f"{output} holds records with {listed(asked)} (splits: {', '.join(others)}), these would have "
-            f"{listed(recipe.parts)}: give the same annotation files and --masks for all splits, or another --output"
+            f"{output} holds records with {format_parts(asked)} (splits: {', '.join(others)}), these would have "
+            f"{format_parts(recipe.parts)}: "
+            f"give the same annotation files and --masks for all splits, or another --output"
         )
     _check_keras(output, recipe, others)
 

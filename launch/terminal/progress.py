@@ -69,7 +69,7 @@ def paused() -> Iterator[None]:
 def expect_records(shards: Sequence[ShardInfo], in_this_process: bool) -> None:
     """Set the progress total of a verb that reads shards. Other processes report their progress only at their end."""
     if in_this_process:
-        progress.planned(sum(shard.examples for shard in shards), len(shards), "records")
+        progress.count_planned(sum(shard.examples for shard in shards), len(shards), "records")
     else:
         progress.set_step(f"reading {len(shards):,} shards")
 

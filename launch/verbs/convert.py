@@ -19,7 +19,12 @@ from recordmill.schemas.dataset.recipes import LISTING, Recipe
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
 from recordmill.schemas.inputs.image_options import StoredImageOptions
 from recordmill.schemas.sizes import number_text
-from recordmill.transforms.dataset.dataset_folder import finished_shards, read_statistics, require_manifest, tidy
+from recordmill.transforms.dataset.dataset_folder import (
+    delete_old_files,
+    finished_shards,
+    read_statistics,
+    require_manifest,
+)
 from recordmill.transforms.dataset.fact_lines import data_set_lines, plan_lines
 from recordmill.transforms.insight.across_splits import check_complete_duplicates, compare_splits
 from recordmill.transforms.insight.write_report import has_report, try_to_report
@@ -81,7 +86,7 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions) -> None
             return
     manifest = require_manifest(options.output)
     for split in () if folder_fault(options.output) else job.splits:
-        tidy(options.output, manifest.splits[split])  # a run that was killed at its end may have left files
+        delete_old_files(options.output, manifest.splits[split])  # a run that was killed at its end may have left files
     if not has_report(options.output):  # a killed run may lack it, too
         try_to_report(options.output)
     comparison = compare_splits(read_statistics(options.output, manifest.splits))

@@ -18,7 +18,7 @@ from recordmill.pipelines.dataset_options import ExtractOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.sizes import number_text, size_text
 from recordmill.transforms.dataset.dataset_folder import require_manifest
-from recordmill.transforms.extract.extract_pieces import claimed, extract_recipe
+from recordmill.transforms.extract.extract_pieces import claim_target, extract_recipe
 from recordmill.transforms.extract.write_documents import ExtractedSplit
 
 
@@ -36,7 +36,7 @@ def run(options: ExtractOptions, progress_mode: str, beams: PipelineOptions) -> 
     extract.check_format(options.folder, manifest, options.format_)
     if fault := folder_fault(options.target):
         raise ConfigError(fault)
-    with claimed(options.target, extract_recipe(shards, manifest.layout, options.format_)) as finished:
+    with claim_target(options.target, extract_recipe(shards, manifest.layout, options.format_)) as finished:
         if finished is not None:
             terminal().print(
                 f"Going on with an unfinished extraction in {options.target}: {finished:,} shards were extracted"

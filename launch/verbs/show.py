@@ -101,7 +101,7 @@ def _drawn(record: Record, side: int) -> tuple[Image.Image, Overlay]:
     where = f"record {record.number} of {record.shard.path}"
     raw = next((each.shape for each in record.table.features if each.source == "image.pixels"), ())
     try:
-        picture = record.view().picture(tuple(map(int, raw)))
+        picture = record.view().decode_image(tuple(map(int, raw)))
     except UnusableError as fault:
         raise ConfigError(
             f"the image of {where} cannot be drawn: {fault.detail}; recordmill show without --save "

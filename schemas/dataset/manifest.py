@@ -132,8 +132,8 @@ class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def accounted(self) -> int:
         """Sum of all outcomes."""
-        left_out = sum(self.rejected.values()) + sum(self.filtered.values()) + self.removed
-        return self.in_records + left_out + self.of_rejected_images
+        omitted = sum(self.rejected.values()) + sum(self.filtered.values()) + self.removed
+        return self.in_records + omitted + self.of_rejected_images
 
 
 class SplitManifest(msgspec.Struct, frozen=True):
@@ -305,11 +305,11 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
         raise ConfigError(f"{path} is not a Recordmill manifest ({error}); was it edited or cut short?") from error
     if manifest is None:
         raise ConfigError(
-            f"{path} is of manifest format {format_}, and this version reads format {FORMAT}: a development version of "
-            "Recordmill wrote it; convert again, into another folder"
+            f"{path} has manifest format {format_}, but this version reads format {FORMAT}: a development version of "
+            "Recordmill wrote it; convert again into another folder"
         )
     if manifest.layout not in LAYOUTS:
-        raise ConfigError(f"{path} is of layout {manifest.layout!r}, which this program does not know")
+        raise ConfigError(f"{path} has the unknown layout {manifest.layout!r}")
     if fault := dataset_name_fault(manifest.name):
         raise ConfigError(f"{path}: the name {manifest.name!r} {fault}; was it edited?")
     for name, split in manifest.splits.items():
@@ -317,7 +317,7 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
             raise ConfigError(f"{path}: the name of the split {name!r} {fault}; was it edited?")
         if (split.recipe.name, split.recipe.split) != (manifest.name, name):
             raise ConfigError(
-                f"{path}: the recipe of {manifest.name}-{name} is that of {split.recipe.name}-{split.recipe.split}; "
+                f"{path}: the recipe of {manifest.name}-{name} belongs to {split.recipe.name}-{split.recipe.split}; "
                 "was it edited?"
             )
         names = shard_names(manifest.name, name, manifest.layout)

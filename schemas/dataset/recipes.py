@@ -38,7 +38,7 @@ class InputFile(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, path=self.path.removesuffix(".gz"), bytes=0, crc32c="")
 
 
-def to_list(folder: str) -> InputFile:
+def unlisted_folder(folder: str) -> InputFile:
     """Return the InputFile of a folder not listed yet."""
     return InputFile(LISTING, folder, 0, "")
 
@@ -61,9 +61,9 @@ class Recipe(msgspec.Struct, frozen=True):
     images: tuple[str, ...]
     options: dict[str, str | int | float | bool | list[str] | None]
 
-    def with_listings(self, found: Mapping[str, InputFile]) -> "Recipe":
-        """Return the recipe with the listings of its folders; `found` has them by path."""
-        inputs = tuple(found[file.path] if file.kind == LISTING else file for file in self.inputs)
+    def with_listings(self, listings: Mapping[str, InputFile]) -> "Recipe":
+        """Return the recipe with the listings of its folders; `listings` has them by path."""
+        inputs = tuple(listings[file.path] if file.kind == LISTING else file for file in self.inputs)
         return msgspec.structs.replace(self, inputs=inputs)
 
     def is_same_content(self, other: "Recipe") -> bool:
@@ -75,7 +75,8 @@ class Recipe(msgspec.Struct, frozen=True):
         before, now = ({**msgspec.to_builtins(recipe), **recipe.options} for recipe in (self, new))
         keys = [key for key in before | now if key != "options" and before.get(key) != now.get(key)]
         return "; ".join(
-            f"{key.replace('_', '-')} was {_shown(before.get(key))}, now {_shown(now.get(key))}" for key in keys
+            f"{key.replace('_', '-')}: {_format_option(before.get(key))}, now {_format_option(now.get(key))}"
+            for key in keys
         )
 
     def _uncompressed(self, other: "Recipe") -> "Recipe":
@@ -87,22 +88,22 @@ class Recipe(msgspec.Struct, frozen=True):
     @property
     def unlisted(self) -> "Recipe":
         """Recipe without the listings of its folders."""
-        return self.with_listings({file.path: to_list(file.path) for file in self.inputs})
+        return self.with_listings({file.path: unlisted_folder(file.path) for file in self.inputs})
 
     @property
     def unit(self) -> str:
         """Unit for messages: `row` if rows of a table are records, or name images; otherwise `image`."""
-        of_rows = self.layout == TABLE.layout or any(file.kind == "rows" for file in self.inputs)
-        return "row" if of_rows else "image"
+        has_rows = self.layout == TABLE.layout or any(file.kind == "rows" for file in self.inputs)
+        return "row" if has_rows else "image"
 
     @property
     def shard_names(self) -> ShardNames:
         return shard_names(self.name, self.split, self.layout)
 
 
-def _shown(value: object) -> str:
+def _format_option(value: object) -> str:
     if value is None:
-        return "its default"
+        return "default"
     if isinstance(value, list | tuple):
         shown = (
             f"--{item['kind']} {item['path']}"

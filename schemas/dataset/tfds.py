@@ -51,18 +51,18 @@ def tfds_files(manifest: Manifest) -> dict[str, bytes]:
         FEATURES: encode_json(_features(manifest.table, manifest.labels)),
     }
     for feature in manifest.table.features:
-        if categories := _classes(feature, manifest.labels):
-            group = _group(feature, manifest.table)
+        if categories := _indexed_categories(feature, manifest.labels):
+            group = _group_prefix(feature, manifest.table)
             path = [group, feature.name[len(group) + 1 :]] if group else [feature.name]
             file = "-".join(part.replace("/", ".") for part in path)
             files[f"{file}.labels.txt"] = "".join(f"{name}\n" for name in class_names(categories)).encode()
     return files
 
 
-def is_dataset_info(found: bytes, expected: bytes) -> bool:
-    """Return True if `found` equals `expected`, except for the file formats that convert_format adds."""
+def is_dataset_info(stored: bytes, expected: bytes) -> bool:
+    """Return True if `stored` equals `expected`, except for the file formats that convert_format adds."""
     try:
-        stated = json.loads(found)
+        stated = json.loads(stored)
     except ValueError:
         return False
     return isinstance(stated, dict) and stated | {_ADDED_FORMATS: None} == json.loads(expected) | {_ADDED_FORMATS: None}
@@ -82,7 +82,7 @@ def class_names(categories: Sequence[Category]) -> list[str]:
     ]
 
 
-def _classes(feature: Feature, labels: LabelMap) -> tuple[Category, ...]:
+def _indexed_categories(feature: Feature, labels: LabelMap) -> tuple[Category, ...]:
     """Return the categories that a feature indexes; none if it is not a class index or there are no classes."""
     if feature.source == "segments.class_index":
         return labels.segments
@@ -91,7 +91,7 @@ def _classes(feature: Feature, labels: LabelMap) -> tuple[Category, ...]:
     return labels.categories if is_class else ()
 
 
-def _group(feature: Feature, table: FeatureTable) -> str:
+def _group_prefix(feature: Feature, table: FeatureTable) -> str:
     return next((group for group in table.groups if feature.name.startswith(f"{group}/")), "")
 
 
@@ -116,18 +116,18 @@ def _dataset_info(manifest: Manifest) -> dict[str, Any]:
 
 def _supervised_keys(table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
     """Keys of `as_supervised`: image or feature, and class; none unless a record has exactly one of each."""
-    pictures = [feature.name for feature in table.features if feature.source in _IMAGES]
-    classes = [feature.name for feature in table.features if not feature.shape and _classes(feature, labels)]
-    if len(pictures) != 1 or len(classes) != 1:
+    images = [feature.name for feature in table.features if feature.source in _IMAGES]
+    classes = [feature.name for feature in table.features if not feature.shape and _indexed_categories(feature, labels)]
+    if len(images) != 1 or len(classes) != 1:
         return {}
-    return {"supervisedKeys": {"tuple": {"items": [{"featureKey": name} for name in pictures + classes]}}}
+    return {"supervisedKeys": {"tuple": {"items": [{"featureKey": name} for name in images + classes]}}}
 
 
 def _features(table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
     features: dict[str, Any] = {}
     groups: dict[str, dict[str, Any]] = {}
     for feature in table.features:
-        if group := _group(feature, table):
+        if group := _group_prefix(feature, table):
             name = feature.name[len(group) + 1 :]
             groups.setdefault(group, {})[name] = _item(feature, feature.shape[1:], labels)
         elif feature.shape and not feature.shape[0].isdecimal():
@@ -153,7 +153,7 @@ def _item(feature: Feature, shape: tuple[str, ...], labels: LabelMap) -> dict[st
     if channels := _CHANNELS.get(feature.source):
         image = {"dtype": "uint8", "shape": {"dimensions": ["-1", "-1", channels]}}
         return {"image": image, "pythonClassName": f"{_FEATURES}image_feature.Image"}
-    if categories := _classes(feature, labels):
+    if categories := _indexed_categories(feature, labels):
         return {
             "classLabel": {"numClasses": str(len(categories))},
             "pythonClassName": f"{_FEATURES}class_label_feature.ClassLabel",

@@ -28,7 +28,7 @@ from recordmill.schemas.inputs.option import (
     options_of,
 )
 from recordmill.schemas.inputs.splits import ONLY_CASE, Division, SplitShares, group_fault, split_name_fault
-from recordmill.schemas.layouts import LAYOUTS, stored_as
+from recordmill.schemas.layouts import LAYOUTS, change_keys_and_types
 from recordmill.schemas.names import NameSources, dataset_name_fault
 from recordmill.schemas.problems import PROBLEMS
 from recordmill.schemas.shards import ShardSizing
@@ -170,13 +170,13 @@ class ConvertOptions(Options):
         """Features of the layout, with the requested keys and types.
 
         Raises:
-            ConfigError: see `recordmill.schemas.layouts.stored_as`.
+            ConfigError: see `recordmill.schemas.layouts.change_keys_and_types`.
         """
         return self.stored(LAYOUTS[self.layout])
 
     def stored(self, table: FeatureTable) -> FeatureTable:
         """Return a layout's features with requested keys and types."""
-        return stored_as(table, pairs(self.rename), self.kinds, self.label_as == "text")
+        return change_keys_and_types(table, pairs(self.rename), self.kinds, self.label_as == "text")
 
     @property
     def kinds(self) -> dict[str, FeatureKind]:

@@ -40,7 +40,7 @@ def test_two_extractions_at_once(pictures, tmp_path):
     job = Job(place, tmp_path, lambda output: ["extract", f"{tmp_path}/data", output])
     whole_output = job.new_output()
     job.run(whole_output)
-    refused = "recordmill: another recordmill extract is writing to {}; wait until it has ended, or give another DIR\n"
+    refused = "recordmill: another recordmill extract is writing to {}; wait until it ends, or choose another DIR\n"
     told = []
     for after in (0, 0, job.seconds / 3, job.seconds / 2):
         output = job.new_output()

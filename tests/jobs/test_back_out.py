@@ -145,7 +145,7 @@ def test_unfinished_extraction_of_another_format_is_refused(copy_converted, tmp_
     done = recordmill("extract", tmp_path / "out", tmp_path / "dir", "--as", "yolo")
     assert (done.code, "3 shards were extracted" in done.out) == (0, True)
     assert len(list((tmp_path / "dir" / "labels").rglob("*.txt"))) == 22
-    assert "data.yaml has no images of val" in done.out
+    assert "data.yaml has no images for val" in done.out
 
 
 def test_record_an_annotation_is_refused(copy_converted, tmp_path, recordmill):

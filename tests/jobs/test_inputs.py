@@ -23,9 +23,9 @@ NAMES = [f"{number}.jpg" for number in range(4)]
 @pytest.fixture
 def pictures_read(monkeypatch) -> list[str]:
     """The names of images that are read, by whichever writer."""
-    read, load = [], load_images.or_rejected
+    read, load = [], load_images.read_or_reject
     monkeypatch.setattr(
-        load_images, "or_rejected", lambda task, *more: read.append(task.file_name) or load(task, *more)
+        load_images, "read_or_reject", lambda task, *more: read.append(task.file_name) or load(task, *more)
     )
     return read
 

@@ -8,7 +8,7 @@ from PIL import Image
 from recordmill.decode_record import RecordDecoder
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureKind
-from recordmill.schemas.layouts import LAYOUTS, TFDS, stored_as
+from recordmill.schemas.layouts import LAYOUTS, TFDS, change_keys_and_types
 from recordmill.split_records import READINGS, readings_of, type_text
 from recordmill.transforms.records.example import ExampleWriter
 from tests.recordmill.splits import CONTENTS, KEYPOINTS, draw
@@ -59,7 +59,9 @@ def test_record_of_layout_detection():
 
 
 def test_labels_stored_as_text():
-    table = stored_as(TFDS.with_parts(()), {"objects/label": "label"}, {"objects/id": FeatureKind.FLOAT}, True)
+    table = change_keys_and_types(
+        TFDS.with_parts(()), {"objects/label": "label"}, {"objects/id": FeatureKind.FLOAT}, True
+    )
     readings = readings_of(table)
     assert (readings["labels"].dtype, readings["labels"].meaning) == ("bytes", "class name")
     assert (readings["annotation_ids"].dtype, readings["image_id"].dtype) == ("float32", "int64")

@@ -254,6 +254,6 @@ def test_more_objects_than_are_padded_to(tmp_path):
 def test_replaced_shard_is_error_at_once(tmp_path):
     split = split_of(tmp_path, "classification")
     split_of(tmp_path, "classification", RECORDS - 1)
-    with pytest.raises(RecordError, match="bytes, where its manifest says"):
+    with pytest.raises(RecordError, match="bytes, but its manifest says"):
         split.tensorflow()
     assert len(ids(split[:2].tensorflow())) == 2

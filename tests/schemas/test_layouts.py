@@ -18,9 +18,9 @@ from recordmill.schemas.layouts import (
     LAYOUTS,
     TFDS,
     CocoLayout,
-    column_of,
+    change_keys_and_types,
+    column_writer,
     features_table,
-    stored_as,
 )
 from recordmill.schemas.rejects import Reason
 
@@ -59,7 +59,7 @@ def test_layout_holds_each_value_once_and_is_documented(name):
     assert markdown(table) in (DOCS / "records.md").read_text()
 
 
-def test_features_of_pictures():
+def test_features_of_images():
     table = features_table((7, 7, 1280), "float32")
     assert {feature.name: (feature.kind.value, feature.shape) for feature in table.features} == {
         "feature": ("float", ("7", "7", "1280")),
@@ -86,8 +86,8 @@ def test_documentation_lists_every_reason_and_part():
     ("names", "kinds", "word"),
     [
         ({"objects/bboxes": "b"}, {}, "did you mean objects/bbox"),
-        ({"image": "objects/image"}, {}, "one value for each"),
-        ({"image": "objects/bbox"}, {}, "one value for each"),
+        ({"image": "objects/image"}, {}, "have the same length"),
+        ({"image": "objects/bbox"}, {}, "have the same length"),
         ({"objects/id": "image"}, {}, "image would be the name of two"),
         ({"image": "../../x\n"}, {}, "printable"),
         ({"image": "x" * 201}, {}, "printable"),
@@ -99,14 +99,14 @@ def test_documentation_lists_every_reason_and_part():
 )
 def test_keys_and_types_that_layout_cannot_have(names, kinds, word):
     with pytest.raises(ConfigError, match=word):
-        stored_as(TFDS, names, kinds)
+        change_keys_and_types(TFDS, names, kinds)
 
 
 def test_classes_are_numbered_by_label():
     labels = LabelMap((Category(5, "a"), Category(90, "b")))
     for table, number in ((TFDS, 2), (KERAS, 91), (DETECTION, 91), (CLASSIFICATION, 2)):
         key = next(feature.name for feature in table.features if feature.source == table.label)
-        assert num_classes(labels, stored_as(table, {key: "y"}, {}, label_as_text=True)) == number
+        assert num_classes(labels, change_keys_and_types(table, {key: "y"}, {}, label_as_text=True)) == number
 
 
 @pytest.mark.parametrize(
@@ -115,13 +115,13 @@ def test_classes_are_numbered_by_label():
         ("image.width", FeatureKind.FLOAT, 2**24, 2.0**24),
         ("image.width", FeatureKind.FLOAT, 2**24 + 1, "not exact as float32"),
         ("objects.area", FeatureKind.INT64, 2.0, 2),
-        ("objects.area", FeatureKind.INT64, 2.5, "no whole number"),
-        ("objects.area", FeatureKind.INT64, np.nan, "no whole number"),
+        ("objects.area", FeatureKind.INT64, 2.5, "not a whole number"),
+        ("objects.area", FeatureKind.INT64, np.nan, "not a whole number"),
     ],
 )
 def test_dtype_keeps_numbers_exact(source, kind, number, stored):
     (feature,) = (each for each in DETECTION.features if each.source == source)
-    write = column_of(msgspec.structs.replace(feature, kind=kind))
+    write = column_writer(msgspec.structs.replace(feature, kind=kind))
     assert write
     run = SimpleNamespace(size_px=np.array([[number, 1]]), block=SimpleNamespace(area_px2=np.array([number])))
     if isinstance(stored, str):

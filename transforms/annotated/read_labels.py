@@ -349,4 +349,4 @@ def _notices(names: Sequence[str], images: Sequence[LabelledImage]) -> Iterator[
 
 def _notice(text: str, names: Sequence[str]) -> Iterator[TaggedOutput]:
     if names:
-        yield TaggedOutput(NOTICES, (text, Names.of(names)))
+        yield TaggedOutput(NOTICES, (text, Names.sample(names)))

@@ -118,7 +118,7 @@ def _read_rows(
         if reject.image_id is None:
             facts.reject(first_split, reject)
         else:
-            progress.rejected(reject)
+            progress.count_reject(reject)
     yield TaggedOutput(_SUMMARIES, (msgspec.json.encode(block.source), summarize(block, rows)))
     if rows.images:
         images = image_block(block, rows, part.sources)

@@ -35,8 +35,8 @@ class Names(NamedTuple):
     compared: tuple[str, ...] = ()
 
     @staticmethod
-    def of(names: Sequence[str]) -> "Names":
-        return Names(len(names), tuple(heapq.nsmallest(_SHOWN, names)), _to_compare(names))
+    def sample(names: Sequence[str]) -> "Names":
+        return Names(len(names), tuple(heapq.nsmallest(_SHOWN, names)), _sample_names(names))
 
 
 NO_NAMES = Names()
@@ -48,28 +48,28 @@ def add_names(parts: Iterable[Names]) -> Names:
     if len(parts) < 2:
         return parts[0] if parts else NO_NAMES
     first = heapq.nsmallest(_SHOWN, chain.from_iterable(part.first for part in parts))
-    compared = _to_compare(chain.from_iterable(part.compared for part in parts))
+    compared = _sample_names(chain.from_iterable(part.compared for part in parts))
     return Names(sum(part.number for part in parts), tuple(first), compared)
 
 
-def _to_compare(names: Iterable[str]) -> tuple[str, ...]:
+def _sample_names(names: Iterable[str]) -> tuple[str, ...]:
     chosen = heapq.nsmallest(_COMPARED, names, _sort_key)
     ends = accumulate(map(len, chosen))
     return tuple(name for name, end in zip(chosen, ends, strict=True) if end <= _COMPARED_CHARACTERS)
 
 
 def _sort_key(name: str) -> tuple[bytes, str]:
-    return blake2b(_stem(name).encode(errors="surrogatepass"), digest_size=8).digest(), name
+    return blake2b(_stem_key(name).encode(errors="surrogatepass"), digest_size=8).digest(), name
 
 
-def _folded(text: str) -> str:
+def _fold_spelling(text: str) -> str:
     """Return a key that ignores case and Unicode normalisation."""
     return unicodedata.normalize("NFKC", text).casefold()
 
 
-def _stem(name: str) -> str:
+def _stem_key(name: str) -> str:
     """Return a key that spellings of one image name share."""
-    return _folded(posixpath.splitext(_without_zeros(_without_hash(unquote(name_parts(name)[-1]))))[0])
+    return _fold_spelling(posixpath.splitext(_without_zeros(_without_hash(unquote(name_parts(name)[-1]))))[0])
 
 
 def _without_zeros(name: str) -> str:
@@ -84,21 +84,21 @@ def _without_hash(name: str) -> str:
 class Difference(Enum):
     """Differences between the name of an image and of a file, likeliest first, as sentences."""
 
-    SPELLING = "Names are written otherwise"  # the same parts, which / does not separate, or not only
-    CASE = "Names differ in case or in how a letter is written"
+    SPELLING = "Names are spelled differently"  # the same parts, which / does not separate, or not only
+    CASE = "Names differ in case or in the spelling of a letter"
     ENCODED = "Names are percent-encoded"
     ZEROS = "Names differ in leading zeros"
     HASH = "Names differ in eight digits before them, as Label Studio's do"
-    DEEPER = "Files are in the further folder {folder!r}"
-    PREFIX = "Names begin with {folder!r}, which no file's path does"
-    FOLDER = "Names agree but for their folders"
+    DEEPER = "Files are in the subfolder {folder!r}"
+    PREFIX = "Names begin with {folder!r}, but paths of files do not"
+    FOLDER = "Names differ only in their folders"
     ENDING = "Names differ in their ending"
     ZEROS_AND_ENDING = "Names differ in leading zeros and in their ending"
-    NOTHING_IN_COMMON = "No file is called so"
+    NOTHING_IN_COMMON = "No file has that name"
 
 
 _ORDER = list(Difference)
-_OF_ENDING = (Difference.ENDING, Difference.ZEROS_AND_ENDING)
+_ENDINGS = (Difference.ENDING, Difference.ZEROS_AND_ENDING)
 _SPELLINGS: dict[Difference, Callable[[str], str]] = {
     Difference.ENCODED: unquote,
     Difference.ZEROS: _without_zeros,
@@ -124,9 +124,9 @@ def pair_names(images: Iterable[str], files: Iterable[str]) -> Iterator[Pair]:
     """
     by_stem: dict[str, list[str]] = {}
     for file in sorted(files):
-        by_stem.setdefault(_stem(file), []).append(file)
+        by_stem.setdefault(_stem_key(file), []).append(file)
     for image in sorted(images):
-        pairs = (_pair(image, file) for file in by_stem.get(_stem(image), ()))
+        pairs = (_compare_pair(image, file) for file in by_stem.get(_stem_key(image), ()))
         yield min(
             pairs,
             key=lambda pair: _ORDER.index(pair.difference),
@@ -134,19 +134,19 @@ def pair_names(images: Iterable[str], files: Iterable[str]) -> Iterator[Pair]:
         )
 
 
-def _pair(image: str, file: str) -> Pair:
+def _compare_pair(image: str, file: str) -> Pair:
     ours, theirs = name_parts(image), name_parts(file)
     if ours == theirs:
         return Pair(Difference.SPELLING, image, file)
-    if [_folded(part) for part in ours] == [_folded(part) for part in theirs]:
+    if [_fold_spelling(part) for part in ours] == [_fold_spelling(part) for part in theirs]:
         return Pair(Difference.CASE, image, file)
     for difference, plain in _SPELLINGS.items():
         if plain(ours[-1]) == plain(theirs[-1]) and ours[-1] != theirs[-1]:
             return Pair(difference, image, file)
     if ours[-1] != theirs[-1]:
-        if _folded(ours[-1]) == _folded(theirs[-1]):
+        if _fold_spelling(ours[-1]) == _fold_spelling(theirs[-1]):
             return Pair(Difference.CASE, image, file)
-        one, other = (posixpath.splitext(_folded(parts[-1]))[0] for parts in (ours, theirs))
+        one, other = (posixpath.splitext(_fold_spelling(parts[-1]))[0] for parts in (ours, theirs))
         is_of_zeros = one != other and _without_zeros(one) == _without_zeros(other)
         return Pair(Difference.ZEROS_AND_ENDING if is_of_zeros else Difference.ENDING, image, file)
     if theirs[-len(ours) :] == ours:
@@ -156,7 +156,7 @@ def _pair(image: str, file: str) -> Pair:
     return Pair(Difference.FOLDER, image, file)
 
 
-def compared_text(
+def describe_mismatch(
     images: Names,
     files: Names,
     sources: NameSources,
@@ -175,55 +175,55 @@ def compared_text(
     """
     rows, folders = " ".join(sources.rows), " ".join(sources.images)
     if not sources.is_listed:
-        return f"{rows} names {_shown(images)}; what is in {folders} is not known with --no-list."
-    found = f"{folders} has {_shown(files)}" if files.number else f"{folders} has no further file"
-    cause = _cause(images, files, sources, is_all, suffix_finds_all)
-    return f"{rows} names {_shown(images)}; {found}. " + (
-        f"They are in {beside}: give --images {beside}." if beside else cause
+        return f"{rows} names {_format_names(images)}; with --no-list, the contents of {folders} are not known."
+    unused_files = f"{folders} has {_format_names(files)}" if files.number else f"{folders} has no other file"
+    cause = _describe_cause(images, files, sources, is_all, suffix_finds_all)
+    return f"{rows} names {_format_names(images)}; {unused_files}. " + (
+        f"They are in {beside}: add --images {beside}." if beside else cause
     )
 
 
-def _shown(names: Names) -> str:
+def _format_names(names: Names) -> str:
     return ", ".join(map(repr, names.first[:_COMPARED_SHOWN])) + (" …" if names.number > _COMPARED_SHOWN else "")
 
 
-def archive_text(files: Names, folders: Sequence[str]) -> str:
+def describe_archives(files: Names, folders: Sequence[str]) -> str:
     """Return a sentence about archives in `folders`; empty without."""
     archives = [name for name in files.first if name.endswith(".zip")]
     if not archives:
         return ""
-    give = "" if any(".zip" in folder for folder in folders) else ", or give it to --images"
-    return f"Archives within --images are not read: unpack {archives[0]!r}{give}."
+    option = "" if any(".zip" in folder for folder in folders) else ", or pass it to --images"
+    return f"Archives within --images are not read: unpack {archives[0]!r}{option}."
 
 
-def _cause(images: Names, files: Names, sources: NameSources, is_all: bool, suffix_finds_all: bool) -> str:
+def _describe_cause(images: Names, files: Names, sources: NameSources, is_all: bool, suffix_finds_all: bool) -> str:
     pairs = list(pair_names(images.compared, files.compared))
     counts = Counter(pair.difference for pair in pairs if pair.file)
     if not counts:
-        if archive := archive_text(files, sources.images):
+        if archive := describe_archives(files, sources.images):
             return archive
-        another = "is it that of another split" if is_all else "is a part of the images elsewhere"
-        return f"No file of such a name is in the folder: {another}? --images may be given several times."
+        question = "Is it the folder of another split" if is_all else "Are some images in another folder"
+        return f"No file in the folder has such a name. {question}? --images can be repeated."
     cause = max(counts, key=lambda kind: (counts[kind], -_ORDER.index(kind)))
     example = next(pair for pair in pairs if pair.difference is cause)
     like = f"{example.image!r} may be {example.file!r} ({counts[cause]:,} of {len(pairs):,} names compared)"
-    return f"{_describe_pair(example)}: {like}: {_cure(example, pairs, sources, is_all, suffix_finds_all)}."
+    return f"{_describe_pair(example)}: {like}: {_suggest_fix(example, pairs, sources, is_all, suffix_finds_all)}."
 
 
 def _describe_pair(pair: Pair) -> str:
     if is_absolute(pair.image):
         return "Names are absolute paths"
-    if pair.difference not in (Difference.CASE, *_OF_ENDING) and "\\" in pair.image:
+    if pair.difference not in (Difference.CASE, *_ENDINGS) and "\\" in pair.image:
         return "Names are Windows paths"
     return pair.difference.value.format(folder=pair.folder)
 
 
-def _cure(pair: Pair, pairs: Iterable[Pair], sources: NameSources, is_all: bool, suffix_finds_all: bool) -> str:
+def _suggest_fix(pair: Pair, pairs: Iterable[Pair], sources: NameSources, is_all: bool, suffix_finds_all: bool) -> str:
     if pair.difference in (Difference.CASE, Difference.ZEROS, Difference.HASH):
         return "rename the files, or correct the names"
     if pair.difference is Difference.ENCODED:
         return "decode them, with urllib.parse.unquote for example"
-    if pair.difference in _OF_ENDING:
+    if pair.difference in _ENDINGS:
         return "were the images converted? Correct the names"
     cures = ["--match suffix"] if suffix_finds_all else []
     # In another folder, images that have files would lose them.
@@ -234,4 +234,4 @@ def _cure(pair: Pair, pairs: Iterable[Pair], sources: NameSources, is_all: bool,
             cures.append(f"--images {folder}/{pair.folder}")
         elif pair.image == f"{pair.folder}/{pair.file}" and f"/{folder}".endswith(f"/{pair.folder}"):
             cures.append(f"--images {folder.removesuffix(pair.folder) or './'}")
-    return f"give {' or '.join(cures)}" if cures else "correct the names"
+    return f"use {' or '.join(cures)}" if cures else "correct the names"

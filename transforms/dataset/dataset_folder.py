@@ -29,12 +29,12 @@ from recordmill.transforms.records.shard_index import ENDING, INDEX, index_file
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for, tilde_hint
 
-_OF_A_RUN = re.compile(
+_RUN_FILES = re.compile(
     rf"{REJECTS}|{DUPLICATES}|{FINGERPRINTS}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|"
     rf"(rows|images)-\d{{5,}}-\d{{5,}}|{re.escape(INDEX)}/[^/]+|\.[^/]+\.tmp|beam-temp-.+"
 )
 """Files of a state folder: finished shards, indexes, notes, sorted rows, temporary files, files of Beam's sink."""
-_OF_A_SPLIT = re.compile(
+_SPLIT_FILES = re.compile(
     f"{split_manifest('([A-Za-z0-9_]+)')}|{split_rejects('[A-Za-z0-9_]+')}|{split_statistics('[A-Za-z0-9_]+')}|"
     f"{split_fingerprints('[A-Za-z0-9_]+')}|{split_problems('[A-Za-z0-9_]+')}"
 )
@@ -43,8 +43,10 @@ _OF_A_SPLIT = re.compile(
 def existing_labels(output: str, splits: Collection[str]) -> ExistingLabels | None:
     """Return the label map of the data set that has other splits than these; None if there is none."""
     manifest = read_manifest(output)
-    others = sorted(manifest.splits.keys() - set(splits)) if manifest else []
-    return ExistingLabels(manifest.labels, f"{', '.join(others)} of {output}") if manifest and others else None
+    other_splits = sorted(manifest.splits.keys() - set(splits)) if manifest else []
+    return (
+        ExistingLabels(manifest.labels, f"{', '.join(other_splits)} of {output}") if manifest and other_splits else None
+    )
 
 
 def read_manifest(output: str, file: str = MANIFEST) -> Manifest | None:
@@ -71,10 +73,11 @@ def require_manifest(output: str) -> Manifest:
     manifest = read_manifest(output)
     if manifest is None:
         if not storage_for(output).is_folder(output):
-            cure = tilde_hint(output) or f"; give the folder that holds {MANIFEST}"
+            cure = tilde_hint(output) or f"; the folder must have a {MANIFEST}"
             raise ConfigError(f"{output}: no such folder{cure}")
         raise ConfigError(
-            f"{output} has no {MANIFEST}: it is no Recordmill data set, or one that was not finished (run it again)"
+            f"{output} has no {MANIFEST}: it is not a Recordmill data set, or its conversion did not "
+            "finish (run it again)"
         )
     return manifest
 
@@ -86,15 +89,15 @@ def read_split_manifests(output: str) -> dict[str, Manifest]:
         ConfigError: See `read_manifest`; or a manifest has splits other than the one in its name.
     """
     storage = storage_for(output)
-    found: dict[str, Manifest] = {}
+    manifests: dict[str, Manifest] = {}
     for file in storage.names(output):
-        match = _OF_A_SPLIT.fullmatch(file)
+        match = _SPLIT_FILES.fullmatch(file)
         if match is None or match[1] is None or (manifest := read_manifest(output, file)) is None:
             continue
         if list(manifest.splits) != [match[1]]:
-            raise ConfigError(f"{join_path(output, file)} is not of the split {match[1]} alone; was it edited?")
-        found[match[1]] = manifest
-    return found
+            raise ConfigError(f"{join_path(output, file)} must have exactly the split {match[1]}; was it edited?")
+        manifests[match[1]] = manifest
+    return manifests
 
 
 def is_as_written(output: str, file: str, manifest: Manifest) -> bool:
@@ -108,10 +111,10 @@ def is_metadata(name: str) -> bool:
     >>> is_metadata("labels.csv"), is_metadata("objects-label.labels.txt"), is_metadata("a.csv")
     (True, True, False)
     """
-    if _OF_A_SPLIT.fullmatch(name):
+    if _SPLIT_FILES.fullmatch(name):
         return True
-    others = (MANIFEST, STATISTICS, DUPLICATES, REPORT, DATASET_INFO, FEATURES, *LABEL_FILES, *SCHEMA_FILES)
-    return name in others or name.endswith(".labels.txt")
+    names = (MANIFEST, STATISTICS, DUPLICATES, REPORT, DATASET_INFO, FEATURES, *LABEL_FILES, *SCHEMA_FILES)
+    return name in names or name.endswith(".labels.txt")
 
 
 def note_path(output: str, split: str) -> str:
@@ -154,14 +157,14 @@ def finished_shards(output: str, recipes: Iterable[Recipe]) -> int:
     return sum(name != RECIPE and name.endswith(".json") for folder in folders for name in storage.names(folder))
 
 
-def strange_file(output: str, split: str) -> str:
+def find_unknown_file(output: str, split: str) -> str:
     """Return a file in a split's state folder that no run has written; empty if there is none."""
     storage = storage_for(output)
     folder = join_path(output, state_folder(split))
     names = [file.name for file in storage.walk(folder)] if storage.is_folder(folder) else []
     if RECIPE in names:
         return ""
-    return min((name for name in names if not _OF_A_RUN.fullmatch(name)), default="")
+    return min((name for name in names if not _RUN_FILES.fullmatch(name)), default="")
 
 
 def indexed_shards(output: str) -> list[str]:
@@ -170,7 +173,7 @@ def indexed_shards(output: str) -> list[str]:
     return [name.removesuffix(ENDING) for name in names if name.endswith(ENDING)]
 
 
-def forget(output: str, split: str) -> None:
+def delete_state(output: str, split: str) -> None:
     """Delete the state of a split without records, except for its rejects: no run can resume it, and it would block
     other commands."""
     storage = storage_for(output)
@@ -181,7 +184,7 @@ def forget(output: str, split: str) -> None:
     storage.delete_folder(join_path(folder, INDEX))
 
 
-def tidy(output: str, split: SplitManifest) -> None:
+def delete_old_files(output: str, split: SplitManifest) -> None:
     """Delete files of earlier runs of a complete split: its state, shards that are not in the manifest, and temporary
     files of killed runs."""
     storage = storage_for(output)
@@ -205,14 +208,14 @@ def read_statistics(output: str, splits: Iterable[str]) -> dict[str, SplitStatis
 
 def read_raw_statistics(output: str, splits: Iterable[str]) -> dict[str, tuple[SplitStatistics, msgspec.Raw]]:
     """Return statistics by split, decoded and as JSON. Damaged files are skipped; `verify` reports them."""
-    found = {}
+    statistics = {}
     for split in splits:
         data = read_file(output, split_statistics(split))
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             if data is not None:
                 known = msgspec.json.decode(data, type=SplitStatistics)
-                found[split] = known, msgspec.json.decode(data, type=msgspec.Raw)
-    return found
+                statistics[split] = known, msgspec.json.decode(data, type=msgspec.Raw)
+    return statistics
 
 
 def file_sha256(path: str) -> str:

@@ -38,16 +38,16 @@ def data_set_lines(
         comparison: Comparison of all splits in the folder.
     """
     splits = {name: manifest.splits[name] for name in names}
-    of_job = list(splits.values())
+    job_splits = list(splits.values())
     for name, split in splits.items():
         yield f"{manifest.name}-{name} is in {printable(folder)}"
-        yield from _aligned(split_lines(manifest, split, of_job))
-        yield from _aligned([("first shard", os.path.join(folder, shard.file)) for shard in split.shards[:1]])
-    yield from _aligned(_shared_lines(manifest, of_job))
-    yield from _aligned(_compared_lines(comparison or SplitComparison()))
-    yield from _aligned(_duplicate_lines(folder, manifest, names))
-    warnings = sorted({text for split in of_job for text in split.warnings})
-    yield from _aligned(("warning", printable(text)) for text in warnings)
+        yield from _align_lines(split_lines(manifest, split, job_splits))
+        yield from _align_lines([("first shard", os.path.join(folder, shard.file)) for shard in split.shards[:1]])
+    yield from _align_lines(_shared_lines(manifest, job_splits))
+    yield from _align_lines(_compared_lines(comparison or SplitComparison()))
+    yield from _align_lines(_duplicate_lines(folder, manifest, names))
+    warnings = sorted({text for split in job_splits for text in split.warnings})
+    yield from _align_lines(("warning", printable(text)) for text in warnings)
     if rejecting := {name: split for name, split in splits.items() if split.rejects}:
         files = ", ".join(os.path.join(folder, split_rejects(name)) for name in rejecting)
         number = sum(split.rejects for split in rejecting.values())
@@ -59,20 +59,20 @@ def data_set_lines(
 def plan_lines(plan: Plan, output: str) -> Iterator[str]:
     """Yield all lines about splits that a job would write into the folder `output`."""
     manifest = plan.manifest
-    of_job = list(manifest.splits.values())
+    job_splits = list(manifest.splits.values())
     yield f"The plan for {printable(output)}; nothing is written"
     for name, split in manifest.splits.items():
         yield f"{manifest.name}-{name}"
-        yield from _aligned(split_lines(manifest, split, of_job, plan.sizes[name]))
-    yield from _aligned(_shared_lines(manifest, of_job))
+        yield from _align_lines(split_lines(manifest, split, job_splits, plan.sizes[name]))
+    yield from _align_lines(_shared_lines(manifest, job_splits))
 
 
-def _aligned(lines: Iterable[Line]) -> Iterator[str]:
+def _align_lines(lines: Iterable[Line]) -> Iterator[str]:
     return (f"  {label:<18}  {text}" for label, text in lines)
 
 
 def split_lines(
-    manifest: Manifest, split: SplitManifest, of_job: Sequence[SplitManifest], planned: SplitSize | None = None
+    manifest: Manifest, split: SplitManifest, job_splits: Sequence[SplitManifest], planned: SplitSize | None = None
 ) -> Iterator[Line]:
     """Yield the lines about one split.
 
@@ -83,27 +83,27 @@ def split_lines(
     images, annotations = split.images, split.annotations
     further = {
         "without an object": images.without_record,
-        "of classes not asked for": images.of_other_classes,
+        "of classes not requested": images.of_other_classes,
         "removed by the pipeline": images.removed,
     }
-    left_out = images.rejected | {what: number for what, number in further.items() if number}
+    omitted = images.rejected | {what: number for what, number in further.items() if number}
     is_table = manifest.table.record_of is RecordOf.ROW
-    yield "rows" if is_table else "images", f"{images.written:,} of {images.rows:,}{_reasons(left_out)}"
-    if planned and len(of_job) > 1 and (wanted := _share(split)):
-        share = images.written / max(1, sum(each.images.written for each in of_job))
+    yield "rows" if is_table else "images", f"{images.written:,} of {images.rows:,}{_format_reasons(omitted)}"
+    if planned and len(job_splits) > 1 and (wanted := _requested_share(split)):
+        share = images.written / max(1, sum(job_split.images.written for job_split in job_splits))
         yield "share", f"{share:.1%} of all images; {wanted} by --split"
     if images.groups or images.ungrouped:
-        yield "groups", _groups(split, of_job)
+        yield "groups", _format_groups(split, job_splits)
     if images.rewritten:
-        yield "rewritten", _rewritten(images.rewritten)
-    left_out = annotations.rejected | annotations.filtered
+        yield "rewritten", _format_rewritten(images.rewritten)
+    omitted = annotations.rejected | annotations.filtered
     if annotations.of_rejected_images:
-        left_out["image rejected"] = annotations.of_rejected_images
+        omitted["image rejected"] = annotations.of_rejected_images
     if annotations.removed:
-        left_out["removed by the pipeline"] = annotations.removed
+        omitted["removed by the pipeline"] = annotations.removed
     if annotations.rows or not (is_table or "image.class_index" in manifest.table.sources):
-        kept = annotations.rows - sum(left_out.values())
-        yield "annotations", f"{kept:,} of {annotations.rows:,}{_reasons(left_out)}"
+        stored = annotations.rows - sum(omitted.values())
+        yield "annotations", f"{stored:,} of {annotations.rows:,}{_format_reasons(omitted)}"
     kinds = {
         "objects": annotations.objects,
         "captions": annotations.captions,
@@ -113,35 +113,38 @@ def split_lines(
     }
     if set(kinds.values()) != {annotations.objects, 0}:
         yield "", ", ".join(f"{kind} {number:,}" for kind, number in kinds.items() if number)
-    if lacking := _lacking(split):
+    if lacking := _format_missing_objects(split):
         yield "no objects", lacking
     if annotations.objects and {Part.MASK_PNG, Part.MASK_RLE} & set(manifest.parts):
-        others = "; the others have no segmentation" if annotations.masks < annotations.objects else ""
-        yield "masks", f"{annotations.masks:,} of {annotations.objects:,} objects{others}"
+        rest = "; the others have no segmentation" if annotations.masks < annotations.objects else ""
+        yield "masks", f"{annotations.masks:,} of {annotations.objects:,} objects{rest}"
     if annotations.boxes_clipped:
         yield "boxes", f"{annotations.boxes_clipped:,} clipped at their image's edge"
     if annotations.keypoints_outside:
-        yield "keypoints", f"{annotations.keypoints_outside:,} visible ones (v = 2) are outside their image, and stay"
+        yield (
+            "keypoints",
+            f"{annotations.keypoints_outside:,} visible ones (v = 2) are outside their image; they are kept",
+        )
     if manifest.features:
-        yield "columns", _columns(manifest.features)
+        yield "columns", _format_columns(manifest.features)
     if manifest.categories or not (is_table or manifest.segments):
-        yield "classes", _classes([category.name for category in manifest.categories], split.class_counts)
+        yield "classes", _format_classes([category.name for category in manifest.categories], split.class_counts)
     if manifest.segments:
-        yield "segment classes", _classes([category.name for category in manifest.segments])
+        yield "segment classes", _format_classes([category.name for category in manifest.segments])
     for encoder in manifest.encoders:
-        yield "texts", _texts(encoder, split.texts.get(encoder.column))
+        yield "texts", _format_texts(encoder, split.texts.get(encoder.column))
     if split.findings:
-        found = ", ".join(f"{FINDINGS[name]} {number:,}" for name, number in split.findings.items())
-        yield "possible problems", f"{found}; {_listed_problems(manifest, split.recipe.split)}"
+        findings = ", ".join(f"{FINDINGS[name]} {number:,}" for name, number in split.findings.items())
+        yield "possible problems", f"{findings}; {_listed_problems(manifest, split.recipe.split)}"
     yield from _shard_lines(split) if planned is None else _planned_lines(manifest, split, planned)
 
 
-def _share(split: SplitManifest) -> str:
+def _requested_share(split: SplitManifest) -> str:
     """Return the share of a split in `--split`; empty if something else assigns the images.
 
     The recipe has `train=0.8,val=0.2`.
     """
-    shares = dict(each.split("=") for each in str(split.recipe.options.get("split", "")).split(",") if "=" in each)
+    shares = dict(pair.split("=") for pair in str(split.recipe.options.get("split", "")).split(",") if "=" in pair)
     share = shares.get(split.recipe.split)
     return f"{float(share):.1%}" if share else ""
 
@@ -149,38 +152,38 @@ def _share(split: SplitManifest) -> str:
 _FILTERS = {"category": "--categories", "crowd": "--no-crowd", "area": "--min-area"}
 
 
-def _lacking(split: SplitManifest) -> str:
+def _format_missing_objects(split: SplitManifest) -> str:
     """Return the number of images without objects as text, if an input has objects."""
     images = split.images
-    found = []
+    reasons = []
     if images.without_objects and any(rows.kind in _OBJECTS for rows in split.inputs):
-        found.append(f"{images.without_objects:,} of the written images")
+        reasons.append(f"{images.without_objects:,} of the written images")
     if images.emptied:
         flags = ", ".join(flag for name, flag in _FILTERS.items() if name in split.annotations.filtered)
-        found.append(f"{number_text(images.emptied, 'image')} had objects that {flags} skipped, and no other")
-    return "; ".join(found)
+        reasons.append(f"{number_text(images.emptied, 'image')} had only objects that {flags} skipped")
+    return "; ".join(reasons)
 
 
 def _listed_problems(manifest: Manifest, split: str) -> str:
     """Return the file with the problems of a split. A split with damaged fingerprints has no list."""
     if (listed := (manifest.problems or {}).get(split)) is None:
         return f"examples of each are in {STATISTICS}"
-    left_out = f", but for {listed.left_out:,}" if listed.left_out else ""
-    return f"each is a line of {split_problems(split)}{left_out}"
+    excess = f", except {listed.left_out:,}" if listed.left_out else ""
+    return f"listed in {split_problems(split)}{excess}"
 
 
 def _shard_lines(split: SplitManifest) -> Iterator[Line]:
     if sizes := sorted(shard.bytes for shard in split.shards):
         spread = " to ".join(dict.fromkeys(map(size_text, (sizes[0], sizes[-1]))))
-        yield "shards", f"{len(sizes):,} of {spread}, {size_text(split.bytes)} in all"
+        yield "shards", f"{len(sizes):,} of {spread}, {size_text(split.bytes)} in total"
 
 
 def _planned_lines(manifest: Manifest, split: SplitManifest, planned: SplitSize) -> Iterator[Line]:
     options = split.recipe.options
     is_chosen = options.get("writer") == "beam" and not options.get("num_shards")
     number = "as the runner chooses" if is_chosen else f"{planned.shards:,}"
-    each = "" if is_chosen or not planned.shards else f" of about {size_text(planned.bytes // planned.shards)}"
-    yield "shards", f"{number}{each}, {size_text(planned.bytes)} in all, before compression"
+    shard_size = "" if is_chosen or not planned.shards else f" of about {size_text(planned.bytes // planned.shards)}"
+    yield "shards", f"{number}{shard_size}, {size_text(planned.bytes)} in total, before compression"
     if has_image(manifest.table):
         check = str(options.get("check", "decode"))
         seconds = planned.images / _CORE_IMAGES_PER_SECOND[check]
@@ -188,25 +191,25 @@ def _planned_lines(manifest: Manifest, split: SplitManifest, planned: SplitSize)
         yield "cost", f"about {lasts} of one core (--check {check})"
 
 
-def _groups(split: SplitManifest, of_job: Sequence[SplitManifest]) -> str:
+def _format_groups(split: SplitManifest, job_splits: Sequence[SplitManifest]) -> str:
     """Return the number of groups of a split and its share of the images."""
     images, recipe = split.images, split.recipe
     path = next((file.path for file in recipe.inputs if file.kind == "groups"), None)
     by = f"--group-from {recipe.options['group_from']}" if path is None else f"--groups {path}"
-    alone = f"; {images.ungrouped:,} images are in none" if images.ungrouped else ""
-    share = images.written / max(1, sum(each.images.written for each in of_job))
+    alone = f"; {images.ungrouped:,} images have no group" if images.ungrouped else ""
+    share = images.written / max(1, sum(job_split.images.written for job_split in job_splits))
     return printable(f"{images.groups:,}, by {by}{alone}; {share:.1%} of all images, by {recipe.options['split']}")
 
 
-def _shared_lines(manifest: Manifest, of_job: Sequence[SplitManifest]) -> Iterator[Line]:
+def _shared_lines(manifest: Manifest, job_splits: Sequence[SplitManifest]) -> Iterator[Line]:
     """Yield the lines that all splits of a job share."""
-    inputs = [rows for split in of_job for rows in split.inputs]
+    inputs = [rows for split in job_splits for rows in split.inputs]
     uncarried = uncarried_lines(inputs, manifest.layout)
     yield from zip(chain(["fields not written"], repeat("")), map(printable, uncarried), strict=False)
     if number := manifest.num_classes:
         stored, last = _stored_labels(manifest), len(manifest.categories) - 1
-        read = "" if stored == "class indices" else f"; recordmill.open() returns class indices up to {last:,}"
-        yield "num_labels", f"{number:,}, as stored labels are {stored} up to {number - 1:,}{read}"
+        read = "" if stored == "class indices" else f"; recordmill.open() returns class indices 0 to {last:,}"
+        yield "num_labels", f"{number:,}: records store {stored} (up to {number - 1:,}){read}"
     if names := LabelMap(manifest.categories).duplicate_names():
         yield "", f"several category ids share a name: {', '.join(map(printable, names))}"
     for category in manifest.categories:
@@ -215,18 +218,18 @@ def _shared_lines(manifest: Manifest, of_job: Sequence[SplitManifest]) -> Iterat
             first_last = f"{category.keypoints[0]} to {category.keypoints[-1]}"
             yield (
                 "keypoints",
-                f"{number} of {printable(category.name)}, as most rows have: {first_last}, as none is named",
+                f"{number} for {printable(category.name)}, as in most rows: {first_last}, because the file names none",
             )
     if Part.CATEGORY_ID in manifest.parts:
         yield (
             "labels",
-            f"class index + 1 (1 to {len(manifest.label_by_id):,}), as a category id is below 1 and label 0 is the "
-            "background in training code; the ids of the data are in image/object/category_id",
+            f"class index + 1 (1 to {len(manifest.label_by_id):,}), because a category id is below 1, and label 0 is "
+            "the background in training code; image/object/category_id has the ids of the data",
         )
-    for unlisted in [split.unlisted for split in of_job if split.unlisted.files][:1]:
+    for unlisted in [split.unlisted for split in job_splits if split.unlisted.files][:1]:
         more = " …" if unlisted.files > len(unlisted.first) else ""
         shown = ", ".join(map(printable, unlisted.first)) + more
-        yield "files", f"{unlisted.files:,} in --images that nothing refers to, and that are left out ({shown})"
+        yield "files", f"{unlisted.files:,} in --images without a row, not converted ({shown})"
 
 
 def _stored_labels(manifest: Manifest) -> str:
@@ -237,71 +240,78 @@ def _stored_labels(manifest: Manifest) -> str:
 
 def _compared_lines(comparison: SplitComparison) -> Iterator[Line]:
     """Yield differences between the classes of the splits."""
-    alone = [f"{each.name} ({each.split}, images {each.images:,})" for each in comparison.one_split_only]
-    drifting = [
-        f"{each.name} ({each.share:.1%} of the images of {each.split}, {each.elsewhere:.1%} elsewhere)"
-        for each in comparison.drifting
+    alone = [
+        f"{category.name} ({category.split}, images {category.images:,})" for category in comparison.one_split_only
     ]
-    for what, found in (
-        ("classes that are in one split only", alone),
+    drifting = [
+        f"{category.name} ({category.share:.1%} of the images of {category.split}, {category.elsewhere:.1%} elsewhere)"
+        for category in comparison.drifting
+    ]
+    for what, classes in (
+        ("classes in one split only", alone),
         ("class shares that differ between splits by more than chance", drifting),
     ):
-        if found:
-            more = " …" if len(found) > _CLASSES_SHOWN else ""
-            yield "possible problems", printable(f"{what} {len(found):,}: {', '.join(found[:_CLASSES_SHOWN])}{more}")
+        if classes:
+            more = " …" if len(classes) > _CLASSES_SHOWN else ""
+            yield (
+                "possible problems",
+                printable(f"{what} {len(classes):,}: {', '.join(classes[:_CLASSES_SHOWN])}{more}"),
+            )
 
 
 def _duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> Iterator[Line]:
     """Yield lines about duplicates of new splits, leakage first."""
-    found = manifest.duplicates
-    if found is msgspec.UNSET:
+    duplicates = manifest.duplicates
+    if duplicates is msgspec.UNSET:
         return
     file = os.path.join(folder, DUPLICATES)
-    by_split = {name: found.splits[name] for name in names if name in found.splits}
-    if any(each.leaked for each in by_split.values()):
-        leaked = ", ".join(f"{each.leaked:,} of {name}" for name, each in found.splits.items() if each.leaked)
+    by_split = {name: duplicates.splits[name] for name in names if name in duplicates.splits}
+    if any(counts.leaked for counts in by_split.values()):
+        leaked = ", ".join(
+            f"{counts.leaked:,} of {name}" for name, counts in duplicates.splits.items() if counts.leaked
+        )
         yield (
             "LEAKAGE",
-            f"{number_text(found.leaks, 'image')} in several splits, exactly or nearly ({leaked}): a model is "
-            f"measured by what it was trained on. --groups {file} keeps each in one split, in the next run, into "
-            "another --output",
+            f"{number_text(duplicates.leaks, 'image')} in several splits, exactly or nearly ({leaked}): a model would "
+            f"be tested on images that it was trained on. Convert again with --groups {file} and another --output, "
+            "which keeps each of them in one split",
         )
-    for name, each in by_split.items():
-        if each.exact or each.near:
-            differ = f" ({each.labels_differ:,} with different labels)" if each.labels_differ else ""
-            text = f"{name}: {each.exact:,} exact, {each.near:,} near{differ}; see {file}"
+    for name, counts in by_split.items():
+        if counts.exact or counts.near:
+            differ = f" ({counts.labels_differ:,} with different labels)" if counts.labels_differ else ""
+            text = f"{name}: {counts.exact:,} exact, {counts.near:,} near{differ}; see {file}"
             yield "duplicates", text
-    if missing := ", ".join(name for name in manifest.splits if name not in found.splits):
+    if missing := ", ".join(name for name in manifest.splits if name not in duplicates.splits):
         yield (
             "duplicates",
             f"{missing} was not compared: its fingerprints are missing or damaged; convert again with --overwrite",
         )
-    for name, number in list(found.copied_classes.items())[:_CLASSES_SHOWN]:
-        copies = f"{number:,} images of the class {name} are in other classes, too: does its folder hold theirs?"
+    for name, number in list(duplicates.copied_classes.items())[:_CLASSES_SHOWN]:
+        copies = f"{number:,} images of the class {name} are also in other classes: does its folder have theirs?"
         yield "duplicates", printable(copies)
-    if (more := len(found.copied_classes) - _CLASSES_SHOWN) > 0:
+    if (more := len(duplicates.copied_classes) - _CLASSES_SHOWN) > 0:
         yield "duplicates", f"{more:,} more such classes are in copied_classes of manifest.json"
 
 
-def _texts(encoder: EncoderInfo, counts: TextCounts | None) -> str:
+def _format_texts(encoder: EncoderInfo, counts: TextCounts | None) -> str:
     """Return the line about encoded texts, and unknown terms."""
     fitted = f"fitted on {encoder.texts:,} texts of {encoder.split}"
     what = "token ids" if encoder.form is TextForm.TOKENS else "terms"
     line = f"{printable(encoder.column)} as {encoder.form.value} of {encoder.size:,} {what}, {fitted}"
     if counts is None:
         return line
-    without = f"; {counts.without:,} have none that is known" if counts.without else ""
+    without = f"; {counts.without:,} have no known term" if counts.without else ""
     return f"{line}; of {counts.texts:,} texts with {counts.terms:,} terms, {counts.unknown:,} are unknown{without}"
 
 
-def _rewritten(pictures: RewrittenImages) -> str:
-    formats = ", ".join(f"{name} {number:,}" for name, number in pictures.by_format.items())
-    kinds = {"turned upright": pictures.turned, "made smaller": pictures.shrunk}
+def _format_rewritten(images: RewrittenImages) -> str:
+    formats = ", ".join(f"{name} {number:,}" for name, number in images.by_format.items())
+    kinds = {"turned upright": images.turned, "made smaller": images.shrunk}
     more = "".join(f"; {number:,} {kind}" for kind, number in kinds.items() if number)
-    return f"{formats}{more}: {size_text(pictures.bytes_read)} became {size_text(pictures.bytes_written)}"
+    return f"{formats}{more}: {size_text(images.bytes_read)} became {size_text(images.bytes_written)}"
 
 
-def _classes(names: Sequence[str], counts: Sequence[int] | None = None) -> str:
+def _format_classes(names: Sequence[str], counts: Sequence[int] | None = None) -> str:
     """Return the number of classes, and the first classes, with their counts if known.
 
     >>> _classes(["cat", "dog"], [3, 0])
@@ -315,13 +325,13 @@ def _classes(names: Sequence[str], counts: Sequence[int] | None = None) -> str:
     return f"{len(names):,}{': ' if names else ''}{first_texts(shown, _CLASSES_SHOWN)}{lacking}"
 
 
-def _columns(features: Sequence[Feature]) -> str:
+def _format_columns(features: Sequence[Feature]) -> str:
     """Return the line about columns and their features."""
-    each = (f"{printable(f.name)} {f.kind.value}{' list' if f.is_list else ''}" for f in features[:_COLUMNS_SHOWN])
-    return f"{len(features):,}: {', '.join(each)}{' …' if len(features) > _COLUMNS_SHOWN else ''}"
+    columns = (f"{printable(f.name)} {f.kind.value}{' list' if f.is_list else ''}" for f in features[:_COLUMNS_SHOWN])
+    return f"{len(features):,}: {', '.join(columns)}{' …' if len(features) > _COLUMNS_SHOWN else ''}"
 
 
-def _reasons(counts: Mapping[str, int]) -> str:
+def _format_reasons(counts: Mapping[str, int]) -> str:
     shown = ", ".join(f"{printable(reason)} {number:,}" for reason, number in counts.items())
     return f" ({shown})" if shown else ""
 
@@ -354,27 +364,27 @@ def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
         for list_, fields in rows.uncarried.items():
             for name, number in fields.items():
                 counts[list_, name] = counts.get((list_, name), 0) + number
-                cure = _cure(rows.kind, list_, name, layout)
+                cure = _storing_flags(rows.kind, list_, name, layout)
                 cures[list_, name] = "" if has_objects and cure == _ADD_OBJECTS else cure
     usual = [(list_, name) for list_, names in _USUAL.items() for name in names if (list_, name) in counts]
     for list_ in _LISTS:
         names = sorted(
-            (name for of_list, name in counts.keys() - usual if of_list == list_),
+            (name for field_list, name in counts.keys() - usual if field_list == list_),
             key=lambda name: (not cures[list_, name], cures[list_, name], name),
         )
         texts = []
-        for cure, alike in groupby(names[:_SHOWN], key=lambda name: cures[list_, name]):
-            counted = ", ".join(f"{name} {counts[list_, name]:,}" for name in alike)
+        for cure, group in groupby(names[:_SHOWN], key=lambda name: cures[list_, name]):
+            counted = ", ".join(f"{name} {counts[list_, name]:,}" for name in group)
             texts.append(f"{counted} (add {cure})" if cure else counted)
         if len(names) > _SHOWN:
-            texts.append(f"and {len(names) - _SHOWN:,} more fields, which the manifest has")
+            texts.append(f"and {len(names) - _SHOWN:,} more fields, listed in the manifest")
         if texts:
             yield f"{list_}: {', '.join(texts)}"
     if usual:
         yield f"COCO files: {', '.join(name for _, name in usual)}"
 
 
-def _cure(kind: str, list_: str, name: str, layout: str) -> str:
+def _storing_flags(kind: str, list_: str, name: str, layout: str) -> str:
     """Return the flags that would store a field, if any."""
     if list_ == "annotations" and name in _FLAGS:
         flag, part = _FLAGS[name]

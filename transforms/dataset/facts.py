@@ -35,37 +35,39 @@ def add_statistics(one: Statistics, other: Statistics) -> Statistics:
             name: _add_histograms(one.histograms.get(name, Histogram()), other.histograms.get(name, Histogram()))
             for name in sorted(one.histograms.keys() | other.histograms.keys())
         },
-        _add(one.centres, other.centres),
-        _add(one.formats, other.formats),
-        _add(one.images_of_class, other.images_of_class),
-        _add(one.images_of_segment, other.images_of_segment),
+        _add_counts(one.centres, other.centres),
+        _add_counts(one.formats, other.formats),
+        _add_counts(one.images_of_class, other.images_of_class),
+        _add_counts(one.images_of_segment, other.images_of_segment),
         {
-            why: _best(GALLERY[why], one.examples.get(why, ()), other.examples.get(why, ()))
+            why: _choose_examples(GALLERY[why], one.examples.get(why, ()), other.examples.get(why, ()))
             for why in sorted(one.examples.keys() | other.examples.keys())
         },
         {
-            name: Finding(mine.number + others.number, _best(FINDING_EXAMPLES, mine.examples, others.examples))
+            name: Finding(
+                mine.number + theirs.number, _choose_examples(FINDING_EXAMPLES, mine.examples, theirs.examples)
+            )
             for name in sorted(one.findings.keys() | other.findings.keys())
-            for mine, others in [(one.findings.get(name, Finding()), other.findings.get(name, Finding()))]
+            for mine, theirs in [(one.findings.get(name, Finding()), other.findings.get(name, Finding()))]
         },
         one.measured + other.measured,
     )
 
 
 def _add_histograms(one: Histogram, other: Histogram) -> Histogram:
-    least = [each.least for each in (one, other) if each.least is not None]
-    largest = [each.largest for each in (one, other) if each.largest is not None]
+    least = [histogram.least for histogram in (one, other) if histogram.least is not None]
+    largest = [histogram.largest for histogram in (one, other) if histogram.largest is not None]
     return Histogram(
-        one.total + other.total, min(least, default=None), max(largest, default=None), _add(one.bins, other.bins)
+        one.total + other.total, min(least, default=None), max(largest, default=None), _add_counts(one.bins, other.bins)
     )
 
 
-def _add(one: Mapping, other: Mapping) -> dict:
+def _add_counts(one: Mapping, other: Mapping) -> dict:
     """Return the sum of counts, sorted by key."""
     return dict(sorted((Counter(one) + Counter(other)).items()))
 
 
-def _best(number: int, *examples: Iterable[Example]) -> tuple[Example, ...]:
+def _choose_examples(number: int, *examples: Iterable[Example]) -> tuple[Example, ...]:
     return tuple(heapq.nsmallest(number, chain.from_iterable(examples)))
 
 
@@ -104,17 +106,17 @@ class Facts(msgspec.Struct):
 
     def merge(self, other: "Facts") -> None:
         """Add other Facts, without the lines of their rejects."""
-        _merge(self.counts, other.counts, add)
+        _merge_values(self.counts, other.counts, add)
         for (split, _, _), rows in other.inputs.items():
             self.add_rows(split, rows)
         counted = {kind: msgspec.structs.replace(rejects, packed=b"") for kind, rejects in other.rejects.items()}
-        _merge(self.rejects, counted, Rejects.counted_with)
+        _merge_values(self.rejects, counted, Rejects.plus)
         self.unlisted = add_names([self.unlisted, other.unlisted])
         self.unmatched = add_names([self.unmatched, other.unmatched])
         self.warnings |= other.warnings
-        _merge(self.classes, other.classes, add)
-        _merge(self.statistics, other.statistics, add_statistics)
-        _merge(self.texts, other.texts, TextCounts.plus)
+        _merge_values(self.classes, other.classes, add)
+        _merge_values(self.statistics, other.statistics, add_statistics)
+        _merge_values(self.texts, other.texts, TextCounts.plus)
         self.listings |= other.listings
         self.plans |= other.plans
         self.largest_group = max(self.largest_group, other.largest_group)
@@ -126,7 +128,9 @@ class Facts(msgspec.Struct):
         for (split, index), number in self.classes.items():
             classes[split][index] = number
         fields["classes"] = {split: _pack_counts(counts) for split, counts in classes.items()}
-        fields["statistics"] = {split: _with_images(each, _pack_counts) for split, each in self.statistics.items()}
+        fields["statistics"] = {
+            split: _convert_image_counts(statistics, _pack_counts) for split, statistics in self.statistics.items()
+        }
         return _unpack_facts, (fields,)
 
     def add_rows(self, split: str, rows: InputRows) -> None:
@@ -138,14 +142,18 @@ class Facts(msgspec.Struct):
 
 def _unpack_facts(fields: dict[str, Any]) -> Facts:
     classes = {split: _unpack_counts(packed) for split, packed in fields["classes"].items()}
-    fields["classes"] = {(split, index): number for split, of in classes.items() for index, number in of.items()}
-    fields["statistics"] = {split: _with_images(each, _unpack_counts) for split, each in fields["statistics"].items()}
+    fields["classes"] = {
+        (split, index): number for split, counts in classes.items() for index, number in counts.items()
+    }
+    fields["statistics"] = {
+        split: _convert_image_counts(statistics, _unpack_counts) for split, statistics in fields["statistics"].items()
+    }
     return Facts(**fields)
 
 
-def _with_images(statistics: Statistics, convert: Callable[[Any], Any]) -> Statistics:
-    of_class, of_segment = convert(statistics.images_of_class), convert(statistics.images_of_segment)
-    return msgspec.structs.replace(statistics, images_of_class=of_class, images_of_segment=of_segment)
+def _convert_image_counts(statistics: Statistics, convert: Callable[[Any], Any]) -> Statistics:
+    class_images, segment_images = convert(statistics.images_of_class), convert(statistics.images_of_segment)
+    return msgspec.structs.replace(statistics, images_of_class=class_images, images_of_segment=segment_images)
 
 
 def _pack_counts(counts: Mapping[int, int]) -> bytes:
@@ -165,8 +173,8 @@ def _unpack_counts(packed: bytes) -> dict[int, int]:
 _ROW_BYTES = 16
 
 
-def _merge(sums: dict[Key, Value], others: Mapping[Key, Value], add_up: Callable[[Value, Value], Value]) -> None:
-    for key, value in others.items():
+def _merge_values(sums: dict[Key, Value], values: Mapping[Key, Value], add_up: Callable[[Value, Value], Value]) -> None:
+    for key, value in values.items():
         sums[key] = add_up(sums[key], value) if key in sums else value
 
 
@@ -199,7 +207,7 @@ class FactsBuilder:
 
     def count(self, split: str, metric: Metric, number: int = 1) -> None:
         if number:
-            _merge(self._facts.counts, {(split, metric.value): number}, add)
+            _merge_values(self._facts.counts, {(split, metric.value): number}, add)
 
     def warn(self, split: str, text: str) -> None:
         self._facts.warnings.add((split, text))
@@ -209,7 +217,7 @@ class FactsBuilder:
         self._facts.warnings |= set(product(splits, texts))
 
     def reject(self, split: str, reject: Rejected) -> None:
-        progress.rejected(reject)
+        progress.count_reject(reject)
         self._rejects.add(split, self.texts.named(reject))
 
     def count_rejected_rows(self, path: str, kind: str) -> None:
@@ -224,10 +232,10 @@ class FactsBuilder:
         self._unmatched += names
 
     def add_texts(self, split: str, column: str, counts: TextCounts) -> None:
-        _merge(self._facts.texts, {(split, column): counts}, TextCounts.plus)
+        _merge_values(self._facts.texts, {(split, column): counts}, TextCounts.plus)
 
     def add_classes(self, split: str, numbers: Mapping[int, int]) -> None:
-        _merge(self._facts.classes, {(split, index): number for index, number in numbers.items()}, add)
+        _merge_values(self._facts.classes, {(split, index): number for index, number in numbers.items()}, add)
 
     def add_plan(self, split: str, size: SplitSize) -> None:
         self._facts.plans[split] = size
@@ -240,7 +248,7 @@ class FactsBuilder:
         self._facts.largest_group = max(self._facts.largest_group, (images, name))
 
     def build(self) -> Facts:
-        unlisted, unmatched = Names.of(self._unlisted), Names.of(self._unmatched)
+        unlisted, unmatched = Names.sample(self._unlisted), Names.sample(self._unmatched)
         rejects = self._rejects.build()
         return msgspec.structs.replace(self._facts, rejects=rejects, unlisted=unlisted, unmatched=unmatched)
 

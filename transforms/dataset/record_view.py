@@ -69,30 +69,30 @@ class RecordView:
     @property
     def category_ids(self) -> list[int]:
         """Category ids of objects, or labels without ids."""
-        return self.listed("objects.category_id") or self.listed("objects.label")
+        return self.column("objects.category_id") or self.column("objects.label")
 
     @property
     def image_class(self) -> int | None:
         """Class index of an image or row with one class."""
-        of_row = (source for source in self.values if source.startswith(CLASS_OF_ROW))
-        found = self.listed(next(of_row, "image.class_index"))
-        return found[0] if found else None
+        row_sources = (source for source in self.values if source.startswith(CLASS_OF_ROW))
+        indices = self.column(next(row_sources, "image.class_index"))
+        return indices[0] if indices else None
 
     @property
     def image_id(self) -> int:
         """Id of the image. Raises ValueError if the record's id is not an integer."""
         if "image.number" in self.values:
-            return self.listed("image.number")[0]
+            return self.column("image.number")[0]
         if not _INTEGER.fullmatch(self.values["image.id"]):  # int() accepts 1_0 as 10
-            raise ValueError(f"the image id {self.values['image.id'][:40]!r} is no integer")
+            raise ValueError(f"the image id {self.values['image.id'][:40]!r} is not an integer")
         return int(self.values["image.id"])
 
-    def listed(self, source: str) -> list[Any]:
+    def column(self, source: str) -> list[Any]:
         """Return the values of a feature as a list; empty if the record lacks it."""
-        found = self.values.get(source)
-        if found is None:
+        values = self.values.get(source)
+        if values is None:
             return []
-        return found if isinstance(found, list) else np.atleast_1d(found).tolist()
+        return values if isinstance(values, list) else np.atleast_1d(values).tolist()
 
     @property
     def mask_source(self) -> str:
@@ -104,7 +104,7 @@ class RecordView:
         decode = grey_pixels if self.mask_source == "objects.mask_png" else partial(rle_mask, size=self.size)
         return (attempt(decode, data) for data in self.values.get(self.mask_source, ()))
 
-    def keypoints(self, objects: int, each: int) -> np.ndarray:
+    def keypoints(self, objects: int, per_object: int) -> np.ndarray:
         """Return x, y (fractions) and visibility: float32 [objects, each, 3].
 
         Raises:
@@ -112,7 +112,7 @@ class RecordView:
         """
         x, y = (np.ravel(self.values.get(f"objects.keypoint_{axis}", ())) for axis in "xy")
         visibility = np.ravel(self.values.get("objects.keypoint_visibility", np.full(len(x), 2)))
-        return np.stack([x, y, visibility], axis=-1).astype(np.float32).reshape(objects, each, 3)
+        return np.stack([x, y, visibility], axis=-1).astype(np.float32).reshape(objects, per_object, 3)
 
     def map(self, source: str) -> np.ndarray | None:
         """Return labels, or ids of COCO's panoptic PNG, int [height, width]; None without a PNG.
@@ -125,7 +125,7 @@ class RecordView:
             return None
         return segment_ids(png) if source == "panoptic.png" else grey_pixels(png).astype(np.int64)
 
-    def picture(self, raw_shape: tuple[int, ...] = ()) -> Image.Image | None:
+    def decode_image(self, raw_shape: tuple[int, ...] = ()) -> Image.Image | None:
         """Return the decoded image; None if the record has none.
 
         Args:
@@ -139,7 +139,7 @@ class RecordView:
         if (pixels := self.values.get("image.pixels")) and raw_shape:
             if len(pixels) != prod(raw_shape):
                 wanted = f"{' x '.join(map(str, raw_shape))} are {prod(raw_shape):,}"
-                raise UnusableError(Reason.SIZE_MISMATCH, f"{len(pixels):,} bytes of pixels, where {wanted}")
+                raise UnusableError(Reason.SIZE_MISMATCH, f"{len(pixels):,} bytes of pixels, but {wanted}")
             return Image.fromarray(np.frombuffer(pixels, np.uint8).reshape(raw_shape))
         return None
 

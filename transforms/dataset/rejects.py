@@ -25,7 +25,7 @@ _ENCODE_LINES = msgspec.msgpack.Encoder().encode
 _DECODE_LINES = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
-def _keyed_line(split: str, reject: Rejected) -> bytes:
+def _encode_keyed_line(split: str, reject: Rejected) -> bytes:
     """Return a reject's line of rejects-SPLIT.jsonl, after a key that sorts as the list: by `what`, then by id, None
     last. Ids beyond 64 bits are clipped."""
     place = bytes(8) if reject.id is None else min(max(reject.id + _INT64, 0), 2 * _INT64 - 1).to_bytes(8, "big")
@@ -33,7 +33,7 @@ def _keyed_line(split: str, reject: Rejected) -> bytes:
     return key + msgspec.json.encode({"split": split} | msgspec.structs.asdict(reject))
 
 
-line_of: Callable[[bytes], bytes] = itemgetter(slice(_KEY_BYTES, None))
+strip_key: Callable[[bytes], bytes] = itemgetter(slice(_KEY_BYTES, None))
 """Return the line without its key."""
 
 
@@ -56,7 +56,7 @@ class Rejects(msgspec.Struct, frozen=True, array_like=True):
     def lines(self) -> list[bytes]:
         return _DECODE_LINES(isal_zlib.decompress(self.packed)) if self.packed else []
 
-    def counted_with(self, other: "Rejects") -> "Rejects":
+    def plus(self, other: "Rejects") -> "Rejects":
         """Return the sums of both, without lines."""
         sums = self.number + other.number, self.annotations + other.annotations
         return Rejects(*sums, min(self.first, other.first), b"")
@@ -80,7 +80,7 @@ class RejectsBuilder:
     def add(self, split: str, reject: Rejected) -> None:
         self.number += 1
         self._annotations += reject.annotations
-        line = _keyed_line(split, reject)
+        line = _encode_keyed_line(split, reject)
         if crc32(line) <= self._largest:
             self._lines.append(line)
             self._cut(MOST_LISTED // 4)
@@ -174,10 +174,10 @@ def write_rejects(output: str, splits: Iterable[str], rejected: KindRejects) -> 
     kinds = KindsBuilder()
     for kind, rejects in rejected:
         kinds.merge(kind, rejects)
-    of_split: dict[str, dict[RejectKind, Rejects]] = {split: {} for split in splits}
+    kinds_by_split: dict[str, dict[RejectKind, Rejects]] = {split: {} for split in splits}
     for kind, rejects in kinds.build().items():
-        of_split[kind[0]][kind] = rejects
-    return {split: _write(output, split, kinds) for split, kinds in of_split.items()}
+        kinds_by_split[kind[0]][kind] = rejects
+    return {split: _write_split_rejects(output, split, kinds) for split, kinds in kinds_by_split.items()}
 
 
 def rejects_path(output: str, split: str) -> str:
@@ -190,20 +190,20 @@ def rejects_paths(output: str, splits: Iterable[str]) -> str:
     return ", ".join(rejects_path(output, split) for split in sorted(splits))
 
 
-def _write(output: str, split: str, kinds: Mapping[RejectKind, Rejects]) -> RejectList:
-    of_reason: dict[str, list[bytes]] = defaultdict(list)
+def _write_split_rejects(output: str, split: str, kinds: Mapping[RejectKind, Rejects]) -> RejectList:
+    lines_by_reason: dict[str, list[bytes]] = defaultdict(list)
     for (_, _, reason), rejects in kinds.items():
-        of_reason[reason] += rejects.lines()
-    first = sorted(chain.from_iterable(sorted(lines)[:FIRST_OF_REASON] for lines in of_reason.values()))
-    lines = sorted(chain.from_iterable(of_reason.values()))
+        lines_by_reason[reason] += rejects.lines()
+    first = sorted(chain.from_iterable(sorted(lines)[:FIRST_OF_REASON] for lines in lines_by_reason.values()))
+    lines = sorted(chain.from_iterable(lines_by_reason.values()))
     digest = hashlib.sha256()
     # The temporary file is outside the state folder, because another run that ends deletes that folder.
     with storage_for(output).writing(rejects_path(output, split), output) as upload:
         for start in range(0, len(lines), _LINES_AT_ONCE):
-            data = b"".join(line_of(line) + b"\n" for line in lines[start : start + _LINES_AT_ONCE])
+            data = b"".join(strip_key(line) + b"\n" for line in lines[start : start + _LINES_AT_ONCE])
             digest.update(data)
             upload.write(data)
-    decoded = tuple(msgspec.json.decode(line_of(line), type=RejectLine) for line in first)
+    decoded = tuple(msgspec.json.decode(strip_key(line), type=RejectLine) for line in first)
     return RejectList(tally_rejects(kinds.items()), digest.hexdigest(), decoded)
 
 
@@ -217,4 +217,4 @@ def tally_rejects(rejected: KindRejects) -> RejectTally:
         annotations += rejects.annotations
         if reason not in ASKED_FOR:  # --max-rejects does not limit the others
             first[what] = min(rejects.first, first.get(what, rejects.first))
-    return RejectTally(dict(counts), annotations, {what: line_of(line) for what, line in first.items()})
+    return RejectTally(dict(counts), annotations, {what: strip_key(line) for what, line in first.items()})

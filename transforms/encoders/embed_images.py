@@ -17,7 +17,7 @@ from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import each_task
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
-from recordmill.transforms.encoders.load_model import load_same
+from recordmill.transforms.encoders.load_model import load_expected_model
 from recordmill.transforms.encoders.record_maker import EncodeBlock, Encoded, Made, RecordContext, encode_runs
 from recordmill.transforms.images.load_images import load_pixels
 from recordmill.transforms.records.example import ExampleWriter
@@ -54,10 +54,10 @@ def embed_tasks(
     tasks: Iterable[ImageTask], maker: EmbedImages, context: RecordContext, encoder: "FeatureEncoder"
 ) -> Iterator[Made]:
     """Yield the records of images, in the order of tasks."""
-    features = load_same(maker.choice, maker.model).features
-    for read in in_batches(_read_ahead(tasks, maker, context), maker.batch):
-        pictures = [pixels for _, pixels in read if isinstance(pixels, np.ndarray)]
-        made = iter(features(np.stack(pictures)).numpy()) if pictures else iter(())
+    features = load_expected_model(maker.choice, maker.model).features
+    for read in group_batches(_read_ahead(tasks, maker, context), maker.batch):
+        images = [pixels for _, pixels in read if isinstance(pixels, np.ndarray)]
+        made = iter(features(np.stack(images)).numpy()) if images else iter(())
         for task, pixels in read:
             yield task, pixels if isinstance(pixels, Rejected) else encoder.encode(task, next(made))
 
@@ -65,28 +65,28 @@ def embed_tasks(
 def _read_ahead(tasks: Iterable[ImageTask], maker: EmbedImages, context: RecordContext) -> Iterator[_Read]:
     """Yield pixels in the order of tasks. Threads read two batches ahead, so that the model never waits."""
     size = max(1, -(-maker.batch // context.threads))
-    each = iter(tasks)
-    parts = iter(lambda: list(islice(each, size)), [])
-    read = partial(_read, size=maker.model.input_size, resize=maker.resize)
+    remaining = iter(tasks)
+    parts = iter(lambda: list(islice(remaining, size)), [])
+    read = partial(_load_tasks, size=maker.model.input_size, resize=maker.resize)
     return chain.from_iterable(look_ahead(read, parts, context.pool, context.threads))
 
 
-def _read(tasks: Sequence[ImageTask], size: tuple[int, int], resize: str) -> list[_Read]:
+def _load_tasks(tasks: Sequence[ImageTask], size: tuple[int, int], resize: str) -> list[_Read]:
     return [(task, load_pixels(task, size, resize)) for task in tasks]
 
 
-def in_batches(items: Iterator[_Read], batch: int) -> Iterator[list[_Read]]:
+def group_batches(items: Iterator[_Read], batch: int) -> Iterator[list[_Read]]:
     """Yield consecutive items as lists with `batch` images each, fewer in the last; rejects do not count."""
-    found: list[_Read] = []
-    pictures = 0
+    items_read: list[_Read] = []
+    num_images = 0
     for item in items:
-        found.append(item)
-        pictures += isinstance(item[1], np.ndarray)
-        if pictures == batch:
-            yield found
-            found, pictures = [], 0
-    if found:
-        yield found
+        items_read.append(item)
+        num_images += isinstance(item[1], np.ndarray)
+        if num_images == batch:
+            yield items_read
+            items_read, num_images = [], 0
+    if items_read:
+        yield items_read
 
 
 class FeatureEncoder:
@@ -100,15 +100,17 @@ class FeatureEncoder:
     def __init__(self, labels: LabelMap, table: FeatureTable, dtype: str):
         self._class_index = {category.name: index for index, category in enumerate(labels.categories)}
         self._writer = ExampleWriter(table)
-        self._has_names = any(each.source == table.label and each.kind is FeatureKind.BYTES for each in table.features)
+        self._has_names = any(
+            feature.source == table.label and feature.kind is FeatureKind.BYTES for feature in table.features
+        )
         self._dtype = np.dtype(dtype).newbyteorder("<")
 
     def encode(self, task: ImageTask, feature: np.ndarray) -> Encoded | Rejected:
         """Return an image's record with float32 feature, or its reject."""
         with np.errstate(over="ignore"):  # _fault reports infinity
             numbers = feature.astype(self._dtype)
-        if fault := _fault(feature, numbers):
-            detail = f"of the {numbers.size:,} numbers that the model gives for it, {fault}"
+        if fault := _find_feature_fault(feature, numbers):
+            detail = f"of its {numbers.size:,} numbers from the model, {fault}"
             return task.rejected(Reason.UNUSABLE_FEATURE, detail)
         name = task.labels.class_name or ""
         values = {
@@ -125,12 +127,12 @@ class FeatureEncoder:
         return Encoded((record,), {Metric.IMAGES: 1}, [], {self._class_index[name]: 1}, facts)
 
 
-def _fault(feature: np.ndarray, values: np.ndarray) -> str:
+def _find_feature_fault(feature: np.ndarray, values: np.ndarray) -> str:
     """Return the reason why the stored values of a feature are unusable for training; empty if they are usable."""
     finite = np.isfinite(values)
     if not finite.all():
         given = np.count_nonzero(~np.isfinite(feature))
         return f"{np.count_nonzero(~finite):,} are NaN or infinite as {values.dtype.name}, {given:,} of them as float32"
     if feature.any() and not values.any():
-        return f"none is other than 0 as {values.dtype.name}; the largest is {np.abs(feature).max():.3g}"
+        return f"all are 0 as {values.dtype.name}; the largest is {np.abs(feature).max():.3g}"
     return ""

@@ -34,14 +34,14 @@ class EncodeCaptions(beam.PTransform):
         if source.saved:
             return blocks.pipeline | "SavedEncoder" >> beam.Create([source.saved])
         split = self._splits.index(source.fit_split) if source.fit_split in self._splits else -1
-        texts = blocks | "TextsToFit" >> beam.FlatMap(_texts_of, split).with_output_types(list[str])
+        texts = blocks | "TextsToFit" >> beam.FlatMap(_caption_texts, split).with_output_types(list[str])
         return texts | "FitEncoder" >> FitEncoder(source)
 
 
-def _texts_of(keyed: tuple[int, bytes], split: int) -> Iterator[list[str]]:
+def _caption_texts(keyed: tuple[int, bytes], split: int) -> Iterator[list[str]]:
     block = unpack_block(keyed[1])
     labels = labels_of(block.take(block.split == split))
-    if texts := [caption_text(each) for each in labels if each.captions]:
+    if texts := [caption_text(image_labels) for image_labels in labels if image_labels.captions]:
         yield texts
 
 

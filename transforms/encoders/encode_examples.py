@@ -14,12 +14,12 @@ from recordmill.schemas.features import FeatureTable, Part, RecordOf
 from recordmill.schemas.inputs.annotations import ImageLabels
 from recordmill.schemas.inputs.images import MAX_RECORD_BYTES, ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.layouts import column_of
+from recordmill.schemas.layouts import column_writer
 from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns
 from recordmill.transforms.blocks.image_tasks import id_texts, object_columns
 from recordmill.transforms.encoders.encode_masks import DrawnMasks, MaskDrawer
-from recordmill.transforms.encoders.encode_objects import FittedBoxes, KeypointEncoder, fit_boxes, in_pixels
+from recordmill.transforms.encoders.encode_objects import FittedBoxes, KeypointEncoder, fit_boxes, scale_to_pixels
 from recordmill.transforms.encoders.record_maker import EncodedRun, check_size, transcoding_counts
 from recordmill.transforms.images.open_image import encoded_channels
 from recordmill.transforms.records.example import Column, ExampleWriter, Record, bytes_items
@@ -30,12 +30,12 @@ class LoadedImage(NamedTuple):
 
     Attributes:
         task: Metadata of the image, without its objects, which are in a Block.
-        image: Checked image, or its reject. None if the image was not read, because it cannot have a record.
+        stored: Checked image, or its reject. None if the image was not read, because it cannot have a record.
         masks: Drawn masks; None if no masks are requested, or without an image.
     """
 
     task: ImageTask
-    picture: StoredImage | Rejected | None
+    stored: StoredImage | Rejected | None
     masks: DrawnMasks | None = None
 
 
@@ -69,8 +69,8 @@ class Run(NamedTuple):
     keypoints: dict[str, Column]
 
     @property
-    def pictures(self) -> list[Any]:
-        return [image.picture for image in self.images]
+    def stored_images(self) -> list[Any]:
+        return [image.stored for image in self.images]
 
     @property
     def labels(self) -> list[ImageLabels]:
@@ -79,7 +79,7 @@ class Run(NamedTuple):
     @property
     def channels(self) -> np.ndarray:
         """Number of channels of each encoded image: int64 [N]."""
-        return np.array([encoded_channels(picture.data, picture.format) for picture in self.pictures], np.int64)
+        return np.array([encoded_channels(stored.data, stored.format) for stored in self.stored_images], np.int64)
 
 
 class ExampleEncoder:
@@ -89,7 +89,7 @@ class ExampleEncoder:
         labels: The classes; every annotation has one of them.
         table: The layout, with the requested parts.
         box_policy: `clip`, `drop` or `keep`, see `recordmill.transforms.encoders.encode_objects.fit_boxes`.
-        min_area_px2: See `recordmill.transforms.encoders.encode_objects.in_pixels`.
+        min_area_px2: See `recordmill.transforms.encoders.encode_objects.scale_to_pixels`.
     """
 
     def __init__(self, labels: LabelMap, table: FeatureTable, box_policy: str, min_area_px2: float = 0.0):
@@ -104,13 +104,15 @@ class ExampleEncoder:
         self._keypoints = KeypointEncoder(labels)
         self._writer = ExampleWriter(table)
         self._sources = table.sources
-        self._writes = {each.source: write for each in table.features if (write := column_of(each)) is not None}
+        self._writes = {
+            feature.source: write for feature in table.features if (write := column_writer(feature)) is not None
+        }
         self._parts = table.parts
         self._has_class = "image.class_index" in table.sources
         self.per_annotation = table.record_of is RecordOf.ANNOTATION
         self._box_policy = box_policy
 
-    def draw(self, task: ImageTask, block: Block, row: int, picture: StoredImage) -> LoadedImage:
+    def draw(self, task: ImageTask, block: Block, row: int, image: StoredImage) -> LoadedImage:
         """Return the image with the masks of its record. Thread-safe.
 
         Args:
@@ -120,8 +122,8 @@ class ExampleEncoder:
             OSError: Storage fails.
         """
         try:
-            check_size(len(picture.data))
-            return LoadedImage(task, picture, self._drawer.draw(task, block, row, picture))
+            check_size(len(image.data))
+            return LoadedImage(task, image, self._drawer.draw(task, block, row, image))
         except UnusableError as fault:
             return LoadedImage(task, task.rejected(fault.reason, fault.detail))
 
@@ -132,8 +134,8 @@ class ExampleEncoder:
             block: N images and their objects.
             images: N.
         """
-        block = with_objects(block)
-        rows = [row for row, image in enumerate(images) if isinstance(image.picture, StoredImage)]
+        block = add_object_columns(block)
+        rows = [row for row, image in enumerate(images) if isinstance(image.stored, StoredImage)]
         with_images = block if len(rows) == len(block) else block.take(np.array(rows, np.int64))
         run, faults = self._fit(with_images, [images[row] for row in rows])
         per_image = run.block.objects_per_image if self.per_annotation else np.ones(len(rows), np.int64)
@@ -142,29 +144,31 @@ class ExampleEncoder:
             records = list(records)
             large = {row: sum(map(len, record)) for row, record in zip(rows, records, strict=True)}
             if max(large.values(), default=0) > MAX_RECORD_BYTES:
-                return self.encode(block, [_checked(each, large.get(row, 0)) for row, each in enumerate(images)])
+                return self.encode(
+                    block, [_reject_if_large(image, large.get(row, 0)) for row, image in enumerate(images)]
+                )
         facts = self._facts(run)
         small = with_images.num_objects - run.block.num_objects - sum(map(len, faults.values()))
         filtered = {Metric.FILTERED_AREA: small} if small else {}
-        left_out = _gather_left_out(block, images, {rows[row]: rejected for row, rejected in faults.items()})
+        rejects = _gather_rejects(block, images, {rows[row]: rejected for row, rejected in faults.items()})
         return EncodedRun(
             records,
             facts if per_image.all() else facts.take(np.flatnonzero(per_image)),
             per_image[per_image > 0],
-            _count(run, per_image, Part.CAPTIONS in self._parts) + left_out.counted + Counter(filtered),
-            list(map(id_texts(block).named, left_out.rejected)),
-            _numbers(facts.image_class if self._has_class else run.class_index),
-            len(left_out.read_bytes),
-            sum(left_out.read_bytes),
-            left_out.bytes,
+            _count_run_contents(run, per_image, Part.CAPTIONS in self._parts) + rejects.counted + Counter(filtered),
+            list(map(id_texts(block).named, rejects.rejected)),
+            _count_classes(facts.image_class if self._has_class else run.class_index),
+            len(rejects.read_bytes),
+            sum(rejects.read_bytes),
+            rejects.bytes,
         )
 
     def _fit(self, block: Block, images: list[LoadedImage]) -> tuple[Run, dict[int, list[Rejected]]]:
         """Fit the boxes of images with images. Return them, and rejects of objects by row of the image."""
-        pictures: list[Any] = [image.picture for image in images]
-        size_px = np.array([(picture.width, picture.height) for picture in pictures], np.int64).reshape(-1, 2)
-        frame_px = np.array([picture.frame for picture in pictures], np.int64).reshape(-1, 2)
-        block = in_pixels(block, frame_px, self._min_area_px2)
+        stored_images: list[Any] = [image.stored for image in images]
+        size_px = np.array([(stored.width, stored.height) for stored in stored_images], np.int64).reshape(-1, 2)
+        frame_px = np.array([stored.frame for stored in stored_images], np.int64).reshape(-1, 2)
+        block = scale_to_pixels(block, frame_px, self._min_area_px2)
         boxes = fit_boxes(block.boxes_xywh_px, frame_px[block.image_of_object], self._box_policy)
         is_written = boxes.is_usable
         for image, first in zip(images, block.first_object_of_image.tolist(), strict=False):
@@ -200,11 +204,13 @@ class ExampleEncoder:
         Raises:
             KeyError: A category is not one of the classes.
         """
-        found = np.searchsorted(self._category_ids, category_id, side="right") - 1
-        is_known = (found >= 0) & (self._category_ids[found] == category_id) if len(self._category_ids) else found >= 0
+        indices = np.searchsorted(self._category_ids, category_id, side="right") - 1
+        is_known = (
+            (indices >= 0) & (self._category_ids[indices] == category_id) if len(self._category_ids) else indices >= 0
+        )
         if not is_known.all():
             raise KeyError(int(category_id[~is_known][0]))
-        return found
+        return indices
 
     def _columns(self, run: Run) -> dict[str, Column]:
         """Return the columns of the table's features by record."""
@@ -217,20 +223,20 @@ class ExampleEncoder:
                 )
             else:
                 starts = run.block.first_object_of_image
-                columns[source] = _group(column, starts) if source.startswith("objects.") else column
+                columns[source] = _group_by_image(column, starts) if source.startswith("objects.") else column
         return columns
 
     def _facts(self, run: Run) -> FactColumns:
         """Return the columns that statistics count."""
-        pictures, tasks = run.pictures, [image.task for image in run.images]
+        stored_images, tasks = run.stored_images, [image.task for image in run.images]
         columns: dict[str, Any] = {
             "name": run.block.file_name,
             "size_px": run.size_px,
-            "format": [picture.format for picture in pictures],
-            "num_bytes": np.array([len(picture.data) for picture in pictures], np.int64),
-            "sha256": [picture.sha256 for picture in pictures],
+            "format": [stored.format for stored in stored_images],
+            "num_bytes": np.array([len(stored.data) for stored in stored_images], np.int64),
+            "sha256": [stored.sha256 for stored in stored_images],
             "is_continuation": np.array([task.is_continuation for task in tasks], bool),
-            "measures": [picture.measures for picture in pictures],
+            "measures": [stored.measures for stored in stored_images],
             "image_class": run.image_class if self._has_class else np.full(len(tasks), NO_CLASS),
         }
         if "objects.class_index" in self._sources:
@@ -249,14 +255,14 @@ class ExampleEncoder:
         return FactColumns(**columns)
 
 
-def with_objects(block: Block) -> Block:
+def add_object_columns(block: Block) -> Block:
     """Return the Block with columns of objects. A Block without objects may lack them."""
     if block.num_objects:
         return block
     return block.replace(first_object_of_image=np.zeros(len(block) + 1, np.int64), **object_columns(()))
 
 
-def _checked(image: LoadedImage, size: int) -> LoadedImage:
+def _reject_if_large(image: LoadedImage, size: int) -> LoadedImage:
     try:
         check_size(size)
     except UnusableError as fault:
@@ -270,7 +276,7 @@ def ragged_ints(rows: Sequence[Sequence[int]]) -> Ragged:
     return Ragged(np.array([number for row in rows for number in row], np.int64), starts_of(lengths))
 
 
-def _group(column: Column, starts: np.ndarray) -> Column:
+def _group_by_image(column: Column, starts: np.ndarray) -> Column:
     """Group objects' values by image; `starts` is a Block's first_object_of_image."""
     if isinstance(column, Ragged):
         return Ragged(column.values, column.starts[starts])
@@ -286,12 +292,12 @@ def _repeat(column: Column, image_of_object: np.ndarray) -> Column:
     return [column[image] for image in image_of_object.tolist()]
 
 
-def _numbers(indices: np.ndarray) -> dict[int, int]:
+def _count_classes(indices: np.ndarray) -> dict[int, int]:
     """Return the count of each class index that occurs."""
     return {index: number for index, number in enumerate(np.bincount(indices).tolist()) if number}
 
 
-def _count(run: Run, per_image: np.ndarray, has_captions: bool) -> Counter[Metric]:
+def _count_run_contents(run: Run, per_image: np.ndarray, has_captions: bool) -> Counter[Metric]:
     """Return the counters of images, by their numbers of records."""
     clipped = int(run.boxes.is_clipped.sum())
     counted = Counter({Metric.OBJECTS: len(run.class_index), Metric.BOXES_CLIPPED: clipped})
@@ -300,15 +306,15 @@ def _count(run: Run, per_image: np.ndarray, has_captions: bool) -> Counter[Metri
         is_outside = (x < 0) | (x > 1) | (y < 0) | (y > 1)
         counted[Metric.KEYPOINTS_OUTSIDE] += int((is_outside & (visibility == 2)).sum())
     for image, number in zip(run.images, per_image.tolist(), strict=True):
-        task, picture = image.task, image.picture
+        task, stored = image.task, image.stored
         if image.masks:
             counted.update(image.masks.counted)
         if has_captions:
             counted[Metric.CAPTIONS] += len(task.labels.captions)
         if not task.is_continuation:
             counted[Metric.IMAGES if number else Metric.IMAGES_WITHOUT_RECORD] += 1
-            if isinstance(picture, StoredImage) and picture.transcoding:
-                counted += transcoding_counts(picture.transcoding, len(picture.data))
+            if isinstance(stored, StoredImage) and stored.transcoding:
+                counted += transcoding_counts(stored.transcoding, len(stored.data))
     return counted
 
 
@@ -323,11 +329,11 @@ def _reject_objects(
     rejected: dict[int, list[Rejected]] = defaultdict(list)
     columns = (objects, block.image_of_object[objects], block.object_id[objects], boxes.is_empty[objects])
     for row, image, object_id, is_empty in zip(*(column.tolist() for column in columns), strict=True):
-        task, picture, masks = images[image]
+        task, stored, masks = images[image]
         fault = masks.faults.get(row - int(block.first_object_of_image[image])) if masks else None
         if fault is None:
             x, y, width, height = block.boxes_xywh_px[row].tolist()
-            frame = "x".join(map(str, picture.frame)) if isinstance(picture, StoredImage) else ""
+            frame = "x".join(map(str, stored.frame)) if isinstance(stored, StoredImage) else ""
             detail = f"box x {x:g}, y {y:g}, {width:g}x{height:g} in an image of {frame}"
             fault = UnusableError(Reason.EMPTY_BOX if is_empty else Reason.BOX_OUTSIDE, detail)
         is_of_file = abs(task.image_id) < 1 << 53  # others are mostly hashes, which no file has
@@ -336,7 +342,7 @@ def _reject_objects(
     return rejected
 
 
-class _LeftOut(NamedTuple):
+class _RunRejects(NamedTuple):
     """Rejects of a run in order, and their counts.
 
     Attributes:
@@ -350,27 +356,27 @@ class _LeftOut(NamedTuple):
     read_bytes: list[int]
 
 
-def _gather_left_out(block: Block, images: Sequence[LoadedImage], faults: Mapping[int, list[Rejected]]) -> _LeftOut:
+def _gather_rejects(block: Block, images: Sequence[LoadedImage], faults: Mapping[int, list[Rejected]]) -> _RunRejects:
     """Collect the rejects of a run, and their counts.
 
     Args:
         faults: Rejects of objects, by the row of their image.
     """
-    left_out = _LeftOut([], Counter(), [], [])
-    for row, (task, picture, masks) in enumerate(images):
-        sizes = left_out.read_bytes
-        if picture is None:
-            left_out.counted[Metric.IMAGES_WITHOUT_RECORD] += 1
-        elif isinstance(picture, StoredImage):
-            left_out.rejected.extend(faults.get(row, ()))
-            left_out.rejected.extend(masks.rejected if masks else ())
+    rejects = _RunRejects([], Counter(), [], [])
+    for row, (task, stored, masks) in enumerate(images):
+        sizes = rejects.read_bytes
+        if stored is None:
+            rejects.counted[Metric.IMAGES_WITHOUT_RECORD] += 1
+        elif isinstance(stored, StoredImage):
+            rejects.rejected.extend(faults.get(row, ()))
+            rejects.rejected.extend(masks.rejected if masks else ())
         else:
-            sizes = left_out.bytes
-            rows = picture.annotations + int(block.objects_per_image[row])
+            sizes = rejects.bytes
+            rows = stored.annotations + int(block.objects_per_image[row])
             if task.is_continuation:
-                left_out.counted[Metric.OF_REJECTED_IMAGES] += rows
+                rejects.counted[Metric.OF_REJECTED_IMAGES] += rows
             else:
-                left_out.rejected.append(msgspec.structs.replace(picture, annotations=rows))
+                rejects.rejected.append(msgspec.structs.replace(stored, annotations=rows))
         if not task.is_continuation:
-            sizes.append(task.ref.size_bytes if picture else 0)
-    return left_out
+            sizes.append(task.ref.size_bytes if stored else 0)
+    return rejects

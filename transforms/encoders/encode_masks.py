@@ -14,11 +14,11 @@ from recordmill.schemas.inputs.annotations import PanopticAnnotation, Segment, S
 from recordmill.schemas.inputs.images import ImageRef, ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap
 from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
-from recordmill.transforms.encoders.encode_objects import fit_boxes, in_pixels
+from recordmill.transforms.encoders.encode_objects import fit_boxes, scale_to_pixels
 from recordmill.transforms.encoders.record_maker import check_size
 from recordmill.transforms.images.check_formats import check_png
 from recordmill.transforms.images.decode_segmentation import compress_segmentation, decode_counts, has_several_runs
-from recordmill.transforms.images.load_images import DECODING, brief, fetch_file
+from recordmill.transforms.images.load_images import DECODING, describe_pillow_error, fetch_file
 from recordmill.transforms.images.masks import (
     bitmap,
     black_png,
@@ -27,7 +27,7 @@ from recordmill.transforms.images.masks import (
     mask_bounds,
     mask_png,
     mask_rle,
-    resized,
+    resize_nearest,
     run_lengths,
 )
 from recordmill.transforms.images.open_image import open_image
@@ -37,44 +37,37 @@ MAX_SEGMENTS = 255
 """Number of values of a byte, without 0 for void."""
 
 
-class PanopticMap(NamedTuple):
-    """Contents of a panoptic PNG.
-
-    Attributes:
-        data: The file.
-        indices: uint8 [height, width]: 1 + index of the pixel's segment in `segments_info`; 0 for void.
-    """
-
-    data: bytes
-    indices: np.ndarray
-
-
-def read_panoptic(panoptic: PanopticAnnotation, width: int, height: int, category_ids: frozenset[int]) -> PanopticMap:
+def read_panoptic(
+    panoptic: PanopticAnnotation, width: int, height: int, category_ids: frozenset[int]
+) -> tuple[bytes, np.ndarray]:
     """Read the PNG of an image of `width` x `height` pixels, and compare its segments with those of its row.
 
     Args:
         category_ids: Category ids of all segments, to recognise panopticapi's two-channel format.
+
+    Returns:
+        The PNG, and uint8 [height, width]: 1 + index of the pixel's segment in `segments_info`; 0 for void.
 
     Raises:
         UnusableError: The PNG is missing, broken or has another size, or its segments differ from those of the row.
         OSError: Storage fails.
     """
     if len(panoptic.segments) > MAX_SEGMENTS:
-        detail = f"{len(panoptic.segments)} segments; masks of one byte tell {MAX_SEGMENTS} apart"
+        detail = f"{len(panoptic.segments)} segments; a mask of one byte can store {MAX_SEGMENTS}"
         raise UnusableError(Reason.TOO_MANY_SEGMENTS, _name_file(panoptic, detail))
     try:
         data = fetch_file(ImageRef(panoptic.path, panoptic.size_bytes or 0, panoptic.version))
     except ChangedFileError as error:
-        detail = "the file has been replaced since it was listed"
+        detail = "the file was replaced after it was listed"
         raise UnusableError(Reason.MASK_MISSING, _name_file(panoptic, detail)) from error
     except FileNotFoundError as error:
         raise UnusableError(Reason.MASK_MISSING, _name_file(panoptic, "no such file under --panoptic-masks")) from error
     except UnreadableFileError as error:
         raise UnusableError(Reason.MASK_UNREADABLE, _name_file(panoptic, str(error.strerror))) from error
     with DECODING.part(width * height):
-        colours = _decoded(panoptic, data, width, height)
+        colours = _decode_panoptic_png(panoptic, data, width, height)
         indices = _segment_indices(colours, np.array([segment.id for segment in panoptic.segments], np.uint32))
-    if fault := _fault(panoptic, indices):
+    if fault := _find_segment_fault(panoptic, indices):
         if not (indices > 0).any() and _is_two_channel(colours, category_ids):
             detail = (
                 "its pixels are (category, instance), panopticapi's two-channel format; convert it with panopticapi's "
@@ -82,14 +75,14 @@ def read_panoptic(panoptic: PanopticAnnotation, width: int, height: int, categor
             )
             raise UnusableError(Reason.TWO_CHANNEL_PANOPTIC, _name_file(panoptic, detail))
         raise UnusableError(Reason.SEGMENT_MISMATCH, _name_file(panoptic, fault))
-    return PanopticMap(data, indices.astype(np.uint8))
+    return data, indices.astype(np.uint8)
 
 
 def _name_file(panoptic: PanopticAnnotation, detail: str) -> str:
     return f"{panoptic.file_name!r}: {detail}"
 
 
-def _decoded(panoptic: PanopticAnnotation, data: bytes, width: int, height: int) -> np.ndarray:
+def _decode_panoptic_png(panoptic: PanopticAnnotation, data: bytes, width: int, height: int) -> np.ndarray:
     """Return the pixels of the PNG: uint8 [height, width, 3]."""
     try:
         with open_image(data, "png") as image:
@@ -98,10 +91,10 @@ def _decoded(panoptic: PanopticAnnotation, data: bytes, width: int, height: int)
                 check_png(data)
                 return np.asarray(image.convert("RGB"))
     except Exception as error:  # Pillow's decoders raise nearly anything on bytes made to break them
-        detail = f"it does not decode as PNG ({brief(error)})"
+        detail = f"it does not decode as PNG ({describe_pillow_error(error)})"
         raise UnusableError(Reason.MASK_UNREADABLE, _name_file(panoptic, detail)) from error
     if size != (width, height):
-        detail = f"it is {size[0]}x{size[1]}, its image {width}x{height}"
+        detail = f"it is {size[0]}x{size[1]}, its image is {width}x{height}"
         raise UnusableError(Reason.MASK_SIZE_MISMATCH, _name_file(panoptic, detail))
     detail = f"a PNG of mode {mode}; segment ids are written as RGB"
     raise UnusableError(Reason.MASK_UNREADABLE, _name_file(panoptic, detail))
@@ -130,14 +123,14 @@ def _segment_indices(colours: np.ndarray, segment_ids: np.ndarray) -> np.ndarray
     return indices
 
 
-def _fault(panoptic: PanopticAnnotation, indices: np.ndarray) -> str:
+def _find_segment_fault(panoptic: PanopticAnnotation, indices: np.ndarray) -> str:
     """Return how PNG and row differ; empty if they agree."""
     unknown = int(np.count_nonzero(indices == _UNKNOWN))
     if unknown:
-        return f"{unknown:,} of its pixels are of segments that segments_info does not list"
+        return f"{unknown:,} of its pixels belong to segments that segments_info does not list"
     seen = np.bincount(indices.ravel(), minlength=len(panoptic.segments) + 1)
     absent = [segment.id for segment, pixels in zip(panoptic.segments, seen[1:].tolist(), strict=True) if not pixels]
-    return f"segments {', '.join(map(str, absent[:5]))} have no pixel in it" if absent else ""
+    return f"segments {', '.join(map(str, absent[:5]))} have no pixels in it" if absent else ""
 
 
 def _is_two_channel(colours: np.ndarray, category_ids: frozenset[int]) -> bool:
@@ -166,7 +159,7 @@ class RegionEncoder:
         self._index = {category.id: index for index, category in enumerate(labels.segments)}
         self._sources = sources
 
-    def of_panoptic(self, panoptic: PanopticAnnotation, picture: StoredImage) -> dict[str, Any]:
+    def encode_panoptic(self, panoptic: PanopticAnnotation, image: StoredImage) -> dict[str, Any]:
         """Return the values of a panoptic annotation, by source.
 
         Raises:
@@ -177,77 +170,83 @@ class RegionEncoder:
             labels = [self._label[segment.category_id] for segment in panoptic.segments]
             beyond = [label for label in labels if not 1 <= label <= 255]
             if beyond:
-                detail = f"{panoptic.file_name!r}: label {beyond[0]} is not 1 to 255, what a mask of one byte holds"
+                detail = (
+                    f"{panoptic.file_name!r}: label {beyond[0]} is not in 1..255, so a mask of one byte cannot store it"
+                )
                 raise UnusableError(Reason.CATEGORY_OUT_OF_RANGE, detail)
-        read = read_panoptic(panoptic, *picture.frame, frozenset(self._index))
+        png, measured = read_panoptic(panoptic, *image.frame, frozenset(self._index))
         # Boxes and areas are measured at the annotated size, because small segments may vanish in a shrunk image.
-        measured = read.indices
-        if picture.annotated_size:
-            read = _shrunk(panoptic, read.indices, picture)
-        return self._values(panoptic, read, measured)
+        indices = measured
+        if image.annotated_size:
+            png, indices = _shrink_panoptic(panoptic, measured, image)
+        return self._values(panoptic, png, indices, measured)
 
-    def of_void(self, width: int, height: int) -> dict[str, Any]:
+    def encode_void(self, width: int, height: int) -> dict[str, Any]:
         """Return the all-void values of an image without panoptic annotation."""
-        data = black_png(width, height) if "panoptic.png" in self._sources else b""
+        png = black_png(width, height) if "panoptic.png" in self._sources else b""
         void = np.zeros((height, width), np.uint8)
-        return self._values(_VOID, PanopticMap(data, void), void)
+        return self._values(_VOID, png, void, void)
 
-    def of_stuff(
+    def encode_stuff(
         self, regions: Iterable[tuple[StuffAnnotation, np.ndarray]], width: int, height: int
     ) -> dict[str, Any]:
         """Return the semantic mask of stuff annotations with run lengths. Later annotations cover earlier ones."""
         pixels = np.full((height, width), SEMANTIC_IGNORE, np.uint8)
-        found = []
+        class_indices = []
         for region, runs in regions:
             pixels[bitmap(runs, width, height)] = self._semantic[region.category_id]
-            found.append(self._index[region.category_id])
-        return {"semantic.png": grey_png(pixels), "segments.class_index": found}
+            class_indices.append(self._index[region.category_id])
+        return {"semantic.png": grey_png(pixels), "segments.class_index": class_indices}
 
-    def _values(self, panoptic: PanopticAnnotation, read: PanopticMap, measured: np.ndarray) -> dict[str, Any]:
-        segments, indices = panoptic.segments, read.indices
+    def _values(
+        self, panoptic: PanopticAnnotation, png: bytes, indices: np.ndarray, measured: np.ndarray
+    ) -> dict[str, Any]:
+        segments = panoptic.segments
         values: dict[str, Any] = {
             "panoptic.file_name": panoptic.file_name.encode(),
-            "panoptic.png": read.data,
+            "panoptic.png": png,
             "segments.class_index": [self._index[segment.category_id] for segment in segments],
             "segments.id": [segment.id for segment in segments],
             "segments.is_crowd": [int(segment.is_crowd) for segment in segments],
         }
         if "segments.area" in self._sources:
-            values["segments.area"] = [_area(index, segment, measured) for index, segment in enumerate(segments, 1)]
+            values["segments.area"] = [
+                _segment_area_px2(index, segment, measured) for index, segment in enumerate(segments, 1)
+            ]
         if "segments.bbox_yxyx" in self._sources:
-            boxes = [_box(index, segment, measured) for index, segment in enumerate(segments, 1)]
+            boxes = [_segment_box_yxyx_frac(index, segment, measured) for index, segment in enumerate(segments, 1)]
             values["segments.bbox_yxyx"] = [edge for box in boxes for edge in box]
         if "semantic.png" in self._sources:
             things = (self._semantic[segment.category_id] for segment in segments)
-            values["semantic.png"] = _looked_up(indices, SEMANTIC_IGNORE, things)
+            values["semantic.png"] = _encode_lookup(indices, SEMANTIC_IGNORE, things)
         if "panoptic.category_png" in self._sources:
-            values["panoptic.category_png"] = _looked_up(
+            values["panoptic.category_png"] = _encode_lookup(
                 indices, 0, (self._label[segment.category_id] for segment in segments)
             )
         if "panoptic.instance_png" in self._sources:
             numbers = (index * self._is_thing[segment.category_id] for index, segment in enumerate(segments, 1))
-            values["panoptic.instance_png"] = _looked_up(indices, 0, numbers)
+            values["panoptic.instance_png"] = _encode_lookup(indices, 0, numbers)
         return values
 
 
-def _shrunk(panoptic: PanopticAnnotation, indices: np.ndarray, picture: StoredImage) -> PanopticMap:
-    indices = resized(indices, picture.width, picture.height)
+def _shrink_panoptic(panoptic: PanopticAnnotation, indices: np.ndarray, image: StoredImage) -> tuple[bytes, np.ndarray]:
+    indices = resize_nearest(indices, image.width, image.height)
     ids = np.array([0, *(segment.id for segment in panoptic.segments)], "<u4")[indices]
-    colours = ids.view(np.uint8).reshape(picture.height, picture.width, 4)[:, :, :3]
-    return PanopticMap(encode_png(np.ascontiguousarray(colours)), indices)
+    colours = ids.view(np.uint8).reshape(image.height, image.width, 4)[:, :, :3]
+    return encode_png(np.ascontiguousarray(colours)), indices
 
 
-def _looked_up(indices: np.ndarray, void: int, values: Iterable[int]) -> bytes:
+def _encode_lookup(indices: np.ndarray, void: int, values: Iterable[int]) -> bytes:
     """Return a grey PNG of the values of the segments."""
     return grey_png(np.array([void, *values], np.uint8)[indices])
 
 
-def _area(index: int, segment: Segment, indices: np.ndarray) -> int:
+def _segment_area_px2(index: int, segment: Segment, indices: np.ndarray) -> int:
     """Return the area in pixels²; measured if JSON has none."""
     return int(np.count_nonzero(indices == index) if segment.area_px2 is None else segment.area_px2)
 
 
-def _box(index: int, segment: Segment, indices: np.ndarray) -> tuple[float, float, float, float]:
+def _segment_box_yxyx_frac(index: int, segment: Segment, indices: np.ndarray) -> tuple[float, float, float, float]:
     """Return ymin, xmin, ymax, xmax as fractions of the annotated size, measured if the JSON has no box."""
     height, width = indices.shape
     if segment.bbox_xywh_px is None:
@@ -297,10 +296,10 @@ class MaskDrawer:
         self._regions = RegionEncoder(labels, table.sources)
         self._box_policy = box_policy
         self._min_area_px2 = min_area_px2
-        self.has_masks = Part.MASK_PNG in table.parts or Part.MASK_RLE in table.parts
+        self.has_masks = table.has_masks
         self.has_regions = Part.PANOPTIC in table.parts or Part.SEMANTIC in table.parts
 
-    def draw(self, task: ImageTask, block: Block, row: int, picture: StoredImage) -> DrawnMasks | None:
+    def draw(self, task: ImageTask, block: Block, row: int, image: StoredImage) -> DrawnMasks | None:
         """Draw the masks of an image; None if not requested.
 
         Args:
@@ -315,80 +314,82 @@ class MaskDrawer:
             return None
         drawn = DrawnMasks({}, [], [], [], {}, [], Counter())
         if self.has_masks:
-            self._draw_objects(block.cut(row, row + 1), picture, drawn)
+            self._draw_objects(block.cut(row, row + 1), image, drawn)
         if Part.PANOPTIC in self._parts:
-            drawn.values.update(self._panoptic_values(task, picture, drawn))
+            drawn.values.update(self._panoptic_values(task, image, drawn))
         elif Part.SEMANTIC in self._parts:
-            drawn.values.update(self._stuff_values(task, picture, drawn))
+            drawn.values.update(self._stuff_values(task, image, drawn))
         return drawn
 
-    def _draw_objects(self, objects: Block, picture: StoredImage, drawn: DrawnMasks) -> None:
-        frame = np.array([picture.frame], np.int64)
-        objects = in_pixels(objects, frame, self._min_area_px2)
+    def _draw_objects(self, objects: Block, image: StoredImage, drawn: DrawnMasks) -> None:
+        frame = np.array([image.frame], np.int64)
+        objects = scale_to_pixels(objects, frame, self._min_area_px2)
         frames = np.tile(frame, (objects.num_objects, 1))
         is_usable = fit_boxes(objects.boxes_xywh_px, frames, self._box_policy).is_usable
         segmentation = objects.segmentation.rows() if objects.segmentation else [b""] * objects.num_objects
         masks, texts = [], []
         for row in np.flatnonzero(is_usable).tolist():
             try:
-                masks.append(_counts(segmentation[row], picture))
+                masks.append(_compress_mask(segmentation[row], image))
                 texts.append(segmentation[row])
             except UnusableError as fault:
                 drawn.faults[row] = fault
-        size, others = (picture.width, picture.height), len(picture.data)
+        size, image_bytes = (image.width, image.height), len(image.data)
         if Part.MASK_PNG in self._parts:
-            drawn.png.extend(_within_a_record((mask_png(decode_counts(each, *size), *size) for each in masks), others))
+            drawn.png.extend(
+                _check_total_size((mask_png(decode_counts(mask, *size), *size) for mask in masks), image_bytes)
+            )
         if Part.MASK_RLE in self._parts:
-            drawn.rle.extend(_within_a_record(masks, others))
+            drawn.rle.extend(_check_total_size(masks, image_bytes))
         bounds_px = mask_bounds(masks, *size)
         drawn.bounds_px.extend(bounds_px.tolist())
         drawn.counted[Metric.MASKS] = sum(
-            has_pixels or (not picture.annotated_size and has_several_runs(text))
+            has_pixels or (not image.annotated_size and has_several_runs(text))
             for has_pixels, text in zip((bounds_px[:, 0] >= 0).tolist(), texts, strict=True)
         )
 
-    def _panoptic_values(self, task: ImageTask, picture: StoredImage, drawn: DrawnMasks) -> dict[str, Any]:
+    def _panoptic_values(self, task: ImageTask, image: StoredImage, drawn: DrawnMasks) -> dict[str, Any]:
         """Return a panoptic annotation's values; all void without one."""
         for row in task.labels.panoptic:
             try:
-                values = self._regions.of_panoptic(row, picture)
+                values = self._regions.encode_panoptic(row, image)
             except UnusableError as fault:
                 drawn.rejected.append(Rejected("annotation", None, fault.reason, fault.detail, task.image_id))
             else:
                 drawn.counted[Metric.PANOPTIC] += 1
                 return values
-        return self._regions.of_void(picture.width, picture.height)
+        return self._regions.encode_void(image.width, image.height)
 
-    def _stuff_values(self, task: ImageTask, picture: StoredImage, drawn: DrawnMasks) -> dict[str, Any]:
+    def _stuff_values(self, task: ImageTask, image: StoredImage, drawn: DrawnMasks) -> dict[str, Any]:
         regions: list[tuple[StuffAnnotation, np.ndarray]] = []
         for region in task.labels.regions:
             try:
-                counts = _counts(region.segmentation, picture)
-                regions.append((region, decode_counts(counts, picture.width, picture.height)))
+                counts = _compress_mask(region.segmentation, image)
+                regions.append((region, decode_counts(counts, image.width, image.height)))
             except UnusableError as fault:
                 drawn.rejected.append(Rejected("annotation", region.id, fault.reason, fault.detail, task.image_id))
         drawn.counted[Metric.REGIONS] = len(regions)
-        return self._regions.of_stuff(regions, picture.width, picture.height)
+        return self._regions.encode_stuff(regions, image.width, image.height)
 
 
-def _within_a_record(masks: Iterable[bytes], before: int) -> list[bytes]:
+def _check_total_size(masks: Iterable[bytes], before: int) -> list[bytes]:
     """Return the masks. Raise UnusableError if they and `before` other bytes exceed the size of a record."""
-    kept = []
+    record_masks = []
     for mask in masks:
-        kept.append(mask)
+        record_masks.append(mask)
         before += len(mask)
         check_size(before)
-    return kept
+    return record_masks
 
 
-def _counts(segmentation: bytes, picture: StoredImage) -> bytes:
+def _compress_mask(segmentation: bytes, image: StoredImage) -> bytes:
     """Return the compressed run lengths of a mask at the size of the record's image.
 
     Raises:
         UnusableError: The segmentation is not a mask of the image.
     """
-    counts, size = compress_segmentation(segmentation, *picture.frame), (picture.width, picture.height)
-    if picture.annotated_size:
-        pixels = bitmap(decode_counts(counts, *picture.frame), *picture.frame)
-        counts = mask_rle(run_lengths(resized(pixels, *size)))
+    counts, size = compress_segmentation(segmentation, *image.frame), (image.width, image.height)
+    if image.annotated_size:
+        pixels = bitmap(decode_counts(counts, *image.frame), *image.frame)
+        counts = mask_rle(run_lengths(resize_nearest(pixels, *size)))
     return counts

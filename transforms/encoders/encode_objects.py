@@ -76,7 +76,7 @@ _ROUNDED = 2e-6
 _POLYGONS = msgspec.json.Decoder(list[list[float]])
 
 
-def in_pixels(block: Block, frame_wh_px: np.ndarray, min_area_px2: float = 0.0) -> Block:
+def scale_to_pixels(block: Block, frame_wh_px: np.ndarray, min_area_px2: float = 0.0) -> Block:
     """Convert boxes, areas, corners, segmentations and keypoints from fractions to pixels. An edge of a box less than
     2e-6 beyond the image is moved to the image's edge.
 
@@ -105,8 +105,8 @@ def in_pixels(block: Block, frame_wh_px: np.ndarray, min_area_px2: float = 0.0) 
         keypoints = Ragged(points.ravel(), keypoints.starts)
     if segmentation is not None:
         texts = zip(segmentation.rows(), block.in_fractions.tolist(), sides.tolist(), strict=True)
-        segmentation = ragged_bytes([_scaled(text, *wh) if scales else text for text, scales, wh in texts])
-    found = block.replace(
+        segmentation = ragged_bytes([_scale_polygons(text, *wh) if scales else text for text, scales, wh in texts])
+    block_px = block.replace(
         boxes_xywh_px=np.where(is_fraction, np.concatenate((low, length), axis=1), boxes),
         area_px2=block.area_px2 * sides[:, 0] * sides[:, 1],
         keypoints_xyv=keypoints,
@@ -114,17 +114,17 @@ def in_pixels(block: Block, frame_wh_px: np.ndarray, min_area_px2: float = 0.0) 
         corners_px=None if block.corners_px is None else block.corners_px * np.tile(sides, 4),
         in_fractions=None,
     )
-    is_small = block.in_fractions & (found.area_px2 < min_area_px2)
-    return found.take_objects(~is_small) if is_small.any() else found
+    is_small = block.in_fractions & (block_px.area_px2 < min_area_px2)
+    return block_px.take_objects(~is_small) if is_small.any() else block_px
 
 
-def _scaled(segmentation: bytes, width: float, height: float) -> bytes:
+def _scale_polygons(segmentation: bytes, width: float, height: float) -> bytes:
     """Convert polygons from fractions to pixels. Other segmentations have the image's size, or are rejected later."""
     try:
         polygons = _POLYGONS.decode(segmentation)
     except msgspec.DecodeError:
         return segmentation
-    scaled = [[number * (width, height)[axis % 2] for axis, number in enumerate(each)] for each in polygons]
+    scaled = [[number * (width, height)[axis % 2] for axis, number in enumerate(polygon)] for polygon in polygons]
     return msgspec.json.encode(scaled)
 
 
@@ -137,8 +137,8 @@ class KeypointEncoder:
     def __init__(self, labels: LabelMap):
         self._per_object = labels.keypoints
         names = [[name.encode() for name in category.keypoints] for category in labels.categories]
-        padded = (each + [b""] * (self._per_object - len(each)) for each in names)
-        self._names = ragged_bytes([b"".join(bytes_items(each)) for each in padded])
+        padded = (category_names + [b""] * (self._per_object - len(category_names)) for category_names in names)
+        self._names = ragged_bytes([b"".join(bytes_items(category_names)) for category_names in padded])
 
     def encode(self, keypoints_xyv: Ragged | None, class_index: np.ndarray, frame_px: np.ndarray) -> dict[str, Column]:
         """Return the columns of `recordmill.schemas.values`, a row per object.
@@ -158,11 +158,11 @@ class KeypointEncoder:
             visible = points[:, 2].astype(np.int64)
             fractions = points[:, :2] / np.repeat(frame_px, numbers, axis=0)
             xy[row], visibility[row] = np.where(visible[:, None] != 0, fractions, 0.0), visible
-        of_object = visibility.reshape(objects, per_object)
+        object_visibility = visibility.reshape(objects, per_object)
         return {
-            "num": (of_object > 0).sum(axis=1),
+            "num": (object_visibility > 0).sum(axis=1),
             "text": self._names.take(class_index),
-            "visibility": of_object,
+            "visibility": object_visibility,
             "x": xy[:, 0].reshape(objects, per_object),
             "y": xy[:, 1].reshape(objects, per_object),
         }

@@ -7,7 +7,7 @@ import numpy as np
 from recordmill.schemas.block import Block, Ragged, starts_of
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, Part, RecordOf
 from recordmill.transforms.blocks.image_tasks import labels_of
-from recordmill.transforms.records.tfrecord import framed
+from recordmill.transforms.records.tfrecord import framed_size
 
 # Mean bytes of a value, with the overhead of its list: four for floats, short varints for ids, names as in COCO.
 _VALUE_BYTES = {FeatureKind.FLOAT: 4, FeatureKind.INT64: 2, FeatureKind.BYTES: 9}
@@ -43,11 +43,11 @@ class RecordEstimate:
         self._parts = frozenset(table.parts)
         keys = sum(len(feature.name) + 12 for feature in table.features)
         self._has_image = "image.encoded" in table.sources
-        self._fixed = framed(keys + _SCALAR_BYTES + same_bytes)
-        self._of_object = sum(_value_bytes(feature) for feature in table.features if feature.shape[:1] == ("N",))
-        self._of_pixel = sum(1 / _PIXELS_PER_BYTE[source] for source in table.sources & _PIXELS_PER_BYTE.keys())
+        self._fixed = framed_size(keys + _SCALAR_BYTES + same_bytes)
+        self._object_bytes = sum(_value_bytes(feature) for feature in table.features if feature.shape[:1] == ("N",))
+        self._bytes_per_pixel = sum(1 / _PIXELS_PER_BYTE[source] for source in table.sources & _PIXELS_PER_BYTE.keys())
 
-    def of_block(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+    def estimate_block(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """Return the sizes of each image's framed records, and their numbers if nothing is rejected: int64 [N] each.
 
         Sizes are exact, except for the lengths of names and ids, and for masks, which are rough estimates."""
@@ -58,10 +58,10 @@ class RecordEstimate:
         if block.labels is not None and block.labels.values.size:
             rows = (labels.row for labels in labels_of(block))
             image = image + np.array([len(row.record) if row else 0 for row in rows], np.int64)
-        sizes = image + self._of_object * number + (self._of_parts(block) if self._parts else 0)
+        sizes = image + self._object_bytes * number + (self._part_bytes(block) if self._parts else 0)
         return sizes, np.ones(len(block), np.int64)
 
-    def _of_parts(self, block: Block) -> np.ndarray:
+    def _part_bytes(self, block: Block) -> np.ndarray:
         number = block.objects_per_image
         total = np.zeros(len(block))
         if Part.MASK_PNG in self._parts:
@@ -76,7 +76,7 @@ class RecordEstimate:
                 total[row] += sum(len(caption.caption) + 2 for caption in labels.captions)
                 total[row] += _VALUE_BYTES[FeatureKind.INT64] * len(labels.caption_index)
                 total[row] += _VALUE_BYTES[FeatureKind.FLOAT] * len(labels.caption_value)
-        return (total + self._pixels(block) * self._of_pixel).astype(np.int64)
+        return (total + self._pixels(block) * self._bytes_per_pixel).astype(np.int64)
 
     def least_mask_bytes(self, block: Block) -> np.ndarray:
         """Return the bytes of each image's masks as PNGs if all masks are empty: int64 [N]."""

@@ -5,7 +5,6 @@ import re
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from heapq import nsmallest
 from itertools import chain, pairwise, repeat
@@ -60,7 +59,7 @@ class TermSplitter:
         ]
 
 
-def never_tokens(settings: TextSettings) -> tuple[str, ...]:
+def ineffective_stop_words(settings: TextSettings) -> tuple[str, ...]:
     """Return stop words without effect, because splitting never returns them: `don't` is split into `don`.
 
     >>> from recordmill.schemas.inputs.encoders import TextForm
@@ -106,23 +105,23 @@ class TextVectorizer:
     def _vectors(self, texts: Sequence[str]) -> TextVectors:
         terms = list(map(self._split, texts))
         numbers = np.array(list(map(len, terms)), np.int64)
-        found = np.fromiter(map(self._index.get, chain.from_iterable(terms), repeat(-1)), np.int64)
+        term_index = np.fromiter(map(self._index.get, chain.from_iterable(terms), repeat(-1)), np.int64)
         owners = np.repeat(np.arange(len(texts)), numbers)
-        unknown = np.bincount(owners[found < 0], minlength=len(texts))
+        unknown = np.bincount(owners[term_index < 0], minlength=len(texts))
         counts = np.stack([np.ones_like(numbers), numbers == unknown, numbers, unknown], axis=1)
         if self._form is TextForm.TOKENS:
-            ids = np.where(found < 0, UNKNOWN_ID, found + FIRST_TOKEN_ID)
+            ids = np.where(term_index < 0, UNKNOWN_ID, term_index + FIRST_TOKEN_ID)
             return TextVectors(ids, np.zeros(0), np.concatenate([[0], np.cumsum(numbers)]), counts)
         size = max(1, len(self._index))
-        pairs, times = np.unique((owners * size + found)[found >= 0], return_counts=True)
+        pairs, times = np.unique((owners * size + term_index)[term_index >= 0], return_counts=True)
         ends = np.searchsorted(pairs, np.arange(len(texts) + 1) * size)
         index, value = pairs % size, times.astype(np.float64)
         if self._form is TextForm.TFIDF:
-            value = _of_unit_length(value * self._idf[index], ends)
+            value = _normalise_vectors(value * self._idf[index], ends)
         return TextVectors(index, value, ends, counts)
 
 
-def _of_unit_length(values: np.ndarray, ends: np.ndarray) -> np.ndarray:
+def _normalise_vectors(values: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Divide each of several concatenated vectors by its Euclidean length.
 
     >>> _of_unit_length(np.array([3.0, 4.0, 2.0]), np.array([0, 2, 2, 3])).tolist()
@@ -143,23 +142,24 @@ _SHOWN = 5
 _FITTED_ON = "train"
 
 
-@dataclass(eq=False, repr=False)
 class FitEncoder(beam.PTransform):
     """Convert lists of texts to one TextEncoder."""
 
-    source: EncoderSource
+    def __init__(self, source: EncoderSource):
+        super().__init__()
+        self._source = source
 
     def expand(self, texts: PCollection[Sequence[str]]) -> PCollection[TextEncoder]:
-        settings = self.source.settings
+        settings = self._source.settings
         number = texts | "NumberOfTexts" >> beam.Map(len) | "CountTexts" >> beam.CombineGlobally(sum)
         counted = (
             texts
             | "CountTerms" >> beam.ParDo(_CountTerms(settings)).with_output_types(tuple[int, Terms])
             | "GroupByShare" >> beam.GroupByKey()  # (share, [Terms])
         )
-        terms = counted | "AddCounts" >> beam.Map(_added, AsSingleton(number), settings).with_output_types(Terms)
+        terms = counted | "AddCounts" >> beam.Map(_add_share, AsSingleton(number), settings).with_output_types(Terms)
         choose = beam.CombineGlobally(ChooseTerms(settings.features)).with_output_types(Terms)
-        make = beam.Map(make_encoder, AsSingleton(number), self.source).with_output_types(TextEncoder)
+        make = beam.Map(make_encoder, AsSingleton(number), self._source).with_output_types(TextEncoder)
         return terms | "ChooseTerms" >> choose | "MakeEncoder" >> make
 
 
@@ -186,13 +186,13 @@ class TermCounter:
 
     def _count(self) -> None:
         terms = list(map(self._split, self._waiting))
-        found = np.fromiter(map(self._numbers.__getitem__, chain.from_iterable(terms)), np.int64)
+        term_numbers = np.fromiter(map(self._numbers.__getitem__, chain.from_iterable(terms)), np.int64)
         owners = np.repeat(np.arange(len(terms)), list(map(len, terms)))
         number = self.distinct
         # With return_counts, NumPy sorts, which is faster here.
-        pairs, _ = np.unique(owners * number + found, return_counts=True)
+        pairs, _ = np.unique(owners * number + term_numbers, return_counts=True)
         in_texts = pairs % max(1, number)
-        self._occurrences = _add_in_place(self._occurrences, np.bincount(found, minlength=number))
+        self._occurrences = _add_in_place(self._occurrences, np.bincount(term_numbers, minlength=number))
         self._texts = _add_in_place(self._texts, np.bincount(in_texts, minlength=number))
         self._waiting = []
 
@@ -233,18 +233,18 @@ class _CountTerms(beam.DoFn):
         counted = self._counter.counts()
         share = np.array([zlib.crc32(term.encode()) % _SHARES for term in counted.terms], np.int64)
         order = np.argsort(share, kind="stable")
-        ordered, borders = some(counted, order, 0), np.flatnonzero(np.diff(share[order], prepend=-1, append=-1))
+        ordered, borders = take_terms(counted, order, 0), np.flatnonzero(np.diff(share[order], prepend=-1, append=-1))
         for start, end in pairwise(borders.tolist()):
             part = slice(start, end)
             counts = Terms(ordered.terms[part], ordered.occurrences[part], ordered.texts[part], end - start)
             yield int(share[order[start]]), counts
 
 
-def _added(share: tuple[int, Iterable[Terms]], texts: int, settings: TextSettings) -> Terms:
+def _add_share(share: tuple[int, Iterable[Terms]], texts: int, settings: TextSettings) -> Terms:
     return add_counts(share[1], texts, settings)
 
 
-def some(terms: Terms, places: np.ndarray, distinct: int) -> Terms:
+def take_terms(terms: Terms, places: np.ndarray, distinct: int) -> Terms:
     """Return the terms at some positions."""
     chosen, occurrences, texts = (np.array(column, object)[places].tolist() for column in terms.columns)
     return Terms(chosen, occurrences, texts, distinct)
@@ -264,8 +264,10 @@ def add_counts(counted: Iterable[Terms], texts: int, settings: TextSettings) -> 
         sums = np.pad(sums, ((0, 0), (0, len(numbers) - sums.shape[1])))
         sums[:, places] += np.array([terms.occurrences, terms.texts], np.int64)  # terms are unique here
     every = Terms(list(numbers), sums[0].tolist(), sums[1].tolist(), len(numbers))
-    kept = np.flatnonzero(sums[1] >= least_texts(settings.min_df, texts))
-    return most_frequent(every if kept.size == len(numbers) else some(every, kept, len(numbers)), settings.features)
+    allowed = np.flatnonzero(sums[1] >= least_texts(settings.min_df, texts))
+    return most_frequent(
+        every if allowed.size == len(numbers) else take_terms(every, allowed, len(numbers)), settings.features
+    )
 
 
 class ChooseTerms(beam.CombineFn):
@@ -299,8 +301,8 @@ def most_frequent(terms: Terms, most: int | None) -> Terms:
     times = np.array(terms.occurrences)
     rarest = np.partition(times, number - most)[number - most]
     above = np.flatnonzero(times > rarest)
-    of_rarest = nsmallest(most - above.size, np.flatnonzero(times == rarest).tolist(), key=terms.terms.__getitem__)
-    return some(terms, np.concatenate([above, np.array(of_rarest, np.int64)]), terms.distinct)
+    ties = nsmallest(most - above.size, np.flatnonzero(times == rarest).tolist(), key=terms.terms.__getitem__)
+    return take_terms(terms, np.concatenate([above, np.array(ties, np.int64)]), terms.distinct)
 
 
 def least_texts(min_df: int | float, texts: int) -> float:
@@ -321,14 +323,14 @@ def make_encoder(chosen: Terms, texts: int, source: EncoderSource) -> TextEncode
     column, settings, split, known = source.column, source.settings, source.fit_split, source.known
     terms = sorted(zip(chosen.terms, chosen.texts, strict=True))
     if not terms:
-        raise VocabularyError(_nothing_left(texts, chosen.distinct, source))
+        raise VocabularyError(_explain_no_terms(texts, chosen.distinct, source))
     idf = (inverse_frequency(with_it, texts) for _, with_it in terms) if settings.form is TextForm.TFIDF else ()
     encoder = TextEncoder(FORMAT, column, settings, split, texts, tuple(term for term, _ in terms), tuple(idf))
     if known and encoder.info != known:
         raise VocabularyError(
-            f"{column}: the {texts:,} texts of split {split} have another vocabulary, of {encoder.size:,} terms, than "
-            f"that of {known.size:,} by which other splits of the folder are encoded: write all in one command, keep "
-            "that one by --encoders, or give another --output"
+            f"{column}: the {texts:,} texts of split {split} give a vocabulary of {encoder.size:,} terms, but other "
+            f"splits of the folder were encoded with another of {known.size:,} terms. Write all splits in one command, "
+            "keep that vocabulary with --encoders, or choose another --output"
         )
     return encoder
 
@@ -342,19 +344,19 @@ def inverse_frequency(with_it: int, texts: int) -> float:
     return math.log((1 + texts) / (1 + with_it)) + 1
 
 
-def _nothing_left(texts: int, distinct: int, source: EncoderSource) -> str:
+def _explain_no_terms(texts: int, distinct: int, source: EncoderSource) -> str:
     settings = source.settings
-    found = f"{source.column}: the {texts:,} texts of split {source.fit_split}"
+    subject = f"{source.column}: the {texts:,} texts of split {source.fit_split}"
     if distinct:
         return (
-            f"{found} have {distinct:,} different terms, of which none is in {least_texts(settings.min_df, texts):g} "
-            "texts, so there is no vocabulary; give a smaller --min-df"
+            f"{subject} have {distinct:,} different terms, but none is in {least_texts(settings.min_df, texts):g} "
+            "texts, so the vocabulary is empty; use a smaller --min-df"
         )
     if texts and settings.stop_words:
-        return f"{found} have nothing but stop words, so there is no vocabulary; give other --stop-words"
+        return f"{subject} have only stop words, so the vocabulary is empty; use other --stop-words"
     return (
-        f"{found} have no word of two letters or more, so there is no vocabulary; give texts, or another split by "
-        "--fit-split"
+        f"{subject} have no words of two or more letters, so the vocabulary is empty; check the texts, or choose "
+        "another split with --fit-split"
     )
 
 
@@ -363,18 +365,18 @@ def encoder_warnings(encoder: TextEncoder) -> Iterator[str]:
     column, settings = encoder.column, encoder.settings
     if encoder.split != _FITTED_ON:
         yield (
-            f"the vocabulary of {column} is of split {encoder.split}, not of {_FITTED_ON}: a model that is tested on "
-            f"{encoder.split} knows all its words; write {_FITTED_ON} first, or give --encoders"
+            f"the vocabulary of {column} is from split {encoder.split}, not from {_FITTED_ON}: a model that is tested "
+            f"on {encoder.split} knows all its words; write {_FITTED_ON} first, or use --encoders"
         )
-    if words := never_tokens(settings):
+    if words := ineffective_stop_words(settings):
         shown = ", ".join(words[:_SHOWN]) + (" …" if len(words) > _SHOWN else "")
         yield (
-            f"{len(words):,} of the {len(settings.stop_words):,} stop words are no tokens ({shown}), so nothing is "
-            "left out for them: tokens have two letters or more, no apostrophe or hyphen, and no capitals unless "
-            "--no-lower; write them as texts are split, don for don't"
+            f"{len(words):,} of the {len(settings.stop_words):,} stop words are not tokens ({shown}), so they have "
+            "no effect: tokens have two or more letters, no apostrophe or hyphen, and no capitals unless --no-lower; "
+            "write them as texts are split, don for don't"
         )
     if len(encoder.vocabulary) > _MANY_TERMS:
         yield (
-            f"the vocabulary of {column} has {len(encoder.vocabulary):,} terms, which every worker holds, and a model "
-            "has a weight for; give --text-features or --min-df"
+            f"the vocabulary of {column} has {len(encoder.vocabulary):,} terms, which every worker holds in "
+            "memory, and a model has a weight for each; limit it with --text-features or --min-df"
         )

@@ -29,7 +29,7 @@ _ENDING = ".keras"
 _POOLING = ("GlobalAveragePooling2D", "GlobalMaxPooling2D", "Flatten")
 
 
-def application(name: str) -> str:
+def application_name(name: str) -> str:
     """Return the name in keras.applications; empty for a file.
 
     Raises:
@@ -39,17 +39,19 @@ def application(name: str) -> str:
 
     if "/" in name or name.endswith(_ENDING) or os.path.exists(name):
         return ""
-    known = {_plain(each): each for each in dir(applications) if callable(getattr(applications, each))}
-    if found := known.get(_plain(name)):
-        return found
-    near = difflib.get_close_matches(_plain(name), known, 1)
+    known = {
+        _fold_model_name(model_name): model_name
+        for model_name in dir(applications)
+        if callable(getattr(applications, model_name))
+    }
+    if official_name := known.get(_fold_model_name(name)):
+        return official_name
+    near = difflib.get_close_matches(_fold_model_name(name), known, 1)
     meant = f"; did you mean {known[near[0]]}?" if near else ""
-    raise ConfigError(
-        f"--model {name}: no model of keras.applications is called so, and no .keras file is there{meant}"
-    )
+    raise ConfigError(f"--model {name}: it is neither a model of keras.applications nor an existing .keras file{meant}")
 
 
-def _plain(name: str) -> str:
+def _fold_model_name(name: str) -> str:
     """Return a name in lower case, without separators, for comparisons.
 
     >>> _plain("efficientnet-b0") == _plain("EfficientNetB0")
@@ -64,25 +66,25 @@ def build_model(choice: ModelChoice) -> Any:
     Raises:
         ConfigError: There is no such model, or its weights do not fit.
     """
-    if name := application(choice.model):
-        return _of_applications(name, choice)
-    model = _loaded(choice)
+    if name := application_name(choice.model):
+        return _build_application(name, choice)
+    model = _load_keras_file(choice)
     if choice.weights in (RANDOM, ON_DISK, FETCHED):
         raise ConfigError(
-            f"--weights {choice.weights} is of models of keras.applications, and {choice.model} has its own weights"
+            f"--weights {choice.weights} is for models of keras.applications; {choice.model} has its own weights"
         )
     if choice.weights:
         _load_weights(model, choice.weights)
     return model
 
 
-def _of_applications(name: str, choice: ModelChoice) -> Any:
+def _build_application(name: str, choice: ModelChoice) -> Any:
     size = choice.input_size or _default_size(name)
     weights = choice.weights or ON_DISK
     if weights in (FETCHED, ON_DISK):
-        with without_network() if weights == ON_DISK else nullcontext():
-            return _constructed(name, size, "imagenet")
-    model = _constructed(name, size, None)
+        with forbid_downloads() if weights == ON_DISK else nullcontext():
+            return _construct_application(name, size, "imagenet")
+    model = _construct_application(name, size, None)
     if weights != RANDOM:
         _load_weights(model, weights)
     return model
@@ -92,21 +94,21 @@ def _default_size(name: str) -> tuple[int, int]:
     """Return the input size of keras.applications' model with top."""
     height, width = _constructor(name)(weights=None).input_shape[1:3]
     if not (height and width):
-        raise ConfigError(f"--model {name} takes images of any size: give --input-size, 224x224 for example")
+        raise ConfigError(f"--model {name} accepts images of any size: set --input-size, for example 224x224")
     return height, width
 
 
-def _constructed(name: str, size: tuple[int, int], weights: str | None) -> Any:
+def _construct_application(name: str, size: tuple[int, int], weights: str | None) -> Any:
     try:
         model = _constructor(name)(include_top=False, weights=weights, input_shape=(*size, 3))
     except ConfigError:
         raise
     except Exception as error:  # failed downloads, sizes that are too small …
-        fault = f"--model {name} of {size[0]}x{size[1]} pixels cannot be made: {brief(error)}"
+        fault = f"--model {name} of {size[0]}x{size[1]} pixels cannot be built: {describe_keras_error(error)}"
         if weights is None:
             raise ConfigError(fault) from error
         raise ConfigError(
-            f"{fault}; if its weights cannot be had, --weights FILE takes others, and --weights {RANDOM} random ones"
+            f"{fault}; if its weights are not available, use --weights FILE, or --weights {RANDOM} for random weights"
         ) from error
     if weights is None:
         _draw_weights(model)
@@ -131,30 +133,30 @@ def _constructor(name: str) -> Any:
 
 
 @contextmanager
-def without_network() -> Iterator[None]:
+def forbid_downloads() -> Iterator[None]:
     """Let Keras read weights only from its local folder of models; it downloads none."""
     import keras
 
     home = import_module(keras.utils.get_file.__module__)
     fetch = home.get_file
 
-    def kept(fname: str, *arguments: Any, cache_subdir: str = "models", **named: Any) -> str:
+    def read_local_file(fname: str, *arguments: Any, cache_subdir: str = "models", **named: Any) -> str:
         folder = Path(os.environ.get("KERAS_HOME", Path.home() / ".keras")) / cache_subdir
         expected = named.get("file_hash")
         if not (folder / fname).is_file():
             raise ConfigError(
-                f"--weights {ON_DISK}: {folder / fname} is not there; --weights {FETCHED} lets Keras fetch it, "
-                f"--weights FILE takes another, and --weights {RANDOM} random ones"
+                f"--weights {ON_DISK}: {folder / fname} does not exist; use --weights {FETCHED} to let Keras "
+                f"download it, --weights FILE for other weights, or --weights {RANDOM} for random weights"
             )
         data = (folder / fname).read_bytes()
         if expected and len(expected) == 32 and hashlib.md5(data, usedforsecurity=False).hexdigest() != expected:
             raise ConfigError(
-                f"--weights {ON_DISK}: {folder / fname} is not the file that Keras publishes, its MD5 is another; "
-                f"delete it, and --weights {FETCHED} lets Keras fetch it again"
+                f"--weights {ON_DISK}: {folder / fname} is not the file that Keras publishes (its MD5 differs); "
+                f"delete it, and use --weights {FETCHED} to let Keras download it again"
             )
         return str(folder / fname)
 
-    home.get_file = kept  # type: ignore[attr-defined]
+    home.get_file = read_local_file  # type: ignore[attr-defined]
     try:
         yield
     finally:
@@ -168,19 +170,21 @@ def _load_weights(model: Any, path: str) -> None:
         try:
             model.load_weights(file)
         except Exception as error:  # Keras and h5py raise any exception
-            raise ConfigError(f"--weights {path} do not fit {model.name}: {brief(error)}") from error
+            raise ConfigError(f"--weights {path} do not fit {model.name}: {describe_keras_error(error)}") from error
 
 
-def _loaded(choice: ModelChoice) -> Any:
+def _load_keras_file(choice: ModelChoice) -> Any:
     import keras
 
     if not choice.model.endswith(_ENDING):
-        raise ConfigError(f"--model {choice.model} is no .keras file; save the model by model.save('model.keras')")
+        raise ConfigError(f"--model {choice.model} is not a .keras file; save the model with model.save('model.keras')")
     with local_copy(choice.model) as path:
         try:
             return keras.models.load_model(path, compile=False, safe_mode=True)
         except Exception as error:  # see _load_weights
-            raise ConfigError(f"--model {choice.model} is no .keras file that can be loaded: {brief(error)}") from error
+            raise ConfigError(
+                f"--model {choice.model} cannot be loaded as a .keras file: {describe_keras_error(error)}"
+            ) from error
 
 
 def feature_output(model: Any, choice: ModelChoice) -> tuple[str, Any]:
@@ -192,12 +196,12 @@ def feature_output(model: Any, choice: ModelChoice) -> tuple[str, Any]:
     output = model.outputs[0]  # models of keras.applications have one
     if choice.layer:
         return choice.layer, _named_output(model, choice)
-    if not application(choice.model):
+    if not application_name(choice.model):
         pooling = [layer for layer in model.layers if type(layer).__name__ in _POOLING]
         if not pooling:
             raise ConfigError(
-                f"--model {choice.model} has none of {', '.join(_POOLING)} among its layers, before which its features "
-                f"would be; name the layer that gives them by --layer, {model.layers[-1].name} for example"
+                f"--model {choice.model} has no layer of the types {', '.join(_POOLING)}, whose input would be the "
+                f"features; name the layer of the features with --layer, for example {model.layers[-1].name}"
             )
         output = pooling[-1].input
     return output._keras_history.operation.name, output
@@ -210,17 +214,17 @@ def _named_output(model: Any, choice: ModelChoice) -> Any:
     if choice.layer not in layers:
         near = difflib.get_close_matches(choice.layer, layers, 3) or list(layers)[-3:]
         raise ConfigError(
-            f"--layer {choice.layer}: {model.name} has no such layer among its {len(layers)}; near to it are "
+            f"--layer {choice.layer}: {model.name} has no such layer among its {len(layers)}; similar names: "
             f"{', '.join(near)}"
         )
     # Not `layer.output`: of a layer that is a model, that belongs to the layer's own graph.
     output = keras.Operation.output.fget(layers[choice.layer])
     if isinstance(output, list):
-        raise ConfigError(f"--layer {choice.layer} has {len(output)} outputs in {choice.model}; name another")
+        raise ConfigError(f"--layer {choice.layer} has {len(output)} outputs in {choice.model}; name another layer")
     return output
 
 
-def brief(error: Exception) -> str:
+def describe_keras_error(error: Exception) -> str:
     """Return an error of Keras in one line, without the escape sequences of its bold text."""
     return " ".join(re.sub(r"\x1b\[\d*m", "", str(error)).split())[:300] or type(error).__name__
 
@@ -240,53 +244,53 @@ class LoadedModel:
         features: Function from uint8 pixels [batch, height, width, 3], RGB, to float32 [batch, *feature_shape].
     """
 
-    found: FeatureModel
+    model: FeatureModel
     features: Any
 
 
 def load_model(choice: ModelChoice) -> LoadedModel:
-    """Load the chosen model from its current files, and cache it for `load_same`.
+    """Load the chosen model from its current files, and cache it for `load_expected_model`.
 
     Raises:
         ConfigError: The model cannot be loaded, does not take images, or needs options to be used.
     """
-    loaded = _load(choice)
-    kept: LoadedModel = _LOADED.acquire(lambda: loaded, tag=(choice, loaded.found))
-    return kept
+    loaded = _load_current(choice)
+    shared: LoadedModel = _LOADED.acquire(lambda: loaded, tag=(choice, loaded.model))
+    return shared
 
 
-def load_same(choice: ModelChoice, found: FeatureModel) -> LoadedModel:
+def load_expected_model(choice: ModelChoice, expected: FeatureModel) -> LoadedModel:
     """Return the model that `load_model` found here or in another process. It is loaded once per process.
 
     Raises:
         JobError: This process finds another model.
     """
-    kept: LoadedModel = _LOADED.acquire(lambda: _load_same(choice, found), tag=(choice, found))
-    return kept
+    shared: LoadedModel = _LOADED.acquire(lambda: _load_expected(choice, expected), tag=(choice, expected))
+    return shared
 
 
-def _load_same(choice: ModelChoice, found: FeatureModel) -> LoadedModel:
+def _load_expected(choice: ModelChoice, expected: FeatureModel) -> LoadedModel:
     try:
-        loaded = _load(choice)
+        loaded = _load_current(choice)
     except ConfigError as error:
         raise JobError(f"a worker cannot load the model that the job was started with: {error}") from error
     for name in ("layers", "input_size", "preprocess", "feature_shape", "weights_sha256"):
-        here, there = getattr(loaded.found, name), getattr(found, name)
-        if here != there:
+        actual, wanted = getattr(loaded.model, name), getattr(expected, name)
+        if actual != wanted:
             raise JobError(
-                f"--model {choice.model} has another {name} here, {here}, than where the job was started, {there}; "
-                "see that all workers have the same files and versions of TensorFlow and Keras"
+                f"--model {choice.model}: {name} is {actual} here, but {wanted} where the job was started; make sure "
+                "that all workers have the same files and versions of TensorFlow and Keras"
             )
     return loaded
 
 
-def _load(choice: ModelChoice) -> LoadedModel:
+def _load_current(choice: ModelChoice) -> LoadedModel:
     import keras
     import tensorflow as tf
 
     if keras.config.backend() != "tensorflow":
         raise ConfigError(
-            f"Keras runs on {keras.config.backend()} here, and features are made by its backend for TensorFlow: set "
+            f"Keras uses the backend {keras.config.backend()}, but features need its backend for TensorFlow: set "
             "KERAS_BACKEND=tensorflow"
         )
     model = build_model(choice)
@@ -295,13 +299,13 @@ def _load(choice: ModelChoice) -> LoadedModel:
     name, preprocess = _preprocessing(model, choice)
     part = keras.Model(model.inputs, output)
     pixels = keras.Input((*size, 3), dtype=model.inputs[0].dtype)
-    feature = _pooled(_called(part, pixels, choice), choice)
+    feature = _pool_output(_apply_model(part, pixels, choice), choice)
     shape = _fixed_shape(feature, choice, layer)
     whole = keras.Model(pixels, feature)
 
     @tf.function(input_signature=[tf.TensorSpec([None, *size, 3], tf.uint8)])
-    def features(pictures):
-        prepared = preprocess(tf.cast(pictures, tf.float32))
+    def features(images):
+        prepared = preprocess(tf.cast(images, tf.float32))
         return tf.cast(whole(tf.cast(prepared, pixels.dtype), training=False), tf.float32)
 
     return LoadedModel(FeatureModel(layer, len(part.layers), size, name, shape, _sha256(part.weights)), features)
@@ -311,8 +315,8 @@ def _input_size(model: Any, choice: ModelChoice) -> tuple[int, int]:
     """Return height and width of a model's input images."""
     if not getattr(model, "inputs", None):
         raise ConfigError(
-            f"--model {choice.model} does not say what it takes: it was saved before it was built, or its layers are "
-            "called by its own code; give it a keras.Input"
+            f"--model {choice.model} has no defined input: it was saved before it was built, or its own code calls "
+            "its layers; add a keras.Input"
         )
     shapes = [tuple(tensor.shape) for tensor in model.inputs]
     takes = " and ".join(f"{shape} of {tensor.dtype}" for shape, tensor in zip(shapes, model.inputs, strict=True))
@@ -321,18 +325,20 @@ def _input_size(model: Any, choice: ModelChoice) -> tuple[int, int]:
     is_image = len(shape) == _IMAGE_RANK and shape[-1] == 3 and (dtype == "uint8" or "float" in dtype)
     if more or not is_image:
         raise ConfigError(
-            f"--model {choice.model} takes {takes}, which is no batch of RGB images, (None, height, width, 3) of "
-            "float32 or uint8"
+            f"--model {choice.model} takes {takes}, not a batch of RGB images: (None, height, width, 3) of float32 or "
+            "uint8"
         )
     own, asked = shape[1:3], choice.input_size
     if asked and any(side not in (None, wanted) for side, wanted in zip(own, asked, strict=True)):
-        raise ConfigError(f"--input-size {_size(asked)}: {choice.model} takes {_size(own)} only; leave the flag out")
+        raise ConfigError(
+            f"--input-size {_format_size(asked)}: {choice.model} accepts only {_format_size(own)}; omit the flag"
+        )
     if not asked and None in own:
-        raise ConfigError(f"--model {choice.model} takes images of any size: give --input-size, 224x224 for example")
+        raise ConfigError(f"--model {choice.model} accepts images of any size: set --input-size, for example 224x224")
     return asked or own
 
 
-def _size(size: tuple[int | None, int | None]) -> str:
+def _format_size(size: tuple[int | None, int | None]) -> str:
     return "x".join(map(str, size))
 
 
@@ -347,14 +353,14 @@ def _preprocessing(model: Any, choice: ModelChoice) -> tuple[str, Callable[[Any]
         return choice.preprocess, lambda pixels: pixels / 255.0
     if choice.preprocess:
         return choice.preprocess, lambda pixels: pixels
-    if name := application(choice.model):
+    if name := application_name(choice.model):
         module = str(_constructor(name).__module__).rpartition(".")[2]
         return f"keras.applications.{module}.preprocess_input", getattr(applications, module).preprocess_input
     if any(type(layer).__name__ in _SELF_SCALING for layer in _each_layer(model)):
         return "none", lambda pixels: pixels
     raise ConfigError(
-        f"--model {choice.model} has no {' or '.join(_SELF_SCALING)} layer, so it does not say how it wants its "
-        f"pixels: give --preprocess, one of {', '.join(PREPROCESSING)} (none: 0 to 255, unit: 0 to 1, tf: -1 to 1)"
+        f"--model {choice.model} has no {' or '.join(_SELF_SCALING)} layer, so its preprocessing is unknown: set "
+        f"--preprocess to one of {', '.join(PREPROCESSING)} (none: 0 to 255, unit: 0 to 1, tf: -1 to 1)"
     )
 
 
@@ -365,7 +371,7 @@ def _each_layer(model: Any) -> Iterator[Any]:
         yield from _each_layer(layer) if hasattr(layer, "layers") else ()
 
 
-def _called(part: Any, pixels: Any, choice: ModelChoice) -> Any:
+def _apply_model(part: Any, pixels: Any, choice: ModelChoice) -> Any:
     """Return the output of a model for other inputs than its own, whose size may be too small for it."""
     try:
         output = part(pixels)
@@ -374,20 +380,20 @@ def _called(part: Any, pixels: Any, choice: ModelChoice) -> Any:
         return output
     except ValueError as error:
         raise ConfigError(
-            f"--model {choice.model} takes no images of {_size(pixels.shape[1:3])}, give another --input-size: "
-            f"{brief(error)}"
+            f"--model {choice.model} does not accept images of {_format_size(pixels.shape[1:3])}; use another "
+            f"--input-size: {describe_keras_error(error)}"
         ) from error
 
 
-def _pooled(output: Any, choice: ModelChoice) -> Any:
+def _pool_output(output: Any, choice: ModelChoice) -> Any:
     import keras
 
     if choice.pool == "none":
         return output
     if len(output.shape) != _IMAGE_RANK:
         raise ConfigError(
-            f"--pool {choice.pool} takes (None, height, width, channels), and the layer's is {output.shape}; "
-            "leave it out, or name a layer before pooling by --layer"
+            f"--pool {choice.pool} needs an output of (None, height, width, channels), but the layer's is "
+            f"{output.shape}; omit the flag, or name a layer before pooling with --layer"
         )
     return keras.layers.GlobalAveragePooling2D()(output)
 
@@ -397,8 +403,8 @@ def _fixed_shape(output: Any, choice: ModelChoice, layer: str) -> tuple[int, ...
     shape = tuple(output.shape)[1:]
     if not shape or None in shape or "float" not in output.dtype:
         raise ConfigError(
-            f"--layer {layer}: its output of {choice.model} is {tuple(output.shape)} of {output.dtype}, and features "
-            "are floats of one known shape an image; name another"
+            f"--layer {layer}: its output in {choice.model} is {tuple(output.shape)} of {output.dtype}, but features "
+            "must be floats of one known shape per image; name another layer"
         )
     return shape
 

@@ -104,7 +104,7 @@ class ImageRowEncoder:
         self._class_source = table.class_source
         self._has_channels = any(feature.source == "image.channels" for feature in features)
 
-    def encode(self, task: ImageTask, picture: StoredImage) -> Encoded | Rejected:
+    def encode(self, task: ImageTask, image: StoredImage) -> Encoded | Rejected:
         """Return a row's record with its image, or its reject.
 
         Raises:
@@ -114,33 +114,33 @@ class ImageRowEncoder:
         if row is None:
             raise ValueError("an image that no row names")
         try:
-            record, values = self._record(row, task, picture)
+            record, values = self._record(row, task, image)
         except UnusableError as fault:
             return task.rejected(fault.reason, fault.detail)
         counted: Counter[Metric] = Counter({Metric.IMAGES: 1})
-        if picture.transcoding:
-            counted += transcoding_counts(picture.transcoding, len(picture.data))
+        if image.transcoding:
+            counted += transcoding_counts(image.transcoding, len(image.data))
         class_counts = {}
         if name is not None:
             values[self._class_source] = self._class_index[name]
             class_counts[self._class_index[name]] = 1
-        return Encoded(((record,),), dict(counted), [], class_counts, RecordView(values).facts(picture.measures))
+        return Encoded(((record,),), dict(counted), [], class_counts, RecordView(values).facts(image.measures))
 
-    def _record(self, row: TableRow, task: ImageTask, picture: StoredImage) -> tuple[bytes, dict[str, Any]]:
+    def _record(self, row: TableRow, task: ImageTask, image: StoredImage) -> tuple[bytes, dict[str, Any]]:
         """Return the record, and the values of its image."""
-        check_size(len(picture.data) + len(row.record))
+        check_size(len(image.data) + len(row.record))
         values = {
-            "image.encoded": picture.data,
+            "image.encoded": image.data,
             "image.file_name": task.file_name.encode(),
-            "image.format": picture.format.encode(),
-            "image.height": picture.height,
+            "image.format": image.format.encode(),
+            "image.height": image.height,
             "image.id": b"%d" % task.image_id,
-            "image.pixels": picture.data,
-            "image.sha256": picture.sha256.encode(),
-            "image.width": picture.width,
+            "image.pixels": image.data,
+            "image.sha256": image.sha256.encode(),
+            "image.width": image.width,
         }
         if self._has_channels:
-            values["image.channels"] = encoded_channels(picture.data, picture.format)
+            values["image.channels"] = encoded_channels(image.data, image.format)
         record = merge_examples(row.record, self._writer.write(values))
         check_size(len(record))
         return record, values
@@ -185,10 +185,10 @@ class RecordMaker(Protocol):
 def encode_runs(made: Iterator[Made]) -> Iterator[EncodedRun]:
     """Group singly encoded images into runs."""
     while run := list(islice(made, _RUN_IMAGES)):
-        yield _run(run)
+        yield _join_encoded(run)
 
 
-def _run(made: Iterable[Made]) -> EncodedRun:
+def _join_encoded(made: Iterable[Made]) -> EncodedRun:
     counted: Counter[Metric] = Counter()
     classes: Counter[int] = Counter()
     rejected, rejected_bytes, written = [], [], []

@@ -14,7 +14,12 @@ import numpy as np
 from recordmill.schemas.features import FeatureKind, FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.names import name_fault
-from recordmill.transforms.records.parse_record import RecordParseError, RecordParser, as_meant, length_faults
+from recordmill.transforms.records.parse_record import (
+    RecordParseError,
+    RecordParser,
+    convert_to_layout_types,
+    length_faults,
+)
 from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -47,10 +52,10 @@ def read_record(record: bytes, table: FeatureTable, labels: LabelMap) -> dict[st
     for feature in table.features:
         if feature.kind is FeatureKind.FLOAT and not np.isfinite(values[feature.source]).all():
             raise UnusableRecordError("schema", f"{feature.name} has a number that is not finite")
-    return as_meant(values, table, labels)
+    return convert_to_layout_types(values, table, labels)
 
 
-def text(value: bytes, name: str) -> str:
+def decode_text(value: bytes, name: str) -> str:
     """Return UTF-8 bytes as text; `name` is for the message.
 
     Raises:
@@ -84,7 +89,7 @@ class WrittenFile(msgspec.Struct, frozen=True):
     crc32c: str
 
 
-def path_below(folder: str, file_name: str) -> str:
+def extraction_path(folder: str, file_name: str) -> str:
     """Return `file_name` inside `folder`.
 
     Raises:
@@ -96,7 +101,7 @@ def path_below(folder: str, file_name: str) -> str:
     fault = name_fault(file_name)
     plain = posixpath.normpath(file_name) if not fault else ""
     if fault or plain == ".":
-        raise UnusableRecordError("file_name", f"the file name {file_name!r} {fault or 'is that of a folder'}")
+        raise UnusableRecordError("file_name", f"the file name {file_name!r} {fault or 'is the name of a folder'}")
     return f"{folder}/{plain}"
 
 
@@ -124,11 +129,11 @@ class FileWriter:
         try:
             self._storage.write(join_path(self._folder, file.path), file.data)
         except RecursionError as error:  # os.makedirs supports about a thousand levels of folders
-            raise _no_file(file.path, "too many folders within folders") from error
+            raise _file_name_error(file.path, "its folders are nested too deeply") from error
         except OSError as error:
             if error.errno not in _NAME_ERRORS:
                 raise
-            raise _no_file(file.path, str(error.strerror)) from error
+            raise _file_name_error(file.path, str(error.strerror)) from error
         with self._lock:  # only after the write: it may fail, and other threads read this
             self._written[file.path] = written.sha256
             if len(self._written) > _REMEMBERED:
@@ -136,11 +141,11 @@ class FileWriter:
         return written
 
 
-def _no_file(path: str, why: str) -> UnusableRecordError:
-    return UnusableRecordError("file_name", f"there can be no file {path[:300]!r} ({why})")
+def _file_name_error(path: str, why: str) -> UnusableRecordError:
+    return UnusableRecordError("file_name", f"the file {path[:300]!r} cannot be created ({why})")
 
 
-def is_there(folder: str, file: WrittenFile) -> bool:
+def is_unchanged(folder: str, file: WrittenFile) -> bool:
     """Return True if a file still has the written bytes, and can be read."""
     try:
         return storage_for(folder).checksum(join_path(folder, file.path)) == (file.bytes, file.crc32c)

@@ -17,7 +17,7 @@ from recordmill.transforms.extract.extract_rows import RecordRows
 from recordmill.transforms.records.read_shards import ManifestShard
 from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.records.tfrecord import frame
-from recordmill.transforms.runtime.beam_steps import made_by
+from recordmill.transforms.runtime.beam_steps import library_versions
 from recordmill.transforms.storage.interface import crc32c_text, is_remote
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -65,10 +65,10 @@ class PieceFile:
 
     def __init__(self, folder: str, shard: str):
         self._shard = shard
-        self._note = _path(folder, shard, "json")
+        self._note = _piece_path(folder, shard, "json")
         self._storage = storage_for(folder)
         self._storage.delete(self._note)  # the note describes the old file
-        self._upload = self._storage.create(_path(folder, shard, "records"))
+        self._upload = self._storage.create(_piece_path(folder, shard, "records"))
         self._checksum, self._size = google_crc32c.Checksum(), 0
 
     def add(self, record: ExtractedRecord) -> None:
@@ -89,44 +89,44 @@ class PieceFile:
         self._upload.abandon()
 
 
-def read_piece(folder: str, shard: str) -> Piece:
+def read_shard_piece(folder: str, shard: str) -> Piece:
     """Return the piece of a shard.
 
     Raises:
         FileNotFoundError: There is no piece.
         msgspec.DecodeError: The piece is damaged.
     """
-    return msgspec.json.decode(storage_for(folder).read(_path(folder, shard, "json")), type=Piece)
+    return msgspec.json.decode(storage_for(folder).read(_piece_path(folder, shard, "json")), type=Piece)
 
 
-def found_piece(folder: str, shard: str) -> Piece | None:
+def find_finished_piece(folder: str, shard: str) -> Piece | None:
     """Return the piece of a shard from an earlier run; None if the piece is incomplete or the shard was damaged."""
     try:
-        piece = read_piece(folder, shard)
-        is_whole = storage_for(folder).checksum(_path(folder, shard, "records")) == (piece.bytes, piece.crc32c)
+        piece = read_shard_piece(folder, shard)
+        is_whole = storage_for(folder).checksum(_piece_path(folder, shard, "records")) == (piece.bytes, piece.crc32c)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
     return piece if is_whole and not piece.is_damaged else None
 
 
-def records_of_piece(folder: str, piece: Piece) -> Iterator[ExtractedRecord]:
+def read_piece_records(folder: str, piece: Piece) -> Iterator[ExtractedRecord]:
     """Return a piece's records, in the shard's order."""
-    return map(_DECODE, ShardReader(_path(folder, piece.file, "records")).records())
+    return map(_DECODE, ShardReader(_piece_path(folder, piece.file, "records")).records())
 
 
-def _path(folder: str, shard: str, suffix: str) -> str:
+def _piece_path(folder: str, shard: str, suffix: str) -> str:
     return join_path(folder, f"{_PIECES}/{shard}.{suffix}")
 
 
 def extract_recipe(shards: Sequence[ManifestShard], layout: str, format_: str) -> bytes:
     """Return a hex digest of the inputs of an extraction. Equal digests give the same bytes."""
-    of_anywhere = [msgspec.structs.replace(shard, path="") for shard in shards]
-    parts = msgspec.msgpack.encode((of_anywhere, made_by(layout), format_), order="deterministic")
+    pathless_shards = [msgspec.structs.replace(shard, path="") for shard in shards]
+    parts = msgspec.msgpack.encode((pathless_shards, library_versions(layout), format_), order="deterministic")
     return hashlib.sha256(parts).hexdigest().encode()
 
 
 @contextmanager
-def claimed(folder: str, recipe: bytes) -> Iterator[int | None]:
+def claim_target(folder: str, recipe: bytes) -> Iterator[int | None]:
     """Context manager: claim a folder that is new, empty, or has an unfinished extraction of the same recipe.
 
     The value is the number of finished shards of that extraction; None if it is new. After the block, unless it raises,
@@ -135,11 +135,11 @@ def claimed(folder: str, recipe: bytes) -> Iterator[int | None]:
     Raises:
         ConfigError: the folder has other contents, or another process is extracting there.
     """
-    lock = _lock(folder)
+    lock = _lock_folder(folder)
     try:
         storage, note, pieces = storage_for(folder), join_path(folder, f"{STATE}/recipe"), join_path(folder, _PIECES)
         finished = None
-        if _continues(folder, note, recipe):
+        if _has_unfinished_extraction(folder, note, recipe):
             _delete_leftovers(folder)
             finished = sum(name.endswith(".json") for name in storage.names(pieces))
         else:
@@ -164,7 +164,7 @@ def _delete_leftovers(folder: str) -> None:
         storage.delete_leftovers(below)
 
 
-def _lock(folder: str) -> int | None:
+def _lock_folder(folder: str) -> int | None:
     """Lock a local folder, and create it. Buckets and some file systems have no locks: None."""
     if is_remote(folder):
         return None
@@ -176,29 +176,31 @@ def _lock(folder: str) -> int | None:
     except BlockingIOError as error:
         os.close(descriptor or 0)
         raise ConfigError(
-            f"another recordmill extract is writing to {folder}; wait until it has ended, or give another DIR"
+            f"another recordmill extract is writing to {folder}; wait until it ends, or choose another DIR"
         ) from error
     except OSError:
         _LOGGER.debug("%s is not locked", folder, exc_info=True)
     return descriptor
 
 
-def _continues(folder: str, note: str, recipe: bytes) -> bool:
+def _has_unfinished_extraction(folder: str, note: str, recipe: bytes) -> bool:
     """Return True if a folder has an unfinished extraction of the recipe, False if it is new or empty."""
     storage = storage_for(folder)
     if not is_remote(folder) and os.path.islink(os.path.join(folder, STATE)):
-        raise ConfigError(f"{os.path.join(folder, STATE)} is a link, through which nothing is written; delete it")
+        raise ConfigError(
+            f"{os.path.join(folder, STATE)} is a symbolic link, and recordmill does not write through links; delete it"
+        )
     if storage.size(note) is not None:
         if storage.read(note) == recipe:
             return True
         raise ConfigError(
-            f"{folder} has an unfinished extraction of other records, to another format, or by another version; give "
-            "another DIR, or delete this one"
+            f"{folder} has an unfinished extraction of other records, to another format, or by another version; "
+            "choose another DIR, or delete this one"
         )
     if is_remote(folder):
         is_taken = next(storage.walk(folder), None) is not None
     else:
         is_taken = os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder) not in ([], [STATE]))
     if is_taken:
-        raise ConfigError(f"{folder} exists and is not empty; give a new or an empty DIR")
+        raise ConfigError(f"{folder} exists and is not empty; choose a new or empty DIR")
     return False

@@ -3,7 +3,7 @@
 import posixpath
 from collections.abc import Iterator
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,10 +12,10 @@ from recordmill.schemas.boxes import exact_edges_px, shortest_decimal, shortest_
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.dataset.record_view import RecordView
-from recordmill.transforms.extract.extract_files import ExtractedFile, UnusableRecordError, path_below, text
-from recordmill.transforms.images.load_images import brief
+from recordmill.transforms.extract.extract_files import ExtractedFile, UnusableRecordError, decode_text, extraction_path
+from recordmill.transforms.images.load_images import describe_pillow_error
 from recordmill.transforms.images.masks import mask_rle, run_lengths
-from recordmill.transforms.images.open_image import kind_of, open_image
+from recordmill.transforms.images.open_image import image_kind, open_image
 
 _UNSET = msgspec.UNSET
 MAPS = {
@@ -118,17 +118,8 @@ class RecordRows(msgspec.Struct, frozen=True):
     notes: dict[str, int] = {}
 
 
-class Extracted(NamedTuple):
-    """Extracted rows of a record.
-
-    Attributes:
-        files: Extracted files, the image first.
-        faults: Reason and detail of each error. Everything else was extracted.
-    """
-
-    rows: RecordRows
-    files: tuple[ExtractedFile, ...]
-    faults: list[tuple[str, str]]
+Extracted = tuple[RecordRows, tuple[ExtractedFile, ...], list[tuple[str, str]]]
+"""Rows of a record; its files, the image first; reason and detail of each error. Everything else was extracted."""
 
 
 class RowExtractor:
@@ -155,7 +146,7 @@ class RowExtractor:
         """
         faults: list[tuple[str, str]] = []
         record, image = self.read_image(values, faults)
-        image_file = ExtractedFile(path_below(f"images/{self._split}", image.file_name), values["image.encoded"])
+        image_file = ExtractedFile(extraction_path(f"images/{self._split}", image.file_name), values["image.encoded"])
         instances = list(self._instances(record, image, faults))
         files = [image_file, *self._maps(values, image.file_name)]
         panoptic = self._panoptic(values, image, faults)
@@ -163,13 +154,16 @@ class RowExtractor:
             files.append(ExtractedFile(panoptic_path(self._split, panoptic.file_name), values["panoptic.png"]))
         rows = RecordRows(
             image,
-            tuple(_row(msgspec.structs.replace(each, num_keypoints=_UNSET, keypoints=_UNSET)) for each in instances),
-            tuple(_row(each) for each in instances if each.keypoints is not _UNSET),
+            tuple(
+                _encode_instance(msgspec.structs.replace(instance, num_keypoints=_UNSET, keypoints=_UNSET))
+                for instance in instances
+            ),
+            tuple(_encode_instance(instance) for instance in instances if instance.keypoints is not _UNSET),
             tuple(self._captions(values, image.id)),
             panoptic,
-            class_of_image(values),
+            decode_class_name(values),
         )
-        return Extracted(rows, tuple(files), faults)
+        return rows, tuple(files), faults
 
     def read_image(self, values: dict[str, Any], faults: list[tuple[str, str]]) -> tuple[RecordView, ImageEntry]:
         """Return the record with its size, and its image row.
@@ -177,9 +171,9 @@ class RowExtractor:
         Raises:
             UnusableRecordError: The image has no usable name, no id, or no size.
         """
-        file_name = text(values["image.file_name"], "the image's file name")
-        path_below(self._split, file_name)
-        width, height = _size(values, faults)
+        file_name = decode_text(values["image.file_name"], "the image's file name")
+        extraction_path(self._split, file_name)
+        width, height = _read_image_size(values, faults)
         record = RecordView(values, (width, height))
         try:
             image_id = record.image_id
@@ -191,7 +185,7 @@ class RowExtractor:
         )
 
     def _instances(self, record: RecordView, image: ImageEntry, faults: list[tuple[str, str]]) -> Iterator[InstanceRow]:
-        values, ids = record.values, record.listed("objects.id")
+        values, ids = record.values, record.column("objects.id")
         exact = values.get("objects.area_whole")
         areas = [shortest_decimal(area) for area in values.get("objects.area", ())] if exact is None else exact.tolist()
         columns = zip(
@@ -199,8 +193,8 @@ class RowExtractor:
             record.category_ids,
             record.boxes_xywh_px(),
             areas,
-            record.listed("objects.is_crowd") or [0] * len(ids),
-            segmentations(record, faults) if ids else (),
+            record.column("objects.is_crowd") or [0] * len(ids),
+            yield_segmentations(record, faults) if ids else (),
             record.keypoints(len(ids), self._keypoints) if self._has_keypoints else [None] * len(ids),
             strict=True,
         )
@@ -220,12 +214,12 @@ class RowExtractor:
         captions = values["captions.text"].tolist() if Part.CAPTIONS in self._parts else []
         ids = values["captions.id"].tolist() if "captions.id" in values else [None] * len(captions)
         for id_, caption in zip(ids, captions, strict=True):
-            yield CaptionEntry(id_, image_id, text(caption, "a caption"))
+            yield CaptionEntry(id_, image_id, decode_text(caption, "a caption"))
 
     def _maps(self, values: dict[str, Any], file_name: str) -> Iterator[ExtractedFile]:
         for source, folder in MAPS.items():
             if source in values:
-                stem, _ = posixpath.splitext(path_below(f"{folder}/{self._split}", file_name))
+                stem, _ = posixpath.splitext(extraction_path(f"{folder}/{self._split}", file_name))
                 yield ExtractedFile(f"{stem}.png", values[source])
 
     def _panoptic(
@@ -235,7 +229,7 @@ class RowExtractor:
         if not values.get("panoptic.file_name"):
             return None
         try:
-            file_name = text(values["panoptic.file_name"], "the panoptic PNG's file name")
+            file_name = decode_text(values["panoptic.file_name"], "the panoptic PNG's file name")
             panoptic_path(self._split, file_name)
         except UnusableRecordError as fault:
             faults.append((fault.reason, f"panoptic PNG: {fault.detail}"))
@@ -258,7 +252,7 @@ class RowExtractor:
 
 def panoptic_path(split: str, file_name: str) -> str:
     """Return the path of a panoptic PNG; raise UnusableRecordError if its name cannot be used."""
-    return path_below(f"panoptic/{split}", file_name)
+    return extraction_path(f"panoptic/{split}", file_name)
 
 
 def keypoints_px(keypoints: np.ndarray, width: int, height: int) -> tuple[float, ...]:
@@ -276,38 +270,40 @@ def keypoints_px(keypoints: np.ndarray, width: int, height: int) -> tuple[float,
     return tuple(numbers)
 
 
-def _row(instance: InstanceRow) -> Row:
+def _encode_instance(instance: InstanceRow) -> Row:
     return Row(instance.id, msgspec.json.encode(instance))
 
 
-def class_of_image(values: dict[str, Any]) -> str | None:
+def decode_class_name(values: dict[str, Any]) -> str | None:
     """Return the class name of an image with one class."""
-    return text(values["image.class_name"], "the class") if "image.class_name" in values else None
+    return decode_text(values["image.class_name"], "the class") if "image.class_name" in values else None
 
 
-def _size(values: dict[str, Any], faults: list[tuple[str, str]]) -> tuple[int, int]:
+def _read_image_size(values: dict[str, Any], faults: list[tuple[str, str]]) -> tuple[int, int]:
     """Return width and height in pixels: those in the record, which scale its boxes, or else the image's."""
     stored = tuple(values[f"image.{side}"].item() for side in ("width", "height") if f"image.{side}" in values)
     try:
-        with open_image(values["image.encoded"], kind_of(values["image.encoded"]) or "png") as image:
-            found = image.size
+        with open_image(values["image.encoded"], image_kind(values["image.encoded"]) or "png") as image:
+            image_size = image.size
     except Exception as error:  # Pillow's decoders raise nearly anything on damaged bytes
-        fault = "image_undecodable", f"its header cannot be read ({brief(error)})"
+        fault = "image_undecodable", f"its header cannot be read ({describe_pillow_error(error)})"
         if not stored or min(stored) < 1:
             raise UnusableRecordError(*fault) from error
         faults.append(fault)
         return stored
-    if stored and stored != found:
-        detail = f"the image is {found[0]}x{found[1]}, the record says {stored[0]}x{stored[1]}"
+    if stored and stored != image_size:
+        detail = f"the image is {image_size[0]}x{image_size[1]}, the record says {stored[0]}x{stored[1]}"
         if min(stored) < 1:
             raise UnusableRecordError("image_size", detail)
         faults.append(("image_size", detail))
-    return stored or found
+    return stored or image_size
 
 
-def segmentations(record: RecordView, faults: list[tuple[str, str]]) -> Iterator[Segmentation | msgspec.UnsetType]:
+def yield_segmentations(
+    record: RecordView, faults: list[tuple[str, str]]
+) -> Iterator[Segmentation | msgspec.UnsetType]:
     """Yield each object's mask; `[]` if unusable or empty."""
-    ids, (width, height) = record.listed("objects.id"), record.size
+    ids, (width, height) = record.column("objects.id"), record.size
     masks = record.masks() if record.mask_source else repeat(None, len(ids))
     for id_, pixels in zip(ids, masks, strict=True):
         if pixels is None:

@@ -16,24 +16,29 @@ from recordmill.transforms.extract.extract_files import (
     ExtractedFile,
     FileWriter,
     UnusableRecordError,
-    is_there,
-    path_below,
+    decode_text,
+    extraction_path,
+    is_unchanged,
     read_record,
-    text,
 )
-from recordmill.transforms.extract.extract_pieces import ExtractedRecord, PieceFile, found_piece, records_of_piece
+from recordmill.transforms.extract.extract_pieces import (
+    ExtractedRecord,
+    PieceFile,
+    find_finished_piece,
+    read_piece_records,
+)
 from recordmill.transforms.extract.extract_rows import (
     MAPS,
     Extracted,
     ImageEntry,
     RecordRows,
     RowExtractor,
-    class_of_image,
+    decode_class_name,
 )
-from recordmill.transforms.extract.label_format import ExtractedImage, ExtractedObject, LabelFormat, LabelRules
+from recordmill.transforms.extract.label_format import ExtractedImage, ExtractedObject, LabelFormat
 from recordmill.transforms.extract.write_formats import LABEL_FORMATS
 from recordmill.transforms.images.check_formats import without_exif
-from recordmill.transforms.images.open_image import kind_of, open_image, orientation_of
+from recordmill.transforms.images.open_image import exif_orientation, image_kind, open_image
 from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
 from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.runtime import progress
@@ -43,12 +48,10 @@ from recordmill.transforms.runtime.threads import look_ahead
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 """Suffixes that all readers accept as images."""
 _TRAITS = ("difficult", "truncated", "view", "track_id", "corners")
-_RENAMED = "image files that got a suffix that readers know"
-_MISTAKEN = "image files whose `.jpg` within the name became `_jpg`, which readers take for the end of the name"
-_ODD = (
-    "image files to rename (hidden, with a space at an end, or with a \\ in the name), which some readers do not find"
-)
-_TURNED = "image files without their EXIF data, by which readers would turn the pixels, and not the boxes"
+_RENAMED = "image files renamed to a suffix that readers know"
+_MISTAKEN = "image files with `.jpg` inside the name, now `_jpg`, because readers would take it for the suffix"
+_ODD = "image files that some readers do not find (hidden, or with a \\ or an outer space in the name); rename them"
+_TURNED = "image files written without EXIF data, because readers would rotate the pixels, but not the boxes"
 
 
 class ExtractShard(ShardDoFn):
@@ -78,22 +81,22 @@ def extract_shard(folder: str, format_: str, shard: ManifestShard, pool: Executo
         OSError: A file cannot be written.
     """
     if _is_extracted(folder, shard, pool, threads):
-        progress.skipped_images(shard.info.examples)
-        progress.finished_shard()
+        progress.count_skipped_images(shard.info.examples)
+        progress.count_finished_shard()
     else:
-        _extract(folder, format_, shard, pool, threads)
+        _extract_records(folder, format_, shard, pool, threads)
     return shard.split, shard.info.file
 
 
 def _is_extracted(folder: str, shard: ManifestShard, pool: Executor, threads: int) -> bool:
-    piece = found_piece(folder, shard.info.file)
+    piece = find_finished_piece(folder, shard.info.file)
     if piece is None:
         return False
-    files = (file for record in records_of_piece(folder, piece) for file in record.files)
-    return all(look_ahead(partial(is_there, folder), files, pool, threads))
+    files = (file for record in read_piece_records(folder, piece) for file in record.files)
+    return all(look_ahead(partial(is_unchanged, folder), files, pool, threads))
 
 
-def _extract(folder: str, format_: str, shard: ManifestShard, pool: Executor, threads: int) -> None:
+def _extract_records(folder: str, format_: str, shard: ManifestShard, pool: Executor, threads: int) -> None:
     faults = FaultList()
     damage: list[Fault] = []
     contents = shard.table, shard.labels, shard.split
@@ -102,10 +105,10 @@ def _extract(folder: str, format_: str, shard: ManifestShard, pool: Executor, th
     extract_one = partial(_extract_record, shard, extract, FileWriter(folder))
     piece = PieceFile(folder, shard.info.file)
     try:
-        for record, found in look_ahead(extract_one, records, pool, threads):
+        for record, record_faults in look_ahead(extract_one, records, pool, threads):
             if record:
                 piece.add(record)
-            faults.add(found)
+            faults.add(record_faults)
         faults.add(damage)
         piece.commit(faults.faults(), is_damaged=bool(damage))
     finally:
@@ -123,11 +126,11 @@ def _extract_record(
     faults: list[tuple[str, str]] = []
     extracted = None
     try:
-        rows, (image_file, *others), faults = extract(read_record(record, shard.table, shard.labels))
+        rows, (image_file, *other_files), faults = extract(read_record(record, shard.table, shard.labels))
         files = [writer.write(image_file)]
-        for other in others:
+        for file in other_files:
             try:
-                files.append(writer.write(other))
+                files.append(writer.write(file))
             except UnusableRecordError as fault:
                 faults.append((fault.reason, fault.detail))
         extracted = ExtractedRecord(number, rows, tuple(files))
@@ -141,7 +144,7 @@ class LabelExtractor(RowExtractor):
 
     def __init__(self, table: FeatureTable, labels: LabelMap, split: str, format_: LabelFormat):
         super().__init__(table, labels, split)
-        self._format, self._rules = format_, LabelRules(labels.categories, table.parts)
+        self._format, self._labels, self._table = format_, labels, table
         self._folder = format_.images.format(split=split)
         self._index = labels.index_by_id()
 
@@ -150,15 +153,15 @@ class LabelExtractor(RowExtractor):
         record, image = self.read_image(values, faults)
         # Names of data sets that were read in this format already begin with the split's folder.
         data, folder = values["image.encoded"], f"{self._folder}/"
-        name = path_below(self._folder, image.file_name).removeprefix(folder).removeprefix(folder)
+        name = extraction_path(self._folder, image.file_name).removeprefix(folder).removeprefix(folder)
         notes: Counter[str] = Counter()
         if posixpath.splitext(name)[1].lower() not in _SUFFIXES:
-            name += ".jpg" if kind_of(data) == "jpeg" else ".png"
+            name += ".jpg" if image_kind(data) == "jpeg" else ".png"
             notes[_RENAMED] = 1
         was, name = name, self._format.rename(name)
         notes[_MISTAKEN] += was != name
         notes[_ODD] += _is_odd(name)
-        if _is_turned(data):
+        if _has_exif_rotation(data):
             data = without_exif(data)
             notes[_TURNED] = 1
         extracted = ExtractedImage(
@@ -167,23 +170,23 @@ class LabelExtractor(RowExtractor):
             name,
             tuple(self._objects(record, image, faults)),
             tuple(row.caption for row in self._captions(values, image.id)),
-            class_of_image(values),
+            decode_class_name(values),
             maps=sum(source in values for source in (*MAPS, "panoptic.png")),
-            tags=len(record.listed("image.tag_names")),
+            tags=len(record.column("image.tag_names")),
             notes=notes,
         )
-        labels = self._format.write(extracted, self._rules)
+        labels = self._format.write(extracted, self._labels, self._table)
         files = [ExtractedFile(folder + name, data), *([labels.file] if labels.file else [])]
         rows = RecordRows(
             image, line=labels.line, objects=labels.objects, lost=dict(+extracted.lost), notes=dict(+notes)
         )
-        return Extracted(rows, tuple(files), faults)
+        return rows, tuple(files), faults
 
     def _objects(
         self, record: RecordView, image: ImageEntry, faults: list[tuple[str, str]]
     ) -> Iterator[ExtractedObject]:
         """Yield the objects whose class is known."""
-        difficult, truncated, views, tracks, corners = (record.listed(f"objects.{name}") for name in _TRAITS)
+        difficult, truncated, views, tracks, corners = (record.column(f"objects.{name}") for name in _TRAITS)
         for at, row in enumerate(self._instances(record, image, faults)):
             if category := self._categories.get(row.category_id):
                 yield ExtractedObject(
@@ -192,7 +195,7 @@ class LabelExtractor(RowExtractor):
                     self._index[category.id],
                     bool(difficult and difficult[at]),
                     bool(truncated and truncated[at]),
-                    text(views[at], "a view") if views else "",
+                    decode_text(views[at], "a view") if views else "",
                     tracks[at] if tracks else -1,
                     tuple(corners[8 * at : 8 * at + 8]),
                 )
@@ -203,9 +206,9 @@ def _is_odd(name: str) -> bool:
     return not is_image_name(name) or "\\" in name or any(part != part.strip() for part in parts)
 
 
-def _is_turned(data: bytes) -> bool:
+def _has_exif_rotation(data: bytes) -> bool:
     try:
-        with open_image(data, kind_of(data) or "png") as image:
-            return orientation_of(image) != 1
-    except Exception:  # Pillow's decoders raise nearly anything on damaged bytes, which `_size` has reported
+        with open_image(data, image_kind(data) or "png") as image:
+            return exif_orientation(image) != 1
+    except Exception:  # Pillow's decoders raise nearly anything on damaged bytes, which `_read_image_size` reported
         return False

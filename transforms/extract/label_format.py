@@ -7,15 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recordmill.schemas.features import Part
+from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.dataset.record_view import rle_mask
 from recordmill.transforms.extract.extract_files import ExtractedFile
 from recordmill.transforms.extract.extract_rows import ImageEntry, InstanceRow, RunLengths
 
 SPLITS = ("train", "val", "test")
 """Splits that readers of the formats know by name."""
-BOUNDS = "boxes that are not the bounds of their masks: a polygon has no box"
+BOUNDS = "boxes that differ from the bounds of their masks: a polygon has no box"
 """Note of formats with polygons as masks."""
 
 
@@ -47,8 +48,12 @@ class ExtractedObject(NamedTuple):
     @property
     def mask(self) -> np.ndarray | None:
         """Mask: uint8 [height, width]; None if the object has none."""
-        found = self.row.segmentation
-        return rle_mask(found.counts.encode(), found.size[::-1]) if isinstance(found, RunLengths) else None
+        segmentation = self.row.segmentation
+        return (
+            rle_mask(segmentation.counts.encode(), segmentation.size[::-1])
+            if isinstance(segmentation, RunLengths)
+            else None
+        )
 
 
 @dataclass(frozen=True)
@@ -80,17 +85,6 @@ class ExtractedImage:
         return self.name.rpartition(".")[0]
 
 
-class LabelRules(NamedTuple):
-    """Classes and optional parts of a data set's records."""
-
-    categories: tuple[Category, ...]
-    parts: tuple[Part, ...]
-
-    @property
-    def has_masks(self) -> bool:
-        return Part.MASK_PNG in self.parts or Part.MASK_RLE in self.parts
-
-
 class WrittenLabels(NamedTuple):
     """Labels of an image.
 
@@ -105,10 +99,10 @@ class WrittenLabels(NamedTuple):
     line: str = ""
 
 
-def other_splits(splits: Iterable[str], rules: LabelRules) -> Iterator[str]:
+def warn_unknown_splits(splits: Iterable[str], labels: LabelMap, table: FeatureTable) -> Iterator[str]:
     """Yield a note of split names unknown to readers."""
-    if others := sorted(set(splits) - set(SPLITS)):
-        yield f"splits {', '.join(others)}: most readers look for {', '.join(SPLITS)}; rename them"
+    if unknown := sorted(set(splits) - set(SPLITS)):
+        yield f"splits {', '.join(unknown)}: most readers look for {', '.join(SPLITS)}; rename them"
 
 
 class LabelFormat(NamedTuple):
@@ -117,7 +111,8 @@ class LabelFormat(NamedTuple):
     Attributes:
         images: Folder of a split's images.
         labels: Location of a split's labels: a folder, or the list of its images.
-        write: Function that returns the labels of an image, and counts lost and changed contents.
+        write: Function that returns the labels of an image, and counts lost and changed contents. Like `finish` and
+            `warn`, it also takes the classes of the data set and the features of its records.
         rename: Function of an image's name that returns a name that readers do not mistake.
         list_file: Path of the list of a split's images; empty if the format has none.
         finish: Function that yields files of the complete data set, by its splits.
@@ -127,25 +122,25 @@ class LabelFormat(NamedTuple):
 
     images: str
     labels: str
-    write: Callable[[ExtractedImage, LabelRules], WrittenLabels]
+    write: Callable[[ExtractedImage, LabelMap, FeatureTable], WrittenLabels]
     list_file: str = ""
     rename: Callable[[str], str] = str
-    finish: Callable[[Iterable[str], LabelRules], Iterator[ExtractedFile]] = lambda splits, rules: iter(())
-    warn: Callable[[Iterable[str], LabelRules], Iterator[str]] = other_splits
+    finish: Callable[[Iterable[str], LabelMap, FeatureTable], Iterator[ExtractedFile]] = lambda *_: iter(())
+    warn: Callable[[Iterable[str], LabelMap, FeatureTable], Iterator[str]] = warn_unknown_splits
     holds_classes: bool = False
 
 
-_OF_OBJECT: dict[str, Callable[[ExtractedObject], Any]] = {
-    "masks": lambda each: each.row.segmentation,
-    "objects with keypoints": lambda each: each.row.num_keypoints or 0,
-    "oriented boxes": lambda each: any(each.corners),
-    "objects marked difficult or truncated": lambda each: each.difficult or each.truncated,
-    "views": lambda each: each.view,
-    "track ids": lambda each: each.track_id >= 0,
-    "ids of annotations": lambda each: True,
+_OBJECT_CONTENTS: dict[str, Callable[[ExtractedObject], Any]] = {
+    "masks": lambda object_: object_.row.segmentation,
+    "objects with keypoints": lambda object_: object_.row.num_keypoints or 0,
+    "oriented boxes": lambda object_: any(object_.corners),
+    "objects marked difficult or truncated": lambda object_: object_.difficult or object_.truncated,
+    "views": lambda object_: object_.view,
+    "track ids": lambda object_: object_.track_id >= 0,
+    "ids of annotations": lambda object_: True,
 }
-_OF_IMAGE: dict[str, Callable[[ExtractedImage], int]] = {
-    "crowds": lambda image: sum(each.row.iscrowd for each in image.objects),
+_IMAGE_CONTENTS: dict[str, Callable[[ExtractedImage], int]] = {
+    "crowds": lambda image: sum(object_.row.iscrowd for object_ in image.objects),
     "captions": lambda image: len(image.captions),
     "classes of images": lambda image: image.class_name is not None,
     "tags of images": lambda image: image.tags,
@@ -164,28 +159,28 @@ def count_lost(image: ExtractedImage, objects: Sequence[ExtractedObject], *held:
         objects: Written objects.
         held: Kinds that the format can store.
     """
-    found = {what: sum(bool(is_there(each)) for each in objects) for what, is_there in _OF_OBJECT.items()}
-    found |= {what: int(count(image)) for what, count in _OF_IMAGE.items()}
+    counts = {what: sum(bool(is_there(object_)) for object_ in objects) for what, is_there in _OBJECT_CONTENTS.items()}
+    counts |= {what: int(count(image)) for what, count in _IMAGE_CONTENTS.items()}
     if "areas" not in held:
-        differ = sum(_area_differs(each, "masks" in held) for each in objects)
-        found["areas that are not those of the shapes"] = differ
-    image.lost.update({what: number for what, number in found.items() if what not in held})
+        differ = sum(_area_differs(object_, "masks" in held) for object_ in objects)
+        counts["areas that differ from those of the shapes"] = differ
+    image.lost.update({what: number for what, number in counts.items() if what not in held})
 
 
-def _area_differs(each: ExtractedObject, has_mask: bool) -> bool:
+def _area_differs(object_: ExtractedObject, has_mask: bool) -> bool:
     """Return True if the area differs from that of the box, or of the mask if masks are written. The tolerance is the
     precision of 32-bit floats in records."""
-    mask = each.mask if has_mask else None
-    shape = each.row.bbox[2] * each.row.bbox[3] if mask is None else int(np.count_nonzero(mask))
-    return abs(each.row.area - shape) > 1e-5 * shape
+    mask = object_.mask if has_mask else None
+    shape = object_.row.bbox[2] * object_.row.bbox[3] if mask is None else int(np.count_nonzero(mask))
+    return abs(object_.row.area - shape) > 1e-5 * shape
 
 
 def without_crowds(image: ExtractedImage) -> list[ExtractedObject]:
     """Return the objects that are not crowds, for formats that cannot mark crowds."""
-    return [each for each in image.objects if not each.row.iscrowd]
+    return [object_ for object_ in image.objects if not object_.row.iscrowd]
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number with at most 10 digits.
 
     >>> number(12.0), number(0.1 + 0.2)
@@ -198,33 +193,27 @@ Ring = list[tuple[int, int]]
 """x, y of the corners of an outline, in pixels."""
 
 
-class Outlines(NamedTuple):
-    """Outlines of a mask along the edges of its pixels, which enclose exactly the mask's pixels.
-
-    Attributes:
-        parts: Clockwise outline of each connected part.
-        holes: Counter-clockwise outline of each hole.
-    """
-
-    parts: list[Ring]
-    holes: list[Ring]
-
-    @property
-    def joined(self) -> Ring:
-        """Return one ring through all rings. It goes from the first ring to each other ring and back along the same
-        line, so that the line encloses nothing."""
-        first, *others = (*self.parts, *self.holes)
-        ring = list(first)
-        for other in others:
-            ring += [first[0], *other, other[0]]
-        return [*ring, first[0]] if others else ring
+def join_rings(rings: Sequence[Ring]) -> Ring:
+    """Return one ring through all rings. It goes from the first ring to each other ring and back along the same line,
+    so that the line encloses nothing."""
+    first, *rest = rings
+    joined = list(first)
+    for ring in rest:
+        joined += [first[0], *ring, ring[0]]
+    return [*joined, first[0]] if rest else joined
 
 
-def trace_mask(mask: np.ndarray) -> Outlines:
-    """Return the outlines of a mask with at least one pixel: bool or uint8 [height, width].
+def trace_mask(mask: np.ndarray) -> tuple[list[Ring], list[Ring]]:
+    """Return the outlines of a mask along the edges of its pixels, which enclose exactly the mask's pixels.
 
-    >>> trace_mask(np.array([[True, True], [False, True]])).parts
-    [[(0, 0), (2, 0), (2, 2), (1, 2), (1, 1), (0, 1)]]
+    Args:
+        mask: bool or uint8 [height, width], with at least one pixel.
+
+    Returns:
+        Clockwise outline of each connected part, and counter-clockwise outline of each hole.
+
+    >>> trace_mask(np.array([[True, True], [False, True]]))
+    ([[(0, 0), (2, 0), (2, 2), (1, 2), (1, 1), (0, 1)]], [])
     """
     (top, bottom), (left_edge, right_edge) = (np.flatnonzero(mask.any(axis=axis))[[0, -1]] for axis in (1, 0))
     padded = np.pad(mask[top : bottom + 1, left_edge : right_edge + 1].astype(bool), 1)
@@ -240,7 +229,8 @@ def trace_mask(mask: np.ndarray) -> Outlines:
     is_part = right[ys, xs].tolist()
     points, partner = list(zip((xs + left_edge).tolist(), (ys + top).tolist(), strict=True)), below.tolist()
     is_seen = bytearray(len(points))
-    found = Outlines([], [])
+    parts: list[Ring] = []
+    holes: list[Ring] = []
     for start in range(0, len(points), 2):
         ring, corner = [], start
         while not is_seen[corner]:
@@ -248,7 +238,7 @@ def trace_mask(mask: np.ndarray) -> Outlines:
             ring += [points[corner], points[corner ^ 1]]
             corner = partner[corner ^ 1]
         if ring and is_part[start]:
-            found.parts.append(ring)
+            parts.append(ring)
         elif ring:
-            found.holes.append([ring[0], *ring[:0:-1]])
-    return found
+            holes.append([ring[0], *ring[:0:-1]])
+    return parts, holes

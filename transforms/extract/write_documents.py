@@ -20,7 +20,7 @@ from recordmill.schemas.features import FeatureTable, Part, RecordOf
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.names import name_key
-from recordmill.transforms.extract.extract_pieces import ExtractedRecord, Piece, read_piece, records_of_piece
+from recordmill.transforms.extract.extract_pieces import ExtractedRecord, Piece, read_piece_records, read_shard_piece
 from recordmill.transforms.extract.extract_rows import RecordRows, Row, panoptic_path
 from recordmill.transforms.extract.label_format import LabelFormat
 from recordmill.transforms.extract.write_formats import LABEL_FORMATS
@@ -66,9 +66,9 @@ class _Keys(bytearray):
         _, first, group = np.unique(np.frombuffer(self, "S16")[rows], return_index=True, return_inverse=True)
         return rows[first[group.ravel()]]
 
-    def differ(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    def differ(self, rows: np.ndarray, other_rows: np.ndarray) -> np.ndarray:
         keys = np.frombuffer(self, "S16")
-        return keys[rows] != keys[others]
+        return keys[rows] != keys[other_rows]
 
 
 class _Files(NamedTuple):
@@ -115,22 +115,22 @@ class SplitPieces:
         faults = FaultList()
         for piece in pieces:
             faults.add_listed(piece.faults)
-        faults.add(self._spoil(files))
-        faults.add(self._leave_out(one_an_image=table.record_of is RecordOf.IMAGE))
+        faults.add(self._skip_name_clashes(files))
+        faults.add(self._skip_duplicates(one_an_image=table.record_of is RecordOf.IMAGE))
         self.faults = faults.faults()
         images = np.unique(files.paths.first_of_each(np.flatnonzero(files.is_image & self._is_kept[files.record])))
         self.images, self.image_bytes = len(images), int(files.size[images].sum())
 
     def _read(self) -> _Files:
         names, paths, contents = _Keys(), _Keys(), _Keys()
-        of_record, sizes, is_image = array("q"), array("q"), array("b")
+        record_indices, sizes, is_image = array("q"), array("q"), array("b")
         for piece in self._pieces:
-            for record in records_of_piece(self._folder, piece):
+            for record in read_piece_records(self._folder, piece):
                 for number, file in enumerate(record.files):
                     names.add(name_key(file.path).encode())
                     paths.add(file.path.encode())
                     contents.add(file.sha256.encode())
-                    of_record.append(len(self._numbers))
+                    record_indices.append(len(self._numbers))
                     sizes.append(file.bytes)
                     is_image.append(number == 0)
                 path = record.files[0].path.encode()
@@ -138,15 +138,15 @@ class SplitPieces:
                 self._image_rows.add(msgspec.json.encode((record.rows.image, record.files[0].path)))
                 self._numbers.append(record.number)
             self._ends.append(len(self._numbers))
-        columns = np.array(of_record, np.int64), np.array(sizes, np.int64), np.array(is_image, bool)
+        columns = np.array(record_indices, np.int64), np.array(sizes, np.int64), np.array(is_image, bool)
         return _Files(names, paths, contents, *columns)
 
-    def _spoil(self, files: _Files) -> Iterator[Fault]:
+    def _skip_name_clashes(self, files: _Files) -> Iterator[Fault]:
         """Skip records whose image has the name of a different file. (Two rows may share an equal file.)"""
         indices = np.arange(len(files.record))
         first = files.names.first_of_each(indices)
-        others = np.flatnonzero(files.contents.differ(indices, first))
-        is_spoiled = np.isin(first, first[others])
+        clashes = np.flatnonzero(files.contents.differ(indices, first))
+        is_spoiled = np.isin(first, first[clashes])
         if self._has_label_files:
             is_spoiled = np.isin(files.record, files.record[is_spoiled])
         path_of: dict[int, str] = {}
@@ -155,32 +155,32 @@ class SplitPieces:
             path_of = {file: path for file, path in enumerate(paths) if is_spoiled[file]}
         self.spoiled = set(path_of.values())
         self._is_kept[files.record[is_spoiled & files.is_image]] = False
-        _, one_a_name = np.unique(first[others], return_index=True)
-        for file in others[one_a_name].tolist():
-            where = f"{self._where(files.record[first[file]])} has that name for another file: neither is kept"
+        _, one_a_name = np.unique(first[clashes], return_index=True)
+        for file in clashes[one_a_name].tolist():
+            where = f"{self._where(files.record[first[file]])} has a different file with that name; neither is kept"
             if not files.is_image[file] and self._has_label_files:
-                where += ", nor are their images, whose names differ by the suffix alone"
+                where += ", nor are their images, whose names differ only in the suffix"
             yield self._fault(files.record[file], "duplicate_name", f"{path_of[file]!r}: {where}")
 
-    def _leave_out(self, one_an_image: bool) -> Iterator[Fault]:
+    def _skip_duplicates(self, one_an_image: bool) -> Iterator[Fault]:
         """Skip records whose image differs from the first record with its id. Equal images share that record's row."""
-        kept = np.flatnonzero(self._is_kept)
-        first = self._image_ids.first_of_each(kept)
+        candidates = np.flatnonzero(self._is_kept)
+        first = self._image_ids.first_of_each(candidates)
         self._has_row = np.zeros(len(self._is_kept), bool)
         self._has_row[first] = True
         self.num_rows = len(np.unique(first))
-        is_other = (first != kept) & (one_an_image | self._image_rows.differ(kept, first))
-        left_out, known = kept[is_other], first[is_other]
-        self._is_kept[left_out] = False
-        records = compress(self._all_records(), np.isin(np.arange(len(self._is_kept)), left_out).tolist())
-        for record, index, other in zip(records, left_out, known, strict=True) if len(left_out) else ():
+        is_other = (first != candidates) & (one_an_image | self._image_rows.differ(candidates, first))
+        duplicates, originals = candidates[is_other], first[is_other]
+        self._is_kept[duplicates] = False
+        records = compress(self._all_records(), np.isin(np.arange(len(self._is_kept)), duplicates).tolist())
+        for record, index, original in zip(records, duplicates, originals, strict=True) if len(duplicates) else ():
             image = record.files[0].path if self._has_label_files else f"image id {record.rows.image.id}"
-            detail = f"{image} is that of {self._where(other)}, too; this one is left out"
+            detail = f"{image} is also in {self._where(original)}; this record is skipped"
             yield self._fault(index, "duplicate_image_id", detail)
 
     def _all_records(self) -> Iterator[ExtractedRecord]:
         for piece in self._pieces:
-            yield from records_of_piece(self._folder, piece)
+            yield from read_piece_records(self._folder, piece)
 
     def _shard_of(self, record: int) -> str:
         return self._pieces[bisect_right(self._ends, record)].file
@@ -191,7 +191,7 @@ class SplitPieces:
     def _fault(self, record: int, reason: str, detail: str) -> Fault:
         return Fault(self._shard_of(record), self._numbers[record], reason, detail)
 
-    def kept(self) -> Iterator[ExtractedRecord]:
+    def written_records(self) -> Iterator[ExtractedRecord]:
         """Yield the records that are not skipped."""
         return compress(self._all_records(), self._is_kept.tolist())
 
@@ -204,19 +204,19 @@ class SplitPieces:
 
     def objects(self, kind: str) -> Iterator[Row]:
         """Yield the rows of `instances` or `keypoints`."""
-        for record in self.kept():
+        for record in self.written_records():
             yield from getattr(record.rows, kind)
 
     def captions(self) -> Iterator[Row]:
         """Yield captions. Those without an id are numbered from 1."""
-        captions = (caption for record in self.kept() for caption in record.rows.captions)
+        captions = (caption for record in self.written_records() for caption in record.rows.captions)
         for number, row in enumerate(captions, 1):
             with_id = msgspec.structs.replace(row, id=number) if row.id is None else row
             yield Row(row.id, msgspec.json.encode(with_id))
 
     def panoptic(self, split: str) -> Iterator[Row]:
         """Yield the panoptic rows whose PNG was written and kept."""
-        for record in self.kept():
+        for record in self.written_records():
             if row := record.rows.panoptic:
                 path = panoptic_path(split, row.file_name)
                 if path not in self.spoiled and path in map(attrgetter("path"), record.files):
@@ -233,7 +233,9 @@ def write_split(
         format_: `coco` or one of `LABEL_FORMATS`.
     """
     split, shards = group
-    pieces = SplitPieces(folder, tuple(read_piece(folder, shard) for shard in sorted(shards)), table, format_ != "coco")
+    pieces = SplitPieces(
+        folder, tuple(read_shard_piece(folder, shard) for shard in sorted(shards)), table, format_ != "coco"
+    )
     for path in sorted(pieces.spoiled):
         storage_for(folder).delete(join_path(folder, path))
     lost: Counter[str] = Counter()
@@ -312,10 +314,10 @@ def write_document(
 def _write_rows(upload: Upload, rows: Iterable[Row]) -> tuple[int, "array[int]"]:
     """Write comma-separated rows; return their number and 64-bit ids."""
     number, ids, rest = 0, array("q"), iter(rows)
-    while some := list(islice(rest, _ROWS_AT_ONCE)):
-        upload.write((b"," if number else b"") + b",".join(row.json for row in some))
-        ids.extend(row.id for row in some if row.id is not None and abs(row.id) < 1 << 63)
-        number += len(some)
+    while batch := list(islice(rest, _ROWS_AT_ONCE)):
+        upload.write((b"," if number else b"") + b",".join(row.json for row in batch))
+        ids.extend(row.id for row in batch if row.id is not None and abs(row.id) < 1 << 63)
+        number += len(batch)
     return number, ids
 
 
@@ -326,7 +328,7 @@ def _write_labels(path: str, split: str, pieces: SplitPieces) -> int:
         utf8 = codecs.getwriter("utf-8")(upload)  # type: ignore[arg-type]  # an Upload only has write()
         table = csv.writer(utf8, lineterminator="\n")
         table.writerow(("path", "label", "split"))
-        for rows in (record.rows for record in pieces.kept()):
+        for rows in (record.rows for record in pieces.written_records()):
             if rows.class_name is not None:
                 table.writerow((rows.image.file_name, rows.class_name, split))
                 number += 1

@@ -9,18 +9,18 @@ from xml.sax.saxutils import escape
 import msgspec
 import numpy as np
 
-from recordmill.schemas.features import Part
+from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.images import is_image_name
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.extract.extract_files import ExtractedFile
 from recordmill.transforms.extract.label_format import (
     BOUNDS,
     ExtractedImage,
     ExtractedObject,
     LabelFormat,
-    LabelRules,
     WrittenLabels,
     count_lost,
-    number,
+    format_number,
     trace_mask,
     without_crowds,
 )
@@ -28,18 +28,18 @@ from recordmill.transforms.extract.write_yolo import YOLO
 from recordmill.transforms.images.masks import grey_png
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_NOT_JPG = "image files that are not called .jpg, which torchvision and TFDS do not find"
+_NOT_JPG = "image files without the suffix .jpg, which torchvision and TFDS do not find"
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
 
 
-def write_voc(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
+def write_voc(image: ExtractedImage, labels: LabelMap, table: FeatureTable) -> WrittenLabels:
     """Return the XML file of an image. Edges are in pixels, counted from 0."""
     objects, name = without_crowds(image), f"{image.split}/{image.name}"
     size = "".join(
-        _element(tag, side)
+        _xml_element(tag, side)
         for tag, side in (("width", image.image.width), ("height", image.image.height), ("depth", 3))
     )
-    lines = [f"  {_element('filename', name)}", f"  <size>{size}</size>", *map(_object, objects)]
+    lines = [f"  {_xml_element('filename', name)}", f"  <size>{size}</size>", *map(_voc_object, objects)]
     text = "\n".join(("<annotation>", *lines, "</annotation>", ""))
     stem = f"{image.split}/{image.stem}"
     image.notes[_NOT_JPG] += not name.endswith(".jpg")
@@ -58,22 +58,22 @@ def voc_name(name: str) -> str:
     return f"{'_'.join(stem.rsplit('.', 1))}{suffix}" if is_image_name(stem) else name
 
 
-def _object(each: ExtractedObject) -> str:
-    box = "".join(_element(tag, number(edge)) for tag, edge in zip(_EDGES, each.edges_px, strict=True))
-    values: dict[str, object] = {"name": each.category.name, "pose": each.view or "Unspecified"}
-    values |= {"truncated": int(each.truncated), "difficult": int(each.difficult)}
-    head = "".join(_element(tag, value) for tag, value in values.items())
+def _voc_object(object_: ExtractedObject) -> str:
+    box = "".join(_xml_element(tag, format_number(edge)) for tag, edge in zip(_EDGES, object_.edges_px, strict=True))
+    values: dict[str, object] = {"name": object_.category.name, "pose": object_.view or "Unspecified"}
+    values |= {"truncated": int(object_.truncated), "difficult": int(object_.difficult)}
+    head = "".join(_xml_element(tag, value) for tag, value in values.items())
     return f"  <object>{head}<bndbox>{box}</bndbox></object>"
 
 
-def _element(tag: str, value: object) -> str:
+def _xml_element(tag: str, value: object) -> str:
     return f"<{tag}>{escape(_NOT_XML.sub('�', str(value)))}</{tag}>"
 
 
-def write_labelme(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
+def write_labelme(image: ExtractedImage, labels: LabelMap, table: FeatureTable) -> WrittenLabels:
     """Return the JSON file of an image."""
     objects = without_crowds(image)
-    shapes = [shape for group, each in enumerate(objects, 1) for shape in _shapes(each, group, image)]
+    shapes = [shape for group, object_ in enumerate(objects, 1) for shape in _labelme_shapes(object_, group, image)]
     document: dict[str, Any] = {
         "version": "5.5.0",
         "flags": {},
@@ -88,27 +88,27 @@ def write_labelme(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
     return WrittenLabels(len(objects), file)
 
 
-def _shapes(each: ExtractedObject, group: int, image: ExtractedImage) -> list[dict[str, Any]]:
+def _labelme_shapes(object_: ExtractedObject, group: int, image: ExtractedImage) -> list[dict[str, Any]]:
     """Return the shapes of an object: a rectangle, polygons in a group, or a mask if it has holes."""
-    label, mask = each.category.name, each.mask
-    if mask is None and any(each.corners):
-        corners = zip(each.corners[::2], each.corners[1::2], strict=True)
-        return [_shape(label, "polygon", [(x * image.image.width, y * image.image.height) for x, y in corners])]
+    label, mask = object_.category.name, object_.mask
+    if mask is None and any(object_.corners):
+        corners = zip(object_.corners[::2], object_.corners[1::2], strict=True)
+        return [_labelme_shape(label, "polygon", [(x * image.image.width, y * image.image.height) for x, y in corners])]
     if mask is None:
-        xmin, ymin, xmax, ymax = each.edges_px
-        return [_shape(label, "rectangle", [(xmin, ymin), (xmax, ymax)])]
+        xmin, ymin, xmax, ymax = object_.edges_px
+        return [_labelme_shape(label, "rectangle", [(xmin, ymin), (xmax, ymax)])]
     ys, xs = np.nonzero(mask)
     left, top, right, bottom = (int(edge) for edge in (xs.min(), ys.min(), xs.max(), ys.max()))
-    image.notes[BOUNDS] += (left, top, right + 1, bottom + 1) != each.edges_px
-    outlines = trace_mask(mask)
-    if outlines.holes:
+    image.notes[BOUNDS] += (left, top, right + 1, bottom + 1) != object_.edges_px
+    parts, holes = trace_mask(mask)
+    if holes:
         png = base64.b64encode(grey_png(np.ascontiguousarray(mask[top : bottom + 1, left : right + 1]) * np.uint8(255)))
-        return [_shape(label, "mask", [(left, top), (right, bottom)], mask=png.decode())]
-    is_group = len(outlines.parts) > 1
-    return [_shape(label, "polygon", ring, group if is_group else None) for ring in outlines.parts]
+        return [_labelme_shape(label, "mask", [(left, top), (right, bottom)], mask=png.decode())]
+    is_group = len(parts) > 1
+    return [_labelme_shape(label, "polygon", ring, group if is_group else None) for ring in parts]
 
 
-def _shape(label: str, kind: str, points: list[Any], group: int | None = None, mask: str | None = None) -> dict:
+def _labelme_shape(label: str, kind: str, points: list[Any], group: int | None = None, mask: str | None = None) -> dict:
     return {
         "label": label,
         "points": [(float(x), float(y)) for x, y in points],
@@ -120,31 +120,31 @@ def _shape(label: str, kind: str, points: list[Any], group: int | None = None, m
     }
 
 
-def write_imagefolder(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
+def write_imagefolder(image: ExtractedImage, labels: LabelMap, table: FeatureTable) -> WrittenLabels:
     """Return an image's line in metadata.jsonl of imagefolder."""
-    row: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "file_name": image.name,
         "image_id": image.image.id,
         "width": image.image.width,
         "height": image.image.height,
     }
     if image.class_name is not None:
-        row["label"] = image.class_name
+        entry["label"] = image.class_name
     else:
-        rows = [each.row for each in image.objects]
-        row["objects"] = {
-            "id": [each.id for each in rows],
-            "bbox": [each.bbox for each in rows],
-            "category": [each.category.name for each in image.objects],
-            "area": [each.area for each in rows],
-            "iscrowd": [each.iscrowd for each in rows],
+        rows = [object_.row for object_ in image.objects]
+        entry["objects"] = {
+            "id": [row.id for row in rows],
+            "bbox": [row.bbox for row in rows],
+            "category": [object_.category.name for object_ in image.objects],
+            "area": [row.area for row in rows],
+            "iscrowd": [row.iscrowd for row in rows],
         }
-    if Part.CAPTIONS in rules.parts:
-        row["captions"] = image.captions
+    if Part.CAPTIONS in table.parts:
+        entry["captions"] = image.captions
     held = "crowds", "areas", "ids of annotations", "captions", "classes of images", "ids of images"
     count_lost(image, image.objects, *held)
-    labels = len(image.objects) + (image.class_name is not None)
-    return WrittenLabels(labels, None, msgspec.json.encode(row).decode())
+    num_labels = len(image.objects) + (image.class_name is not None)
+    return WrittenLabels(num_labels, None, msgspec.json.encode(entry).decode())
 
 
 _METADATA = "{split}/metadata.jsonl"

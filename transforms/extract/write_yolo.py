@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import yaml
 
-from recordmill.schemas.features import Part
+from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.extract.extract_files import ExtractedFile
 from recordmill.transforms.extract.label_format import (
@@ -13,10 +13,10 @@ from recordmill.transforms.extract.label_format import (
     ExtractedImage,
     ExtractedObject,
     LabelFormat,
-    LabelRules,
     WrittenLabels,
     count_lost,
-    number,
+    format_number,
+    join_rings,
     trace_mask,
     without_crowds,
 )
@@ -28,31 +28,30 @@ _HELD = {
     "pose": ("objects with keypoints",),
     "obb": ("oriented boxes", "areas"),
 }
-_JOINED = "masks of several parts or with holes, written as one polygon"
+_JOINED = "masks with several parts or holes, written as one polygon"
 _NO_MASK = "objects without a mask, written as the polygon of their box"
-_CUT = "boxes beyond the image, cut at its edge"
-_ELSEWHERE = "label files beside a folder images of the image's name, where Ultralytics looks for them"
+_CUT = "boxes beyond the image, clipped at its edge"
+_ELSEWHERE = "label files outside labels/, next to a folder named images, where Ultralytics looks for them"
 _OUTSIDE = "boxes outside of their image"
-_SAME = "objects with the same class and box as another one of their image"
+_SAME = "objects with the same class and box as another object of their image"
 
 
-def yolo_task(rules: LabelRules) -> str:
+def yolo_task(labels: LabelMap, table: FeatureTable) -> str:
     """Return the task that all lines are for. Ultralytics trains on one task."""
-    if Part.KEYPOINTS in rules.parts and any(category.keypoints for category in rules.categories):
+    if Part.KEYPOINTS in table.parts and labels.keypoints:
         return "pose"
-    if Part.ORIENTED in rules.parts:
+    if Part.ORIENTED in table.parts:
         return "obb"
-    return "segment" if rules.has_masks else "detect"
+    return "segment" if table.has_masks else "detect"
 
 
-def write_yolo(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
+def write_yolo(image: ExtractedImage, labels: LabelMap, table: FeatureTable) -> WrittenLabels:
     """Return an image's label file, empty without objects."""
-    task, objects = yolo_task(rules), without_crowds(image)
-    inside = [each for each in objects if _has_area(_cut_edges(each, image))]
+    task, objects = yolo_task(labels, table), without_crowds(image)
+    inside = [object_ for object_ in objects if _edges_have_area(_cut_edges(object_, image))]
     lost, notes = image.lost, image.notes
-    points = LabelMap(rules.categories).keypoints
-    rows = [(each.class_index, *_numbers(each, image, task, points)) for each in inside]
-    lines = dict.fromkeys(" ".join(map(number, row)) for row in rows)
+    rows = [(object_.class_index, *_line_numbers(object_, image, task, labels.keypoints)) for object_ in inside]
+    lines = dict.fromkeys(" ".join(map(format_number, row)) for row in rows)
     count_lost(image, inside, *_HELD[task])
     lost[_OUTSIDE] = len(objects) - len(inside)
     lost[_SAME] = len(inside) - len(lines)
@@ -62,32 +61,32 @@ def write_yolo(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
     return WrittenLabels(len(lines), file)
 
 
-def _cut_edges(each: ExtractedObject, image: ExtractedImage) -> tuple[float, ...]:
+def _cut_edges(object_: ExtractedObject, image: ExtractedImage) -> tuple[float, ...]:
     """Return xmin, ymin, xmax, ymax within the image, because Ultralytics skips images with numbers above 1."""
     sides = image.image.width, image.image.height
-    return tuple(min(max(edge, 0.0), sides[axis % 2]) for axis, edge in enumerate(each.edges_px))
+    return tuple(min(max(edge, 0.0), sides[axis % 2]) for axis, edge in enumerate(object_.edges_px))
 
 
-def _has_area(edges: tuple[float, ...]) -> bool:
+def _edges_have_area(edges: tuple[float, ...]) -> bool:
     return edges[0] < edges[2] and edges[1] < edges[3]
 
 
-def _numbers(each: ExtractedObject, image: ExtractedImage, task: str, points: int) -> list[float]:
+def _line_numbers(object_: ExtractedObject, image: ExtractedImage, task: str, points: int) -> list[float]:
     width, height = image.image.width, image.image.height
-    xmin, ymin, xmax, ymax = edges = _cut_edges(each, image)
-    image.notes[_CUT] += edges != each.edges_px
+    xmin, ymin, xmax, ymax = edges = _cut_edges(object_, image)
+    image.notes[_CUT] += edges != object_.edges_px
     rectangle = [xmin / width, ymin / height, xmax / width, ymin / height]
     rectangle += [xmax / width, ymax / height, xmin / width, ymax / height]
     if task == "obb":
-        return list(each.corners) if any(each.corners) else rectangle
+        return list(object_.corners) if any(object_.corners) else rectangle
     if task == "segment":
-        polygon = _polygon(each, image)
+        polygon = _mask_polygon(object_, image)
         image.notes[_NO_MASK] += not polygon
         return polygon or rectangle
     box = [(xmin + xmax) / 2 / width, (ymin + ymax) / 2 / height, (xmax - xmin) / width, (ymax - ymin) / height]
     if task == "detect":
         return box
-    xyv = list(each.row.keypoints or ())
+    xyv = list(object_.row.keypoints or ())
     xyv += [0.0] * (3 * points - len(xyv))
     for at in range(0, len(xyv), 3):
         xyv[at] = min(max(xyv[at] / width, 0.0), 1.0)
@@ -95,43 +94,43 @@ def _numbers(each: ExtractedObject, image: ExtractedImage, task: str, points: in
     return [*box, *xyv]
 
 
-def _polygon(each: ExtractedObject, image: ExtractedImage) -> list[float]:
+def _mask_polygon(object_: ExtractedObject, image: ExtractedImage) -> list[float]:
     """Return a mask's outline as fractions; empty without one."""
-    mask = each.mask
+    mask = object_.mask
     if mask is None:
         return []
-    outlines = trace_mask(mask)
-    ring = outlines.joined
+    parts, holes = trace_mask(mask)
+    ring = join_rings([*parts, *holes])
     xs, ys = zip(*ring, strict=True)
-    image.notes[_JOINED] += len(outlines.parts) + len(outlines.holes) > 1
-    image.notes[BOUNDS] += (min(xs), min(ys), max(xs), max(ys)) != each.edges_px
+    image.notes[_JOINED] += len(parts) + len(holes) > 1
+    image.notes[BOUNDS] += (min(xs), min(ys), max(xs), max(ys)) != object_.edges_px
     return [side for x, y in ring for side in (x / image.image.width, y / image.image.height)]
 
 
-def write_yaml(splits: Iterable[str], rules: LabelRules) -> Iterator[ExtractedFile]:
+def write_yaml(splits: Iterable[str], labels: LabelMap, table: FeatureTable) -> Iterator[ExtractedFile]:
     """Yield data.yaml. It has no `path`, so that the folder can be moved: paths are relative to data.yaml."""
     splits = list(splits)
     ordered = [split for split in SPLITS if split in splits] + sorted(set(splits) - set(SPLITS))
     described: dict[str, object] = {split: f"images/{split}" for split in ordered}
     described = {split: [] for split in ("train", "val") if split not in splits} | described
-    described["names"] = {index: category.name for index, category in enumerate(rules.categories)}
-    if yolo_task(rules) == "pose":
-        described["kpt_shape"] = [LabelMap(rules.categories).keypoints, 3]
-        names = {index: list(category.keypoints) for index, category in enumerate(rules.categories)}
+    described["names"] = {index: category.name for index, category in enumerate(labels.categories)}
+    if yolo_task(labels, table) == "pose":
+        described["kpt_shape"] = [labels.keypoints, 3]
+        names = {index: list(category.keypoints) for index, category in enumerate(labels.categories)}
         described["kpt_names"] = {index: points for index, points in names.items() if points}
     text = yaml.safe_dump(described, allow_unicode=True, sort_keys=False)
     yield ExtractedFile("data.yaml", text.encode())
 
 
-def yolo_warnings(splits: Iterable[str], rules: LabelRules) -> Iterator[str]:
+def yolo_warnings(splits: Iterable[str], labels: LabelMap, table: FeatureTable) -> Iterator[str]:
     """Yield warnings about contents that Ultralytics does not find."""
     splits = set(splits)
-    yield f"data.yaml is of the task {yolo_task(rules)}: a line of a label file has one kind of shape"
+    yield f"data.yaml has the task {yolo_task(labels, table)}: all lines of label files have one kind of shape"
     if missing := [split for split in ("train", "val") if split not in splits]:
-        yield f"data.yaml has no images of {' and '.join(missing)}, which Ultralytics trains with: add its folder there"
-    if others := sorted(splits - set(SPLITS)):
-        yield f"data.yaml has {', '.join(others)}, and readers know train, val and test: rename what is to be read"
-    if yolo_task(rules) == "pose":
+        yield f"data.yaml has no images for {' and '.join(missing)}, which Ultralytics needs: add the folder"
+    if unknown := sorted(splits - set(SPLITS)):
+        yield f"data.yaml has {', '.join(unknown)}, but readers know only train, val and test: rename it"
+    if yolo_task(labels, table) == "pose":
         yield "data.yaml has no flip_idx, so Ultralytics does not mirror images: add it"
 
 

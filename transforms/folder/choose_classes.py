@@ -24,7 +24,7 @@ from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.folder_options import FolderOptions
-from recordmill.transforms.images.open_image import kind_of
+from recordmill.transforms.images.open_image import image_kind
 from recordmill.transforms.join.choose_categories import class_labels
 from recordmill.transforms.join.list_images import file_block, list_images
 from recordmill.transforms.storage.interface import is_remote
@@ -205,7 +205,7 @@ def _ending_hint(path: str) -> str:
     """Return a hint at the ending of a file that is an image; empty if it is none."""
     kind = ""
     with contextlib.suppress(OSError):
-        kind = kind_of(storage_for(path).read_range(path, 0, 16))
+        kind = image_kind(storage_for(path).read_range(path, 0, 16))
     return f"; that is a {kind.upper()} image: give such files the ending of their format" if kind else ""
 
 

@@ -60,10 +60,10 @@ def jpeg_frame(data: bytes) -> JpegFrame:
     Raises:
         JpegError: The file has no frame header.
     """
-    for marker, offset, _ in _segments(data):
+    for marker, offset, _ in _scan_segments(data):
         if marker in _FRAMES:
             channels = int.from_bytes(data[offset + 7 : offset + 8], "big")
-            return _frame(marker, data[offset : offset + 8 + 3 * channels])
+            return _parse_frame_header(marker, data[offset : offset + 8 + 3 * channels])
     raise JpegError("it has no frame header")
 
 
@@ -72,7 +72,7 @@ def jpeg_ends(data: bytes) -> bool:
     if data.endswith(JPEG_END):
         return True
     try:
-        return any(marker == _SOS and data.find(JPEG_END, offset) >= 0 for marker, offset, _ in _segments(data))
+        return any(marker == _SOS and data.find(JPEG_END, offset) >= 0 for marker, offset, _ in _scan_segments(data))
     except JpegError:
         return False
 
@@ -84,7 +84,7 @@ def check_jpeg(data: bytes) -> None:
         JpegError: A marker is missing, truncated, or unknown to libjpeg.
     """
     scans = frames = 0
-    for marker, _, _ in _segments(data):
+    for marker, _, _ in _scan_segments(data):
         scans += marker == _SOS
         frames += marker in _FRAMES
     if frames != 1 or not scans:
@@ -94,26 +94,28 @@ def check_jpeg(data: bytes) -> None:
 def jpeg_without_metadata(data: bytes) -> bytes:
     """Drop segments of a JPEG that neither decoding nor orientation needs. All bytes from a damaged segment on are
     kept."""
-    return _jpeg_without(data, _is_metadata)
+    return _drop_segments(data, _is_metadata)
 
 
 def without_exif(data: bytes) -> bytes:
     """Drop EXIF, XMP and texts, which may contain an orientation, from a JPEG or PNG."""
     if not data.startswith(PNG_START):
-        return _jpeg_without(data, lambda marker, body: marker == _EXIF)
-    return PNG_START + b"".join(data[start:end] for kind, start, end in _parts(data) if kind not in _MAY_HAVE_EXIF)
+        return _drop_segments(data, lambda marker, body: marker == _EXIF)
+    return PNG_START + b"".join(
+        data[start:end] for kind, start, end in _scan_chunks(data) if kind not in _MAY_HAVE_EXIF
+    )
 
 
-def _jpeg_without(data: bytes, is_dropped: Callable[[int, bytes], bool]) -> bytes:
-    kept, end = [data[:2]], 2
+def _drop_segments(data: bytes, is_dropped: Callable[[int, bytes], bool]) -> bytes:
+    pieces, end = [data[:2]], 2
     with suppress(JpegError):
-        for marker, offset, length in _segments(data):
+        for marker, offset, length in _scan_segments(data):
             if marker == _SOS:
                 break
             if not is_dropped(marker, data[offset + 2 : offset + length]):
-                kept.append(data[end : offset + length])
+                pieces.append(data[end : offset + length])
             end = offset + length
-    return data if sum(map(len, kept)) == end else b"".join((*kept, memoryview(data)[end:]))
+    return data if sum(map(len, pieces)) == end else b"".join((*pieces, memoryview(data)[end:]))
 
 
 def _is_metadata(marker: int, body: bytes) -> bool:
@@ -127,18 +129,18 @@ def _is_metadata(marker: int, body: bytes) -> bool:
 
 
 @lru_cache(4096)  # images of a data set have few different headers
-def _frame(marker: int, header: bytes) -> JpegFrame:
+def _parse_frame_header(marker: int, header: bytes) -> JpegFrame:
     if len(header) < 8:
-        raise JpegError("its frame header is cut short")
+        raise JpegError("its frame header is truncated")
     precision, height, width, channels = struct.unpack_from(">BHHB", header, 2)
     factors = header[9::3]  # each after the channel's id
     if len(factors) != channels:
-        raise JpegError("its frame header is cut short")
+        raise JpegError("its frame header is truncated")
     sampling = tuple((factor >> 4, factor & 15) for factor in factors)
     return JpegFrame(marker, precision, height, width, channels, sampling)
 
 
-def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
+def _scan_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
     """Yield (marker, offset of its length, length) of each segment up to the end marker. Scans are skipped."""
     offset = 2
     while True:
@@ -154,10 +156,10 @@ def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
         if marker == 0 or marker in _ALONE:
             continue
         if marker not in _SEGMENTS:
-            raise JpegError(f"it has a marker 0x{marker:02x}, which is none, or no place for it")
+            raise JpegError(f"it has an unknown or misplaced marker 0x{marker:02x}")
         length = int.from_bytes(data[offset : offset + 2], "big")
         if length < 2 or offset + length > len(data):
-            raise JpegError(f"its segment 0x{marker:02x} is cut short")
+            raise JpegError(f"its segment 0x{marker:02x} is truncated")
         yield marker, offset, length
         offset += length
         if marker == _SOS:
@@ -201,17 +203,17 @@ def check_png(data: bytes) -> None:
     pixels = _Inflated()
     for kind, body in _chunks(data):
         if (kind == b"IHDR") != (not kinds):
-            raise ValueError("its header is not the first chunk, and only that")
+            raise ValueError("its header must be the first chunk, and occur once")
         if kind == b"IHDR":
             header = struct.unpack(">IIBBBBB", body)
         elif kind == b"PLTE" and ({b"IDAT", b"PLTE"} & set(kinds) or not 0 < len(body) <= 768 or len(body) % 3):
-            raise ValueError(f"its palette of {len(body)} bytes is none, or comes too late")
+            raise ValueError(f"its palette of {len(body)} bytes is invalid, or comes too late")
         elif kind == b"IDAT":
             if b"IDAT" in kinds and kinds[-1] != b"IDAT":
-                raise ValueError("its compressed pixels are not in one piece")
+                raise ValueError("its compressed pixels are not contiguous")
             pixels.add(body)
         elif kind[:1].isupper() and kind not in (b"PLTE", b"IEND"):
-            raise ValueError(f"chunk {kind!r} is unknown and said to be needed")
+            raise ValueError(f"chunk {kind!r} is unknown and marked as critical")
         kinds.append(kind)
     width, height, depth, colour, compression, filter_, interlace = header
     if max(width, height) > MAX_SIDE:
@@ -222,7 +224,7 @@ def check_png(data: bytes) -> None:
         raise ValueError("its palette is missing")
     expected = _png_bytes(width, height, depth * _CHANNELS[colour], interlace)
     if pixels.size < expected or not pixels.ended:
-        raise ValueError(f"{pixels.size:,} bytes of pixels where {expected:,} and a checksum are expected")
+        raise ValueError(f"{pixels.size:,} bytes of pixels; expected {expected:,} and a checksum")
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
@@ -235,12 +237,12 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
         if zlib.crc32(body, zlib.crc32(kind)) != checksum:
             raise ValueError(f"chunk {kind!r} has a wrong checksum")
         if not kind.isalpha():
-            raise ValueError(f"chunk {kind!r} is called by other characters than letters")
+            raise ValueError(f"the name of chunk {kind!r} has characters other than letters")
         yield kind, body
         offset += 12 + length
 
 
-def _parts(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+def _scan_chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Yield name, start and end of each chunk, unchecked. The last chunk may be truncated. A rest that is too short for
     a chunk has the name b""."""
     end = len(PNG_START)
@@ -254,16 +256,16 @@ def _parts(data: bytes) -> Iterator[tuple[bytes, int, int]]:
 def png_without_metadata(data: bytes) -> bytes:
     """Drop chunks of a PNG that neither decoding nor orientation needs. All bytes from a truncated chunk on are
     kept."""
-    kept = [PNG_START]
+    pieces = [PNG_START]
     colour, entries, has_pixels = -1, 0, False
-    for kind, start, end in _parts(data):
+    for kind, start, end in _scan_chunks(data):
         length = end - start - 12
         if kind == b"IHDR" and length > 9:
             colour = data[start + 17]
         entries = length // 3 if kind == b"PLTE" else entries
         has_pixels = has_pixels or kind == b"IDAT"
         if kind in (b"IEND", b""):
-            kept.append(data[start:])
+            pieces.append(data[start:])
             break
         if kind == b"tRNS":  # libpng, too, ignores a tRNS of another length, or after the pixels
             fits = 0 < length <= entries if colour == _PALETTE else length == _TRANSPARENCY_BYTES.get(colour)
@@ -273,13 +275,13 @@ def png_without_metadata(data: bytes) -> bytes:
         else:
             is_kept = kind[:1].isupper()
         if is_kept:
-            kept.append(data[start:end])
-    return b"".join(kept)
+            pieces.append(data[start:end])
+    return b"".join(pieces)
 
 
 def png_may_have_exif(data: bytes) -> bool:
     """Return True if a PNG has a chunk that may contain EXIF or XMP. The PNG is not checked otherwise."""
-    return any(kind in _MAY_HAVE_EXIF for kind, _, _ in _parts(data))
+    return any(kind in _MAY_HAVE_EXIF for kind, _, _ in _scan_chunks(data))
 
 
 def png_channels(data: bytes) -> int:
@@ -289,7 +291,7 @@ def png_channels(data: bytes) -> int:
         ValueError, struct.error: The PNG has no header, or no pixels.
     """
     channels = palette = 0
-    for kind, start, end in _parts(data):
+    for kind, start, end in _scan_chunks(data):
         length = end - start - 12
         if kind == b"IHDR":
             depth, colour = struct.unpack_from(">BB", data, start + 16)

@@ -55,25 +55,25 @@ def compress_segmentation(segmentation: bytes, width: int, height: int) -> bytes
     >>> compress_segmentation(b"[[1, 0, 3, 0, 3, 2, 1, 2]]", width=4, height=3)
     b'32103'
     """
-    form = _parse(segmentation) if segmentation else None
+    form = _parse_segmentation(segmentation) if segmentation else None
     try:
         if isinstance(form, _RunLengths):
             if form.size != [height, width]:
                 given = f"run lengths of size {str(form.size)[:60]}"
                 detail = f"{given} for an image of size [{height}, {width}] (height, width)"
                 raise UnusableError(Reason.MASK_SIZE_MISMATCH, detail)
-            return mask_rle(_check_runs(_runs(form), height * width))
-        if polygons := _polygons(form or []):
+            return mask_rle(_check_runs(_parse_runs(form), height * width))
+        if polygons := _list_polygons(form or []):
             return _draw_polygons(polygons, width, height)
         return mask_rle(np.array([height * width]))
     except _MalformedError as fault:
-        raise _malformed(str(fault), segmentation) from fault
+        raise _malformed_error(str(fault), segmentation) from fault
 
 
 def has_several_runs(segmentation: bytes) -> bool:
     """Return True for run lengths of more than one run. `[12, 0]`, without a pixel, counts as a mask in manifests."""
-    form = _parse(segmentation) if segmentation else None
-    return isinstance(form, _RunLengths) and len(_runs(form)) > 1
+    form = _parse_segmentation(segmentation) if segmentation else None
+    return isinstance(form, _RunLengths) and len(_parse_runs(form)) > 1
 
 
 def run_bounds_px(segmentation: bytes) -> tuple[float, float, float, float] | None:
@@ -83,10 +83,10 @@ def run_bounds_px(segmentation: bytes) -> tuple[float, float, float, float] | No
     ((1.0, 1.0, 2.0, 2.0), None)
     """
     with contextlib.suppress(UnusableError, _MalformedError):
-        form = _parse(segmentation)
+        form = _parse_segmentation(segmentation)
         if isinstance(form, _RunLengths) and len(form.size) == 2 and min(form.size) > 0:
             height = form.size[0]
-            edges = np.cumsum(_check_runs(_runs(form), height * form.size[1]))
+            edges = np.cumsum(_check_runs(_parse_runs(form), height * form.size[1]))
             starts, lasts = edges[:-1:2], edges[1::2] - 1
             starts, lasts = starts[starts <= lasts], lasts[starts <= lasts]
             if len(starts):
@@ -110,28 +110,28 @@ def decode_counts(counts: bytes, width: int, height: int) -> np.ndarray:
     try:
         return _check_runs(_decompress(counts), height * width)
     except _MalformedError as fault:
-        raise _malformed(str(fault), counts) from fault
+        raise _malformed_error(str(fault), counts) from fault
 
 
 class _MalformedError(Exception):
-    """Error of a malformed segmentation; `_malformed` adds details."""
+    """Error of a malformed segmentation; `_malformed_error` adds details."""
 
 
-def _malformed(fault: str, segmentation: bytes) -> UnusableError:
-    found = repr(segmentation[:80].decode(errors="replace"))[:90] + ("…" if len(segmentation) > 80 else "")
-    return UnusableError(Reason.MALFORMED_SEGMENTATION, f"{fault}: {found}")
+def _malformed_error(fault: str, segmentation: bytes) -> UnusableError:
+    excerpt = repr(segmentation[:80].decode(errors="replace"))[:90] + ("…" if len(segmentation) > 80 else "")
+    return UnusableError(Reason.MALFORMED_SEGMENTATION, f"{fault}: {excerpt}")
 
 
-def _parse(segmentation: bytes) -> list[list[float] | float] | _RunLengths | None:
+def _parse_segmentation(segmentation: bytes) -> list[list[float] | float] | _RunLengths | None:
     try:
         return _SEGMENTATION.decode(segmentation)
     except RecursionError as error:
-        raise _malformed("nested too deeply", segmentation) from error
+        raise _malformed_error("nested too deeply", segmentation) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _malformed(str(error), segmentation) from error
+        raise _malformed_error(str(error), segmentation) from error
 
 
-def _runs(form: _RunLengths) -> np.ndarray:
+def _parse_runs(form: _RunLengths) -> np.ndarray:
     return _decompress(form.counts.encode()) if isinstance(form.counts, str) else np.array(form.counts, np.int64)
 
 
@@ -151,7 +151,7 @@ def _decompress(counts: bytes) -> np.ndarray:
     if not characters.size:
         raise _MalformedError("no run lengths")
     if characters.max() > 63:
-        raise _MalformedError("a character that is not of compressed counts")
+        raise _MalformedError("a character that compressed counts do not have")
     last = (characters < 32).nonzero()[0]
     if not last.size or last[-1] != len(characters) - 1:
         raise _MalformedError("compressed counts that end within a number")
@@ -172,16 +172,16 @@ def _decompress(counts: bytes) -> np.ndarray:
     return runs
 
 
-def _polygons(form: list[list[float] | float]) -> list[list[float]]:
+def _list_polygons(form: list[list[float] | float]) -> list[list[float]]:
     """Return x1, y1, x2, y2, … of each polygon."""
     flat = [entry for entry in form if isinstance(entry, float)]
     nested = [entry for entry in form if isinstance(entry, list)]
     if flat and nested:
-        raise _MalformedError("numbers beside lists of numbers")
-    return [_polygon(numbers) for numbers in nested or [flat] if numbers]
+        raise _MalformedError("numbers mixed with lists of numbers")
+    return [_check_polygon(numbers) for numbers in nested or [flat] if numbers]
 
 
-def _polygon(numbers: list[float]) -> list[float]:
+def _check_polygon(numbers: list[float]) -> list[float]:
     if len(numbers) == 4:
         x, y, width, height = numbers
         xmax, ymax = x + width, y + height
@@ -196,14 +196,14 @@ def _draw_polygons(polygons: list[list[float]], width: int, height: int) -> byte
     if farthest_px > _MAX_COORDINATE_PX:
         raise _MalformedError("coordinates beyond any image")
     if height * width >= _MAX_POLYGON_IMAGE_PX:
-        raise _MalformedError(f"polygons in an image of {width}x{height} pixels; they are drawn below 50 million")
+        raise _MalformedError(f"polygons in an image of {width}x{height} pixels; the limit for polygons is 50 million")
     most = min(max(_MAX_STEPS_PER_IMAGE_PX * height * width, _MAX_STEPS_IN_SMALL_IMAGES), _MAX_STEPS)
     most_px = most // _STEPS_PER_PX
     # Measure edges only if this upper bound is too large: no edge is longer than twice the farthest coordinate.
     if farthest_px * sum(map(len, polygons)) > most_px:
         edges_px = sum(map(_edge_px, polygons))
         if edges_px > most_px:
-            raise _MalformedError(f"polygons with edges of {edges_px:.0f} px, of which at most {most_px} are drawn")
+            raise _MalformedError(f"polygons with edges of {edges_px:.0f} px; the limit is {most_px}")
     masks = [mask["counts"] for mask in coco_mask.frPyObjects(polygons, height, width)]
     if len(masks) == 1:
         return masks[0]

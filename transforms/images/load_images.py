@@ -30,14 +30,14 @@ from recordmill.transforms.images.measure_pixels import measure_file, measure_pi
 from recordmill.transforms.images.open_image import (
     LIES_ON_ITS_SIDE,
     TURNS,
+    convert_for_jpeg,
     decode_image,
     encode_image,
-    for_jpeg,
+    exif_orientation,
+    image_kind,
     is_12_bit,
-    kind_of,
     load_small,
     open_image,
-    orientation_of,
     shrunk_size,
     stored_size,
 )
@@ -60,7 +60,7 @@ def fetch_file(file: ImageRef) -> bytes:
     if file.offset >= 0:
         return storage.read_range(file.path, file.offset, file.size_bytes)
     data = file.data or storage.read(file.path, file.version, MAX_FILE_BYTES)
-    return held_image(data) if data.startswith(b"{") else data
+    return decode_labelme_image(data) if data.startswith(b"{") else data
 
 
 def keep_files(path: str, files: Sequence[bytes]) -> np.ndarray:
@@ -74,7 +74,7 @@ class _LabelFile(msgspec.Struct):
     image: str = msgspec.field(name="imageData")
 
 
-def held_image(data: bytes) -> bytes:
+def decode_labelme_image(data: bytes) -> bytes:
     """Return the image in a JSON file of LabelMe. Bytes without an image are returned unchanged.
 
     >>> held_image(b'{"imageData": "/9j/"}')
@@ -98,12 +98,12 @@ def load_image(task: ImageTask, rules: ImageRules) -> StoredImage | Rejected:
         OSError: Storage fails. A missing or unreadable file is a Rejected.
     """
     if rules.raw_size is None:
-        return or_rejected(task, lambda data: _picture(data, task.width, task.height, rules))
+        return read_or_reject(task, lambda data: _check_or_transcode(data, task.width, task.height, rules))
     height, width = rules.raw_size
-    return or_rejected(task, lambda data: _raw(data, height, width))
+    return read_or_reject(task, lambda data: _decode_raw(data, height, width))
 
 
-def or_rejected(task: ImageTask, read: Callable[[bytes], Loaded]) -> Loaded | Rejected:
+def read_or_reject(task: ImageTask, read: Callable[[bytes], Loaded]) -> Loaded | Rejected:
     """Return `read` of the bytes of a task's image file. Errors of the file become a Rejected.
 
     Raises:
@@ -112,9 +112,9 @@ def or_rejected(task: ImageTask, read: Callable[[bytes], Loaded]) -> Loaded | Re
     try:
         return read(fetch_file(task.ref))
     except ChangedFileError:
-        reason, detail = Reason.IMAGE_MISSING, "the file has been replaced since it was listed"
+        reason, detail = Reason.IMAGE_MISSING, "the file was replaced after it was listed"
     except FileNotFoundError:
-        reason, detail = Reason.IMAGE_MISSING, "the file is gone since it was listed"
+        reason, detail = Reason.IMAGE_MISSING, "the file was deleted after it was listed"
     except FileTooLargeError as error:
         reason, detail = Reason.TOO_LARGE, str(error.strerror)
     except UnreadableFileError as error:
@@ -124,55 +124,59 @@ def or_rejected(task: ImageTask, read: Callable[[bytes], Loaded]) -> Loaded | Re
     return task.rejected(reason, detail)
 
 
-def _picture(data: bytes, width: int | None, height: int | None, rules: ImageRules) -> StoredImage:
+def _check_or_transcode(data: bytes, width: int | None, height: int | None, rules: ImageRules) -> StoredImage:
     """Check or transcode `data`. `width` and `height` are the size in the JSON in pixels; None if unknown."""
     if width and height and not rules.max_side:
-        picture = _unchanged(data, (width, height), rules)
-        if picture:
-            return picture
-    with _decoding(data) as (image, kind):
-        return _decoded(image, data, kind, (width, height), rules)
+        stored = _accept_by_header(data, (width, height), rules)
+        if stored:
+            return stored
+    with _open_in_budget(data) as (image, kind):
+        return _check_or_transcode_pixels(image, data, kind, (width, height), rules)
 
 
 @contextmanager
-def _decoding(data: bytes) -> Iterator[tuple[Image.Image, str]]:
-    """Yield an opened image and its `known_kind`. The image reserves its pixels in the budget DECODING."""
-    kind = known_kind(data)
-    image = opened(data, kind)
+def _open_in_budget(data: bytes) -> Iterator[tuple[Image.Image, str]]:
+    """Yield an opened image and its `require_kind`. The image reserves its pixels in the budget DECODING."""
+    kind = require_kind(data)
+    image = open_usable_image(data, kind)
     check_pixel_count(image)
     with DECODING.part(image.width * image.height), image:
         yield image, kind
 
 
-def _unchanged(data: bytes, size: tuple[int, int], rules: ImageRules) -> StoredImage | None:
+def _accept_by_header(data: bytes, size: tuple[int, int], rules: ImageRules) -> StoredImage | None:
     """Return `data` unchanged if its header is enough to accept it. `size` is the size in the JSON."""
-    kind = known_kind(data)
+    kind = require_kind(data)
     if not kind or rules.format not in ("keep", kind):
         return None
     if rules.check == "none":
-        return _passed(data, kind, size)
+        return _store_unchanged(data, kind, size)
     if rules.check == "header" and kind == "jpeg" and _is_decodable_of_size(data, *size):
         check_end(data, kind)
-        return _passed(data, kind, size)
+        return _store_unchanged(data, kind, size)
     return None
 
 
-def _decoded(
+def _check_or_transcode_pixels(
     image: Image.Image, data: bytes, kind: str, json_size: tuple[int | None, int | None], rules: ImageRules
 ) -> StoredImage:
     """Check an opened image, and transcode it if needed. `json_size` is its width and height in the JSON."""
     original = kind or str(image.format).lower()
-    turn = _is_turned(image, *json_size) if None not in json_size else rules.upright and _is_rotated(image, data, kind)
+    turn = (
+        _is_annotated_upright(image, *json_size)
+        if None not in json_size
+        else rules.upright and _is_rotated(image, data, kind)
+    )
     size = stored_size(image)
-    if turn and orientation_of(image) in LIES_ON_ITS_SIDE:
+    if turn and exif_orientation(image) in LIES_ON_ITS_SIDE:
         size = size[::-1]
     if kind:
-        _check_file(image, data, kind, rules.check)
+        _check_image_file(image, data, kind, rules.check)
     target = shrunk_size(*size, rules.max_side)
     if kind and rules.format in ("keep", kind) and not turn and target == size and _is_decodable(data, kind):
-        return _passed(data, kind, size, measure_pixels(image, *size) if rules.check == "decode" else None)
+        return _store_unchanged(data, kind, size, measure_pixels(image, *size) if rules.check == "decode" else None)
     image.close()
-    with pixels_decode(), opened(data, kind) as again:
+    with convert_decode_errors(), open_usable_image(data, kind) as again:
         pixels = decode_image(again, turn)
     data_, format_ = encode_image(pixels, original, target, rules)
     measures = measure_file(data_, format_) if rules.check == "decode" else None
@@ -189,7 +193,9 @@ def _decoded(
     )
 
 
-def _passed(data: bytes, kind: str, size: tuple[int, int], measures: PixelMeasures | None = None) -> StoredImage:
+def _store_unchanged(
+    data: bytes, kind: str, size: tuple[int, int], measures: PixelMeasures | None = None
+) -> StoredImage:
     return StoredImage(data, kind, *size, hashlib.sha256(data).hexdigest(), measures=measures)
 
 
@@ -199,57 +205,57 @@ def inspect_image(data: bytes, check: str) -> tuple[str, int, int]:
     Raises:
         UnusableError: The image is damaged, has another format, or TensorFlow does not decode it.
     """
-    with _decoding(data) as (image, kind):
+    with _open_in_budget(data) as (image, kind):
         size = stored_size(image)
         if not kind:
-            raise UnusableError(Reason.UNSUPPORTED_FORMAT, f"a {image.format} file, where records have JPEG or PNG")
+            raise UnusableError(Reason.UNSUPPORTED_FORMAT, f"a {image.format} file; records must have JPEG or PNG")
         if not _is_decodable(data, kind):
-            raise UnusableError(Reason.UNSUPPORTED_FORMAT, "a JPEG of a kind that TensorFlow does not decode")
-        _check_file(image, data, kind, check)
+            raise UnusableError(Reason.UNSUPPORTED_FORMAT, "a kind of JPEG that TensorFlow does not decode")
+        _check_image_file(image, data, kind, check)
     return kind, *size
 
 
-def known_kind(data: bytes) -> str:
+def require_kind(data: bytes) -> str:
     """Return `jpeg` or `png`, by the first bytes; "" for any other format. An empty file raises UnusableError."""
     if not data:
         raise UnusableError(Reason.IMAGE_UNREADABLE, "the file is empty")
-    return kind_of(data)
+    return image_kind(data)
 
 
-def opened(data: bytes, kind: str) -> Image.Image:
+def open_usable_image(data: bytes, kind: str) -> Image.Image:
     try:
         return open_image(data, kind)
     except Image.DecompressionBombError as error:  # a frame is larger than the size in the header
         raise UnusableError(Reason.TOO_LARGE, str(error)) from error
     except UnidentifiedImageError as error:
-        unknown = f"no image in a format that is known; it starts with {data[:12]!r}"
+        unknown = f"not an image in a known format; it starts with {data[:12]!r}"
         detail = LFS_CURE if data.startswith(LFS_POINTER) else unknown
         raise UnusableError(Reason.UNSUPPORTED_FORMAT, detail) from error
     except Exception as error:  # Pillow's decoders raise nearly any exception on malicious bytes
-        raise UnusableError(Reason.IMAGE_UNREADABLE, f"its header cannot be read ({brief(error)})") from error
+        raise UnusableError(
+            Reason.IMAGE_UNREADABLE, f"its header cannot be read ({describe_pillow_error(error)})"
+        ) from error
 
 
 def check_pixel_count(image: Image.Image) -> None:
     if image.width * image.height > MAX_PIXELS:
-        raise UnusableError(
-            Reason.TOO_LARGE, f"{image.width}x{image.height} pixels; at most {MAX_PIXELS:,} are decoded"
-        )
+        raise UnusableError(Reason.TOO_LARGE, f"{image.width}x{image.height} pixels; the limit is {MAX_PIXELS:,}")
 
 
 def _is_rotated(image: Image.Image, data: bytes, kind: str) -> bool:
     """Return True if EXIF rotates or mirrors an image."""
     if kind == "png" and not check_formats.png_may_have_exif(data):
         return False  # Pillow would decode all pixels to look for a chunk after them
-    return orientation_of(image) in TURNS
+    return exif_orientation(image) in TURNS
 
 
-def _is_turned(image: Image.Image, width: int | None, height: int | None) -> bool:
+def _is_annotated_upright(image: Image.Image, width: int | None, height: int | None) -> bool:
     """Return True if the annotation has the size of the image after EXIF rotation, False for the size of the stored
     pixels (as in COCO). Raise UnusableError for any other size."""
     size = stored_size(image)
     if size == (width, height):
         return False
-    if size == (height, width) and orientation_of(image) in LIES_ON_ITS_SIDE:
+    if size == (height, width) and exif_orientation(image) in LIES_ON_ITS_SIDE:
         return True
     detail = f"its pixels are {size[0]}x{size[1]}, the annotation says {width}x{height}"
     factor = size[0] / width if width and height else 1.0
@@ -258,12 +264,12 @@ def _is_turned(image: Image.Image, width: int | None, height: int | None) -> boo
     raise UnusableError(Reason.SIZE_MISMATCH, detail)
 
 
-def _check_file(image: Image.Image, data: bytes, kind: str, check: str) -> None:
+def _check_image_file(image: Image.Image, data: bytes, kind: str, check: str) -> None:
     """Raise UnusableError if a JPEG or PNG is damaged, by a check of the level `check`."""
     if check != "none":
         check_end(data, kind)
     if check == "decode":
-        with pixels_decode():
+        with convert_decode_errors():
             _CHECK_STRUCTURE[kind](data)
             load_small(image)
 
@@ -271,7 +277,7 @@ def _check_file(image: Image.Image, data: bytes, kind: str, check: str) -> None:
 def check_end(data: bytes, kind: str) -> None:
     whole = check_formats.jpeg_ends(data) if kind == "jpeg" else check_formats.PNG_END in data
     if not whole:
-        raise UnusableError(Reason.IMAGE_UNREADABLE, f"no end marker in {len(data):,} bytes; it is cut short")
+        raise UnusableError(Reason.IMAGE_UNREADABLE, f"no end marker in {len(data):,} bytes; it is truncated")
 
 
 def _is_decodable_of_size(data: bytes, width: int, height: int) -> bool:
@@ -288,30 +294,32 @@ def _is_decodable(data: bytes, kind: str) -> bool:
     """Return True if TensorFlow decodes a file of this kind when it is undamaged."""
     if kind == "png":
         return True
-    with pixels_decode():
+    with convert_decode_errors():
         return check_formats.jpeg_frame(data).is_tf_decodable
 
 
 @contextmanager
-def pixels_decode() -> Iterator[None]:
+def convert_decode_errors() -> Iterator[None]:
     """Convert any error in the block to UnusableError. Pillow's decoders raise nearly any exception on bad bytes."""
     try:
         yield
     except UnusableError:
         raise
     except Exception as error:
-        raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
+        raise UnusableError(
+            Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({describe_pillow_error(error)})"
+        ) from error
 
 
-def brief(error: Exception) -> str:
+def describe_pillow_error(error: Exception) -> str:
     """Return Pillow's message about a file, for a reject's detail."""
     # Drop addresses of objects, so that rejects.jsonl is reproducible.
     return re.sub(r" ?<[^<>]* object at 0x[0-9a-f]+>", "", f"{type(error).__name__}: {error}")[:200]
 
 
-def _raw(data: bytes, height: int, width: int) -> StoredImage:
+def _decode_raw(data: bytes, height: int, width: int) -> StoredImage:
     pixels = decode_pixels(data, (height, width), "bilinear").tobytes()
-    return StoredImage(pixels, "raw", width, height, "", None, Transcoding(known_kind(data) or "other", len(data)))
+    return StoredImage(pixels, "raw", width, height, "", None, Transcoding(require_kind(data) or "other", len(data)))
 
 
 def load_pixels(task: ImageTask, size: tuple[int, int], resize: str) -> np.ndarray | Rejected:
@@ -323,7 +331,7 @@ def load_pixels(task: ImageTask, size: tuple[int, int], resize: str) -> np.ndarr
     Raises:
         OSError: See `load_image`.
     """
-    return or_rejected(task, lambda data: decode_pixels(data, size, resize))
+    return read_or_reject(task, lambda data: decode_pixels(data, size, resize))
 
 
 def decode_pixels(data: bytes, size: tuple[int, int], resize: str) -> np.ndarray:
@@ -336,17 +344,17 @@ def decode_pixels(data: bytes, size: tuple[int, int], resize: str) -> np.ndarray
     Raises:
         UnusableError: The file is not an image, or is damaged.
     """
-    with _decoding(data) as (image, kind):
+    with _open_in_budget(data) as (image, kind):
         if kind:
             check_end(data, kind)
-        with pixels_decode():
+        with convert_decode_errors():
             if kind:
                 _CHECK_STRUCTURE[kind](data)
-            picture = decode_image(image, turn=False)
-            if picture.mode != "RGB":  # for_jpeg would copy an RGB image
-                picture = for_jpeg(picture).convert("RGB")
+            pixels = decode_image(image, turn=False)
+            if pixels.mode != "RGB":  # for_jpeg would copy an RGB image
+                pixels = convert_for_jpeg(pixels).convert("RGB")
         height, width = size
-        return np.asarray(picture.resize((width, height), Image.Resampling[resize.upper()]))
+        return np.asarray(pixels.resize((width, height), Image.Resampling[resize.upper()]))
 
 
 _OTHERS = (b"GIF8", b"II*\0", b"MM\0*")
@@ -359,9 +367,9 @@ def open_record_image(data: bytes) -> Image.Image:
     Raises:
         UnusableError: The bytes are not an image, do not decode, or have too many pixels.
     """
-    image = opened(data, known_kind(data))
+    image = open_usable_image(data, require_kind(data))
     check_pixel_count(image)
-    with pixels_decode(), image:
+    with convert_decode_errors(), image:
         return decode_image(image, turn=False)
 
 
@@ -371,9 +379,9 @@ def encoded_size(data: bytes) -> tuple[str, int, int] | None:
     Raises:
         UnusableError: The first bytes are those of an image, but it cannot be opened.
     """
-    kind = kind_of(data)
+    kind = image_kind(data)
     is_webp = data.startswith(b"RIFF") and data[8:12] == b"WEBP"
     if not kind and not is_webp and not data.startswith(_OTHERS):
         return None
-    with opened(data, kind) as image:
+    with open_usable_image(data, kind) as image:
         return str(image.format).lower(), *image.size

@@ -36,13 +36,13 @@ def mask_bounds(counts: Sequence[bytes], width: int, height: int) -> np.ndarray:
     >>> mask_bounds([b"13", b"31", b"4"], 2, 2).tolist()
     [[0.0, 0.0, 2.0, 2.0], [1.0, 1.0, 2.0, 2.0], [nan, nan, nan, nan]]
     """
-    x, y, wide, high = coco_mask.toBbox([{"counts": each, "size": [height, width]} for each in counts]).T
+    x, y, wide, high = coco_mask.toBbox([{"counts": mask_counts, "size": [height, width]} for mask_counts in counts]).T
     bounds = np.column_stack((y, x, y + high, x + wide))
     bounds[wide == 0] = np.nan
     return bounds
 
 
-def resized(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
+def resize_nearest(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
     """Resize [H, W] or [H, W, channels] to [height, width …] by nearest neighbour: each new pixel is the old pixel at
     its centre, so that ids are preserved.
 

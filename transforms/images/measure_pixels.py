@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from recordmill.schemas.statistics import PixelMeasures
-from recordmill.transforms.images.open_image import for_jpeg, is_12_bit, load_small, open_image
+from recordmill.transforms.images.open_image import convert_for_jpeg, is_12_bit, load_small, open_image
 
 HASH_SIDE = 32
 """Side in pixels of the square grey image that is hashed."""
@@ -42,9 +42,9 @@ def perceptual_hashes(grey: np.ndarray) -> np.ndarray:
     Returns:
         uint64 [n]; 0 if no frequency is above noise.
     """
-    found = (_COSINES @ grey.astype(np.float64) @ _COSINES.T)[:, _ROWS, _COLUMNS]
-    median = np.partition(found, HASH_BITS // 2 - 1, axis=1)[:, HASH_BITS // 2 - 1]
-    bits = np.packbits(found > median[:, None] + _NOISE, axis=1)
+    coefficients = (_COSINES @ grey.astype(np.float64) @ _COSINES.T)[:, _ROWS, _COLUMNS]
+    median = np.partition(coefficients, HASH_BITS // 2 - 1, axis=1)[:, HASH_BITS // 2 - 1]
+    bits = np.packbits(coefficients > median[:, None] + _NOISE, axis=1)
     return np.frombuffer(bits.tobytes(), ">u8").astype(np.uint64)
 
 
@@ -81,7 +81,7 @@ def measure_pixels(image: Image.Image, width: int, height: int) -> PixelMeasures
     dark, bright = (bisect_right(below, int(share * below[-1])) for share in _SHARES)
     if bright - dark < BLANK_CONTRAST:
         return PixelMeasures(dark, bright, 0.0, is_12_bit=is_12_bit(image))
-    hashed = hashable(grey)
+    hashed = resize_for_hash(grey)
     if min(grey.size) < 3:
         return PixelMeasures(dark, bright, 1.0, hashed, is_12_bit(image))
     # Crop the border, which the filter does not change.
@@ -89,7 +89,7 @@ def measure_pixels(image: Image.Image, width: int, height: int) -> PixelMeasures
     return PixelMeasures(dark, bright, _deviation(edges) / (bright - dark), hashed, is_12_bit(image))
 
 
-def hashable(grey: Image.Image) -> bytes:
+def resize_for_hash(grey: Image.Image) -> bytes:
     """Return the pixels to hash: uint8 [HASH_SIDE, HASH_SIDE], row-major."""
     return grey.resize((HASH_SIDE, HASH_SIDE), Image.Resampling.BILINEAR).tobytes()
 
@@ -109,7 +109,7 @@ def _small_grey(image: Image.Image, width: int, height: int) -> Image.Image:
         image = image.reduce(shrink)
         scale *= shrink
     if image.mode != "L":
-        image = for_jpeg(image).convert("L")
+        image = convert_for_jpeg(image).convert("L")
     # Exclude the right and bottom edge of a draft, which may have pixels beyond the image.
     box = 0.0, 0.0, min(image.width, width / scale), min(image.height, height / scale)
     smaller = min(1, _SIDE / max(box))

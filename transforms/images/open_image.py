@@ -46,7 +46,7 @@ _TURNED_BACK = TURNS | {6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", _DEEP)
 
 
-def kind_of(data: bytes) -> str:
+def image_kind(data: bytes) -> str:
     """Return `jpeg` or `png`, by the first bytes of a file; "" for any other format."""
     return next((kind for kind, start in _START.items() if data.startswith(start)), "")
 
@@ -76,7 +76,7 @@ def open_image(data: bytes, kind: str) -> ImageFile.ImageFile:
                 return open_format(io.BytesIO(_WITHOUT_METADATA[kind](data) if kind else data), "")
             except _NOT_OF_FORMAT as error:
                 fault = error
-    raise fault or UnidentifiedImageError("it begins as no known format does")
+    raise fault or UnidentifiedImageError("its first bytes are not those of a known format")
 
 
 def load_small(image: Image.Image) -> None:
@@ -103,7 +103,7 @@ def shrunk_size(width: int, height: int, max_side: int | None) -> tuple[int, int
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
-def orientation_of(image: Image.Image) -> int:
+def exif_orientation(image: Image.Image) -> int:
     """Return the EXIF orientation of an opened image, 1..8; 1 is upright, and the default."""
     try:
         return image.getexif().get(_ORIENTATION, 1)
@@ -113,7 +113,7 @@ def orientation_of(image: Image.Image) -> int:
 
 def stored_size(image: Image.Image) -> tuple[int, int]:
     """Return width and height of an image's stored pixels."""
-    is_swapped = image.format == _TURNED_BY_PILLOW and orientation_of(image) in LIES_ON_ITS_SIDE
+    is_swapped = image.format == _TURNED_BY_PILLOW and exif_orientation(image) in LIES_ON_ITS_SIDE
     return image.size[::-1] if is_swapped else image.size
 
 
@@ -127,14 +127,14 @@ def decode_image(image: Image.Image, turn: bool) -> Image.Image:
         UnusableError: The pixels are floats, or integers of more than 16 bits.
         Exception: Pillow raises nearly any exception on malicious pixels.
     """
-    orientation = orientation_of(image)
+    orientation = exif_orientation(image)
     is_turned = image.format == _TURNED_BY_PILLOW
     image.load()
     if turn and not is_turned:
         image = image.transpose(TURNS[orientation])
     elif is_turned and not turn and orientation in _TURNED_BACK:
         image = image.transpose(_TURNED_BACK[orientation])
-    image = _shallow(image)
+    image = _reduce_depth(image)
     # Pillow writes the contents of `info`: comments and profiles that may not fit the target format.
     image.info = {key: value for key, value in image.info.items() if key == "transparency"}
     return image
@@ -159,11 +159,11 @@ def encode_image(image: Image.Image, original: str, size: tuple[int, int], rules
         needs_png = has_alpha or image.mode == _DEEP or max(size) > _MAX_SIDE["jpeg"]
         format_ = original if original in _MAX_SIDE else "png" if needs_png else "jpeg"
     if max(size) > _MAX_SIDE[format_]:
-        limit = f"{format_.upper()}s that can be read have sides up to {_MAX_SIDE[format_]:,}"
+        limit = f"sides of a readable {format_.upper()} have at most {_MAX_SIDE[format_]:,}"
         raise UnusableError(Reason.TOO_LARGE, f"{size[0]}x{size[1]}: {limit}")
-    image = for_jpeg(image) if format_ == "jpeg" else _for_png(image, has_alpha)
+    image = convert_for_jpeg(image) if format_ == "jpeg" else _convert_for_png(image, has_alpha)
     if image.size != size:
-        image = _shrunk(image, size, has_alpha and format_ == "png")
+        image = _resize_pixels(image, size, has_alpha and format_ == "png")
     stream = io.BytesIO()
     try:
         image.save(stream, format_.upper(), **({"quality": rules.jpeg_quality} if format_ == "jpeg" else {}))
@@ -181,14 +181,14 @@ def _is_see_through(image: Image.Image) -> bool:
     return "transparency" in image.info
 
 
-def _shallow(image: Image.Image) -> Image.Image:
+def _reduce_depth(image: Image.Image) -> Image.Image:
     """Convert integer pixels to at most 16 bits. Raise UnusableError for larger integers and floats."""
     if image.mode.startswith("I;16"):
         return Image.fromarray(np.asarray(image).astype(np.uint16))
     if image.mode == "I":
         pixels = np.asarray(image)
         if pixels.min() < 0 or pixels.max() > 0xFFFF:
-            raise UnusableError(Reason.UNSUPPORTED_FORMAT, f"its pixels reach from {pixels.min()} to {pixels.max()}")
+            raise UnusableError(Reason.UNSUPPORTED_FORMAT, f"its pixels range from {pixels.min()} to {pixels.max()}")
         return Image.fromarray(pixels.astype(np.uint16))
     if image.mode == "F":
         raise UnusableError(Reason.UNSUPPORTED_FORMAT, "its pixels are floats")
@@ -203,14 +203,14 @@ def is_12_bit(image: Image.Image) -> bool:
     return bool(samples.min() < samples.max() < 1 << 12)
 
 
-def for_jpeg(image: Image.Image) -> Image.Image:
+def convert_for_jpeg(image: Image.Image) -> Image.Image:
     """Drop transparency and the lower byte, like TensorFlow."""
     if image.mode == _DEEP:
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     return image.convert("L" if image.mode in _GREY else "RGB")
 
 
-def _for_png(image: Image.Image, has_alpha: bool) -> Image.Image:
+def _convert_for_png(image: Image.Image, has_alpha: bool) -> Image.Image:
     if image.mode in _PNG_MODES and (has_alpha or image.mode not in _ALPHA):
         return image
     if image.mode in _GREY:
@@ -218,9 +218,9 @@ def _for_png(image: Image.Image, has_alpha: bool) -> Image.Image:
     return image.convert("RGBA" if has_alpha else "RGB")
 
 
-def _shrunk(image: Image.Image, size: tuple[int, int], has_alpha: bool) -> Image.Image:
+def _resize_pixels(image: Image.Image, size: tuple[int, int], has_alpha: bool) -> Image.Image:
     if image.mode == _DEEP:
-        return _shallow(image.convert("I").resize(size, Image.Resampling.BOX))
+        return _reduce_depth(image.convert("I").resize(size, Image.Resampling.BOX))
     if image.mode in ("1", "P"):  # interpolated colours are not in the palette
         grey = image.mode == "1"
         image = image.convert("L" if grey else "RGBA" if has_alpha else "RGB")

@@ -11,8 +11,8 @@ from textwrap import wrap
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from recordmill.transforms.images.masks import resized
-from recordmill.transforms.images.open_image import for_jpeg
+from recordmill.transforms.images.masks import resize_nearest
+from recordmill.transforms.images.open_image import convert_for_jpeg
 from recordmill.transforms.insight.overlay import Colour, Overlay, Shape, text_colour
 
 SIDE = 1024
@@ -95,7 +95,7 @@ def _box_px(shape: Shape, size: tuple[int, int]) -> _Box:
 
 def _draw_masks(drawing: Image.Image, shapes: Sequence[Shape]) -> Image.Image:
     """Tint and outline masks; the smallest is on top."""
-    masks = [(shape.colour, resized(shape.mask, *drawing.size)) for shape in shapes if shape.mask is not None]
+    masks = [(shape.colour, resize_nearest(shape.mask, *drawing.size)) for shape in shapes if shape.mask is not None]
     if not masks:
         return drawing
     masks.sort(key=lambda colour_mask: -int(colour_mask[1].sum()))
@@ -183,7 +183,7 @@ def _name_positions(
             (right - width + 1, bottom - height - line),
         ]
     elif shape.mask is not None and shape.mask.mean() > _LEAST_REGION:
-        middle = find_middle(resized(shape.mask, *size))
+        middle = find_middle(resize_nearest(shape.mask, *size))
         corners = [(middle[0] - width / 2, middle[1] - height / 2)]
     else:
         return
@@ -268,7 +268,7 @@ def draw_record(image: Image.Image, overlay: Overlay, side: int = SIDE) -> Image
     Returns:
         RGB image.
     """
-    background = for_jpeg(image).convert("RGB")
+    background = convert_for_jpeg(image).convert("RGB")
     copies = [draw_shapes(background, layer.shapes, side) for layer in overlay.layers]
     width, height = copies[0].size
     letters_px = max(13, max(width, height) // 48)

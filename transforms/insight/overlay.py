@@ -132,7 +132,7 @@ class OverlayReader:
         masks = list(_read_masks(record, faults))
         objects = max(len(boxes), len(masks))
         columns = zip_longest(
-            boxes, masks, _read_keypoints(record, objects), record.listed("objects.is_crowd")[:objects]
+            boxes, masks, _read_keypoints(record, objects), record.column("objects.is_crowd")[:objects]
         )
         for number, (name, colour, category) in enumerate(self._classes(record, objects)):
             box, mask, keypoints, is_crowd = next(columns)
@@ -145,7 +145,7 @@ class OverlayReader:
     def _classes(self, record: RecordView, objects: int) -> Iterator[tuple[str, Colour, Category | None]]:
         """Yield name and colour of each object's class, and its category; None if the class is unknown."""
         sources = ("objects.category_name", *self._by_number)
-        columns = (chain(record.listed(source), repeat(None)) for source in sources)  # lists may be too short
+        columns = (chain(record.column(source), repeat(None)) for source in sources)  # lists may be too short
         for text, *values in islice(zip(*columns, strict=True), objects):
             known = zip(values, self._by_number.values(), strict=True)
             numbers = [(value, by_number.get(value)) for value, by_number in known if value is not None]
@@ -159,7 +159,7 @@ class OverlayReader:
     def _panoptic(self, record: RecordView, faults: list[str]) -> Iterator[Shape]:
         if (ids := _read_map(record, "panoptic.png", faults)) is not None and "segments.id" in record.values:
             segments = dict(enumerate(self._labels.segments))
-            classes = dict(zip(record.listed("segments.id"), record.listed("segments.class_index"), strict=False))
+            classes = dict(zip(record.column("segments.id"), record.column("segments.class_index"), strict=False))
             for id_ in np.unique(ids).tolist():
                 if id_ in classes:
                     segment = segments.get(classes[id_])
@@ -206,7 +206,7 @@ class OverlayReader:
 
     def classes(self, record: RecordView) -> set[str]:
         """Return the names of all classes in a record: of the image, its objects and its maps."""
-        objects = max(len(record.listed(source)) for source in ("objects.category_name", *self._by_number))
+        objects = max(len(record.column(source)) for source in ("objects.category_name", *self._by_number))
         names = {name for name, _, _ in self._classes(record, objects)} | {self.image_class_name(record)}
         maps = (*self._panoptic(record, []), *self._semantic(record, []))
         return {*names, *(shape.name for shape in maps)} - {"", _THINGS}
@@ -227,7 +227,7 @@ def _read_masks(record: RecordView, faults: list[str]) -> Iterator[np.ndarray | 
 
 def _read_keypoints(record: RecordView, objects: int) -> list[tuple[tuple[float, float, int], ...]]:
     """Return (x, y, visibility) of the keypoints of each object. x and y are fractions."""
-    number = len(record.listed("objects.keypoint_x"))
+    number = len(record.column("objects.keypoint_x"))
     try:
         points = record.keypoints(objects, number // max(objects, 1))
     except ValueError:  # the lists have inconsistent lengths

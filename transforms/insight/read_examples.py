@@ -30,12 +30,12 @@ from recordmill.schemas.sizes import first_texts
 from recordmill.schemas.statistics import FINDING_EXAMPLES, FINDINGS, GALLERY, Example, Finding, SplitStatistics
 from recordmill.transforms.dataset.dataset_folder import read_file
 from recordmill.transforms.dataset.record_view import RecordView
-from recordmill.transforms.images.open_image import for_jpeg, kind_of, open_image
+from recordmill.transforms.images.open_image import convert_for_jpeg, image_kind, open_image
 from recordmill.transforms.insight.draw_record import draw_problem, draw_shapes
 from recordmill.transforms.insight.overlay import OverlayReader
-from recordmill.transforms.records.parse_record import RecordParser, as_meant, join_values
+from recordmill.transforms.records.parse_record import RecordParser, convert_to_layout_types, join_values
 from recordmill.transforms.records.record_file import ShardReader
-from recordmill.transforms.records.tfrecord import framed, read_records
+from recordmill.transforms.records.tfrecord import framed_size, read_records
 from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -170,7 +170,7 @@ def _read_compressed_shard(path: str, examples: list[Example]) -> dict[tuple[str
         for example in examples:
             if example.offset <= offset < example.offset + example.bytes:
                 records[example.shard, example.record].append(record)
-        offset += framed(len(record))
+        offset += framed_size(len(record))
         if offset >= end:
             break
     return records
@@ -184,7 +184,7 @@ def _draw_thumbnail(
         return None
     try:
         values = join_values(list(map(RecordParser(manifest.table), records)))
-        values = as_meant(values, manifest.table, manifest.labels)
+        values = convert_to_layout_types(values, manifest.table, manifest.labels)
         image, size = _open_record_image(values, manifest.table)
     except Exception:  # bytes may have changed since, or were never checked
         _LOGGER.debug("no image of %s", chosen, exc_info=True)
@@ -196,7 +196,7 @@ def _draw_thumbnail(
         drawing = draw_shapes(image, shapes, _SIDE, names=len(shapes) <= _NAMED)
     else:
         ids = suspicious.get((split, why, overlay.lines[0] if overlay.lines else ""), set())
-        marked = [index for index, id_ in enumerate(record.listed("objects.id")[: len(shapes)]) if id_ in ids]
+        marked = [index for index, id_ in enumerate(record.column("objects.id")[: len(shapes)]) if id_ in ids]
         drawing = draw_problem(image, shapes, marked, _SIDE)
     file = io.BytesIO()
     drawing.save(file, "JPEG", quality=_JPEG_QUALITY)
@@ -206,17 +206,17 @@ def _draw_thumbnail(
 def _open_record_image(values: dict[str, Any], table: FeatureTable) -> tuple[Image.Image, tuple[int, int]]:
     """Return the image and its width and height. A JPEG is decoded to less than twice the requested size."""
     data = values.get("image.encoded", b"")
-    if kind_of(data) == "jpeg":
+    if image_kind(data) == "jpeg":
         with open_image(data, "jpeg") as image:
             size = image.size
             part = max(1, max(size) // _SIDE)  # libjpeg rounds the scale to a power of two
             image.draft(image.mode, (max(1, size[0] // part), max(1, size[1] // part)))
-            return for_jpeg(image), size
+            return convert_for_jpeg(image), size
     shapes = {feature.source: feature.shape for feature in table.features}
-    pixels = RecordView(values).picture(tuple(map(int, shapes.get("image.pixels", ()))))
+    pixels = RecordView(values).decode_image(tuple(map(int, shapes.get("image.pixels", ()))))
     if pixels is None:
         raise ValueError("a record without an image")
-    return for_jpeg(pixels), pixels.size
+    return convert_for_jpeg(pixels), pixels.size
 
 
 GROUPS_SHOWN = 6

@@ -134,9 +134,9 @@ class Heads(dict[int, bytes]):
 
     def __missing__(self, length: int) -> bytes:
         has_length = self._is_one or (self._is_packed and length)
-        of_list = _FIELD_1 + varint(length) if has_length else b""
-        of_feature = self._tag + varint(len(of_list) + length)
-        entry = self._key + varint(len(of_feature) + len(of_list) + length) + of_feature + of_list
+        list_head = _FIELD_1 + varint(length) if has_length else b""
+        feature_head = self._tag + varint(len(list_head) + length)
+        entry = self._key + varint(len(feature_head) + len(list_head) + length) + feature_head + list_head
         head = _FIELD_1 + varint(len(entry) + length) + entry
         if len(self) < _MOST_HEADS:  # lists have few different lengths, images have many
             self[length] = head
@@ -150,7 +150,7 @@ class ExampleWriter:
     """
 
     def __init__(self, table: FeatureTable):
-        self._features = [(each, Heads(each.name, each.kind, each.is_list)) for each in table.features]
+        self._features = [(feature, Heads(feature.name, feature.kind, feature.is_list)) for feature in table.features]
 
     def write(self, values: Mapping[str, Any]) -> bytes:
         """Return the result of `record` as one bytes object."""
@@ -182,28 +182,28 @@ class ExampleWriter:
         small: list[list[list[bytes]]] = [[]]  # entries by feature and row; a new group after each large feature
         large: list[list[bytes]] = []
         for feature, heads in self._features:
-            payloads = _payloads(feature, columns[feature.source])
+            payloads = _feature_payloads(feature, columns[feature.source])
             if feature.kind is FeatureKind.BYTES and max(map(len, payloads), default=0) > _COPIED_BYTES:
                 small[-1].append([heads[len(payload)] for payload in payloads])
                 large.append(payloads)
                 small.append([])
             else:
                 small[-1].append([heads[len(payload)] + payload for payload in payloads])
-        first, *others = (map(b"".join, zip(*group, strict=True)) if group else repeat(b"", rows) for group in small)
-        pieces = chain((first,), chain.from_iterable(zip(large, others, strict=True)))
+        first, *rest = (map(b"".join, zip(*group, strict=True)) if group else repeat(b"", rows) for group in small)
+        pieces = chain((first,), chain.from_iterable(zip(large, rest, strict=True)))
         return map(_with_length, *pieces)
 
 
-def _with_length(first: bytes, *others: bytes) -> Record:
-    size = len(first) + sum(map(len, others))
-    return (b"".join((_FIELD_1, varint(size), first)), *others)
+def _with_length(first: bytes, *rest: bytes) -> Record:
+    size = len(first) + sum(map(len, rest))
+    return (b"".join((_FIELD_1, varint(size), first)), *rest)
 
 
-def _payloads(feature: Feature, column: Column) -> list[bytes]:
+def _feature_payloads(feature: Feature, column: Column) -> list[bytes]:
     """Return the data of a feature in each row: packed numbers, bytes, or items of a BytesList."""
     if isinstance(column, np.ndarray):
-        each = column[0].size if len(column) else 0
-        column = Ragged(column.ravel(), np.arange(len(column) + 1) * each)
+        row_size = column[0].size if len(column) else 0
+        column = Ragged(column.ravel(), np.arange(len(column) + 1) * row_size)
     if isinstance(column, Ragged):
         if feature.kind is FeatureKind.INT64:
             numbers = varints(column.values)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -28,25 +28,17 @@ _LISTS = {
 TypedValues = tuple[FeatureKind, Values]
 
 
-class ParsedRecord(NamedTuple):
-    """The values of a tf.train.Example or tf.train.SequenceExample, by the names of their features.
-
-    Attributes:
-        features: Features of the Example, or of the context, without those that have no list.
-        lists: Steps of each feature list; None for a step without a list.
-    """
-
-    features: dict[str, TypedValues]
-    lists: dict[str, list[TypedValues | None]]
-
-
 def parse_example(record: bytes) -> dict[str, TypedValues]:
     """Return the features of a tf.train.Example, see `parse_record`."""
-    return parse_record(record).features
+    features, _ = parse_record(record)
+    return features
 
 
-def parse_record(record: bytes) -> ParsedRecord:
-    """Parse a record, also of a SequenceExample.
+def parse_record(record: bytes) -> tuple[dict[str, TypedValues], dict[str, list[TypedValues | None]]]:
+    """Return the values of a tf.train.Example or tf.train.SequenceExample, by the names of their features.
+
+    The first dict has the features of the Example, or of the context, without those that have no list. The second has
+    the steps of each feature list, and None for a step without a list.
 
     Raises:
         google.protobuf.message.DecodeError: The record is not a tf.train.Example.
@@ -55,7 +47,7 @@ def parse_record(record: bytes) -> ParsedRecord:
     example.ParseFromString(record)
     features = ((name, _typed_values(feature)) for name, feature in example.features.feature.items())
     lists = example.feature_lists.feature_list.items()
-    return ParsedRecord(
+    return (
         {name: values for name, values in features if values},
         {name: [_typed_values(step) for step in steps.feature] for name, steps in lists},
     )
@@ -63,10 +55,10 @@ def parse_record(record: bytes) -> ParsedRecord:
 
 def _typed_values(feature: Any) -> TypedValues | None:
     kind = feature.WhichOneof("kind")
-    return (FeatureKind(kind), _values(FeatureKind(kind), getattr(feature, kind))) if kind else None
+    return (FeatureKind(kind), _decode_list(FeatureKind(kind), getattr(feature, kind))) if kind else None
 
 
-def _values(kind: FeatureKind, message: Any) -> Values:
+def _decode_list(kind: FeatureKind, message: Any) -> Values:
     if kind is FeatureKind.BYTES:
         return list(message.value)
     if kind is FeatureKind.INT64:
@@ -85,24 +77,26 @@ def _example_class() -> Any:
     feature = file.message_type.add(name="Feature")
     feature.oneof_decl.add(name="kind")
     for number, kind in enumerate(_LISTS, 1):
-        _add(feature, kind.value, number, f"{kind.value}List", oneof_index=0)
-    _add(file.message_type.add(name="FeatureList"), "feature", 1, "Feature", label=_FIELD.LABEL_REPEATED)
+        _add_message_field(feature, kind.value, number, f"{kind.value}List", oneof_index=0)
+    _add_message_field(file.message_type.add(name="FeatureList"), "feature", 1, "Feature", label=_FIELD.LABEL_REPEATED)
     for type_, field in (("Feature", "feature"), ("FeatureList", "feature_list")):
         map_ = file.message_type.add(name=f"{type_}s")
         entry = map_.nested_type.add(name=f"{type_}Entry")
         entry.options.map_entry = True
         entry.field.add(name="key", number=1, label=_FIELD.LABEL_OPTIONAL, type=_FIELD.TYPE_STRING)
-        _add(entry, "value", 2, type_)
-        _add(map_, field, 1, f"{type_}s.{type_}Entry", label=_FIELD.LABEL_REPEATED)
+        _add_message_field(entry, "value", 2, type_)
+        _add_message_field(map_, field, 1, f"{type_}s.{type_}Entry", label=_FIELD.LABEL_REPEATED)
     example = file.message_type.add(name="Example")
-    _add(example, "features", 1, "Features")
-    _add(example, "feature_lists", 2, "FeatureLists")
+    _add_message_field(example, "features", 1, "Features")
+    _add_message_field(example, "feature_lists", 2, "FeatureLists")
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Example"))
 
 
-def _add(message: Any, name: str, number: int, type_: str, label: int = _FIELD.LABEL_OPTIONAL, **more: Any) -> None:
+def _add_message_field(
+    message: Any, name: str, number: int, type_: str, label: int = _FIELD.LABEL_OPTIONAL, **more: Any
+) -> None:
     type_name = f".{_PACKAGE}.{type_}"
     message.field.add(name=name, number=number, type=_FIELD.TYPE_MESSAGE, type_name=type_name, label=label, **more)
 
@@ -125,13 +119,13 @@ class RecordParser:
             RecordParseError: The record is not an Example of the table.
         """
         try:
-            found = parse_example(record)
+            features = parse_example(record)
         except DecodeError as error:
-            raise RecordParseError(f"it is no tf.train.Example: {first_line(error)}") from error
-        return {feature.source: _value(feature, found.get(feature.name)) for feature in self._table.features}
+            raise RecordParseError(f"it is not a tf.train.Example: {first_line(error)}") from error
+        return {feature.source: _check_value(feature, features.get(feature.name)) for feature in self._table.features}
 
 
-def as_meant(values: dict[str, Any], table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
+def convert_to_layout_types(values: dict[str, Any], table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
     """Return the values of a record with the types of its layout: numbers of classes instead of names, and integers
     instead of floats. The number of an unknown class name is -1.
 
@@ -158,27 +152,30 @@ def as_meant(values: dict[str, Any], table: FeatureTable, labels: LabelMap) -> d
 
 def _class_numbers(source: str, labels: LabelMap) -> dict[bytes, int]:
     """Return the number that a source stores for each class, by class name."""
-    by_id = {"objects.label": labels.label_by_id(), "objects.category_id": {each.id: each.id for each in labels.all}}
+    by_id = {
+        "objects.label": labels.label_by_id(),
+        "objects.category_id": {category.id: category.id for category in labels.all},
+    }
     number = by_id.get(source, labels.index_by_id())
     return {category.name.encode(): number[category.id] for category in labels.categories}
 
 
 def join_values(records: list[dict[str, Any]]) -> dict[str, Any]:
     """Merge the values of an image's records, in a layout with one record per object."""
-    first, *others = records
-    of_objects = [source for source in first if others and source.startswith("objects.")]
-    return first | {source: np.concatenate([values[source] for values in records]) for source in of_objects}
+    first, *rest = records
+    object_sources = [source for source in first if rest and source.startswith("objects.")]
+    return first | {source: np.concatenate([values[source] for values in records]) for source in object_sources}
 
 
-def _value(feature: Feature, found: tuple[FeatureKind, Values] | None) -> Any:
+def _check_value(feature: Feature, typed_values: tuple[FeatureKind, Values] | None) -> Any:
     is_single = not feature.shape or feature.is_packed
-    each = 1 if is_single else prod(int(size) for size in feature.shape if size.isdecimal())
-    kind, values = found or (feature.kind, [])
+    item_size = 1 if is_single else prod(int(size) for size in feature.shape if size.isdecimal())
+    kind, values = typed_values or (feature.kind, [])
     if kind is not feature.kind:
-        raise RecordParseError(f"{feature.name} is of {kind.value}, where the manifest has {feature.kind.value}")
-    if len(values) != each if feature.has_sizes else len(values) % each:
-        wanted = f"{each:,}" if feature.has_sizes else f"a multiple of {each:,}"
-        raise RecordParseError(f"{feature.name} has {len(values):,} values, where the manifest has {wanted}")
+        raise RecordParseError(f"{feature.name} is {kind.value}; the manifest says {feature.kind.value}")
+    if len(values) != item_size if feature.has_sizes else len(values) % item_size:
+        wanted = f"{item_size:,}" if feature.has_sizes else f"a multiple of {item_size:,}"
+        raise RecordParseError(f"{feature.name} has {len(values):,} values; the manifest says {wanted}")
     if feature.kind is not FeatureKind.BYTES:
         return np.asarray(values, np.float32 if feature.kind is FeatureKind.FLOAT else np.int64)
     if is_single:
@@ -205,13 +202,13 @@ def length_faults(values: dict[str, Any], table: FeatureTable, keypoints: int) -
     by_dimension: dict[str, dict[str, float]] = {}
     for feature in table.features:
         if feature.shape and not feature.shape[0].isdecimal():
-            each = prod(int(size) for size in feature.shape[1:])
-            length = values[feature.source].size / each  # an integer, unless the list is damaged
+            item_size = prod(int(size) for size in feature.shape[1:])
+            length = values[feature.source].size / item_size  # an integer, unless the list is damaged
             by_dimension.setdefault(feature.shape[0], {})[feature.source] = length
     for lengths in by_dimension.values():
         if len(set(lengths.values())) > 1:
-            yield "object_lists", f"lists of one object each differ in length: {lengths}"
+            yield "object_lists", f"lists with one value per object differ in length: {lengths}"
     if "objects.keypoint_x" in values:
-        found, objects = values["objects.keypoint_x"].size, values["objects.id"].size
-        if found != objects * keypoints:
-            yield "keypoints", f"{found} keypoints of {objects} objects with {keypoints} each"
+        number, objects = values["objects.keypoint_x"].size, values["objects.id"].size
+        if number != objects * keypoints:
+            yield "keypoints", f"{number} keypoints for {objects} objects of {keypoints} each"

@@ -50,7 +50,7 @@ def readable_records(shard: ManifestShard, reader: ShardReader, damage: list[Fau
         for record in reader.records():
             examples += 1
             if examples <= info.examples:
-                progress.read_record(reader.size - size)
+                progress.count_read_record(reader.size - size)
                 size = reader.size
             yield record
         if examples != info.examples:
@@ -65,8 +65,8 @@ def readable_records(shard: ManifestShard, reader: ShardReader, damage: list[Fau
         detail = explain_os_error(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         damage.append(Fault(file, None, "unreadable", detail))
     finally:
-        progress.skipped_images(max(0, info.examples - examples))
-        progress.finished_shard()
+        progress.count_skipped_images(max(0, info.examples - examples))
+        progress.count_finished_shard()
 
 
 class FaultList:
@@ -74,13 +74,13 @@ class FaultList:
 
     def __init__(self) -> None:
         self._listed: list[Fault] = []
-        self._of_reason: Counter[str] = Counter()
+        self._counts_by_reason: Counter[str] = Counter()
         self._more = 0
 
     def add(self, faults: Iterable[Fault]) -> None:
         for fault in faults:
-            self._of_reason[fault.reason] += 1
-            if self._of_reason[fault.reason] <= LISTED_OF_REASON:
+            self._counts_by_reason[fault.reason] += 1
+            if self._counts_by_reason[fault.reason] <= LISTED_OF_REASON:
                 self._listed.append(fault)
             else:
                 self._more += 1

@@ -17,13 +17,13 @@ from isal.isal_zlib import IsalError
 
 from recordmill.schemas.errors import ConfigError, IndexMismatchError, RecordError
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.records.shard_index import ShardIndex, located, read_index
+from recordmill.transforms.records.shard_index import ShardIndex, locate_error, read_shard_index
 from recordmill.transforms.records.tfrecord import (
     CRC_BYTES,
     HEADER_BYTES,
     ByteStream,
     check_frame,
-    framed,
+    framed_size,
     read_records,
 )
 from recordmill.transforms.storage.interface import StoredFile, is_remote
@@ -77,10 +77,10 @@ class ShardReader:
             stream = igzip.IGzipFile(fileobj=seen, mode="rb") if self._path.endswith(".gz") else seen
             try:
                 for record in read_records(stream):
-                    self.lengths.append(framed(len(record)))
+                    self.lengths.append(framed_size(len(record)))
                     yield record
             except _GZIP_FAULTS as error:  # type: ignore[misc]
-                fault = f"after {self.examples:,} records its GZIP stream is damaged or cut ({error})"
+                fault = f"after {self.examples:,} records its GZIP stream is damaged or truncated ({error})"
                 raise RecordError(fault, None, "unreadable") from error
             while seen.read(_READ_BYTES):  # read the rest, so that the digest covers the complete file
                 pass
@@ -121,7 +121,7 @@ def open_records(path: str, version: str = "", is_shard: bool = False) -> Iterat
         file.seek(0)
         is_packed = start.startswith(GZIP)
         if start and len(start) < HEADER_BYTES and not is_packed:
-            raise ConfigError(f"{path} is no TFRecord file: it has {len(start)} bytes, and a record has 16 or more")
+            raise ConfigError(f"{path} is not a TFRecord file: it has {len(start)} bytes, but a record has at least 16")
         stream: ByteStream = file  # unbuffered: a buffer would copy each record
         if is_packed:
             stream = igzip.IGzipFile(fileobj=file, mode="rb")  # unbuffered: a buffer loses records before damage
@@ -133,7 +133,7 @@ def open_records(path: str, version: str = "", is_shard: bool = False) -> Iterat
         except RecordError as error:
             raise _located_error(path, error, "" if is_packed else repr(start), is_shard) from error
         except _GZIP_FAULTS as error:  # type: ignore[misc]
-            fault = f"after {read:,} records its GZIP stream is damaged or cut ({error})"
+            fault = f"after {read:,} records its GZIP stream is damaged or truncated ({error})"
             raise RecordError(f"{path}: {fault}{_CURE * is_shard}") from error
 
 
@@ -142,9 +142,9 @@ def _located_error(path: str, error: RecordError, start: str, is_shard: bool) ->
     if error.reason == "length_crc" and not error.record and not is_shard:
         begins = f"it begins with {start}" if start else "unpacked from GZIP"
         return ConfigError(
-            f"{path} is no TFRecord file: its first {HEADER_BYTES} bytes are not the header of a record ({begins})"
+            f"{path} is not a TFRecord file: its first {HEADER_BYTES} bytes are not the header of a record ({begins})"
         )
-    where = f"at byte {error.offset:,}{'' if start else ' of what it unpacks to'}"
+    where = f"at byte {error.offset:,}{'' if start else ' of the unpacked data'}"
     detail = f"{path}: record {error.record} {where}: {error.detail}{_CURE * is_shard}"
     return RecordError(detail, None, error.reason, error.offset)
 
@@ -170,7 +170,7 @@ class RecordFile:
         self.path = path
         self._expected = expected
         if not is_remote(path):
-            _ = self._found  # remember the version: the file may be replaced before the first read
+            _ = self._stat  # remember the version: the file may be replaced before the first read
 
     def __len__(self) -> int:
         return self._expected.examples if self._expected else self.index.records
@@ -190,27 +190,28 @@ class RecordFile:
         Raises:
             RecordError: The file is missing, changed since it was opened, or differs from the manifest.
         """
-        was_found, version = "_found" in vars(self), self._file.version
-        if was_found:
+        has_stat, version = "_stat" in vars(self), self._file.version
+        if has_stat:
             now = storage_for(self.path).stat(self.path)
             if now is None or now.version != version:
                 raise self._changed()
 
     @cached_property
-    def _found(self) -> StoredFile | None:
+    def _stat(self) -> StoredFile | None:
         return storage_for(self.path).stat(self.path)
 
     @cached_property
     def _file(self) -> StoredFile:
-        file, expected = self._found, self._expected
+        file, expected = self._stat, self._expected
         if file is None:
             raise RecordError(f"{self.path}: no such file{_CURE}")
         if expected and (file.size_bytes != expected.bytes or file.crc32c not in ("", expected.crc32c)):
-            found = f"{file.size_bytes:,} bytes, where its manifest says {expected.bytes:,}"
+            difference = f"{file.size_bytes:,} bytes, but its manifest says {expected.bytes:,}"
             if file.size_bytes == expected.bytes:
-                found = f"the CRC-32C {file.crc32c}, where its manifest says {expected.crc32c}"
+                difference = f"the CRC-32C {file.crc32c}, but its manifest says {expected.crc32c}"
             raise RecordError(
-                f"{self.path} has {found}: it was replaced or cut; open the data set again, or run recordmill verify"
+                f"{self.path} has {difference}: it was replaced or truncated; open the data set again, or run "
+                "recordmill verify"
             )
         # Unlike __del__, finalize does nothing at the exit of the interpreter, when a release would fail.
         finalize(self, storage_for(self.path).release, self.path, file.version).atexit = False
@@ -218,14 +219,16 @@ class RecordFile:
 
     @cached_property
     def index(self) -> ShardIndex:
-        """Index of the file. Raises the errors of `read_index`."""
+        """Index of the file. Raises the errors of `read_shard_index`."""
         try:
-            return read_index(self.path, self._file.size_bytes, self._expected.examples if self._expected else None)
+            return read_shard_index(
+                self.path, self._file.size_bytes, self._expected.examples if self._expected else None
+            )
         except FileNotFoundError as error:
-            raise RecordError(f"{self.path} is gone since it was opened; open the data set again") from error
+            raise RecordError(f"{self.path} was deleted after it was opened; open the data set again") from error
         except IndexMismatchError as error:
-            found = storage_for(self.path).stat(self.path)
-            if found is None or found.version != self._file.version:  # the index may match a newer file
+            now = storage_for(self.path).stat(self.path)
+            if now is None or now.version != self._file.version:  # the index may match a newer file
                 raise RecordError(f"{self.path} has changed since it was opened; open the data set again") from error
             raise
 
@@ -235,13 +238,15 @@ class RecordFile:
         Raises:
             IndexError: There is no such record.
             RecordError: A record is damaged, or the file changed since it was opened.
-            IndexMismatchError, ConfigError, OSError: See `read_index`.
+            IndexMismatchError, ConfigError, OSError: See `read_shard_index`.
         """
         index = self.index
         wanted = np.asarray(numbers, np.int64)
         outside = wanted[(wanted < 0) | (wanted >= index.records)]
         if outside.size:
-            raise IndexError(f"{self.path} has {index.records:,} records, counted from 0; there is no {outside[0]:,}")
+            raise IndexError(
+                f"{self.path} has {index.records:,} records, counted from 0; record {outside[0]:,} does not exist"
+            )
         ends = index.bounds[wanted + 1].tolist()
         places = sorted(map(_Place, index.bounds[wanted].tolist(), ends, wanted.tolist(), range(len(ends))))
         records = [b""] * len(ends)
@@ -249,8 +254,8 @@ class RecordFile:
             try:
                 check_frame(header, record, crc, place.number, place.start)
             except RecordError as error:
-                cure = "; the file is damaged, or its index is of another: recordmill verify says which"
-                raise located(self.path, error, cure) from error
+                cure = "; the file is damaged, or its index belongs to another file: recordmill verify tells which"
+                raise locate_error(self.path, error, cure) from error
             records[place.position] = record
         return records
 
@@ -265,11 +270,11 @@ class RecordFile:
             start, end = span[0].start, span[-1].end
             cuts = (start, start + HEADER_BYTES, end - CRC_BYTES, end) if is_alone else (start, end)
             ranges += [(first, last - first) for first, last in pairwise(cuts)]
-        found = iter(self._read(ranges))
+        chunks = iter(self._read(ranges))
         for span, is_alone in zip(spans, alone, strict=True):
-            data = next(found)
+            data = next(chunks)
             if is_alone:
-                yield span[0], data, next(found), next(found)
+                yield span[0], data, next(chunks), next(chunks)
                 continue
             for place in span:
                 start, end = place.start - span[0].start, place.end - span[0].start
@@ -297,10 +302,7 @@ class RecordFile:
             raise self._changed() from error
 
     def _changed(self) -> RecordError:
-        return RecordError(
-            f"{self.path} has changed since it was opened, or is gone, so other records may be there; open the data "
-            "set again"
-        )
+        return RecordError(f"{self.path} has changed or was deleted since it was opened; open the data set again")
 
 
 def _spans(places: Iterable[_Place], gap: int) -> Iterator[list[_Place]]:
@@ -344,17 +346,17 @@ class RecordFiles:
         wanted = np.asarray(numbers, np.int64)
         outside = wanted[(wanted < 0) | (wanted >= len(self))]
         if outside.size:
-            raise IndexError(f"there are {len(self):,} records, counted from 0; there is no {outside[0]:,}")
-        of_file = np.searchsorted(self._ends, wanted, side="right")
-        within = wanted - np.concatenate([[0], self._ends])[of_file]
-        parts = [(self.files[each], np.flatnonzero(of_file == each)) for each in np.unique(of_file).tolist()]
+            raise IndexError(f"there are {len(self):,} records, counted from 0; record {outside[0]:,} does not exist")
+        file_index = np.searchsorted(self._ends, wanted, side="right")
+        within = wanted - np.concatenate([[0], self._ends])[file_index]
+        parts = [(self.files[index], np.flatnonzero(file_index == index)) for index in np.unique(file_index).tolist()]
         reads = [partial(file.read, within[positions]) for file, positions in parts]
         if len(parts) > 1 and self._is_worth_threads(len(wanted)):
-            found = [each.result() for each in [_threads(os.getpid()).submit(read) for read in reads]]
+            results = [future.result() for future in [_threads(os.getpid()).submit(read) for read in reads]]
         else:
-            found = [read() for read in reads]
+            results = [read() for read in reads]
         records = [b""] * len(wanted)
-        for (_, positions), read in zip(parts, found, strict=True):
+        for (_, positions), read in zip(parts, results, strict=True):
             for position, record in zip(positions.tolist(), read, strict=True):
                 records[position] = record
         return records

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.errors import ConfigError, IndexMismatchError, RecordError
-from recordmill.transforms.records.tfrecord import HEADER_BYTES, framed, read_lengths, read_records
+from recordmill.transforms.records.tfrecord import HEADER_BYTES, framed_size, read_lengths, read_records
 from recordmill.transforms.storage.resolve import GZIP, join_path, split_folder, storage_for
 
 _LOGGER = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class ShardIndex(msgspec.Struct, frozen=True):
         return int(self.bounds[-1])
 
 
-def index_of(lengths: Iterable[int]) -> ShardIndex:
+def index_lengths(lengths: Iterable[int]) -> ShardIndex:
     """Return the index of consecutive records with these sizes in bytes, with their frames."""
     return ShardIndex(np.fromiter(accumulate(lengths, initial=0), np.int64))
 
@@ -85,21 +85,21 @@ def decode_index(data: bytes) -> ShardIndex:
     """
     lines = data.count(b"\n")
     if data.translate(None, b"0123456789") != b" \n" * lines:
-        raise ValueError("it is not lines of two numbers each, or its last line was cut")
+        raise ValueError("its lines do not have two numbers each, or its last line is truncated")
     numbers = np.fromstring(data.decode(), np.int64, sep=" ")
     if len(numbers) != 2 * lines:
-        raise ValueError("a line has not two numbers")
+        raise ValueError("a line does not have two numbers")
     offsets, lengths = numbers.reshape(-1, 2).T
-    if wrong := np.flatnonzero(lengths < framed(0)).tolist():
-        raise ValueError(f"record {wrong[0]} has {lengths[wrong[0]]} bytes, where a frame alone has {framed(0)}")
+    if wrong := np.flatnonzero(lengths < framed_size(0)).tolist():
+        raise ValueError(f"record {wrong[0]} has {lengths[wrong[0]]} bytes, but a frame alone has {framed_size(0)}")
     bounds = np.concatenate([[0], np.cumsum(lengths)])
     if wrong := np.flatnonzero(offsets != bounds[:-1]).tolist():
         first = wrong[0]
         raise ValueError(
-            f"record {first} begins at byte {offsets[first]:,}, where the one before ends at {bounds[first]:,}"
+            f"record {first} begins at byte {offsets[first]:,}, but the previous record ends at {bounds[first]:,}"
         )
     if bounds[-1] < 0:  # the sum has overflowed
-        raise ValueError(f"record {lines - 1} ends where no file does")
+        raise ValueError(f"record {lines - 1} ends beyond the size of any file")
     return ShardIndex(bounds)
 
 
@@ -109,7 +109,7 @@ def index_path(path: str) -> str:
     return join_path(folder, index_file(name))
 
 
-def read_index(path: str, size: int, records: int | None = None) -> ShardIndex:
+def read_shard_index(path: str, size: int, records: int | None = None) -> ShardIndex:
     """Return the index of the shard `path` from its file. Without a file, the shard is scanned, with one warning per
     folder.
 
@@ -130,9 +130,9 @@ def read_index(path: str, size: int, records: int | None = None) -> ShardIndex:
     except ValueError as error:
         raise IndexMismatchError(f"{index_path(path)}: {error}; recordmill index {path} writes it again") from error
     if index.size != size:
-        what = f"of a shard of {index.size:,} bytes, where it has {size:,}"
+        what = f"for a shard of {index.size:,} bytes, but the shard has {size:,}"
     elif records not in (index.records, None):
-        what = f"of {index.records:,} records, where the manifest says {records:,}"
+        what = f"for {index.records:,} records, but the manifest says {records:,}"
     else:
         return index
     raise IndexMismatchError(f"{index_path(path)} is {what}; recordmill index {path} writes it again")
@@ -141,8 +141,8 @@ def read_index(path: str, size: int, records: int | None = None) -> ShardIndex:
 @lru_cache(maxsize=1024)
 def _warn_once(folder: str) -> None:
     _LOGGER.warning(
-        "%s has no index for all its shards, so each is passed over once when it is first read; "
-        "recordmill index %s writes them",
+        "%s has shards without an index, and each of them is scanned when it is first read; "
+        "recordmill index %s writes the indexes",
         folder,
         folder,
     )
@@ -161,8 +161,8 @@ def index_shard(path: str, records: int | None, read: Callable[[int], object]) -
     index = build_index(path, read, checks_records=True)
     if records not in (index.records, None):
         raise RecordError(
-            f"{path} has {index.records:,} records, where its manifest says {records:,}: it was replaced or cut; "
-            "recordmill verify says more"
+            f"{path} has {index.records:,} records, but its manifest says {records:,}: it was replaced or truncated; "
+            "recordmill verify has the details"
         )
     data, target, storage = encode_index(index), index_path(path), storage_for(path)
     is_new = storage.size(target) != len(data) or storage.read(target) != data
@@ -188,11 +188,11 @@ def build_index(path: str, read: Callable[[int], object] = lambda _: None, check
         size = file.seek(0, SEEK_END)
         file.seek(0)
         try:
-            lengths = map(framed, map(len, read_records(file))) if checks_records else read_lengths(file, size)
-            return index_of(array("q", _with_progress(lengths, read)))
+            lengths = map(framed_size, map(len, read_records(file))) if checks_records else read_lengths(file, size)
+            return index_lengths(array("q", _with_progress(lengths, read)))
         except RecordError as error:
             file.seek(0)
-            raise _explained(path, file.read(HEADER_BYTES), error) from error
+            raise _explain_error(path, file.read(HEADER_BYTES), error) from error
 
 
 def check_indexable(path: str) -> None:
@@ -202,7 +202,7 @@ def check_indexable(path: str) -> None:
     try:
         next(read_lengths(BytesIO(start), storage.size(path) or 0), None)
     except RecordError as error:
-        if isinstance(explained := _explained(path, start, error), ConfigError):
+        if isinstance(explained := _explain_error(path, start, error), ConfigError):
             raise explained from error
 
 
@@ -215,18 +215,18 @@ def _with_progress(items: Iterable[Item], read: Callable[[int], object]) -> Iter
     read(number % _EVERY)
 
 
-def _explained(path: str, start: bytes, error: RecordError) -> Exception:
+def _explain_error(path: str, start: bytes, error: RecordError) -> Exception:
     if error.record or (error.reason != "length_crc" and len(start) == HEADER_BYTES):
-        return located(path, error)
+        return locate_error(path, error)
     if start.startswith(GZIP):
         return ConfigError(
-            f"{path} is GZIP, which can be read from its beginning only, so no index serves it; read it in order, or "
-            "convert without --gzip"
+            f"{path} is GZIP, which can only be read from its beginning, so it cannot have an index; read it in order, "
+            "or convert without --gzip"
         )
-    return ConfigError(f"{path} is no TFRecord file: it does not begin with the header of a record ({error.detail})")
+    return ConfigError(f"{path} is not a TFRecord file: it does not begin with the header of a record ({error.detail})")
 
 
-def located(path: str, error: RecordError, cure: str = "") -> RecordError:
+def locate_error(path: str, error: RecordError, cure: str = "") -> RecordError:
     """Return the error with its location."""
     detail = f"{path}: record {error.record} at byte {error.offset:,}: {error.detail}{cure}"
     return RecordError(detail, None, error.reason, error.offset)

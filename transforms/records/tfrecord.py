@@ -29,7 +29,7 @@ HEADER_BYTES = _LENGTH.size + CRC_BYTES
 _READ_BYTES = 1 << 20
 
 
-def framed(size: Size) -> Size:
+def framed_size(size: Size) -> Size:
     """Return the size of a record of `size` bytes in a file, with its frame. Also for an array of sizes.
 
     >>> framed(100)
@@ -44,10 +44,10 @@ def masked_crc32c(data: bytes) -> int:
     >>> hex(masked_crc32c(b"123456789"))
     '0xc78ab0e5'
     """
-    return masked(google_crc32c.value(data))
+    return mask_crc(google_crc32c.value(data))
 
 
-def masked(crc: Any) -> Any:
+def mask_crc(crc: Any) -> Any:
     """Return a CRC-32C, or an array of them as uint64, rotated and offset as in TensorFlow."""
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -64,7 +64,7 @@ def frame(*record: bytes) -> tuple[bytes, bytes]:
     crc = 0
     for piece in record:
         crc = google_crc32c.extend(crc, piece)
-    return head(sum(map(len, record))), _CRC.pack(masked(crc))
+    return head(sum(map(len, record))), _CRC.pack(mask_crc(crc))
 
 
 def read_records(stream: ByteStream) -> Iterator[bytes]:
@@ -78,14 +78,14 @@ def read_records(stream: ByteStream) -> Iterator[bytes]:
     """
     index = offset = 0
     while header := _read_up_to(stream, HEADER_BYTES):
-        length = _checked_length(header, index, offset)
+        length = _decode_length(header, index, offset)
         record, crc = _read_up_to(stream, length), _read_up_to(stream, _CRC.size)
         if len(crc) < _CRC.size:
-            raise _truncated(len(header) + len(record) + len(crc), framed(length), index, offset)
+            raise _truncated_error(len(header) + len(record) + len(crc), framed_size(length), index, offset)
         _check_record(record, crc, index, offset)
         yield record
         index += 1
-        offset += framed(length)
+        offset += framed_size(length)
 
 
 def read_lengths(stream: BinaryIO, size: int) -> Iterator[int]:
@@ -96,9 +96,9 @@ def read_lengths(stream: BinaryIO, size: int) -> Iterator[int]:
     """
     index = offset = 0
     while offset < size:
-        length = framed(_checked_length(_read_up_to(stream, HEADER_BYTES), index, offset))
+        length = framed_size(_decode_length(_read_up_to(stream, HEADER_BYTES), index, offset))
         if length > size - offset:
-            raise _truncated(size - offset, length, index, offset)
+            raise _truncated_error(size - offset, length, index, offset)
         yield length
         index += 1
         offset += length
@@ -113,14 +113,14 @@ def check_frame(header: bytes, record: bytes, crc: bytes, index: int, offset: in
     Raises:
         RecordError: The record is damaged. The reason is `length` if the frame has another length.
     """
-    length = _checked_length(header, index, offset)
+    length = _decode_length(header, index, offset)
     if length != len(record) or len(crc) < CRC_BYTES:
-        detail = f"{len(record):,} bytes were read, where the record has {length:,}"
+        detail = f"{len(record):,} bytes were read, but the record has {length:,}"
         raise RecordError(detail, index, "length", offset)
     _check_record(record, crc, index, offset)
 
 
-def _checked_length(header: bytes, index: int, offset: int) -> int:
+def _decode_length(header: bytes, index: int, offset: int) -> int:
     if len(header) < HEADER_BYTES:
         raise RecordError(f"the file ends {len(header)} bytes into the record's header", index, "truncated", offset)
     if _CRC.unpack_from(header, _LENGTH.size)[0] != masked_crc32c(header[: _LENGTH.size]):
@@ -128,7 +128,7 @@ def _checked_length(header: bytes, index: int, offset: int) -> int:
     return int(_LENGTH.unpack_from(header)[0])
 
 
-def _truncated(read: int, length: int, index: int, offset: int) -> RecordError:
+def _truncated_error(read: int, length: int, index: int, offset: int) -> RecordError:
     """Return the error of a file that ends within a record. Both sizes are those with the frame."""
     detail = f"the file ends {read} bytes into a record of {length} bytes with its frame"
     return RecordError(detail, index, "truncated", offset)

@@ -62,28 +62,28 @@ registry.register_coder(ShardKey, StructCoder)
 
 
 _DISTRIBUTIONS = ("recordmill", "pillow", "pycocotools")
-_OF_PILLOW = ("jpg", "jpg_2000", "libjpeg_turbo", "libtiff", "webp", "zlib", "zlib_ng", "avif")
+_PILLOW_LIBRARIES = ("jpg", "jpg_2000", "libjpeg_turbo", "libtiff", "webp", "zlib", "zlib_ng", "avif")
 """Libraries that are bundled with Pillow, by Pillow's names."""
 
 
 @lru_cache
-def made_by(layout: str) -> dict[str, str]:
+def library_versions(layout: str) -> dict[str, str]:
     """Return versions of this process's libraries, by name. Missing libraries are skipped, and so are TensorFlow and
     Arrow if the layout's records do not depend on them."""
     from PIL import features  # slow to import, and only needed to make records
 
-    found = {name: version(name) for name in _DISTRIBUTIONS}
-    found |= {f"pillow/{name}": text for name in _OF_PILLOW if (text := features.version(name))}
+    versions = {name: version(name) for name in _DISTRIBUTIONS}
+    versions |= {f"pillow/{name}": text for name in _PILLOW_LIBRARIES if (text := features.version(name))}
     if layout == FEATURES.layout:
         import keras
         import tensorflow as tf
 
-        found |= {"keras": keras.__version__, "tensorflow": tf.__version__}
+        versions |= {"keras": keras.__version__, "tensorflow": tf.__version__}
         # Pillow uses TensorFlow's zlib if that was loaded first. Decompression does not depend on it.
-        found = {name: text for name, text in found.items() if name not in ("pillow/zlib", "pillow/zlib_ng")}
+        versions = {name: text for name, text in versions.items() if name not in ("pillow/zlib", "pillow/zlib_ng")}
     if layout == TABLE.layout:
-        found["pyarrow"] = version("pyarrow")
-    return found | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
+        versions["pyarrow"] = version("pyarrow")
+    return versions | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
 
 
 class ThreadedDoFn(beam.DoFn):

@@ -23,7 +23,7 @@ from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
 from recordmill.transforms.runtime.threads import end_with_parent, usable_cores
 from recordmill.transforms.storage.resolve import storage_for
 
-_OF_PARENT = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+_PARENT_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 """Signals that interrupt a command. Its process ends the forked ones."""
 _THREADS_A_CORE = 2
 """Number of threads per core, so that a core works while a thread waits for a disk."""
@@ -55,8 +55,8 @@ class Processes:
             folders: Folders in which the function creates temporary files.
         """
         self._folders.update(folders)
-        each = -(-(threads or _THREADS_A_CORE * usable_cores()) // min(self.number, shards))
-        return self._executor.submit(_call, function, arguments, each)
+        threads_per_process = -(-(threads or _THREADS_A_CORE * usable_cores()) // min(self.number, shards))
+        return self._executor.submit(_call, function, arguments, threads_per_process)
 
     def end(self) -> None:
         """Kill the processes, and delete their temporary files."""
@@ -84,7 +84,7 @@ class ShardDoFn(ThreadedDoFn):
         Args:
             shards, folders: See Processes.submit.
         """
-        processes = forked()
+        processes = forked_processes()
         if processes is None or shards == 1:
             yield function(*arguments, self.pool, self.threads)
             return
@@ -100,13 +100,13 @@ class ShardDoFn(ThreadedDoFn):
 _forked: Processes | None = None
 
 
-def forked() -> Processes | None:
+def forked_processes() -> Processes | None:
     """Return the forked processes of this process; None without any."""
     return _forked
 
 
 @contextmanager
-def forking(number: int) -> Iterator[None]:
+def fork_processes(number: int) -> Iterator[None]:
     """Context manager: fork `number` processes, and end them after the block. Needs a process without threads."""
     global _forked
     gc.freeze()  # otherwise garbage collection copies the pages of each process
@@ -114,7 +114,7 @@ def forking(number: int) -> Iterator[None]:
     executor = ProcessPoolExecutor(number, multiprocessing.get_context("fork"), _init_process, (os.getpid(),))
     processes = Processes(number, executor)
     try:
-        with _blocked(_OF_PARENT):  # permanently in the forked processes; here, until all are forked
+        with _block_signals(_PARENT_SIGNALS):  # permanently in the forked processes; here, until all are forked
             executor.submit(os.getpid)  # the first task forks all, before the executor starts a thread
         _forked = processes
         yield
@@ -124,7 +124,7 @@ def forking(number: int) -> Iterator[None]:
 
 
 @contextmanager
-def _blocked(signals: set[signal.Signals]) -> Iterator[None]:
+def _block_signals(signals: set[signal.Signals]) -> Iterator[None]:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield
@@ -135,7 +135,7 @@ def _blocked(signals: set[signal.Signals]) -> Iterator[None]:
 def _init_process(parent: int) -> None:
     """Initialise a forked process, so that it ends with its parent in any case."""
     end_with_parent(parent)
-    progress.is_forked()
+    progress.count_for_parent()
 
 
 def _call(function: OfShard, arguments: tuple[Any, ...], threads: int) -> Any:

@@ -96,7 +96,7 @@ class _Shared:
             for name, number in numbers.items():
                 self._numbers[_SHARED.index(name)] += number
 
-    def found(self) -> dict[str, int]:
+    def read(self) -> dict[str, int]:
         """Return the numbers without a lock, because a killed process may still hold it."""
         return dict(zip(_SHARED, self._numbers, strict=True))
 
@@ -105,17 +105,17 @@ class _Shared:
             self._numbers[index] = 0
 
 
-_of_forked: _Shared | None = None
+_forked_numbers: _Shared | None = None
 _is_forked = False
 
 
 def expect_forked() -> None:
-    """Share counts with processes that are forked from now on and call `is_forked`."""
-    global _of_forked
-    _of_forked = _Shared()
+    """Share counts with processes that are forked from now on and call `count_for_parent`."""
+    global _forked_numbers
+    _forked_numbers = _Shared()
 
 
-def is_forked() -> None:
+def count_for_parent() -> None:
     """Mark this process as forked: it counts for its parent."""
     global _is_forked
     _is_forked = True
@@ -125,8 +125,8 @@ def snapshot() -> Progress:
     """Return the current numbers."""
     with _lock:
         now = msgspec.structs.replace(_progress)
-    if _of_forked:
-        for name, number in _of_forked.found().items():
+    if _forked_numbers:
+        for name, number in _forked_numbers.read().items():
             setattr(now, name, getattr(now, name) + number)
     return now
 
@@ -135,13 +135,13 @@ def reset() -> None:
     global _progress, _times
     with _lock:
         _progress, _times = Progress(), _Times()
-    if _of_forked:
-        _of_forked.clear()
+    if _forked_numbers:
+        _forked_numbers.clear()
 
 
-def _add(**numbers: int) -> None:
-    if _is_forked and _of_forked:
-        _of_forked.add(numbers)
+def _add_numbers(**numbers: int) -> None:
+    if _is_forked and _forked_numbers:
+        _forked_numbers.add(numbers)
         return
     with _lock:
         for name, number in numbers.items():
@@ -161,7 +161,7 @@ def step_seconds() -> dict[str, float]:
         return _times.until_now()
 
 
-def planned(images: int, shards: int, unit: str = "images") -> None:
+def count_planned(images: int, shards: int, unit: str = "images") -> None:
     _IMAGES_PLANNED.inc(images)
     _SHARDS_PLANNED.inc(shards)
     with _lock:
@@ -172,44 +172,44 @@ def planned(images: int, shards: int, unit: str = "images") -> None:
         _progress.shards_planned += shards
 
 
-def wrote_images(images: int, bytes_: int) -> None:
+def count_written_images(images: int, bytes_: int) -> None:
     """Count images, or rows of a table, in records, and the bytes read from image files."""
     _IMAGES_WRITTEN.inc(images)
     _BYTES_WRITTEN.inc(bytes_)
-    _add(images_done=images, bytes_done=bytes_)
+    _add_numbers(images_done=images, bytes_done=bytes_)
 
 
-def read_record(bytes_: int) -> None:
+def count_read_record(bytes_: int) -> None:
     """Count a record that was read back, and the bytes of its shard since the previous record."""
     _RECORDS_READ.inc()
-    _add(images_done=1, bytes_done=bytes_)
+    _add_numbers(images_done=1, bytes_done=bytes_)
 
 
-def found_faults(faults: int) -> None:
+def count_faults(faults: int) -> None:
     """Count the faults of a shard that was read back."""
     _FAULTS.inc(faults)
 
 
-def skipped_images(images: int) -> None:
+def count_skipped_images(images: int) -> None:
     """Count images, or records, that this run skips."""
     _IMAGES_SKIPPED.inc(images)
-    _add(images_done=images, images_skipped=images)
+    _add_numbers(images_done=images, images_skipped=images)
 
 
-def rejected_image(bytes_: int) -> None:
-    """Count a planned image that is not written. `rejected` counts it by reason."""
+def count_rejected_image(bytes_: int) -> None:
+    """Count a planned image that is not written. `count_reject` counts it by reason."""
     _IMAGES_REFUSED.inc()
-    _add(images_done=1, bytes_done=bytes_)
+    _add_numbers(images_done=1, bytes_done=bytes_)
 
 
-def rejected(reject: Rejected) -> None:
+def count_reject(reject: Rejected) -> None:
     Metrics.counter(NAMESPACE, f"{_REJECTED}{reject.what}/{reject.reason.value}").inc()
-    _add(rejected=1)
+    _add_numbers(rejected=1)
 
 
-def finished_shard() -> None:
+def count_finished_shard() -> None:
     _SHARDS_WRITTEN.inc()
-    _add(shards_done=1)
+    _add_numbers(shards_done=1)
 
 
 def update_from_counters(step: str, counts: Mapping[str, int]) -> None:

@@ -78,20 +78,20 @@ class Budget:
 
     def __init__(self, total: int):
         self._total = total
-        self._taken = 0
+        self._used = 0
         self._changed = threading.Condition()
 
     @contextmanager
     def part(self, amount: int) -> Iterator[None]:
         """Context manager: wait for `amount` of the total."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._taken or self._taken + amount <= self._total)
-            self._taken += amount
+            self._changed.wait_for(lambda: not self._used or self._used + amount <= self._total)
+            self._used += amount
         try:
             yield
         finally:
             with self._changed:
-                self._taken -= amount
+                self._used -= amount
                 self._changed.notify_all()
 
 

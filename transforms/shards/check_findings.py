@@ -30,8 +30,8 @@ from recordmill.schemas.names import NameSources, name_fault
 from recordmill.schemas.rejects import ASKED_FOR, Metric, Reason
 from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.sizes import size_text
-from recordmill.transforms.dataset.compare_names import Names, archive_text, compared_text
-from recordmill.transforms.dataset.dataset_folder import forget
+from recordmill.transforms.dataset.compare_names import Names, describe_archives, describe_mismatch
+from recordmill.transforms.dataset.dataset_folder import delete_state
 from recordmill.transforms.dataset.facts import Facts, add_facts
 from recordmill.transforms.dataset.rejects import (
     KindRejects,
@@ -205,8 +205,8 @@ def check_findings(demands: Demands, rows: dict[str, Rows], facts: Facts, lists:
         check_rejects(rows, tally, demands.max_rejects, demands.sources.rows, advice, may_accept=not are_apart)
     except EmptyDatasetError as error:
         for split in demands.splits if demands.output else ():
-            forget(demands.output, split)
-        if not total and (archive := archive_text(files, demands.sources.images)):
+            delete_state(demands.output, split)
+        if not total and (archive := describe_archives(files, demands.sources.images)):
             raise EmptyDatasetError(f"{error}. {archive}") from None
         raise
     except TooManyRejectsError:
@@ -219,7 +219,7 @@ def _compared(demands: Demands, images: Names, files: Names, is_all: bool) -> st
     beside = _folder_of_rows(demands.sources, images.first[:3])
     sources = demands.sources
     has_ends = sources.match == "path" and sources.is_listed and _suffix_finds_all(images, files)
-    return compared_text(images, files, sources, beside, is_all, has_ends)
+    return describe_mismatch(images, files, sources, beside, is_all, has_ends)
 
 
 def _suffix_finds_all(images: Names, files: Names) -> bool:

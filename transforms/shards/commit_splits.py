@@ -19,7 +19,7 @@ from recordmill.schemas.dataset.dataset_files import MANIFEST, split_manifest, s
 from recordmill.schemas.dataset.manifest import Manifest, encode_manifest
 from recordmill.schemas.dataset.tfds import is_readable, shard_links, tfds_files
 from recordmill.schemas.errors import CategoryError, JobError
-from recordmill.schemas.features import RecordOf, listed
+from recordmill.schemas.features import RecordOf, format_parts
 from recordmill.schemas.inputs.encoders import CLASSES, TextEncoder, classes_file, encode_encoder, encoder_file
 from recordmill.schemas.inputs.labels import LABEL_FILES, label_files
 from recordmill.schemas.inputs.tables import SCHEMA_FILES, schema_files
@@ -27,7 +27,7 @@ from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.problems import DUPLICATES, split_fingerprints, split_problems
 from recordmill.schemas.shards import IndexInfo, ShardInfo
 from recordmill.schemas.statistics import REPORT, STATISTICS, split_statistics
-from recordmill.transforms.dataset.dataset_folder import file_sha256, read_split_manifests, tidy
+from recordmill.transforms.dataset.dataset_folder import delete_old_files, file_sha256, read_split_manifests
 from recordmill.transforms.dataset.rejects import rejects_path
 from recordmill.transforms.insight.across_splits import compare_all_splits, fingerprints_path, folder_statistics
 from recordmill.transforms.records.shard_index import index_file
@@ -88,7 +88,7 @@ def commit_splits(
         _withdraw(output, own, kept=shards)
         raise
     for entry in manifest.splits.values():
-        tidy(output, entry)
+        delete_old_files(output, entry)
     return whole or manifest
 
 
@@ -203,7 +203,7 @@ def _check_agreement(output: str, one: Manifest, other: Manifest) -> None:
         ),
         (
             one.parts == other.parts,
-            f"{listed(other.parts)} in its records where {split} has {listed(one.parts)}",
+            f"{format_parts(other.parts)} in its records where {split} has {format_parts(one.parts)}",
             "readers could not use both",
         ),
         (one.features == other.features, "other features in its records", "readers could not use both"),

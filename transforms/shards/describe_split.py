@@ -28,7 +28,7 @@ from recordmill.transforms.blocks.image_tasks import labels_of
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder, add_facts
 from recordmill.transforms.dataset.rejects import RejectList, tally_rejects
-from recordmill.transforms.runtime.beam_steps import made_by
+from recordmill.transforms.runtime.beam_steps import library_versions
 from recordmill.transforms.storage.resolve import storage_for
 
 
@@ -58,7 +58,7 @@ def describe_split(
     objects_an_image = statistics_.histograms.get("objects_an_image", Histogram())
     return SplitManifest(
         recipe=recipe,
-        made_by=made_by(recipe.layout),
+        made_by=library_versions(recipe.layout),
         compression="GZIP" if recipe.options.get("gzip") else "",
         inputs=inputs,
         images=ImageCounts(

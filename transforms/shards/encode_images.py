@@ -14,7 +14,7 @@ from recordmill.schemas.inputs.images import ImageRules, ImageTask
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.blocks.run_step import FORESEEN, fewest, step_error
-from recordmill.transforms.encoders.encode_examples import ExampleEncoder, LoadedImage, with_objects
+from recordmill.transforms.encoders.encode_examples import ExampleEncoder, LoadedImage, add_object_columns
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.encoders.record_maker import (
     EncodeBlock,
@@ -44,7 +44,7 @@ class EncodeImages(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         boxes: Policy, see `recordmill.transforms.encoders.encode_objects.fit_boxes`.
         rules: Rules for image files.
-        min_area_px2: See `recordmill.transforms.encoders.encode_objects.in_pixels`.
+        min_area_px2: See `recordmill.transforms.encoders.encode_objects.scale_to_pixels`.
     """
 
     boxes: str
@@ -90,7 +90,7 @@ def _encode_images(
     estimate: RecordEstimate,
     rules: ImageRules,
 ) -> Iterator[EncodedRun]:
-    block = with_objects(block)
+    block = add_object_columns(block)
     load = partial(_load_batch, encoder=encoder, rules=rules)
     start, size = 0, 0
     images: list[LoadedImage] = []
@@ -179,7 +179,7 @@ def _batches(block: Block, split: str, estimate: RecordEstimate) -> Iterator[Bat
     for start in range(0, len(block), _TASKS_AT_ONCE):
         part = block.cut(start, min(start + _TASKS_AT_ONCE, len(block)))
         tasks = image_tasks(Block(**dict(part.image_columns())), (split,))
-        sizes = estimate.of_block(part)[0].tolist()
+        sizes = estimate.estimate_block(part)[0].tolist()
         for first, last in batches(sizes, [is_remote(task.ref.path) for task in tasks]):
             yield Batch(part, first, tasks[first:last], sum(sizes[first:last]))
 

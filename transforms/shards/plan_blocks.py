@@ -168,7 +168,7 @@ def _census(keyed: tuple[BlockKey, bytes], seed: int, estimate: RecordEstimate) 
 
 def take_census(key: BlockKey, block: Block, seed: int, estimate: RecordEstimate) -> Iterator[BlockCensus]:
     """Count each split of a Block."""
-    sizes, examples = estimate.of_block(block)
+    sizes, examples = estimate.estimate_block(block)
     for split in np.unique(block.split).tolist():
         images = np.flatnonzero(block.split == split)
         size, number = sizes[images], examples[images]
@@ -191,7 +191,7 @@ def _plan_splits(
 def report_plans(plans: Mapping[str, SplitPlan], asked: ShardSizing, facts: FactsBuilder, unit: str = "image") -> None:
     """Add plans and their warnings to `facts`; `unit` is `image` or `row`."""
     for split, plan in plans.items():
-        progress.planned(plan.images, plan.shards, f"{unit}s")
+        progress.count_planned(plan.images, plan.shards, f"{unit}s")
         facts.add_plan(split, SplitSize(plan.images, plan.bytes, plan.shards))
         for text in sizing_warnings(split, plan, asked, unit):
             facts.warn(split, text)
@@ -233,7 +233,7 @@ def place_images(key: BlockKey, block: Block, plan: SplitPlan, estimate: RecordE
     is repeated, each time with some of its objects."""
     column = np.searchsorted(np.frombuffer(plan.keys, np.int64), key)
     before = np.frombuffer(plan.before, np.int64).reshape(3, -1)[:, column].tolist()
-    sizes, examples = estimate.of_block(block)
+    sizes, examples = estimate.estimate_block(block)
     if plan.sizing.num_shards is not None:
         ranks = before[0] + np.arange(len(block))
         return block, _multiplied(ranks, plan.shards) // plan.images

@@ -17,9 +17,16 @@ from recordmill.schemas.shards import IndexInfo, ShardInfo, ShardKey, ShardResul
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.dataset.rejects import count_rejects
 from recordmill.transforms.encoders.record_maker import RecordMaker
-from recordmill.transforms.records.shard_index import INDEX, ShardIndex, encode_index, index_file, index_of, index_path
-from recordmill.transforms.records.tfrecord import frame, framed
-from recordmill.transforms.runtime.beam_steps import made_by
+from recordmill.transforms.records.shard_index import (
+    INDEX,
+    ShardIndex,
+    encode_index,
+    index_file,
+    index_lengths,
+    index_path,
+)
+from recordmill.transforms.records.tfrecord import frame, framed_size
+from recordmill.transforms.runtime.beam_steps import library_versions
 from recordmill.transforms.storage.interface import Storage, crc32c_text
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -95,7 +102,7 @@ class ShardFile:
     def append(self, *record: bytes) -> None:
         """Add a record, in one or several parts."""
         before, after = frame(*record)
-        size = framed(sum(map(len, record)))
+        size = framed_size(sum(map(len, record)))
         self._pending += (before, *record, after)
         self._pending_bytes += size
         self._lengths.append(size)
@@ -138,7 +145,7 @@ class ShardFile:
                 if self._gzip:
                     self._write(self._gzip.flush())
                 path = self._path(self.examples)
-                index = msgspec.UNSET if self._recipe.gzip else write_index(path, index_of(self._lengths))
+                index = msgspec.UNSET if self._recipe.gzip else write_index(path, index_lengths(self._lengths))
                 checksums = crc32c_text(self._crc32c), self._sha256.hexdigest()
                 name = self._name(self.examples)
                 self.info = ShardInfo(name, self.examples, self._size, *checksums, index)
@@ -221,7 +228,7 @@ class FinishedShards:
         if note is None:
             return None
         result = note.decode()
-        if (result.plan, result.made_by) != (plan, made_by(self._layout)):
+        if (result.plan, result.made_by) != (plan, library_versions(self._layout)):
             return None
         if any(reject.reason in _MAY_PASS for reject in result.rejected):
             return None

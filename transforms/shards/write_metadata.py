@@ -21,7 +21,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import RejectTally
 from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.schemas.statistics import Statistics
-from recordmill.transforms.dataset.dataset_folder import forget, read_manifest, read_note, tidy
+from recordmill.transforms.dataset.dataset_folder import delete_old_files, delete_state, read_manifest, read_note
 from recordmill.transforms.dataset.facts import AddFacts, Facts, Findings, add_facts
 from recordmill.transforms.dataset.rejects import KindRejects, RejectList, rejects_paths, tally_rejects, write_rejects
 from recordmill.transforms.insight.across_splits import (
@@ -32,7 +32,7 @@ from recordmill.transforms.insight.across_splits import (
     fingerprints_path,
 )
 from recordmill.transforms.insight.count_images import describe_statistics
-from recordmill.transforms.runtime.beam_steps import made_by
+from recordmill.transforms.runtime.beam_steps import library_versions
 from recordmill.transforms.shards.commit_splits import commit_splits
 from recordmill.transforms.shards.describe_split import (
     Rows,
@@ -187,7 +187,7 @@ def _committed_by_another(target: Target) -> Manifest | None:
         return None
     splits = [recipe.split for recipe in target.recipes]
     for split in splits:
-        tidy(target.output, manifest.splits[split])
+        delete_old_files(target.output, manifest.splits[split])
     if target.duplicates != "report":
         check_complete_duplicates(target.output, splits, manifest.table, target.duplicates)
     return manifest
@@ -196,7 +196,7 @@ def _committed_by_another(target: Target) -> Manifest | None:
 def _is_committed(output: str, recipe: Recipe, manifest: Manifest) -> bool:
     """Return True if the split of this recipe and these versions is complete."""
     split = manifest.splits.get(recipe.split)
-    if split is None or (split.recipe, split.made_by) != (recipe, made_by(recipe.layout)):
+    if split is None or (split.recipe, split.made_by) != (recipe, library_versions(recipe.layout)):
         return False
     files = [move for shard in split.shards for move in moves(recipe.split, shard)]
     return all(is_whole(storage_for(output), join_path(output, move.target), move.file) for move in files)
@@ -240,5 +240,5 @@ def _check(
     )
     for name, split in splits.items():
         if not split.examples:
-            forget(target.output, name)
+            delete_state(target.output, name)
     check_examples(splits, rejects, paths)

@@ -36,10 +36,10 @@ from recordmill.transforms.insight.count_images import ImageCounter
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
 from recordmill.transforms.insight.list_problems import worst_problems
 from recordmill.transforms.records.record_file import ShardReader
-from recordmill.transforms.records.shard_index import index_of
-from recordmill.transforms.records.tfrecord import framed
+from recordmill.transforms.records.shard_index import index_lengths
+from recordmill.transforms.records.tfrecord import framed_size
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.beam_steps import made_by, pack
+from recordmill.transforms.runtime.beam_steps import library_versions, pack
 from recordmill.transforms.runtime.processes import ShardDoFn
 from recordmill.transforms.shards.shard_file import (
     FinishedShards,
@@ -97,10 +97,10 @@ def write_shard(
         written, result = found
         _LOGGER.info("%s is there already, with %d examples", result.info.file, result.info.examples)
         continued = 0 if block.is_continuation is None else int(block.is_continuation.sum())
-        progress.skipped_images(result.info.examples if block.rows is not None else len(block) - continued)
+        progress.count_skipped_images(result.info.examples if block.rows is not None else len(block) - continued)
     else:
         written = finished.note(_write(key, block, plan, recipe, context))
-    progress.finished_shard()
+    progress.count_finished_shard()
     return written
 
 
@@ -132,21 +132,21 @@ def _write(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, context:
                 shard.append(*record)
             lengths = shard.lengths(first)
             counted.update(run.counted)
-            counted[Metric.RECORD_BYTES] += int((lengths - framed(0)).sum())
+            counted[Metric.RECORD_BYTES] += int((lengths - framed_size(0)).sum())
             classes.update(run.class_counts)
             rejected += run.rejected
             if run.facts:
                 facts.add(run.facts, find_places(run.records_per_image, lengths, first, offset))
-            progress.wrote_images(run.images, run.bytes)
+            progress.count_written_images(run.images, run.bytes)
             for size in run.rejected_bytes:
-                progress.rejected_image(size)
+                progress.count_rejected_image(size)
     for reject in rejected:
-        progress.rejected(reject)
+        progress.count_reject(reject)
     facts.count()
     return ShardResult(
         key,
         plan,
-        made_by(recipe.layout),
+        library_versions(recipe.layout),
         shard.info,
         dict(+counted),
         tuple(rejected),
@@ -258,7 +258,7 @@ class _MakeRecords(_WriteShard):
         encode = recipe.maker.start(RecordContext(labels, table, self.pool, self.threads, recipe.output))
         for run in encode(block.replace(split=np.zeros(len(block), np.int64)), key.split):
             for reject in run.rejected:
-                progress.rejected(reject)
+                progress.count_reject(reject)
             lengths = []
             for record in map(b"".join, run.records):
                 lengths.append(len(record))
@@ -298,10 +298,12 @@ def _note(path: str, split: str, recipe: ShardRecipe) -> TimestampedValue:
     """Read a shard, write its index and its note."""
     reader, file = ShardReader(path), path.rsplit("/", 1)[-1]
     deque(reader.records(), maxlen=0)
-    index = msgspec.UNSET if recipe.gzip else write_index(path, index_of(reader.lengths))
+    index = msgspec.UNSET if recipe.gzip else write_index(path, index_lengths(reader.lengths))
     checksums = storage_for(path).checksum(path)[1], reader.sha256.hexdigest()
-    progress.finished_shard()
+    progress.count_finished_shard()
     info = ShardInfo(file, reader.examples, reader.size, *checksums, index)
-    result = ShardResult(key_of(split, file), "", made_by(recipe.layout), info, {}, (), Statistics(reader.examples))
+    result = ShardResult(
+        key_of(split, file), "", library_versions(recipe.layout), info, {}, (), Statistics(reader.examples)
+    )
     # Beam emits names at the end of the window, when Prism takes side inputs as complete.
     return TimestampedValue(FinishedShards(recipe.output, recipe.name, recipe.layout).note(result), MIN_TIMESTAMP)

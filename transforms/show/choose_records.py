@@ -18,9 +18,15 @@ from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.load_images import encoded_size
 from recordmill.transforms.insight.overlay import OverlayReader, decode_text
 from recordmill.transforms.records.example import varint
-from recordmill.transforms.records.parse_record import TypedValues, Values, as_meant, first_line, parse_record
+from recordmill.transforms.records.parse_record import (
+    TypedValues,
+    Values,
+    convert_to_layout_types,
+    first_line,
+    parse_record,
+)
 from recordmill.transforms.records.record_file import open_records
-from recordmill.transforms.records.tfrecord import framed
+from recordmill.transforms.records.tfrecord import framed_size
 from recordmill.transforms.show.describe_values import HEX_SHOWN, Meanings, decode_if_text, list_meanings, read_terms
 from recordmill.transforms.show.find_shards import RecordFeatures, Shard, Shards, recognise_features, values_by_source
 from recordmill.transforms.storage.resolve import storage_for
@@ -134,7 +140,7 @@ def _parse_records(shards: Shards, first: int, may_match: Callable[[bytes], bool
                 is_reached = True
                 if may_match(data):
                     yield parse(shard, number, offset, data)
-            offset += framed(len(data))
+            offset += framed_size(len(data))
         if shard.records not in (None, number + 1):
             raise RecordError(
                 f"{shard.path} has {number + 1:,} records, not {shard.records:,} as written; recordmill verify lists "
@@ -170,7 +176,7 @@ class _Parser:
         table, reader, known = self._layout(features)
         values = values_by_source(features, table)
         if manifest := self._shards.manifest:
-            values = as_meant(values, table, manifest.labels)
+            values = convert_to_layout_types(values, table, manifest.labels)
         return Record(shard, number, offset, features, lists, table, values, reader, known)
 
     def _layout(self, features: RecordFeatures) -> _Layout:

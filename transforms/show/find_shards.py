@@ -11,7 +11,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
 from recordmill.schemas.layouts import BOX_CODINGS, CLASSIFICATION, DETECTION, KERAS, TFDS, VALUE_OF
 from recordmill.transforms.dataset.dataset_folder import read_manifest
-from recordmill.transforms.images.open_image import kind_of
+from recordmill.transforms.images.open_image import image_kind
 from recordmill.transforms.records.parse_record import TypedValues, Values
 from recordmill.transforms.storage.resolve import join_path, match_files, split_folder, storage_for, tilde_hint
 
@@ -193,7 +193,7 @@ def _add_known_features(table: FeatureTable, features: RecordFeatures) -> Featur
 
 def _is_image(name: str, values: Values) -> bool:
     is_other = any(word in name.lower() for word in _LABEL_IMAGES)
-    return not is_other and len(values) == 1 and bool(kind_of(values[0]))
+    return not is_other and len(values) == 1 and bool(image_kind(values[0]))
 
 
 def values_by_source(features: RecordFeatures, table: FeatureTable) -> dict[str, Any]:

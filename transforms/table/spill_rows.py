@@ -30,7 +30,7 @@ from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.encoders.record_maker import EncodeBlock, EncodedRun, RecordContext
-from recordmill.transforms.records.tfrecord import framed
+from recordmill.transforms.records.tfrecord import framed_size
 from recordmill.transforms.shards.plan_blocks import SplitPlan, plan_split, report_plans, shard_ranks
 from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.table.choose_schema import ChosenSchema
@@ -287,9 +287,9 @@ def _place_spills(
 def plan_rows(spills: Sequence[Spill], sizing: ShardSizing) -> SplitPlan:
     """Plan a split; `before` of the plan is by range of the hash."""
     rows = np.diff(rows_before(spills))
-    sums = np.stack([rows, rows * framed(0), rows])
+    sums = np.stack([rows, rows * framed_size(0), rows])
     sums[1, 0] += sum(spill.bytes for spill in spills)  # in which range does not matter: places are by ranks
-    largest = framed(max((spill.largest for spill in spills), default=0))
+    largest = framed_size(max((spill.largest for spill in spills), default=0))
     return plan_split(sizing, sums, largest, are_rows=True)
 
 

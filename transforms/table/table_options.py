@@ -28,7 +28,7 @@ from recordmill.schemas.inputs.options import ALL_TRAIN, ChoiceOptions, ConvertO
 from recordmill.schemas.inputs.splits import RowSplits
 from recordmill.schemas.inputs.tables import RowsReading
 from recordmill.schemas.inputs.text_options import TextChoice, TextOptions
-from recordmill.schemas.layouts import TABLE, row_image_features, stored_as
+from recordmill.schemas.layouts import TABLE, change_keys_and_types, row_image_features
 from recordmill.schemas.names import NameSources
 
 _OF_FILES = ("check", "format", "max_side", "jpeg_quality")
@@ -186,7 +186,7 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
         names = {key: name for key, name in pairs(self.rename).items() if key in known}
         held = known - names.keys() | {*names.values()}
         kinds = {key: kind for key, kind in self.kinds.items() if key in held}
-        return stored_as(msgspec.structs.replace(TABLE, features=features), names, kinds)
+        return change_keys_and_types(msgspec.structs.replace(TABLE, features=features), names, kinds)
 
     @property
     def renamed(self) -> dict[str, str]:

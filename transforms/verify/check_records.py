@@ -29,7 +29,7 @@ from recordmill.transforms.records.parse_record import (
     RecordFault,
     RecordParseError,
     RecordParser,
-    as_meant,
+    convert_to_layout_types,
     first_line,
     length_faults,
 )
@@ -145,7 +145,7 @@ class RecordChecker:
     def __call__(self, record: bytes) -> tuple[int, list[RecordFault]]:
         """Return a record's number of objects, and its faults."""
         try:
-            values = as_meant(self._parse(record), self._table, self._labels)
+            values = convert_to_layout_types(self._parse(record), self._table, self._labels)
         except RecordParseError as error:
             return 0, [("schema", str(error))]
         faults: list[RecordFault] = []
@@ -181,8 +181,8 @@ class RecordChecker:
     def _class_faults(self, record: RecordView) -> Iterator[RecordFault]:
         values, category_ids = record.values, record.category_ids
         ids = [category.id for category in self._labels.categories]
-        labels = record.listed("objects.label") or map(self._label.get, category_ids)
-        for index, id_, label in zip(record.listed("objects.class_index"), category_ids, labels, strict=True):
+        labels = record.column("objects.label") or map(self._label.get, category_ids)
+        for index, id_, label in zip(record.column("objects.class_index"), category_ids, labels, strict=True):
             if not 0 <= index < len(ids) or ids[index] != id_:
                 yield "class", f"category id {id_} with class index {index} is not in the manifest"
             elif label != self._label[id_]:

@@ -21,10 +21,10 @@ from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.records.parse_record import RecordFault, RecordParser
 from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
 from recordmill.transforms.records.record_file import ShardReader
-from recordmill.transforms.records.shard_index import encode_index, index_file, index_of, index_path
-from recordmill.transforms.records.tfrecord import framed
+from recordmill.transforms.records.shard_index import encode_index, index_file, index_lengths, index_path
+from recordmill.transforms.records.tfrecord import framed_size
 from recordmill.transforms.runtime.processes import ShardDoFn
-from recordmill.transforms.runtime.progress import found_faults
+from recordmill.transforms.runtime.progress import count_faults
 from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -166,8 +166,8 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
         damage += index_faults(expected, reader)
     faults.add(damage)
     fault_list = faults.faults()
-    found_faults(len(fault_list))
-    record_bytes = sum(reader.lengths) - framed(0) * reader.examples
+    count_faults(len(fault_list))
+    record_bytes = sum(reader.lengths) - framed_size(0) * reader.examples
     counts = reader.examples, objects, record_bytes, reader.size
     return ShardCheck(expected.split, file, *counts, fault_list, recomputed, difference)
 
@@ -184,7 +184,7 @@ def index_faults(expected: ManifestShard, reader: ShardReader) -> Iterator[Fault
         return
     except UnreadableFileError:  # a damaged object, for example; other shards are still checked
         data = b""
-    if data != encode_index(index_of(reader.lengths)):
+    if data != encode_index(index_lengths(reader.lengths)):
         yield Fault(file, None, "index", "it is not the index of this shard; recordmill index writes it again")
 
 

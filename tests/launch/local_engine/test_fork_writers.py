@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.launch.local_engine import engine, fork_writers
-from recordmill.transforms.runtime.processes import forked
+from recordmill.transforms.runtime.processes import forked_processes
 from tests.faults import warm_process
 
 MANY = 1000
@@ -38,7 +38,7 @@ def writers(images: str, threads: int | None, mode: str, cores: int, is_own: boo
     elif others == "thread":
         threading.Thread(target=threading.Event().wait, daemon=True).start()
     with fork_writers.processes_forked(lambda: fork_writers.are_many([images]), threads, mode):
-        processes = forked()
+        processes = forked_processes()
         return processes.number if processes else 0, len(multiprocessing.active_children())
 
 

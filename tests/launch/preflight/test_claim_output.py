@@ -16,7 +16,7 @@ from recordmill.schemas.dataset.manifest import (
     encode_json,
     encode_manifest,
 )
-from recordmill.schemas.dataset.recipes import InputFile, Recipe, to_list
+from recordmill.schemas.dataset.recipes import InputFile, Recipe, unlisted_folder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
@@ -88,15 +88,15 @@ def claim(folder, recipe=RECIPE, overwrite=False) -> OutputState:
 VAL = changed(split="val")
 
 OTHERWISE = [
-    (with_options(seed=1), "seed was 0, now 1"),
-    (with_options(gzip=True, seed=1), "gzip was False, now True; seed was 0, now 1"),
-    (with_options(num_shards=3), "num-shards was its default, now 3"),
-    (with_options(categories=["cat", "dog"]), "categories was cat, now cat dog"),
-    (changed(images=("images", "more")), "images was images, now images more"),
-    (changed(layout="tfds"), "layout was detection, now tfds"),
+    (with_options(seed=1), "seed: 0, now 1"),
+    (with_options(gzip=True, seed=1), "gzip: False, now True; seed: 0, now 1"),
+    (with_options(num_shards=3), "num-shards: default, now 3"),
+    (with_options(categories=["cat", "dog"]), "categories: cat, now cat dog"),
+    (changed(images=("images", "more")), "images: images, now images more"),
+    (changed(layout="tfds"), "layout: detection, now tfds"),
     (
         changed(inputs=(InputFile(AnnotationKind.INSTANCES, "a.json", 1235, "AAAAAA=="),)),
-        "inputs was --instances a.json (1,234 bytes, crc32c yZRlqg==), "
+        "inputs: --instances a.json (1,234 bytes, crc32c yZRlqg==), "
         "now --instances a.json (1,235 bytes, crc32c AAAAAA==)",
     ),
 ]
@@ -255,7 +255,7 @@ REFUSED = [
         (with_file(f"{STATE}/{name}"), [RECIPE], [True], f"has {name}")
         for name in ("thesis.txt", "folder/thesis.txt", "data.json")
     ),
-    (finished(), [with_options(seed=1)], [False], "otherwise (seed was 0, now 1"),
+    (finished(), [with_options(seed=1)], [False], "otherwise (seed: 0, now 1"),
     (finished(but=listing_thesis), [RECIPE], [True], "'thesis.txt'"),
     (finished(RECIPE, VAL, but=without("manifest-val.json")), [TEST], [False], "manifest-val.json"),
     *((with_file("manifest.json", text), [RECIPE], [False], "not a Recordmill") for text in (b"", b"{}", b"caf\xe9")),
@@ -327,7 +327,7 @@ def test_images_are_listed_once_for_complete_splits(tmp_path, monkeypatch):
     with_file("images/1.jpg", bytes(3))(tmp_path)
     listed = []
     monkeypatch.setattr(claim_module, "listing_of", lambda folder: listed.append(folder) or listing_of(folder))
-    asked = [changed(inputs=(to_list(folder),), split=name) for name in ("train", "val")]
+    asked = [changed(inputs=(unlisted_folder(folder),), split=name) for name in ("train", "val")]
     output = tmp_path / "out"
     assert claim_output(str(output), asked, overwrite=False) == [NEW] * 2
     assert claim_output(str(output), asked, overwrite=False) == [UNFINISHED] * 2
@@ -336,11 +336,11 @@ def test_images_are_listed_once_for_complete_splits(tmp_path, monkeypatch):
     assert claim_output(str(output), asked, overwrite=True) == [UNFINISHED] * 2
     assert claim_output(str(output), asked, overwrite=False) == [COMPLETE] * 2
     assert listed == [folder]
-    with pytest.raises(ConfigError, match="seed was 0, now 1"):
+    with pytest.raises(ConfigError, match="seed: 0, now 1"):
         claim(output, msgspec.structs.replace(asked[1], options=RECIPE.options | {"seed": 1}))
     assert listed == [folder]
     with_file("images/2.jpg", b"1")(tmp_path)
-    with pytest.raises(ConfigError, match=r"inputs was --images .*images \(3 bytes.* now .*\(4 bytes"):
+    with pytest.raises(ConfigError, match=r"inputs: --images .*images \(3 bytes.* now .*\(4 bytes"):
         claim(output, asked[0])
 
 

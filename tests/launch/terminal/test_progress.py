@@ -35,24 +35,24 @@ def without_time(now: Progress) -> Progress:
 
 def test_numbers_add_up():
     progress.set_step("reading annotations")
-    progress.planned(10, 2)
-    progress.planned(5, 1)
-    progress.wrote_images(1, 90)
-    progress.rejected_image(30)
-    progress.skipped_images(3)
-    progress.finished_shard()
+    progress.count_planned(10, 2)
+    progress.count_planned(5, 1)
+    progress.count_written_images(1, 90)
+    progress.count_rejected_image(30)
+    progress.count_skipped_images(3)
+    progress.count_finished_shard()
     for reject in REJECTS:
-        progress.rejected(reject)
+        progress.count_reject(reject)
     assert without_time(progress.snapshot()) == Progress("reading annotations", 15, 3, 5, 3, 120, 1, 3)
 
 
 def _count(_: object) -> None:
     for size in (100, 20, 3):
-        progress.wrote_images(1, size)
+        progress.count_written_images(1, size)
     for reject in REJECTS:
-        progress.rejected(reject)
-    progress.skipped_images(7)
-    progress.finished_shard()
+        progress.count_reject(reject)
+    progress.count_skipped_images(7)
+    progress.count_finished_shard()
 
 
 def test_beam_counts_the_same():
@@ -134,7 +134,7 @@ def test_records_are_counted_where_data_set_is_read_back():
     assert progress_line(progress.snapshot(), 0.0) == "reading 2 shards"
     expect_records(shards, in_this_process=True)
     assert progress_line(progress.snapshot(), 0.0) == "0 of 10 records (0%) · 0 of 2 shards"
-    progress.read_record(2_000_000)
+    progress.count_read_record(2_000_000)
     assert progress_line(progress.snapshot(), 1.0) == (
         "1 of 10 records (10%) · 0 of 2 shards · 1 records/s · 2.0 MB/s · 0:09 left"
     )
@@ -142,10 +142,10 @@ def test_records_are_counted_where_data_set_is_read_back():
 
 @pytest.mark.parametrize("mode", ["none", "plain", "auto"])
 def test_showing_begins_at_zero_and_ends_with_block(mode, capsys):
-    progress.planned(5, 5)
+    progress.count_planned(5, 5)
     with shown(mode):
         assert progress.snapshot() == Progress()
-        progress.planned(1, 1)
+        progress.count_planned(1, 1)
     assert without_time(progress.snapshot()) == Progress(images_planned=1, shards_planned=1)
     assert [thread for thread in threading.enumerate() if thread.name == "progress"] == []
     assert capsys.readouterr().out == ""

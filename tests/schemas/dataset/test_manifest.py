@@ -87,9 +87,9 @@ def test_num_classes(layout, categories, number):
         (encode_json(MANIFEST)[:-100], "is not a Recordmill manifest"),
         (encode_json(MANIFEST).replace(b'"rows": 10', b'"rows": "10"'), "is not a Recordmill manifest"),
         (encode_json(MANIFEST).replace("ü".encode(), b"\xfc"), "is not a Recordmill manifest"),
-        (encode_json({"format": FORMAT + 1}), f"is of manifest format {FORMAT + 1}"),
-        (encode_json({"format": FORMAT + 1, "name": "x", "splits": {}}), f"is of manifest format {FORMAT + 1}"),
-        (encode_json(MANIFEST).replace(b'"detection"', b'"yolo"'), "is of layout 'yolo', which this program does not"),
+        (encode_json({"format": FORMAT + 1}), f"has manifest format {FORMAT + 1}"),
+        (encode_json({"format": FORMAT + 1, "name": "x", "splits": {}}), f"has manifest format {FORMAT + 1}"),
+        (encode_json(MANIFEST).replace(b'"detection"', b'"yolo"'), "has the unknown layout 'yolo'"),
     ],
 )
 def test_not_a_manifest_is_refused(data, fault):
@@ -122,7 +122,7 @@ def test_file_not_named_as_shard_of_its_split_is_refused(file, layout):
     [
         ('"coco', '"../victim/coco', "the name '../victim/coco' must be letters, digits"),
         ('"train"', '"../train"', "the name of the split '../train' must be letters, digits"),
-        ('"split": "train"', '"split": "val"', "the recipe of coco-train is that of coco-val"),
+        ('"split": "train"', '"split": "val"', "the recipe of coco-train belongs to coco-val"),
     ],
 )
 def test_manifest_names_nothing_outside_its_folder(known, changed, told):

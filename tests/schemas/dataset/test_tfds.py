@@ -28,7 +28,7 @@ def test_class_names_that_two_ids_share(tmp_path, recordmill):
         ("tfds", None),
     ],
 )
-def test_pairs_are_of_records_with_one_picture_and_one_class(layout, keys):
+def test_pairs_are_of_records_with_one_image_and_one_class(layout, keys):
     manifest = Manifest(FORMAT, "coco", layout, (), (Category(1, "cat"), Category(2, "dog")), (), {})
     info = json.loads(tfds_files(manifest)["dataset_info.json"])
     expected = {"tuple": {"items": [{"featureKey": key} for key in keys]}} if keys else None

@@ -10,7 +10,7 @@ from apache_beam.pvalue import PCollection
 from recordmill.schemas.rejects import Rejected, RejectTally
 from recordmill.transforms.dataset.collect_facts import collect_facts
 from recordmill.transforms.dataset.facts import Facts
-from recordmill.transforms.dataset.rejects import RejectKind, Rejects, count_rejects, line_of, tally_rejects
+from recordmill.transforms.dataset.rejects import RejectKind, Rejects, count_rejects, strip_key, tally_rejects
 
 
 class SplitReject(NamedTuple):
@@ -31,7 +31,7 @@ def tally(rejects: Iterable[Rejected]) -> RejectTally:
 
 def rejected(keyed: bytes) -> Rejected:
     """The reject of a keyed line."""
-    line = msgspec.json.decode(line_of(keyed))
+    line = msgspec.json.decode(strip_key(keyed))
     line.pop("split")
     return msgspec.convert(list(line.values()), Rejected)
 

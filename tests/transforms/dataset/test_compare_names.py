@@ -9,7 +9,7 @@ from recordmill.transforms.dataset.compare_names import (
     Names,
     Pair,
     add_names,
-    compared_text,
+    describe_mismatch,
     pair_names,
 )
 
@@ -19,18 +19,18 @@ SOURCES = NameSources(("img",), ("a.json",), "path")
 def sampled(names, bundles: int = 3) -> Names:
     """Names combined as by a runner: in several bundles, one of them empty."""
     names = list(names)
-    return add_names([*(Names.of(names[place::bundles]) for place in range(bundles)), NO_NAMES])
+    return add_names([*(Names.sample(names[place::bundles]) for place in range(bundles)), NO_NAMES])
 
 
 def told(images: list[str], files: list[str], sources: NameSources = SOURCES, **more) -> str:
-    return compared_text(sampled(images), sampled(files), sources, **more)
+    return describe_mismatch(sampled(images), sampled(files), sources, **more)
 
 
 def test_names_of():
     names = ["7", "3", "9", "1", "5", "8"]
-    assert Names.of(names)[:2] == (6, ("1", "3", "5", "7", "8"))
-    assert sorted(Names.of(names).compared) == sorted(names)
-    assert sampled(names) == add_names([Names.of(names), NO_NAMES]) == Names.of(names[::-1])
+    assert Names.sample(names)[:2] == (6, ("1", "3", "5", "7", "8"))
+    assert sorted(Names.sample(names).compared) == sorted(names)
+    assert sampled(names) == add_names([Names.sample(names), NO_NAMES]) == Names.sample(names[::-1])
     assert sampled([]) == add_names([]) == NO_NAMES
 
 
@@ -82,23 +82,23 @@ def test_the_likeliest_file_is_taken():
 @pytest.mark.parametrize(
     ("images", "files", "cause", "cure"),
     [
-        (["1.jpg", "2.jpg"], ["t/1.jpg", "t/2.jpg"], "further folder 't'", "give --match suffix or --images img/t."),
-        (["1.jpg", "2.jpg"], ["t/1.jpg", "v/2.jpg"], "further folder", "compared): give --match suffix."),
-        (["i/1.jpg"], ["1.jpg"], "begin with 'i', which", "(1 of 1 names compared): give --match suffix."),
-        (["img/1.jpg"], ["1.jpg"], "begin with 'img', which", "give --match suffix or --images ./."),
-        (["/img/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "compared): give --match suffix."),
-        (["https://x.org/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "give --match suffix."),
-        (["C:\\i\\1.jpg"], ["1.jpg"], "Names are absolute paths: ", "give --match suffix."),
-        (["i\\1.jpg"], ["i/1.jpg"], "Names are Windows paths: ", "give --match suffix."),
-        (["i\\1.jpg"], ["1.jpg"], "Names are Windows paths: ", "give --match suffix."),
-        (["a/1.jpg"], ["b/1.jpg"], "agree but for their folders: 'a/1.jpg' may be 'b/1.jpg'", "--match suffix."),
+        (["1.jpg", "2.jpg"], ["t/1.jpg", "t/2.jpg"], "subfolder 't'", "use --match suffix or --images img/t."),
+        (["1.jpg", "2.jpg"], ["t/1.jpg", "v/2.jpg"], "subfolder", "compared): use --match suffix."),
+        (["i/1.jpg"], ["1.jpg"], "begin with 'i', but", "(1 of 1 names compared): use --match suffix."),
+        (["img/1.jpg"], ["1.jpg"], "begin with 'img', but", "use --match suffix or --images ./."),
+        (["/img/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "compared): use --match suffix."),
+        (["https://x.org/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "use --match suffix."),
+        (["C:\\i\\1.jpg"], ["1.jpg"], "Names are absolute paths: ", "use --match suffix."),
+        (["i\\1.jpg"], ["i/1.jpg"], "Names are Windows paths: ", "use --match suffix."),
+        (["i\\1.jpg"], ["1.jpg"], "Names are Windows paths: ", "use --match suffix."),
+        (["a/1.jpg"], ["b/1.jpg"], "differ only in their folders: 'a/1.jpg' may be 'b/1.jpg'", "--match suffix."),
         (["IMG_1.JPG"], ["img_1.jpg"], "differ in case", "rename the files"),
         (["%31.jpg"], ["1.jpg"], "Names are percent-encoded: '%31.jpg' may be '1.jpg' (1 of 1", "unquote"),
         (["1.jpg"], ["01.jpg"], "differ in leading zeros: '1.jpg' may be '01.jpg'", "rename the files"),
         (["1.png"], ["1.jpg"], "differ in their ending: '1.png' may be '1.jpg'", "converted"),
         (["1"], ["01.jpg"], "differ in leading zeros and in their ending: '1' may be '01.jpg'", "Correct the names"),
-        (["1.jpg"], ["a/b.zip"], "Archives within --images are not read", "unpack 'a/b.zip', or give it to --images."),
-        (["val_1.jpg"], ["train_1.jpg"], "No file of such a name", "is it that of another split?"),
+        (["1.jpg"], ["a/b.zip"], "Archives within --images are not read", "unpack 'a/b.zip', or pass it to --images."),
+        (["val_1.jpg"], ["train_1.jpg"], "No file in the folder has such a name", "Is it the folder of another split?"),
     ],
 )
 def test_cause_and_cure_follow_comparison(images, files, cause, cure):
@@ -129,23 +129,23 @@ def test_no_flag_is_advised_that_verb_lacks_or_given(match):
 
 
 def test_images_beside_file_that_names_them_are_named_of():
-    assert told(["1.jpg"], ["x.jpg"], beside="data/train").endswith("They are in data/train: give --images data/train.")
+    assert told(["1.jpg"], ["x.jpg"], beside="data/train").endswith("They are in data/train: add --images data/train.")
 
 
 def test_folder_above_is_named():
     sources = NameSources(("data/own/img/",), ("a.csv",), "")
-    assert told(["img/1.jpg", "img/2.jpg"], ["1.jpg", "2.jpg"], sources).endswith("compared): give --images data/own/.")
+    assert told(["img/1.jpg", "img/2.jpg"], ["1.jpg", "2.jpg"], sources).endswith("compared): use --images data/own/.")
     assert told(["n/1.jpg"], ["1.jpg"], NameSources(("own",), ("a.csv",), "")).endswith("correct the names.")
 
 
 def test_where_other_images_have_files_folder_is_not_doubted():
     assert told(["1.jpg"], ["t/1.jpg"], is_all=False).endswith("correct the names.")  # not the folder img/t
     text = told(["1.jpg"], [], is_all=False)
-    assert "img has no further file" in text
-    assert "is a part of the images elsewhere?" in text
+    assert "img has no other file" in text
+    assert "Are some images in another folder?" in text
     assert "split" not in text
 
 
 def test_nothing_is_said_of_folder_that_was_not_looked_into():
     text = told(["/1.jpg"], [], NameSources(("img",), ("a.json",), "path", is_listed=False))
-    assert text == "a.json names '/1.jpg'; what is in img is not known with --no-list."
+    assert text == "a.json names '/1.jpg'; with --no-list, the contents of img are not known."

@@ -7,7 +7,7 @@ from tests.transforms.shards.test_write_metadata import write
 
 
 def test_a_folder_without_one(tmp_path):
-    for folder, told in ((tmp_path, "it is no Recordmill data set"), (tmp_path / "gone", "no such folder")):
+    for folder, told in ((tmp_path, "it is not a Recordmill data set"), (tmp_path / "gone", "no such folder")):
         assert read_manifest(str(folder)) is None
         with pytest.raises(ConfigError, match=told):
             require_manifest(str(folder))

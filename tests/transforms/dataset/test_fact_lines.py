@@ -41,7 +41,7 @@ def test_flags_that_layout_and_kind_allow():
 def test_many_fields_are_cut_and_counted():
     fields = {"annotations": {f"field {number:02}": 1 for number in range(1234)}}
     (line,) = lines(("instances", fields))
-    assert line.endswith("field 07 1, and 1,226 more fields, which the manifest has")
+    assert line.endswith("field 07 1, and 1,226 more fields, listed in the manifest")
 
 
 def test_input_of_several_splits_is_counted_once():

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.dataset.manifest import InputRows
-from recordmill.schemas.dataset.recipes import to_list
+from recordmill.schemas.dataset.recipes import unlisted_folder
 from recordmill.schemas.inputs.encoders import TextCounts
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import SplitSize
@@ -29,7 +29,7 @@ from recordmill.transforms.dataset.facts import AddFacts, CombineFacts, Facts, F
 from recordmill.transforms.dataset.rejects import count_rejects
 from recordmill.transforms.runtime import progress
 
-LISTING = to_list("a")
+LISTING = unlisted_folder("a")
 SPLITS = st.sampled_from(["train", "val"])
 REJECTS = st.builds(
     Rejected,

@@ -54,7 +54,7 @@ def test_not_a_mask(values):
 def test_raw_pixels():
     pixels = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
     values = {"image.pixels": pixels.tobytes()}
-    assert (np.asarray(RecordView(values).picture((2, 4, 3))) == pixels).all()
-    assert RecordView({}).picture() is None
+    assert (np.asarray(RecordView(values).decode_image((2, 4, 3))) == pixels).all()
+    assert RecordView({}).decode_image() is None
     with pytest.raises(UnusableError, match="24 bytes"):
-        RecordView(values).picture((2, 5, 3))
+        RecordView(values).decode_image((2, 5, 3))

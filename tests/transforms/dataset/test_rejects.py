@@ -14,7 +14,7 @@ from recordmill.transforms.dataset.rejects import (
     Rejects,
     RejectsBuilder,
     count_rejects,
-    line_of,
+    strip_key,
     write_rejects,
 )
 from recordmill.transforms.storage.local_storage import LocalUpload
@@ -102,7 +102,7 @@ def test_line_is_json_that_says_everything():
     ((kind, rejects),) = kinds.items()
     (keyed,) = rejects.lines()
     assert kind == ("val", "annotation", "empty_box")
-    assert json.loads(line_of(keyed)) == {
+    assert json.loads(strip_key(keyed)) == {
         "split": "val",
         "what": "annotation",
         "id": 4,

@@ -17,7 +17,7 @@ from recordmill.schemas.inputs.images import ImageRef, ImageTask, StoredImage, T
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.statistics import PixelMeasures
-from recordmill.transforms.encoders.encode_examples import ExampleEncoder, LoadedImage, with_objects
+from recordmill.transforms.encoders.encode_examples import ExampleEncoder, LoadedImage, add_object_columns
 from recordmill.transforms.encoders.encode_objects import fit_boxes
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.encoders.record_maker import EncodedRun
@@ -116,23 +116,23 @@ def encode_tasks(
     loaded: Sequence[tuple[ImageTask, StoredImage | Rejected | None]],
 ) -> EncodedRun:
     encoder = ExampleEncoder(labels, table, policy)
-    block = with_objects(block_of_tasks([task for task, _ in loaded], ("train",)))
+    block = add_object_columns(block_of_tasks([task for task, _ in loaded], ("train",)))
     images = []
-    for row, (task, picture) in enumerate(loaded):
+    for row, (task, stored) in enumerate(loaded):
         alone = msgspec.structs.replace(task, annotations=())
         if encoder.per_annotation and not task.annotations:
             images.append(LoadedImage(alone, None))
-        elif isinstance(picture, StoredImage):
-            images.append(encoder.draw(alone, block, row, picture))
+        elif isinstance(stored, StoredImage):
+            images.append(encoder.draw(alone, block, row, stored))
         else:
-            reject = msgspec.structs.replace(picture, annotations=alone.annotation_rows) if picture else None
+            reject = msgspec.structs.replace(stored, annotations=alone.annotation_rows) if stored else None
             images.append(LoadedImage(alone, reject))
     return encoder.encode(block, images)
 
 
 def expected_amount(estimate: RecordEstimate, task: ImageTask) -> tuple[int, int]:
     """Expected bytes and number of the records of one image."""
-    sizes, examples = estimate.of_block(block_of_tasks([task], (task.split,)))
+    sizes, examples = estimate.estimate_block(block_of_tasks([task], (task.split,)))
     return int(sizes[0]), int(examples[0])
 
 

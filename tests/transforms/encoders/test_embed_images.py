@@ -18,10 +18,10 @@ from recordmill.schemas.inputs.models import ModelChoice
 from recordmill.schemas.layouts import features_table
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.encoders import embed_images
-from recordmill.transforms.encoders.embed_images import EmbedImages, FeatureEncoder, embed_tasks, in_batches
+from recordmill.transforms.encoders.embed_images import EmbedImages, FeatureEncoder, embed_tasks, group_batches
 from recordmill.transforms.encoders.load_model import LoadedModel, load_model
 from recordmill.transforms.encoders.record_maker import RecordContext
-from recordmill.transforms.records.tfrecord import framed
+from recordmill.transforms.records.tfrecord import framed_size
 from tests.conftest import draw_jpeg
 from tests.tiny_models import saved, tiny
 from tests.transforms.encoders.drawn_tasks import expected_amount
@@ -38,16 +38,16 @@ PIXELS = np.zeros((2, 2, 3), np.uint8)
 
 
 @given(st.lists(st.booleans(), max_size=40), st.integers(1, 7))
-def test_batches_have_as_many_pictures_and_rejects_besides(whole, batch):
+def test_batches_have_as_many_images_and_rejects_besides(whole, batch):
     read = [
         (task(number), PIXELS if good else Rejected("image", number, Reason.IMAGE_UNREADABLE, ""))
         for number, good in enumerate(whole)
     ]
-    found = list(in_batches(iter(read), batch))
+    found = list(group_batches(iter(read), batch))
     assert [item for each in found for item in each] == read
-    pictures = [sum(isinstance(pixels, np.ndarray) for _, pixels in each) for each in found]
-    assert all(number == batch for number in pictures[:-1])
-    assert all(number <= batch for number in pictures)
+    images = [sum(isinstance(pixels, np.ndarray) for _, pixels in each) for each in found]
+    assert all(number == batch for number in images[:-1])
+    assert all(number <= batch for number in images)
 
 
 def encoded(feature: np.ndarray, dtype: str = "float32"):
@@ -81,11 +81,11 @@ def test_record_of_half_precision_has_bytes():
         (
             (1, 2, np.nan, 3),
             "float32",
-            "the 4 numbers that the model gives for it, 1 are NaN or infinite as float32, 1",
+            "of its 4 numbers from the model, 1 are NaN or infinite as float32, 1",
         ),
         ((1, 2, -np.inf, np.nan), "float32", "2 are NaN or infinite as float32, 2 of them"),
         ((1, 2, 70_000, 3), "float16", "1 are NaN or infinite as float16, 0 of them as float32"),
-        ((0, 1e-9, -2e-9, 0), "float16", "none is other than 0 as float16; the largest is 2e-09"),
+        ((0, 1e-9, -2e-9, 0), "float16", "all are 0 as float16; the largest is 2e-09"),
     ],
 )
 def test_useless_feature_is_reject(values, dtype, told):
@@ -104,7 +104,7 @@ def test_small_numbers_are_none(values, dtype):
 @pytest.fixture
 def maker(tmp_path) -> Callable[..., EmbedImages]:
     choice = ModelChoice(saved(tiny(), tmp_path / "tiny.keras"))
-    return lambda batch=4, dtype="float32": EmbedImages(choice, load_model(choice).found, batch, dtype, "bilinear")
+    return lambda batch=4, dtype="float32": EmbedImages(choice, load_model(choice).model, batch, dtype, "bilinear")
 
 
 def make(maker: EmbedImages, tasks: list[ImageTask], threads: int = 2) -> list:
@@ -126,8 +126,8 @@ def drawn(folder: Path, number: int) -> list[ImageTask]:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 16])
-def test_every_picture_in_order_and_broken_ones_beside(tmp_path, maker, threads):
-    tasks = drawn(tmp_path / "pictures", 19)
+def test_every_image_in_order_and_broken_ones_beside(tmp_path, maker, threads):
+    tasks = drawn(tmp_path / "images", 19)
     made = make(maker(), tasks, threads)
     assert [each for each, _ in made] == tasks
     spec = parse_spec(features_table((4, 3, 5), "float32"))
@@ -146,15 +146,15 @@ def test_model_is_given_whole_batches(tmp_path, maker, monkeypatch):
 
     def counting(choice, found):
         loaded = load_model(choice)
-        return LoadedModel(found, lambda pictures: sizes.append(len(pictures)) or loaded.features(pictures))
+        return LoadedModel(found, lambda images: sizes.append(len(images)) or loaded.features(images))
 
-    monkeypatch.setattr(embed_images, "load_same", counting)
-    make(maker(), drawn(tmp_path / "pictures", 19))
+    monkeypatch.setattr(embed_images, "load_expected_model", counting)
+    make(maker(), drawn(tmp_path / "images", 19))
     assert sizes == [4, 4, 4, 3]
 
 
-def test_shard_of_broken_pictures_only(tmp_path, maker):
-    tasks = drawn(tmp_path / "pictures", 3)[2:]
+def test_shard_of_broken_images_only(tmp_path, maker):
+    tasks = drawn(tmp_path / "images", 3)[2:]
     ((_, outcome),) = make(maker(), tasks)
     assert outcome.reason is Reason.IMAGE_UNREADABLE
     assert make(maker(), []) == []
@@ -169,4 +169,4 @@ def test_sizes_are_known_before(tmp_path, maker, dtype):
     (record,) = FeatureEncoder(LABELS, table, dtype).encode(task(1 << 62), feature).records
     estimate = made.estimate(table)
     size, examples = expected_amount(estimate, task(1 << 62))
-    assert (size, examples) == (pytest.approx(framed(len(b"".join(record))), rel=0.001), 1)
+    assert (size, examples) == (pytest.approx(framed_size(len(b"".join(record))), rel=0.001), 1)

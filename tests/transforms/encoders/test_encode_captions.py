@@ -70,9 +70,9 @@ def test_caption_text():
     [
         ("train", (), []),
         ("train", ("on", "the"), []),
-        ("val", (), ["the vocabulary of captions is of split val, not of train"]),
-        ("train", ("don't", "on"), ["1 of the 2 stop words are no tokens (don't), so nothing is left out"]),
-        ("train", tuple("abcdefg"), ["7 of the 7 stop words are no tokens (a, b, c, d, e …)"]),
+        ("val", (), ["the vocabulary of captions is from split val, not from train"]),
+        ("train", ("don't", "on"), ["1 of the 2 stop words are not tokens (don't), so they have no effect"]),
+        ("train", tuple("abcdefg"), ["7 of the 7 stop words are not tokens (a, b, c, d, e …)"]),
     ],
 )
 def test_a_sentence_for_each(split, stop_words, told):

@@ -25,13 +25,13 @@ from recordmill.schemas.inputs.annotations import (
 from recordmill.schemas.inputs.images import ImageRef, ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import name_id
-from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, stored_as
+from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, change_keys_and_types
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.encoders import encode_examples, encode_masks, record_maker
 from recordmill.transforms.encoders.record_maker import EncodedRun
 from recordmill.transforms.insight.count_images import ImageCounter
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
-from recordmill.transforms.records.parse_record import RecordParser, as_meant
+from recordmill.transforms.records.parse_record import RecordParser, convert_to_layout_types
 from tests.transforms.encoders import drawn_tasks
 from tests.transforms.encoders.drawn_tasks import encode_tasks
 from tests.transforms.insight.drawn_facts import record_places, sorted_objects
@@ -57,8 +57,8 @@ def read(record: bytes) -> dict[str, list]:
     return {name: list(getattr(f, f.WhichOneof("kind")).value) for name, f in features.items()}
 
 
-def encode(task: ImageTask, policy: str = "clip", table=PLAIN, picture: StoredImage = IMAGE) -> EncodedRun:
-    return encode_tasks(LABELS, table, policy, [(task, picture)])
+def encode(task: ImageTask, policy: str = "clip", table=PLAIN, image: StoredImage = IMAGE) -> EncodedRun:
+    return encode_tasks(LABELS, table, policy, [(task, image)])
 
 
 def only(encoded: EncodedRun) -> dict[str, list]:
@@ -80,17 +80,15 @@ TABLES = {
 def assert_is_that_of_each_image(labels: LabelMap, table: FeatureTable, policy: str, loaded: list) -> None:
     """A run gives what its images give one by one."""
     found, parts = encode_tasks(labels, table, policy, loaded), []
-    for task, picture in loaded:
-        parts.append(encode_tasks(labels, table, policy, [(task, picture)]))
+    for task, stored in loaded:
+        parts.append(encode_tasks(labels, table, policy, [(task, stored)]))
         records = [b"".join(record) for record in parts[-1].records]
         parts[-1] = parts[-1]._replace(records=records)
     assert list(map(b"".join, found.records)) == [record for part in parts for record in part.records]
     assert +found.counted == sum((part.counted for part in parts), Counter())
     assert Counter(found.class_counts) == sum((Counter(part.class_counts) for part in parts), Counter())
     assert found.rejected == [each for part in parts for each in part.rejected]
-    unread = [
-        task.ref.size_bytes for task, picture in loaded if isinstance(picture, Rejected) and is_wanted(task, table)
-    ]
+    unread = [task.ref.size_bytes for task, stored in loaded if isinstance(stored, Rejected) and is_wanted(task, table)]
     assert found.rejected_bytes == unread
     assert (found.images, found.bytes) == (sum(part.images for part in parts), sum(part.bytes for part in parts))
     written = [part for part in parts if len(part.records_per_image)]
@@ -205,8 +203,8 @@ def test_every_feature_of_layout_keras():
 
 def test_boxes_of_shrunk_image():
     shrunk = msgspec.structs.replace(IMAGE, annotated_size=(200, 100))
-    assert only(encode(task(INSIDE), table=KERAS, picture=shrunk))["bbox"] == [12.5, 5.0, 25.0, 10.0]
-    assert only(encode(task(INSIDE), picture=shrunk))["image/object/bbox/xmin"] == [0.125]
+    assert only(encode(task(INSIDE), table=KERAS, image=shrunk))["bbox"] == [12.5, 5.0, 25.0, 10.0]
+    assert only(encode(task(INSIDE), image=shrunk))["image/object/bbox/xmin"] == [0.125]
 
 
 @pytest.mark.parametrize(
@@ -268,7 +266,7 @@ FIRST_COLUMN = np.pad(np.ones((50, 1), np.uint8), ((0, 0), (0, 99)))
     ],
 )
 @pytest.mark.parametrize("is_crowd", [False, True])
-def test_mask_is_same_picture_as_png_and_as_run_lengths(segmentation, expected, is_crowd):
+def test_mask_is_same_image_as_png_and_as_run_lengths(segmentation, expected, is_crowd):
     encoded = encode(task(masked(1, segmentation, is_crowd=is_crowd)), table=MASKED)
     found = only(encoded)
     (png,), (counts,) = found["image/object/mask"], found["image/object/mask/rle"]
@@ -386,7 +384,7 @@ def test_masks_are_drawn_no_further_than_record_holds(limit, monkeypatch):
 
 
 @pytest.mark.parametrize("table", [PLAIN, KERAS])
-def test_picture_that_no_record_holds_is_rejected(table, limit):
+def test_image_that_no_record_holds_is_rejected(table, limit):
     limit(len(IMAGE.data) - 1)
     (rejected,) = encode(task(INSIDE), table=table).rejected
     assert (rejected.what, rejected.id, rejected.reason) == ("image", 139, Reason.RECORD_TOO_LARGE)
@@ -407,10 +405,10 @@ def test_record_of_many_small_values(limit):
 
 def test_records_of_objects_are_made_one_at_time():
     """A megabyte for each of a thousand objects would be a gigabyte."""
-    picture = msgspec.structs.replace(IMAGE, data=bytes(1_000_000))
+    large_image = msgspec.structs.replace(IMAGE, data=bytes(1_000_000))
     objects = [msgspec.structs.replace(INSIDE, id=number) for number in range(1000)]
     tracemalloc.start()
-    sizes = [len(b"".join(record)) for record in encode(task(*objects), table=KERAS, picture=picture).records]
+    sizes = [len(b"".join(record)) for record in encode(task(*objects), table=KERAS, image=large_image).records]
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (len(sizes), sum(sizes) > 1_000_000_000, peak < 20_000_000) == (1000, True, True)
@@ -425,7 +423,7 @@ def test_other_forms_mean_the_same(layout):
     table = TABLES[layout]
     whole = [each.name for each in table.features if each.kind is FeatureKind.INT64 and each.source != table.label]
     keys = {name: f"my {name.replace('/', ' ')}" for name in whole}
-    other = stored_as(table, keys, dict.fromkeys(keys.values(), FeatureKind.FLOAT), label_as_text=True)
+    other = change_keys_and_types(table, keys, dict.fromkeys(keys.values(), FeatureKind.FLOAT), label_as_text=True)
     file = io.BytesIO()
     Image.new("RGB", (100, 50)).save(file, "PNG")
     loaded = [(task(INSIDE, INSIDE, class_name="dog"), StoredImage(file.getvalue(), "png", 100, 50, "5ha"))]
@@ -434,7 +432,7 @@ def test_other_forms_mean_the_same(layout):
     )
     assert plain != changed
     for one, another in zip(plain, changed, strict=True):
-        found = as_meant(RecordParser(other)(another), other, NUMBERED)
+        found = convert_to_layout_types(RecordParser(other)(another), other, NUMBERED)
         expected = RecordParser(table)(one)
         assert found.keys() == expected.keys()
         for source, value in expected.items():
@@ -445,12 +443,12 @@ def test_other_forms_mean_the_same(layout):
 @pytest.mark.parametrize(
     ("key", "kind", "annotation", "word"),
     [
-        ("area", FeatureKind.INT64, INSIDE, "12.25 is no whole number"),
+        ("area", FeatureKind.INT64, INSIDE, "12.25 is not a whole number"),
         (
             "area",
             FeatureKind.INT64,
             Annotation(7, 90, (25.0, 10.0, 50.0, 20.0), 1e19, False),
-            "1e.19 is no whole number",
+            "1e.19 is not a whole number",
         ),
         *(
             ("id", FeatureKind.FLOAT, Annotation(id_, 90, (0.0, 0.0, 5.0, 5.0), 1.0, False), f"{id_} is not exact")
@@ -460,4 +458,4 @@ def test_other_forms_mean_the_same(layout):
 )
 def test_number_that_type_does_not_hold_ends_job(key, kind, annotation, word):
     with pytest.raises(ConfigError, match=word):
-        encode(task(annotation), table=stored_as(KERAS, {}, {key: kind}))
+        encode(task(annotation), table=change_keys_and_types(KERAS, {}, {key: kind}))

@@ -14,7 +14,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, TFDS
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.encoders import encode_masks as module
-from recordmill.transforms.encoders.encode_masks import MAX_SEGMENTS, PanopticMap, RegionEncoder, read_panoptic
+from recordmill.transforms.encoders.encode_masks import MAX_SEGMENTS, RegionEncoder, read_panoptic
 from recordmill.transforms.images import load_images
 from recordmill.transforms.runtime.threads import Budget
 from recordmill.transforms.sample.draw_scene import encoded
@@ -46,7 +46,7 @@ def three_segments(tmp_path) -> PanopticAnnotation:
 
 
 def test_masks_of_panoptic_annotation(three_segments):
-    values = RegionEncoder(LABELS, MASKS).of_panoptic(three_segments, IMAGE)
+    values = RegionEncoder(LABELS, MASKS).encode_panoptic(three_segments, IMAGE)
     assert grey(values["panoptic.category_png"]) == [[3, 0, 200], [3, 3, 3]]
     assert grey(values["panoptic.instance_png"]) == [[2, 0, 0], [3, 3, 3]]
     assert grey(values["semantic.png"]) == [[1, 255, 110], [1, 1, 1]]
@@ -58,13 +58,13 @@ def test_vanished_segment_keeps_its_box(three_segments):
         three_segments, segments=tuple(msgspec.structs.replace(s, bbox_xywh_px=None) for s in three_segments.segments)
     )
     shrunk = StoredImage(b"", "jpeg", 1, 1, "", annotated_size=(3, 2))
-    values = RegionEncoder(LABELS, TFDS.sources).of_panoptic(unsaid, shrunk)
+    values = RegionEncoder(LABELS, TFDS.sources).encode_panoptic(unsaid, shrunk)
     assert values["segments.bbox_yxyx"][4:8] == pytest.approx([0, 0, 1 / 2, 1 / 3])
     assert values["segments.area"] == [1, 7, 3]
 
 
 def test_lists_of_panoptic_annotation(three_segments):
-    values = RegionEncoder(LABELS, TFDS.sources).of_panoptic(three_segments, IMAGE)
+    values = RegionEncoder(LABELS, TFDS.sources).encode_panoptic(three_segments, IMAGE)
     assert values == {
         "panoptic.file_name": "é.png".encode(),
         "panoptic.png": Path(three_segments.path).read_bytes(),
@@ -79,7 +79,7 @@ def test_lists_of_panoptic_annotation(three_segments):
 
 @pytest.mark.parametrize("sources", [MASKS, TFDS.sources, DETECTION.sources])
 def test_image_without_panoptic_annotation_is_void(sources):
-    values = RegionEncoder(LABELS, sources).of_void(3, 2)
+    values = RegionEncoder(LABELS, sources).encode_void(3, 2)
     if "panoptic.png" in sources:
         with Image.open(io.BytesIO(values["panoptic.png"])) as image:
             assert (image.mode, image.size, np.asarray(image).any()) == ("RGB", (3, 2), False)
@@ -97,24 +97,24 @@ def test_image_without_panoptic_annotation_is_void(sources):
 def test_category_id_above_255(tmp_path, category_id):
     labels = LabelMap((), (Category(category_id, "odd"),))
     row = panoptic(tmp_path, [[[5, 0, 0]] * 3] * 2, Segment(5, category_id, False))
-    with pytest.raises(UnusableError, match=rf"'p\.png': label {category_id} is not 1 to 255") as caught:
-        RegionEncoder(labels, MASKS).of_panoptic(row, IMAGE)
+    with pytest.raises(UnusableError, match=rf"'p\.png': label {category_id} is not in 1..255") as caught:
+        RegionEncoder(labels, MASKS).encode_panoptic(row, IMAGE)
     assert caught.value.reason is Reason.CATEGORY_OUT_OF_RANGE
-    assert RegionEncoder(labels, TFDS.sources).of_panoptic(row, IMAGE)["segments.class_index"] == [0]
+    assert RegionEncoder(labels, TFDS.sources).encode_panoptic(row, IMAGE)["segments.class_index"] == [0]
 
 
 def test_category_0_is_not_void(tmp_path):
     labels = LabelMap((Category(7, "car"),), (Category(-1, "sky"), Category(0, "road"), Category(7, "car")))
     segments = (Segment(5, 0, False), Segment(6, 7, False), Segment(7, -1, False))
     row = panoptic(tmp_path, [[[5, 0, 0], [6, 0, 0], [7, 0, 0]]] * 2, *segments)
-    values = RegionEncoder(labels, MASKS).of_panoptic(row, IMAGE)
+    values = RegionEncoder(labels, MASKS).encode_panoptic(row, IMAGE)
     assert grey(values["panoptic.category_png"]) == [[3, 1, 2]] * 2
 
 
 @pytest.mark.parametrize("category_id", [3, 255])
 def test_limits_of_category_mask(tmp_path, category_id):
     row = panoptic(tmp_path, [[[5, 0, 0]] * 3] * 2, Segment(5, category_id, False))
-    values = RegionEncoder(LABELS, MASKS).of_panoptic(row, IMAGE)
+    values = RegionEncoder(LABELS, MASKS).encode_panoptic(row, IMAGE)
     assert grey(values["panoptic.category_png"]) == [[category_id] * 3] * 2
 
 
@@ -125,7 +125,7 @@ def test_of_regions_that_overlap_later_one_is_seen():
         (StuffAnnotation(3, 3, b""), np.array([6])),
         (StuffAnnotation(4, 255, b""), np.array([5, 1])),
     ]
-    values = RegionEncoder(LABELS, frozenset({"semantic.png"})).of_stuff(regions, 3, 2)
+    values = RegionEncoder(LABELS, frozenset({"semantic.png"})).encode_stuff(regions, 3, 2)
     assert grey(values["semantic.png"]) == [[2, 110, 255], [2, 110, 165]]
     assert [LABELS.segments[index].id for index in values["segments.class_index"]] == [92, 200, 3, 255]
 
@@ -134,7 +134,9 @@ def test_shrunk_image_has_shrunk_masks(tmp_path):
     """Every other column of six goes; the segments' boxes are in pixels of the six."""
     segments = Segment(1, 3, False, (0.0, 0.0, 4.0, 2.0), 8.0), Segment(2, 200, False)
     row = panoptic(tmp_path, [[[1, 0, 0]] * 4 + [[2, 0, 0]] * 2] * 2, *segments)
-    values = RegionEncoder(LABELS, MASKS | TFDS.sources).of_panoptic(row, StoredImage(b"", "jpeg", 3, 1, "", (6, 2)))
+    values = RegionEncoder(LABELS, MASKS | TFDS.sources).encode_panoptic(
+        row, StoredImage(b"", "jpeg", 3, 1, "", (6, 2))
+    )
     assert grey(values["panoptic.category_png"]) == [[3, 3, 200]]
     with Image.open(io.BytesIO(values["panoptic.png"])) as image:
         assert np.asarray(image).tolist() == [[[1, 0, 0], [1, 0, 0], [2, 0, 0]]]
@@ -160,7 +162,7 @@ def with_palette() -> bytes:
     return encoded(image, "PNG")
 
 
-def read(folder: Path, data: bytes, segments=SEGMENTS, width: int = 2, height: int = 3) -> PanopticMap:
+def read(folder: Path, data: bytes, segments=SEGMENTS, width: int = 2, height: int = 3) -> tuple[bytes, np.ndarray]:
     (folder / "p.png").write_bytes(data)
     row = PanopticAnnotation(str(folder / "p.png"), "p.png", tuple(segments))
     return read_panoptic(row, width, height, CATEGORIES)
@@ -176,13 +178,13 @@ def fault(folder: Path, data: bytes, *segments: Segment, width: int = 2, height:
 
 @pytest.mark.parametrize("data", [png(), png(mode="RGBA"), with_palette(), png(compress_level=0)])
 def test_pixels_become_places_in_segments_info(tmp_path, data):
-    found = read(tmp_path, data)
-    assert (found.data, found.indices.dtype, found.indices.tolist()) == (data, np.uint8, PLACES)
+    stored, indices = read(tmp_path, data)
+    assert (stored, indices.dtype, indices.tolist()) == (data, np.uint8, PLACES)
 
 
 def test_image_without_segments_is_all_void(tmp_path):
-    found = read(tmp_path, png(np.zeros((3, 2, 3), np.uint8)), segments=())
-    assert found.indices.tolist() == [[0, 0]] * 3
+    _, indices = read(tmp_path, png(np.zeros((3, 2, 3), np.uint8)), segments=())
+    assert indices.tolist() == [[0, 0]] * 3
 
 
 IDS = st.integers(1, (1 << 24) - 1) | st.sampled_from([1, 255, 256, 65535, 65536, (1 << 24) - 1])
@@ -196,18 +198,18 @@ def test_every_id_is_found(tmp_path_factory, ids, rng):
     values = np.array([0, *ids])[places]
     colours = np.stack([values & 255, values >> 8 & 255, values >> 16], -1)[None].astype(np.uint8)
     segments = [Segment(id_, 1, False) for id_ in ids]
-    found = read(tmp_path_factory.getbasetemp(), png(colours), segments, len(places), 1)
-    assert found.indices.tolist() == [places]
+    _, indices = read(tmp_path_factory.getbasetemp(), png(colours), segments, len(places), 1)
+    assert indices.tolist() == [places]
 
 
 def test_as_many_segments_as_byte_tells_apart_and_one_more(tmp_path):
     ids = np.arange(1, MAX_SEGMENTS + 2, dtype=np.uint16)
     colours = np.stack([ids & 255, ids >> 8, 0 * ids], -1)[None].astype(np.uint8)
     segments = [Segment(int(id_), 1, False) for id_ in ids]
-    found = read(tmp_path, png(colours[:, :-1]), segments[:-1], MAX_SEGMENTS, 1)
-    assert found.indices.tolist() == [[*range(1, 256)]]
+    _, indices = read(tmp_path, png(colours[:, :-1]), segments[:-1], MAX_SEGMENTS, 1)
+    assert indices.tolist() == [[*range(1, 256)]]
     reason, detail = fault(tmp_path, png(colours), *segments, width=256, height=1)
-    assert (reason, detail) == (Reason.TOO_MANY_SEGMENTS, "256 segments; masks of one byte tell 255 apart")
+    assert (reason, detail) == (Reason.TOO_MANY_SEGMENTS, "256 segments; a mask of one byte can store 255")
 
 
 # Missing and broken
@@ -252,10 +254,10 @@ def test_damaged_png_is_read_or_refused(tmp_path_factory, data):
         damaged[place] = data.draw(st.integers(0, 255))
     damaged = damaged[: data.draw(st.integers(0, len(damaged)))]
     try:
-        found = read(tmp_path_factory.getbasetemp(), bytes(damaged)).indices.tolist()
+        outcome = read(tmp_path_factory.getbasetemp(), bytes(damaged))[1].tolist()
     except UnusableError as error:
-        found = error.reason
-    assert found in (PLACES, Reason.MASK_UNREADABLE, Reason.MASK_SIZE_MISMATCH, Reason.SEGMENT_MISMATCH)
+        outcome = error.reason
+    assert outcome in (PLACES, Reason.MASK_UNREADABLE, Reason.MASK_SIZE_MISMATCH, Reason.SEGMENT_MISMATCH)
 
 
 @pytest.mark.parametrize(("mode", "told"), [("L", "mode L"), ("1", "mode 1"), ("LA", "mode LA"), ("I;16", "mode I;16")])
@@ -267,7 +269,7 @@ def test_png_that_holds_no_colours_is_unreadable(tmp_path, mode, told):
 @pytest.mark.parametrize(("width", "height"), [(3, 2), (2, 4), (1, 3), (200, 300)])
 def test_png_of_another_size(tmp_path, width, height):
     found = fault(tmp_path, png(), width=width, height=height)
-    assert found == (Reason.MASK_SIZE_MISMATCH, f"it is 2x3, its image {width}x{height}")
+    assert found == (Reason.MASK_SIZE_MISMATCH, f"it is 2x3, its image is {width}x{height}")
 
 
 def test_file_too_large_is_not_read(tmp_path, monkeypatch):
@@ -280,13 +282,13 @@ def test_file_too_large_is_not_read(tmp_path, monkeypatch):
 
 def test_pixels_of_segments_that_row_does_not_list(tmp_path):
     found = fault(tmp_path, png(), *SEGMENTS[:1])
-    assert found == (Reason.SEGMENT_MISMATCH, "3 of its pixels are of segments that segments_info does not list")
+    assert found == (Reason.SEGMENT_MISMATCH, "3 of its pixels belong to segments that segments_info does not list")
 
 
 def test_segments_without_a_pixel(tmp_path):
     more = [Segment(id_, 1, False) for id_ in range(300, 308)]
     found = fault(tmp_path, png(), *SEGMENTS, *more)
-    assert found == (Reason.SEGMENT_MISMATCH, "segments 300, 301, 302, 303, 304 have no pixel in it")
+    assert found == (Reason.SEGMENT_MISMATCH, "segments 300, 301, 302, 303, 304 have no pixels in it")
 
 
 def test_two_channel_format_is_known_by_its_categories(tmp_path):
@@ -300,13 +302,13 @@ def test_two_channel_format_is_known_by_its_categories(tmp_path):
 def test_ids_that_look_like_two_channels_but_match_are_read(tmp_path):
     colours = np.array([[[1, 0, 0], [1, 1, 0]]], np.uint8)
     segments = (Segment(257, 3, False), Segment(1, 1, False))
-    assert read(tmp_path, png(colours), segments, 2, 1).indices.tolist() == [[2, 1]]
+    assert read(tmp_path, png(colours), segments, 2, 1)[1].tolist() == [[2, 1]]
 
 
 def test_ids_that_look_like_two_channels_and_partly_match(tmp_path):
     colours = np.array([[[1, 0, 0], [1, 1, 0]]] * 3, np.uint8)
     found = fault(tmp_path, png(colours), Segment(257, 3, False), Segment(1, 1, False), Segment(300, 1, False))
-    assert found == (Reason.SEGMENT_MISMATCH, "segments 300 have no pixel in it")
+    assert found == (Reason.SEGMENT_MISMATCH, "segments 300 have no pixels in it")
 
 
 @pytest.mark.parametrize("colour", [(2, 0, 0), (1, 0, 1), (1, 0, 0), (0, 0, 0)])
@@ -315,7 +317,7 @@ def test_colours_no_categories_are_not_taken_for_two_channels(tmp_path, colour):
     assert fault(tmp_path, png(colours))[0] is Reason.SEGMENT_MISMATCH
 
 
-def test_pixels_are_decoded_out_of_budget_of_all_pictures(tmp_path, monkeypatch):
+def test_pixels_are_decoded_out_of_budget_of_all_images(tmp_path, monkeypatch):
     parts: list[int] = []
 
     class Noted(Budget):
@@ -325,5 +327,5 @@ def test_pixels_are_decoded_out_of_budget_of_all_pictures(tmp_path, monkeypatch)
 
     monkeypatch.setattr(module, "DECODING", Noted(100))
     monkeypatch.setattr(module, "_PIXELS_AT_ONCE", 2)  # a row
-    assert read(tmp_path, png()).indices.tolist() == PLACES
+    assert read(tmp_path, png())[1].tolist() == PLACES
     assert parts == [6]

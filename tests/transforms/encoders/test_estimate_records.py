@@ -11,7 +11,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, LAYOUTS, TFDS
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.images.masks import grey_png
-from recordmill.transforms.records.tfrecord import framed
+from recordmill.transforms.records.tfrecord import framed_size
 from tests.transforms.blocks.drawn_blocks import SPLITS, tasks
 from tests.transforms.blocks.of_tasks import block_of_tasks
 from tests.transforms.encoders.drawn_tasks import encode_tasks, expected_amount
@@ -37,10 +37,10 @@ def task(objects: int = 0, size: int = 10_000, captions: int = 0, keypoints: int
     return ImageTask(397133, "000000397133.jpg", 320, 240, ImageRef("i.jpg", size), "train", annotations, labels)
 
 
-def framed_bytes(task: ImageTask, table: FeatureTable, picture: StoredImage | None = None) -> int:
-    picture = picture or StoredImage(bytes(task.ref.size_bytes), "jpeg", task.width, task.height, "0" * 64)
-    records = encode_tasks(LABELS, table, "clip", [(task, picture)]).records
-    return sum(framed(len(b"".join(record))) for record in records)
+def framed_bytes(task: ImageTask, table: FeatureTable, image: StoredImage | None = None) -> int:
+    image = image or StoredImage(bytes(task.ref.size_bytes), "jpeg", task.width, task.height, "0" * 64)
+    records = encode_tasks(LABELS, table, "clip", [(task, image)]).records
+    return sum(framed_size(len(b"".join(record))) for record in records)
 
 
 MASKED = DETECTION.with_parts((Part.MASK_PNG, Part.MASK_RLE, Part.KEYPOINTS, Part.CAPTIONS))
@@ -51,7 +51,7 @@ TABLES = [PLAIN, KERAS, MASKED, DETECTION.with_parts((Part.SEMANTIC, Part.PANOPT
 @given(tasks(), st.sampled_from(TABLES), st.sampled_from([None, 20, 1000]))
 def test_other_images_change_nothing(images, table, max_side):
     estimate, block = RecordEstimate(table, max_side), block_of_tasks(images, SPLITS)
-    amounts = list(zip(*(column.tolist() for column in estimate.of_block(block)), strict=True))
+    amounts = list(zip(*(column.tolist() for column in estimate.estimate_block(block)), strict=True))
     assert amounts == [expected_amount(estimate, image) for image in images]
     alone = [estimate.least_mask_bytes(block_of_tasks([image], SPLITS)).item() for image in images]
     assert estimate.least_mask_bytes(block).tolist() == alone
@@ -118,8 +118,8 @@ def test_more_of_anything_is_never_expected_to_be_smaller(table, objects, size, 
 
 def test_estimate_of_one_class_is_within_a_tenth():
     of_one_class = msgspec.structs.replace(task(size=len(GREY_PNG)), labels=ImageLabels(class_name="bottle"))
-    picture = StoredImage(GREY_PNG, "png", 320, 240, "0" * 64)
-    written = framed_bytes(of_one_class, CLASSIFICATION, picture)
+    image = StoredImage(GREY_PNG, "png", 320, 240, "0" * 64)
+    written = framed_bytes(of_one_class, CLASSIFICATION, image)
     expected = expected_bytes(of_one_class, CLASSIFICATION)
     assert expected == pytest.approx(written, rel=0.1)
     of_row = ImageLabels(class_name="bottle", row=TableRow(b"x" * 300, 1, "rows.csv"))
@@ -133,8 +133,8 @@ def test_masks_grow_with_their_image(side, max_side):
     table = DETECTION.with_parts((Part.MASK_PNG,))
     large = msgspec.structs.replace(task(20), width=side, height=side)
     shrunk = min(side, max_side or side)
-    picture = StoredImage(bytes(10_000), "jpeg", shrunk, shrunk, "0" * 64, (side, side) if shrunk < side else None)
-    size = framed_bytes(large, table, picture)
+    image = StoredImage(bytes(10_000), "jpeg", shrunk, shrunk, "0" * 64, (side, side) if shrunk < side else None)
+    size = framed_bytes(large, table, image)
     assert expected_amount(RecordEstimate(table, max_side), large)[0] == pytest.approx(size, rel=0.25)
     assert RecordEstimate(table, max_side).least_mask_bytes(block_of_tasks([large], (large.split,)))[0] < size
 

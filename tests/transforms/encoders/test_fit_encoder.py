@@ -14,8 +14,8 @@ from recordmill.transforms.encoders.fit_encoder import (
     TermSplitter,
     TextVectorizer,
     add_counts,
+    ineffective_stop_words,
     make_encoder,
-    never_tokens,
 )
 
 TEXTS = ["dog cat dog", "cat", "mat dog", "yak", ""]
@@ -91,17 +91,17 @@ def test_vocabulary_known_has_to_be_found_again():
     source = source._replace(known=make_encoder(chosen, 5, source).info)
     assert make_encoder(chosen, 5, source).info == source.known
     for other, texts in ((Terms(["dog"], [3], [2], 4), 5), (chosen, 6)):
-        with pytest.raises(VocabularyError, match=r"another vocabulary, of \d terms, than that of 2 by which"):
+        with pytest.raises(VocabularyError, match=r"give a vocabulary of \d terms, but other .* another of 2 terms"):
             make_encoder(other, texts, source)
 
 
 @pytest.mark.parametrize(
     ("texts", "distinct", "settings", "said"),
     [
-        (5, 4, {"min_df": 9}, "the 5 texts of split train have 4 different terms, of which none is in 9 texts"),
+        (5, 4, {"min_df": 9}, "the 5 texts of split train have 4 different terms, but none is in 9 texts"),
         (5, 4, {"min_df": 0.5}, "none is in 2.5 texts"),
-        (5, 0, {"stop_words": ("dog",)}, "nothing but stop words"),
-        (5, 0, {}, "no word of two letters or more"),
+        (5, 0, {"stop_words": ("dog",)}, "only stop words"),
+        (5, 0, {}, "no words of two or more letters"),
         (0, 0, {"stop_words": ("dog",)}, "the 0 texts of split train have no word"),
     ],
 )
@@ -117,7 +117,7 @@ def test_a_million_bytes_are_split():
 
 def test_stop_words_that_no_text_has():
     settings = TextSettings(TextForm.COUNTS, lower=False, stop_words=("The", "don't", "on", "x"))
-    assert never_tokens(settings) == ("don't", "x")
+    assert ineffective_stop_words(settings) == ("don't", "x")
 
 
 VOCABULARY = ("cat", "dog", "dog cat", "mat")

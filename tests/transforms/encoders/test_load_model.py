@@ -12,7 +12,13 @@ import tensorflow as tf
 
 from recordmill.schemas.errors import ConfigError, JobError
 from recordmill.schemas.inputs.models import FeatureModel, ModelChoice
-from recordmill.transforms.encoders.load_model import application, build_model, load_model, load_same, without_network
+from recordmill.transforms.encoders.load_model import (
+    application_name,
+    build_model,
+    forbid_downloads,
+    load_expected_model,
+    load_model,
+)
 from tests.gcs_stand_in import BUCKET
 from tests.tiny_models import as_given, saved, tiny
 
@@ -25,7 +31,7 @@ def noise(size: tuple[int, int], number: int = 3) -> np.ndarray:
 
 def functions_of(choice: ModelChoice) -> tuple[FeatureModel, Callable]:
     loaded = load_model(choice)
-    return loaded.found, loaded.features
+    return loaded.model, loaded.features
 
 
 @pytest.mark.parametrize(
@@ -33,7 +39,7 @@ def functions_of(choice: ModelChoice) -> tuple[FeatureModel, Callable]:
     [("efficientnet-b0", "EfficientNetB0"), ("ResNet50", "ResNet50"), ("mobilenet_v3_small", "MobileNetV3Small")],
 )
 def test_spellings_of_model_names(name, meant):
-    assert application(name) == meant
+    assert application_name(name) == meant
 
 
 def test_features_equal_those_of_keras():
@@ -43,9 +49,9 @@ def test_features_equal_those_of_keras():
     model.set_weights(build_model(NAMED).get_weights())
     prepared = keras.applications.mobilenet.preprocess_input(pixels.astype(np.float32))
     np.testing.assert_allclose(loaded.features(pixels), model.predict(prepared, verbose=0), rtol=1e-3, atol=1e-4)
-    assert loaded.found.layer == "conv_pw_13_relu"
-    assert loaded.found.feature_shape == (1, 1, 1024)
-    assert loaded.found.preprocess == "keras.applications.mobilenet.preprocess_input"
+    assert loaded.model.layer == "conv_pw_13_relu"
+    assert loaded.model.feature_shape == (1, 1, 1024)
+    assert loaded.model.preprocess == "keras.applications.mobilenet.preprocess_input"
 
 
 def test_random_weights_are_repeatable():
@@ -70,16 +76,16 @@ def test_random_weights_are_repeatable():
 def test_a_model_is_loaded_once(tmp_path):
     choice = ModelChoice(saved(tiny(), tmp_path / "tiny.keras"))
     loaded = load_model(choice)
-    assert load_same(choice, loaded.found) is load_same(choice, loaded.found) is loaded
+    assert load_expected_model(choice, loaded.model) is load_expected_model(choice, loaded.model) is loaded
 
 
 def test_file_that_has_changed_is_another_model(tmp_path):
     choice = ModelChoice(saved(tiny(), tmp_path / "tiny.keras"))
-    before = load_model(choice).found
+    before = load_model(choice).model
     other = tiny()
     other.set_weights([weight + 1 for weight in other.get_weights()])
     saved(other, tmp_path / "tiny.keras")
-    assert load_model(choice).found != before
+    assert load_model(choice).model != before
 
 
 def test_file_gives_its_features_before_pooling(tmp_path):
@@ -108,13 +114,13 @@ def test_any_layer_and_its_mean(tmp_path):
 
 
 def test_a_layer_that_is_a_model(tmp_path):
-    picture = keras.Input((16, 12, 3))
-    inner = keras.Model(picture, keras.layers.Conv2D(5, 4)(keras.layers.Rescaling(1 / 255)(picture)), name="inner")
+    image = keras.Input((16, 12, 3))
+    inner = keras.Model(image, keras.layers.Conv2D(5, 4)(keras.layers.Rescaling(1 / 255)(image)), name="inner")
     outer = keras.Sequential([keras.Input((16, 12, 3)), inner, keras.layers.Flatten(), keras.layers.Dense(2)])
     path = saved(outer, tmp_path / "outer.keras")
     found, features = functions_of(ModelChoice(path))
     assert (found.layer, found.feature_shape, found.preprocess) == ("inner", (13, 9, 5), "none")
-    assert load_model(ModelChoice(path, layer="inner")).found == found  # as verify --recompute names it
+    assert load_model(ModelChoice(path, layer="inner")).model == found  # as verify --recompute names it
     pixels = noise((16, 12))
     np.testing.assert_allclose(features(pixels), inner.predict(pixels, verbose=0), rtol=1e-4, atol=1e-5)
 
@@ -123,7 +129,7 @@ def test_a_layer_that_is_a_model(tmp_path):
 def test_output_of_model_is_before_pooling_or_chosen(tmp_path, layer):
     model = tiny()
     heads = keras.Model(model.inputs, [model.get_layer(name).output for name in ("head", "mean")])
-    found = load_model(ModelChoice(saved(heads, tmp_path / "heads.keras"), layer=layer)).found
+    found = load_model(ModelChoice(saved(heads, tmp_path / "heads.keras"), layer=layer)).model
     assert (found.layer, found.feature_shape) == ("patches", (4, 3, 5))
 
 
@@ -147,8 +153,8 @@ def test_pixels_are_prepared_as_asked(tmp_path, preprocess, expected):
 
 def test_model_of_any_size_takes_one_asked_for(tmp_path):
     path = saved(tiny((None, None)), tmp_path / "tiny.keras")
-    assert load_model(ModelChoice(path, input_size=(20, 8))).found.feature_shape == (5, 2, 5)
-    with pytest.raises(ConfigError, match="any size: give --input-size"):
+    assert load_model(ModelChoice(path, input_size=(20, 8))).model.feature_shape == (5, 2, 5)
+    with pytest.raises(ConfigError, match="any size: set --input-size"):
         load_model(ModelChoice(path))
 
 
@@ -160,7 +166,7 @@ def test_weights_of_file_take_place_of_model_s(tmp_path):
     pixels = noise((16, 12))
     found, features = functions_of(ModelChoice(path, str(tmp_path / "other.weights.h5"), layer="head"))
     np.testing.assert_allclose(features(pixels), other.predict(pixels, verbose=0), rtol=1e-5, atol=1e-5)
-    assert found.weights_sha256 != load_model(ModelChoice(path, layer="head")).found.weights_sha256
+    assert found.weights_sha256 != load_model(ModelChoice(path, layer="head")).model.weights_sha256
 
 
 def uploaded(gcs, folder: Path) -> str:
@@ -179,7 +185,7 @@ def test_models_and_weights_of_bucket_are_files(tmp_path, gcs):
     model.save_weights(here / "other.weights.h5")
     there = uploaded(gcs, here)
     local, remote = (ModelChoice(f"{folder}/tiny.keras") for folder in (here, there))
-    assert load_model(remote).found == load_model(local).found
+    assert load_model(remote).model == load_model(local).model
     local, remote = (ModelChoice(f"{folder}/tiny.keras", f"{folder}/other.weights.h5") for folder in (here, there))
     pixels = noise((16, 12))
     np.testing.assert_array_equal(load_model(remote).features(pixels), load_model(local).features(pixels))
@@ -193,9 +199,9 @@ def two_inputs() -> keras.Model:
 
 
 def two_outputs() -> keras.Model:
-    model, picture = tiny(), keras.Input((16, 12, 3))
+    model, image = tiny(), keras.Input((16, 12, 3))
     inner = keras.Model(model.inputs, [layer.output for layer in model.layers[:2]], name="inner")
-    return keras.Model(picture, keras.layers.Flatten()(inner(picture)[0]))
+    return keras.Model(image, keras.layers.Flatten()(inner(image)[0]))
 
 
 def sequence(*layers: keras.Layer, shape: tuple[int, ...] = (16, 12, 3)) -> keras.Model:
@@ -219,19 +225,19 @@ MODELS = {
 @pytest.mark.parametrize(
     ("model", "choice", "told"),
     [
-        ("tiny", {"layer": "patch"}, "--layer patch: .* has no such layer among its 4; near to it are patches"),
-        ("tiny", {"layer": "head", "pool": "avg"}, "--pool avg takes"),
+        ("tiny", {"layer": "patch"}, "--layer patch: .* has no such layer among its 4; similar names: patches"),
+        ("tiny", {"layer": "head", "pool": "avg"}, "--pool avg needs"),
         ("two outputs", {"layer": "inner"}, "--layer inner has 2 outputs"),
-        ("any size", {"input_size": (3, 2)}, "takes no images of 3x2, give another --input-size: (?!.*\x1b)"),
-        ("tiny", {"input_size": (64, 64)}, r"takes 16x12 only; leave the flag out"),
+        ("any size", {"input_size": (3, 2)}, "does not accept images of 3x2; use another --input-size: (?!.*\x1b)"),
+        ("tiny", {"input_size": (64, 64)}, r"accepts only 16x12; omit the flag"),
         ("tiny", {"weights": "none"}, "has its own weights"),
-        ("tokens", {}, r"takes \(None, 16\) of int32, which is no batch of RGB images"),
-        ("grey", {}, "which is no batch of RGB images"),
-        ("two inputs", {}, "which is no batch of RGB images"),
-        ("code", {"preprocess": "none"}, "can be loaded: .*Lambda"),
-        ("not built", {}, "does not say what it takes: it was saved before it was built"),
-        ("without pooling", {"preprocess": "none"}, "name the layer that gives them by --layer, only for example"),
-        ("without rescaling", {}, "give --preprocess, one of none, unit, tf, torch, caffe"),
+        ("tokens", {}, r"takes \(None, 16\) of int32, not a batch of RGB images"),
+        ("grey", {}, "not a batch of RGB images"),
+        ("two inputs", {}, "not a batch of RGB images"),
+        ("code", {"preprocess": "none"}, "cannot be loaded as a .keras file: .*Lambda"),
+        ("not built", {}, "has no defined input: it was saved before it was built"),
+        ("without pooling", {"preprocess": "none"}, "name the layer of the features with --layer, for example only"),
+        ("without rescaling", {}, "set --preprocess to one of none, unit, tf, torch, caffe"),
     ],
 )
 def test_model_that_cannot_be_used_so(tmp_path, model, choice, told):
@@ -242,15 +248,15 @@ def test_model_that_cannot_be_used_so(tmp_path, model, choice, told):
 @pytest.mark.parametrize(
     ("choice", "told"),
     [
-        (ModelChoice("efficientnet-b9", "none"), "no model of keras.applications.*did you mean EfficientNet"),
+        (ModelChoice("efficientnet-b9", "none"), "neither a model of keras.applications.*did you mean EfficientNet"),
         (
             ModelChoice("mobilenet", "none", input_size=(8, 8)),
-            "MobileNet of 8x8 pixels cannot be made: (?!.*--weights)",
+            "MobileNet of 8x8 pixels cannot be built: (?!.*--weights)",
         ),
-        (ModelChoice("{folder}/none.keras"), "no .keras file that can be loaded"),
-        (ModelChoice("{folder}/text.keras"), "no .keras file that can be loaded"),
-        (ModelChoice("{folder}/empty"), "is no .keras file; save the model"),
-        (ModelChoice("{folder}/tiny.h5"), "is no .keras file; save the model"),
+        (ModelChoice("{folder}/none.keras"), "cannot be loaded as a .keras file"),
+        (ModelChoice("{folder}/text.keras"), "cannot be loaded as a .keras file"),
+        (ModelChoice("{folder}/empty"), "is not a .keras file; save the model"),
+        (ModelChoice("{folder}/tiny.h5"), "is not a .keras file; save the model"),
         (ModelChoice("{folder}/tiny.keras", "{folder}/text.keras"), "text.keras do not fit"),
         (ModelChoice("{folder}/tiny.keras", "{folder}/less.weights.h5"), "less.weights.h5 do not fit"),
         (ModelChoice("{folder}/tiny.keras", "{folder}/wider.weights.h5"), "wider.weights.h5 do not fit"),
@@ -274,35 +280,37 @@ def test_files_no_model_or_none_of_its_weights(tmp_path, choice, told):
 
 def test_published_weights_are_local(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-    with pytest.raises(ConfigError, match=rf"{tmp_path}/models/.*\.h5 is not there; --weights imagenet-download lets"):
+    with pytest.raises(
+        ConfigError, match=rf"{tmp_path}/models/.*\.h5 does not exist; use --weights imagenet-download to let"
+    ):
         load_model(ModelChoice("mobilenet-v2", input_size=(32, 32)))
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "weights.h5").write_bytes(b"weights")
     home = __import__(keras.utils.get_file.__module__, fromlist=["get_file"])
     fetch, known = home.get_file, hashlib.md5(b"weights").hexdigest()
-    with without_network():
+    with forbid_downloads():
         found = home.get_file("weights.h5", "http://nowhere/weights.h5", cache_subdir="models", file_hash=known)
         assert found == str(tmp_path / "models" / "weights.h5")
-        with pytest.raises(ConfigError, match="its MD5 is another"):
+        with pytest.raises(ConfigError, match="its MD5 differs"):
             home.get_file("weights.h5", "http://nowhere/weights.h5", cache_subdir="models", file_hash="0" * 32)
     assert home.get_file is fetch
 
 
 def test_worker_that_finds_another_model_stops_job(tmp_path):
     choice = ModelChoice(saved(tiny(), tmp_path / "tiny.keras"))
-    found = load_model(choice).found
-    assert load_same(choice, found).found == found
+    found = load_model(choice).model
+    assert load_expected_model(choice, found).model == found
     for other in ({"weights_sha256": "0"}, {"feature_shape": (1,)}, {"layers": 7}, {"input_size": (3, 3)}):
         with pytest.raises(JobError, match=next(iter(other))):
-            load_same(choice, msgspec.structs.replace(found, **other))
+            load_expected_model(choice, msgspec.structs.replace(found, **other))
     with pytest.raises(JobError, match="cannot load the model"):
-        load_same(ModelChoice(str(tmp_path / "gone.keras")), found)
+        load_expected_model(ModelChoice(str(tmp_path / "gone.keras")), found)
 
 
 def test_a_model_of_uint8(tmp_path):
-    picture = keras.Input((4, 6, 3), dtype="uint8")
-    scaled = keras.layers.Rescaling(2.0)(picture)
-    model = keras.Model(picture, keras.layers.GlobalAveragePooling2D()(scaled))
+    image = keras.Input((4, 6, 3), dtype="uint8")
+    scaled = keras.layers.Rescaling(2.0)(image)
+    model = keras.Model(image, keras.layers.GlobalAveragePooling2D()(scaled))
     pixels = noise((4, 6))
     _, features = functions_of(ModelChoice(saved(model, tmp_path / "of_bytes.keras")))
     np.testing.assert_allclose(features(pixels), 2.0 * pixels)

@@ -70,8 +70,8 @@ def test_estimate_is_within_a_tenth():
 def test_pixels_and_row_without_class():
     pixels = bytes(range(12))
     task = msgspec.structs.replace(TASK, labels=ImageLabels(row=ROW))
-    picture = StoredImage(pixels, "raw", 2, 2, "", None, Transcoding("jpeg", 99))
-    made = ImageRowEncoder(LabelMap(()), table((2, 2))).encode(task, picture)
+    image = StoredImage(pixels, "raw", 2, 2, "", None, Transcoding("jpeg", 99))
+    made = ImageRowEncoder(LabelMap(()), table((2, 2))).encode(task, image)
     found = features_of(*made.records[0])
     assert found.keys() == {
         "a",

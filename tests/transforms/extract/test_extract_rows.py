@@ -89,7 +89,8 @@ def test_keypoints_are_padded():
         "objects.keypoint_visibility": np.array([1, 0, 2, 0]),
     }
     extractor = RowExtractor(LAYOUTS["detection"].with_parts((Part.KEYPOINTS,)), LabelMap((pole, FIGURE)), "val")
-    assert [row.json.partition(b',"num_keypoints"')[2] for row in extractor(values).rows.keypoints] == [
+    rows, _, _ = extractor(values)
+    assert [row.json.partition(b',"num_keypoints"')[2] for row in rows.keypoints] == [
         b':1,"keypoints":[22.0,6.0,1,0.0,0.0,0]}',
         b':1,"keypoints":[10.0,15.0,2]}',
     ]

@@ -13,7 +13,7 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.extract.extract_pieces import read_piece, records_of_piece
+from recordmill.transforms.extract.extract_pieces import read_piece_records, read_shard_piece
 from recordmill.transforms.extract.extract_shards import ExtractShard
 from recordmill.transforms.records.read_shards import ManifestShard
 from recordmill.transforms.sample.draw_scene import encoded
@@ -61,10 +61,10 @@ def test_records_become_rows_and_file(tmp_path):
     records = keras_record(7, b"a/b.png"), keras_record(8, b"a/b.png"), keras_record(9, b"../b.png")
     gone = shard_of(tmp_path, ShardInfo("two", 3, 1, "", ""))
     extract(tmp_path / "dir", write_shard(tmp_path, "one", *records), gone)
-    piece, lost = (read_piece(str(tmp_path / "dir"), name) for name in ("one", "two"))
+    piece, lost = (read_shard_piece(str(tmp_path / "dir"), name) for name in ("one", "two"))
     assert piece.faults.listed == (Fault("one", 2, "file_name", "the file name '../b.png' has .. in it"),)
     assert (lost.faults.listed, lost.is_damaged) == ((Fault("two", None, "missing", "no such file"),), True)
-    records = records_of_piece(str(tmp_path / "dir"), piece)
+    records = read_piece_records(str(tmp_path / "dir"), piece)
     assert [(each.number, row.json) for each in records for row in each.rows.instances] == [
         (0, json_of(7)),
         (1, json_of(8)),
@@ -93,4 +93,4 @@ def test_shard_is_extracted_again_where_file_of_it_is_gone(tmp_path):
         f"{n}.png": PNG for n in (*range(4), *range(10, 14))
     }
     assert (images / "0.png").stat().st_mtime_ns == before
-    assert [read_piece(str(tmp_path / "dir"), f"s{n}").faults for n in range(4)] == [Faults()] * 4
+    assert [read_shard_piece(str(tmp_path / "dir"), f"s{n}").faults for n in range(4)] == [Faults()] * 4

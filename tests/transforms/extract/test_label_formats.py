@@ -20,7 +20,7 @@ from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.extract.extract_files import UnusableRecordError
 from recordmill.transforms.extract.extract_rows import RecordRows
 from recordmill.transforms.extract.extract_shards import LabelExtractor
-from recordmill.transforms.extract.label_format import LabelRules, trace_mask
+from recordmill.transforms.extract.label_format import join_rings, trace_mask
 from recordmill.transforms.extract.write_formats import LABEL_FORMATS
 from recordmill.transforms.images.decode_segmentation import compress_segmentation
 from recordmill.transforms.images.masks import mask_rle, run_lengths
@@ -54,9 +54,9 @@ def with_objects(*boxes_yxyx, **more) -> dict:
 
 def extract(format_: str, values: dict, *parts: Part):
     table = LAYOUTS["detection"].with_parts(parts)
-    extracted = LabelExtractor(table, LABELS, "val", LABEL_FORMATS[format_])(values)
-    assert msgspec.json.decode(msgspec.json.encode(extracted.rows), type=RecordRows) == extracted.rows  # as in pieces
-    return extracted
+    rows, files, faults = LabelExtractor(table, LABELS, "val", LABEL_FORMATS[format_])(values)
+    assert msgspec.json.decode(msgspec.json.encode(rows), type=RecordRows) == rows  # as in pieces
+    return rows, files, faults
 
 
 ALL = with_objects(*[(0.1, 0.25, 0.5, 0.75)] * len(NAMES))
@@ -69,7 +69,7 @@ def test_yolo():
     assert rows.lost == {
         "ids of annotations": 5,
         "ids of images": 1,
-        "areas that are not those of the shapes": 5,
+        "areas that differ from those of the shapes": 5,
     }
 
 
@@ -81,7 +81,7 @@ def test_yolo():
     ],
 )
 def test_yaml(splits, expected):
-    (file,) = LABEL_FORMATS["yolo"].finish(splits, LabelRules(LABELS.categories, ()))
+    (file,) = LABEL_FORMATS["yolo"].finish(splits, LABELS, LAYOUTS["detection"].with_parts(()))
     assert yaml.safe_load(file.data) == expected | {"names": dict(enumerate(NAMES))}
 
 
@@ -103,11 +103,12 @@ def test_voc():
 
 
 def test_labelme_and_hf():
-    found = json.loads(extract("labelme", ALL).files[1].data)
-    assert [(shape["label"], shape["points"]) for shape in found["shapes"]] == [
+    _, (_, labels), _ = extract("labelme", ALL)
+    document = json.loads(labels.data)
+    assert [(shape["label"], shape["points"]) for shape in document["shapes"]] == [
         (name, [[10, 3], [30, 15]]) for name in NAMES
     ]
-    assert (found["imagePath"], found["imageHeight"], found["imageData"]) == ("b.png", 30, None)
+    assert (document["imagePath"], document["imageHeight"], document["imageData"]) == ("b.png", 30, None)
     rows, files, _ = extract("hf", ALL)
     line = json.loads(rows.line)
     assert (line["file_name"], line["objects"]["category"]) == ("a/b.png", list(NAMES))
@@ -140,7 +141,8 @@ def test_names(name, image, labels):
 
 @pytest.mark.parametrize("name", [".a.jpg", ".x/a.jpg", "@eaDir/a.jpg", "a .jpg", "x/ a.jpg", "x /a.jpg", "a\\b.jpg"])
 def test_names_that_readers_do_not_find_are_counted(name):
-    (note,) = extract("hf", NONE | {"image.file_name": name.encode()}).rows.notes.items()
+    rows, _, _ = extract("hf", NONE | {"image.file_name": name.encode()})
+    (note,) = rows.notes.items()
     assert ("some readers do not find" in note[0], note[1]) == (True, 1)
 
 
@@ -170,7 +172,7 @@ def test_boxes_that_yolo_does_not_take():
     rows, (_, labels), _ = extract("yolo", values)
     assert labels.data.decode().splitlines() == ["0 0.25 0.75 0.5 0.5", "1 0.5 0.5 1 1"]
     assert (rows.lost["crowds"], rows.objects, sum(rows.notes.values())) == (1, 2, 1)
-    assert {"objects with the same class and box as another one of their image": 1}.items() <= rows.lost.items()
+    assert {"objects with the same class and box as another object of their image": 1}.items() <= rows.lost.items()
     assert rows.lost["boxes outside of their image"] == 1
 
 
@@ -207,16 +209,17 @@ def test_masks():
         assert compress_segmentation(json.dumps([polygon]).encode(), 40, 30) == mask_rle(run_lengths(mask))
     assert lines[2] == [0.25, 0.5, 0.75, 0.5, 0.75, 1, 0.25, 1]
     assert sorted(rows.notes.values()) == [1, 2, 2]
-    assert extract("voc", values, Part.MASK_RLE).rows.lost["masks"] == 2
+    rows, _, _ = extract("voc", values, Part.MASK_RLE)
+    assert rows.lost["masks"] == 2
 
 
 @given(arrays(bool, st.tuples(st.integers(1, 9), st.integers(1, 9))).filter(np.any))
 def test_outlines_enclose_the_mask(mask):
     height, width = mask.shape
-    outlines = trace_mask(mask)
+    parts, holes = trace_mask(mask)
     expected = mask_rle(run_lengths(mask))
-    drawn = [[side for point in outlines.joined for side in point]]
+    drawn = [[side for point in join_rings([*parts, *holes]) for side in point]]
     assert compress_segmentation(json.dumps(drawn).encode(), width, height) == expected
-    if not outlines.holes:
-        drawn = [[side for point in ring for side in point] for ring in outlines.parts]
+    if not holes:
+        drawn = [[side for point in ring for side in point] for ring in parts]
         assert compress_segmentation(json.dumps(drawn).encode(), width, height) == expected

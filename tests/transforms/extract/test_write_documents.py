@@ -8,7 +8,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.transforms.extract.extract_pieces import read_piece
+from recordmill.transforms.extract.extract_pieces import read_shard_piece
 from recordmill.transforms.extract.extract_rows import CaptionEntry, PanopticEntry, Row
 from recordmill.transforms.extract.write_documents import (
     Document,
@@ -161,7 +161,7 @@ def test_file_that_cannot_be_made_whole_is_not_there(tmp_path):
 
 
 def merged(folder, shards: list[str], layout: str = "detection") -> SplitPieces:
-    pieces = tuple(read_piece(str(folder), shard) for shard in shards)
+    pieces = tuple(read_shard_piece(str(folder), shard) for shard in shards)
     return SplitPieces(str(folder), pieces, LAYOUTS[layout].with_parts(()))
 
 
@@ -171,7 +171,9 @@ def test_files_that_differ_spoil_every_spelling_of_their_name(tmp_path):
     pieces = merged(tmp_path, [write_piece(tmp_path, "one", *records)])
     assert pieces.spoiled == {"images/val/e\u0301.jpg", "images/val/\u00e9.jpg"}
     assert [(fault.reason, fault.record) for fault in pieces.faults.listed] == [("duplicate_name", 2)]
-    assert pieces.faults.listed[0].detail.endswith("record 1 of one has that name for another file: neither is kept")
+    assert pieces.faults.listed[0].detail.endswith(
+        "record 1 of one has a different file with that name; neither is kept"
+    )
     assert [row.json for row in pieces.image_rows()] == [
         b'{"id":0,"file_name":"a.jpg","width":40,"height":30}',
         b'{"id":3,"file_name":"b.jpg","width":40,"height":30}',
@@ -235,7 +237,7 @@ def test_images_that_share_label_file(tmp_path):
         record(4, 4, "", files=[("images/val/c.jpg", "5"), ("labels/val/c.txt", "x")]),
         record(5, 9, "", files=[("images/val/c.jpg", "5"), ("labels/val/c.txt", "x")]),
     ]
-    piece = read_piece(str(tmp_path), write_piece(tmp_path, "one", *records))
+    piece = read_shard_piece(str(tmp_path), write_piece(tmp_path, "one", *records))
     pieces = SplitPieces(str(tmp_path), (piece,), LAYOUTS["detection"], has_label_files=True)
     assert pieces.spoiled == {"images/val/a.jpg", "images/val/a.png", "labels/val/a.txt"}
     assert [rows.image.id for rows in pieces.rows()] == [3, 4, 4]

@@ -118,11 +118,11 @@ def test_arithmetic_coding_is_unusual():
         (JPEG[:SCAN], "no end marker"),
         (JPEG[:SCAN] + JPEG[-2:], "1 frame headers and 0 scans"),
         (JPEG[:2] + JPEG[-2:], "0 frame headers and 0 scans"),
-        (JPEG[:2] + b"\xff\x02" + JPEG[2:], "a marker 0x02"),
-        (JPEG[:2] + b"\xff\xd8" + JPEG[2:], "a marker 0xd8"),
-        (JPEG[: SCAN + 100] + b"\xff\x30" + JPEG[SCAN + 102 :], "a marker 0x30"),
-        (JPEG[:2] + b"\xff\xe1\x00\x01" + JPEG[2:], "segment 0xe1 is cut short"),
-        (JPEG[:2] + b"\xff\xfe\xff\xff", "segment 0xfe is cut short"),
+        (JPEG[:2] + b"\xff\x02" + JPEG[2:], "misplaced marker 0x02"),
+        (JPEG[:2] + b"\xff\xd8" + JPEG[2:], "misplaced marker 0xd8"),
+        (JPEG[: SCAN + 100] + b"\xff\x30" + JPEG[SCAN + 102 :], "misplaced marker 0x30"),
+        (JPEG[:2] + b"\xff\xe1\x00\x01" + JPEG[2:], "segment 0xe1 is truncated"),
+        (JPEG[:2] + b"\xff\xfe\xff\xff", "segment 0xfe is truncated"),
         (JPEG[:SCAN] + JPEG[JPEG.index(b"\xff\xc0") : SCAN] + JPEG[SCAN:], "2 frame headers"),
     ],
 )
@@ -262,7 +262,7 @@ def test_a_chunk_is_called_by_letters(kind):
     data = drawn(2, 8, (kind, b"something"))
     with pytest.raises(tf.errors.InvalidArgumentError):
         decoded_channels(data)
-    with pytest.raises(ValueError, match="other characters than letters"):
+    with pytest.raises(ValueError, match="characters other than letters"):
         check_png(data)
 
 

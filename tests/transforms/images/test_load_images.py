@@ -90,11 +90,11 @@ def assert_rejected(loaded: StoredImage | Rejected, reason: Reason, detail: str)
 def test_good_files_pass_as_they_are(tmp_path, kind, check):
     data = KINDS[kind]
     format_ = "png" if "png" in kind else "jpeg"
-    image_bytes = load(tmp_path, data, check=check)
-    assert isinstance(image_bytes, StoredImage)
-    assert (image_bytes.measures is not None) == (check == "decode")
-    image_bytes = msgspec.structs.replace(image_bytes, measures=None)
-    assert image_bytes == StoredImage(data, format_, 40, 30, hashlib.sha256(data).hexdigest())
+    stored = load(tmp_path, data, check=check)
+    assert isinstance(stored, StoredImage)
+    assert (stored.measures is not None) == (check == "decode")
+    stored = msgspec.structs.replace(stored, measures=None)
+    assert stored == StoredImage(data, format_, 40, 30, hashlib.sha256(data).hexdigest())
     assert tf.io.decode_image(data, channels=3, expand_animations=False).shape == (30, 40, 3)
 
 
@@ -112,9 +112,9 @@ def test_samples_of_12_bits_in_16(tmp_path, format_, wanted, highest, lowest, is
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("data", BOTH)
 @pytest.mark.parametrize("size", [(None, None), (None, 30)])
-def test_size_that_json_does_not_give_is_picture_s(tmp_path, data, size, check):
-    image_bytes = load(tmp_path, data, *size, check=check)
-    assert (image_bytes.width, image_bytes.height) == (40, 30)
+def test_size_that_json_does_not_give_is_image_s(tmp_path, data, size, check):
+    stored = load(tmp_path, data, *size, check=check)
+    assert (stored.width, stored.height) == (40, 30)
 
 
 def test_check_none_takes_json_s_word(tmp_path):
@@ -128,7 +128,7 @@ def test_size_not_json_s_is_rejected(tmp_path, data, size):
     assert_rejected(load(tmp_path, data, *size), Reason.SIZE_MISMATCH, detail)
 
 
-def test_picture_of_twice_size_has_cure(tmp_path):
+def test_image_of_twice_size_has_cure(tmp_path):
     detail = "its pixels are 40x30, the annotation says 20x15; if it is the same image, scale the annotations by 2"
     assert_rejected(load(tmp_path, JPEG, 20, 15), Reason.SIZE_MISMATCH, detail)
 
@@ -139,16 +139,16 @@ def test_picture_of_twice_size_has_cure(tmp_path):
     [
         (b"", Reason.IMAGE_UNREADABLE, "the file is empty"),
         (b"<html>not found</html>", Reason.UNSUPPORTED_FORMAT, "it starts with b'<html>not fo'"),
-        (encoded(NOISE, "ICO"), Reason.UNSUPPORTED_FORMAT, "no image in a format that is known; it starts with b'"),
+        (encoded(NOISE, "ICO"), Reason.UNSUPPORTED_FORMAT, "not an image in a known format; it starts with b'"),
         (encoded(NOISE, "EPS"), Reason.UNSUPPORTED_FORMAT, "it starts with b'%!PS-Adobe"),
         (encoded(NOISE, "WEBP")[:-9], Reason.IMAGE_UNREADABLE, "its header cannot be read"),
         (encoded(NOISE, "GIF")[:-300], Reason.IMAGE_UNREADABLE, "its pixels do not decode"),
         (b"version https://git-lfs.github.com/spec/v1\n", Reason.UNSUPPORTED_FORMAT, "a pointer of Git LFS"),
-        (b"\xff\xd8", Reason.UNSUPPORTED_FORMAT, "no image in a format that is known"),
+        (b"\xff\xd8", Reason.UNSUPPORTED_FORMAT, "not an image in a known format"),
     ],
     ids=["empty", "html", "ico", "eps", "cut webp", "cut gif", "pointer of git lfs", "start of a jpeg"],
 )
-def test_not_a_picture_is_rejected_by_each_check(tmp_path, data, reason, detail, check):
+def test_not_an_image_is_rejected_by_each_check(tmp_path, data, reason, detail, check):
     assert_rejected(load(tmp_path, data, check=check), reason, detail)
 
 
@@ -166,11 +166,11 @@ def test_bytes_after_end_are_let_pass(tmp_path, data, check):
 
 
 @pytest.mark.parametrize("check", ["header", "decode"])
-def test_end_of_thumbnail_is_not_picture_s(tmp_path, check):
+def test_end_of_thumbnail_is_not_image_s(tmp_path, check):
     comment = b"\xff\xfe\x00\x04\xff\xd9"
     assert isinstance(load(tmp_path, JPEG[:2] + comment + JPEG[2:], check=check), StoredImage)
     assert_rejected(
-        load(tmp_path, JPEG[:2] + comment + JPEG[2:-300], check=check), Reason.IMAGE_UNREADABLE, "cut short"
+        load(tmp_path, JPEG[:2] + comment + JPEG[2:-300], check=check), Reason.IMAGE_UNREADABLE, "it is truncated"
     )
 
 
@@ -237,7 +237,7 @@ def test_too_many_pixels_in_header(tmp_path):
     data = png(header(20_000, 10_000), END)
     for check in ("header", "decode"):
         loaded = load(tmp_path, data, None, None, check)
-        assert_rejected(loaded, Reason.TOO_LARGE, "20000x10000 pixels; at most 178,000,000 are decoded")
+        assert_rejected(loaded, Reason.TOO_LARGE, "20000x10000 pixels; the limit is 178,000,000")
 
 
 def test_threads_share_pixel_budget(tmp_path, monkeypatch):
@@ -288,36 +288,36 @@ def test_frame_larger_than_its_gif_says_is_rejected_undecoded(tmp_path):
 
 @pytest.mark.parametrize("check", ["header", "decode"])
 @pytest.mark.parametrize("kind", ["WEBP", "JPEG"])
-def test_transcoded_picture_is_measured_unchanged_in_record(tmp_path, kind, check):
+def test_transcoded_image_is_measured_unchanged_in_record(tmp_path, kind, check):
     colours = random.Random(1).randbytes(3 * 6 * 3)
     drawn = Image.frombytes("RGB", (6, 3), colours).resize((60, 30))
     exif = Image.Exif()
     exif[0x0112] = 6
     size = (30, 60) if kind == "JPEG" else (60, 30)  # turned upright, as the JSON has it
-    image_bytes = load(tmp_path, encoded(drawn, kind, exif=exif), *size, check=check)
-    assert isinstance(image_bytes, StoredImage)
-    assert image_bytes.transcoding
-    assert image_bytes.measures == (measure_file(image_bytes.data, image_bytes.format) if check == "decode" else None)
+    stored = load(tmp_path, encoded(drawn, kind, exif=exif), *size, check=check)
+    assert isinstance(stored, StoredImage)
+    assert stored.transcoding
+    assert stored.measures == (measure_file(stored.data, stored.format) if check == "decode" else None)
 
 
 @pytest.mark.parametrize("check", ["none", "header", "decode"])
 @pytest.mark.parametrize("kind", ["PNG", "TIFF", "JPEG"])
 @pytest.mark.parametrize("orientation", range(1, 10))
-def test_pictures_without_annotations_are_turned_upright(tmp_path, orientation, kind, check):
+def test_images_without_annotations_are_turned_upright(tmp_path, orientation, kind, check):
     drawn = Image.fromarray(np.array([[0, 90], [160, 250], [40, 200]], np.uint8)).resize((20, 30), 0)
     stream, exif = io.BytesIO(), Image.Exif()
     exif[0x0112] = orientation
     drawn.save(stream, kind, exif=exif)
     (tmp_path / "a").write_bytes(data := stream.getvalue())
     of = ImageTask(1, "a", None, None, ImageRef(str(tmp_path / "a"), len(data)), "train", ())
-    image_bytes = load_image(of, ImageRules(check, upright=True))
+    image = load_image(of, ImageRules(check, upright=True))
     upright = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
-    found = Image.open(io.BytesIO(image_bytes.data))
-    assert (found.getexif().get(0x0112, 1) in (1, 9), found.size) == (True, (image_bytes.width, image_bytes.height))
+    found = Image.open(io.BytesIO(image.data))
+    assert (found.getexif().get(0x0112, 1) in (1, 9), found.size) == (True, (image.width, image.height))
     assert found.size == upright.size
     assert np.abs(np.asarray(found, np.int16) - np.asarray(upright, np.int16)).max() < 9
-    assert bool(image_bytes.transcoding and image_bytes.transcoding.turned) == (2 <= orientation <= 8)
-    assert (image_bytes.data == data) == (kind != "TIFF" and not 2 <= orientation <= 8)
+    assert bool(image.transcoding and image.transcoding.turned) == (2 <= orientation <= 8)
+    assert (image.data == data) == (kind != "TIFF" and not 2 <= orientation <= 8)
 
 
 RAW = ImageRules("decode", raw_size=(5, 7))
@@ -335,31 +335,31 @@ def task(data: bytes, labels: ImageLabels = NO_LABELS) -> ImageTask:
 
 def file(format_: str, mode: str = "RGB") -> tuple[bytes, Image.Image]:
     pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
-    image_bytes = Image.fromarray(pixels).convert(mode)
-    return encoded(image_bytes, format_), image_bytes
+    image = Image.fromarray(pixels).convert(mode)
+    return encoded(image, format_), image
 
 
 def test_raw_pixels_are_rgb_by_rows_of_size_asked_for():
     for format_, mode, kind in (("PNG", "RGB", "png"), ("PNG", "L", "png"), ("BMP", "RGB", "other")):
         data, drawn = file(format_, mode)
-        image_bytes = load_image(task(data), RAW)
+        stored = load_image(task(data), RAW)
         expected = np.asarray(drawn.resize((7, 5), Image.Resampling.BILINEAR).convert("RGB"))
-        assert (np.frombuffer(image_bytes.data, np.uint8).reshape(5, 7, 3) == expected).all()
-        assert (image_bytes.height, image_bytes.width) == (5, 7)
-        assert image_bytes.transcoding == Transcoding(kind, len(data))
+        assert (np.frombuffer(stored.data, np.uint8).reshape(5, 7, 3) == expected).all()
+        assert (stored.height, stored.width) == (5, 7)
+        assert stored.transcoding == Transcoding(kind, len(data))
 
 
-def test_broken_picture_is_reject_of_its_row():
+def test_broken_image_is_reject_of_its_row():
     data, _ = file("PNG")
     row = TableRow(b"", 17, "t.csv row 17: column path")
     for rules in (RAW, ImageRules("decode")):
         reject = load_image(task(data[:-30], ImageLabels(row=row)), rules)
-        detail = f"t.csv row 17: column path: 'a.png': no end marker in {len(data) - 30:,} bytes; it is cut short"
+        detail = f"t.csv row 17: column path: 'a.png': no end marker in {len(data) - 30:,} bytes; it is truncated"
         assert reject == Rejected("row", 17, Reason.IMAGE_UNREADABLE, detail)
 
 
 @pytest.mark.parametrize("format_", ["JPEG", "PNG", "GIF", "WEBP", "TIFF"])
-def test_pictures_are_known_by_their_bytes(format_):
+def test_images_are_known_by_their_bytes(format_):
     assert encoded_size(image_bytes(60, 40, format_)) == (format_.lower(), 60, 40)
     assert open_record_image(image_bytes(60, 40, format_)).size == (60, 40)
 
@@ -369,7 +369,7 @@ def test_none(data):
     assert encoded_size(data) is None
 
 
-def test_a_cut_picture():
+def test_a_cut_image():
     with pytest.raises(UnusableError, match="do not decode"):
         open_record_image(image_bytes(600, 400)[:-200])
 

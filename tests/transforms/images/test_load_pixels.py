@@ -25,8 +25,8 @@ def noise(mode: str, size: tuple[int, int] = (50, 40)) -> Image.Image:
 )
 def test_pixels_are_those_of_load_img(tmp_path, mode, format_, resize):
     data = encoded(noise(mode), format_)
-    (tmp_path / "picture").write_bytes(data)
-    expected = keras.utils.load_img(tmp_path / "picture", target_size=(32, 24), interpolation=resize)
+    (tmp_path / "image").write_bytes(data)
+    expected = keras.utils.load_img(tmp_path / "image", target_size=(32, 24), interpolation=resize)
     found = decode_pixels(data, (32, 24), resize)
     assert (found.dtype, found.shape) == (np.uint8, (32, 24, 3))
     np.testing.assert_array_equal(found, np.asarray(expected))
@@ -38,7 +38,7 @@ def test_of_16_bits_upper_8_are_taken():
     np.testing.assert_array_equal(found, np.repeat((deep >> 8)[..., None], 3, axis=-1))
 
 
-def test_picture_on_its_side_stays_so_as_load_img_has_it():
+def test_image_on_its_side_stays_so_as_load_img_has_it():
     exif = Image.Exif()
     exif[0x0112] = 6
     plain, turned = encoded(noise("RGB"), "JPEG"), encoded(noise("RGB"), "JPEG", exif=exif)
@@ -62,7 +62,7 @@ PNG, JPEG = encoded(noise("RGB"), "PNG"), encoded(noise("RGB"), "JPEG")
         (encoded(Image.new("F", (8, 8)), "TIFF"), Reason.UNSUPPORTED_FORMAT),
     ],
 )
-def test_incomplete_picture_is_unusable(data, reason):
+def test_incomplete_image_is_unusable(data, reason):
     with pytest.raises(UnusableError) as raised:
         decode_pixels(data, (16, 16), "bilinear")
     assert raised.value.reason is reason, raised.value

@@ -18,7 +18,7 @@ from recordmill.transforms.images.masks import (
     mask_png,
     mask_rle,
     pack_rows,
-    resized,
+    resize_nearest,
     run_lengths,
 )
 
@@ -46,7 +46,7 @@ def test_bounds_of_masks_are_their_pixels(masks):
 @given(arrays(np.uint8, SHAPES), st.integers(1, 40), st.integers(1, 40))
 def test_resized_as_pillow_does_it(pixels, width, height):
     expected = np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.NEAREST))
-    found = resized(pixels, width, height)
+    found = resize_nearest(pixels, width, height)
     assert found.shape == (height, width)
     # Pillow counts in 16.16 fixed point: a middle on a border may fall to either side of it.
     rows, columns = (
@@ -59,7 +59,7 @@ def test_resized_as_pillow_does_it(pixels, width, height):
 
 def test_colours_stay_together():
     pixels = np.arange(2 * 4 * 3, dtype=np.uint8).reshape(2, 4, 3)
-    assert np.array_equal(resized(pixels, 2, 1), pixels[1:, 1::2])
+    assert np.array_equal(resize_nearest(pixels, 2, 1), pixels[1:, 1::2])
 
 
 FLAT = arrays(np.uint8, SHAPES, elements=st.sampled_from([0, 1, 255]))

@@ -24,19 +24,19 @@ def of_jpeg(image: Image.Image) -> PixelMeasures:
     return measure_file(encoded(image, "JPEG", quality=90), "jpeg")
 
 
-def test_picture_without_content_has_no_sharpness():
+def test_image_without_content_has_no_sharpness():
     grey = measure_pixels(Image.new("L", (300, 200), 77), 300, 200)
     assert grey == PixelMeasures(77, 77, 0.0)
     assert measure_pixels(Image.new("1", (1, 1), 1), 1, 1) == PixelMeasures(255, 255, 0.0)
 
 
 def test_levels_are_darkest_and_brightest_places():
-    picture = Image.new("L", (400, 200), 200)
-    picture.paste(30, (0, 0, 80, 200))
-    found = measure_pixels(picture, 400, 200)
+    image = Image.new("L", (400, 200), 200)
+    image.paste(30, (0, 0, 80, 200))
+    found = measure_pixels(image, 400, 200)
     assert (found.dark, found.bright) == (30, 200)
-    picture.paste(200, (0, 0, 72, 200))  # less than 5 % of the pixels are left
-    assert measure_pixels(picture, 400, 200).dark == 200
+    image.paste(200, (0, 0, 72, 200))  # less than 5 % of the pixels are left
+    assert measure_pixels(image, 400, 200).dark == 200
 
 
 @pytest.mark.parametrize("width", [3, 64])
@@ -53,16 +53,16 @@ def test_sharpness_is_deviation_of_edges_by_contrast(width):
 def test_blur_lowers_sharpness_in_any_light():
     sharp = scene(3)
     blurred = sharp.filter(ImageFilter.GaussianBlur(14))
-    dim = [picture.point(lambda level: level // 3) for picture in (sharp, blurred)]
+    dim = [image.point(lambda level: level // 3) for image in (sharp, blurred)]
     for clear, soft in ((sharp, blurred), dim):
         assert of_jpeg(soft).sharpness < 0.15 < of_jpeg(clear).sharpness
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16", "I"])
 @pytest.mark.parametrize("size", [(1, 1), (3, 900), (500, 400)])
-def test_every_kind_of_picture_can_be_measured(mode, size):
-    picture = scene(1, *size).convert("I" if mode == "I;16" else mode)
-    found = measure_pixels(picture.convert(mode) if mode == "I;16" else picture, *size)
+def test_every_kind_of_image_can_be_measured(mode, size):
+    image = scene(1, *size).convert("I" if mode == "I;16" else mode)
+    found = measure_pixels(image.convert(mode) if mode == "I;16" else image, *size)
     assert 0 <= found.dark <= found.bright <= 255
 
 
@@ -70,22 +70,22 @@ def hashes(*grey: bytes) -> np.ndarray:
     return perceptual_hashes(np.frombuffer(b"".join(grey), np.uint8).reshape(-1, HASH_SIDE, HASH_SIDE))
 
 
-def of_file(picture: Image.Image, quality: int = 90) -> bytes:
-    return measure_file(encoded(picture, "JPEG", quality=quality), "jpeg").grey
+def of_file(image: Image.Image, quality: int = 90) -> bytes:
+    return measure_file(encoded(image, "JPEG", quality=quality), "jpeg").grey
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_hash_hardly_changes_with_size_and_compression(seed):
-    picture = scene(seed, 333, 251)
+    image = scene(seed, 333, 251)
     hashed, *copies = hashes(
-        of_file(picture),
-        of_file(picture, quality=60),
-        of_file(picture.resize((166, 125))),
-        of_file(picture.resize((666, 502))),
-        measure_pixels(picture, *picture.size).grey,
-        measure_pixels(picture.quantize(64), *picture.size).grey,
-        measure_pixels(picture.convert("RGBA"), *picture.size).grey,
-        of_file(picture.crop((4, 3, 329, 248))),
+        of_file(image),
+        of_file(image, quality=60),
+        of_file(image.resize((166, 125))),
+        of_file(image.resize((666, 502))),
+        measure_pixels(image, *image.size).grey,
+        measure_pixels(image.quantize(64), *image.size).grey,
+        measure_pixels(image.convert("RGBA"), *image.size).grey,
+        of_file(image.crop((4, 3, 329, 248))),
     )
     others = hashes(*(of_file(scene(other)) for other in range(100, 130)))
     assert bits_set(copies ^ hashed).max() <= NEAR_BITS < bits_set(others ^ hashed).min()
@@ -101,7 +101,7 @@ def test_hash_is_of_lowest_frequencies_lowest_first():
     assert bin(int(hashes(grey.tobytes())[0])) == bin(int(bits, 2))
 
 
-def test_picture_is_hashed_alike_alone_and_among_others():
+def test_image_is_hashed_alike_alone_and_among_others():
     greys = [of_file(scene(seed)) for seed in range(7)]
     assert hashes(*greys).tolist() == [int(hashes(grey)[0]) for grey in greys]
     assert all(hashes(*greys) != 0)

@@ -11,7 +11,7 @@ from PIL import Image
 from recordmill.schemas.inputs.images import ImageRef, ImageRules, ImageTask
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images.load_images import load_image
-from recordmill.transforms.images.open_image import decode_image, encode_image, kind_of, open_image, stored_size
+from recordmill.transforms.images.open_image import decode_image, encode_image, image_kind, open_image, stored_size
 from recordmill.transforms.sample.draw_scene import encoded
 from tests.transforms.images.test_check_formats import chunk
 
@@ -59,7 +59,7 @@ def jpeg(marker: int, body: bytes, times: int = 1) -> bytes:
         pytest.param(jpeg(0xFE, bytes(65_000), 20), id="long comments"),
     ],
 )
-def test_metadata_that_pillow_stumbles_over_costs_no_picture(data, tmp_path):
+def test_metadata_that_pillow_stumbles_over_costs_no_image(data, tmp_path):
     (tmp_path / "image").write_bytes(data)
     ref = ImageRef(str(tmp_path / "image"), len(data))
     assert tf.io.decode_image(data).shape == (30, 40, 3)
@@ -74,7 +74,7 @@ def test_metadata_that_pillow_stumbles_over_costs_no_picture(data, tmp_path):
 def test_segments_that_decide_pixels_stay(format_):
     for mode in ("RGB", "CMYK") if format_ == "JPEG" else ("RGB", "P", "L", "RGBA"):
         data = encoded(NOISE.convert(mode), format_, **({"transparency": 5} if mode in ("P", "L") else {}))
-        with open_image(data, kind_of(data)) as image:
+        with open_image(data, image_kind(data)) as image:
             assert np.array_equal(image.convert("RGBA"), Image.open(io.BytesIO(data)).convert("RGBA"))
 
 
@@ -98,7 +98,7 @@ def test_host_s_limit_of_pixels_is_neither_heeded_nor_touched(monkeypatch):
             warnings.simplefilter("error")
             for format_ in ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF"):
                 data = encoded(NOISE, format_)
-                assert open_image(data, kind_of(data)).size == (40, 30)
+                assert open_image(data, image_kind(data)).size == (40, 30)
         assert limit == Image.MAX_IMAGE_PIXELS
 
 
@@ -113,7 +113,7 @@ def opened(image: Image.Image, format_: str, **how) -> Image.Image:
     return Image.open(io.BytesIO(encoded(image, format_, **how)))
 
 
-def transcode_picture(image, original, size, turn, rules) -> tuple[bytes, str]:
+def transcode_image(image, original, size, turn, rules) -> tuple[bytes, str]:
     return encode_image(decode_image(image, turn), original, size, rules)
 
 
@@ -149,7 +149,7 @@ DEEP = Image.fromarray((ROWS * 40 * 50 + COLUMNS).astype(np.uint16))
 def test_becomes(image, format_, becomes, mode):
     how = {"lossless": True} if format_ == "WEBP" else {}
     source = opened(image, format_, **how)
-    data, found = transcode_picture(source, format_.lower(), image.size, False, KEEP)
+    data, found = transcode_image(source, format_.lower(), image.size, False, KEEP)
     assert (found, Image.open(io.BytesIO(data)).mode) == (becomes, mode)
     assert Image.open(io.BytesIO(data)).format == becomes.upper()
     expected = np.asarray(
@@ -169,7 +169,7 @@ def test_all_in_one_format_as_tensorflow_sees_it(mode, format_):
     how = {"quality": 100} if mode == "CMYK" else {}
     stored = encoded(image, original.upper(), **how)
     rules = ImageRules("decode", format_, jpeg_quality=100)
-    data, found = transcode_picture(Image.open(io.BytesIO(stored)), original, image.size, False, rules)
+    data, found = transcode_image(Image.open(io.BytesIO(stored)), original, image.size, False, rules)
     assert found == format_
     difference = np.abs(pixels(data) - pixels(stored)).mean()
     assert difference < (25 if mode in ("P", "1") and format_ == "jpeg" else 3)
@@ -179,7 +179,7 @@ def test_all_in_one_format_as_tensorflow_sees_it(mode, format_):
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "L", "1", "I;16"])
 def test_shrunk(mode):
     image = DEEP if mode == "I;16" else SMOOTH.convert(mode)
-    data, _ = transcode_picture(opened(image, "PNG"), "png", (20, 15), False, KEEP)
+    data, _ = transcode_image(opened(image, "PNG"), "png", (20, 15), False, KEEP)
     found = pixels(data)
     assert found.shape == (15, 20, 3)
     expected = pixels(encoded(image, "PNG")).reshape(15, 2, 20, 2, 3).mean((1, 3))
@@ -188,7 +188,7 @@ def test_shrunk(mode):
 
 def test_palette_stays_see_through_when_it_is_shrunk():
     halves = Image.fromarray((COLUMNS >= 20).astype(np.uint8)).convert("P")
-    data, found = transcode_picture(opened(halves, "PNG", transparency=0), "png", (20, 15), False, KEEP)
+    data, found = transcode_image(opened(halves, "PNG", transparency=0), "png", (20, 15), False, KEEP)
     shrunk = Image.open(io.BytesIO(data))
     assert (found, shrunk.mode) == ("png", "RGBA")
     alpha = np.asarray(shrunk.getchannel("A"))
@@ -200,24 +200,24 @@ def test_palette_stays_see_through_when_it_is_shrunk():
 def test_pixels_that_no_format_holds(values):
     image = opened(Image.fromarray(np.full((3, 4), values)), "TIFF")
     with pytest.raises(UnusableError):
-        transcode_picture(image, "tiff", (4, 3), False, KEEP)
+        transcode_image(image, "tiff", (4, 3), False, KEEP)
 
 
 @pytest.mark.parametrize(
     ("width", "format_", "becomes"),
     [(65_500, "keep", "jpeg"), (65_501, "keep", "png"), (1_000_000, "png", "png")],
 )
-def test_picture_too_wide_for_jpeg_becomes_png(width, format_, becomes):
+def test_image_too_wide_for_jpeg_becomes_png(width, format_, becomes):
     wide = opened(Image.new("L", (width, 1)), "PPM")
-    data, found = transcode_picture(wide, "ppm", (width, 1), False, ImageRules("decode", format_))
+    data, found = transcode_image(wide, "ppm", (width, 1), False, ImageRules("decode", format_))
     assert (found, pixels(data).shape) == (becomes, (1, width, 3))
 
 
 @pytest.mark.parametrize(("width", "format_", "most"), [(65_501, "jpeg", "65,500"), (1_000_001, "png", "1,000,000")])
-def test_picture_wider_than_its_format_is_read(width, format_, most):
+def test_image_wider_than_its_format_is_read(width, format_, most):
     wide = opened(Image.new("L", (width, 1)), "PPM")
-    with pytest.raises(UnusableError, match=f"{format_.upper()}s that can be read have sides up to {most}") as caught:
-        transcode_picture(wide, "ppm", (width, 1), False, ImageRules("decode", format_))
+    with pytest.raises(UnusableError, match=f"sides of a readable {format_.upper()} have at most {most}") as caught:
+        transcode_image(wide, "ppm", (width, 1), False, ImageRules("decode", format_))
     assert caught.value.reason is Reason.TOO_LARGE
 
 
@@ -230,11 +230,11 @@ def test_tiff_is_unchanged_stored_unless_it_is_to_be_turned(orientation, compres
     how = {"compression": compression} if compression else {}
     image = opened(SMOOTH, "TIFF", exif=exif, **how)
     assert stored_size(image) == (40, 30)
-    data, _ = transcode_picture(image, "tiff", (40, 30), False, ImageRules("decode", "png"))
+    data, _ = transcode_image(image, "tiff", (40, 30), False, ImageRules("decode", "png"))
     assert (pixels(data) == COLOURS).all()
     if orientation > 4:
-        turned, _ = transcode_picture(opened(SMOOTH, "TIFF", exif=exif, **how), "tiff", (30, 40), True, KEEP)
-        expected, _ = transcode_picture(opened(SMOOTH, "PNG", exif=exif), "png", (30, 40), True, KEEP)
+        turned, _ = transcode_image(opened(SMOOTH, "TIFF", exif=exif, **how), "tiff", (30, 40), True, KEEP)
+        expected, _ = transcode_image(opened(SMOOTH, "PNG", exif=exif), "png", (30, 40), True, KEEP)
         assert np.abs(pixels(turned) - pixels(expected)).mean() < 3
 
 
@@ -244,6 +244,6 @@ def test_tiff_is_unchanged_stored_unless_it_is_to_be_turned(orientation, compres
 )
 @pytest.mark.parametrize("wanted", ["jpeg", "png"])
 def test_metadata_is_not_carried(format_, how, wanted):
-    data, _ = transcode_picture(opened(SMOOTH, format_, **how), "", (40, 30), False, ImageRules("decode", wanted))
+    data, _ = transcode_image(opened(SMOOTH, format_, **how), "", (40, 30), False, ImageRules("decode", wanted))
     assert len(data) < 10_000
     assert not Image.open(io.BytesIO(data)).info.keys() & {"comment", "icc_profile", "xmp", "exif"}

@@ -48,8 +48,8 @@ def mutated(draw) -> bytes:
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mutated(), st.sampled_from(["keep", "jpeg", "png"]), st.sampled_from([None, 20]))
-def test_written_picture_decodes_to_its_size(tmp_path, data, format_, max_side):
-    path = tmp_path / "picture"
+def test_written_image_decodes_to_its_size(tmp_path, data, format_, max_side):
+    path = tmp_path / "image"
     path.write_bytes(data)
     task = ImageTask(1, "a", None, None, ImageRef(str(path), len(data)), "train", ())
     loaded = load_image(task, ImageRules("decode", format_, max_side))

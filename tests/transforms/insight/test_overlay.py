@@ -79,8 +79,8 @@ def test_class_without_name_has_its_number():
 
 def test_each_list_is_converted_once(monkeypatch):
     """However many objects an image has: one image may have tens of thousands."""
-    listed, sources = RecordView.listed, []
-    monkeypatch.setattr(RecordView, "listed", lambda view, source: sources.append(source) or listed(view, source))
+    column, sources = RecordView.column, []
+    monkeypatch.setattr(RecordView, "column", lambda view, source: sources.append(source) or column(view, source))
     number = 50
     values = edges(*[BOX] * number) | {"objects.label": np.array([3, 1] * 25), "objects.category_name": [b"dog"] * 9}
     assert [shape.name for shape in shapes(values)] == ["dog"] * 9 + ["cat", *["dog", "cat"] * 20]

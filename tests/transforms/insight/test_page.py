@@ -223,7 +223,7 @@ def test_amounts_of_each_split():
     assert rows["class balance"] == ["1.0 to 1", "4.5 to 1"]
     assert rows["rewritten"] == ["gif 3, webp 1,200; 4 made smaller: 9 bytes became 8 bytes", ""]
     assert rows["formats in records"] == ["jpeg 8", ""]
-    assert rows["shards"] == ["12 of 1.0 kB to 12.0 kB, 23.0 kB in all", "1 of 1.0 kB, 1.0 kB in all"]
+    assert rows["shards"] == ["12 of 1.0 kB to 12.0 kB, 23.0 kB in total", "1 of 1.0 kB, 1.0 kB in total"]
     assert rows["largest shard"] == ["6.26 times the mean", "1.00 times the mean"]
     assert rows["hosts"] == ["at most 12 (number of shards)", "at most 1 (number of shards)"]
     manifest = msgspec.structs.replace(manifest, splits={"val": val})

@@ -135,7 +135,7 @@ def test_merged_records_equal_whole_one(columns, rng):
     assert merge_examples(written(one), written(values.keys() - one)) == written(set(values))
 
 
-def test_picture_is_not_copied_into_its_record():
+def test_image_is_not_copied_into_its_record():
     first, second = bytes(5000), b"\xff" * 70_000
     columns = (
         ("a", FeatureKind.BYTES, False),

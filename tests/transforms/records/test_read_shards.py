@@ -165,7 +165,7 @@ def test_wrong_checksum_is_named_by_its_offset(tmp_path, packed):
     assert records == FOUR[:1]
     assert isinstance(error, RecordError)
     assert (error.reason, error.offset) == ("data_crc", SECOND)
-    unpacked = " of what it unpacks to" if packed else ""
+    unpacked = " of the unpacked data" if packed else ""
     assert f"{tmp_path}/x: record 1 at byte {SECOND}{unpacked}: the checksum" in str(error)
 
 
@@ -176,7 +176,7 @@ def test_records_before_damage_of_gzip_stream_are_there(tmp_path):
     records, error = read(tmp_path / "x")
     assert records == many[: len(records)]
     assert len(records) > 20
-    assert f"after {len(records)} records its GZIP stream is damaged or cut" in str(error)
+    assert f"after {len(records)} records its GZIP stream is damaged or truncated" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -189,4 +189,4 @@ def test_not_a_tfrecord_file(tmp_path, data):
     records, error = read(tmp_path / "x")
     assert records == []
     assert isinstance(error, ConfigError)
-    assert "is no TFRecord file" in str(error)
+    assert "is not a TFRecord file" in str(error)

@@ -77,9 +77,9 @@ def test_records_come_in_order_asked_for(shard):
 
 @pytest.mark.parametrize("number", [-1, 20, 10**9])
 def test_a_record_that_there_is_not(shard, number):
-    with pytest.raises(IndexError, match=f"no {number:,}"):
+    with pytest.raises(IndexError, match=f"record {number:,} does not exist"):
         shard.read([0, number])
-    with pytest.raises(IndexError, match=f"no {number:,}"):
+    with pytest.raises(IndexError, match=f"record {number:,} does not exist"):
         RecordFiles([shard]).read([0, number])
 
 
@@ -186,12 +186,12 @@ def test_more_files_than_process_may_have_open(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda index: index.replace(b"0 16\n16 53\n", b"0 69\n"), "of 19 records, where the manifest says 20"),
+        (lambda index: index.replace(b"0 16\n16 53\n", b"0 69\n"), "for 19 records, but the manifest says 20"),
         (
             lambda index: b"".join(index.splitlines(keepends=True)[:-1]),
-            r"of a shard of 6,631 bytes, where it has 7,350",
+            r"for a shard of 6,631 bytes, but the shard has 7,350",
         ),
-        (lambda index: index[:-1], "cut"),
+        (lambda index: index[:-1], "last line is truncated"),
     ],
     ids=["two as one", "a line less", "cut"],
 )
@@ -215,7 +215,7 @@ def test_index_of_similar_shard(tmp_path):
 
 def test_shard_that_was_replaced_before_it_is_read_is_error(tmp_path, shard):
     replace(tmp_path / "x", framed(*(b"?" * len(record) for record in RECORDS)))
-    with pytest.raises(RecordError, match=r"x has changed since it was opened"):
+    with pytest.raises(RecordError, match=r"x has changed or was deleted since it was opened"):
         shard.read([3])
 
 
@@ -239,7 +239,7 @@ def test_shard_written_over_is_error(tmp_path, shard):
     with (tmp_path / "x").open("r+b") as file:
         file.write(framed(*(b"?" * len(record) for record in RECORDS)))
     os.utime(tmp_path / "x", ns=(before + 1, before + 1))
-    with pytest.raises(RecordError, match=r"x has changed since it was opened"):
+    with pytest.raises(RecordError, match=r"x has changed or was deleted since it was opened"):
         shard.read([3])
 
 
@@ -315,7 +315,7 @@ def test_in_bucket_shard_is_known_by_its_checksum(gcs, tmp_path):
     gcs.put("out/x", framed(*other))
     with pytest.raises(RecordError, match="CRC-32C"):
         replaced.read([3])
-    with pytest.raises(RecordError, match="has changed since it was opened"):
+    with pytest.raises(RecordError, match="has changed or was deleted since it was opened"):
         opened.read([3])
 
 

@@ -9,7 +9,7 @@ from recordmill.transforms.records.shard_index import (
     check_indexable,
     decode_index,
     encode_index,
-    index_of,
+    index_lengths,
     index_shard,
 )
 from tests.transforms.show.records import framed
@@ -17,7 +17,7 @@ from tests.transforms.show.records import framed
 
 @pytest.mark.parametrize("lengths", [[], [16], [20, 17, 5_000_000_000, 16]])
 def test_index_is_read_as_it_was_written(lengths):
-    index = decode_index(encode_index(index_of(lengths)))
+    index = decode_index(encode_index(index_lengths(lengths)))
     assert index.lengths.tolist() == lengths
     assert index.bounds[:-1].tolist() == [sum(lengths[:each]) for each in range(len(lengths))]
     assert (index.records, index.size) == (len(lengths), sum(lengths))
@@ -27,7 +27,7 @@ def test_index_is_read_as_it_was_written(lengths):
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"0 20\n20 1", "cut"),
+        (b"0 20\n20 1", "last line is truncated"),
         (b"0 20\n20", "two numbers"),
         (b"0 20\n\n20 16\n", "lines"),
         (b"0 20\n 20\n", "two numbers"),
@@ -35,9 +35,9 @@ def test_index_is_read_as_it_was_written(lengths):
         (b"0\n", "lines"),
         (b"0 20\n-1 20\n", "lines"),
         (b"\x00\x01", "lines"),
-        (b"0 20\n20 15\n", "record 1 has 15 bytes, where a frame alone has 16"),
-        (b"0 20\n1000000000 16\n", "record 1 begins at byte 1,000,000,000, where the one before ends at 20"),
-        (b"16 20\n36 16\n", "record 0 begins at byte 16, where the one before ends at 0"),
+        (b"0 20\n20 15\n", "record 1 has 15 bytes, but a frame alone has 16"),
+        (b"0 20\n1000000000 16\n", "record 1 begins at byte 1,000,000,000, but the previous record ends at 20"),
+        (b"16 20\n36 16\n", "record 0 begins at byte 16, but the previous record ends at 0"),
         (b"0 20\n36 16\n", "record 1 begins at byte 36"),
         (b"0 20\n20 99999999999999999999999\n", "record 1"),
         (b"0 9223372036854775807\n9223372036854775807 16\n", "record"),
@@ -76,8 +76,8 @@ def test_all_records_passed_are_named(tmp_path, records):
     ("data", "told"),
     [
         (gzip.compress(WHOLE, mtime=0), "GZIP"),
-        (b"\xff\xd8\xff" * 10, "is no TFRecord file"),
-        (b"short", "is no TFRecord file"),
+        (b"\xff\xd8\xff" * 10, "is not a TFRecord file"),
+        (b"short", "is not a TFRecord file"),
     ],
 )
 def test_not_plain_tfrecord_file_is_refused(tmp_path, data, told):

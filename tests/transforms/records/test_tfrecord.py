@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import RecordError
-from recordmill.transforms.records.tfrecord import framed as framed_size
-from recordmill.transforms.records.tfrecord import masked_crc32c, read_lengths, read_records
+from recordmill.transforms.records.tfrecord import framed_size, masked_crc32c, read_lengths, read_records
 from tests.transforms.show.records import framed
 
 RECORDS = [b"", b"the first", b"\x00\xff\n" * 5]

@@ -62,6 +62,6 @@ def test_number_of_threads(make, given, expected, monkeypatch):
     ],
 )
 def test_versions_are_those_that_records_depend_on(layout, included, left_out):
-    found = beam_steps.made_by(layout).keys()
+    found = beam_steps.library_versions(layout).keys()
     assert included <= found
     assert not left_out & found

@@ -23,5 +23,5 @@ def test_step_lasts_until_next_one_and_may_come_again(monkeypatch):
     monkeypatch.setattr(progress, "_progress", progress.Progress(planned_at=1.0))
     for step in ("listing", "reading", "reading", "listing"):
         progress.set_step(step)
-    progress.planned(7, 1)
+    progress.count_planned(7, 1)
     assert progress.step_seconds() == {"starting": 2.0, "listing": 2.5, "reading": 4.0, "writing": 1.5}

@@ -92,7 +92,7 @@ def test_cure_for_files_of_two_splits(merged, is_advised):
     )
     with pytest.raises(TooManyRejectsError) as caught:
         check_findings(demands(), {"train": Rows(20 - merged, 18)}, facts, found)
-    assert ("--images may be given several times" in str(caught.value)) == is_advised
+    assert ("--images can be repeated" in str(caught.value)) == is_advised
     assert ("or with a larger --max-rejects" in str(caught.value)) == is_advised
 
 
@@ -111,8 +111,8 @@ BROKEN, UNSAFE = Reason.MALFORMED_IMAGE, Reason.UNSAFE_FILE_NAME
     [
         (rejected(10), ["1.jpg"], ["t/1.jpg"], NoImageFoundError, "--match suffix or --images img/t.", "No image"),
         (rejected(10, UNSAFE), ["1.jpg"], ["t/1.jpg"], NoImageFoundError, "none of the 10 images", "No image"),
-        (rejected(10), ["1.jpg", "2.jpg"], ["a/1.jpg", "b/2.jpg"], NoImageFoundError, "give --match suffix.", " or "),
-        (rejected(10), ["1.jpg", "2.jpg"], ["a/1.jpg", "b/1.jpg"], NoImageFoundError, "give --images img/a.", "suffix"),
+        (rejected(10), ["1.jpg", "2.jpg"], ["a/1.jpg", "b/2.jpg"], NoImageFoundError, "use --match suffix.", " or "),
+        (rejected(10), ["1.jpg", "2.jpg"], ["a/1.jpg", "b/1.jpg"], NoImageFoundError, "use --images img/a.", "suffix"),
         # Rows without a file name do not hide that no other has a file.
         ([*rejected(9, BROKEN), *rejected(1)], ["1.jpg"], [], NoImageFoundError, "a.json names '1.jpg'", "No image"),
         # Others are rejected for other reasons: some have a file.
@@ -171,7 +171,7 @@ def test_empty_split_leaves_no_files(tmp_path):
 
 
 def test_archive_in_place_of_images():
-    files = Names.of(["a.zip"])
+    files = Names.sample(["a.zip"])
     with pytest.raises(EmptyDatasetError, match=r"nothing to write\. Archives within --images .* unpack 'a\.zip'"):
         check(demands(), {"train": Rows(0, 0)}, [], files=files)
     with pytest.raises(EmptyDatasetError, match=r"val gets none of the 2 images(?!.*Archives)"):
@@ -186,7 +186,7 @@ def test_images_beside_file_that_names_them_are_named_of(tmp_path):
         asked = demands(rows=("x/a.json", f"{tmp_path}/a.json"))
         with pytest.raises(NoImageFoundError) as caught:
             check(asked, {"train": Rows(2, 0)}, rejected(2), names(*missing))
-        told.append(f"give --images {tmp_path}." in str(caught.value))
+        told.append(f"add --images {tmp_path}." in str(caught.value))
     assert told == [True, False, False]
 
 

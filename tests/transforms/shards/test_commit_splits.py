@@ -120,7 +120,7 @@ def test_concurrent_split_is_not_lost(tmp_path, monkeypatch, at):
 
 OTHERWISE = [
     ({"categories": (Category(1, "cow"),)}, "has other categories than split train"),
-    ({"parts": (Part.LVIS,)}, "has lvis in its records where train has no further part than split train"),
+    ({"parts": (Part.LVIS,)}, "has lvis in its records where train has no optional part than split train"),
     ({"layout": "tfds"}, "has another name or layout than split train"),
 ]
 
@@ -357,5 +357,5 @@ def test_foreign_shard_in_bucket(gcs):
 def test_manifest_of_another_split(tmp_path):
     commit(tmp_path, of_split("train"))
     (tmp_path / "manifest-val.json").write_bytes((tmp_path / "manifest-train.json").read_bytes())
-    with pytest.raises(ConfigError, match=r"manifest-val\.json is not of the split val alone"):
+    with pytest.raises(ConfigError, match=r"manifest-val\.json must have exactly the split val"):
         commit(tmp_path, of_split("test"))

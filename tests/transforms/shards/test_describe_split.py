@@ -25,7 +25,7 @@ from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.dataset.compare_names import Names
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.dataset.rejects import RejectList, count_rejects
-from recordmill.transforms.runtime.beam_steps import made_by
+from recordmill.transforms.runtime.beam_steps import library_versions
 from recordmill.transforms.shards.describe_split import (
     Rows,
     check_examples,
@@ -73,7 +73,7 @@ STATISTICS = b"{}"
 
 SPLIT = SplitManifest(
     recipe=RECIPE,
-    made_by=made_by("detection"),
+    made_by=library_versions("detection"),
     compression="",
     inputs=(INPUTS[1], INPUTS[0]),
     class_counts=(9, 0),

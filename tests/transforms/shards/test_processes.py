@@ -12,7 +12,7 @@ import pytest
 
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.processes import forked, forking
+from recordmill.transforms.runtime.processes import fork_processes, forked_processes
 from recordmill.transforms.shards.shard_file import folders_of
 from recordmill.transforms.shards.write_shards import write_shard
 from recordmill.transforms.storage.local_storage import LocalUpload
@@ -40,19 +40,19 @@ def begun(shard: Shard) -> list[Future[ShardResult]]:
     packed = {key: pack_tasks(shard.tasks[half]) for key, half in HALVES.items()}
     folders = folders_of(recipe, "train")
     return [
-        forked().submit(write_shard, (recipe, labels, table, key, blocks), 2, 2, folders)
+        forked_processes().submit(write_shard, (recipe, labels, table, key, blocks), 2, 2, folders)
         for key, blocks in packed.items()
     ]
 
 
 def write(shard: Shard) -> tuple[list[ShardResult], list[progress.Progress], int, bool]:
-    with forking(2):
+    with fork_processes(2):
         number = len(multiprocessing.active_children())
         results = [future.result() for future in begun(shard)]
     seen = [progress.snapshot()]
     progress.reset()
     seen.append(progress.snapshot())
-    return results, seen, number, bool(forked() or multiprocessing.active_children())
+    return results, seen, number, bool(forked_processes() or multiprocessing.active_children())
 
 
 def test_processes_write_same_bytes_and_report(shard):
@@ -68,7 +68,7 @@ def test_processes_write_same_bytes_and_report(shard):
 
 
 def fail(shard: Shard) -> None:
-    with forking(2):
+    with fork_processes(2):
         begun(shard)[0].result()
 
 
@@ -90,7 +90,7 @@ def leave(shard: Shard, ending: str) -> None:
         commit(upload, path)
 
     LocalUpload.commit = stuck
-    with forking(2):
+    with fork_processes(2):
         begun(shard)
         while len(temporary(shard, ending)) < 2:
             time.sleep(0.01)
@@ -108,7 +108,7 @@ def test_early_end_removes_unfinished_files(ending, shard):
 
 
 def signalled(shard: Shard, number: int) -> list[ShardResult]:
-    with forking(2):
+    with fork_processes(2):
         for process in multiprocessing.active_children():
             os.kill(process.pid, number)
         time.sleep(0.2)
@@ -126,7 +126,7 @@ def test_one_killed_is_error(shard):
 
 
 def die(file: Path) -> None:
-    with forking(2):
+    with fork_processes(2):
         file.write_text(" ".join(str(process.pid) for process in multiprocessing.active_children()))
         os.kill(os.getpid(), signal.SIGKILL)
 

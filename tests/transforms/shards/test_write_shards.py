@@ -23,7 +23,7 @@ from recordmill.transforms.dataset.facts import Facts, add_facts
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.records import example
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.beam_steps import made_by
+from recordmill.transforms.runtime.beam_steps import library_versions
 from recordmill.transforms.shards.encode_images import EncodeImages
 from recordmill.transforms.shards.shard_file import FinishedShards, Note
 from recordmill.transforms.shards.write_shards import (
@@ -90,7 +90,7 @@ def test_finished_shard_and_its_note(tmp_path, tasks):
     data = (tmp_path / "out" / FILE).read_bytes()
     index = index_info(read(tmp_path / "out" / FILE))
     assert result.info == ShardInfo(NAME, 2, len(data), crc32c(data), hashlib.sha256(data).hexdigest(), index)
-    assert result.made_by == made_by("detection")
+    assert result.made_by == library_versions("detection")
     assert source_ids(tmp_path / "out" / FILE) == [3, 1]  # in the order of hashes
     record_bytes = sum(map(len, read(tmp_path / "out" / FILE)))
     assert result.counted == {Metric.IMAGES: 2, Metric.OBJECTS: 1, Metric.RECORD_BYTES: record_bytes}

@@ -13,7 +13,7 @@ from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
-from recordmill.transforms.encoders.encode_objects import in_pixels
+from recordmill.transforms.encoders.encode_objects import scale_to_pixels
 from recordmill.transforms.join.traits import Trait, choose_labels
 from recordmill.transforms.user_samples.convert_samples import (
     SampleCoder,
@@ -185,7 +185,7 @@ def test_fractions_and_ids_left_out():
     polygon = SampleObject("dog", (0, 0, 1, 1), "fraction", segmentation="[[0,0,0.5,0,0.5,1]]")
     pixels = SampleObject("dog", (1, 2, 3, 4), segmentation="[[0,0,5,0,5,5]]")
     sample = Sample("a", **IMAGE, objects=(each, each, polygon, pixels))
-    block = in_pixels(unpack_block(pack_block(as_block([sample]))), np.array([[40, 20]]))
+    block = scale_to_pixels(unpack_block(pack_block(as_block([sample]))), np.array([[40, 20]]))
     block, others = block.take_objects(np.arange(4) < 2), block.take_objects(np.arange(4) > 1)
     assert others.boxes_xywh_px.tolist() == [[0, 0, 40, 20], [1, 2, 3, 4]]
     assert others.segmentation.texts() == ["[[0.0,0.0,20.0,0.0,20.0,20.0]]", "[[0,0,5,0,5,5]]"]

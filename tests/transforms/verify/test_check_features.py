@@ -25,7 +25,7 @@ LABELS = LabelMap((Category(0, "cat"), Category(1, "dog")))
 @pytest.fixture(params=["float32", "float16"])
 def maker(tmp_path, request) -> EmbedImages:
     choice = ModelChoice(saved(tiny(), tmp_path / "tiny.keras"))
-    return EmbedImages(choice, load_model(choice).found, 4, request.param, "bilinear")
+    return EmbedImages(choice, load_model(choice).model, 4, request.param, "bilinear")
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_other_weights_make_others(tmp_path, maker, records):
     other = tiny()
     other.set_weights([weight * 1.01 for weight in other.get_weights()])
     choice = ModelChoice(saved(other, tmp_path / "other.keras"))
-    other_maker = msgspec.structs.replace(maker, choice=choice, model=load_model(choice).found)
+    other_maker = msgspec.structs.replace(maker, choice=choice, model=load_model(choice).model)
     _, difference, faults = recompute(tmp_path, other_maker, records)
     assert [(number, *fault[:1]) for number, fault in faults] == [(index, "feature_differs") for index in range(9)]
     assert difference == pytest.approx(0.01, rel=0.1)

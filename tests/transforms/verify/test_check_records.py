@@ -124,7 +124,7 @@ def test_too_few_keypoints_for_objects_are_named(values):
     changed = {
         f"objects.keypoint_{name}": values[f"objects.keypoint_{name}"][:3] for name in ("x", "y", "visibility", "text")
     }
-    assert check(values, "detection", **changed) == (2, [("keypoints", "3 keypoints of 2 objects with 2 each")])
+    assert check(values, "detection", **changed) == (2, [("keypoints", "3 keypoints for 2 objects of 2 each")])
 
 
 BOXES = [
