@@ -14,7 +14,7 @@ from recordmill.schemas.statistics import FINDINGS
 if TYPE_CHECKING:
     import numpy as np
 
-OF_ANNOTATIONS = ("thin_boxes", "repeated_boxes", "box_mask_mismatch")
+ANNOTATION_FINDINGS = ("thin_boxes", "repeated_boxes", "box_mask_mismatch")
 """Kinds of FINDINGS of annotations. The other FINDINGS are of images."""
 LEAKAGE = "leakage"
 COPIES: Mapping[str, str] = {
@@ -85,7 +85,7 @@ NO_HASH = 0
 """Hash of an image that was not decoded, or is blank."""
 
 FINGERPRINT = [
-    ("picture", "<u8", 2),
+    ("sha256", "<u8", 2),
     ("hash", "<u8"),
     ("labels", "<u8"),
     ("offset", "<u8"),

@@ -9,14 +9,14 @@ from recordmill.decode_record import RecordDecoder
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureKind
 from recordmill.schemas.layouts import LAYOUTS, TFDS, stored_as
-from recordmill.split_records import READINGS, readings_of, type_text
+from recordmill.split_records import READINGS, table_readings, type_text
 from recordmill.transforms.records.example import ExampleWriter
 from tests.recordmill.splits import CONTENTS, KEYPOINTS, draw
 
 
 def decoded(name: str, values: dict, table=None) -> dict:
     table, labels, shape = CONTENTS[name] if table is None else (table, CONTENTS[name].labels, ())
-    decode = RecordDecoder(table, readings_of(table, shape), labels.keypoints)
+    decode = RecordDecoder(table, table_readings(table, shape), labels.keypoints)
     return decode(ExampleWriter(table).write(values))
 
 
@@ -25,7 +25,7 @@ def decoded(name: str, values: dict, table=None) -> dict:
 def test_types_and_shapes_are_table(name, number):
     found = decoded(name, draw(CONTENTS[name], number).values)
     table, _, shape = CONTENTS[name]
-    readings = readings_of(table, shape)
+    readings = table_readings(table, shape)
     assert list(found) == list(readings)
     sizes: dict[str, int] = {"N": number, "K": KEYPOINTS}
     for key, reading in readings.items():
@@ -60,7 +60,7 @@ def test_record_of_layout_detection():
 
 def test_labels_stored_as_text():
     table = stored_as(TFDS.with_parts(()), {"objects/label": "label"}, {"objects/id": FeatureKind.FLOAT}, True)
-    readings = readings_of(table)
+    readings = table_readings(table)
     assert (readings["labels"].dtype, readings["labels"].meaning) == ("bytes", "class name")
     assert (readings["annotation_ids"].dtype, readings["image_id"].dtype) == ("float32", "int64")
     values = draw(CONTENTS["tfds"], 2).values
@@ -73,7 +73,7 @@ def test_masks_alone_decode_no_picture(monkeypatch):
     monkeypatch.setattr("recordmill.decode_record.open_record_image", None)
     values, expected = draw(CONTENTS["detection"], 3)
     table, labels, _ = CONTENTS["detection"]
-    decode = RecordDecoder(table, {"masks": readings_of(table)["masks"]}, labels.keypoints)
+    decode = RecordDecoder(table, {"masks": table_readings(table)["masks"]}, labels.keypoints)
     assert (decode(ExampleWriter(table).write(values))["masks"] == expected["masks"]).all()
 
 
@@ -114,7 +114,7 @@ def test_undecodable():
         decoded("detection", values | {"objects.mask_png": [draw(CONTENTS["detection"], 2).values["semantic.png"]]})
     table, _, shape = CONTENTS["keras"]
     with pytest.raises(RecordError, match=r"no tf\.train\.Example"):
-        RecordDecoder(table, readings_of(table, shape), 0)(b"\x0a\xff")
+        RecordDecoder(table, table_readings(table, shape), 0)(b"\x0a\xff")
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "I;16"])

@@ -103,7 +103,7 @@ def test_without_end_epoch_follows_epoch():
 def test_no_records():
     assert list(GlobalOrder(0).of_host()) == []
     assert list(GlobalOrder(0).of_host(epochs=None)) == []
-    with pytest.raises(ValueError, match="no position 0"):
+    with pytest.raises(ValueError, match="position 0 is out of range"):
         GlobalOrder(0).numbers(np.array([0]))
 
 

@@ -77,9 +77,9 @@ def test_a_key_that_is_not_there(tmp_path, keys):
 @pytest.mark.parametrize("number", [RECORDS, -RECORDS - 1, 10**9])
 def test_a_number_beyond_the_records(tmp_path, number):
     split = whole(tmp_path)
-    with pytest.raises(IndexError, match=f"there is no record {number:,}; train has 7"):
+    with pytest.raises(IndexError, match=f"record {number:,} does not exist; split train has 7"):
         split[number]
-    with pytest.raises(IndexError, match="there is no record 2; train has 2"):
+    with pytest.raises(IndexError, match="record 2 does not exist; split train has 2"):
         split[3:5].raw(2)
 
 
@@ -165,7 +165,7 @@ def test_shard_with_fewer_records_than_manifest_has(tmp_path):
     split = write_split(tmp_path, CLASSES, [draw(CLASSES, number) for number in range(2)], shards=1)
     info = msgspec.structs.replace(split.shards[0].info, examples=3)
     longer = type(split)("train", str(tmp_path), [split.shards[0]._replace(info=info)], CLASSES)
-    with pytest.raises(RecordError, match="it ends after 2 records, where the manifest has 3"):
+    with pytest.raises(RecordError, match="ends after 2 records, but the manifest has 3"):
         list(longer)
 
 

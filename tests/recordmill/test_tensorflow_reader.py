@@ -69,7 +69,7 @@ def test_masks_alone(tmp_path, name):
     both = split.tensorflow(keys=["image", "masks"], **sizes), split.tensorflow(keys=["masks"], **sizes)
     for with_image, alone in zip(*both, strict=True):
         np.testing.assert_array_equal(alone["masks"], with_image["masks"])
-    with pytest.raises(ConfigError, match="or keys has none"):
+    with pytest.raises(ConfigError, match="or keys, have no image"):
         split.tensorflow(keys=["boxes"], resize=(8, 10))
 
 
@@ -204,7 +204,7 @@ def test_supervised(tmp_path):
 @pytest.mark.parametrize(
     ("name", "steps", "told"),
     [
-        ("detection", {"batch": 2}, "pictures of several sizes are no batch; give resize"),
+        ("detection", {"batch": 2}, "images of different sizes do not form a batch; give resize"),
         ("detection", {"batch": 0, "resize": (2, 2)}, "batch=0"),
         ("detection", {"pad": 3}, "give batch"),
         ("rows", {"batch": 2, "pad": -1}, "pad=-1: give 1 or more"),
@@ -225,7 +225,7 @@ def test_supervised(tmp_path):
         (
             "rows",
             {"batch": 4, "shard": (0, 2), "drop_remainder": True},
-            "a host has 3 records, which is not one batch of 4",
+            "a host has 3 records, less than one batch of 4",
         ),
     ],
 )
@@ -243,9 +243,9 @@ def test_more_objects_than_are_padded_to(tmp_path):
     statistics = {"images": 6, "measured": 0, "histograms": histograms}
     statistics |= {"centres": [], "classes": [], "segments": [], "formats": {}, "examples": {}, "findings": {}}
     (tmp_path / "statistics-train.json").write_text(json.dumps(statistics))
-    with pytest.raises(ConfigError, match="pad=2, and an image has 3 objects: give pad=3, or more"):
+    with pytest.raises(ConfigError, match="pad=2 is too small: an image has 3 objects; give pad=3 or more"):
         split.tensorflow(batch=4, resize=(2, 2), pad=2)
-    with pytest.raises(ConfigError, match="pad=3, and an image has 4 captions: give pad=4, or more"):
+    with pytest.raises(ConfigError, match="pad=3 is too small: an image has 4 captions; give pad=4 or more"):
         split.tensorflow(batch=4, resize=(2, 2), pad=3)
     split.tensorflow(batch=4, resize=(2, 2), pad=3, keys=["image", "boxes"])
     split_of(tmp_path, "keras").tensorflow(batch=4, resize=(2, 2), pad=2)  # an object a record: none is a list

@@ -152,7 +152,7 @@ class ExampleEncoder:
             facts if per_image.all() else facts.take(np.flatnonzero(per_image)),
             per_image[per_image > 0],
             _count(run, per_image, Part.CAPTIONS in self._parts) + left_out.counted + Counter(filtered),
-            list(map(id_texts(block).named, left_out.rejected)),
+            list(map(id_texts(block).with_ids, left_out.rejected)),
             _numbers(facts.image_class if self._has_class else run.class_index),
             len(left_out.read_bytes),
             sum(left_out.read_bytes),

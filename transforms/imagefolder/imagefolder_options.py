@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from recordmill.schemas.inputs.option import READ, Data, Images, Names, redefined
+from recordmill.schemas.inputs.option import READ, Data, Images, Names, redefine_option
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.coco.coco_options import CocoOptions
 
@@ -11,14 +11,14 @@ from recordmill.transforms.coco.coco_options import CocoOptions
 class ImagefolderOptions(FormatOptions):
     """Options of `recordmill imagefolder`, see docs/formats.md."""
 
-    data: Data = redefined(
+    data: Data = redefine_option(
         FormatOptions,
         "data",
         ...,
         "Folder or .zip with metadata.csv, metadata.jsonl or metadata.parquet, in it or in folders of splits; or with "
         "Parquet files that hold images; or one such file.",
     )
-    images: Images = redefined(
+    images: Images = redefine_option(
         FormatOptions,
         "images",
         text="Folder or .zip that `file_name` begins at.",
@@ -29,7 +29,7 @@ class ImagefolderOptions(FormatOptions):
         (),
         "NAME[,NAME…]",
     )
-    bbox_format: Literal["xywh", "xyxy", "cxcywh", "rel-xywh", "rel-xyxy", "rel-cxcywh"] | None = redefined(
+    bbox_format: Literal["xywh", "xyxy", "cxcywh", "rel-xywh", "rel-xyxy", "rel-cxcywh"] | None = redefine_option(
         CocoOptions,
         "bbox_format",
         text="Meaning of the four numbers of a `bbox`. Left, top, width, height; or left, top, right, bottom; or "
@@ -37,7 +37,7 @@ class ImagefolderOptions(FormatOptions):
         "whose boxes do not look like `xywh` is refused.",
         usual="xywh, if it looks like that",
     )
-    name: str = redefined(FormatOptions, "name", "imagefolder")
+    name: str = redefine_option(FormatOptions, "name", "imagefolder")
     known_names: ClassVar[str] = r"(.*/)?metadata\.(csv|jsonl|parquet)"
 
     @classmethod

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from recordmill.schemas.sizes import size_text
-from recordmill.schemas.statistics import FRACTIONAL, Distribution, SplitStatistics, bin_of, edge
+from recordmill.schemas.statistics import FRACTIONAL, Distribution, SplitStatistics, bin_index, edge
 
 _WIDTH, _HEIGHT = 360, 180
 _LEFT, _TOP, _BOTTOM = 46, 8, 24
@@ -121,11 +121,11 @@ def columns(
         is_whole: True for integers; bins without an integer are skipped.
         by_octaves: True for widths in octaves, False for widths in integers.
     """
-    numbers = [{bin_of(each.low): each.number for each in found.bins} if found else {} for found in distributions]
+    numbers = [{bin_index(each.low): each.number for each in found.bins} if found else {} for found in distributions]
     used = sorted({index for bins in numbers for index in bins if edge(index)})
     found = []
-    if any(bin_of(0) in bins for bins in numbers):
-        found.append(ChartColumn(show(0), show(0), [bins.get(bin_of(0), 0) for bins in numbers]))
+    if any(bin_index(0) in bins for bins in numbers):
+        found.append(ChartColumn(show(0), show(0), [bins.get(bin_index(0), 0) for bins in numbers]))
     for index in range(used[0], used[-1] + 1) if used else ():
         low, high = edge(index), edge(index + 1)
         whole = ceil(high) - ceil(low)

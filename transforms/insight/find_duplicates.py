@@ -190,7 +190,7 @@ def _may_have_copies(shards: Iterable[Fingerprints]) -> np.ndarray:
     """Return bool [n]: another image has the same first half of the digest, or a near hash."""
     pictures, hashes = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
     for shard in shards:
-        pictures.append(shard.array["picture"][:, 0].copy())
+        pictures.append(shard.array["sha256"][:, 0].copy())
         hashes.append(shard.array["hash"].copy())
     has_copy = _is_repeated(np.concatenate(pictures))
     del pictures  # of 10 million images, each column has 80 MB
@@ -249,7 +249,7 @@ class _Images:
         self._splits = sorted({split for split, _ in self._places})
         of_places = np.array([self._splits.index(split) for split, _ in self._places], np.int64)
         self._split = of_places[self._place]
-        first, kind = _kinds(self.rows["picture"][:, 0], self.rows["picture"][:, 1:])
+        first, kind = _kinds(self.rows["sha256"][:, 0], self.rows["sha256"][:, 1:])
         self.picture = first[kind]
         self._group = self._groups_of_near()
         number = len(self.rows)

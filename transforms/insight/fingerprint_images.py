@@ -41,7 +41,7 @@ def fingerprint_images(facts: FactColumns, places: RecordPlaces, objects: Sorted
     """Return FINGERPRINT [N], a row per image."""
     found = np.zeros(len(facts), FINGERPRINT)
     pictures = bytes.fromhex("".join([sha256[:32] or "0" * 32 for sha256 in facts.sha256]))
-    found["picture"] = np.frombuffer(pictures, "<u8").reshape(-1, 2)
+    found["sha256"] = np.frombuffer(pictures, "<u8").reshape(-1, 2)
     greys = [measures.grey if measures else b"" for measures in facts.measures]
     has_grey = np.array(list(map(bool, greys)), bool)
     if has_grey.any():

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.image_options import MASKS, ObjectOptions
-from recordmill.schemas.inputs.option import READ, WRITE, Images, options_of, redefined
+from recordmill.schemas.inputs.option import READ, WRITE, Images, option_fields, redefine_option
 from recordmill.schemas.inputs.options import ConvertOptions
 from recordmill.schemas.layouts import LAYOUTS, CocoLayout
 from recordmill.transforms.coco.coco_options import CocoOptions
@@ -27,9 +27,9 @@ def _part(what: str) -> Any:
 class RecordOptions(ObjectOptions):
     """Options of the records of Samples."""
 
-    images: Images = redefined(ObjectOptions, "images", ())
-    name: str = redefined(ObjectOptions, "name", "samples")
-    layout: Literal[CocoLayout, "classification"] = redefined(ObjectOptions, "layout")  # type: ignore[assignment]
+    images: Images = redefine_option(ObjectOptions, "images", ())
+    name: str = redefine_option(ObjectOptions, "name", "samples")
+    layout: Literal[CocoLayout, "classification"] = redefine_option(ObjectOptions, "layout")  # type: ignore[assignment]
     keypoints: bool = _part("the keypoints of objects")
     captions: bool = _part("the captions")
     stuff: bool = _part("a semantic mask of the stuff")
@@ -54,7 +54,7 @@ class RecordOptions(ObjectOptions):
     @property
     def words(self) -> Mapping[str, str]:
         models = {model for model, _ in TRANSFORM_OPTIONS.values()}
-        names = {each.flag: each.name for model in models for each in options_of(model)}
+        names = {each.flag: each.name for model in models for each in option_fields(model)}
         return names | {"--overwrite": "overwrite=True"}
 
     def _faults(self) -> Iterator[str]:
@@ -68,7 +68,7 @@ class RecordOptions(ObjectOptions):
 
 
 def _names(model: type[ConvertOptions], *more: str) -> frozenset[str]:
-    return frozenset(each.name for each in options_of(model) if each.group == READ) | {*more}
+    return frozenset(each.name for each in option_fields(model) if each.group == READ) | {*more}
 
 
 _SPLITS = ("split", "split_seed", "split_by", "stratify", "group_from", "groups")
@@ -78,6 +78,9 @@ TRANSFORM_OPTIONS: dict[str, tuple[type[ConvertOptions], frozenset[str]]] = {
     "ReadCoco": (CocoOptions, _names(CocoOptions, *_SPLITS, "masks", "categories", "no_crowd", "min_area")),
     "ReadFolder": (FolderOptions, _names(FolderOptions, *_SPLITS, "classes")),
     "Encode": (RecordOptions, frozenset((*_RECORDS, *_IMAGES))),
-    "WriteDataset": (RecordOptions, frozenset(each.name for each in options_of(RecordOptions)) - {"images", "dry_run"}),
+    "WriteDataset": (
+        RecordOptions,
+        frozenset(each.name for each in option_fields(RecordOptions)) - {"images", "dry_run"},
+    ),
 }
 """Names of the options that each transform of `recordmill.beam` accepts."""

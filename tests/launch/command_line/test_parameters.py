@@ -9,7 +9,7 @@ from recordmill.launch.command_line.parameters import COMMANDS, command_line, pa
 from recordmill.launch.command_line.parser import parse
 from recordmill.pipelines.verbs import FORMATS
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.inputs.option import options_of
+from recordmill.schemas.inputs.option import option_fields
 
 PATHS = {
     "coco": {"images": "gs://b/i", "instances": "gs://b/a.json", "output": "gs://b/o"},
@@ -23,7 +23,7 @@ PATHS = {
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_is_a_parameter(command):
     renamed = {"labels": "label_files", "label": "class_column"}
-    options = {renamed.get(each.name, each.name) for each in options_of(COMMANDS[command])}
+    options = {renamed.get(each.name, each.name) for each in option_fields(COMMANDS[command])}
     assert set(parameters(command)) == options - {"dry_run"}
 
 

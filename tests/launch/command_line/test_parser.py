@@ -87,7 +87,9 @@ def test_flag_sets_its_option_and_no_other(flags, changed):
 def test_fault_is_named_and_where_help_is(arguments, words):
     message = fault(*arguments.split())
     assert [word for word in words if word not in message] == []
-    is_of_words = any(word in message for word in ("unknown", "unexpected", "needs a value", "takes no value", "verb"))
+    is_of_words = any(
+        word in message for word in ("unknown", "unexpected", "needs a value", "not take a value", "verb")
+    )
     assert ("--help lists the" in message) == is_of_words
 
 
@@ -117,7 +119,7 @@ def test_of_values_given_twice_last_counts_and_said(caplog):
     assert options("--num-shards", "2", "--num-shards=2", "--seed", "1").num_shards == 2
     assert caplog.text == ""
     assert options("--num-shards", "2", "--num-shards=3").num_shards == 3
-    assert "--num-shards is given as 2, 3; the last counts" in caplog.text
+    assert "--num-shards is set several times (2, 3); the last value is used" in caplog.text
 
 
 @pytest.mark.parametrize("value", ["-", "-3", "-.5", "- -", "--a b"])

@@ -37,7 +37,7 @@ def writers(images: str, threads: int | None, mode: str, cores: int, is_own: boo
         sys.modules["tensorflow"] = sys
     elif others == "thread":
         threading.Thread(target=threading.Event().wait, daemon=True).start()
-    with fork_writers.processes_forked(lambda: fork_writers.are_many([images]), threads, mode):
+    with fork_writers.fork_processes(lambda: fork_writers.are_many([images]), threads, mode):
         processes = forked()
         return processes.number if processes else 0, len(multiprocessing.active_children())
 

@@ -68,7 +68,7 @@ def test_group_is_let_go_unchanged_encoded(monkeypatch):
 
 def test_sent_buffer_is_released():
     buffer = grouped()
-    pieces = lean_buffers.drained(buffer)
+    pieces = lean_buffers.drain(buffer)
     first = next(pieces)
     assert len(buffer._grouped_output[0]) > 3
     assert len(first) + sum(map(len, pieces)) > GROUPS * VALUES * 100_000
@@ -78,7 +78,7 @@ def test_sent_buffer_is_released():
     listed = execution.ListBuffer(None)
     listed.append(b"1")
     listed.append(b"2")
-    assert list(lean_buffers.drained(listed)) == [b"1", b"2"]
+    assert list(lean_buffers.drain(listed)) == [b"1", b"2"]
     with pytest.raises(RuntimeError):
         list(listed)
 

@@ -82,7 +82,7 @@ def test_good_inputs_pass(folder, verb, given):
 REFUSED = [
     ("coco", {"instances": "instance.json"}, ["--instances instance.json: no such file", "mean instances.json?"]),
     ("coco", {"instances": "qwertz"}, ["--instances qwertz: no such file"]),
-    ("coco", {"instances": "~"}, ["--instances ~: no such file: a shell expands ~, and nothing else does"]),
+    ("coco", {"instances": "~"}, ["--instances ~: no such file: only a shell expands ~"]),
     ("coco", {"instances": "gone/instances.json"}, ["--instances gone/instances.json: no such file"]),
     ("coco", {"instances": "images"}, ["--instances images", "folder"]),
     (
@@ -120,7 +120,7 @@ REFUSED = [
     ("coco", {"images": "empty"}, ["--images empty: no file"]),
     ("coco", {"images": "ftp://b/images"}, ["is not supported"]),
     ("coco", {"output": "instances.json"}, ["--output instances.json is a file"]),
-    ("coco", {"output": "~/x"}, ["--output ~/x: a shell expands ~"]),
+    ("coco", {"output": "~/x"}, ["--output ~/x: only a shell expands ~"]),
     ("coco", {"output": "instances.json/x"}, ["--output instances.json/x", "below"]),
     (
         "coco",

@@ -85,9 +85,9 @@ def test_all_faults_come_at_once():
         ("--direct_running_mode=multi_processing", ""),
         ("--direct_num_workers=0", ""),  # as many as cores
         ("--direct_num_workers=-1", "--direct_num_workers is negative"),
-        ("--streaming", "--streaming: there is an end to what is converted"),
-        ("--dry_run=true", "--dry_run is Dataflow's: --dry-run before the lone --"),
-        ("--template_location=gs://b/t", "--template_location is Dataflow's"),
+        ("--streaming", "--streaming: a conversion is a batch job"),
+        ("--dry_run=true", "--dry_run is an option of Dataflow"),
+        ("--template_location=gs://b/t", "--template_location is an option of Dataflow"),
     ],
 )
 def test_flags_for_which_local_job_has_no_use(flag, told):
@@ -98,20 +98,20 @@ LOOPBACK = "--environment_type=LOOPBACK"
 JOB = "--runner=PortableRunner"
 EMBEDDED = "--job_endpoint=embed"
 EXTERNAL = "--environment_type=EXTERNAL", "--environment_config=h:1"
-NO_RECORDMILL = "the workers would not have Recordmill: say how they are"
+NO_RECORDMILL = "the workers would not have Recordmill: choose how they are"
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         ([JOB, LOOPBACK], "--job_endpoint is missing"),
-        ([JOB, "--job_endpoint=8099", LOOPBACK], "no job server listens at 8099 (it must be HOST:PORT)"),
-        ([JOB, "--job_endpoint=h:²", LOOPBACK], "no job server listens at h:² (it must be HOST:PORT)"),
-        ([JOB, f"--job_endpoint={'a' * 80}:1", LOOPBACK], "no job server listens at aaaa"),
-        ([JOB, "--job_endpoint=localhost:99999", LOOPBACK], "no job server listens at localhost:99999"),
+        ([JOB, "--job_endpoint=8099", LOOPBACK], "no job server is listening at 8099 (it must be HOST:PORT)"),
+        ([JOB, "--job_endpoint=h:²", LOOPBACK], "no job server is listening at h:² (it must be HOST:PORT)"),
+        ([JOB, f"--job_endpoint={'a' * 80}:1", LOOPBACK], "no job server is listening at aaaa"),
+        ([JOB, "--job_endpoint=localhost:99999", LOOPBACK], "no job server is listening at localhost:99999"),
         (
             ["--runner=FlinkRunner", "--flink_master=http://localhost:1/", LOOPBACK],
-            "no Flink listens at --flink_master=http://localhost:1/ (Connection refused)",
+            "Flink is not listening at --flink_master=http://localhost:1/ (Connection refused)",
         ),
         (["--runner=PrismRunner", "--environment_type=EXTERNAL"], "--environment_config is missing: EXTERNAL needs"),
         (["--runner=PrismRunner", "--environment_type=PROCESS"], "--environment_config is missing: PROCESS needs"),
@@ -153,7 +153,7 @@ def test_a_job_server_must_listen():
         listening.bind(("127.0.0.1", 0))
         endpoint = f"localhost:{listening.getsockname()[1]}"
         (fault,) = faults([JOB, f"--job_endpoint={endpoint}", LOOPBACK])
-        assert fault.startswith(f"no job server listens at {endpoint} (")
+        assert fault.startswith(f"no job server is listening at {endpoint} (")
 
 
 def test_listener_must_be_job_server(monkeypatch, gcs):
@@ -162,7 +162,7 @@ def test_listener_must_be_job_server(monkeypatch, gcs):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for endpoint in (gcs.url.removeprefix("http://"), f"localhost:{silent.getsockname()[1]}"):
             (fault,) = faults([JOB, f"--job_endpoint={endpoint}", LOOPBACK])
-            assert fault.startswith(f"what listens at {endpoint} does not answer as a job server does, but ")
+            assert fault.startswith(f"{endpoint} is not a job server: it answered ")
 
 
 def test_a_job_server_may_be_taken():
@@ -187,13 +187,17 @@ def test_staging_bucket_is_left_unchanged(gcs):
 @pytest.mark.parametrize("operation", ["chunk", "stat"])
 def test_staging_bucket_without_rights_is_refused(gcs, operation):
     gcs.faults.append(Fault(Kind.STATUS, operation=operation, status=403, times=100))
-    with pytest.raises(ConfigError, match=f"--temp_location=gs://{BUCKET}/tmp cannot be written and read, and the job"):
+    with pytest.raises(
+        ConfigError, match=f"--temp_location=gs://{BUCKET}/tmp, the folder of the job's files, cannot be written"
+    ):
         check_staging(staging())
 
 
 @pytest.mark.usefixtures("gcs")
 def test_each_bucket_of_jobs_files_must_be_there():
-    with pytest.raises(ConfigError, match="--temp_location=gs://nowhere/x cannot be written"):
+    with pytest.raises(
+        ConfigError, match="--temp_location=gs://nowhere/x, the folder of the job's files, cannot be written"
+    ):
         check_staging(staging("gs://nowhere/x"))
     with pytest.raises(ConfigError, match="--staging_location=gs://nowhere/x cannot be written"):
         check_staging(staging(f"gs://{BUCKET}/tmp", "--staging_location=gs://nowhere/x"))
@@ -205,8 +209,8 @@ def test_each_bucket_of_jobs_files_must_be_there():
 @pytest.mark.parametrize(
     ("more", "first"),
     [
-        ([], "gs://nowhere/x cannot be written"),
-        (["--template_location=gs://bucket/t"], "gs://nowhere/x cannot be written"),
+        ([], "gs://nowhere/x, the folder of the job's files, cannot be written"),
+        (["--template_location=gs://bucket/t"], "gs://nowhere/x, the folder of the job's files, cannot be written"),
         (["--dry_run=true"], "recipes"),
     ],
 )
@@ -249,7 +253,7 @@ CUSTOM = {
 def test_bucket_is_near_if_one_of_its_regions_is_jobs(gcs, place, region, where):
     gcs.bucket_place = place
     warnings = list(distant_buckets(["gs://bucket/x", "gs://bucket/y", "local/folder"], region))
-    beginning = f"gs://bucket is in {where}, the job runs in {region}: "
+    beginning = f"gs://bucket is in {where}, but the job runs in {region}: "
     assert [line[: len(beginning)] for line in warnings] == ([beginning] if where else [])
 
 

@@ -249,13 +249,13 @@ def test_allowed_outputs(tmp_path, left, recipes, overwrite, states):
 REFUSED = [
     # Likewise; and a word of what is said.
     (with_file(SHARDS[0].file), [RECIPE], [False], "no manifest lists"),
-    *((begun(), [recipe], [False], f"otherwise ({word}") for recipe, word in OTHERWISE),
+    *((begun(), [recipe], [False], f"other options ({word}") for recipe, word in OTHERWISE),
     *((with_file(NOTE, note), [RECIPE], [False], "--overwrite") for note in (b"", b"{", b'{"format": 1}', b"\xff")),
     *(
         (with_file(f"{STATE}/{name}"), [RECIPE], [True], f"has {name}")
         for name in ("thesis.txt", "folder/thesis.txt", "data.json")
     ),
-    (finished(), [with_options(seed=1)], [False], "otherwise (seed was 0, now 1"),
+    (finished(), [with_options(seed=1)], [False], "other options (seed was 0, now 1"),
     (finished(but=listing_thesis), [RECIPE], [True], "'thesis.txt'"),
     (finished(RECIPE, VAL, but=without("manifest-val.json")), [TEST], [False], "manifest-val.json"),
     *((with_file("manifest.json", text), [RECIPE], [False], "not a Recordmill") for text in (b"", b"{}", b"caf\xe9")),
@@ -263,7 +263,7 @@ REFUSED = [
     *((left(), [of_split("TRAIN")], [False], "differ only in case") for left in (begun, finished)),
     (finished(CAPTIONED), [of_split("val", parts=(Part.CAPTIONS,))], BOTH, "records with mask_png, captions"),
     (finished(KERAS), [of_split("val", layout="keras")], BOTH, "layout keras"),
-    (begun(KERAS), [of_split("val", layout="keras")], [False], "--split val a separate --output"),
+    (begun(KERAS), [of_split("val", layout="keras")], [False], "separate --output for --split val"),
     *(
         (finished(RECIPE, VAL), [of_split(name, **fields) for name in names.split()], each, f"(splits: {kept})")
         for fields in ({"name": "faces"}, {"layout": "tfds"})
@@ -352,7 +352,7 @@ def test_note_that_another_job_has_replaced(tmp_path, monkeypatch, seed):
     if seed == 0:
         assert claim(tmp_path, RECIPE) == NEW
         return
-    with pytest.raises(ConfigError, match="another job has begun to write train"):
+    with pytest.raises(ConfigError, match="another job is writing train with other options"):
         claim(tmp_path, RECIPE)
     assert list(whole_folder(tmp_path)) == [NOTE]
 

@@ -22,10 +22,10 @@ from recordmill.schemas.inputs.option import (
     Shares,
     Size,
     named_paths,
-    names,
-    options_of,
-    redefined,
+    option_fields,
+    redefine_option,
     size_bytes,
+    split_names,
     split_shares,
 )
 
@@ -38,7 +38,7 @@ class Base(Options):
 
 class Other(Base):
     folder: str = ARGUMENT.opt("A folder.", ..., "OUT")
-    share: float = redefined(Base, "share", 0.25)
+    share: float = redefine_option(Base, "share", 0.25)
     count: int | None = WRITE.opt("How many.", usual="all", ge=1)
     schema_file: File | None = READ.opt("A table.", alias="schema")
     names: Names = READ.opt("Names.", (), needs="schema_file count")
@@ -61,7 +61,7 @@ GIVEN = {"files": ["a"], "folder": "f"}
         ({"share": "2px"}, "--share '2px': a number is expected"),
         ({"count": 0}, "--count 0 must be 1 or more"),
         ({"count": "many"}, "--count 'many': a whole number is expected"),
-        ({"mode": "quick"}, "--mode 'quick' is none of fast, slow"),
+        ({"mode": "quick"}, "--mode must be one of fast, slow (got 'quick')"),
         ({"names": [","]}, "--names ',': names, separated by commas, are expected"),
         ({"names": ["a"]}, "--names would do nothing without --schema-file or --count"),
         ({"mode": "slow", "count": 1}, "--mode slow and --count contradict each other: give one"),
@@ -87,8 +87,8 @@ def test_values():
     ]
 
 
-def test_options_of():
-    found = {each.name: (each.typed, each.default, each.shown_default, each.help) for each in options_of(Other)}
+def test_option_fields():
+    found = {each.name: (each.typed, each.default, each.shown_default, each.help) for each in option_fields(Other)}
     assert list(found.items()) == [
         ("folder", ("OUT", None, "", "A folder")),
         ("files", ("--files", None, "", "Files to read; repeatable")),
@@ -98,7 +98,7 @@ def test_options_of():
         ("mode", ("--mode", "fast", "fast", "How")),
         ("count", ("--count", None, "all", "How many")),
     ]
-    share = {each.name: each for each in options_of(Other)}["share"]
+    share = {each.name: each for each in option_fields(Other)}["share"]
     assert (share.least, share.largest, share.type, share.is_required) == (0, 1, float, False)
 
 
@@ -127,7 +127,7 @@ def test_a_number_of_bytes_is_itself(size):
     ],
 )
 def test_names(text, expected):
-    assert names(text) == expected
+    assert split_names(text) == expected
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_picture_of_twice_size_has_cure(tmp_path):
         (encoded(NOISE, "EPS"), Reason.UNSUPPORTED_FORMAT, "it starts with b'%!PS-Adobe"),
         (encoded(NOISE, "WEBP")[:-9], Reason.IMAGE_UNREADABLE, "its header cannot be read"),
         (encoded(NOISE, "GIF")[:-300], Reason.IMAGE_UNREADABLE, "its pixels do not decode"),
-        (b"version https://git-lfs.github.com/spec/v1\n", Reason.UNSUPPORTED_FORMAT, "a pointer of Git LFS"),
+        (b"version https://git-lfs.github.com/spec/v1\n", Reason.UNSUPPORTED_FORMAT, "a Git LFS pointer"),
         (b"\xff\xd8", Reason.UNSUPPORTED_FORMAT, "no image in a format that is known"),
     ],
     ids=["empty", "html", "ico", "eps", "cut webp", "cut gif", "pointer of git lfs", "start of a jpeg"],
@@ -260,7 +260,7 @@ def test_too_large_file_is_rejected_unread(tmp_path):
         file.truncate(MAX_FILE_BYTES + 1)
     ref = ImageRef(str(tmp_path / "sparse"), 5)
     loaded = load_image(ImageTask(1, "a.jpg", 40, 30, ref, "train", (ANNOTATION,) * 2), ImageRules("none"))
-    assert_rejected(loaded, Reason.TOO_LARGE, "256,000,001 bytes, where at most 256,000,000 are read")
+    assert_rejected(loaded, Reason.TOO_LARGE, "256,000,001 bytes; the limit is 256,000,000")
 
 
 def test_storage_that_fails_stops_job(tmp_path, monkeypatch):

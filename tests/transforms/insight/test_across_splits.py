@@ -145,7 +145,7 @@ def test_split_replaced_is_not_compared_with_itself(tmp_path):
 def test_rows_of_images_without_copies_are_not_held(tmp_path):
     number = 1000
     rows = np.zeros((200, number), FINGERPRINT)
-    rows["picture"][..., 0] = rows["hash"] = np.random.default_rng(0).integers(1, 1 << 63, rows.shape)
+    rows["sha256"][..., 0] = rows["hash"] = np.random.default_rng(0).integers(1, 1 << 63, rows.shape)
     names = msgspec.Raw(msgspec.json.encode([f"{index}.jpg" for index in range(number)]))
     shards = [Fingerprints(f"{index}", names, each.tobytes(), 1) for index, each in enumerate(rows)]
     manifest = written(tmp_path, train=shards)

@@ -14,7 +14,7 @@ from recordmill.schemas.inputs.annotations import Annotation, Category, ImageLab
 from recordmill.schemas.inputs.images import ImageRef, ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION
-from recordmill.schemas.statistics import SCALE, ZERO_BIN, PixelMeasures, Statistics, bin_of, edge
+from recordmill.schemas.statistics import SCALE, ZERO_BIN, PixelMeasures, Statistics, bin_index, edge
 from recordmill.transforms.blocks.image_facts import join_facts
 from recordmill.transforms.dataset.facts import add_statistics
 from recordmill.transforms.insight.count_images import ImageCounter, describe_statistics, distribution, histogram
@@ -38,14 +38,14 @@ def image(name: str, width=640, height=480, boxes=(), classes=(), **more) -> Ima
 
 @given(st.floats(min_value=1e-9, max_value=1e12, allow_nan=False))
 def test_number_is_between_edges_of_its_bin(number):
-    found = bin_of(number)
+    found = bin_index(number)
     assert edge(found) <= number < edge(found + 1)
     assert histogram(np.array([number])).bins == {found: 1}
 
 
 def test_histogram_has_sums_and_bounds():
     found = histogram(np.array([0, 3, 3, 80.0]))
-    assert (found.bins, found.least, found.largest) == ({ZERO_BIN: 1, bin_of(3): 2, bin_of(80): 1}, 0, 80)
+    assert (found.bins, found.least, found.largest) == ({ZERO_BIN: 1, bin_index(3): 2, bin_index(80): 1}, 0, 80)
     assert found.total == 86 * SCALE
     told = distribution(found, is_whole=True)
     assert (told.count, told.mean, told.least, told.median, told.p95, told.largest) == (4, 21.5, 0, 3, 80, 80)

@@ -29,7 +29,7 @@ def test_image_has_its_name_digest_hash_and_place():
     of = fingerprinted(*images, places=[*places, (5, 0, 0), (6, 0, 0)])
     names = [f"{index}.jpg" for index in range(5)]
     assert (of.shard, msgspec.json.decode(of.names)) == ("s", names)
-    assert [row["picture"].tobytes() for row in of.array] == [
+    assert [row["sha256"].tobytes() for row in of.array] == [
         hashlib.sha256(name.encode()).digest()[:16] for name in names
     ]
     expected = perceptual_hashes(GREY)

@@ -17,7 +17,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage import range_stream, zip_storage
 from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, StoredFile, UnreadableFileError
 from recordmill.transforms.storage.local_storage import LocalStorage
-from recordmill.transforms.storage.resolve import existing, join_path, storage_for
+from recordmill.transforms.storage.resolve import join_path, list_existing, storage_for
 from recordmill.transforms.storage.zip_archive import Directory
 from recordmill.transforms.storage.zip_storage import ZipStorage
 from tests.gcs_stand_in import Fault, Kind
@@ -63,7 +63,7 @@ def test_one_folder_at_top_may_be_left_out(tmp_path, name):
     path = archive(tmp_path / "masks.zip", {**MEMBERS, "__MACOSX/val/._1.png": b"of a Mac"})
     storage = storage_for(path)
     assert storage.read(f"{path}/{name}") == MEMBERS[f"val/{name}"]
-    assert existing(str(path), (name, f"val/{name}", "missing.png")) == [f"val/{name}"]
+    assert list_existing(str(path), (name, f"val/{name}", "missing.png")) == [f"val/{name}"]
 
 
 def test_folder_without_files_is_no_other_folder_at_top(tmp_path):
@@ -154,7 +154,7 @@ def test_nothing_can_be_written(tmp_path):
         lambda: storage.delete_leftovers(path),
         lambda: storage.link(member, "2.png"),
     ):
-        with pytest.raises(OSError, match="archives are only read"):
+        with pytest.raises(OSError, match="archives are read-only"):
             write()
     assert (tmp_path / "masks.zip").read_bytes() == before
 
@@ -269,7 +269,7 @@ def test_member_is_one_read(tmp_path, monkeypatch):
 def test_members_of_small_archive_in_bucket_come_in_blocks(tmp_path, gcs, monkeypatch, kept_bytes, requests):
     """One that is larger than KEPT_BYTES is one request a member."""
     monkeypatch.setattr(range_stream, "_BLOCK_BYTES", 40_000)
-    monkeypatch.setattr(zip_storage, "KEPT_BYTES", kept_bytes)
+    monkeypatch.setattr(zip_storage, "CACHE_BYTES", kept_bytes)
     members = {f"{number}.png": bytes([number]) * 1000 for number in range(100)}
     gcs.put(f"{requests}.zip", Path(archive(tmp_path / "a.zip", members, zipfile.ZIP_STORED)).read_bytes())
     path = path_of(f"{requests}.zip")
@@ -360,7 +360,7 @@ def test_members_behind_others_data_are_found(tmp_path):
 def test_member_is_read_no_further_than_its_reader_takes(tmp_path):
     path = f"{archive(tmp_path / 'a.zip', {'zeros': bytes(1_000_000)})}/zeros"
     storage = storage_for(path)
-    with pytest.raises(FileTooLargeError, match="1,000,000 bytes, where at most 999,999 are read"):
+    with pytest.raises(FileTooLargeError, match="1,000,000 bytes; the limit is 999,999"):
         storage.read(path, most_bytes=999_999)
     assert storage.read(path, most_bytes=1_000_000) == bytes(1_000_000)
 
@@ -391,7 +391,7 @@ def test_last_member_of_a_name_counts(tmp_path, caplog):
     (found,) = storage.walk(str(tmp_path / "a.zip"))
     assert storage.read(found.path, found.version) == b"last"
     (told,) = caplog.messages
-    assert told.endswith("a.zip: 2 of its members have the name of a later one, and are passed over")
+    assert told.endswith("a.zip: 2 members have the name of a later one, and are ignored")
 
 
 def test_directories_of_many_archives_are_not_all_kept(tmp_path):
