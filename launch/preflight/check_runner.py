@@ -89,7 +89,7 @@ def check_staging(options: PipelineOptions) -> None:
                 storage.stat(probe)
             except (OSError, ConfigError) as error:
                 raise ConfigError(
-                    f"--{name}={path}, the folder of the job's files, cannot be written and read: {error}"
+                    f"--{name}={path} cannot be written and read, but the job's files go there: {error}"
                 ) from error
             with suppress(OSError):  # without permission to delete, an empty object stays
                 storage.delete(probe)

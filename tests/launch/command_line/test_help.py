@@ -67,7 +67,7 @@ def test_examples_are_shown_as_shell_takes_them(verb, columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     shown = (verb_help(verb) if verb else program_help()).partition("examples:\n")[2]
     commands = [shlex.join(shlex.split(line)) for line in shown.replace("\\\n", " ").splitlines()]
-    assert commands == [shlex.join(shlex.split(each)) for each in (VERBS[verb].examples if verb else EXAMPLES)]
+    assert commands == [shlex.join(shlex.split(example)) for example in (VERBS[verb].examples if verb else EXAMPLES)]
     assert 2 <= len(commands) <= 4
 
 
@@ -94,7 +94,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 def test_pages_have_options_unchanged():
     pages = {name: (DOCS / name).read_text(encoding="utf-8") for name in ("cli.md", "formats.md")}
     assert {name: update_tables(page) for name, page in pages.items()} == pages, "make templates writes them again"
-    meanings = {each.text for verb in CONVERSIONS for each in option_fields(VERBS[verb].options) if each.flag}
+    meanings = {option.text for verb in CONVERSIONS for option in option_fields(VERBS[verb].options) if option.flag}
     assert [text for text in meanings if f"| {text} |" not in "".join(pages.values())] == []
 
 

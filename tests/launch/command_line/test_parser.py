@@ -99,9 +99,9 @@ def test_faults_of_every_kind_are_named_at_once_and_each_once():
         *("--instances", "a", "--categories", ",", "--output", "--split", "a-b"),
     )
     faults = [part for part in message.split("; ") if not part.startswith("did you mean")]
-    found = [next(word for word in part.split() if word.startswith("--")) for part in faults]
+    flags = [next(word for word in part.split() if word.startswith("--")) for part in faults]
     wrong = ["--shard-size", "--num-shards", "--boxes", "--categories"]
-    assert found == ["--gzip", "--imagse", "--output", *wrong, "--split"]
+    assert flags == ["--gzip", "--imagse", "--output", *wrong, "--split"]
 
 
 def test_value_of_unknown_flag_is_no_fault():
@@ -163,9 +163,9 @@ def test_printed_config_is_read(tmp_path, capsys, words):
 
 def test_flags_win(tmp_path):
     flags = config(tmp_path, "images: i\ninstances: [a.json, b.json]\noutput: 2017\nnum-shards: 3\ngzip: true\n")
-    found = parse(["coco", *flags, "--instances", "c.json", "--num-shards", "4"]).options
-    assert (found.images, found.instances, found.output) == (("i",), ("c.json",), "2017")
-    assert (found.num_shards, found.gzip, found.seed) == (4, True, 0)
+    options = parse(["coco", *flags, "--instances", "c.json", "--num-shards", "4"]).options
+    assert (options.images, options.instances, options.output) == (("i",), ("c.json",), "2017")
+    assert (options.num_shards, options.gzip, options.seed) == (4, True, 0)
 
 
 @pytest.mark.parametrize(

@@ -65,18 +65,18 @@ def dataflow(paths=PATHS, **changed: str | None) -> list[str]:
     ],
 )
 def test_faults_that_dataflow_refuses_late(changed, told):
-    found = dataflow(**changed)
-    assert [fault[: len(told)] for fault in found] == ([told] if told else [])
+    messages = dataflow(**changed)
+    assert [fault[: len(told)] for fault in messages] == ([told] if told else [])
 
 
 def test_files_on_this_machine_are_out_of_dataflows_reach():
     (fault,) = dataflow(paths=("gs://b/images", "out", "/data/a.json"))
-    assert fault.endswith("copy it to a bucket: /data/a.json, out")
+    assert fault.endswith("use a bucket for /data/a.json, out")
 
 
 def test_all_faults_come_at_once():
-    found = dataflow(paths=("out",), project=None, region=None, temp_location=None, sdk_container_image=None)
-    assert len(found) == 5
+    messages = dataflow(paths=("out",), project=None, region=None, temp_location=None, sdk_container_image=None)
+    assert len(messages) == 5
 
 
 @pytest.mark.parametrize(
@@ -187,17 +187,13 @@ def test_staging_bucket_is_left_unchanged(gcs):
 @pytest.mark.parametrize("operation", ["chunk", "stat"])
 def test_staging_bucket_without_rights_is_refused(gcs, operation):
     gcs.faults.append(Fault(Kind.STATUS, operation=operation, status=403, times=100))
-    with pytest.raises(
-        ConfigError, match=f"--temp_location=gs://{BUCKET}/tmp, the folder of the job's files, cannot be written"
-    ):
+    with pytest.raises(ConfigError, match=f"--temp_location=gs://{BUCKET}/tmp cannot be written"):
         check_staging(staging())
 
 
 @pytest.mark.usefixtures("gcs")
 def test_each_bucket_of_jobs_files_must_be_there():
-    with pytest.raises(
-        ConfigError, match="--temp_location=gs://nowhere/x, the folder of the job's files, cannot be written"
-    ):
+    with pytest.raises(ConfigError, match="--temp_location=gs://nowhere/x cannot be written"):
         check_staging(staging("gs://nowhere/x"))
     with pytest.raises(ConfigError, match="--staging_location=gs://nowhere/x cannot be written"):
         check_staging(staging(f"gs://{BUCKET}/tmp", "--staging_location=gs://nowhere/x"))
@@ -209,8 +205,8 @@ def test_each_bucket_of_jobs_files_must_be_there():
 @pytest.mark.parametrize(
     ("more", "first"),
     [
-        ([], "gs://nowhere/x, the folder of the job's files, cannot be written"),
-        (["--template_location=gs://bucket/t"], "gs://nowhere/x, the folder of the job's files, cannot be written"),
+        ([], "gs://nowhere/x cannot be written"),
+        (["--template_location=gs://bucket/t"], "gs://nowhere/x cannot be written"),
         (["--dry_run=true"], "recipes"),
     ],
 )
@@ -296,9 +292,11 @@ def test_needed_space_grows_with_annotation_files(sample, tmp_path, large):
     assert memory_needed(options_of(sample, tmp_path, "--captions", tmp_path / "none.json")) == (small, same)
 
 
-@pytest.mark.parametrize(("there", "outcome"), [(64 * GB, "said"), (2 * GB, "doubted"), (GB * 2 // 5, "refused")])
-def test_much_is_said_and_too_much_refused(sample, tmp_path, large, monkeypatch, there, outcome):
-    monkeypatch.setattr(check_runner_module, "memory_bytes", lambda: there)
+@pytest.mark.parametrize(
+    ("available_bytes", "outcome"), [(64 * GB, "said"), (2 * GB, "doubted"), (GB * 2 // 5, "refused")]
+)
+def test_much_is_said_and_too_much_refused(sample, tmp_path, large, monkeypatch, available_bytes, outcome):
+    monkeypatch.setattr(check_runner_module, "memory_bytes", lambda: available_bytes)
     assert check_memory(options_of(sample, tmp_path)) == ""
     options = options_of(sample, tmp_path, "--captions", large)
     least, most = (number / GB for number in memory_needed(options))
@@ -307,10 +305,10 @@ def test_much_is_said_and_too_much_refused(sample, tmp_path, large, monkeypatch,
         with pytest.raises(ConfigError, match=rf"(?s){numbers}.*0\.4 GB.*Dataflow"):
             check_memory(options)
         return
-    said = check_memory(options)
-    assert numbers in said
-    assert f"{there / GB:.1f} GB" in said
-    assert ("Dataflow" in said) == (outcome == "doubted")
+    note = check_memory(options)
+    assert numbers in note
+    assert f"{available_bytes / GB:.1f} GB" in note
+    assert ("Dataflow" in note) == (outcome == "doubted")
 
 
 def test_exactly_the_least_is_enough(sample, tmp_path, large, monkeypatch):

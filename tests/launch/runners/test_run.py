@@ -286,16 +286,16 @@ ASKED = AssertionError("asked")
 
 
 @pytest.mark.parametrize(
-    ("said", "is_terminal", "kind", "is_cancelled"),
+    ("answer", "is_terminal", "kind", "is_cancelled"),
     [
-        *((said, True, KeyboardInterrupt, True) for said in ("c", " C ")),
-        *((said, True, KeyboardInterrupt, False) for said in ("", "no", KeyboardInterrupt(), EOFError())),
+        *((answer, True, KeyboardInterrupt, True) for answer in ("c", " C ")),
+        *((answer, True, KeyboardInterrupt, False) for answer in ("", "no", KeyboardInterrupt(), EOFError())),
         (ASKED, False, KeyboardInterrupt, False),
         (ASKED, True, Terminated, False),  # `docker stop` would wait for an answer until it kills
     ],
 )
-def test_ctrl_c_asks_whether_to_cancel(monkeypatch, said, is_terminal, kind, is_cancelled):
-    monkeypatch.setattr("builtins.input", raising(said) if isinstance(said, BaseException) else lambda: said)
+def test_ctrl_c_asks_whether_to_cancel(monkeypatch, answer, is_terminal, kind, is_cancelled):
+    monkeypatch.setattr("builtins.input", raising(answer) if isinstance(answer, BaseException) else lambda: answer)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: is_terminal))
     job = Job(raising(kind))
     with pytest.raises(KeyboardInterrupt) as caught:

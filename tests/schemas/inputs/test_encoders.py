@@ -34,7 +34,7 @@ def test_size_is_that_of_vector_and_of_token_ids():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"vocabulary": ["cat", "cat", "dog"]}, r"'cat' \(index 0\) twice"),
         ({"vocabulary": ["cat", "yak", "dog"]}, r"'yak' \(index 1\) before 'dog', but terms must be sorted"),
@@ -53,21 +53,21 @@ def test_size_is_that_of_vector_and_of_token_ids():
         ({"vocabulary": "cat"}, "not an encoder of Recordmill"),
     ],
 )
-def test_wrong_encoder_is_refused(changes, said):
+def test_wrong_encoder_is_refused(changes, message):
     data = json.dumps(json.loads(encode_encoder(ENCODER)) | changes).encode()
-    with pytest.raises(ConfigError, match=said) as refused:
+    with pytest.raises(ConfigError, match=message) as refused:
         decode_encoder(data, "captions.json")
     assert str(refused.value).startswith("captions.json")
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         *((data, "captions.json is not an encoder") for data in (b"", b"[]", b"\xff\xfe", b"[" * 100_000, b"{}")),
         *((encode_encoder(ENCODER).replace(b"1.1", idf), "captions.json") for idf in (b"NaN", b"Infinity", b"1e999")),
     ],
 )
-def test_not_an_encoder_is_refused(data, said):
-    with pytest.raises(ConfigError, match=f"^{re.escape(said)}"):
+def test_not_an_encoder_is_refused(data, message):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
         decode_encoder(data, "captions.json")

@@ -76,20 +76,23 @@ def test_faults(changed, fault):
 
 
 def test_values():
-    found = Other(files="a", folder="f", share="1", count="7", schema="s", names=["a,b", "c"])
-    assert (found.files, found.share, found.count, found.schema_file) == (("a",), 1.0, 7, "s")
-    assert found.names == ("a", "b", "c")
-    assert pickle.loads(pickle.dumps(found)) == found
-    assert found.given("share", "count", "mode") == ["--share", "--count"]
-    assert [(each.flag, each.must_be, path) for each, path in named_paths(found)] == [
+    options = Other(files="a", folder="f", share="1", count="7", schema="s", names=["a,b", "c"])
+    assert (options.files, options.share, options.count, options.schema_file) == (("a",), 1.0, 7, "s")
+    assert options.names == ("a", "b", "c")
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert options.given("share", "count", "mode") == ["--share", "--count"]
+    assert [(option.flag, option.must_be, path) for option, path in named_paths(options)] == [
         ("--files", Must.FILE, "a"),
         ("--schema", Must.FILE, "s"),
     ]
 
 
 def test_option_fields():
-    found = {each.name: (each.typed, each.default, each.shown_default, each.help) for each in option_fields(Other)}
-    assert list(found.items()) == [
+    shown_fields = {
+        option.name: (option.typed, option.default, option.shown_default, option.help)
+        for option in option_fields(Other)
+    }
+    assert list(shown_fields.items()) == [
         ("folder", ("OUT", None, "", "A folder")),
         ("files", ("--files", None, "", "Files to read; repeatable")),
         ("schema", ("--schema", None, "", "A table")),
@@ -98,7 +101,7 @@ def test_option_fields():
         ("mode", ("--mode", "fast", "fast", "How")),
         ("count", ("--count", None, "all", "How many")),
     ]
-    share = {each.name: each for each in option_fields(Other)}["share"]
+    share = {option.name: option for option in option_fields(Other)}["share"]
     assert (share.least, share.largest, share.type, share.is_required) == (0, 1, float, False)
 
 

@@ -134,9 +134,9 @@ def test_malformed_rows_are_rejects(tmp_path):
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-be", "UTF8", "utf-8-sig"])
 def test_another_encoding(tmp_path, encoding):
     data = 'é,b\r\n"ü\nö",2\r\n'.encode(encoding)
-    found = ({"é": ["ü\nö"], "b": ["2"]}, [1], [])
-    assert read(tmp_path / "x.csv", data, encoding=encoding) == found
-    assert read(tmp_path / "x.csv.gz", gzip.compress(data), encoding=encoding) == found
+    expected = ({"é": ["ü\nö"], "b": ["2"]}, [1], [])
+    assert read(tmp_path / "x.csv", data, encoding=encoding) == expected
+    assert read(tmp_path / "x.csv.gz", gzip.compress(data), encoding=encoding) == expected
 
 
 def test_text_not_of_encoding_is_named_with_it(tmp_path):
@@ -219,16 +219,16 @@ def test_json_of_mixed_types_is_same_in_any_batches(values, type_, texts):
             stats.add(observe(batch, 0))
         chosen = choose_schema(stats, ColumnChoice(), (RowsFile(0, "x.jsonl", 0, ""),))
         (column,) = chosen.schema.columns
-        found = {}
+        cells_by_line = {}
         for batch in batches:
             (feature, faults) = convert_column(column, batch.columns.get("a"), len(batch.lines), {})
             assert not faults
             ends = zip(feature.ends, feature.ends[1:], strict=False)
             cells = [list(feature.values[begin:end].tolist()) for begin, end in ends]
             absent = [False] * len(cells) if feature.absent is None else feature.absent
-            of_rows = zip(batch.lines.tolist(), cells, absent, strict=True)
-            found |= {line: None if gone else cell for line, cell, gone in of_rows}
-        assert (column.type, [found[line] for line in sorted(found)]) == (type_, texts)
+            lines_and_cells = zip(batch.lines.tolist(), cells, absent, strict=True)
+            cells_by_line |= {line: None if gone else cell for line, cell, gone in lines_and_cells}
+        assert (column.type, [cells_by_line[line] for line in sorted(cells_by_line)]) == (type_, texts)
         assert bool(chosen.warnings) == (type_ is ColumnType.BYTES or (1 << 53) + 1 in values), "it is told"
         examples.append(stats.columns["a"].first)
     assert examples[0] == examples[1], "of the same rows"
@@ -240,8 +240,10 @@ def test_list_in_column_of_texts_is_its_json(batch_rows):
     values = [[[1], [2, 3]], [[2.5, "x"]], [1, "é"], None, 7]
     data = b"".join(msgspec.json.encode({"a": value}) + b"\n" for value in values)
     batches = read_json_lines("x.jsonl", io.BytesIO(data), RowsReading(texts=("a",)), batch_rows)
-    found = [convert_column(Column("a", "a", ColumnType.BYTES), b.columns.get("a"), len(b.lines), {}) for b in batches]
-    texts = [text for feature, _ in found for text in feature.values.to_pylist()]
+    features = [
+        convert_column(Column("a", "a", ColumnType.BYTES), b.columns.get("a"), len(b.lines), {}) for b in batches
+    ]
+    texts = [text for feature, _ in features for text in feature.values.to_pylist()]
     assert texts == [b"[[1],[2,3]]", b'[[2.5,"x"]]', '[1,"é"]'.encode(), b"7"]
 
 
@@ -249,10 +251,10 @@ def test_list_keeps_values_of_other_rows(tmp_path):
     """Columns beside a list may be keys, and keep their types."""
     data = b'{"a": "x", "b": [1]}\n{"a": ["y"], "b": 2}\n{\n{"a": null, "b": 3}\n{"a": "z"}\n'
     batches = list(read_json_lines("x.jsonl", io.BytesIO(data), RowsReading(), 9))
-    found = {
+    values_by_line = {
         line: cell for batch in batches for line, cell in zip(batch.lines, batch.columns["a"].to_pylist(), strict=True)
     }
-    assert found == {1: "x", 2: ["y"], 4: None, 5: "z"}
+    assert values_by_line == {1: "x", 2: ["y"], 4: None, 5: "z"}
     assert [row.line for batch in batches for row in batch.bad] == [3]
 
 
@@ -441,8 +443,8 @@ def test_name_of_two_columns_of_parquet_is_named(tmp_path, table):
 def test_file_that_changes_while_it_is_read_is_not_mixed(tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(b"a\n1\n")
-    found = storage_for(str(path)).stat(str(path))
-    rows = RowsFile(0, str(path), found.size_bytes, found.version)
+    file = storage_for(str(path)).stat(str(path))
+    rows = RowsFile(0, str(path), file.size_bytes, file.version)
     assert len(list(read_rows(rows, RowsReading()))) == 1
     batches = read_rows(rows, RowsReading())
     next(batches)

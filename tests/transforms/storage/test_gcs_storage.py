@@ -179,9 +179,9 @@ def test_gzip_object_replaced_at_opening_is_error(gcs, monkeypatch):
     gcs.put("a", gzip.compress(BYTES), contentEncoding="gzip")
 
     def read_metadata(path):
-        found = gcs_requests.read_metadata(path)
+        metadata = gcs_requests.read_metadata(path)
         gcs.put("a", gzip.compress(b"new"), contentEncoding="gzip")
-        return found
+        return metadata
 
     monkeypatch.setattr(gcs_storage, "read_metadata", read_metadata)
     with pytest.raises(FileNotFoundError, match="gone or was replaced"):
@@ -201,8 +201,8 @@ def test_walk(gcs):
     gcs.page_size = 3
     for folder in ("f", "f/", "f//"):
         assert set(STORAGE.walk(path_of(folder))) == expected
-    found = [file.name for file in STORAGE.walk(f"gs://{BUCKET}")]
-    assert found == ["f/.hidden", "f/a", "f/b/c", "f/b/d/e", "f0", "g/a"]
+    names = [file.name for file in STORAGE.walk(f"gs://{BUCKET}")]
+    assert names == ["f/.hidden", "f/a", "f/b/c", "f/b/d/e", "f0", "g/a"]
     assert list(STORAGE.walk(path_of("gone"))) == []
     assert {call.query["fields"] for call in gcs.log} == {"items(name,size,generation),nextPageToken"}
     assert STORAGE.names(path_of("f")) == [".hidden", "a"]
@@ -410,7 +410,7 @@ def test_importing_it_imports_no_client():
 
 
 @pytest.mark.parametrize(
-    ("kept", "says"),
+    ("protection", "says"),
     [
         (
             {"retentionExpirationTime": "2026-12-24T18:30:00.000Z"},
@@ -419,10 +419,10 @@ def test_importing_it_imports_no_client():
         ({"eventBasedHold": True}, "a hold, which the bucket places on new objects"),
     ],
 )
-def test_object_kept_says_why_and_cannot_be_moved(gcs, kept, says):
+def test_object_kept_says_why_and_cannot_be_moved(gcs, protection, says):
     STORAGE.write(path_of("free"), BYTES)
     assert GCS.protection(path_of("free")) == ""
-    gcs.protection = kept
+    gcs.protection = protection
     STORAGE.write(path_of("a"), BYTES)
     assert GCS.protection(path_of("a")) == says
     for change in (lambda: STORAGE.move(path_of("a"), path_of("b")), lambda: STORAGE.write(path_of("a"), b"new")):

@@ -151,8 +151,8 @@ def test_files_without_ranges_are_known(tmp_path):
         file.writestr("stored", CONTENT)
         file.writestr("gzip", gzip.compress(CONTENT))
         file.writestr("deflated", CONTENT, zipfile.ZIP_DEFLATED)
-    found = {name: open_unpacked(f"{tmp_path}/{name}")[0] for name in ("a.json", "a.zip/stored", "a.zip/gzip")}
-    assert found == {"a.json": False, "a.zip/stored": False, "a.zip/gzip": True}
+    compressed = {name: open_unpacked(f"{tmp_path}/{name}")[0] for name in ("a.json", "a.zip/stored", "a.zip/gzip")}
+    assert compressed == {"a.json": False, "a.zip/stored": False, "a.zip/gzip": True}
     assert open_unpacked(f"{tmp_path}/a.zip/deflated")[0]
 
 

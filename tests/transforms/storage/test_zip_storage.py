@@ -72,11 +72,11 @@ def test_folder_without_files_is_no_other_folder_at_top(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("others", "names"),
+    ("more_members", "names"),
     [({}, ["1.png"]), ({"__MACOSX/x": b""}, ["1.png"]), ({"top.png": b""}, ["masks/1.png", "top.png"])],
 )
-def test_files_are_listed_below_folder_that_has_archive_s_name(tmp_path, others, names):
-    path = archive(tmp_path / "masks.zip", {"masks/1.png": b"", **others})
+def test_files_are_listed_below_folder_that_has_archive_s_name(tmp_path, more_members, names):
+    path = archive(tmp_path / "masks.zip", {"masks/1.png": b"", **more_members})
     assert [file.name for file in storage_for(path).walk(path)] == names
 
 
@@ -106,12 +106,12 @@ def test_all_members_are_listed_with_their_sizes_and_checksums(tmp_path):
     with zipfile.ZipFile(path) as file:
         file_crcs = {info.filename: f"{info.CRC:08x}" for info in file.infolist()}
         packed = {info.filename: info.compress_size for info in file.infolist()}
-    found = list(storage_for(path).walk(path))
-    assert found == [
+    files = list(storage_for(path).walk(path))
+    assert files == [
         StoredFile(name, f"{path}/{name}", len(data), file_crcs[name], packed_bytes=packed[name])
         for name, data in MEMBERS.items()
     ]
-    assert all(storage_for(file.path).read(file.path) == MEMBERS[file.name] for file in found)
+    assert all(storage_for(file.path).read(file.path) == MEMBERS[file.name] for file in files)
 
 
 def test_folders_of_an_archive(tmp_path):
@@ -211,10 +211,10 @@ def test_one_damaged_byte_of_member_is_named(tmp_path_factory, place, change, me
     data[place % data.index(b"PK\x01\x02")] ^= change  # its directory stays whole
     Path(path).write_bytes(data)
     try:
-        found = storage_for(path).read(f"{path}/a.png")
+        outcome = storage_for(path).read(f"{path}/a.png")
     except UnreadableFileError as error:
-        found = error.filename
-    assert found in (content, f"{path}/a.png")
+        outcome = error.filename
+    assert outcome in (content, f"{path}/a.png")
 
 
 def test_threads_that_begin_at_once_read_one_directory(tmp_path, monkeypatch):
@@ -276,8 +276,8 @@ def test_members_of_small_archive_in_bucket_come_in_blocks(tmp_path, gcs, monkey
     files = list(storage_for(path).walk(path))
     gcs.log.clear()
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(storage_for(path).read, [f"{path}/{name}" for name in members]))
-    assert found == list(members.values())
+        contents = list(pool.map(storage_for(path).read, [f"{path}/{name}" for name in members]))
+    assert contents == list(members.values())
     assert len(files) == 100
     assert [call.operation for call in gcs.log] == ["read"] * requests
 
@@ -388,19 +388,19 @@ def test_last_member_of_a_name_counts(tmp_path, caplog):
         for data in (b"first", b"second", b"last"):
             file.writestr("a.jpg", data)
     storage = storage_for(str(tmp_path / "a.zip"))
-    (found,) = storage.walk(str(tmp_path / "a.zip"))
-    assert storage.read(found.path, found.version) == b"last"
+    (file,) = storage.walk(str(tmp_path / "a.zip"))
+    assert storage.read(file.path, file.version) == b"last"
     (told,) = caplog.messages
     assert told.endswith("a.zip: 2 members have the name of a later one, and are ignored")
 
 
 def test_directories_of_many_archives_are_not_all_kept(tmp_path):
-    def kept() -> int:
+    def count_directories() -> int:
         gc.collect()
-        return sum(isinstance(each, Directory) for each in gc.get_objects())
+        return sum(isinstance(item, Directory) for item in gc.get_objects())
 
-    before = kept()
+    before = count_directories()
     for number in range(40):
         path = archive(tmp_path / f"{number}.zip", MEMBERS)
         assert storage_for(path).is_folder(f"{path}/val")
-    assert kept() - before < 40
+    assert count_directories() - before < 40
