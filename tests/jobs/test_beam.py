@@ -181,7 +181,7 @@ def test_output_that_holds_data_set(piped, tmp_path):
     before = shard_bytes(tmp_path / "out")
     with pytest.raises(ConfigError, match="give another output, or overwrite=True"):
         piped(samples)
-    with pytest.raises(ConfigError, match="or overwrite=True to replace it"):
+    with pytest.raises(ConfigError, match="add overwrite=True to replace it"):
         piped(samples, seed=1)
     piped(samples[1:], overwrite=True)
     assert shard_bytes(tmp_path / "out").keys() == before.keys()

@@ -228,7 +228,7 @@ def train_rows(text: str, name: str = "metadata.jsonl") -> Callable[[Path], obje
         (only_shards("train-0.parquet", objects=None), "--image-column image --label LABEL"),
         (only_shards("train-0.parquet", image=None), "has neither file_name nor images"),
         (only_shards("part-0.parquet", "train-0.parquet"), "part-0.parquet, train-0.parquet"),
-        (half_a_file, "cut short"),
+        (half_a_file, "truncated"),
     ],
 )
 def test_unreadable_files(change, said, folder, recordmill):
