@@ -38,7 +38,7 @@ _NO_BYTES = "AAAAAA=="
 def fingerprints(file: str, images: int, first: int) -> Fingerprints:
     rows = np.zeros(images, FINGERPRINT)
     drawn = np.random.default_rng(first).integers(0, 1 << 63, (3, images), dtype=np.uint64)
-    rows["picture"], rows["hash"] = drawn[:2].T, drawn[2]
+    rows["sha256"], rows["hash"] = drawn[:2].T, drawn[2]
     names = [f"{first + number:012}.jpg" for number in range(images)]
     return Fingerprints(file, msgspec.Raw(msgspec.json.encode(names)), rows.tobytes(), FINGERPRINT_VERSION)
 

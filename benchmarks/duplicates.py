@@ -107,10 +107,10 @@ def measure_recall(folder: Path) -> None:
 def drawn_fingerprints(number: int) -> dict[str, list[Fingerprints]]:
     of = np.random.default_rng(0)
     rows = np.zeros(number, FINGERPRINT)
-    for name in ("picture", "hash"):
+    for name in ("sha256", "hash"):
         rows[name] = of.integers(0, 1 << 64, rows[name].shape, dtype=np.uint64)
     planted = number // 1000
-    rows["picture"][:planted] = rows["picture"][-planted:]
+    rows["sha256"][:planted] = rows["sha256"][-planted:]
     rows["hash"][planted : 2 * planted] = rows["hash"][-planted:] ^ np.uint64(0b1010101)
     order = of.permutation(number)
     found: dict[str, list[Fingerprints]] = {"train": [], "val": []}

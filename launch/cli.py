@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from recordmill.launch.command_line.help import program_help
 from recordmill.launch.command_line.parser import HELP, Command, parse
 from recordmill.launch.local_engine.engine import importing, local_engine
-from recordmill.launch.runners.signals import end_with, terminated_as_by_ctrl_c
-from recordmill.launch.terminal.error_stream import ErrorStreamHandler, error_stream, others_hidden, silence
+from recordmill.launch.runners.signals import end_with, interrupt_on_termination
+from recordmill.launch.terminal.error_stream import ErrorStreamHandler, error_stream, hide_other_output, silence
 from recordmill.pipelines.verbs import VERBS
 from recordmill.schemas.errors import ConfigError, RecordmillError, missing_extra
 from recordmill.schemas.sizes import printable
-from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
+from recordmill.transforms.storage.os_errors import explain_os_error, is_command_error
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells: 128 + the signal's number."""
@@ -36,9 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own, beam_arguments = arguments[:dashes], arguments[dashes + 1 :]
     debug = "--debug" in own
     # Hides tracebacks of Beam's workers: their errors are reported in one line here.
-    hiding = others_hidden() if beam_arguments and not debug else nullcontext()
-    with hiding, logged(debug), terminated_as_by_ctrl_c() as signals:
-        return _run(own, beam_arguments, debug, signals)
+    hiding = hide_other_output() if beam_arguments and not debug else nullcontext()
+    with hiding, log_to_stderr(debug), interrupt_on_termination() as signals:
+        return _run_commands(own, beam_arguments, debug, signals)
 
 
 def command(run: Callable[[], int] = main) -> NoReturn:
@@ -49,7 +49,7 @@ def command(run: Callable[[], int] = main) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):  # do not fail on characters that the terminal's encoding lacks
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    with local_engine(), nullcontext() if debug else others_hidden(for_good=True):
+    with local_engine(), nullcontext() if debug else hide_other_output(for_good=True):
         try:
             code = run()
         except Exception as error:  # Python would print it to the hidden stream
@@ -71,7 +71,7 @@ def command(run: Callable[[], int] = main) -> NoReturn:
 
 
 @contextmanager
-def logged(debug: bool) -> Iterator[None]:
+def log_to_stderr(debug: bool) -> Iterator[None]:
     """Context manager: print warnings, and with `debug` all log records. Handlers of the caller take precedence."""
     root, handler = logging.getLogger(), logging.StreamHandler() if debug else ErrorStreamHandler()
     if root.handlers:
@@ -89,18 +89,23 @@ def logged(debug: bool) -> Iterator[None]:
         root.setLevel(level)
 
 
-def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[int]) -> int:
+def _run_commands(own: list[str], beam_arguments: list[str], debug: bool, signals: list[int]) -> int:
     try:
         if not own:
             print(program_help(), end="", file=error_stream())
             return ConfigError.exit_code
-        commands = [*_commands(own)]
+        commands = [*_parse_commands(own)]
         if len(commands) > 1 and any(word.startswith("--template_location") for word in beam_arguments):
-            raise ConfigError(f"a template holds one job, and these are {len(commands)}: make one of each command")
+            raise ConfigError(
+                f"a template holds one job, but this command runs {len(commands)}: make one template per job"
+            )
         for command in commands:
             if beam_arguments and not VERBS[command.verb].runs_beam:
-                raise ConfigError(f"{command.verb} runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
-            if code := run_command(command, beam_arguments).code:
+                raise ConfigError(
+                    f"{command.verb} does not run a pipeline, so {' '.join(beam_arguments)} would do nothing"
+                )
+            code, _ = run_command(command, beam_arguments)
+            if code:
                 return code
         return 0
     except RecordmillError as error:
@@ -108,37 +113,30 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
         return error.exit_code
     except OSError as error:
         _print_error(error, debug)
-        return ConfigError.exit_code if is_of_command(error) else 1
+        return ConfigError.exit_code if is_command_error(error) else 1
     except KeyboardInterrupt as interrupt:
         if str(interrupt):  # the message of recordmill.launch.runners.run
             _print_error(interrupt, debug)
         else:
             goes_on = own[0] in VERBS and VERBS[own[0]].resumes
-            left = "; finished shards stay, and the same command goes on from there" if goes_on else ""
+            left = "; finished shards are kept, and the same command resumes from there" if goes_on else ""
             print(f"recordmill: {'terminated' if signals else 'interrupted'}{left}", file=error_stream())
         return 128 + signals[0] if signals else INTERRUPTED
 
 
-def _commands(own: list[str]) -> Iterable[Command]:
-    """Return the commands of a command line: several, perhaps, of a verb that stands for others."""
+def _parse_commands(own: list[str]) -> Iterable[Command]:
+    """Return the commands of a command line: several, perhaps, of a verb that recognises the data set."""
     if own[0] not in VERBS or not VERBS[own[0]].recognises or HELP & {*own}:
         return [parse(own)]
-    return recognised(own[0], "recognised_commands")(own[1:])
+    return load_recogniser(own[0], "recognise_commands")(own[1:])
 
 
-def recognised(verb: str, function: str) -> Any:
-    """Import a function of a verb that stands for others."""
+def load_recogniser(verb: str, function: str) -> Any:
+    """Import a function of a verb that recognises the data set."""
     if find_spec("apache_beam") is None:
         raise missing_extra(verb, "beam")
     with importing():
         return VERBS[verb].load(function)
-
-
-class Done(NamedTuple):
-    """A command's exit code, and the splits that it wrote."""
-
-    code: int
-    splits: tuple[str, ...] = ()
 
 
 def _print_error(error: BaseException, debug: bool) -> None:
@@ -148,8 +146,9 @@ def _print_error(error: BaseException, debug: bool) -> None:
     print(f"recordmill: {printable(text)}", file=error_stream())
 
 
-def run_command(command: Command, beam_arguments: list[str], show: Any = None) -> Done:
-    """Run a command. It imports the command's modules, and Beam if needed, which takes seconds.
+def run_command(command: Command, beam_arguments: list[str], show: Any = None) -> tuple[int, tuple[str, ...]]:
+    """Run a command, and return its exit code and the splits that it wrote. It imports the command's modules, and Beam
+    if needed, which takes seconds.
 
     Args:
         show: A `recordmill.launch.terminal.progress.Show` for a conversion, in place of `--progress`.
@@ -163,7 +162,7 @@ def run_command(command: Command, beam_arguments: list[str], show: Any = None) -
         run = verb.load("prepare" if verb.converts else "run")
     if not verb.runs_beam:
         run(options)
-        return Done(0)
+        return 0, ()
     with importing():
         from recordmill.launch.runners.beam_options import beam_options, run_job_name
 
@@ -173,7 +172,7 @@ def run_command(command: Command, beam_arguments: list[str], show: Any = None) -
             from recordmill.launch.terminal.require_tensorflow import require_tensorflow
             from recordmill.launch.verbs.convert import convert, show_plan
     if not verb.converts:
-        return Done(1 if run(options, progress, beam_options(beam_arguments)) else 0)
+        return int(run(options, progress, beam_options(beam_arguments))), ()
     beams = beam_options(beam_arguments, run_job_name(options.output, options.splits))
     check_runner(beams, options.paths)  # before inputs are checked, which is slow in a bucket
     check_inputs(options)
@@ -184,7 +183,7 @@ def run_command(command: Command, beam_arguments: list[str], show: Any = None) -
         show_plan(job, progress)
     else:
         convert(job, progress, beams)
-    return Done(0, job.splits)
+    return 0, job.splits
 
 
 def _require_installed() -> None:

@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any, TextIO
 
-from recordmill.launch.cli import command, logged, recognised, run_command
+from recordmill.launch.cli import command, load_recogniser, log_to_stderr, run_command
 from recordmill.launch.command_line.parser import parse_values
-from recordmill.launch.runners.signals import terminated_as_by_ctrl_c
+from recordmill.launch.runners.signals import interrupt_on_termination
 from recordmill.pipelines.verbs import CONVERSIONS, VERBS, fields_of
 from recordmill.schemas.errors import ConfigError, JobError, RecordmillError, missing_extra, without_flags
 from recordmill.transforms.runtime.threads import end_with_parent
-from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
+from recordmill.transforms.storage.os_errors import explain_os_error, is_command_error
 
 
 def convert(
@@ -38,25 +38,26 @@ def convert(
         JobError: The job failed.
     """
     if verb not in CONVERSIONS:
-        raise ConfigError(f"{verb!r} is none of {', '.join(CONVERSIONS)}")
+        raise ConfigError(f"the verb must be one of {', '.join(CONVERSIONS)} (got {verb!r})")
     if find_spec("apache_beam") is None:
         raise missing_extra("recordmill.convert", "beam")
     is_several = VERBS[verb].recognises
     output, splits = "", list[str]()
     try:
-        commands = recognised(verb, "recognised_values")(values) if is_several else [parse_values(verb, values)]
+        commands = load_recogniser(verb, "recognise_values")(values) if is_several else [parse_values(verb, values)]
         for asked in commands:
             mode, output = asked.terminal.progress, asked.options.output
             if asked.options.dry_run:
-                raise ConfigError(f"dry_run writes no data set: the command recordmill {verb} prints the plan")
-            splits += run_command(asked, beam_arguments, show and mode != "none" and show(mode)).splits
+                raise ConfigError(f"dry_run does not write a data set; the command recordmill {verb} prints the plan")
+            _, written = run_command(asked, beam_arguments, show and mode != "none" and show(mode))
+            splits += written
     except RecordmillError as error:
         verbs = CONVERSIONS if is_several else (verb,)
-        names = {each.flag: each.name for known in verbs for each in fields_of(known)}
+        names = {field.flag: field.name for known in verbs for field in fields_of(known)}
         error.args = (without_flags(str(error), names), *error.args[1:])
         raise
     except OSError as error:
-        raise (ConfigError if is_of_command(error) else JobError)(explain_os_error(error)) from error
+        raise (ConfigError if is_command_error(error) else JobError)(explain_os_error(error)) from error
     except Exception as error:
         raise JobError(f"{type(error).__name__}: {error}") from error
     return {"output": output, "splits": splits}
@@ -83,7 +84,7 @@ def _answer(messages: TextIO, summary: io.StringIO) -> int:
         width = columns if mode == "auto" else 0
         return lambda stop, _: send_lines(stop, width, lambda line: send({"line": line, "live": bool(width)}))
 
-    with logged(False), terminated_as_by_ctrl_c() as signals:
+    with log_to_stderr(False), interrupt_on_termination() as signals:
         try:
             done = convert(verb, values, [], show)
         except KeyboardInterrupt:

@@ -15,7 +15,7 @@ from recordmill.schemas.inputs.option import (
     Images,
     Options,
     Texts,
-    redefined,
+    redefine_option,
 )
 from recordmill.schemas.inputs.options import ImageOptions
 
@@ -37,7 +37,7 @@ class ServiceVerifyOptions(DataSetOptions):
         ge=0,
         le=1,
     )
-    workers: int | None = redefined(ImageOptions, "workers", usual="one per core, 64 for buckets")
+    workers: int | None = redefine_option(ImageOptions, "workers", usual="one per core, 64 for buckets")
 
 
 class VerifyOptions(ServiceVerifyOptions):
@@ -90,7 +90,7 @@ class ExtractOptions(DataSetOptions):
         alias="as",
     )
     split: str = WRITE.opt("Extract only this split.", "")
-    workers: int | None = redefined(ImageOptions, "workers", usual="one per core, 64 for buckets")
+    workers: int | None = redefine_option(ImageOptions, "workers", usual="one per core, 64 for buckets")
 
 
 class ShowOptions(Options):

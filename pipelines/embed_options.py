@@ -6,8 +6,8 @@ from typing import Literal
 
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.models import FETCHED, ON_DISK, RANDOM, ModelChoice, Preprocessing
-from recordmill.schemas.inputs.option import MODEL, Images, flag, redefined
-from recordmill.schemas.inputs.options import size_of
+from recordmill.schemas.inputs.option import MODEL, Images, flag, redefine_option
+from recordmill.schemas.inputs.options import parse_image_size
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.names import NameSources
 from recordmill.transforms.folder.folder_options import FolderOptions, LabelledOptions
@@ -20,7 +20,7 @@ _OF_RECORDS = {"dtype", "layout", "name", "rename", "label_as"}  # what the enco
 class EmbedOptions(LabelledOptions, RowsOptions):
     """Options of `recordmill embed`, see docs/cli.md."""
 
-    images: Images = redefined(LabelledOptions, "images", ())
+    images: Images = redefine_option(LabelledOptions, "images", ())
     model: str = MODEL.opt("A model of keras.applications, `efficientnet-b0`, or a `.keras` file.", ..., "NAME|FILE")
     weights: str = MODEL.opt(
         f"File of weights, or `{RANDOM}`, `{ON_DISK}` or `{FETCHED}`. A file that was saved from the model. "
@@ -43,13 +43,13 @@ class EmbedOptions(LabelledOptions, RowsOptions):
     )
     batch: int = MODEL.opt("Images per call of the model.", 16, ge=1, le=4096)
     dtype: Literal["float32", "float16"] = MODEL.opt("Type of features. float16 is stored as bytes.", "float32")
-    name: str = redefined(LabelledOptions, "name", "features")
-    layout: Literal["features"] = redefined(LabelledOptions, "layout", "features")
+    name: str = redefine_option(LabelledOptions, "name", "features")
+    layout: Literal["features"] = redefine_option(LabelledOptions, "layout", "features")
 
     @property
     def choice(self) -> ModelChoice:
         return ModelChoice(
-            self.model, self.weights, self.layer, self.pool, size_of(self.input_size), self.preprocess or ""
+            self.model, self.weights, self.layer, self.pool, parse_image_size(self.input_size), self.preprocess or ""
         )
 
     @property
@@ -81,7 +81,7 @@ class EmbedOptions(LabelledOptions, RowsOptions):
         return tuple(path for path in given if path and (is_remote(path) or os.path.exists(path)))
 
     def _faults(self) -> Iterator[str]:
-        if self.input_size and not size_of(self.input_size):
+        if self.input_size and not parse_image_size(self.input_size):
             yield f"--input-size {self.input_size!r} is not a height and width in pixels: 224x224 for example"
         if not (self.rows or self.images):
             yield "--images is missing, or --rows whose rows have images"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from recordmill.schemas.inputs.option import READ, options_of
+from recordmill.schemas.inputs.option import READ, option_fields
 from recordmill.schemas.inputs.options import ConvertOptions
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.folder.folder_options import FolderOptions
@@ -15,18 +15,18 @@ class WriteOptions(RecordOptions):
     @property
     def words(self) -> Mapping[str, str]:
         models = {model for model, _ in TRANSFORM_OPTIONS.values()}
-        names = {option.flag: option.name for model in models for option in options_of(model)}
+        names = {option.flag: option.name for model in models for option in option_fields(model)}
         return names | {"--overwrite": "overwrite=True"}
 
 
 def _input_options(model: type[ConvertOptions], *more: str) -> frozenset[str]:
-    return frozenset(option.name for option in options_of(model) if option.group == READ) | {*more}
+    return frozenset(option.name for option in option_fields(model) if option.group == READ) | {*more}
 
 
 _SPLITS = ("split", "split_seed", "split_by", "stratify", "group_from", "groups")
 _RECORDS = ("layout", "rename", "label_as", "dtype", "masks", *PARTS, "boxes")
 _IMAGES = ("check", "format", "max_side", "jpeg_quality", "workers")
-_WRITTEN = frozenset(option.name for option in options_of(WriteOptions)) - {"images", "dry_run"}
+_WRITTEN = frozenset(option.name for option in option_fields(WriteOptions)) - {"images", "dry_run"}
 TRANSFORM_OPTIONS: dict[str, tuple[type[ConvertOptions], frozenset[str]]] = {
     "ReadCoco": (CocoOptions, _input_options(CocoOptions, *_SPLITS, "masks", "categories", "no_crowd", "min_area")),
     "ReadFolder": (FolderOptions, _input_options(FolderOptions, *_SPLITS, "classes")),

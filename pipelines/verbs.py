@@ -5,7 +5,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from recordmill.schemas.inputs.option import OptionField, Options, options_of
+from recordmill.schemas.inputs.option import OptionField, Options, option_fields
 
 
 class Verb(NamedTuple):
@@ -22,7 +22,7 @@ class Verb(NamedTuple):
     resumes: bool = False  # True if the same command continues after an interruption
     runs_beam: bool = True  # True if it needs Beam, and takes Beam's flags after a lone --
     needs_tensorflow: bool = False  # True if it needs TensorFlow
-    # True if it stands for commands of other verbs, which `recognised_commands` and `recognised_values` of its module
+    # True if it stands for commands of other verbs, which `recognise_commands` and `recognise_values` of its module
     # yield; it has no `prepare`.
     recognises: bool = False
     service_options_path: str = ""  # as options_path, of a verb that does not convert, in a service
@@ -241,4 +241,4 @@ def fields_of(verb: str) -> tuple[OptionField, ...]:
     """Return all options of a verb, in help's order."""
     terminal: type[Options] = import_module("recordmill.pipelines.dataset_options").TerminalOptions
     hidden = () if VERBS[verb].runs_beam else ("progress",)
-    return (*options_of(VERBS[verb].options), *(each for each in options_of(terminal) if each.name not in hidden))
+    return (*option_fields(VERBS[verb].options), *(each for each in option_fields(terminal) if each.name not in hidden))

@@ -23,7 +23,7 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from apache_beam.typehints.typehints import is_consistent_with
 
 from recordmill.conversion import plain_value
-from recordmill.launch.command_line.parser import without_unknown
+from recordmill.launch.command_line.parser import drop_unknown
 from recordmill.launch.preflight.check_inputs import check_inputs
 from recordmill.launch.preflight.claim_output import OutputState, claim_output
 from recordmill.pipelines import coco, folder
@@ -31,10 +31,10 @@ from recordmill.pipelines.convert import Gathered
 from recordmill.pipelines.samples import samples_job
 from recordmill.pipelines.transform_options import TRANSFORM_OPTIONS
 from recordmill.schemas.dataset.manifest import Manifest
-from recordmill.schemas.errors import ConfigError, in_words_of, without_flags
+from recordmill.schemas.errors import ConfigError, rename_flags_in_errors, without_flags
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.inputs.option import options_of
+from recordmill.schemas.inputs.option import option_fields
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.pack_block import unpack_block
@@ -81,9 +81,9 @@ class _Transform(beam.PTransform):
         super().__init__()
         model, names = TRANSFORM_OPTIONS[type(self).__name__]
         self._given = {name: plain_value(name, value) for name, value in given.items() if value is not None}
-        fields = {each.name: each for each in options_of(model)}
+        fields = {field.name: field for field in option_fields(model)}
         faults: list[str] = []
-        values = without_unknown(self._given, {name: fields[name] for name in names}, "", faults)
+        values = drop_unknown(self._given, {name: fields[name] for name in names}, "", faults)
         try:
             self._options: Any = model(**values, output=output)
             if not faults:
@@ -91,7 +91,7 @@ class _Transform(beam.PTransform):
         except ConfigError as error:
             faults.append(str(error))
         if faults:
-            raise ConfigError(without_flags("; ".join(faults), {each.flag: each.name for each in fields.values()}))
+            raise ConfigError(without_flags("; ".join(faults), {field.flag: field.name for field in fields.values()}))
 
     def display_data(self):
         return {name: str(value) for name, value in self._given.items()}
@@ -207,7 +207,7 @@ class WriteDataset(_Transform):
         samples, labels, facts = _read_of(samples, self._labels, self._facts)
         job = samples_job(options, samples, labels, facts)
         recipes = job.recipes()
-        with in_words_of(options.words):
+        with rename_flags_in_errors(options.words):
             states = claim_output(options.output, recipes, options.overwrite)
         if OutputState.COMPLETE in states:
             raise ConfigError(
@@ -227,10 +227,11 @@ def _read_of(given: Any, labels: PCollection | None, facts: PCollection | None =
         samples, own_labels, own_facts = given
         given, labels, facts = samples, labels or own_labels, facts or own_facts
     for name, part, type_ in (("the input", given, Sample), ("labels", labels, LabelMap), ("facts", facts, Facts)):
-        found = getattr(part, "element_type", type(part))
-        if part is not None and not is_consistent_with(found, type_):
+        element_type = getattr(part, "element_type", type(part))
+        if part is not None and not is_consistent_with(element_type, type_):
+            type_name = getattr(element_type, "__name__", element_type)
             raise ConfigError(
-                f"{name} is of {getattr(found, '__name__', found)}, and a PCollection of {type_.__name__} is expected: "
+                f"{name} is of {type_name}, and a PCollection of {type_.__name__} is expected: "
                 "samples, labels, facts = p | ReadCoco(…), then samples | …(labels=labels, facts=facts)"
             )
     return given, labels, facts

@@ -66,10 +66,10 @@ def convert(verb: str, *, runner_options: "Runner" = None, **options: Any) -> Da
     else:
         from recordmill.launch.library import convert as convert_here
 
-        done = convert_here(verb, values, _flags(runner_options))
+        done = convert_here(verb, values, _beam_flags(runner_options))
     data = open(done["output"])
     for split in done["splits"]:
-        _warn(data, split)
+        _log_split_warnings(data, split)
     return data
 
 
@@ -94,7 +94,7 @@ def plain_value(name: str, value: Any) -> Any:
         raise ConfigError(f"{name}: {error}") from error
 
 
-def _warn(data: DataSet, split: str) -> None:
+def _log_split_warnings(data: DataSet, split: str) -> None:
     entry = data.manifest.splits[split]
     for text in entry.warnings:
         _LOGGER.warning("%s", text)
@@ -103,7 +103,7 @@ def _warn(data: DataSet, split: str) -> None:
         _LOGGER.warning("Split %s: %s images, rows or annotations were rejected, see %s", split, entry.rejects, file)
 
 
-def _flags(options: "Sequence[str] | PipelineOptions") -> list[str]:
+def _beam_flags(options: "Sequence[str] | PipelineOptions") -> list[str]:
     """Return PipelineOptions as flags.
 
     Raises:
@@ -126,7 +126,7 @@ def _flags(options: "Sequence[str] | PipelineOptions") -> list[str]:
 
 
 def _convert_in_child(verb: str, values: dict[str, Any]) -> dict[str, Any]:
-    request = [verb, values, os.getpid(), _columns()]
+    request = [verb, values, os.getpid(), _live_width()]
     # A separate session: the terminal's Ctrl-C reaches only this process, which ends the child.
     with subprocess.Popen(
         [sys.executable, "-c", _START],
@@ -139,17 +139,17 @@ def _convert_in_child(verb: str, values: dict[str, Any]) -> dict[str, Any]:
     ) as child:
         requests, messages, lines = cast("tuple[TextIO, TextIO, TextIO]", (child.stdin, child.stdout, child.stderr))
         last: deque[str] = deque(maxlen=1)
-        logging_ = threading.Thread(target=_log, args=(lines, last), daemon=True)
+        logging_ = threading.Thread(target=_log_lines, args=(lines, last), daemon=True)
         logging_.start()
         try:
             with suppress(BrokenPipeError):  # the child ended early; standard error has the reason
                 requests.write(f"{json.dumps([*map(str, sys.path)])}\n{json.dumps(request)}\n")
                 requests.flush()
-            result = _watch(messages)
+            result = _watch_child(messages)
             child.wait()
             logging_.join()
         except BaseException:
-            _end(child)
+            _end_child(child)
             raise
     if "error" in result:
         error = getattr(errors, result["error"])(result["text"])
@@ -157,7 +157,7 @@ def _convert_in_child(verb: str, values: dict[str, Any]) -> dict[str, Any]:
     if not result:
         code = child.returncode
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        raise JobError(f"the child process {how}; the same call goes on from the finished shards. {''.join(last)}")
+        raise JobError(f"the child process {how}; the same call resumes after the finished shards. {''.join(last)}")
     _LOGGER.info("%s", result["summary"])
     return result
 
@@ -167,7 +167,7 @@ class _ChildError(Exception):
         return f"\n{self.args[0]}"
 
 
-def _watch(messages: Iterable[str]) -> dict[str, Any]:
+def _watch_child(messages: Iterable[str]) -> dict[str, Any]:
     """Show progress until the result arrives, and return it."""
     shown = 0
     try:
@@ -182,13 +182,13 @@ def _watch(messages: Iterable[str]) -> dict[str, Any]:
             print(f"\r{' ' * shown}\r", end="", file=sys.stderr, flush=True)
 
 
-def _log(lines: Iterable[str], last: deque[str]) -> None:
+def _log_lines(lines: Iterable[str], last: deque[str]) -> None:
     for line in lines:
         last.append(line.strip())
         _LOGGER.warning("%s", line.strip().removeprefix("warning: ").removeprefix("note: "))
 
 
-def _columns() -> int:
+def _live_width() -> int:
     """Return the live line's width; 0 if none is shown."""
     if type(sys.stderr).__module__.startswith("ipykernel"):
         return _NOTEBOOK_COLUMNS
@@ -196,7 +196,7 @@ def _columns() -> int:
     return shutil.get_terminal_size().columns - 1 if is_terminal else 0
 
 
-def _end(child: subprocess.Popen) -> None:
+def _end_child(child: subprocess.Popen) -> None:
     child.terminate()
     try:
         with suppress(subprocess.TimeoutExpired):

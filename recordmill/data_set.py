@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
-from recordmill.split_records import RecordContents, SplitRecords, SplitShard, listed, typed
+from recordmill.split_records import RecordContents, SplitRecords, SplitShard, check_types, reading_lines
 from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import join_path
@@ -81,7 +81,7 @@ class Split(SplitRecords):
         from recordmill.tensorflow_reader import Steps, tensorflow_dataset
 
         steps = Steps(batch, shuffle, seed, shard, resize, pad, ragged, drop_remainder, as_supervised)
-        return tensorflow_dataset(self.with_keys(keys), Steps(*typed(Split.tensorflow, **steps._asdict())))
+        return tensorflow_dataset(self.with_keys(keys), Steps(*check_types(Split.tensorflow, **steps._asdict())))
 
     def torch(
         self,
@@ -129,13 +129,13 @@ class Split(SplitRecords):
             raise ConfigError("Split.torch needs pip install torch") from error
 
         split = self.with_keys(keys)
-        iterable, seed, part, even = typed(Split.torch, iterable=iterable, seed=seed, part=part, even=even)
+        iterable, seed, part, even = check_types(Split.torch, iterable=iterable, seed=seed, part=part, even=even)
         if iterable:
             if part is not None and not 0 <= part[0] < part[1]:
-                raise ConfigError(f"part is (rank, ranks), with ranks from 0: {part} is not")
+                raise ConfigError(f"part must be (rank, ranks), with ranks from 0 (got {part})")
             return TorchIterableDataset(split, seed, part, even, transform)
         if seed is not None or part is not None or even:
-            raise ConfigError("seed, part and even are of iterable=True; otherwise the sampler makes order and parts")
+            raise ConfigError("seed, part and even need iterable=True; otherwise the sampler chooses order and parts")
         return TorchDataset(split, transform)
 
     def grain(self, *, raw: bool = False, keys: Sequence[str] | None = None) -> "RecordSource":
@@ -187,7 +187,7 @@ class RecordSource:
         return f"RecordSource({split.name!r}, {len(split):,} records{', raw' if self._raw else ''}, {digest})"
 
 
-Split.__doc__ = (Split.__doc__ or "").format(values=listed(indent=8).lstrip())
+Split.__doc__ = (Split.__doc__ or "").format(values=reading_lines(indent=8).lstrip())
 
 
 class DataSet:
@@ -227,9 +227,9 @@ class DataSet:
         """
         if split not in self.splits:
             raise ConfigError(f"{self.path} has no split {split!r}; it has {', '.join(self.splits)}")
-        found = self.splits[split]
-        _ = found.files  # from now on, a replaced shard is an error
-        return found
+        records = self.splits[split]
+        _ = records.files  # from now on, a replaced shard is an error
+        return records
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.splits)

@@ -19,7 +19,7 @@ class RecordDecoder:
 
     Args:
         table: Features of the records.
-        readings: Values to decode, see `recordmill.split_records.readings_of`.
+        readings: Values to decode, see `recordmill.split_records.table_readings`.
         keypoints: Number of keypoints per object.
     """
 
@@ -46,17 +46,17 @@ class RecordDecoder:
             if reading.form is Form.KEYPOINTS:
                 decoded[name] = record.keypoints(len(values["objects.id"]), self._keypoints)
             elif reading.form in (Form.PNG_MASKS, Form.RLE_MASKS):
-                width, height = _size(values["image.encoded"])
+                width, height = _read_image_size(values["image.encoded"])
                 masks = list(RecordView(values, (width, height)).masks())
                 if faults := [mask for mask in masks if isinstance(mask, UnusableError)]:
                     raise faults[0]
                 decoded[name] = np.array(masks, np.uint8).reshape(len(masks), height, width)
             else:
-                decoded[name] = _value(record, reading)
+                decoded[name] = _decode_value(record, reading)
         return decoded
 
 
-def _value(record: RecordView, reading: Reading) -> Any:
+def _decode_value(record: RecordView, reading: Reading) -> Any:
     value = record.values[reading.source]
     match reading.form:
         case Form.AS_IT_IS:
@@ -68,7 +68,7 @@ def _value(record: RecordView, reading: Reading) -> Any:
         case Form.DECIMAL:
             return np.int64(record.image_id)
         case Form.IMAGE:
-            return _picture(value)
+            return _decode_pixels(value)
         case Form.PIXELS:
             return np.frombuffer(bytearray(value), np.uint8).reshape([int(size) for size in reading.shape])
         case Form.GREY:
@@ -82,13 +82,13 @@ def _value(record: RecordView, reading: Reading) -> Any:
     raise AssertionError(reading.form)
 
 
-def _size(data: bytes) -> tuple[int, int]:
+def _read_image_size(data: bytes) -> tuple[int, int]:
     """Return width and height of an encoded image, by header."""
     with open_usable_image(data, require_kind(data)) as image:
         return stored_size(image)
 
 
-def _picture(data: bytes) -> np.ndarray:
+def _decode_pixels(data: bytes) -> np.ndarray:
     """Return an encoded image's pixels: uint8 [height, width, 3]."""
     image = open_record_image(data)
     # A conversion to the same mode would copy the image.

@@ -42,13 +42,13 @@ class GlobalOrder(msgspec.Struct, frozen=True):
         """
         positions = np.asarray(positions, np.int64)
         if positions.size and (self.records < 1 or positions.min() < 0):
-            raise ValueError(f"no position {positions.min()} among {self.records} records")
+            raise ValueError(f"position {positions.min()} is out of range for {self.records} records")
         if not positions.size or not self.shuffle:
             return positions % max(1, self.records)
         epochs, within = np.divmod(positions, self.records)
         numbers = np.empty_like(within)
         for epoch in np.unique(epochs).tolist():
-            numbers[epochs == epoch] = _permuted(within[epochs == epoch], self.records, self.seed, epoch)
+            numbers[epochs == epoch] = _permute(within[epochs == epoch], self.records, self.seed, epoch)
         return numbers
 
     def of_host(self, host: int = 0, hosts: int = 1, *, start: int = 0, epochs: int | None = 1) -> "HostOrder":
@@ -108,31 +108,31 @@ class HostOrder(Iterator[int]):
         return self._order.numbers(positions)[::-1].tolist()
 
 
-def _permuted(positions: np.ndarray, size: int, seed: int, epoch: int) -> np.ndarray:
+def _permute(positions: np.ndarray, size: int, seed: int, epoch: int) -> np.ndarray:
     """Return a permutation of 0 … size - 1 at `positions`: a Feistel network over the next power of 4, applied again to
     results outside (Black and Rogaway, Ciphers with arbitrary finite domains, 2002)."""
     bits = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
     keys = [
-        np.frombuffer(blake2b(f"{operator.index(seed)}/{epoch}/{each}".encode(), digest_size=8).digest(), "<u8")[0]
-        for each in range(_ROUNDS)
+        np.frombuffer(blake2b(f"{operator.index(seed)}/{epoch}/{round_}".encode(), digest_size=8).digest(), "<u8")[0]
+        for round_ in range(_ROUNDS)
     ]
-    found = positions.astype(np.uint64)
-    outside = np.arange(len(found))
+    permuted = positions.astype(np.uint64)
+    outside = np.arange(len(permuted))
     while outside.size:
-        found[outside] = _encrypted(found[outside], bits, keys)
-        outside = outside[found[outside] >= size]
-    return found.astype(np.int64)
+        permuted[outside] = _encrypt(permuted[outside], bits, keys)
+        outside = outside[permuted[outside] >= size]
+    return permuted.astype(np.int64)
 
 
-def _encrypted(numbers: np.ndarray, bits: np.uint64, keys: list[np.uint64]) -> np.ndarray:
+def _encrypt(numbers: np.ndarray, bits: np.uint64, keys: list[np.uint64]) -> np.ndarray:
     mask = (np.uint64(1) << bits) - np.uint64(1)
     left, right = numbers >> bits, numbers & mask
     for key in keys:
-        left, right = right, left ^ (_mixed(right + key) & mask)
+        left, right = right, left ^ (_mix_bits(right + key) & mask)
     return (left << bits) | right
 
 
-def _mixed(numbers: np.ndarray) -> np.ndarray:
+def _mix_bits(numbers: np.ndarray) -> np.ndarray:
     """Return SplitMix64's finalizer of `numbers`: each input bit affects each output bit."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -28,7 +28,7 @@ class RecordContents(NamedTuple):
     """Contents of the records of a split.
 
     Attributes:
-        feature_shape: See `readings_of`.
+        feature_shape: See `table_readings`.
     """
 
     table: FeatureTable
@@ -63,7 +63,7 @@ class SplitRecords:
         self.shards = tuple(shards)
         self.contents = contents
         self.compression = compression
-        self._readings = readings_of(contents.table, contents.feature_shape)
+        self._readings = table_readings(contents.table, contents.feature_shape)
         self._ends = tuple(accumulate(shard.info.examples for shard in shards))
         self._numbers = range(self._ends[-1] if shards else 0)
 
@@ -99,9 +99,7 @@ class SplitRecords:
         part = copy(self)
         part._numbers = self._numbers[index]
         if part._numbers.step != 1:
-            raise ConfigError(
-                f"a slice of step {part._numbers.step}; of a split, only neighbouring records are: give no step"
-            )
+            raise ConfigError(f"a slice of a split must have the step 1 (got {part._numbers.step})")
         return part
 
     def raw(self, index: SupportsIndex) -> bytes:
@@ -125,8 +123,8 @@ class SplitRecords:
         """
         if self.compression:
             raise ConfigError(
-                f"{self.folder}, split {self.name}: the shards are GZIP, which is read from its beginning only; read "
-                "the split in order, or convert without --gzip"
+                f"{self.folder}, split {self.name}: the shards are compressed by GZIP, which has no random access; "
+                "read the split in order, or convert without --gzip"
             )
 
     def decode(self, record: bytes, number: int) -> dict[str, Any]:
@@ -195,26 +193,26 @@ class SplitRecords:
             number += 1
         if number < piece.end:
             path, info = piece.shard
-            raise RecordError(f"{path}: it ends after {number:,} records, where the manifest has {info.examples:,}")
+            raise RecordError(f"{path} ends after {number:,} records, but the manifest has {info.examples:,}")
 
     def pieces(self, host: int = 0, hosts: int = 1) -> list[SplitPiece]:
         """Return the ranges of records of one of several hosts."""
         numbers = self._numbers[len(self) * host // hosts : len(self) * (host + 1) // hosts]
         starts = (0, *self._ends)
-        found = []
+        pieces = []
         for number, (shard, start, end) in enumerate(zip(self.shards, starts, self._ends, strict=False)):
             first, last = max(numbers.start, start), min(numbers.stop, end)
             if first < last:
-                found.append(SplitPiece(shard, number, first - start, last - start))
-        return found
+                pieces.append(SplitPiece(shard, number, first - start, last - start))
+        return pieces
 
     def _global(self, number: int) -> int:
         """Return a record's number in the whole split."""
         try:
             return self._numbers[number]
         except IndexError:
-            here = f"{self.name} has {len(self):,} here, counted from 0"
-            raise IndexError(f"{self.folder}: there is no record {number:,}; {here}") from None
+            here = f"split {self.name} has {len(self):,} records, counted from 0"
+            raise IndexError(f"{self.folder}: record {number:,} does not exist; {here}") from None
 
     @cached_property
     def _decode(self) -> "RecordDecoder":
@@ -223,7 +221,7 @@ class SplitRecords:
         return RecordDecoder(self.contents.table, self._readings, self.contents.labels.keypoints)
 
 
-def typed(reader: Callable[..., Any], **arguments: Any) -> Iterator[Any]:
+def check_types(reader: Callable[..., Any], **arguments: Any) -> Iterator[Any]:
     """Yield the arguments with Python's numbers in place of NumPy's.
 
     Args:
@@ -244,24 +242,24 @@ def typed(reader: Callable[..., Any], **arguments: Any) -> Iterator[Any]:
 READINGS = tuple(value.reading for value in VALUES if value.reading)
 
 
-def readings_of(table: FeatureTable, feature_shape: tuple[str, ...] = ()) -> dict[str, Reading]:
+def table_readings(table: FeatureTable, feature_shape: tuple[str, ...] = ()) -> dict[str, Reading]:
     """Return the readers' values for records of `table`, by name.
 
     Args:
         feature_shape: Shape of an image's feature, for data sets of `embed`.
     """
-    found: dict[str, Reading] = {}
-    for reading in _of_row(table) if table.record_of is RecordOf.ROW else _of_known(table):
-        found.setdefault(reading.name, reading)
-    if "feature" in found:
-        found["feature"] = msgspec.structs.replace(found["feature"], shape=feature_shape)
-    return found
+    readings: dict[str, Reading] = {}
+    for reading in _row_readings(table) if table.record_of is RecordOf.ROW else _known_readings(table):
+        readings.setdefault(reading.name, reading)
+    if "feature" in readings:
+        readings["feature"] = msgspec.structs.replace(readings["feature"], shape=feature_shape)
+    return readings
 
 
-def _of_known(table: FeatureTable) -> Iterator[Reading]:
+def _known_readings(table: FeatureTable) -> Iterator[Reading]:
     for reading in READINGS:
         if reading.source in table.sources:
-            feature = next(each for each in table.features if each.source == reading.source)
+            feature = next(feature for feature in table.features if feature.source == reading.source)
             alone = table.record_of is RecordOf.ANNOTATION and reading.shape[:1] == ("N",)
             shape = reading.shape[1:] if alone else reading.shape
             dtype = DTYPES[feature.kind] if reading.form is Form.AS_IT_IS else reading.dtype
@@ -269,7 +267,7 @@ def _of_known(table: FeatureTable) -> Iterator[Reading]:
             yield msgspec.structs.replace(reading, shape=shape, dtype=dtype, meaning=meaning)
 
 
-def _of_row(table: FeatureTable) -> Iterator[Reading]:
+def _row_readings(table: FeatureTable) -> Iterator[Reading]:
     """Yield the features of a row under their own names, and its image as `image`."""
     for feature in table.features:
         if is_image_feature(feature) and feature.source == "image.encoded":
@@ -280,10 +278,10 @@ def _of_row(table: FeatureTable) -> Iterator[Reading]:
             yield Reading(feature.name, feature.source, DTYPES[feature.kind], feature.shape, feature.meaning)
 
 
-def listed(indent: int) -> str:
+def reading_lines(indent: int) -> str:
     """Return the values as lines of a docstring."""
-    width = max(len(each.name) for each in READINGS)
-    lines = (f"{'':{indent}}{each.name:{width}}  {type_text(each)}: {each.meaning}" for each in READINGS)
+    width = max(len(reading.name) for reading in READINGS)
+    lines = (f"{'':{indent}}{reading.name:{width}}  {type_text(reading)}: {reading.meaning}" for reading in READINGS)
     return "\n".join(dict.fromkeys(lines))
 
 

@@ -29,17 +29,17 @@ def decode_tensors(split: SplitRecords, record: "tf.Tensor") -> Example:
     decoded: Example = {}
     for name, reading in split.features.items():
         if reading.form is Form.KEYPOINTS:
-            decoded[name] = _keypoints(values, split.contents.labels.keypoints)
+            decoded[name] = _stack_keypoints(values, split.contents.labels.keypoints)
         elif reading.form in _MASKS:
-            picture = decoded["image"] if "image" in decoded else _picture(values["image.encoded"])
-            decoded[name] = _MASKS[reading.form](values[reading.source], tf.shape(picture)[:2])
+            image = decoded["image"] if "image" in decoded else _decode_jpeg(values["image.encoded"])
+            decoded[name] = _MASKS[reading.form](values[reading.source], tf.shape(image)[:2])
         else:
-            decoded[name] = _value(values, reading)
+            decoded[name] = _convert_value(values, reading)
         decoded[name].set_shape([None if reading.form is Form.KEYPOINTS else size for size in reading.static_shape])
     return decoded
 
 
-def _value(values: Example, reading: Reading) -> "tf.Tensor":
+def _convert_value(values: Example, reading: Reading) -> "tf.Tensor":
     import tensorflow as tf
 
     value = values[reading.source]
@@ -49,7 +49,7 @@ def _value(values: Example, reading: Reading) -> "tf.Tensor":
         case Form.DECIMAL:
             return tf.strings.to_number(value, tf.int64)
         case Form.IMAGE:
-            return _picture(value)
+            return _decode_jpeg(value)
         case Form.PIXELS:
             return tf.reshape(tf.io.decode_raw(value, tf.uint8), reading.static_shape)
         case Form.GREY:
@@ -65,7 +65,7 @@ def _value(values: Example, reading: Reading) -> "tf.Tensor":
     raise AssertionError(reading.form)
 
 
-def _picture(data: "tf.Tensor") -> "tf.Tensor":
+def _decode_jpeg(data: "tf.Tensor") -> "tf.Tensor":
     """Return the pixels of a JPEG or PNG: uint8 [height, width, 3]. `INTEGER_ACCURATE` gives Pillow's pixels; by
     default, some differ by up to 21 of 255."""
     import tensorflow as tf
@@ -82,11 +82,11 @@ def _grey_pixels(png: "tf.Tensor") -> "tf.Tensor":
 _KEYPOINTS = ("objects.keypoint_x", "objects.keypoint_y", "objects.keypoint_visibility")
 
 
-def _keypoints(values: Example, each: int) -> "tf.Tensor":
+def _stack_keypoints(values: Example, num_keypoints: int) -> "tf.Tensor":
     import tensorflow as tf
 
     points = tf.stack([tf.cast(values[source], tf.float32) for source in _KEYPOINTS], axis=-1)
-    return tf.reshape(points, [tf.shape(values["objects.id"])[0], each, 3])
+    return tf.reshape(points, [tf.shape(values["objects.id"])[0], num_keypoints, 3])
 
 
 def _png_masks(pngs: "tf.Tensor", size: "tf.Tensor") -> "tf.Tensor":
@@ -108,7 +108,7 @@ def _rle_masks(counts: "tf.Tensor", size: "tf.Tensor") -> "tf.Tensor":
         from recordmill.transforms.dataset.record_view import rle_mask  # imports Pillow
 
         height, width = size.tolist()
-        return np.array([rle_mask(each, (width, height)) for each in counts], np.uint8).reshape(-1, height, width)
+        return np.array([rle_mask(rle, (width, height)) for rle in counts], np.uint8).reshape(-1, height, width)
 
     return tf.numpy_function(drawn, [counts, size], tf.uint8, stateful=False)
 
@@ -118,7 +118,7 @@ _MASKS: Mapping[Form, Callable[["tf.Tensor", "tf.Tensor"], "tf.Tensor"]] = {
     Form.RLE_MASKS: _rle_masks,
 }
 COLOURED = {Form.IMAGE, Form.PIXELS}
-OF_PIXELS = {*COLOURED, Form.GREY, Form.SEGMENT_IDS, *_MASKS}
+IMAGE_SIZED = {*COLOURED, Form.GREY, Form.SEGMENT_IDS, *_MASKS}
 """Forms with the height and width of the record's image."""
 
 
@@ -159,26 +159,26 @@ def tensorflow_dataset(split: SplitRecords, steps: Steps) -> "tf.data.Dataset":
 
     index, hosts = steps.shard or (0, 1)
     least = len(split) // max(hosts, 1)  # minimum number of records of a host
-    _check(split, steps, least)
+    _check_arguments(split, steps, least)
     pieces = split.pieces(index, hosts)
     with ThreadPoolExecutor(_CONCURRENT_CHECKS) as pool:  # TensorFlow cannot detect a replaced file
         list(pool.map(lambda piece: split.files.files[piece.number].check(), pieces))
-    data = _records(split, pieces, steps)
+    data = _read_pieces(split, pieces, steps)
     data = data.apply(tf.data.experimental.assert_cardinality(sum(piece.end - piece.first for piece in pieces)))
     decode = tf.autograph.experimental.do_not_convert(partial(decode_tensors, split))  # it cannot convert `match`
     data = data.map(decode, num_parallel_calls=tf.data.AUTOTUNE)
     if steps.resize:
-        data = data.map(partial(_resized, split.features, steps.resize), num_parallel_calls=tf.data.AUTOTUNE)
+        data = data.map(partial(_resize_images, split.features, steps.resize), num_parallel_calls=tf.data.AUTOTUNE)
     if steps.batch:
-        data = _batched(data, split.features, steps)
+        data = _batch_examples(data, split.features, steps)
         if steps.drop_remainder:  # equal for all hosts: one with one more batch would wait for ever
             data = data.take(least // steps.batch)
     if steps.as_supervised:
-        data = data.map(partial(_pair, *_supervised(split)))
+        data = data.map(partial(_split_label, *_supervised_names(split)))
     return data.prefetch(tf.data.AUTOTUNE)
 
 
-def _check(split: SplitRecords, steps: Steps, least: int) -> None:
+def _check_arguments(split: SplitRecords, steps: Steps, least: int) -> None:
     """Raise ConfigError if arguments contradict themselves or the data set."""
     index, hosts = steps.shard or (0, 1)
     forms = {reading.form for reading in split.features.values()}
@@ -186,19 +186,18 @@ def _check(split: SplitRecords, steps: Steps, least: int) -> None:
         f"shard=({index}, {hosts}): the index is 0 to hosts - 1": not 0 <= index < hosts,
         f"batch={steps.batch}: give 1 or more": steps.batch is not None and steps.batch < 1,
         f"pad={steps.pad}: give 1 or more": steps.pad is not None and steps.pad < 1,
-        "pad, ragged and drop_remainder are of batches: give batch": steps.batch is None
+        "pad, ragged and drop_remainder need batch": steps.batch is None
         and (steps.pad is not None or steps.ragged or steps.drop_remainder),
         "pad and ragged: a ragged batch is not padded; give one of them": steps.pad is not None and steps.ragged,
         f"resize={steps.resize}: give (height, width), 1 or more each": steps.resize is not None
         and min(steps.resize) < 1,
-        f"resize={steps.resize}: the records have no image, mask or map, or keys has none": bool(steps.resize)
-        and not forms & OF_PIXELS,
-        f"seed={steps.seed}: without shuffle=True there is no order to choose": steps.seed is not None
-        and not steps.shuffle,
-        "batch: images of several sizes are no batch; give resize=(height, width), or ragged=True": bool(
-            steps.batch and not steps.resize and not steps.ragged and forms & (OF_PIXELS - {Form.PIXELS})
+        f"resize={steps.resize}: the records, or keys, have no image, mask or map": bool(steps.resize)
+        and not forms & IMAGE_SIZED,
+        f"seed={steps.seed}: seed needs shuffle=True": steps.seed is not None and not steps.shuffle,
+        "batch: images of different sizes do not form a batch; give resize=(height, width), or ragged=True": bool(
+            steps.batch and not steps.resize and not steps.ragged and forms & (IMAGE_SIZED - {Form.PIXELS})
         ),
-        f"drop_remainder: a host has {least:,} records, which is not one batch of {steps.batch}": bool(
+        f"drop_remainder: a host has {least:,} records, less than one batch of {steps.batch}": bool(
             steps.drop_remainder and steps.batch and least < steps.batch
         ),
     }
@@ -206,18 +205,18 @@ def _check(split: SplitRecords, steps: Steps, least: int) -> None:
         raise ConfigError(f"{split.folder}, split {split.name}: {'; '.join(wrong)}")
     if steps.pad is None or split.contents.table.record_of is not RecordOf.IMAGE:  # others have no list of objects
         return
-    found = read_statistics(split.folder, [split.name])
+    statistics = read_statistics(split.folder, [split.name])
     sizes = {reading.shape[0] for reading in split.features.values() if reading.shape}
     for size, lists in (("N", "objects"), ("C", "captions")):
-        numbers = found[split.name].histograms.get(f"{lists}_an_image") if found and size in sizes else None
+        numbers = statistics[split.name].histograms.get(f"{lists}_an_image") if statistics and size in sizes else None
         if numbers and numbers.largest > steps.pad:
             raise ConfigError(
-                f"{split.folder}, split {split.name}: pad={steps.pad}, and an image has {numbers.largest:,.0f} "
-                f"{lists}: give pad={numbers.largest:.0f}, or more"
+                f"{split.folder}, split {split.name}: pad={steps.pad} is too small: an image has "
+                f"{numbers.largest:,.0f} {lists}; give pad={numbers.largest:.0f} or more"
             )
 
 
-def _records(split: SplitRecords, pieces: list[SplitPiece], steps: Steps) -> "tf.data.Dataset":
+def _read_pieces(split: SplitRecords, pieces: list[SplitPiece], steps: Steps) -> "tf.data.Dataset":
     """Return serialised records: string []."""
     import tensorflow as tf
 
@@ -235,8 +234,8 @@ def _records(split: SplitRecords, pieces: list[SplitPiece], steps: Steps) -> "tf
         return files.flat_map(read)
     is_fixed = steps.seed is not None
     records = sum(piece.end - piece.first for piece in pieces)
-    of_shards = [piece.shard.info for piece in pieces]  # complete shards; pieces may be parts
-    bytes_each = max(1, sum(info.bytes for info in of_shards) // max(1, sum(info.examples for info in of_shards)))
+    shard_infos = [piece.shard.info for piece in pieces]  # complete shards; pieces may be parts
+    bytes_each = max(1, sum(info.bytes for info in shard_infos) // max(1, sum(info.examples for info in shard_infos)))
     buffer = max(1, min(_BUFFER_RECORDS, _BUFFER_BYTES // bytes_each, records))
     return (
         files.shuffle(max(1, len(pieces)), steps.seed)
@@ -245,14 +244,14 @@ def _records(split: SplitRecords, pieces: list[SplitPiece], steps: Steps) -> "tf
     )
 
 
-def _resized(readings: Mapping[str, Reading], size: tuple[int, int], example: Example) -> Example:
+def _resize_images(readings: Mapping[str, Reading], size: tuple[int, int], example: Example) -> Example:
     import tensorflow as tf
 
     resized = dict(example)
     for name, reading in readings.items():
         if reading.form in COLOURED:
             resized[name] = tf.cast(tf.round(tf.image.resize(example[name], size)), tf.uint8)
-        elif reading.form in OF_PIXELS:
+        elif reading.form in IMAGE_SIZED:
             resized[name] = tf.image.resize(example[name][..., None], size, "nearest")[..., 0]
         elif axes := "".join(coding.axes for coding in BOX_CODINGS if coding.sources[0] == reading.source):
             old = tf.shape(example["image"])[:2]
@@ -261,7 +260,7 @@ def _resized(readings: Mapping[str, Reading], size: tuple[int, int], example: Ex
     return resized
 
 
-def _batched(data: "tf.data.Dataset", readings: Mapping[str, Reading], steps: Steps) -> "tf.data.Dataset":
+def _batch_examples(data: "tf.data.Dataset", readings: Mapping[str, Reading], steps: Steps) -> "tf.data.Dataset":
     import tensorflow as tf
 
     if steps.ragged:
@@ -276,13 +275,13 @@ def _batched(data: "tf.data.Dataset", readings: Mapping[str, Reading], steps: St
     return data.padded_batch(steps.batch, shapes, paddings, steps.drop_remainder)
 
 
-def _pair(inputs: str, label: str, example: Example) -> tuple[Any, "tf.Tensor"]:
+def _split_label(inputs: str, label: str, example: Example) -> tuple[Any, "tf.Tensor"]:
     if inputs:
         return example[inputs], example[label]
     return {name: value for name, value in example.items() if name != label}, example[label]
 
 
-def _supervised(split: SplitRecords) -> tuple[str, str]:
+def _supervised_names(split: SplitRecords) -> tuple[str, str]:
     """Return the names of the input and of the label. An empty input stands for all other values.
 
     Raises:
@@ -297,7 +296,7 @@ def _supervised(split: SplitRecords) -> tuple[str, str]:
         inputs = "image" if "image" in features else "feature"
     if not labels or (inputs and inputs not in features):
         raise ConfigError(
-            f"{split.folder}, split {split.name}: as_supervised wants an image or feature, and one label a record; "
-            f"there are {', '.join(features)}: take what is to be learned by map"
+            f"{split.folder}, split {split.name}: as_supervised needs an image or feature and one label per "
+            f"record, and the records have {', '.join(features)}: choose inputs and targets by map"
         )
     return inputs, labels[0]

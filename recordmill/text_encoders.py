@@ -69,19 +69,23 @@ def encoders(path: str | os.PathLike[str]) -> dict[str, Encoder]:
     path = os.fspath(path)
     storage = storage_for(path)
     manifest = require_manifest(path)
-    found = {}
+    encoders_by_column = {}
     for info in manifest.encoders:
         name = join_path(path, info.file)
         if storage.size(name) is None:
-            raise ConfigError(f"{name} is gone, and with it what the indices of {info.column} mean; copy it, too")
+            raise ConfigError(
+                f"{name} is missing, and the indices of {info.column} mean nothing without it; copy it, too"
+            )
         fitted = decode_encoder(storage.read(name), name)
         if fitted.info != info:
-            raise ConfigError(f"{name} is not as it was written, so indices may mean other terms; recordmill verify")
+            raise ConfigError(
+                f"{name} was changed after it was written, so indices may mean other terms; run recordmill verify"
+            )
         start = f"{info.column}."
         features = {
             feature.source.removeprefix(start): feature.name
             for feature in manifest.table.features
             if feature.source in (f"{start}index", f"{start}value", f"{start}tokens")
         }
-        found[info.column] = Encoder(features, fitted)
-    return found
+        encoders_by_column[info.column] = Encoder(features, fitted)
+    return encoders_by_column

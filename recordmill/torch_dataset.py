@@ -29,12 +29,10 @@ class TorchDataset(Dataset):
         self._split = split
         self._transform = transform
         self._is_of_rows = split.contents.table.record_of is RecordOf.ROW
-        pictures = (name for name, reading in split.features.items() if reading.form in (Form.IMAGE, Form.PIXELS))
-        self._picture = next(pictures, None)
+        image_names = (name for name, reading in split.features.items() if reading.form in (Form.IMAGE, Form.PIXELS))
+        self._picture = next(image_names, None)
         if not (self._is_of_rows or {"image", "feature"} & split.features.keys()):
-            raise ConfigError(
-                f"{split.folder}, split {split.name}: keys lacks image, which the first of a pair is: add it"
-            )
+            raise ConfigError(f"{split.folder}, split {split.name}: keys must have image, the first item of a pair")
 
     def __len__(self) -> int:
         return len(self._split)
@@ -51,7 +49,7 @@ class TorchDataset(Dataset):
         if self._transform:
             made = self._transform(*made) if isinstance(made, tuple) else self._transform(made)
         is_sent = get_worker_info() and isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], dict)
-        return (made[0], in_one_storage(made[1])) if is_sent else made
+        return (made[0], pack_tensors(made[1])) if is_sent else made
 
     def _of_row(self, row: dict[str, Any]) -> Any:
         """Return the image, if there is one, and a dict of the other columns, unchanged."""
@@ -78,7 +76,7 @@ class TorchIterableDataset(IterableDataset):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pass the rank of the parent to spawned workers, where torch.distributed is not initialised."""
-        return self.__dict__ | {"_part": self._part or _of_process()}
+        return self.__dict__ | {"_part": self._part or _process_rank()}
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iteration, for workers that are started for it."""
@@ -89,7 +87,7 @@ class TorchIterableDataset(IterableDataset):
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()
         id_, workers = (worker.id, worker.num_workers) if worker else (0, 1)
-        rank, ranks = self._part or _of_process() or (0, 1)  # each rank has its own workers
+        rank, ranks = self._part or _process_rank() or (0, 1)  # each rank has its own workers
         host, hosts = rank * workers + id_, ranks * workers
         start = self._epoch * self._order.records
         mine: Iterator[int] = self._order.of_host(host, hosts, start=start, epochs=self._epoch + 1)
@@ -99,7 +97,7 @@ class TorchIterableDataset(IterableDataset):
             yield from self._records.__getitems__(numbers)
 
 
-def _of_process() -> tuple[int, int] | None:
+def _process_rank() -> tuple[int, int] | None:
     """Return rank and number of ranks of torch.distributed, or of torchrun's environment variables; else None."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
@@ -107,7 +105,9 @@ def _of_process() -> tuple[int, int] | None:
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         rank, ranks = os.environ["RANK"], os.environ["WORLD_SIZE"]
         if not (rank.isdecimal() and ranks.isdecimal() and int(rank) < int(ranks)):
-            raise ConfigError(f"the variables RANK {rank!r} and WORLD_SIZE {ranks!r} are no rank of a group, from 0 on")
+            raise ConfigError(
+                f"the variables RANK {rank!r} and WORLD_SIZE {ranks!r} must be numbers with RANK < WORLD_SIZE"
+            )
         return int(rank), int(ranks)
     return None
 
@@ -115,23 +115,25 @@ def _of_process() -> tuple[int, int] | None:
 def torch_example(example: dict[str, Any]) -> Any:
     """Return a record as torchvision's models expect it: image or feature, and target, see `Split.torch`."""
     first = _channels_first(example["image"]) if "image" in example else _tensor(example["feature"])
-    others = {name: value for name, value in example.items() if name not in ("image", "feature")}
-    if "label" in others:
-        return first, _tensor(others["label"])
+    values = {name: value for name, value in example.items() if name not in ("image", "feature")}
+    if "label" in values:
+        return first, _tensor(values["label"])
     height, width = first.shape[-2:]
-    return first, target_of(others, height, width)
+    return first, detection_target(values, height, width)
 
 
-def in_one_storage(target: dict[str, Any]) -> dict[str, Any]:
+def pack_tensors(target: dict[str, Any]) -> dict[str, Any]:
     """Return a target whose small tensors are parts of one storage. A DataLoader's worker sends storages. Each takes
     the main process 0.15 ms, so with eight tensors per image that process would be slower than a few workers."""
-    small = [name for name, value in target.items() if type(value) is torch.Tensor and _bytes(value) <= _PACKED_BYTES]
-    ends = list(accumulate(-(-_bytes(target[name]) // 8) * 8 for name in small))
+    small = [
+        name for name, value in target.items() if type(value) is torch.Tensor and _tensor_bytes(value) <= _PACKED_BYTES
+    ]
+    ends = list(accumulate(-(-_tensor_bytes(target[name]) // 8) * 8 for name in small))
     storage = torch.empty(ends[-1] if ends else 0, dtype=torch.uint8)
     packed = dict(target)
     for name, start in zip(small, (0, *ends), strict=False):
         value = target[name]
-        part = storage[start : start + _bytes(value)].view(value.dtype).view(value.shape)
+        part = storage[start : start + _tensor_bytes(value)].view(value.dtype).view(value.shape)
         packed[name] = part.copy_(value)
     return packed
 
@@ -140,11 +142,11 @@ _PACKED_BYTES = 1 << 16
 """Maximum bytes of a tensor that is packed. Masks are not: to copy them costs more than to send them."""
 
 
-def _bytes(tensor: torch.Tensor) -> int:
+def _tensor_bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def target_of(values: dict[str, Any], height: int, width: int) -> dict[str, Any]:
+def detection_target(values: dict[str, Any], height: int, width: int) -> dict[str, Any]:
     """Return the target of one or more objects."""
     target = {name: _tensor(value) for name, value in values.items() if name not in _RENAMED}
     for coding in BOX_CODINGS:
@@ -167,9 +169,9 @@ _RENAMED = (*(coding.reading for coding in BOX_CODINGS), "labels", "is_crowd", "
 """Values with another name or form in a target."""
 
 
-def _channels_first(picture: np.ndarray) -> torch.Tensor:
+def _channels_first(image: np.ndarray) -> torch.Tensor:
     """Return a view of an image with channels first, like torchvision's pil_to_tensor."""
-    return torch.from_numpy(picture).permute(2, 0, 1)
+    return torch.from_numpy(image).permute(2, 0, 1)
 
 
 def _tensor(value: Any) -> Any:

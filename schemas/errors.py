@@ -61,7 +61,7 @@ def without_flags(text: str, names: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def in_words_of(names: Mapping[str, str]) -> Iterator[None]:
+def rename_flags_in_errors(names: Mapping[str, str]) -> Iterator[None]:
     """Raise errors with `names` in place of their flags."""
     try:
         yield

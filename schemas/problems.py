@@ -14,7 +14,7 @@ from recordmill.schemas.statistics import FINDINGS
 if TYPE_CHECKING:
     import numpy as np
 
-OF_ANNOTATIONS = ("thin_boxes", "repeated_boxes", "box_mask_mismatch")
+ANNOTATION_FINDINGS = ("thin_boxes", "repeated_boxes", "box_mask_mismatch")
 """Kinds of FINDINGS of annotations. The other FINDINGS are of images."""
 LEAKAGE = "leakage"
 COPIES: Mapping[str, str] = {

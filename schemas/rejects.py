@@ -58,7 +58,7 @@ class Reason(str, Enum):
     UNKNOWN_CLASS = "unknown_class"  # row: its label, split, or enum value is unknown
 
 
-ASKED_FOR = frozenset({Reason.EXCLUDED.value, Reason.DUPLICATE.value})
+REQUESTED_REASONS = frozenset({Reason.EXCLUDED.value, Reason.DUPLICATE.value})
 """Reasons of rejects that an option requests. --max-rejects ignores them."""
 
 
@@ -79,16 +79,16 @@ class IdTexts(NamedTuple):
     images: dict[int, str]
     annotations: dict[int, str]
 
-    def named(self, reject: Rejected) -> Rejected:
+    def with_ids(self, reject: Rejected) -> Rejected:
         """Return the reject with text ids in its detail."""
         image_id = reject.id if reject.what == "image" else reject.image_id
         texts = {
             "image id": None if image_id is None else self.images.get(image_id),
             "annotation id": self.annotations.get(reject.id) if reject.what == "annotation" and reject.id else None,
         }
-        if not (found := [f"{what} {text!r}" for what, text in texts.items() if text]):
+        if not (notes := [f"{what} {text!r}" for what, text in texts.items() if text]):
             return reject
-        return msgspec.structs.replace(reject, detail=f"{reject.detail} ({', '.join(found)})")
+        return msgspec.structs.replace(reject, detail=f"{reject.detail} ({', '.join(notes)})")
 
 
 NO_ID_TEXTS = IdTexts({}, {})
@@ -112,11 +112,11 @@ class RejectTally(msgspec.Struct, frozen=True):
 
     def reasons(self, *what: str) -> dict[str, int]:
         """Return the number of rejects of the given `what`, by reason, sorted by reason."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for (kind, reason), number in self.counts.items():
             if kind in what:
-                found[reason] += number
-        return dict(sorted(found.items()))
+                counts[reason] += number
+        return dict(sorted(counts.items()))
 
 
 class UnusableError(ValueError):

@@ -110,22 +110,22 @@ _SHARD_FILE = re.compile(r"(.+)-(\d{5,})-of-(\d{5,})(?:\.gz)?")
 _KERAS_FILE = re.compile(r"file_(\d{2,})-(\d+)\.tfrec(?:\.gz)?")
 
 
-def key_of(split: str, file: str) -> ShardKey:
+def parse_shard_name(split: str, file: str) -> ShardKey:
     """Return the key of a file with a name of TFDS and Beam.
 
-    >>> key_of("train", "coco-train.tfrecord-00003-of-00128.gz")
+    >>> parse_shard_name("train", "coco-train.tfrecord-00003-of-00128.gz")
     ShardKey(split='train', index=3, count=128)
     """
     match = _SHARD_FILE.fullmatch(file)
     if match is None:
-        raise ValueError(f"{file} is no shard's name")
+        raise ValueError(f"{file} is not the name of a shard")
     return ShardKey(split, int(match[2]), int(match[3]))
 
 
-def is_shard_of(name: str, file: str, naming: ShardNaming) -> bool:
+def is_shard_name(name: str, file: str, naming: ShardNaming) -> bool:
     """Return True if `file` is named like a shard of any split of the data set `name`, or a link to one.
 
-    >>> is_shard_of("coco", "coco-val.tfrecord-00000-of-00001", ShardNaming.TFDS)
+    >>> is_shard_name("coco", "coco-val.tfrecord-00000-of-00001", ShardNaming.TFDS)
     True
     """
     match = _SHARD_FILE.fullmatch(file)

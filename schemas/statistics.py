@@ -31,20 +31,20 @@ FINDINGS: Mapping[str, str] = {
     "blank": "blank images",
     "blurred": "blurred images",
     "twelve_bits": "12-bit images stored in 16 bits (multiply their samples by 16)",
-    "odd_aspect": "pictures of odd shape",
+    "odd_aspect": "images with an extreme aspect ratio",
     "thin_boxes": "boxes less than 4 pixels wide or high",
-    "repeated_boxes": "boxes that another of their class and image equals",
-    "box_mask_mismatch": "boxes that are not around their mask",
+    "repeated_boxes": "boxes equal to another of the same class and image",
+    "box_mask_mismatch": "boxes that do not enclose their mask",
 }
 """Possible problems of the data; see docs/records.md."""
 FINDING_EXAMPLES = 6
 """Number of example images per finding."""
 
 
-def bin_of(number: float) -> int:
+def bin_index(number: float) -> int:
     """Return the bin of a number >= 0.
 
-    >>> [edge(bin_of(number)) for number in (0, 1, 47, 48, 0.3)]
+    >>> [edge(bin_index(number)) for number in (0, 1, 47, 48, 0.3)]
     [0.0, 1.0, 40.0, 48.0, 0.25]
     """
     if number <= 0:

@@ -114,7 +114,7 @@ def conversion(verb: str, on_dataflow: bool) -> None:
         chain(command_task("convert"), command_task("verify", retries=1), publish())
 
 
-for each in COMMANDS:
-    conversion(each, on_dataflow=False)
+for command_name in COMMANDS:
+    conversion(command_name, on_dataflow=False)
     if PROJECT:
-        conversion(each, on_dataflow=True)
+        conversion(command_name, on_dataflow=True)

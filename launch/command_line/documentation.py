@@ -10,7 +10,7 @@ from pathlib import Path
 from recordmill.pipelines.dataset_options import TerminalOptions
 from recordmill.pipelines.verbs import CONVERSIONS, FORMATS, VERBS
 from recordmill.schemas.inputs.image_options import StoredImageOptions
-from recordmill.schemas.inputs.option import OptionField, Options, options_of
+from recordmill.schemas.inputs.option import OptionField, Options, option_fields
 from recordmill.schemas.inputs.options import ConvertOptions, DividedOptions
 from recordmill.schemas.inputs.text_options import TextOptions
 from recordmill.transforms.annotated.format_options import FormatOptions
@@ -22,7 +22,7 @@ _FORMAT_HEAD = "| format | flag | meaning | default |\n|---|---|---|---|\n"
 _Key = tuple[str, str]  # flag and meaning: verbs that differ in the default only share a row
 
 
-def with_tables(page: str) -> str:
+def update_tables(page: str) -> str:
     """Return a page with current tables. Each option of a conversion is in one of them.
 
     Raises:
@@ -33,52 +33,52 @@ def with_tables(page: str) -> str:
 
 
 def _tables() -> dict[str, str]:
-    by_verb = {name: _options(VERBS[name].options) for name in CONVERSIONS}
-    others = {name: [*options] for name, options in by_verb.items() if name not in FORMATS}
-    of_formats = {key for name in FORMATS for key in by_verb[name]}
+    by_verb = {name: _option_keys(VERBS[name].options) for name in CONVERSIONS}
+    source_keys = {name: [*options] for name, options in by_verb.items() if name not in FORMATS}
+    format_keys = {key for name in FORMATS for key in by_verb[name]}
     keys = {
-        "all conversions": [*_options(ConvertOptions), *_options(TerminalOptions)],
-        "images": [*_options(DividedOptions), *_options(StoredImageOptions)],
-        "annotated images": [key for options in others.values() for key in options if key in of_formats],
-        "texts": [*_options(TextOptions)],
-        "formats": [*_options(FormatOptions)],
-        **others,
+        "all conversions": [*_option_keys(ConvertOptions), *_option_keys(TerminalOptions)],
+        "images": [*_option_keys(DividedOptions), *_option_keys(StoredImageOptions)],
+        "annotated images": [key for options in source_keys.values() for key in options if key in format_keys],
+        "texts": [*_option_keys(TextOptions)],
+        "formats": [*_option_keys(FormatOptions)],
+        **source_keys,
     }
-    users = {**by_verb, "": _options(TerminalOptions)}
+    users = {**by_verb, "": _option_keys(TerminalOptions)}
     rows: dict[_Key, str] = {}
     tables: dict[str, str] = {}
     for table, options in keys.items():
-        found = {key: {verb: users[verb][key] for verb in users if key in users[verb]} for key in options}
-        new = {key: _row(key, fields) for key, fields in found.items() if fields and key not in rows}
+        users_by_key = {key: {verb: users[verb][key] for verb in users if key in users[verb]} for key in options}
+        new = {key: _option_row(key, fields) for key, fields in users_by_key.items() if fields and key not in rows}
         tables[table] = "".join(new.values())
         rows |= new
-    formats = ((name, key, each) for name in FORMATS for key, each in by_verb[name].items() if key not in rows)
-    one_format = "".join(f"| {name} {_row(key, {name: each})}" for name, key, each in formats)
+    formats = ((name, key, field) for name in FORMATS for key, field in by_verb[name].items() if key not in rows)
+    one_format = "".join(f"| {name} {_option_row(key, {name: field})}" for name, key, field in formats)
     return {name: _HEAD + table for name, table in tables.items()} | {"one format": _FORMAT_HEAD + one_format}
 
 
-def _options(options: type[Options]) -> dict[_Key, OptionField]:
-    return {(each.flag, each.text): each for each in options_of(options) if not each.is_argument}
+def _option_keys(options: type[Options]) -> dict[_Key, OptionField]:
+    return {(field.flag, field.text): field for field in option_fields(options) if not field.is_argument}
 
 
-def _row(key: _Key, users: dict[str, OptionField]) -> str:
+def _option_row(key: _Key, users: dict[str, OptionField]) -> str:
     """Return the row of an option that verbs share. Where defaults differ, each but the first has its verbs."""
     first = next(iter(users.values()))
     words = first.flag if first.type is bool else f"{first.flag} {first.metavar}".replace("|", "\\|")
     verbs = defaultdict(list)
-    for verb, each in users.items():
-        verbs[_default(verb, each)].append(verb)
-    default, *others = verbs
-    shown = [default, *(f"{other} ({', '.join(verbs[other])})" for other in others if other)]
+    for verb, field in users.items():
+        verbs[_default_text(verb, field)].append(verb)
+    default, *other_defaults = verbs
+    shown = [default, *(f"{other} ({', '.join(verbs[other])})" for other in other_defaults if other)]
     return f"| `{words}` | {key[1]} | {'; '.join(shown)} |\n"
 
 
-def _default(verb: str, each: OptionField) -> str:
-    if each.default == verb and each.name == "name":
+def _default_text(verb: str, field: OptionField) -> str:
+    if field.default == verb and field.name == "name":
         return "the command's"
-    return "off" if each.type is bool else each.usual or (each.shown_default and f"`{each.shown_default}`")
+    return "off" if field.type is bool else field.usual or (field.shown_default and f"`{field.shown_default}`")
 
 
 if __name__ == "__main__":
     for path in map(Path, sys.argv[1:]):
-        path.write_text(with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")
+        path.write_text(update_tables(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -22,7 +22,7 @@ _LEAST_COLUMNS = 20
 
 def program_help() -> str:
     """Return the help of `recordmill`."""
-    parser = _laid_out(
+    parser = _help_parser(
         "recordmill VERB [flags] [-- flags of Beam]",
         "Convert data sets of images and labels to sharded TFRecord files of tf.Example.",
         EXAMPLES,
@@ -43,30 +43,30 @@ def verb_help(name: str) -> str:
     verb = VERBS[name]
     beam = " [-- flags of Beam]" if verb.runs_beam else ""
     notes = f"{_BEAM} {_EXIT_CODES}" if verb.runs_beam else ""
-    parser = _laid_out(f"recordmill {name} {verb.usage}{beam}", verb.text, verb.examples, notes)
+    parser = _help_parser(f"recordmill {name} {verb.usage}{beam}", verb.text, verb.examples, notes)
     groups: dict[str, Any] = {}
-    for each in fields_of(name):
-        group = groups.get(each.group) or parser.add_argument_group(each.group or "arguments")
-        groups[each.group] = group
-        text = f"{each.help} (default {each.shown_default})" if each.shown_default else each.help
-        form: dict[str, Any] = {"action": "store_true"} if each.type is bool else {"metavar": each.metavar}
-        group.add_argument(each.name if each.is_argument else each.flag, help=text.replace("%", "%%"), **form)
+    for field in fields_of(name):
+        group = groups.get(field.group) or parser.add_argument_group(field.group or "arguments")
+        groups[field.group] = group
+        text = f"{field.help} (default {field.shown_default})" if field.shown_default else field.help
+        form: dict[str, Any] = {"action": "store_true"} if field.type is bool else {"metavar": field.metavar}
+        group.add_argument(field.name if field.is_argument else field.flag, help=text.replace("%", "%%"), **form)
     return parser.format_help()
 
 
-def _laid_out(usage: str, description: str, examples: Sequence[str], notes: str) -> argparse.ArgumentParser:
+def _help_parser(usage: str, description: str, examples: Sequence[str], notes: str) -> argparse.ArgumentParser:
     columns = shutil.get_terminal_size().columns - 2  # as argparse does
     shown = "\n".join(_command_lines(example, columns) for example in examples)
     return argparse.ArgumentParser(
-        usage=_filled(usage, columns, first=" " * len("usage: ")).lstrip(),
-        description=_filled(description, columns),
-        epilog=f"{_filled(notes, columns)}\n\nexamples:\n{shown}".strip(),
+        usage=_fill_text(usage, columns, first=" " * len("usage: ")).lstrip(),
+        description=_fill_text(description, columns),
+        epilog=f"{_fill_text(notes, columns)}\n\nexamples:\n{shown}".strip(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
     )
 
 
-def _filled(text: str, columns: int, first: str = "", rest: str = "") -> str:
+def _fill_text(text: str, columns: int, first: str = "", rest: str = "") -> str:
     return textwrap.fill(
         text,
         max(columns, _LEAST_COLUMNS),
@@ -83,5 +83,5 @@ def _command_lines(command: str, columns: int) -> str:
     pairs = _FLAG_AND_VALUE.sub(
         lambda pair: pair[0].replace(" ", "\0") if len(pair[0]) + 6 <= room else pair[0], command
     )
-    lines = _filled(pairs, room, first=" " * 2, rest=" " * 6)
+    lines = _fill_text(pairs, room, first=" " * 2, rest=" " * 6)
     return lines.replace("\0", " ").replace("\n", " \\\n")

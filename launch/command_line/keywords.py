@@ -9,7 +9,7 @@ from recordmill.pipelines.dataset_options import TerminalOptions
 from recordmill.pipelines.transform_options import TRANSFORM_OPTIONS
 from recordmill.pipelines.verbs import CONVERSIONS, VERBS
 from recordmill.schemas.inputs.image_options import AnnotatedOptions
-from recordmill.schemas.inputs.option import OptionField, Options, options_of
+from recordmill.schemas.inputs.option import OptionField, Options, option_fields
 from recordmill.schemas.inputs.options import ConvertOptions
 from recordmill.transforms.annotated.format_options import FormatOptions
 
@@ -52,28 +52,30 @@ _BASES: dict[str, tuple[type[Options], str]] = {
 
 def keywords_module() -> str:
     """Return the source of recordmill/keywords.py."""
-    of_all = [_line(each) for each in options_of(TerminalOptions) if each.name in ("progress", "config")]
+    terminal_lines = [
+        _keyword_line(field) for field in option_fields(TerminalOptions) if field.name in ("progress", "config")
+    ]
     models = {verb: VERBS[verb].options for verb in CONVERSIONS if not VERBS[verb].recognises}
     lines = {
-        verb: [_line(each) for each in options_of(model) if each.name != "dry_run"] + of_all
+        verb: [_keyword_line(field) for field in option_fields(model) if field.name != "dry_run"] + terminal_lines
         for verb, model in models.items()
     }
     parts, known, parent = [_HEAD], list[str](), "TypedDict"
     names = dict.fromkeys(models, parent)
     inherited = {parent: known}
-    for base, (of_base, whose) in _BASES.items():
-        verbs = [verb for verb, model in models.items() if issubclass(model, of_base)]
-        own = [line for line in _shared(lines[verb] for verb in verbs) if line not in known]
-        parts.append(_class(base, parent, whose, own))
+    for base, (base_options, whose) in _BASES.items():
+        verbs = [verb for verb, model in models.items() if issubclass(model, base_options)]
+        own = [line for line in _common_lines(lines[verb] for verb in verbs) if line not in known]
+        parts.append(_typed_dict_source(base, parent, whose, own))
         known, parent = [*known, *own], f"{base}Keywords"
         names |= dict.fromkeys(verbs, parent)
         inherited[parent] = known
-    for verb, found in lines.items():
-        own = [line for line in found if line not in inherited[names[verb]]]
-        parts.append(_class(verb.capitalize(), names[verb], f"`{verb}`", own))
+    for verb, verb_lines in lines.items():
+        own = [line for line in verb_lines if line not in inherited[names[verb]]]
+        parts.append(_typed_dict_source(verb.capitalize(), names[verb], f"`{verb}`", own))
     for transform, (model, options) in TRANSFORM_OPTIONS.items():
-        own = [_line(each) for each in options_of(model) if each.name in options - {"output"}]
-        parts.append(_class(transform, "TypedDict", f"`recordmill.beam.{transform}`", own))
+        own = [_keyword_line(field) for field in option_fields(model) if field.name in options - {"output"}]
+        parts.append(_typed_dict_source(transform, "TypedDict", f"`recordmill.beam.{transform}`", own))
     overloads = (
         _overload(verb, f"Unpack[{verb.capitalize()}Keywords]" if verb in models else "Any") for verb in CONVERSIONS
     )
@@ -87,29 +89,29 @@ def _overload(verb: str, options: str) -> str:
     return f"    @overload\n{lines}"
 
 
-def _shared(lines: Iterable[list[str]]) -> list[str]:
-    first, *others = lines
-    return [line for line in first if all(line in other for other in others)]
+def _common_lines(lines: Iterable[list[str]]) -> list[str]:
+    first, *other_lines = lines
+    return [line for line in first if all(line in other for other in other_lines)]
 
 
-def _class(name: str, base: str, whose: str, lines: list[str]) -> str:
+def _typed_dict_source(name: str, base: str, whose: str, lines: list[str]) -> str:
     body = "\n".join(f"    {line}" for line in lines)
     return f'class {name}Keywords({base}, total=False):\n    """Keywords of {whose}."""\n\n{body}\n'
 
 
-def _line(each: OptionField) -> str:
-    may_be_none = each.default is None and not each.is_required
-    return f"{each.name}: {_type(each)}{' | None' if may_be_none else ''}"
+def _keyword_line(field: OptionField) -> str:
+    may_be_none = field.default is None and not field.is_required
+    return f"{field.name}: {_keyword_type(field)}{' | None' if may_be_none else ''}"
 
 
-def _type(each: OptionField) -> str:
-    if each.is_shares or each.is_size:
-        return "Shares" if each.is_shares else "int | str"
-    if each.choices:
-        return f"Literal{json.dumps(each.choices)}"
-    if each.is_list:
-        return "Paths" if each.must_be else "Pairs" if "=" in each.metavar else "Texts"
-    return "Path" if each.must_be else each.type.__name__
+def _keyword_type(field: OptionField) -> str:
+    if field.is_shares or field.is_size:
+        return "Shares" if field.is_shares else "int | str"
+    if field.choices:
+        return f"Literal{json.dumps(field.choices)}"
+    if field.is_list:
+        return "Paths" if field.must_be else "Pairs" if "=" in field.metavar else "Texts"
+    return "Path" if field.must_be else field.type.__name__
 
 
 if __name__ == "__main__":

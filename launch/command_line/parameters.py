@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from recordmill.pipelines.verbs import CONVERSIONS, VERBS
 from recordmill.schemas.errors import ConfigError, without_flags
-from recordmill.schemas.inputs.option import OptionField, Options, options_of
+from recordmill.schemas.inputs.option import OptionField, Options, option_fields
 
 COMMANDS: dict[str, type[Options]] = {name: VERBS[name].options for name in CONVERSIONS}
 
@@ -26,20 +26,20 @@ def parameters(command: str) -> dict[str, OptionField]:
     99999
     """
     return {
-        _RENAMED.get(each.name, each.name): each
-        for each in options_of(TEMPLATES[command])
-        if each.name not in _LEFT_OUT
+        _RENAMED.get(field.name, field.name): field
+        for field in option_fields(TEMPLATES[command])
+        if field.name not in _LEFT_OUT
     }
 
 
-def plain_default(each: OptionField) -> str | int | float | bool | None:
+def plain_default(field: OptionField) -> str | int | float | bool | None:
     """Return a parameter's default; None if forms cannot show it."""
-    return each.default if isinstance(each.default, str | int | float) else None
+    return field.default if isinstance(field.default, str | int | float) else None
 
 
 def parameter_help(command: str, text: str) -> str:
     """Return a help text with the names of parameters in place of flags."""
-    return without_flags(text, {each.flag: name for name, each in parameters(command).items()})
+    return without_flags(text, {field.flag: name for name, field in parameters(command).items()})
 
 
 def command_line(command: str, values: Mapping[str, object]) -> list[str]:
@@ -59,19 +59,19 @@ def command_line(command: str, values: Mapping[str, object]) -> list[str]:
     for name, value in values.items():
         if name not in known:
             raise ConfigError(f"{command} has no parameter {name}; it has {', '.join(sorted(known))}")
-        typed += _typed(name, known[name], value)
+        typed += _parameter_words(name, known[name], value)
     return typed
 
 
-def _typed(name: str, each: OptionField, value: object) -> list[str]:
+def _parameter_words(name: str, field: OptionField, value: object) -> list[str]:
     if value is None or value == "" or value == []:
         return []
     texts = [str(text) for text in (value if isinstance(value, Sequence) and not isinstance(value, str) else [value])]
-    if each.type is bool:
+    if field.type is bool:
         word = texts[-1].strip().lower()
         if word not in _TRUE | _FALSE:
             raise ConfigError(f"{name}={texts[-1]} must be true or false")
-        return [each.flag] if word in _TRUE else []
-    if each.is_list and each.must_be:
+        return [field.flag] if word in _TRUE else []
+    if field.is_list and field.must_be:
         texts = [part.strip() for text in texts for part in text.split(",")]
-    return texts if each.is_argument else [f"{each.flag}={text}" for text in texts if text]
+    return texts if field.is_argument else [f"{field.flag}={text}" for text in texts if text]

@@ -11,7 +11,7 @@ from recordmill.launch.command_line.help import program_help, verb_help
 from recordmill.pipelines.dataset_options import TerminalOptions
 from recordmill.pipelines.verbs import VERBS, fields_of
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.inputs.option import OptionField, Options, options_of
+from recordmill.schemas.inputs.option import OptionField, Options, option_fields
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -51,12 +51,12 @@ def parse(arguments: Sequence[str]) -> Command:
     if verb == "help":
         verb, rest = rest[0], ["--help"]
     if verb not in VERBS:
-        raise ConfigError(f"{_no_verb(verb)} (recordmill --help lists the verbs)")
+        raise ConfigError(f"{_verb_fault(verb)} (recordmill --help lists the verbs)")
     if any(word in HELP for word in rest):
         _print_and_exit(verb_help(verb))
     typed, faults = read_words(fields_of(verb), rest)
     advice = f" (recordmill {verb} --help lists the flags)" if faults else ""
-    command = _filled(verb, typed, faults, advice)
+    command = _build_command(verb, typed, faults, advice)
     if command.terminal.print_config:
         _print_and_exit(to_config(command))
     return command
@@ -69,17 +69,17 @@ def parse_values(verb: str, values: Mapping[str, Any]) -> Command:
         ConfigError: With all errors.
     """
     faults: list[str] = []
-    fields = {each.name: each for each in fields_of(verb) if each.name not in ("print_config", "debug")}
-    return _filled(verb, without_unknown(values, fields, "", faults), faults)
+    fields = {field.name: field for field in fields_of(verb) if field.name not in ("print_config", "debug")}
+    return _build_command(verb, drop_unknown(values, fields, "", faults), faults)
 
 
-def _filled(verb: str, typed: Mapping[str, Any], faults: list[str], advice: str = "") -> Command:
-    fields, values = {each.name: each for each in fields_of(verb)}, dict(typed)
+def _build_command(verb: str, typed: Mapping[str, Any], faults: list[str], advice: str = "") -> Command:
+    fields, values = {field.name: field for field in fields_of(verb)}, dict(typed)
     if path := values.get("config"):
         values = _read_config(path, fields, faults) | values
     models: list[Any] = []
     for model in (VERBS[verb].options, TerminalOptions):
-        own = {each.name for each in options_of(model)}
+        own = {field.name for field in option_fields(model)}
         try:
             models.append(model(**{name: value for name, value in values.items() if name in own}))
         except ConfigError as error:
@@ -94,19 +94,19 @@ def _print_and_exit(text: str) -> NoReturn:
     raise SystemExit(0)
 
 
-def _no_verb(word: str) -> str:
+def _verb_fault(word: str) -> str:
     if word.startswith("-"):
         name = word.partition("=")[0]
-        is_known = any(name == each.flag for verb in VERBS for each in fields_of(verb))
-        return f"{name} must stand after the verb" if is_known else f"unknown flag {name}, and no verb before it"
+        is_known = any(name == field.flag for verb in VERBS for field in fields_of(verb))
+        return f"{name} must come after the verb" if is_known else f"unknown flag {name}; the verb must come first"
     near = difflib.get_close_matches(word, VERBS, 1)
-    return f"{word!r} is not a verb" + (f"; did you mean {near[0]}?" if near else f"; they are {', '.join(VERBS)}")
+    return f"{word!r} is not a verb" + (f"; did you mean {near[0]}?" if near else f"; the verbs are {', '.join(VERBS)}")
 
 
 def read_words(fields: Iterable[OptionField], words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """Return typed values by option, and errors of unknown words."""
-    flags = {each.flag: each for each in fields if not each.is_argument}
-    arguments = deque(each for each in fields if each.is_argument)
+    flags = {field.flag: field for field in fields if not field.is_argument}
+    arguments = deque(field for field in fields if field.is_argument)
     takes_arguments = bool(arguments)
     typed: dict[str, list[str]] = {}
     faults: list[str] = []
@@ -123,44 +123,44 @@ def read_words(fields: Iterable[OptionField], words: Sequence[str]) -> tuple[dic
                 unexpected.append(word)
             continue
         name, equals, value = word.partition("=")
-        each = flags.get(name)
-        if each is None:
+        field = flags.get(name)
+        if field is None:
             meant, advice = _closest_flag(name, flags)
             faults.append(f"unknown flag {name}{advice}")
-            each = flags.get(meant)
+            field = flags.get(meant)
         has_value_next = bool(waiting) and not _is_flag(waiting[0])
-        if each is None:
+        if field is None:
             if has_value_next and not equals and not takes_arguments:
                 waiting.popleft()  # probably its value
-        elif each.type is bool:
-            typed[each.name] = ["true"]
+        elif field.type is bool:
+            typed[field.name] = ["true"]
             if equals:
-                faults.append(f"{name} takes no value, and {value!r} is given")
+                faults.append(f"{name} does not take a value (got {value!r})")
         elif equals or has_value_next:
-            typed.setdefault(each.name, []).append(value if equals else waiting.popleft())
+            typed.setdefault(field.name, []).append(value if equals else waiting.popleft())
         else:
-            faults.append(f"{name} needs a value ({name}=… if it begins with a dash)")
-            typed |= {each.name: ["-"]} if each.is_required else {}  # so that it is not reported as missing, too
+            faults.append(f"{name} needs a value (write {name}=… if the value begins with a dash)")
+            typed |= {field.name: ["-"]} if field.is_required else {}  # so that it is not reported as missing, too
     faults += [f"unexpected argument {word!r}" for word in unexpected[:_UNEXPECTED_SHOWN]]
     if (more := len(unexpected) - _UNEXPECTED_SHOWN) > 0:
-        faults.append(f"and {more:,} more; quote a pattern of files, or the shell replaces it by all of them")
-    known = {each.name: each for each in fields}
-    return {name: _value(known[name], texts) for name, texts in typed.items()}, faults
+        faults.append(f"and {more:,} more; quote a file pattern, or the shell expands it")
+    known = {field.name: field for field in fields}
+    return {name: _option_value(known[name], texts) for name, texts in typed.items()}, faults
 
 
-def _value(each: OptionField, texts: list[str]) -> list[str] | str:
+def _option_value(field: OptionField, texts: list[str]) -> list[str] | str:
     """Return all values of a list, and the last of a single value."""
-    if each.is_list:
+    if field.is_list:
         return texts
     if len(different := list(dict.fromkeys(texts))) > 1:
-        _LOGGER.warning("%s is given as %s; the last counts", each.flag, ", ".join(different))
+        _LOGGER.warning("%s is set several times (%s); the last value is used", field.flag, ", ".join(different))
     return texts[-1]
 
 
 def _closest_flag(name: str, known: Mapping[str, OptionField]) -> tuple[str, str]:
     """Return the known flag that is closest to an unknown one, or an empty string, and the advice to print."""
     plain = "--" + name.lstrip("-").replace("_", "-").lower()
-    near = [plain] if plain in known else [each for each in known if plain[2:] in known[each].also]
+    near = [plain] if plain in known else [flag for flag in known if plain[2:] in known[flag].also]
     if not near and name.startswith("--") and ("_" in name or name in _BEAM_FLAGS):
         return "", "; Beam's flags go after a lone --"
     near = near or difflib.get_close_matches(plain, known, 1, _CLOSE)
@@ -180,24 +180,24 @@ def _read_config(path: str, fields: Mapping[str, OptionField], faults: list[str]
     from recordmill.transforms.storage.resolve import storage_for
 
     try:
-        found = yaml.safe_load(storage_for(path).read(path)) or {}
+        document = yaml.safe_load(storage_for(path).read(path)) or {}
     except OSError as error:
         raise ConfigError(f"--config {explain_os_error(error)}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"--config {path} is not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise ConfigError(f"--config {path} must map names of options to values: num_shards: 8")
-    values = {str(name).replace("-", "_"): value for name, value in found.items()}
-    known = {name: each for name, each in fields.items() if name not in _TYPED_ONLY}
-    return without_unknown(values, known, f"--config {path}: ", faults)
+    values = {str(name).replace("-", "_"): value for name, value in document.items()}
+    known = {name: field for name, field in fields.items() if name not in _TYPED_ONLY}
+    return drop_unknown(values, known, f"--config {path}: ", faults)
 
 
-def without_unknown(
+def drop_unknown(
     values: Mapping[str, Any], known: Mapping[str, OptionField], where: str, faults: list[str]
 ) -> dict[str, Any]:
     """Return the values of known options, and append an error for each other name."""
     for name in [name for name in values if name not in known]:
-        near = [each for each in known if name.replace("_", "-") in known[each].also]
+        near = [option for option in known if name.replace("_", "-") in known[option].also]
         near = near or difflib.get_close_matches(name, known, 1, _CLOSE)
         faults.append(f"{where}unknown option {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
     return {name: value for name, value in values.items() if name in known}
@@ -209,9 +209,9 @@ def to_config(command: Command) -> str:
 
     values: dict[str, Any] = {}
     models: tuple[Options, ...] = (command.options, command.terminal)
-    for options, each in [(model, each) for model in models for each in options_of(type(model))]:
-        value = getattr(options, each.attribute)
-        if each.name not in (*_TYPED_ONLY, "dry_run") and value != each.default:
-            plain = [f"{name}={share}" for name, share in value] if each.is_shares else value
-            values[each.name] = list(plain) if isinstance(plain, tuple) else plain
+    for options, field in [(model, field) for model in models for field in option_fields(type(model))]:
+        value = getattr(options, field.attribute)
+        if field.name not in (*_TYPED_ONLY, "dry_run") and value != field.default:
+            plain = [f"{name}={share}" for name, share in value] if field.is_shares else value
+            values[field.name] = list(plain) if isinstance(plain, tuple) else plain
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)

@@ -11,7 +11,7 @@ from recordmill.launch.local_engine.engine import is_entered
 from recordmill.transforms.runtime.processes import fork_processes
 from recordmill.transforms.runtime.threads import usable_cores
 from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.storage.resolve import archive_of, storage_for
+from recordmill.transforms.storage.resolve import find_archive, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ WORTH_IT = 1000
 
 
 @contextmanager
-def processes_forked(are_many: Callable[[], bool], threads: int | None, mode: str) -> Iterator[None]:
+def fork_if_many(are_many: Callable[[], bool], threads: int | None, mode: str) -> Iterator[None]:
     """Context manager: fork processes that write or read shards, if the job runs in this process and has many images.
     A notebook (its threads would be missing), a process with TensorFlow, and macOS do not fork.
 
@@ -62,6 +62,6 @@ def _may_fork() -> bool:
 def are_many(images: Sequence[str]) -> bool:
     """Return True if folders and archives have many images. Objects of a bucket are not counted. The directory of an
     archive is read before the fork, so that all processes share it."""
-    counted = [storage_for(path).walk(path) for path in images if archive_of(path) or not is_remote(path)]
+    counted = [storage_for(path).walk(path) for path in images if find_archive(path) or not is_remote(path)]
     number = sum(len(list(islice(files, WORTH_IT))) for files in counted)
     return number >= WORTH_IT or len(counted) < len(images)

@@ -75,12 +75,12 @@ def partition(buffer: execution.GroupingBuffer, n: int) -> list[list[bytes]]:
         return _partition(buffer, n)
     encode = buffer._post_grouped_coder.get_impl().encode_to_stream
     decode_key = buffer._key_coder.get_impl().decode
-    of_window = GlobalWindows.windowed_value(None, GlobalWindow().max_timestamp(), _PANE).with_value
+    with_value = GlobalWindows.windowed_value(None, GlobalWindow().max_timestamp(), _PANE).with_value
     parts: list[list[bytes]] = [[] for _ in range(n)]
     streams = [create_OutputStream() for _ in range(n)]
     for number, key in enumerate(list(buffer._table)):
         index = number % n
-        encode(of_window((decode_key(key), buffer._table.pop(key))), streams[index], True)
+        encode(with_value((decode_key(key), buffer._table.pop(key))), streams[index], True)
         if streams[index].size() > _PIECE_BYTES:
             parts[index].append(streams[index].get())
             streams[index] = create_OutputStream()
@@ -94,7 +94,7 @@ def _send_input_to_worker(manager: Any, bundle: str, transform: str, pieces: Ite
     """BundleManager._send_input_to_worker: send and free one piece after the other. Large pieces bypass the stream,
     which would copy them twice."""
     out = manager._worker_handler.data_conn.output_stream(bundle, transform)
-    for piece in drained(pieces or []):
+    for piece in drain(pieces or []):
         if len(piece) > _PIECE_BYTES:
             out.flush()
             out._flush_callback(piece)
@@ -104,7 +104,7 @@ def _send_input_to_worker(manager: Any, bundle: str, transform: str, pieces: Ite
     out.close()
 
 
-def drained(pieces: Any) -> Iterator[bytes]:
+def drain(pieces: Any) -> Iterator[bytes]:
     """Return the contents of a buffer and empty it. A second call is an error.
 
     Raises:
@@ -131,17 +131,17 @@ def input_elements(
     channel: data_plane.InMemoryDataChannel, instruction_id: str, expected: object, abort_callback: object = None
 ) -> Iterator[beam_fn_api_pb2.Elements.Data | beam_fn_api_pb2.Elements.Timers]:
     """InMemoryDataChannel.input_elements: free each element after its use."""
-    others = []
+    other_elements = []
     while channel._inputs:
         element = channel._inputs.pop(0)
         if element.instruction_id != instruction_id:
-            others.append(element)
+            other_elements.append(element)
         elif isinstance(element, beam_fn_api_pb2.Elements.Timers):
             if not element.is_last:
                 yield element
         elif element.data or element.is_last:
             yield element
-    channel._inputs = others
+    channel._inputs = other_elements
 
 
 def output_stream(channel: data_plane.InMemoryDataChannel, instruction_id: str, transform_id: str) -> Any:

@@ -15,8 +15,8 @@ from recordmill.schemas.inputs.options import ConvertOptions
 from recordmill.transforms.dataset.dataset_folder import is_metadata, unfinished_splits
 from recordmill.transforms.rows.find_rows import find_rows, format_fault
 from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
-from recordmill.transforms.storage.resolve import archive_of, join_path, storage_for, tilde_hint
+from recordmill.transforms.storage.os_errors import explain_os_error, is_command_error
+from recordmill.transforms.storage.resolve import find_archive, join_path, storage_for, tilde_hint
 
 
 def check_inputs(options: ConvertOptions, writes: bool = True) -> None:
@@ -46,7 +46,7 @@ def _fault(check: Callable[[str, str], str], name: str, path: str) -> str:
     try:
         return check(name, path)
     except OSError as error:
-        if not is_of_command(error):
+        if not is_command_error(error):
             raise
         return f"{name} {explain_os_error(error)}"
 
@@ -58,7 +58,7 @@ def _file_fault(name: str, path: str) -> str:
             storage.open(path).close()  # raises an error if the file cannot be read
         return ""
     if storage.is_folder(path):
-        if not archive_of(path):
+        if not find_archive(path):
             return f"{name} {path} is a folder; give the file{_other_verb(path)}"
         files = sorted(file.name for file in storage.walk(path) if file.name.endswith((".json", ".csv")))
         example = f", {join_path(path, files[0])} for example" if files else ""
@@ -88,7 +88,7 @@ def _image_fault(name: str, path: str) -> str:
     if not storage.is_folder(path):
         is_file = storage.size(path) is not None
         if is_file and path.endswith(".zip"):
-            return f"{name} {path}: an archive within an archive is not read; unpack {archive_of(path)}"
+            return f"{name} {path}: an archive within an archive is not read; unpack {find_archive(path)}"
         what = "is a file; give the folder that holds the images" if is_file else "no such folder"
         return f"{name} {path}: {what}{_suggest_path(path)}"
     return "" if any(storage.walk(path)) else f"{name} {path}: no file in it, nor in any folder below"

@@ -24,7 +24,7 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
-from recordmill.launch.runners.beam_options import Runner, runner_of
+from recordmill.launch.runners.beam_options import Runner, chosen_runner
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.options import ConvertOptions
 from recordmill.transforms.storage.interface import is_remote
@@ -42,10 +42,10 @@ _DATAFLOW_NEEDS = {
     "temp_location": "a folder in a bucket of the region",
 }
 
-_OF_PROGRAM = 300_000_000
+_PROGRAM_BYTES = 300_000_000
 _UNPACKED = 8
 """Ratio of JSON to its gzip."""
-_SAID_FROM = 2_000_000_000
+_NOTE_FROM_BYTES = 2_000_000_000
 _GB = 10**9
 
 _LIMITS = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -61,7 +61,7 @@ def check_runner(options: PipelineOptions, paths: Iterable[str]) -> None:
     Raises:
         ConfigError: With all errors.
     """
-    runner = runner_of(options)
+    runner = chosen_runner(options)
     faults = list(_purpose_faults(options, runner))
     if runner is Runner.DATAFLOW:
         faults += _dataflow_faults(options, paths)
@@ -77,7 +77,7 @@ def check_staging(options: PipelineOptions) -> None:
     Raises:
         ConfigError: The bucket cannot be written, or does not exist.
     """
-    if runner_of(options) is not Runner.DATAFLOW:
+    if chosen_runner(options) is not Runner.DATAFLOW:
         return
     cloud = options.view_as(GoogleCloudOptions)
     for name in _LOCATIONS:
@@ -89,7 +89,7 @@ def check_staging(options: PipelineOptions) -> None:
                 storage.stat(probe)
             except (OSError, ConfigError) as error:
                 raise ConfigError(
-                    f"--{name}={path} cannot be written and read, and the job's files go there: {error}"
+                    f"--{name}={path} cannot be written and read, but the job's files go there: {error}"
                 ) from error
             with suppress(OSError):  # without permission to delete, an empty object stays
                 storage.delete(probe)
@@ -105,8 +105,8 @@ def distant_buckets(paths: Iterable[str], region: str) -> Iterator[str]:
             regions = storage_for(bucket).regions(bucket)
             if regions and region.lower() not in regions:
                 yield (
-                    f"{bucket} is in {' and '.join(regions)}, the job runs in {region}: every byte crosses "
-                    "between them, which is slow and costs money"
+                    f"{bucket} is in {' and '.join(regions)}, but the job runs in {region}: all data crosses "
+                    "regions, which is slow and costs money"
                 )
 
 
@@ -116,7 +116,7 @@ def require_local(options: PipelineOptions) -> None:
     Raises:
         ConfigError: Another runner is requested.
     """
-    if runner_of(options) is not Runner.LOCAL:
+    if chosen_runner(options) is not Runner.LOCAL:
         named = options.view_as(StandardOptions).runner
         raise ConfigError(
             f"extract runs on this machine, not on {named}: its files are written here (-- "
@@ -126,14 +126,14 @@ def require_local(options: PipelineOptions) -> None:
 
 def _purpose_faults(options: PipelineOptions, runner: Runner) -> Iterator[str]:
     if options.view_as(StandardOptions).streaming:
-        yield "--streaming: there is an end to what is converted, so no stream"
+        yield "--streaming: a conversion is a batch job, so leave this flag out"
     if options.view_as(DirectOptions).direct_num_workers < 0:
         yield "--direct_num_workers is negative: give a number of processes, or 0 for one per core"
     if runner is not Runner.DATAFLOW:
         if options.view_as(TestOptions).dry_run:
-            yield "--dry_run is Dataflow's: --dry-run before the lone -- prints the plan"
+            yield "--dry_run is an option of Dataflow: to print the plan, put --dry-run before the lone --"
         if options.view_as(GoogleCloudOptions).template_location:
-            yield "--template_location is Dataflow's: name --runner=DataflowRunner"
+            yield "--template_location is an option of Dataflow: add --runner=DataflowRunner"
 
 
 def _dataflow_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator[str]:
@@ -150,7 +150,7 @@ def _dataflow_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator
             yield f"--{name}={path} must be like gs://bucket/folder"
     here = sorted({path for path in paths if not is_remote(path)})
     if here:
-        yield f"Dataflow's workers cannot see what is on this machine, so copy it to a bucket: {', '.join(here)}"
+        yield f"Dataflow's workers cannot access paths of this machine, so use a bucket for {', '.join(here)}"
 
 
 def _is_in_folder(path: str) -> bool:
@@ -168,7 +168,7 @@ def _portable_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator
     elif name == "portable":
         yield "--job_endpoint is missing: HOST:PORT of the job server (or name FlinkRunner, which starts one)"
     elif name == "flink" and (match := _FLINK.fullmatch(master)) and (fault := _connection_fault(match[1])):
-        yield f"no Flink listens at --flink_master={master} ({fault})"
+        yield f"Flink is not listening at --flink_master={master} ({fault})"
     kind, config = portable.environment_type, portable.environment_config
     here = kind == "LOOPBACK" or (not kind and is_embedded)  # these runners use LOOPBACK by default
     relative = sorted({path for path in paths if "://" not in path and not os.path.isabs(path)})
@@ -179,9 +179,9 @@ def _portable_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator
     # Beam's default is a container of Beam's image, which lacks Recordmill.
     if kind in (None, "DOCKER") and not (here or config or _ships_packages(options)):
         yield (
-            "the workers would not have Recordmill: say how they are started, by --environment_type=EXTERNAL "
-            "--environment_config=HOST:PORT of a worker pool, by --environment_type=DOCKER --environment_config=IMAGE, "
-            "or by LOOPBACK for workers in this process"
+            "the workers would not have Recordmill: choose how they are started: --environment_type=EXTERNAL "
+            "--environment_config=HOST:PORT of a worker pool, --environment_type=DOCKER --environment_config=IMAGE, "
+            "or --environment_type=LOOPBACK for workers in this process"
         )
 
 
@@ -190,7 +190,7 @@ def _endpoint_faults(endpoint: str) -> Iterator[str]:
     if endpoint == "embed":
         return
     if fault := _connection_fault(endpoint):
-        yield f"no job server listens at {endpoint} ({fault})"
+        yield f"no job server is listening at {endpoint} ({fault})"
         return
     with grpc.insecure_channel(endpoint) as channel:
         server = beam_job_api_pb2_grpc.JobServiceStub(channel)
@@ -199,8 +199,8 @@ def _endpoint_faults(endpoint: str) -> Iterator[str]:
             server.DescribePipelineOptions(request, timeout=_ANSWER_S)
         except grpc.RpcError as error:
             yield (
-                f"what listens at {endpoint} does not answer as a job server does, but {error.code().name} (Flink's "
-                "own port, 8081, is for --flink_master)"
+                f"{endpoint} is not a job server: it answered {error.code().name} (Flink's own port, 8081, belongs in "
+                "--flink_master)"
             )
 
 
@@ -230,16 +230,16 @@ def check_memory(options: ConvertOptions, is_dry_run: bool = False) -> str:
     Raises:
         ConfigError: The job needs more than this machine, or the container, has.
     """
-    (least, most), there = memory_needed(options), memory_bytes()
-    what = "a dry run, which is made on this machine," if is_dry_run else "a job on this machine"
+    (least, most), memory = memory_needed(options), memory_bytes()
+    what = "a dry run on this machine" if is_dry_run else "a job on this machine"
     takes = f"{what} takes {least / _GB:,.1f} to {most / _GB:,.1f} GB of memory for its annotation files"
-    elsewhere = "" if is_dry_run else "where metadata is not held in memory, on Flink or Dataflow (docs/flink.md), "
+    elsewhere = "" if is_dry_run else "on Flink or Dataflow, which do not hold metadata in memory (docs/flink.md), "
     cure = f"run it {elsewhere}on a larger machine, or with fewer kinds of annotations"
-    if least > there:
-        raise ConfigError(f"{takes}, and there are {there / _GB:,.1f} GB: {cure}")
-    if most > there:
-        return f"{takes}, and there are {there / _GB:,.1f} GB: if that is not enough, {cure}"
-    return f"{takes}, of {there / _GB:,.1f} GB" if most > _SAID_FROM else ""
+    if least > memory:
+        raise ConfigError(f"{takes}, but {memory / _GB:,.1f} GB are available: {cure}")
+    if most > memory:
+        return f"{takes}, and {memory / _GB:,.1f} GB are available; if that is not enough, {cure}"
+    return f"{takes}; {memory / _GB:,.1f} GB are available" if most > _NOTE_FROM_BYTES else ""
 
 
 def memory_needed(options: ConvertOptions) -> tuple[int, int]:
@@ -249,13 +249,13 @@ def memory_needed(options: ConvertOptions) -> tuple[int, int]:
         with suppress(OSError):  # reported elsewhere
             size += (storage_for(path).size(path) or 0) * (_UNPACKED if path.endswith(".gz") else 1)
     least, most = options.held_per_byte
-    return _OF_PROGRAM + round(least * size), _OF_PROGRAM + round(most * size)
+    return _PROGRAM_BYTES + round(least * size), _PROGRAM_BYTES + round(most * size)
 
 
 def memory_bytes() -> int:
     """Return the memory of the machine or container."""
-    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in _LIMITS:
         with suppress(OSError, ValueError):  # "max" if there is no limit
-            found.append(int(path.read_text()))
-    return min(found)
+            limits.append(int(path.read_text()))
+    return min(limits)

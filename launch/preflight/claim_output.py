@@ -79,22 +79,22 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
     for recipe in new:
         _note_recipe(output, recipe)
     try:  # after the notes, so that one of two simultaneous jobs sees the other
-        others = {
+        other_notes = {
             split: _read_note(output, split, overwrite=True)
             for split in sorted(set(unfinished_splits(output)) - splits if new else ())
         }
         for recipe in new:
-            _check_unfinished(output, recipe, others)
+            _check_unfinished(output, recipe, other_notes)
     except ConfigError:
         release_output(output, new, ())
         raise
     for recipe in new:  # not every storage can refuse to replace a file
         noted = _read_note(output, recipe.split, overwrite=True)
         if noted and not noted.unlisted.is_same_content(recipe):
-            raise ConfigError(f"{output}: another job has begun to write {recipe.split} otherwise; wait until it ends")
+            raise ConfigError(f"{output}: another job is writing {recipe.split} with other options; wait until it ends")
     for recipe, state in zip(recipes, states, strict=True):
         if state is not OutputState.COMPLETE:
-            _check_replaceable(output, recipe)
+            _check_bucket_unlocked(output, recipe)
     return states
 
 
@@ -132,8 +132,8 @@ def _split_state(
     storage = storage_for(output)
     recorded = manifest.splits.get(recipe.split) if manifest else None
     if recorded and not overwrite:
-        _check_same_recipe(output, recorded.recipe.unlisted, recipe, "holds")
-        _check_same_recipe(output, recorded.recipe, recipe.with_listings(listings), "holds")
+        _check_same_recipe(output, recorded.recipe.unlisted, recipe, "already has")
+        _check_same_recipe(output, recorded.recipe, recipe.with_listings(listings), "already has")
         damaged = _damaged_shards(output, recorded)
         if not damaged:
             return OutputState.COMPLETE
@@ -147,12 +147,12 @@ def _split_state(
     shards = [name for name in storage.names(output) if recipe.shard_names.is_one(name)]
     if shards and not overwrite and not recorded:
         raise ConfigError(
-            f"{output} has {len(shards)} shards named as these would be ({shards[0]} …) that no manifest lists; "
-            "give another --output, --name or --split, or --overwrite to delete them"
+            f"{output} has {len(shards)} shards with the names of the new ones ({shards[0]} …), but no manifest lists "
+            "them; choose another --output, --name or --split, or add --overwrite to delete them"
         )
     if strange := find_unknown_file(output, recipe.split):
         folder = join_path(output, state_folder(recipe.split))
-        raise ConfigError(f"{folder} has {strange}, which no run has left there, and would be deleted; move it")
+        raise ConfigError(f"{folder} has {strange}, which is not a file of a run and would be deleted; move it")
     return OutputState.NEW
 
 
@@ -163,15 +163,15 @@ def _note_recipe(output: str, recipe: Recipe) -> None:
     storage.write(note_path(output, recipe.split), encode_json(recipe))
 
 
-def _check_replaceable(output: str, recipe: Recipe) -> None:
+def _check_bucket_unlocked(output: str, recipe: Recipe) -> None:
     """Refuse a bucket whose objects cannot be replaced. The recipe's note shows it, because an account may read and
     write objects without the right to read the bucket's settings. The note stays."""
     note = note_path(output, recipe.split)
     if why := storage_for(note).protection(note):
         raise ConfigError(
-            f"{note} can be neither deleted nor replaced ({why}), as shards and manifest.json could not be, so that no "
-            "job could end there; give --output in another bucket, and copy the finished data set: gcloud storage cp "
-            "--recursive"
+            f"{note} can be neither deleted nor replaced ({why}). The same would hold for shards and manifest.json, so "
+            "no job could finish there; choose an --output in another bucket, and copy the finished data set: gcloud "
+            "storage cp --recursive"
         )
 
 
@@ -187,8 +187,8 @@ def _check_same_recipe(output: str, known: Recipe, wanted: Recipe, holds: str) -
     """Refuse another recipe, and name the differences."""
     if known != wanted:
         raise ConfigError(
-            f"{output} {holds} {known.name}-{known.split} made otherwise ({known.changes(wanted)}); "
-            "give another --output or --split, or --overwrite to replace it"
+            f"{output} {holds} {known.name}-{known.split}, written with other options ({known.changes(wanted)}); "
+            "add --overwrite to replace it, or choose another --output or --split"
         )
 
 
@@ -207,8 +207,8 @@ def _check_other_splits(output: str, manifest: Manifest | None, recipes: Sequenc
     for one, other in sorted(product({*known, *unfinished_splits(output)}, written)):
         if one != other and one.lower() == other.lower():
             raise ConfigError(
-                f"{output} has the split {one}, and {other} is asked for, {ONLY_CASE}: give --split {one}, another "
-                "name, or another --output"
+                f"{output} has the split {one}, and the job would add {other}, {ONLY_CASE}: give --split {one}, "
+                "another name, or another --output"
             )
     if manifest:
         for recipe in recipes:
@@ -216,37 +216,38 @@ def _check_other_splits(output: str, manifest: Manifest | None, recipes: Sequenc
             _check_division(output, manifest, recipe, set(known) - written)
 
 
-def _check_data_set(output: str, manifest: Manifest, recipe: Recipe, kept: set[str]) -> None:
+def _check_data_set(output: str, manifest: Manifest, recipe: Recipe, kept_splits: set[str]) -> None:
     """Refuse a name, layout or parts that differ from those of the kept splits."""
     for what, known, wanted in (("name", manifest.name, recipe.name), ("layout", manifest.layout, recipe.layout)):
-        if kept and known != wanted:
+        if kept_splits and known != wanted:
             raise ConfigError(
                 f"{output} holds the data set {manifest.name!r} in layout {manifest.layout!r} "
-                f"(splits: {', '.join(sorted(kept))}); --{what} {wanted} would mix two data sets: give another --output"
+                f"(splits: {', '.join(sorted(kept_splits))}); --{what} {wanted} would mix two data sets: give "
+                "another --output"
             )
-    others = sorted(kept - {recipe.split})
+    other_splits = sorted(kept_splits - {recipe.split})
     asked = tuple(part for part in manifest.parts if part not in OF_INPUT)
-    if others and asked != recipe.parts:
+    if other_splits and asked != recipe.parts:
         raise ConfigError(
-            f"{output} holds records with {format_parts(asked)} (splits: {', '.join(others)}), these would have "
-            f"{format_parts(recipe.parts)}: "
-            f"give the same annotation files and --masks for all splits, or another --output"
+            f"{output} holds records with {format_parts(asked)} (splits: {', '.join(other_splits)}), the new ones would "
+            f"have {format_parts(recipe.parts)}: give the same annotation files and --masks for all splits, or another "
+            "--output"
         )
-    _check_keras(output, recipe, others)
+    _check_keras(output, recipe, other_splits)
 
 
-def _check_keras(output: str, recipe: Recipe, others: Iterable[str]) -> None:
-    others = [name for name in others if name != recipe.split]
-    if others and recipe.shard_names.naming is ShardNaming.KERAS:
+def _check_keras(output: str, recipe: Recipe, other_splits: Iterable[str]) -> None:
+    other_splits = [name for name in other_splits if name != recipe.split]
+    if other_splits and recipe.shard_names.naming is ShardNaming.KERAS:
         raise ConfigError(
-            f"{output} holds the split {', '.join(others)}; in layout {recipe.layout} the names of shards do not tell "
-            f"splits apart: give --split {recipe.split} a separate --output"
+            f"{output} holds the split {', '.join(other_splits)}; shard names of layout {recipe.layout} do not contain "
+            f"the split: choose a separate --output for --split {recipe.split}"
         )
 
 
-def _check_division(output: str, manifest: Manifest, recipe: Recipe, others: set[str]) -> None:
+def _check_division(output: str, manifest: Manifest, recipe: Recipe, other_splits: set[str]) -> None:
     """Refuse different `--split` of one input: splits would share images."""
-    for name in sorted(others):
+    for name in sorted(other_splits):
         other = manifest.splits[name].recipe
         known, wanted = other.options.get("split"), recipe.options.get("split")
         if known != wanted and _share_images(other, recipe):
@@ -275,19 +276,22 @@ def _check_split_manifests(output: str, manifest: Manifest, written: set[str]) -
         )
 
 
-def _check_unfinished(output: str, recipe: Recipe, others: Mapping[str, Recipe | None]) -> None:
-    """Refuse a split while another job writes `others`, by split; None if a recipe is unreadable.
+def _check_unfinished(output: str, recipe: Recipe, other_notes: Mapping[str, Recipe | None]) -> None:
+    """Refuse a split while another job writes other splits.
+
+    Args:
+        other_notes: Noted recipes by split; None if a recipe is unreadable.
 
     In layout keras a folder has one split. Encoded texts of all splits need the same vocabulary.
     """
-    _check_keras(output, recipe, others)
+    _check_keras(output, recipe, other_notes)
     own = _vocabulary(recipe)
-    for split, other in others.items() if own is not None else ():
+    for split, other in other_notes.items() if own is not None else ():
         theirs = _vocabulary(other) if other else None
         if theirs is not None and (not own or own != theirs):
             raise ConfigError(
                 f"{output} has an unfinished run of {split}, whose texts have another vocabulary than {recipe.split} "
-                f"would have, and a data set has one: finish {split} first, write both in one command, or give "
+                f"would have, but a data set has only one: finish {split} first, write both in one command, or give "
                 "--encoders to both"
             )
 

@@ -84,7 +84,7 @@ def beam_options(beam_arguments: Sequence[str], job_name: str = "") -> PipelineO
     """
     _check_flags(beam_arguments)
     options = _Options(list(beam_arguments))
-    runner = runner_of(options)
+    runner = chosen_runner(options)
     if runner is Runner.LOCAL:
         # The DirectRunner first tries to download and start another runner, Prism.
         options.view_as(StandardOptions).runner = _FN_API_RUNNER
@@ -110,31 +110,31 @@ def beam_options(beam_arguments: Sequence[str], job_name: str = "") -> PipelineO
     return options
 
 
-def runner_of(options: PipelineOptions) -> Runner:
+def chosen_runner(options: PipelineOptions) -> Runner:
     """Return the kind of runner of the options.
 
     Raises:
         ConfigError: The runner is not known to give the same records as the others.
     """
-    return _named(options.view_as(StandardOptions).runner)
+    return _find_runner(options.view_as(StandardOptions).runner)
 
 
 def local_mode(options: PipelineOptions) -> str:
     """Return the mode of Beam's local runner, `in_memory` by default; empty for another runner."""
-    return str(options.view_as(DirectOptions).direct_running_mode) if runner_of(options) is Runner.LOCAL else ""
+    return str(options.view_as(DirectOptions).direct_running_mode) if chosen_runner(options) is Runner.LOCAL else ""
 
 
-def _named(name: str | None) -> Runner:
+def _find_runner(name: str | None) -> Runner:
     short = (name or "DirectRunner").rpartition(".")[2].lower().removesuffix("runner")
     if short not in _RUNNERS or not re.match(r"apache_beam\.|[^.]*$", name or ""):
         known = ", ".join(sorted(name.capitalize() + "Runner" for name in _RUNNERS))
-        raise ConfigError(f"--runner={name} is none of {known.replace('Fnapi', 'FnApi')}")
+        raise ConfigError(f"--runner must be one of {known.replace('Fnapi', 'FnApi')} (got {name!r})")
     return _RUNNERS[short]
 
 
-def purpose_of(options: PipelineOptions) -> Purpose:
+def job_purpose(options: PipelineOptions) -> Purpose:
     """Return the purpose of a job."""
-    if runner_of(options) is Runner.DATAFLOW:
+    if chosen_runner(options) is Runner.DATAFLOW:
         if options.view_as(TestOptions).dry_run:
             return "dry run"
         if options.view_as(GoogleCloudOptions).template_location:
@@ -186,17 +186,17 @@ def _check_flags(beam_arguments: Sequence[str]) -> None:
     for options_class in PipelineOptions.__subclasses__():
         options_class._add_argparse_args(parser)
     known, unknown = parser.parse_known_args(list(beam_arguments))
-    runner = _named(known.runner)
+    runner = _find_runner(known.runner)
     if known.template_location and runner is Runner.DATAFLOW:
         return  # a launcher of templates may add flags that this Beam does not know
-    ours = {each.flag for verb in CONVERSIONS for each in fields_of(verb)} if unknown else set()  # slow to import
+    ours = {field.flag for verb in CONVERSIONS for field in fields_of(verb)} if unknown else set()  # slow to import
     for argument in unknown:
         flag = argument.partition("=")[0]
         if flag in ours:
-            raise ConfigError(f"{argument} must stand before the lone --, as what stands after it goes to Beam")
+            raise ConfigError(f"{argument} must come before the lone --; flags after it go to Beam")
         with_underscores = "--" + flag[2:].replace("-", "_")
         if runner is Runner.PORTABLE and with_underscores not in parser._option_string_actions:
             continue  # a job server has its own flags
         near = difflib.get_close_matches(flag, parser._option_string_actions, 1, _LIKE)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise ConfigError(f"after --, {argument} is no flag that Beam knows{hint}")
+        raise ConfigError(f"after --, {argument} is not a flag of Beam{hint}")

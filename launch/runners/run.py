@@ -22,10 +22,10 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 
 from recordmill.launch.local_engine.engine import is_entered
 from recordmill.launch.local_engine.lean_buffers import lean_buffers
-from recordmill.launch.runners.beam_options import Runner, purpose_of, runner_of
-from recordmill.launch.runners.signals import Terminated, workers_end_too
+from recordmill.launch.runners.beam_options import Runner, chosen_runner, job_purpose
+from recordmill.launch.runners.signals import Terminated, kill_workers_on_signal
 from recordmill.launch.terminal.error_stream import error_stream
-from recordmill.launch.terminal.progress import paused
+from recordmill.launch.terminal.progress import pause_progress
 from recordmill.schemas import errors
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.os_errors import explain_text
@@ -48,7 +48,7 @@ _MESSAGE_HEAD = re.compile(r"^\S+ ?\S*: JOB_MESSAGE_\w+: ")
 
 def run(build: Callable[[beam.Pipeline], object], options: PipelineOptions) -> None:
     """Build a pipeline and run it to its end, in this process unless the options name another runner. For a dry run or
-    a template (`beam_options.purpose_of`), only build it.
+    a template (`beam_options.job_purpose`), only build it.
 
     Args:
         options: Of `beam_options.beam_options`.
@@ -61,10 +61,10 @@ def run(build: Callable[[beam.Pipeline], object], options: PipelineOptions) -> N
         with lean_buffers(options) if is_entered() else nullcontext():
             pipeline = beam.Pipeline(options=options)
             build(pipeline)
-            if runner_of(options) is Runner.PORTABLE:
+            if chosen_runner(options) is Runner.PORTABLE:
                 progress.set_step("waiting for the job server")
             result = submit(pipeline, options)
-            if purpose_of(options) == "run":
+            if job_purpose(options) == "run":
                 wait(result, options)
     except Exception as error:
         _LOGGER.debug("The pipeline failed", exc_info=True)
@@ -87,7 +87,7 @@ def run_for_report(
         run(lambda p: build(p, path), options)
         return msgspec.json.decode(storage_for(path).read(path), type=kind)
 
-    if runner_of(options) is Runner.LOCAL:
+    if chosen_runner(options) is Runner.LOCAL:
         with TemporaryDirectory(prefix="recordmill-") as temporary:
             return report(os.path.join(temporary, "report.json"))
     folder = options.view_as(GoogleCloudOptions).temp_location or folder
@@ -109,17 +109,17 @@ def submit(pipeline: beam.Pipeline, options: PipelineOptions) -> Any:
     Raises:
         LeftRunning: Ctrl-C, and Dataflow may have the job.
     """
-    runner = runner_of(options)
+    runner = chosen_runner(options)
     try:
-        with workers_end_too() if runner is Runner.LOCAL else nullcontext():
+        with kill_workers_on_signal() if runner is Runner.LOCAL else nullcontext():
             return pipeline.run()
     except KeyboardInterrupt as interrupt:
         if runner is not Runner.DATAFLOW:
             raise
         cloud = options.view_as(GoogleCloudOptions)
         raise LeftRunning(
-            f"interrupted while job {cloud.job_name} was submitted; whether Dataflow has it: gcloud dataflow jobs list "
-            f"--filter=name={cloud.job_name} --project={cloud.project} --region={cloud.region}"
+            f"interrupted while job {cloud.job_name} was submitted; to see whether Dataflow has it: gcloud "
+            f"dataflow jobs list --filter=name={cloud.job_name} --project={cloud.project} --region={cloud.region}"
         ) from interrupt
 
 
@@ -130,12 +130,16 @@ def wait(result: Any, options: PipelineOptions) -> None:
         KeyboardInterrupt: Ctrl-C, and the job was stopped; or LeftRunning.
         Exception: Beam's exception if the job failed.
     """
-    runner = runner_of(options)
+    runner = chosen_runner(options)
     if runner is Runner.LOCAL:
         result.wait_until_finish()
         return
     job = _DataflowJob(result, options) if runner is Runner.DATAFLOW else _PortableJob(result)
-    with polling(lambda: progress.update_from_counters(job.step(), job.counts())), _quiet_threads(), _log_printed():
+    with (
+        polling(lambda: progress.update_from_counters(job.step(), job.counts())),
+        _quiet_threads(),
+        _print_service_log(),
+    ):
         try:
             result.wait_until_finish()
         except KeyboardInterrupt as interrupt:
@@ -151,7 +155,7 @@ class _PortableJob:
 
     def counts(self) -> dict[str, int]:
         self._result._metrics = None  # makes Beam request them again
-        return _counts(self._result)
+        return _job_counts(self._result)
 
     def step(self) -> str:
         return f"the job is {self._result.state.lower()}"
@@ -176,7 +180,7 @@ class _DataflowJob:
         )
 
     def counts(self) -> dict[str, int]:
-        return _counts(self._result)
+        return _job_counts(self._result)
 
     def step(self) -> str:
         return f"Dataflow: {self._result.state.lower().replace('_', ' ')}"
@@ -184,7 +188,7 @@ class _DataflowJob:
     def interrupted(self, interrupt: KeyboardInterrupt) -> None:
         how = f"gcloud dataflow jobs cancel {self.id} {self._where}"
         if isinstance(interrupt, Terminated) or not _wants_cancel(self.id):
-            raise LeftRunning(f"job {self.id} goes on without this process; to stop it: {how}") from interrupt
+            raise LeftRunning(f"job {self.id} continues without this process; to stop it: {how}") from interrupt
         self._result.cancel()
         _print_message(f"Cancelled job {self.id}")
 
@@ -195,15 +199,15 @@ def _wants_cancel(job_id: str) -> bool:
     if not (sys.stdin and sys.stdin.isatty()):
         return False
     try:
-        with paused():
-            _print_message(f"\nJob {job_id} runs on Dataflow. Cancel it (c), or leave it running and go (Enter)?")
+        with pause_progress():
+            _print_message(f"\nJob {job_id} runs on Dataflow. Cancel it (c), or leave it running and exit (Enter)?")
             answer = input()
     except (KeyboardInterrupt, EOFError):
         return False
     return answer.strip().lower().startswith("c")
 
 
-def _counts(result: Any) -> dict[str, int]:
+def _job_counts(result: Any) -> dict[str, int]:
     """Return our counters of a job by name."""
     counts: dict[str, int] = {}
     for counter in result.metrics().query(MetricsFilter().with_namespace(progress.NAMESPACE))["counters"]:
@@ -222,7 +226,7 @@ def polling(ask: Callable[[], None]) -> Iterator[None]:
             try:
                 ask()
             except Exception as error:  # only the line is outdated: `wait` reports a failed job
-                _LOGGER.debug("How far the job is could not be had: %r", error)
+                _LOGGER.debug("The progress of the job is unknown: %r", error)
 
     asking = threading.Thread(target=ask_on, name="asking", daemon=True)
     asking.start()
@@ -267,7 +271,7 @@ class _PrintOnce(logging.Handler):
 
 
 @contextmanager
-def _log_printed() -> Iterator[None]:
+def _print_service_log() -> Iterator[None]:
     """Context manager: print Dataflow's warnings and errors."""
     service = logging.getLogger("apache_beam.runners.dataflow.dataflow_runner")
     before, handler = service.level, _PrintOnce()
@@ -297,47 +301,47 @@ def explain(error: Exception) -> errors.RecordmillError:
     if isinstance(error, grpc.RpcError | grpc.FutureTimeoutError):
         # gRPC's text has many lines
         why = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.Call) else type(error).__name__
-        return errors.JobError(f"the job server is gone, and perhaps the job with it ({why})")
-    of_google = sys.modules.get("google.api_core.exceptions")  # imported if one of its exceptions was raised
-    if of_google and isinstance(error, of_google.GoogleAPICallError):
+        return errors.JobError(f"the connection to the job server was lost ({why}); the job may have ended, too")
+    google_exceptions = sys.modules.get("google.api_core.exceptions")  # imported if one of its exceptions was raised
+    if google_exceptions and isinstance(error, google_exceptions.GoogleAPICallError):
         if error.code == 409:
-            return errors.JobError(_of_active_job(error.message))
+            return errors.JobError(_active_job_message(error.message))
         advice = " (docs/dataflow.md has the roles)" if error.code in (401, 403) else ""
         return errors.JobError(f"the service refused the job: {error.code} {error.message}{advice}")
     if type(error).__name__ == "DataflowJobAlreadyExistsError":  # the message names the running job
-        return errors.JobError(_of_active_job(str(error)))
+        return errors.JobError(_active_job_message(str(error)))
     _, _, invalid = str(error).partition("Pipeline has validations errors: ")
     if invalid:
         return errors.ConfigError("; ".join(line.strip() for line in invalid.splitlines() if line.strip()))
-    found = _RAISED.findall(f"{type(error).__name__}: {error}")
-    if not found:
+    matches = _RAISED.findall(f"{type(error).__name__}: {error}")
+    if not matches:
         return errors.JobError(f"the job failed: {type(error).__name__}: {error}")
-    name, message, step = found[-1]
+    name, message, step = matches[-1]
     ours = getattr(errors, name, None)
     if isinstance(ours, type) and issubclass(ours, errors.RecordmillError):
         return ours(message)
-    return errors.JobError(_of_others(error, name, message, step))
+    return errors.JobError(_failure_message(error, name, message, step))
 
 
-def _of_others(error: Exception, name: str, message: str, step: str) -> str:
+def _failure_message(error: Exception, name: str, message: str, step: str) -> str:
     if name == "ModuleNotFoundError" and re.search(_OURS, message):
         return (
-            f"the workers do not have Recordmill ({message}): they need it installed, of this version, or shipped by "
+            f"the workers do not have Recordmill ({message}): install this version on them, or ship it by "
             "--setup_file=./setup.py or --extra_package=recordmill-….whl"
         )
     if _CANCELLED.search(str(error)):
-        return "the job was cancelled; finished shards stay, and the same command goes on from there"
+        return "the job was cancelled; finished shards are kept, and the same command resumes from there"
     if type(error).__name__ == "DataflowRuntimeException" and "Traceback" not in str(error):
         return " ".join(str(error).split())
     if name == "BrokenProcessPool" or message.startswith("Channel closed prematurely"):
         return (
-            "a worker process died in the middle of its work, killed perhaps because memory ran out; finished shards "
-            "stay, and the same command goes on from there"
+            "a worker process died, perhaps because memory ran out; finished shards are kept, and the same command "
+            "resumes from there"
         )
     if message.startswith("Service failed to start up"):
         return (
-            f"the job server that Beam starts ended at once ({message}): is it one, and can this machine run it? "
-            "--debug shows what it said"
+            f"the job server that Beam started exited at once ({message}): is the file a job server, and can this "
+            "machine run it? --debug shows its output"
         )
     if "java.net.ConnectException" in message:
         return (
@@ -352,9 +356,9 @@ def _of_others(error: Exception, name: str, message: str, step: str) -> str:
     return f"the job failed{where}: {failure} (--debug shows the traceback)"
 
 
-def _of_active_job(message: str) -> str:
+def _active_job_message(message: str) -> str:
     return (
-        f"such a job is running already: {message.rstrip('.')}. It writes the same splits into the same folder: wait "
-        "for it, or cancel it (gcloud dataflow jobs list --status=active); --job_name after -- is for a job of another "
-        "kind"
+        f"a job with this name is already running: {message.rstrip('.')}. It writes the same splits into the same "
+        "folder: wait for it, or cancel it (gcloud dataflow jobs list --status=active); --job_name after -- is for a "
+        "different job"
     )

@@ -23,7 +23,7 @@ class Terminated(KeyboardInterrupt):
 
 
 @contextmanager
-def terminated_as_by_ctrl_c() -> Iterator[list[int]]:
+def interrupt_on_termination() -> Iterator[list[int]]:
     """Context manager: TERMINATING signals raise KeyboardInterrupt. The list has the received signals. nohup's ignored
     SIGHUP stays ignored."""
     signals: list[int] = []
@@ -32,12 +32,12 @@ def terminated_as_by_ctrl_c() -> Iterator[list[int]]:
         signals.append(number)
         raise Terminated
 
-    with _handled(TERMINATING, interrupt, lambda before: before is not signal.SIG_IGN):
+    with _handle_signals(TERMINATING, interrupt, lambda before: before is not signal.SIG_IGN):
         yield signals
 
 
 @contextmanager
-def workers_end_too() -> Iterator[None]:
+def kill_workers_on_signal() -> Iterator[None]:
     """Context manager: an interrupting signal also kills the worker processes after a grace period. Beam would wait for
     ever for a worker that was just starting."""
 
@@ -47,12 +47,12 @@ def workers_end_too() -> Iterator[None]:
         timer.start()
         before(number, frame)
 
-    with _handled((signal.SIGINT, *TERMINATING), interrupt, callable):
+    with _handle_signals((signal.SIGINT, *TERMINATING), interrupt, callable):
         yield
 
 
 @contextmanager
-def _handled(
+def _handle_signals(
     numbers: Iterable[int], handle: Callable[[Any, int, FrameType | None], None], replaces: Callable[[Any], bool]
 ) -> Iterator[None]:
     """Context manager: `handle` handles the signals whose earlier handler `replaces` accepts, and gets that
@@ -60,8 +60,8 @@ def _handled(
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set signal handlers
         yield
         return
-    found = {number: signal.getsignal(number) for number in numbers}
-    replaced = {number: handler for number, handler in found.items() if replaces(handler)}
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    replaced = {number: handler for number, handler in handlers.items() if replaces(handler)}
     for number, handler in replaced.items():
         signal.signal(number, partial(handle, handler))
     try:

@@ -32,7 +32,7 @@ def airflow_params(verb: str, gs_only: bool, defaults: Mapping[str, Any]) -> dic
     8
     """
     known = parameters(verb)
-    schemas = {name: _schema(verb, each, _GS_PATH if gs_only else _ANY_PATH) for name, each in known.items()}
+    schemas = {name: _param_schema(verb, field, _GS_PATH if gs_only else _ANY_PATH) for name, field in known.items()}
     schemas["output"] |= {
         "type": ["null", "string"],
         "default": None,
@@ -43,26 +43,26 @@ def airflow_params(verb: str, gs_only: bool, defaults: Mapping[str, Any]) -> dic
     return schemas
 
 
-def _schema(verb: str, each: OptionField, path: str) -> dict[str, Any]:
-    default = plain_default(each)
-    has_paths = each.is_list and each.must_be
-    kind = "array" if has_paths else _JSON_TYPES[each.type]
-    is_nullable = default is None and not each.is_required
+def _param_schema(verb: str, field: OptionField, path: str) -> dict[str, Any]:
+    default = plain_default(field)
+    has_paths = field.is_list and field.must_be
+    kind = "array" if has_paths else _JSON_TYPES[field.type]
+    is_nullable = default is None and not field.is_required
     schema: dict[str, Any] = {
         "type": ["null", kind] if is_nullable else kind,
-        "description": parameter_help(verb, each.help),
+        "description": parameter_help(verb, field.help),
     }
     if has_paths:
         schema["items"] = {"type": "string", "pattern": path}
-        schema |= {"minItems": 1} if each.is_required else {}
-    elif each.must_be:
+        schema |= {"minItems": 1} if field.is_required else {}
+    elif field.must_be:
         schema["pattern"] = path
-    if each.choices:
-        schema["enum"] = [*([None] if is_nullable else []), *each.choices]
-    if each.type in (int, float):
-        bounds = {"minimum": each.least, "maximum": each.largest}
+    if field.choices:
+        schema["enum"] = [*([None] if is_nullable else []), *field.choices]
+    if field.type in (int, float):
+        bounds = {"minimum": field.least, "maximum": field.largest}
         schema |= {name: bound for name, bound in bounds.items() if bound is not None}
-    return schema if each.is_required else schema | {"default": default}
+    return schema if field.is_required else schema | {"default": default}
 
 
 def run_values(verb: str, params: Mapping[str, Any], output: str, when: datetime) -> dict[str, Any]:
@@ -79,19 +79,19 @@ def run_values(verb: str, params: Mapping[str, Any], output: str, when: datetime
     {'images': ['/pets/2026/11'], 'output': '/runs/1'}
     """
     values: dict[str, Any] = {}
-    for name, each in parameters(verb).items():
+    for name, field in parameters(verb).items():
         value = params.get(name)
-        if value in (None, [], "", each.default):
+        if value in (None, [], "", field.default):
             continue
-        values[name] = _dated(value, when) if each.must_be else value
+        values[name] = _fill_dates(value, when) if field.must_be else value
     values.setdefault("output", output)
     parse(command_line(verb, values))
     return values
 
 
-def _dated(value: str | list[str], when: datetime) -> str | list[str]:
+def _fill_dates(value: str | list[str], when: datetime) -> str | list[str]:
     if isinstance(value, list):
-        return [str(_dated(path, when)) for path in value]
+        return [str(_fill_dates(path, when)) for path in value]
     return re.sub(_DATE, lambda date: when.strftime(date[0][1:-1]), value)
 
 
@@ -101,8 +101,10 @@ def template_parameters(values: Mapping[str, Any]) -> dict[str, str]:
     >>> template_parameters({"images": ["gs://b/1", "gs://b/2"], "gzip": True, "num_shards": 8})
     {'images': 'gs://b/1,gs://b/2', 'gzip': 'true', 'num_shards': '8'}
     """
-    return {name: ",".join(value) if isinstance(value, list) else _text(value) for name, value in values.items()}
+    return {
+        name: ",".join(value) if isinstance(value, list) else _parameter_text(value) for name, value in values.items()
+    }
 
 
-def _text(value: Any) -> str:
+def _parameter_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -35,7 +35,7 @@ _BEAMS: tuple[dict[str, Any], ...] = (
     {
         "name": "sdk_container_image",
         "label": "Sdk container image",
-        "helpText": "image that workers run, by tag or digest (default: the one that the template itself runs in)",
+        "helpText": "image that workers run, by tag or digest (default: the image of the template)",
         "isOptional": True,
         "regexes": ["^[^ ,@]+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})$"],
         "paramType": "TEXT",
@@ -43,7 +43,7 @@ _BEAMS: tuple[dict[str, Any], ...] = (
     {
         "name": "number_of_worker_harness_threads",
         "label": "Number of worker harness threads",
-        "helpText": "shards that each worker process has in hand at once; more take more memory",
+        "helpText": "shards that each worker process writes at the same time; more shards take more memory",
         "isOptional": True,
         "regexes": ["^[1-9][0-9]{0,2}$"],
         "paramType": "NUMBER",
@@ -57,7 +57,7 @@ def metadata(command: str) -> dict[str, Any]:
     >>> [p["name"] for p in metadata("folder")["parameters"] if not p["isOptional"]]
     ['images', 'output']
     """
-    ours = [_described(command, name, each) for name, each in parameters(command).items()]
+    ours = [_describe_parameter(command, name, field) for name, field in parameters(command).items()]
     return {
         "name": f"Recordmill {command}",
         "description": VERBS[command].text,
@@ -66,40 +66,40 @@ def metadata(command: str) -> dict[str, Any]:
     }
 
 
-def _described(command: str, name: str, each: OptionField) -> dict[str, Any]:
-    text = f"{each.help} (default {each.shown_default})" if each.shown_default else each.help
-    kind = "ENUM" if each.choices else _PARAMETER_TYPES[each.type]
+def _describe_parameter(command: str, name: str, field: OptionField) -> dict[str, Any]:
+    text = f"{field.help} (default {field.shown_default})" if field.shown_default else field.help
+    kind = "ENUM" if field.choices else _PARAMETER_TYPES[field.type]
     described: dict[str, Any] = {
         "name": name,
         "label": name.replace("_", " ").capitalize(),
         "helpText": parameter_help(command, text.replace("repeatable", "several, separated by commas")),
-        "isOptional": not each.is_required,
-        "regexes": [f"^{_regex(each)}$"],
-        "paramType": kind if each.is_list or not each.must_be else _PATH_TYPES[each.must_be],
+        "isOptional": not field.is_required,
+        "regexes": [f"^{_parameter_regex(field)}$"],
+        "paramType": kind if field.is_list or not field.must_be else _PATH_TYPES[field.must_be],
     }
-    if each.choices:
-        described["enumOptions"] = [{"value": choice, "label": choice} for choice in each.choices]
-    default = plain_default(each)
+    if field.choices:
+        described["enumOptions"] = [{"value": choice, "label": choice} for choice in field.choices]
+    default = plain_default(field)
     if default not in (None, ""):
         described["defaultValue"] = str(default).lower() if isinstance(default, bool) else str(default)
     return described
 
 
-def _regex(each: OptionField) -> str:
-    if each.must_be:
-        return f"{_GS_PATH}( *, *{_GS_PATH})*" if each.is_list else _GS_PATH
-    if each.choices:
-        return f"({'|'.join(each.choices)})"
-    if each.is_size:
+def _parameter_regex(field: OptionField) -> str:
+    if field.must_be:
+        return f"{_GS_PATH}( *, *{_GS_PATH})*" if field.is_list else _GS_PATH
+    if field.choices:
+        return f"({'|'.join(field.choices)})"
+    if field.is_size:
         return _SIZE
-    if each.is_shares:
+    if field.is_shares:
         return f"({_SPLIT}|{_SHARE}( *, *{_SHARE})*)"
-    if each.type is float and each.largest == 1:
+    if field.type is float and field.largest == 1:
         return _FRACTION
-    if each.type is int and each.least == 1:
+    if field.type is int and field.least == 1:
         # Only checks the number of digits; the command checks the bound.
-        return f"[1-9][0-9]{{0,{len(str(each.largest)) - 1 if each.largest else 17}}}"
-    return _REGEXES[each.type]
+        return f"[1-9][0-9]{{0,{len(str(field.largest)) - 1 if field.largest else 17}}}"
+    return _REGEXES[field.type]
 
 
 def write(folder: Path) -> None:

@@ -74,11 +74,11 @@ class Search:
         if self._status:
             self._status.stop()
 
-    def pausing(self, found: Iterable[Found]) -> Iterator[Found]:
+    def pausing(self, items: Iterable[Found]) -> Iterator[Found]:
         """Yield the same items, and hide the line meanwhile."""
-        for each in found:
+        for item in items:
             self.hide()
-            yield each
+            yield item
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def silence() -> None:
 
 
 @contextmanager
-def others_hidden(for_good: bool = False) -> Iterator[None]:
+def hide_other_output(for_good: bool = False) -> Iterator[None]:
     """Context manager: drop the standard error of libraries and child processes, and keep it dropped if `for_good`.
     `error_stream` stays."""
     global _ours
@@ -43,15 +43,15 @@ def others_hidden(for_good: bool = False) -> Iterator[None]:
         yield
         return
     sys.stderr.flush()
-    kept = os.dup(2)
+    stderr_copy = os.dup(2)
     try:
         silence()
         encoding = sys.stderr.encoding or "utf-8"
-        with open(kept, "w", 1, encoding, "backslashreplace", closefd=False) as _ours:  # 1: line by line
+        with open(stderr_copy, "w", 1, encoding, "backslashreplace", closefd=False) as _ours:  # 1: line by line
             yield
     finally:
         _ours = None
         sys.stderr.flush()
         if not for_good:
-            os.dup2(kept, 2)
-        os.close(kept)
+            os.dup2(stderr_copy, 2)
+        os.close(stderr_copy)

@@ -27,7 +27,7 @@ _pausing, _paused, _live = threading.Event(), threading.Event(), threading.Event
 
 
 @contextmanager
-def shown(mode: str | Show) -> Iterator[None]:
+def show_progress(mode: str | Show) -> Iterator[None]:
     """Context manager: show progress on standard error: `auto` live on a terminal and plain elsewhere, `plain`,
     `none`, or by a function."""
     progress.reset()
@@ -37,7 +37,7 @@ def shown(mode: str | Show) -> Iterator[None]:
         return
     live = mode == "auto" and stream.isatty() and os.environ.get("TERM") not in _CANNOT_ERASE
     stop = threading.Event()
-    with _duplicate(stream) if live else nullcontext(stream) as stream:
+    with _duplicate_stream(stream) if live else nullcontext(stream) as stream:
         show = mode if callable(mode) else _show_live if live else _show_plain
         watcher = threading.Thread(target=show, args=(stop, stream), name="progress", daemon=True)
         watcher.start()
@@ -48,13 +48,13 @@ def shown(mode: str | Show) -> Iterator[None]:
             watcher.join()
 
 
-def _duplicate(stream: TextIO) -> TextIO:
+def _duplicate_stream(stream: TextIO) -> TextIO:
     """Return a duplicate of a stream. Standard error may be hidden and shown again meanwhile."""
     return open(os.dup(stream.fileno()), "w", encoding=stream.encoding, errors="backslashreplace")
 
 
 @contextmanager
-def paused() -> Iterator[None]:
+def pause_progress() -> Iterator[None]:
     """Context manager: remove the live line, so that the user can be asked."""
     _paused.clear()
     _pausing.set()
@@ -81,13 +81,13 @@ def progress_line(now: Progress, seconds: float, width: float = math.inf) -> str
         seconds: Seconds since the first image could be written.
         width: Maximum number of columns; the least important parts are omitted first.
     """
-    parts = _parts(now, seconds)
+    parts = _line_parts(now, seconds)
     while len(line := _SEPARATOR.join(text for _, text in parts)) > width and len(parts) > 1:
         parts.remove(min(parts))
     return line if len(line) <= width else f"{line[: max(0, int(width) - 1)]}…"
 
 
-def _parts(now: Progress, seconds: float) -> list[tuple[int, str]]:
+def _line_parts(now: Progress, seconds: float) -> list[tuple[int, str]]:
     """Return a line's parts in order, with priorities."""
     if not now.images_planned:
         if now.shards_done:  # workers in other processes report nothing else

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from recordmill.launch.terminal.error_stream import others_hidden
+from recordmill.launch.terminal.error_stream import hide_other_output
 from recordmill.schemas.errors import missing_extra
 from recordmill.transforms.runtime.progress import set_step
 
@@ -25,7 +25,7 @@ def require_tensorflow(what: str, is_checking: bool = True) -> None:
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # checking needs no GPU, and one may be training
     try:
         # TensorFlow prints an error for each missing GPU library before it reads any setting of its log.
-        with others_hidden():
+        with hide_other_output():
             import tensorflow as tf
 
             tf.constant(0)  # creates the devices, and prints their messages

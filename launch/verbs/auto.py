@@ -14,41 +14,41 @@ from recordmill.schemas.sizes import printable
 _CLOSE = 0.75
 
 
-def recognised_commands(words: Sequence[str]) -> Iterator[Command]:
+def recognise_commands(words: Sequence[str]) -> Iterator[Command]:
     """Yield the commands that `recordmill auto WORDS` stands for, after each is printed.
 
     Raises:
         ConfigError: --data is missing or misspelt; or see `recordmill.pipelines.recognise.choose_format`.
     """
     rest = list(words)
-    data, asked = _taken(rest, "--data"), _taken(rest, "--format-in")
-    known = {each.flag for verb in VERBS for each in fields_of(verb)}
+    data, asked = _pop_flag(rest, "--data"), _pop_flag(rest, "--format-in")
+    known = {field.flag for verb in VERBS for field in fields_of(verb)}
     for name in (word.partition("=")[0] for word in rest):
         if name not in known and (near := difflib.get_close_matches(name, ("--data", "--format-in"), 1, _CLOSE)):
             raise ConfigError(f"unknown flag {name}; did you mean {near[0]}?")
-    yield from map(parse, _printed(data, asked, rest))
+    yield from map(parse, _print_commands(data, asked, rest))
 
 
-def recognised_values(values: Mapping[str, Any]) -> Iterator[Command]:
-    """Yield the commands that values of options by name stand for, as `recognised_commands` does."""
+def recognise_values(values: Mapping[str, Any]) -> Iterator[Command]:
+    """Yield the commands that values of options by name stand for, as `recognise_commands` does."""
     rest = {name: value for name, value in values.items() if name not in ("data", "format_in")}
-    for verb, *flags in _printed(values.get("data"), values.get("format_in"), []):
+    for verb, *flags in _print_commands(values.get("data"), values.get("format_in"), []):
         yield parse_values(verb, read_words(fields_of(verb), flags)[0] | rest)
 
 
-def _printed(data: str | None, asked: str | None, rest: Sequence[str]) -> Iterator[list[str]]:
+def _print_commands(data: str | None, asked: str | None, rest: Sequence[str]) -> Iterator[list[str]]:
     """Yield the words of commands, after each is printed."""
     if not data:
         raise ConfigError("--data is missing: the folder, .zip or file of the data set (recordmill auto --help)")
-    found = choose_format(data, asked)
-    print(printable(f"{data} is read by recordmill {found.verb}: {found.why}"))
-    for flags in found.commands:
-        command = [found.verb, *flags, *rest]
+    interpretation = choose_format(data, asked)
+    print(printable(f"{data} is read by recordmill {interpretation.verb}: {interpretation.why}"))
+    for flags in interpretation.commands:
+        command = [interpretation.verb, *flags, *rest]
         print(printable(f"recordmill {shlex.join(command)}"), flush=True)
         yield command
 
 
-def _taken(words: list[str], flag: str) -> str | None:
+def _pop_flag(words: list[str], flag: str) -> str | None:
     """Remove a flag and its value from words, and return the value; None without."""
     for place, word in enumerate(words):
         name, equals, value = word.partition("=")

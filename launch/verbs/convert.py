@@ -5,14 +5,14 @@ from contextlib import nullcontext
 
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
-from recordmill.launch.local_engine.fork_writers import are_many, processes_forked, slower_processes
+from recordmill.launch.local_engine.fork_writers import are_many, fork_if_many, slower_processes
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.preflight.check_runner import check_memory, check_staging, distant_buckets
 from recordmill.launch.preflight.claim_output import OutputState, absent_folders, claim_output, release_output
-from recordmill.launch.runners.beam_options import Runner, beam_options, local_mode, purpose_of, runner_of
+from recordmill.launch.runners.beam_options import Runner, beam_options, chosen_runner, job_purpose, local_mode
 from recordmill.launch.runners.run import polling, run, run_for_report
 from recordmill.launch.terminal.console import print_lines, print_times, terminal, terminal_of_errors
-from recordmill.launch.terminal.progress import Show, shown
+from recordmill.launch.terminal.progress import Show, show_progress
 from recordmill.pipelines.convert import Job, write_nothing
 from recordmill.schemas.dataset.manifest import Plan
 from recordmill.schemas.dataset.recipes import LISTING, Recipe
@@ -44,7 +44,7 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions) -> None
         DuplicatesError: Everything is written already, and --duplicates refuses it.
         RecordmillError: See `recordmill.launch.runners.run.run`.
     """
-    options, console, purpose = job.options, terminal(), purpose_of(beams)
+    options, console, purpose = job.options, terminal(), job_purpose(beams)
     if purpose != "dry run":
         check_staging(beams)
     region = beams.view_as(GoogleCloudOptions).region
@@ -52,17 +52,17 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions) -> None
         terminal_of_errors().print(f"warning: {line}")
     recipes = job.recipes()
     if purpose == "dry run":
-        _write(job, recipes, "none", beams)
-        console.print("A dry run of Beam's: the job was made, and neither run nor anything written.")
+        _run_job(job, recipes, "none", beams)
+        console.print("Beam's dry run: the job was built but not run, and nothing was written.")
         return
     absent = absent_folders(options.output)
     states = claim_output(options.output, recipes, options.overwrite)
     is_run = set(states) != {OutputState.COMPLETE}
     if not is_run:
-        what = "the whole split" if len(recipes) == 1 else "all these splits"
-        reason = f"{options.output} holds {what} already; --overwrite would write again."
+        what = "the complete split" if len(recipes) == 1 else "all these splits"
+        reason = f"{options.output} already has {what}; add --overwrite to write again."
         if options.images and not any(file.kind == LISTING for recipe in recipes for file in recipe.inputs):
-            reason += " Image files were not compared: give --overwrite if some were replaced or mended."
+            reason += " Image files were not compared: add --overwrite if any of them changed."
         console.print(reason)
         if purpose == "template":
             run(lambda p: write_nothing(p, reason), beams)  # a template's launcher fails without a job
@@ -73,16 +73,16 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions) -> None
     else:
         if OutputState.UNFINISHED in states:
             finished = finished_shards(options.output, recipes)
-            kept = number_text(finished, "finished shard")
-            console.print(f"Going on with an unfinished run in {options.output}, which has {kept}")
+            finished_text = number_text(finished, "finished shard")
+            console.print(f"Resuming an unfinished run in {options.output}, which has {finished_text}")
         try:
-            _write(job, recipes, progress_mode, beams)
+            _run_job(job, recipes, progress_mode, beams)
         except (AnnotationFileError, ConfigError, VocabularyError, NoImageFoundError):  # before a shard is written
             new = [recipe for recipe, state in zip(recipes, states, strict=True) if state is OutputState.NEW]
             release_output(options.output, new, absent)
             raise
         if purpose == "template":
-            console.print("The template was made; what launches it runs the job.")
+            console.print("The template was written; launching it runs the job.")
             return
     manifest = require_manifest(options.output)
     for split in () if folder_fault(options.output) else job.splits:
@@ -96,13 +96,13 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions) -> None
     print_times(console, seconds if is_here else {"the job": sum(seconds.values())})
 
 
-def _write(job: Job, recipes: Sequence[Recipe], progress_mode: str | Show, beams: PipelineOptions) -> None:
+def _run_job(job: Job, recipes: Sequence[Recipe], progress_mode: str | Show, beams: PipelineOptions) -> None:
     """Print notes about parts and memory; run the job."""
     options, mode = job.options, local_mode(beams)
     _print_notes(job.notes)
     remote = {path.partition("://")[0]: file_storage_for(path) for path in options.paths if is_remote(path)}
     _print_notes(f"{scheme}:// {storage.caveat}" for scheme, storage in sorted(remote.items()) if storage.caveat)
-    if runner_of(beams) is Runner.LOCAL:
+    if chosen_runner(beams) is Runner.LOCAL:
         _print_notes([check_memory(options)])
     if options.images:
         _print_notes([slower_processes(mode)])
@@ -112,7 +112,7 @@ def _write(job: Job, recipes: Sequence[Recipe], progress_mode: str | Show, beams
 
     # Workers in other processes have their own counts.
     polled = nullcontext() if mode == "in_memory" else polling(count_finished)
-    with processes_forked(lambda: are_many(options.images), options.workers, mode), shown(progress_mode), polled:
+    with fork_if_many(lambda: are_many(options.images), options.workers, mode), show_progress(progress_mode), polled:
         run(lambda p: job.write(p, recipes), beams)
 
 
@@ -126,7 +126,7 @@ def show_plan(job: Job, progress_mode: str) -> None:
     _print_notes(job.notes)
     _print_notes([check_memory(job.options, is_dry_run=True)])
     recipes = job.recipes()
-    with shown(progress_mode):
+    with show_progress(progress_mode):
         plan = run_for_report(lambda p, path: job.report(p, recipes, path), beam_options([]), Plan)
     print_lines(terminal(), plan_lines(plan, job.options.output))
     check_space(job.options.output, plan.sizes, job.options.has_exact_sizes)

@@ -6,7 +6,7 @@ from functools import partial
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from recordmill.launch.local_engine.fork_writers import WORTH_IT, processes_forked
+from recordmill.launch.local_engine.fork_writers import WORTH_IT, fork_if_many
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.preflight.check_runner import require_local
 from recordmill.launch.runners.beam_options import local_mode
@@ -39,17 +39,17 @@ def run(options: ExtractOptions, progress_mode: str, beams: PipelineOptions) -> 
     with claim_target(options.target, extract_recipe(shards, manifest.layout, options.format_)) as finished:
         if finished is not None:
             terminal().print(
-                f"Going on with an unfinished extraction in {options.target}: {finished:,} shards were extracted"
+                f"Resuming an unfinished extraction in {options.target}: {finished:,} shards were extracted"
             )
         mode, infos = local_mode(beams), [shard.info for shard in shards]
         records = sum(info.examples for info in infos)
-        with processes_forked(lambda: records >= WORTH_IT, options.workers, mode), progress.shown(progress_mode):
+        with fork_if_many(lambda: records >= WORTH_IT, options.workers, mode), progress.show_progress(progress_mode):
             progress.expect_records(infos, in_this_process=mode == "in_memory")
             build = partial(extract.build, shards=shards, manifest=manifest, options=options)
             extracted = run_for_report(build, beams, list[ExtractedSplit])
-        notes = extract.not_extracted(manifest, [each.split for each in extracted], options.format_)
+        notes = extract.not_extracted(manifest, [split.split for split in extracted], options.format_)
         _print_extracted(options.target, extracted, notes)
-    return any(each.faults for each in extracted)
+    return any(split.faults for split in extracted)
 
 
 def _print_extracted(folder: str, splits: Sequence[ExtractedSplit], notes: Iterable[str]) -> None:
@@ -57,16 +57,15 @@ def _print_extracted(folder: str, splits: Sequence[ExtractedSplit], notes: Itera
     console = terminal()
     for split in splits:
         rows = (
-            f" for {split.rows:,} entries in the JSON, some of which name one file" if split.rows > split.images else ""
+            f" for {split.rows:,} entries in the JSON, some of which share a file" if split.rows > split.images else ""
         )
         console.print(f"{split.split}: {split.images:,} images{rows}, {size_text(split.image_bytes)}, are in {folder}")
         for document in split.documents:
             console.print(f"  {os.path.join(folder, document.file)}  {document.annotations:,} annotations")
             if document.shared_ids:
                 console.print(
-                    f"    of which several share an id (number of such ids: {document.shared_ids:,}); tools that look "
-                    "annotations up by id, such as pycocotools, find one of each: renumber them if you evaluate "
-                    "with them"
+                    f"    {number_text(document.shared_ids, 'id')} of several annotations; tools that look up "
+                    "annotations by id, such as pycocotools, find only one of each: renumber them before an evaluation"
                 )
         for counts, what in ((split.lost, "not written"), (split.notes, "note")):
             if counts:
@@ -77,4 +76,4 @@ def _print_extracted(folder: str, splits: Sequence[ExtractedSplit], notes: Itera
     for split in splits:
         print_faults(split.faults)
     if number := sum(len(split.faults) for split in splits):
-        console.print(f"{folder}: {number_text(number, 'fault')} in the records; what could be read is extracted")
+        console.print(f"{folder}: {number_text(number, 'fault')} in the records; everything readable was extracted")

@@ -22,8 +22,8 @@ def run(options: IndexOptions) -> None:
         RecordError: A file is damaged.
         OSError: A file cannot be read, or an index cannot be written.
     """
-    found = chain.from_iterable(find_shards(path, "").shards for path in options.paths_to_index)
-    shards = list({shard.path: shard for shard in found}.values())
+    named_shards = chain.from_iterable(find_shards(path, "").shards for path in options.paths_to_index)
+    shards = list({shard.path: shard for shard in named_shards}.values())
     lock, passed = Lock(), 0
     with searching() as search, ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
 
@@ -46,6 +46,6 @@ def run(options: IndexOptions) -> None:
     targets = [join_path(folder, INDEX) for folder in folders]
     for target in targets:
         storage_for(target).delete_leftovers(target)
-    there = f"; {len(shards) - written:,} were there" if written < len(shards) else ""
+    existing_note = f"; {len(shards) - written:,} already existed" if written < len(shards) else ""
     summary = f"{number_text(len(shards), 'file')} with {passed:,} records"
-    terminal().print(f"Indexes of {summary} are in {', '.join(targets)}{there}")
+    terminal().print(f"Indexes of {summary} are in {', '.join(targets)}{existing_note}")

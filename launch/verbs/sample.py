@@ -18,7 +18,7 @@ def run(options: SampleOptions) -> None:
     """
     folder, count = options.folder, options.count
     if not folder or is_remote(folder):
-        raise ConfigError(f"DIR {folder!r} is no local folder, and the sample is drawn into one")
+        raise ConfigError(f"DIR must be a local folder (got {folder!r})")
     if fault := folder_fault(folder):
         raise ConfigError(fault)
     if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):

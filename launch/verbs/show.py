@@ -43,9 +43,9 @@ _LONGEST_FEATURE = 36
 _LAYOUTS = {
     "detection": "layout detection, which the Object Detection API and Model Garden read",
     "classification": "layout classification, which Model Garden reads",
-    "tfds": "layout tfds, as COCO is in TensorFlow Datasets",
+    "tfds": "layout tfds, that of COCO in TensorFlow Datasets",
     "keras": "layout keras, of the recipe at keras.io",
-    "unknown": "a layout that is not known; what is alike in many is recognised",
+    "unknown": "an unknown layout; features that many layouts share are recognised",
 }
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
@@ -65,16 +65,16 @@ def run(options: ShowOptions) -> None:
     if choice == Choice() and not (options.as_json or options.save):
         print_overview(console, options.path, shards)
     with searching() as search:
-        records = search.pausing(choose_records(shards, choice, _count(options), search.read))
+        records = search.pausing(choose_records(shards, choice, _record_count(options), search.read))
         if options.as_json:
             _print_json(options.path, shards, records)
         elif options.save:
-            _save_all(options, records, shards, console)
+            _save_images(options, records, shards, console)
         else:
             print_records(console, records, screen_width(), name_layout=shards.manifest is None)
 
 
-def _count(options: ShowOptions) -> int:
+def _record_count(options: ShowOptions) -> int:
     if options.count is not None:
         return options.count
     if options.save:
@@ -88,35 +88,34 @@ def _target_fault(options: ShowOptions) -> str:
     if not options.saves_one_image:
         return folder_fault(options.save)
     if not is_remote(options.save) and os.path.isdir(options.save):
-        return f"{options.save} is a folder; give a name that does not end as an image's"
+        return f"{options.save} is a folder; choose a name without the suffix of an image"
     return folder_fault(split_folder(options.save)[0])
 
 
-def _drawn(record: Record, side: int) -> tuple[Image.Image, Overlay]:
+def _draw_record_image(record: Record, side: int) -> tuple[Image.Image, Overlay]:
     """Return the image of a record with its annotations drawn.
 
     Raises:
         ConfigError: The record has no image, or the image does not decode.
     """
     where = f"record {record.number} of {record.shard.path}"
-    raw = next((each.shape for each in record.table.features if each.source == "image.pixels"), ())
+    raw = next((feature.shape for feature in record.table.features if feature.source == "image.pixels"), ())
     try:
-        picture = record.view().decode_image(tuple(map(int, raw)))
+        image = record.view().decode_image(tuple(map(int, raw)))
     except UnusableError as fault:
         raise ConfigError(
             f"the image of {where} cannot be drawn: {fault.detail}; recordmill show without --save "
-            "shows what else is in the record"
+            "shows the other values of the record"
         ) from fault
-    if picture is None:
+    if image is None:
         raise ConfigError(
-            f"{where} holds no image that is known as one, so there is nothing to draw; without --save its "
-            "values are printed"
+            f"{where} does not have an image that can be recognised and drawn; without --save its values are printed"
         )
-    overlay = record.overlay(record.view(picture.size))
-    return draw_record(picture, overlay, side), overlay
+    overlay = record.overlay(record.view(image.size))
+    return draw_record(image, overlay, side), overlay
 
 
-def _save_all(options: ShowOptions, records: Iterable[Record], shards: Shards, console: Console) -> None:
+def _save_images(options: ShowOptions, records: Iterable[Record], shards: Shards, console: Console) -> None:
     """Save the images of records. Of several records, those without an image are counted.
 
     Raises:
@@ -126,11 +125,11 @@ def _save_all(options: ShowOptions, records: Iterable[Record], shards: Shards, c
     saved = 0
     for record in records:
         try:
-            picture, overlay = _drawn(record, options.side)
+            image, overlay = _draw_record_image(record, options.side)
         except ConfigError as fault:
             faults.append(fault)
         else:
-            console.print(_save(options, record, shards, picture, overlay))
+            console.print(_save_image(options, record, shards, image, overlay))
             saved += 1
     if faults and not saved:
         raise faults[0]
@@ -138,7 +137,7 @@ def _save_all(options: ShowOptions, records: Iterable[Record], shards: Shards, c
         console.print(f"{number_text(len(faults), 'record')} without an image to save; the first: {faults[0]}")
 
 
-def _save(options: ShowOptions, record: Record, shards: Shards, picture: Image.Image, overlay: Overlay) -> str:
+def _save_image(options: ShowOptions, record: Record, shards: Shards, image: Image.Image, overlay: Overlay) -> str:
     """Save an image, and return a message."""
     path = options.save
     if not options.saves_one_image:
@@ -147,7 +146,7 @@ def _save(options: ShowOptions, record: Record, shards: Shards, picture: Image.I
         parts = (record.shard.split, f"{shard:05d}", f"{record.number:06d}", id_)
         path = join_path(path, "-".join(filter(None, parts)) + ".png")
     stream = io.BytesIO()
-    picture.save(stream, "PNG" if path.lower().endswith(".png") else "JPEG", quality=92)
+    image.save(stream, "PNG" if path.lower().endswith(".png") else "JPEG", quality=92)
     storage_for(path).write(path, stream.getvalue())
     classes = ", ".join(sorted(record.classes)) or "no class"
     notes = "".join(f"; {fault}" for fault in overlay.faults)
@@ -156,13 +155,13 @@ def _save(options: ShowOptions, record: Record, shards: Shards, picture: Image.I
 
 def _print_json(path: str, shards: Shards, records: Iterable[Record]) -> None:
     """Print one JSON document. If a file is damaged, the document has the records before the damage."""
-    kept: list[Record] = []
+    shown_records: list[Record] = []
     damage: RecordError | None = None
     try:
-        kept.extend(records)
+        shown_records.extend(records)
     except RecordError as error:
         damage = error
-    document = msgspec.json.encode(json_document(path, shards, kept))
+    document = msgspec.json.encode(json_document(path, shards, shown_records))
     sys.stdout.write(msgspec.json.format(document).decode() + "\n")
     if damage:
         raise damage
@@ -196,7 +195,7 @@ def overview_lines(path: str, manifest: Manifest, names: Sequence[str], width: i
         blocks: True to draw bars with block characters, and not with #.
     """
     splits = {name: manifest.splits[name] for name in names}
-    kinds = ", ".join(_kinds(manifest, splits.values()))
+    kinds = ", ".join(_content_names(manifest, splits.values()))
     yield f"{manifest.name} in {printable(path)}: layout {manifest.layout}{f', with {kinds}' if kinds else ''}"
     yield from data_set_lines(path, manifest, names)
     if manifest.categories:
@@ -204,14 +203,14 @@ def overview_lines(path: str, manifest: Manifest, names: Sequence[str], width: i
         yield from _class_lines(manifest, splits, width, blocks)
 
 
-def _kinds(manifest: Manifest, splits: Iterable[SplitManifest]) -> Iterator[str]:
+def _content_names(manifest: Manifest, splits: Iterable[SplitManifest]) -> Iterator[str]:
     yield from (part.value.replace("_", " ") for part in Part if part in manifest.parts)
     yield from (f"{encoder.column} as {encoder.form.value}" for encoder in manifest.encoders)
     if any(split.compression for split in splits):
         yield "GZIP"
 
 
-def padded(text: str, width: int) -> str:
+def pad_text(text: str, width: int) -> str:
     """Return a text padded or cut to a width. A letter may take two columns."""
     if cell_len(text) > width:
         text = set_cell_size(text, max(0, width - 1)).rstrip() + "…"
@@ -225,21 +224,21 @@ def _class_lines(manifest: Manifest, splits: dict[str, SplitManifest], width: in
     counts = [(*split.class_counts, *[0] * len(names))[: len(names)] for split in splits.values()]
     totals = [sum(numbers[index] for numbers in counts) for index in range(len(names))]
     order = sorted(range(len(names)), key=lambda index: -totals[index])
-    shown, others = order[:_CLASSES_SHOWN], order[_CLASSES_SHOWN:]
+    shown, other_classes = order[:_CLASSES_SHOWN], order[_CLASSES_SHOWN:]
     name_width = min(_LONGEST_NAME, max(cell_len(names[index]) for index in shown))
     columns = [[f"{numbers[index]:,}" for index in shown] for numbers in counts]
     widths = [max(map(len, (name, *column))) for name, column in zip(splits, columns, strict=True)]
     heads = "  ".join(f"{name:>{width_}}" for name, width_ in zip(splits, widths, strict=True))
-    yield f"{padded(f'{len(names):,} classes', max(name_width, 11))}  {heads}"
+    yield f"{pad_text(f'{len(names):,} classes', max(name_width, 11))}  {heads}"
     name_width = max(name_width, 11)
     room = max(0, min(60, width - name_width - sum(widths) - 2 * len(widths) - 3))
     for row, index in enumerate(shown):
         numbers = "  ".join(f"{column[row]:>{width_}}" for column, width_ in zip(columns, widths, strict=True))
         length = bar(totals[index], totals[shown[0]], room, blocks)
-        yield f"{padded(names[index], name_width)}  {numbers}  {length}".rstrip()
-    if others:
-        span = {totals[others[0]], totals[others[-1]]}
-        yield f"and {len(others):,} more, with {' to '.join(f'{number:,}' for number in sorted(span))} each"
+        yield f"{pad_text(names[index], name_width)}  {numbers}  {length}".rstrip()
+    if other_classes:
+        span = {totals[other_classes[0]], totals[other_classes[-1]]}
+        yield f"and {len(other_classes):,} more, with {' to '.join(f'{number:,}' for number in sorted(span))} each"
     if empty := sum(not total for total in totals):
         yield f"{empty:,} classes have none"
 
@@ -305,7 +304,7 @@ def record_lines(records: Sequence[Record], width: int) -> Iterator[str]:
     wheres = (record.shard.split or os.path.basename(record.shard.path) for record in records)
     heads = [f"{where} {record.number}" for where, record in zip(wheres, records, strict=True)]
     rows = [("feature", "type", heads)]
-    rows += [(name, types[name], [each.get(name, "(none)") for each in values]) for name in names]
+    rows += [(name, types[name], [texts.get(name, "(none)") for texts in values]) for name in names]
     for name, type_, cells in rows:
-        shown = (padded(printable(cell[:1000].replace("\n", " ")), room) for cell in cells)
-        yield "  ".join([padded(printable(name), name_width), padded(type_, type_width), *shown]).rstrip()
+        shown = (pad_text(printable(cell[:1000].replace("\n", " ")), room) for cell in cells)
+        yield "  ".join([pad_text(printable(name), name_width), pad_text(type_, type_width), *shown]).rstrip()

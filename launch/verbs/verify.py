@@ -6,9 +6,9 @@ from functools import partial
 from apache_beam.options.pipeline_options import PipelineOptions
 from rich.table import Table
 
-from recordmill.launch.local_engine.fork_writers import WORTH_IT, processes_forked
+from recordmill.launch.local_engine.fork_writers import WORTH_IT, fork_if_many
 from recordmill.launch.preflight.check_runner import check_runner, check_staging
-from recordmill.launch.runners.beam_options import Runner, local_mode, purpose_of, runner_of
+from recordmill.launch.runners.beam_options import Runner, chosen_runner, job_purpose, local_mode
 from recordmill.launch.runners.run import run as run_job
 from recordmill.launch.runners.run import run_for_report
 from recordmill.launch.terminal import progress
@@ -33,25 +33,25 @@ def run(options: VerifyOptions, progress_mode: str, beams: PipelineOptions) -> b
         ConfigError: There is no data set, or no such split or shard; or TensorFlow is not installed.
         JobError: The check failed; or the model is missing, or differs from the recorded one.
     """
-    if runner_of(beams) is not Runner.LOCAL:
+    if chosen_runner(beams) is not Runner.LOCAL:
         check_runner(beams, options.paths)
         if options.check in (None, "tensorflow"):
             raise ConfigError(
-                "--check tensorflow (the default) is for this machine: workers elsewhere have no TensorFlow; give "
-                "--check decode, which decodes by the rules that records are written by, or --check hashes"
+                "--check tensorflow (the default) runs only on this machine, because remote workers lack TensorFlow; "
+                "use --check decode, which decodes as the writer does, or --check hashes"
             )
-        if purpose_of(beams) == "dry run":
-            raise ConfigError("verify has no dry run: it waits for what the job finds; leave --dry_run out")
+        if job_purpose(beams) == "dry run":
+            raise ConfigError("verify does not support a dry run; leave --dry_run out")
         check_staging(beams)
     expected = verify.expected_shards(options)
-    if purpose_of(beams) == "template":
+    if job_purpose(beams) == "template":
         run_job(lambda p: verify.build_judging(p, expected, options.folder, options.workers), beams)
-        terminal().print("The template was made; what launches it runs the job, which fails where there is a fault.")
+        terminal().print("The template was written; launching it runs the job, which fails if there is a fault.")
         return False
     records = sum(shard.info.examples for shard in expected)
     mode = local_mode(beams)
-    forked = processes_forked(lambda: records >= WORTH_IT, options.workers, mode)
-    with forked, progress.shown(progress_mode):
+    forked = fork_if_many(lambda: records >= WORTH_IT, options.workers, mode)
+    with forked, progress.show_progress(progress_mode):
         if options.chosen_check is Check.TENSORFLOW:
             is_checking = options.recompute is None
             what = "verify --check tensorflow" if is_checking else "verify --recompute"
@@ -63,7 +63,7 @@ def run(options: VerifyOptions, progress_mode: str, beams: PipelineOptions) -> b
     faults = all_faults(options.folder, checks)
     listed = sum(len(split.shards) for split in require_manifest(options.folder).splits.values())
     print_checks(options.folder, checks, faults, options.chosen_check, listed - len(checks))
-    for unchecked in _unchecked(options):
+    for unchecked in _unchecked_lines(options):
         terminal().print(unchecked)
     return bool(faults)
 
@@ -81,37 +81,38 @@ def print_checks(
     table.add_column("split")
     for column in ("shards", "examples", "objects", "size"):
         table.add_column(column, justify="right")
-    for split in sorted({each.split for each in checks}):
-        of_split = [each for each in checks if each.split == split]
+    for split in sorted({shard_check.split for shard_check in checks}):
+        split_checks = [shard_check for shard_check in checks if shard_check.split == split]
         table.add_row(
             split,
-            f"{len(of_split):,}",
-            f"{sum(each.examples for each in of_split):,}",
-            f"{sum(each.objects for each in of_split):,}",
-            size_text(sum(each.bytes for each in of_split)),
+            f"{len(split_checks):,}",
+            f"{sum(shard_check.examples for shard_check in split_checks):,}",
+            f"{sum(shard_check.objects for shard_check in split_checks):,}",
+            size_text(sum(shard_check.bytes for shard_check in split_checks)),
         )
     console.print(table)
     print_faults(faults)
-    if features := sum(each.features for each in checks):
-        most = max(each.difference for each in checks)
-        console.print(f"{features:,} features made again: they differ by at most {most:.2g} of their largest number")
-    every = f"every record {'read and parsed' if check is Check.HASHES else 'read, parsed and decoded'}"
+    if features := sum(shard_check.features for shard_check in checks):
+        most = max(shard_check.difference for shard_check in checks)
+        console.print(
+            f"{features:,} features were computed again: they differ by at most {most:.2g} of their largest number"
+        )
+    done = "read and parsed" if check is Check.HASHES else "read, parsed and decoded"
     if faults:
-        verdict = number_text(len(faults), "fault")
+        verdict = f": {number_text(len(faults), 'fault')}"
     elif unread:
-        read = f"the {len(checks):,} of {len(checks) + unread:,} shards that were read"
-        verdict = f"no fault in {read}: {every}"
+        verdict = f": no fault in {len(checks):,} of {len(checks) + unread:,} shards: all their records were {done}"
     else:
-        verdict = f"whole: {every}"
-    console.print(f"{folder}: {verdict}")
+        verdict = f" is intact: all records were {done}"
+    console.print(f"{folder}{verdict}")
 
 
-def _unchecked(options: VerifyOptions) -> Iterator[str]:
+def _unchecked_lines(options: VerifyOptions) -> Iterator[str]:
     """Yield a sentence for each part that was not checked."""
     if options.check is None and options.chosen_check is Check.DECODE:
         yield (
             "TensorFlow is not installed, so its decoder and parser were not tried; "
-            'pip install "recordmill[tensorflow]", or say --check decode'
+            'pip install "recordmill[tensorflow]", or use --check decode'
         )
     if has_report(options.folder):
         yield f"{REPORT} was not checked; recordmill report {options.folder} writes it again"

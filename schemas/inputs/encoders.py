@@ -155,12 +155,16 @@ def decode_classes(data: bytes, path: str) -> tuple[str, ...]:
         ConfigError: `data` is not a result of `classes_file`. The error names `path`.
     """
     try:
-        found = msgspec.json.decode(data, type=_Classes)
+        contents = msgspec.json.decode(data, type=_Classes)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} has no classes of Recordmill ({error}); give the folder that has them") from error
-    if found.format != FORMAT or len(set(found.classes)) < len(found.classes) or "" in found.classes:
-        raise ConfigError(f"{path} is of format {found.format}, or has a class twice or without a name; was it edited?")
-    return found.classes
+        raise ConfigError(
+            f"{path} is not a file of classes of Recordmill ({error}); give the folder that has one"
+        ) from error
+    if contents.format != FORMAT or len(set(contents.classes)) < len(contents.classes) or "" in contents.classes:
+        raise ConfigError(
+            f"{path} has the format {contents.format}, or a class twice or without a name; was it edited?"
+        )
+    return contents.classes
 
 
 def encode_encoder(encoder: TextEncoder) -> bytes:
@@ -178,30 +182,30 @@ def decode_encoder(data: bytes, path: str) -> TextEncoder:
         encoder = msgspec.json.decode(data, type=TextEncoder)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(
-            f"{path} is no encoder of Recordmill ({error}); give the folder that has its files"
+            f"{path} is not an encoder of Recordmill ({error}); give the folder that has its files"
         ) from error
-    if fault := _fault(encoder):
-        raise ConfigError(f"{path}: {fault}; was it edited? Write it again with the data set that it is of")
+    if fault := _encoder_fault(encoder):
+        raise ConfigError(f"{path}: {fault}; was it edited? Write its data set again")
     return encoder
 
 
-def _fault(encoder: TextEncoder) -> str:
+def _encoder_fault(encoder: TextEncoder) -> str:
     """Return an encoder's error; empty if it is valid."""
     terms, idf, settings = encoder.vocabulary, encoder.idf, encoder.settings
     if encoder.format != FORMAT:
-        return f"it is of format {encoder.format}, and this program reads {FORMAT}"
+        return f"its format is {encoder.format}, and this version reads {FORMAT}"
     if settings.form is TextForm.RAW or settings.token_pattern != TOKEN_PATTERN:
-        return f"its form {settings.form.value} or token_pattern {settings.token_pattern!r} is not one that is written"
+        return f"its form {settings.form.value} or token_pattern {settings.token_pattern!r} is not supported"
     if not 1 <= settings.ngrams[0] <= settings.ngrams[1] <= MOST_TOKENS:
         return f"ngrams are {settings.ngrams[0]} to {settings.ngrams[1]} tokens"
     if not terms:
         return "its vocabulary is empty"
     for index, (term, following) in enumerate(pairwise(terms)):
         if term >= following:
-            what = "twice" if term == following else f"before {following[:80]!r}, but they have to be sorted"
+            what = "twice" if term == following else f"before {following[:80]!r}, but terms must be sorted"
             return f"its vocabulary has {term[:80]!r} (index {index}) {what}"
     if len(idf) != (len(terms) if settings.form is TextForm.TFIDF else 0):
         return f"it has {len(idf):,} idf for {len(terms):,} terms of the form {settings.form.value}"
     if odd := next((value for value in idf if not 0 < value < _MOST_IDF), None):
-        return f"an idf is {odd}, which is no weight"
+        return f"an idf is {odd}, which is not a weight"
     return ""

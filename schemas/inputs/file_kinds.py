@@ -11,7 +11,7 @@ _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ROWS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 LFS_POINTER = b"version https://git-lfs"
-LFS_CURE = "a pointer of Git LFS, in place of the file; fetch that by git lfs pull"
+LFS_CURE = "a Git LFS pointer, not the file; run git lfs pull"
 _BY_BEGINNING = {
     b"PK\x03\x04": "a .zip archive; name the file in it, archive.zip/instances.json (the archive ends in .zip)",
     b"BZh": "compressed by bzip2; unpack it (gzip files are read directly)",
@@ -32,7 +32,7 @@ _XML = {
         rb"<annotation\b.*<polygon>", re.DOTALL
     ): "LabelMe's XML of one image; Datumaro and FiftyOne convert it to COCO's",
     re.compile(rb"<annotation\b"): "Pascal VOC's XML of one image; recordmill voc reads it",
-    re.compile(rb"<"): "XML, and no COCO file, which is JSON",
+    re.compile(rb"<"): "XML; COCO files are JSON",
 }
 _YOLO = re.compile(rb"(?:\d+(?: +-?[\d.]+(?:e-?\d+)?){4,}\s*(?:\n|\Z))+")
 _YOLO_YAML = re.compile(rb"^(?:names|nc|train|val|path):", re.MULTILINE)
@@ -47,7 +47,7 @@ def describe_content(data: bytes) -> str:
             return what
     if text.startswith(b"<"):
         if _HTML.match(text):
-            return "a web page, and not the file that a download was to bring; fetch it again"
+            return "a web page. The download probably failed; download it again"
         return next(what for pattern, what in _XML.items() if pattern.search(text))
     if text.startswith((b"{", b"[")):
         return _describe_json(data, text)
@@ -62,21 +62,19 @@ def describe_content(data: bytes) -> str:
 
 def _describe_json(data: bytes, text: bytes) -> str:
     first, _, rest = text.partition(b"\n")
-    if rest.lstrip().startswith(b"{") and _decoded(_FIELDS.decode, first):
-        return (
-            "JSON Lines, an object a line; COCO's JSON is one object with the lists images, annotations and categories"
-        )
-    if fields := _decoded(_FIELDS.decode, data.removeprefix(b"\xef\xbb\xbf")):
+    if rest.lstrip().startswith(b"{") and _try_decode(_FIELDS.decode, first):
+        return "JSON Lines; COCO's JSON is one object with the lists images, annotations and categories"
+    if fields := _try_decode(_FIELDS.decode, data.removeprefix(b"\xef\xbb\xbf")):
         if "shapes" in fields and "imagePath" in fields:
             return "LabelMe's JSON of one image; recordmill labelme reads its folder"
         if any(name.startswith("_via_") for name in fields):
             return "a project of the VGG Image Annotator (VIA); recordmill via reads it"
-        first_value = _decoded(_FIELDS.decode, next(iter(fields.values())))
+        first_value = _try_decode(_FIELDS.decode, next(iter(fields.values())))
         if first_value and {"filename", "regions"} <= first_value.keys():
             return "an export of the VGG Image Annotator (VIA); recordmill via reads it"
         if bytes(fields.get("type", b"")) == b'"FeatureCollection"':
             return "GeoJSON, in coordinates of a map; COCO's are in pixels of an image"
-    if rows := _decoded(_ROWS.decode, data.removeprefix(b"\xef\xbb\xbf")):
+    if rows := _try_decode(_ROWS.decode, data.removeprefix(b"\xef\xbb\xbf")):
         names = rows[0].keys()
         if "image_id" in names:
             return (
@@ -90,7 +88,7 @@ def _describe_json(data: bytes, text: bytes) -> str:
     return ""
 
 
-def _decoded(decode: Callable, data: bytes) -> Any:
+def _try_decode(decode: Callable, data: bytes) -> Any:
     try:
         return decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -103,5 +101,5 @@ def describe_table(head: str) -> str:
     if text.startswith(("{", "[")) and ('"images"' in text or '"annotations"' in text):
         return "COCO's JSON; recordmill coco reads it, with --instances or the flag of its kind"
     data = text.encode(errors="replace")
-    what = describe_content(data) or ("JSON Lines; call it .jsonl" if _decoded(_FIELDS.decode, data) else "")
+    what = describe_content(data) or ("JSON Lines; call it .jsonl" if _try_decode(_FIELDS.decode, data) else "")
     return "" if what.startswith("a table") else what

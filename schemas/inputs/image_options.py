@@ -7,8 +7,8 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureKind, Part
 from recordmill.schemas.inputs.annotations import Filters
 from recordmill.schemas.inputs.images import ImageRules
-from recordmill.schemas.inputs.option import IMAGES, LEAVE_OUT, READ, WRITE, Names, Pairs, redefined
-from recordmill.schemas.inputs.options import DividedOptions, ImageOptions, RecipeValue, pair_faults, pairs
+from recordmill.schemas.inputs.option import IMAGES, LEAVE_OUT, READ, WRITE, Names, Pairs, redefine_option
+from recordmill.schemas.inputs.options import DividedOptions, ImageOptions, RecipeValue, pair_faults, parse_pairs
 from recordmill.schemas.layouts import NUMERIC, CocoLayout
 
 MASKS = {"none": (), "png": (Part.MASK_PNG,), "rle": (Part.MASK_RLE,), "both": (Part.MASK_PNG, Part.MASK_RLE)}
@@ -79,7 +79,7 @@ class StoredImageOptions(ImageOptions):
 
     @property
     def kinds(self) -> dict[str, FeatureKind]:
-        return {key: NUMERIC[name] for key, name in pairs(self.dtype).items() if name in NUMERIC}
+        return {key: NUMERIC[name] for key, name in parse_pairs(self.dtype).items() if name in NUMERIC}
 
     def _faults(self) -> Iterator[str]:
         if self.writer == "beam" and self.refused_duplicates != "report":
@@ -124,8 +124,10 @@ class StoredImageOptions(ImageOptions):
 class ObjectOptions(StoredImageOptions):
     """Options of records that hold the objects of an image."""
 
-    layout: CocoLayout = redefined(StoredImageOptions, "layout", "detection")
-    examples_per_shard: int | None = redefined(StoredImageOptions, "examples_per_shard", usual="4096 in layout keras")
+    layout: CocoLayout = redefine_option(StoredImageOptions, "layout", "detection")
+    examples_per_shard: int | None = redefine_option(
+        StoredImageOptions, "examples_per_shard", usual="4096 in layout keras"
+    )
     masks: Literal["none", "png", "rle", "both"] = WRITE.opt(
         "Masks of objects. `png`: 8-bit PNG of the complete image with values 0 and 1. `rle`: COCO's compressed run "
         "lengths. With `none`, segmentations are not read.",

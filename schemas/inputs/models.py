@@ -53,7 +53,7 @@ def recorded_model(options: Mapping[str, Any]) -> tuple[ModelChoice, FeatureMode
         (rows, columns),
         "" if own else options["preprocess"],
     )
-    found = FeatureModel(
+    model = FeatureModel(
         options["layer"],
         options["layers"],
         (rows, columns),
@@ -61,4 +61,4 @@ def recorded_model(options: Mapping[str, Any]) -> tuple[ModelChoice, FeatureMode
         tuple(map(int, options["feature_shape"])),
         options["weights_sha256"],
     )
-    return choice, found
+    return choice, model

@@ -108,19 +108,19 @@ def split_shares(value: Any) -> Any:
     return tuple((match[1], Fraction(match[2])) for match in matches if match)
 
 
-def names(value: Any) -> Any:
+def split_names(value: Any) -> Any:
     """Return comma-separated names as a tuple.
 
-    >>> names("person, traffic light"), names(["a,b", "c"])
+    >>> split_names("person, traffic light"), split_names(["a,b", "c"])
     (('person', 'traffic light'), ('a', 'b', 'c'))
     """
     if not isinstance(value, list | str):
         return value
     texts = [value] if isinstance(value, str) else value
-    found = [[name.strip() for name in str(text).split(",") if name.strip()] for text in texts]
-    if not all(found):
+    name_lists = [[name.strip() for name in str(text).split(",") if name.strip()] for text in texts]
+    if not all(name_lists):
         raise ValueError("names, separated by commas, are expected")
-    return tuple(name for part in found for name in part)
+    return tuple(name for part in name_lists for name in part)
 
 
 def key_values(value: Any) -> Any:
@@ -129,7 +129,7 @@ def key_values(value: Any) -> Any:
     >>> key_values({"image/encoded": "image"}), key_values("a=b,c=d")
     (('image/encoded=image',), ('a=b', 'c=d'))
     """
-    return names([f"{key}={other}" for key, other in value.items()] if isinstance(value, dict) else value)
+    return split_names([f"{key}={other}" for key, other in value.items()] if isinstance(value, dict) else value)
 
 
 def one_or_more(value: Any) -> Any:
@@ -139,7 +139,7 @@ def one_or_more(value: Any) -> Any:
 
 Size = Annotated[int, BeforeValidator(size_bytes), Ge(1)]
 Shares = Annotated[tuple[tuple[str, Fraction], ...], BeforeValidator(split_shares)]
-Names = Annotated[tuple[str, ...], BeforeValidator(names)]
+Names = Annotated[tuple[str, ...], BeforeValidator(split_names)]
 Pairs = Annotated[tuple[str, ...], BeforeValidator(key_values)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(one_or_more)]
 File = Annotated[str, Must.FILE]
@@ -153,7 +153,7 @@ Data = Annotated[str, Must.DATA]
 DataSet = Annotated[str, Must.DATA_SET]
 
 
-def redefined(
+def redefine_option(
     base: type[BaseModel], name: str, default: Any = None, text: str = "", usual: str = "", needs: str = ""
 ) -> Any:
     """Return a field of the base class with another default or another text."""
@@ -193,7 +193,7 @@ class OptionField:
         self.flag = flag(self.name)
         inner, marks = field.annotation, [*field.metadata]
         if type(None) in get_args(inner):
-            inner = next(each for each in get_args(inner) if each is not type(None))
+            inner = next(member for member in get_args(inner) if member is not type(None))
         while get_origin(inner) is Annotated:
             inner, *more = get_args(inner)
             marks += more
@@ -243,7 +243,7 @@ class OptionField:
             shown = value if isinstance(value, str) else ",".join(map(str, value))
             return f"{self.typed} {shown!r}: {error['ctx']['error']}"
         if self.choices:
-            return f"{self.typed} {value!r} is none of {', '.join(self.choices)}"
+            return f"{self.typed} must be one of {', '.join(self.choices)} (got {value!r})"
         if kind.startswith(("greater", "less", "finite")):
             return f"{self.typed} {value} must be {self._bounds}"
         expected = {bool: "true or false", int: "a whole number", float: "a number"}.get(self.type, "a text")
@@ -266,31 +266,32 @@ class Options(BaseModel):
     def __init__(self, **values: Any):
         """Raise ConfigError with all errors: errors of single values, and of combinations of options."""
         faults, wrong = [], set()
-        fields = {each.name: each for each in options_of(type(self))}
-        empty = [each.name for each in fields.values() if each.is_required and values.get(each.name) in ("", (), [])]
+        fields = {field.name: field for field in option_fields(type(self))}
+        required = [field for field in fields.values() if field.is_required]
+        empty = {field.name for field in required if values.get(field.name) in ("", (), [])}
         values = {name: value for name, value in values.items() if name not in empty}  # missing
         try:
             super().__init__(**values)
         except ValidationError as error:
-            for each in error.errors(include_url=False):
-                name = str(each["loc"][0])
+            for details in error.errors(include_url=False):
+                name = str(details["loc"][0])
                 if name not in fields:
                     raise
-                faults += [] if name in wrong else [fields[name].fault(each)]
+                faults += [] if name in wrong else [fields[name].fault(details)]
                 wrong.add(name)
             usable = {name: value for name, value in values.items() if name not in wrong}
-            super().__init__(**{each.name: each.stand_in for each in fields.values() if each.is_required} | usable)
+            super().__init__(**{field.name: field.stand_in for field in required} | usable)
         reported = {fields[name].typed for name in wrong}
-        of_several = (*self._missing(fields.values()), *self._faults())
-        faults += [fault for fault in of_several if not reported & set(re.findall(r"--[a-z-]+", fault))]
+        combination_faults = (*self._missing(fields.values()), *self._faults())
+        faults += [fault for fault in combination_faults if not reported & set(re.findall(r"--[a-z-]+", fault))]
         if faults:
             raise ConfigError("; ".join(faults))
 
     def _missing(self, fields: Iterable[OptionField]) -> Iterator[str]:
         """Yield an error for each option that has no effect without another option."""
-        for each in fields:
-            if each.needs and self.given(each.attribute) and not self.given(*each.needs):
-                yield f"{each.flag} would do nothing without {' or '.join(map(flag, each.needs))}"
+        for field in fields:
+            if field.needs and self.given(field.attribute) and not self.given(*field.needs):
+                yield f"{field.flag} would do nothing without {' or '.join(map(flag, field.needs))}"
 
     def _faults(self) -> Iterator[str]:
         """Yield errors of combinations of options."""
@@ -309,17 +310,17 @@ class Options(BaseModel):
 
 def named_paths(options: Options) -> Iterator[tuple[OptionField, str]]:
     """Yield each path that an option names."""
-    for each in options_of(type(options)):
-        value = getattr(options, each.attribute)
-        for path in (value if each.is_list else filter(None, [value])) if each.must_be else ():
-            yield each, path
+    for field in option_fields(type(options)):
+        value = getattr(options, field.attribute)
+        for path in (value if field.is_list else filter(None, [value])) if field.must_be else ():
+            yield field, path
 
 
 @cache
-def options_of(options: type[Options]) -> tuple[OptionField, ...]:
+def option_fields(options: type[Options]) -> tuple[OptionField, ...]:
     """Return the options of a verb by heading. Within a heading, options of the base class come first."""
-    found = (OptionField(*item) for item in options.model_fields.items())
-    return tuple(sorted(found, key=lambda each: _GROUPS.index(each.group)))
+    fields = (OptionField(*item) for item in options.model_fields.items())
+    return tuple(sorted(fields, key=lambda field: _GROUPS.index(field.group)))
 
 
 def flag(name: str) -> str:

@@ -25,7 +25,7 @@ from recordmill.schemas.inputs.option import (
     Pairs,
     Shares,
     Size,
-    options_of,
+    option_fields,
 )
 from recordmill.schemas.inputs.splits import ONLY_CASE, Division, SplitShares, group_fault, split_name_fault
 from recordmill.schemas.layouts import LAYOUTS, change_keys_and_types
@@ -50,8 +50,8 @@ class ConvertOptions(Options):
     name: str = WRITE.opt("Prefix of the shards' file names.", ..., recorded=False)
     layout: str = WRITE.opt("Features of a record. See [records.md](records.md).", ..., recorded=False)
     rename: Pairs = WRITE.opt(
-        "Keys of records that differ from the layout's. `--rename image/encoded=image,image/height=rows`. What reads "
-        "data sets of Recordmill finds them in the manifest.",
+        "Keys of records that differ from the layout's. `--rename image/encoded=image,image/height=rows`. The "
+        "readers of Recordmill find them in the manifest.",
         (),
         "KEY=NAME[,…]",
     )
@@ -91,8 +91,8 @@ class ConvertOptions(Options):
     writer: Literal["planned", "beam"] = WRITE.opt(
         "Write planned shards, or use Beam's sink. Each planned shard is written by one worker. With `beam`, every "
         "record is shuffled by `WriteToTFRecord`, the shard of a record differs from run to run, only `--num-shards` "
-        "sizes shards, a stopped job starts again from the beginning, and there are no statistics and no search for "
-        "duplicates.",
+        "sizes shards, a stopped job restarts from the beginning, and statistics and the search for duplicates are "
+        "missing.",
         "planned",
     )
     split: Shares = WRITE.opt(
@@ -109,7 +109,7 @@ class ConvertOptions(Options):
         le=INT64 - 1,
     )
     overwrite: bool = WRITE.opt(
-        "Replace these splits. What the folder holds of them stays until the new ones are complete.",
+        "Replace these splits. Existing ones stay until the new ones are complete.",
         False,
         also="force",
         recorded=False,
@@ -176,7 +176,7 @@ class ConvertOptions(Options):
 
     def stored(self, table: FeatureTable) -> FeatureTable:
         """Return a layout's features with requested keys and types."""
-        return change_keys_and_types(table, pairs(self.rename), self.kinds, self.label_as == "text")
+        return change_keys_and_types(table, parse_pairs(self.rename), self.kinds, self.label_as == "text")
 
     @property
     def kinds(self) -> dict[str, FeatureKind]:
@@ -195,8 +195,8 @@ class ConvertOptions(Options):
     @property
     def record_options(self) -> dict[str, RecipeValue]:
         """Options that change shards and differ from their defaults, so that a new option changes no recipe."""
-        fields = [each for each in options_of(type(self)) if each.is_recorded]
-        values = {each.name: getattr(self, each.attribute) for each in fields if self.given(each.attribute)}
+        fields = [field for field in option_fields(type(self)) if field.is_recorded]
+        values = {field.name: getattr(self, field.attribute) for field in fields if self.given(field.attribute)}
         return {
             name: str(self.shares) if name == "split" else list(value) if isinstance(value, tuple) else value
             for name, value in values.items()
@@ -273,7 +273,7 @@ class ChoiceOptions(ImageOptions):
     """Options of conversions that read image files: which images are skipped, and the split assignment."""
 
     split_by: Literal["hash", "rank"] = WRITE.opt(
-        "How images, or rows, are assigned to splits. `hash`: by a hash of the name, or of what a row is known by, so "
+        "How images, or rows, are assigned to splits. `hash`: by a hash of the name, or of the key of a row, so "
         "that an image never moves when others are added; the shares of a small data set are not exact. `rank`: in the "
         "order of these hashes, each split gets its share, exact to one image or one group; images may move when "
         "others are added.",
@@ -296,7 +296,7 @@ class ChoiceOptions(ImageOptions):
 
     def _faults(self) -> Iterator[str]:
         if unknown := sorted(set(self.exclude_kinds) - PROBLEMS.keys()):
-            yield f"--exclude-kinds {unknown[0]}: no such kind of problem; there are {', '.join(PROBLEMS)}"
+            yield f"--exclude-kinds must be among {', '.join(PROBLEMS)} (got {unknown[0]!r})"
         yield from super()._faults()
 
 
@@ -304,7 +304,7 @@ class DividedOptions(ChoiceOptions):
     """Options of conversions that assign splits by image names."""
 
     group_from: str | None = WRITE.opt(
-        "Keep images in one split whose paths match alike. A regular expression, searched in each path below "
+        "Keep images in one split whose paths have the same match. A regular expression, searched in each path below "
         "`--images`. Images with the same match (its first group, or else all of it) belong together, for example "
         "those of a patient or a video: `'patient[0-9]+'`, `'^(.*)_frame'`.",
         metavar="REGEX",
@@ -337,7 +337,7 @@ class DividedOptions(ChoiceOptions):
             yield f"--group-from {self.group_from} {fault}"
         given = self.given("group_from", "groups")
         if len(self.split) < 2:
-            yield from (f"{each} keeps groups of images in one split, but --split names only one" for each in given)
+            yield from (f"{flag} keeps groups of images in one split, but --split names only one" for flag in given)
         if len(self.split) < 2 and self.given("split_by"):
             yield "--split-by divides a data set, but --split names a single split"
         if len(given) > 1:
@@ -348,10 +348,10 @@ class DividedOptions(ChoiceOptions):
 _SIZE = re.compile("([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")
 
 
-def size_of(text: str) -> tuple[int, int] | None:
+def parse_image_size(text: str) -> tuple[int, int] | None:
     """Return height and width in pixels; None if the text has another form.
 
-    >>> size_of("224x160"), size_of("224")
+    >>> parse_image_size("224x160"), parse_image_size("224")
     ((224, 160), None)
     """
     match = _SIZE.fullmatch(text)
@@ -364,10 +364,10 @@ def pair_faults(name: str, values: tuple[str, ...], form: str, allowed: Iterable
         key, _, text = value.partition("=")
         if not key or "=" not in value or (allowed and text not in allowed):
             yield f"--{name} {value!r}: {form} is expected"
-    if len(pairs(values)) < len(values):
+    if len(parse_pairs(values)) < len(values):
         yield f"--{name} names a key twice"
 
 
-def pairs(options: tuple[str, ...]) -> dict[str, str]:
+def parse_pairs(options: tuple[str, ...]) -> dict[str, str]:
     """Return `NAME=VALUE` texts as a mapping."""
-    return {name: value for name, _, value in (each.partition("=") for each in options)}
+    return {name: value for name, _, value in (text.partition("=") for text in options)}

@@ -117,16 +117,16 @@ class TableSchema(msgspec.Struct, frozen=True):
         >>> TableSchema((*names, Column("c", "c", ColumnType.TERM_INDEX), Column("d", "d", ColumnType.INT64))).texts
         ('a', 'c')
         """
-        plain = (each.name for each in self.columns if each.type is ColumnType.BYTES and not each.is_list)
-        return *plain, *(each.name for each in self.columns if each.type in TEXT_PARTS)
+        plain = (column.name for column in self.columns if column.type is ColumnType.BYTES and not column.is_list)
+        return *plain, *(column.name for column in self.columns if column.type in TEXT_PARTS)
 
     @property
     def features(self) -> tuple[Feature, ...]:
         return tuple(sorted((column.as_feature for column in self.columns), key=lambda feature: feature.name))
 
-    def table(self, pictures: tuple[Feature, ...] = ()) -> FeatureTable:
+    def table(self, image_features: tuple[Feature, ...] = ()) -> FeatureTable:
         """Return the features of the columns, and of the images that rows name."""
-        features = sorted((*self.features, *pictures), key=lambda feature: feature.name)
+        features = sorted((*self.features, *image_features), key=lambda feature: feature.name)
         return msgspec.structs.replace(TABLE, features=tuple(features))
 
     @classmethod
@@ -157,8 +157,8 @@ class RowsReading(NamedTuple):
         delimiter: Delimiter of CSV; empty to choose it by the first line.
         names: Columns whose values are names of classes, keys, groups or splits.
         texts: Columns whose values become one text each. A list in JSON is one, as another row may have another type.
-        of_labels: True for tables of labels or groups, which are UTF-8. Their columns without a name are skipped; in
-            other tables such a column is an error.
+        is_label_table: True for tables of labels or groups, which are UTF-8. Their columns without a name are skipped;
+            in other tables such a column is an error.
     """
 
     columns: tuple[str, ...] = ()
@@ -166,7 +166,7 @@ class RowsReading(NamedTuple):
     delimiter: str = ""
     names: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
-    of_labels: bool = False
+    is_label_table: bool = False
 
 
 def schema_files(features: Iterable[Feature], classes: Iterable[str]) -> dict[str, str]:
@@ -175,21 +175,21 @@ def schema_files(features: Iterable[Feature], classes: Iterable[str]) -> dict[st
     features = tuple(features)
     schema = TableSchema.of_features(features)
     as_json = msgspec.json.format(msgspec.json.encode(schema), indent=2).decode()
-    pictures = filter(is_image_feature, features)
-    return dict(zip(SCHEMA_FILES, (f"{as_json}\n", schema_pbtxt(schema, classes, pictures)), strict=True))
+    image_features = filter(is_image_feature, features)
+    return dict(zip(SCHEMA_FILES, (f"{as_json}\n", schema_pbtxt(schema, classes, image_features)), strict=True))
 
 
-def schema_pbtxt(schema: TableSchema, classes: Iterable[str], pictures: Iterable[Feature] = ()) -> str:
+def schema_pbtxt(schema: TableSchema, classes: Iterable[str], image_features: Iterable[Feature] = ()) -> str:
     """Return the schema as TensorFlow Metadata's schema.proto in text form, which TFX and TFDV read.
 
     Args:
-        images: Further features of every record.
+        image_features: Further features of every record.
 
     Source: https://github.com/tensorflow/metadata/blob/master/tensorflow_metadata/proto/v0/schema.proto
     """
     names = list(classes)
     lines = []
-    always = (Column(each.name, each.name, _PLAIN[each.kind]) for each in pictures)
+    always = (Column(feature.name, feature.name, _PLAIN[feature.kind]) for feature in image_features)
     for column in sorted((*schema.columns, *always), key=lambda column: column.feature):
         lines += ["feature {", f"  name: {_quoted(column.feature)}", f"  type: {_PBTXT_TYPES[column.kind]}"]
         if column.type in (ColumnType.CLASS, ColumnType.ENUM):

@@ -37,7 +37,7 @@ class TextOptions(Options):
         "MIN,MAX",
     )
     no_lower: bool = TEXTS.opt("Do not lower-case texts first.", False)
-    stop_words: Files = TEXTS.opt("Tokens to leave out, one a line, UTF-8; repeatable.", (), "FILE", "none")
+    stop_words: Files = TEXTS.opt("Tokens to leave out, one per line, UTF-8; repeatable.", (), "FILE", "none")
     fit_split: str | None = TEXTS.opt(
         "Split whose texts give the vocabulary.", metavar="NAME", usual="train, or the only split"
     )
@@ -93,10 +93,10 @@ class TextOptions(Options):
         """Yield the errors of the text options, if the flag `asking` chooses `form`."""
         if form is TextForm.RAW:
             given = self.given(*_FITTED, "encoders", "text_names")
-            yield from (f"{each} would do nothing without {asking} counts, tfidf or tokens" for each in given)
+            yield from (f"{flag} would do nothing without {asking} counts, tfidf or tokens" for flag in given)
             return
         if self.encoders and (own := self.given(*_FITTED)):
-            yield f"--encoders has vocabulary and settings of its own: leave it out, or {', '.join(own)}"
+            yield f"--encoders brings its own vocabulary and settings: leave it out, or {', '.join(own)}"
         if not re.fullmatch("[1-9] *, *[1-9]", self.ngrams) or self._ngrams[0] > self._ngrams[1]:
             yield f"--ngrams {self.ngrams!r} must be two numbers from 1 to {MOST_TOKENS}, the smaller first: 1,2"
         elif form is TextForm.TOKENS and self._ngrams != (1, 1):

@@ -62,7 +62,7 @@ def test_run_and_rerun(start, sample, tmp_path):
     done = start(params).wait()
     success = {"convert": ("success", 1), "verify": ("success", 1), "publish": ("success", 1)}
     assert (done.code, done.tasks) == (0, success), done.log
-    assert "whole: every record read, parsed and decoded" in done.log
+    assert "is intact: all records were read, parsed and decoded" in done.log
     assert done.asset_events == [("recordmill_coco", {"folder": str(folder)})]
     plain = [f"--images={dated}", f"--instances={params['instances'][0]}", f"--output={tmp_path}/plain"]
     flags = ["--num-shards=3", "--max-rejects=0.2"]
@@ -74,7 +74,7 @@ def test_run_and_rerun(start, sample, tmp_path):
     times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     again = start(params).wait()
     assert (again.code, again.tasks) == (0, success), again.log
-    assert f"{folder} holds the whole split already" in again.log
+    assert f"{folder} already has the complete split" in again.log
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == times
 
 

@@ -125,7 +125,7 @@ def test_job_that_fails_is_named_by_its_cause_and_goes_on(gcs, dataflow, recordm
     assert "manifest.json" not in written(gcs)
     again = recordmill(*coco(dataflow, "--progress", "none"))
     assert again.code == 0, again
-    assert "Going on with an unfinished run" in again.out
+    assert "Resuming an unfinished run" in again.out
 
 
 def test_job_that_service_refuses_costs_nothing(gcs, dataflow, recordmill):
@@ -148,7 +148,7 @@ def test_template_is_made_and_runs_later(gcs, dataflow, recordmill):
     template = coco(dataflow, beam=(f"--template_location=gs://{BUCKET}/t/job.json",))
     ended = recordmill(*template)
     assert ended.code == 0, ended
-    assert "The template was made" in ended.out
+    assert "The template was written" in ended.out
     assert (dataflow.requests, "manifest.json" in written(gcs)) == ([], False)
     assert launched(gcs, dataflow) == "JOB_STATE_DONE"
     before = written(gcs)
@@ -157,7 +157,7 @@ def test_template_is_made_and_runs_later(gcs, dataflow, recordmill):
     # The launcher waits for a job, so it gets one that does nothing.
     ended = recordmill(*template)
     assert ended.code == 0, ended
-    assert "holds the whole split already" in ended.out
+    assert "already has the complete split" in ended.out
     assert launched(gcs, dataflow) == "JOB_STATE_DONE"
     assert written(gcs) == before
 
@@ -172,7 +172,7 @@ def test_template_of_auto_holds_one_job(gcs, dataflow, tmp_path, capfd, tops, co
     ours = ("--command=auto", f"--data=gs://{BUCKET}/sets", f"--output=gs://{BUCKET}/out")
     assert flat.main([*ours, *engine]) == code
     if code:
-        assert "a template holds one job, and these are 2" in capfd.readouterr().err
+        assert "a template holds one job, but this command runs 2" in capfd.readouterr().err
         assert written(gcs) == {}
     else:
         assert launched(gcs, dataflow) == "JOB_STATE_DONE"
@@ -186,7 +186,7 @@ def test_dry_run_of_beams_changes_nothing(gcs, dataflow, recordmill):
     dataflow.requests.clear()
     ended = recordmill(*coco(dataflow, "--overwrite", beam=("--dry_run=true",)))
     assert ended.code == 0, ended
-    assert "neither run nor anything written" in ended.out
+    assert "built but not run, and nothing was written" in ended.out
     assert (dataflow.requests, gcs.objects()) == ([], before)
 
 
@@ -209,7 +209,7 @@ def test_job_verifies_and_its_template_fails_at_fault(gcs, dataflow, recordmill)
     before = gcs.objects()
     ended = recordmill(*verify)
     assert ended.code == 0, ended
-    assert "whole: every record read, parsed and decoded" in ended.out
+    assert "is intact: all records were read, parsed and decoded" in ended.out
     left = gcs.objects().keys() - before.keys()
     assert {name.rpartition("/")[2] for name in left} == {"pipeline.pb", "submission_environment_dependencies.txt"}
 
@@ -235,7 +235,7 @@ def test_job_verifies_and_its_template_fails_at_fault(gcs, dataflow, recordmill)
 # Ctrl-C while a command on a terminal waits for its job
 
 CANCEL = f"gcloud dataflow jobs cancel {JOB_ID} --project={PROJECT} --region={REGION}"
-QUESTION = f"Job {JOB_ID} runs on Dataflow. Cancel it (c), or leave it running and go (Enter)?"
+QUESTION = f"Job {JOB_ID} runs on Dataflow. Cancel it (c), or leave it running and exit (Enter)?"
 
 
 class Typed:
@@ -306,7 +306,7 @@ def test_ctrl_c_asks_about_job(dataflow, answer, state):
     last = typed.shown.splitlines()[-1]
     if state == "CANCELLED":
         assert f"Cancelled job {JOB_ID}" in typed.shown
-        assert last.endswith("the same command goes on from there")
+        assert last.endswith("the same command resumes from there")
     else:
-        assert last.endswith(f"goes on without this process; to stop it: {CANCEL}")
+        assert last.endswith(f"continues without this process; to stop it: {CANCEL}")
     assert "Traceback" not in typed.shown

@@ -46,7 +46,7 @@ def test_signal_keeps_finished_shards(job, engine, number, code, word):
 
     command = interrupted.run(send)
     assert command.code == code, command
-    told = f"recordmill: {word}; finished shards stay, and the same command goes on from there"
+    told = f"recordmill: {word}; finished shards are kept, and the same command resumes from there"
     assert faults(command, engine) == [told]
     goes_on(interrupted)
 
@@ -80,7 +80,7 @@ def test_a_killed_process_of_several(job, processes):
     command = interrupted.run(kill)
     assert command.code == 1, command
     (told,) = faults(command, processes)
-    assert told.startswith("recordmill: a worker process died in the middle of its work, killed perhaps because ")
+    assert told.startswith("recordmill: a worker process died, perhaps because ")
     goes_on(interrupted)
 
 

@@ -94,7 +94,7 @@ def test_a_full_disk(pictures, tmp_path):
         assert [name for name in left if name.endswith(".tmp")] == []
         subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
         again = job.run(output)
-        assert "Going on with an unfinished run" in again.out
+        assert "Resuming an unfinished run" in again.out
         assert job.place.files(output) == whole
     finally:
         subprocess.run(["umount", disk], check=True)

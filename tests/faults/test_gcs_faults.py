@@ -150,7 +150,7 @@ STAYING = [
     # The fault; what is named.
     (refusal("read", "even/8.jpg"), [f"{ROOT}/even/8.jpg", ACCOUNT]),
     (refusal("read", "odd.zip", first=2), [f"{ROOT}/odd.zip", ACCOUNT]),
-    (refusal("read", "even/8.jpg", 503, message="try later"), [f"{ROOT}/even/8.jpg", "given up", "try later"]),
+    (refusal("read", "even/8.jpg", 503, message="try later"), [f"{ROOT}/even/8.jpg", "gave up", "try later"]),
     *(
         (refusal("chunk", f"out/{name}", code, message="not here"), [f"{OUT}/{name}", "not here"])
         for name, code in ((f"{STATE}/{SHARD}", 503), (f"{STATE}/{SHARD}.json", 403), ("manifest.json", 403))

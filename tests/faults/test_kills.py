@@ -66,7 +66,7 @@ def test_a_kill_between_shards(command, shards, changes, pictures, tmp_path):
     assert killed.was_killed, killed
     before = Left(job.place, output)
     assert 0 < len(finished_shards(job.place.files(output))) < shards
-    assert "Going on with an unfinished run" in job.run(output).out
+    assert "Resuming an unfinished run" in job.run(output).out
     before.assert_kept()
     assert job.place.files(output) == whole
 
@@ -117,7 +117,7 @@ def kill_at_random(job: Job, old: Files, seed: str) -> None:
         assert files == whole, process
         if "--overwrite" not in job.command(output):
             goes_on = before.is_noted and before.manifest != whole["manifest.json"]
-            assert ("Going on with an unfinished run" in process.out) == goes_on, process
+            assert ("Resuming an unfinished run" in process.out) == goes_on, process
     print(f"KILLS {len(finished)} within {seconds:.2f} s; shards finished after each: {finished}")
 
 
@@ -189,7 +189,7 @@ def test_extraction_killed_goes_on(where, converted, tmp_path, server):
         pieces = [name for name in before if name.endswith(".json") and "/pieces/" in name]
         ended = job.run(output)
         assert job.place.files(output) == whole, ended
-        assert ("Going on with an unfinished extraction" in ended.out) == (".recordmill-extract/recipe" in before)
+        assert ("Resuming an unfinished extraction" in ended.out) == (".recordmill-extract/recipe" in before)
         if len(pieces) == SHARDS:
             kept += 1
             after = job.place.versions(output)

@@ -68,26 +68,34 @@ def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
         recordmill.convert("coco", imges="x", shards=2, num_shards=0, boxes="cut", runner_options=runner_options)
     faults = str(raised.value).split("; ")
     assert {"output is missing", "images is missing", "num_shards 0 must be 1 to 99999"} < set(faults)
-    assert {"did you mean images?", "did you mean num_shards?", "boxes 'cut' is none of clip, drop, keep"} < set(faults)
+    assert {
+        "did you mean images?",
+        "did you mean num_shards?",
+        "boxes must be one of clip, drop, keep (got 'cut')",
+    } < set(faults)
     assert "--" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
     ("verb", "values", "fault"),
     [
-        ("cocoa", {}, "'cocoa' is none of coco"),
+        ("cocoa", {}, "the verb must be one of coco"),
         ("coco", {"images": {"a"}}, "^images: text, .* is expected, not set$"),
         ("table", {"rows": SimpleNamespace(to_parquet=print)}, r"^rows: .* write it to a file: rows.to_parquet\(…\)$"),
         ("coco", {"runner_options": {"runner": "DirectRunner"}}, "^runner_options: .* not dict"),
         ("coco", {"images": "i", "instances": "i.json", "output": "o", "split": [1, 2]}, "^split '1,2': a name"),
         ("coco", {"images": "i", "instances": "i.json", "output": "o", "rename": {"a": "b"}}, "no feature 'a'"),
-        ("coco", {"images": "i", "instances": "i.json", "output": "o", "dry_run": True}, "^dry_run writes no data set"),
+        (
+            "coco",
+            {"images": "i", "instances": "i.json", "output": "o", "dry_run": True},
+            "^dry_run does not write a data set",
+        ),
         ("coco", {"images": "/no/images", "instances": "/no/file", "output": "o"}, "images /no/images: no such folder"),
         ("coco", {"runner_options": PipelineOptions(use_public_ips=False)}, "^runner_options: use_public_ips=False"),
         ("table", {"rows": "r.csv", "output": "o", "runner_options": [3]}, "^after --, 3 "),
         ("auto", {"output": "o"}, "^data is missing"),
         ("auto", {"data": "/no/data", "output": "o"}, "^data /no/data: no such file"),
-        ("table", {"rows": "r.csv", "output": "o", "runner_options": ["--runner=Flunk"]}, "--runner=Flunk is none of"),
+        ("table", {"rows": "r.csv", "output": "o", "runner_options": ["--runner=Flunk"]}, "--runner must be one of"),
     ],
 )
 def test_config_error(verb, values, fault):

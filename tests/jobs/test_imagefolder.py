@@ -224,11 +224,11 @@ def train_rows(text: str, name: str = "metadata.jsonl") -> Callable[[Path], obje
         (train_rows('{"file_name": "1.jpg", "label": "cat"}'), "--label-column label"),
         (train_rows("[{}]"), "is one JSON array"),
         (train_rows(""), "metadata.jsonl: no row is in it"),
-        (train_rows('{"file_name"'), "metadata.jsonl, row 1: no JSON"),
+        (train_rows('{"file_name"'), "metadata.jsonl, row 1: not JSON"),
         (only_shards("train-0.parquet", objects=None), "--image-column image --label LABEL"),
         (only_shards("train-0.parquet", image=None), "has neither file_name nor images"),
         (only_shards("part-0.parquet", "train-0.parquet"), "part-0.parquet, train-0.parquet"),
-        (half_a_file, "cut short"),
+        (half_a_file, "truncated"),
     ],
 )
 def test_unreadable_files(change, said, folder, recordmill):

@@ -13,7 +13,7 @@ from tests.conftest import draw_jpeg, manifest_of
 
 def report(_: bytes, facts: FactsBuilder) -> None:
     facts.warn("train", "a warning of the toy")
-    facts.count("train", Metric.ROWS_MERGED, 7)
+    facts.count("train", Metric.EMPTIED, 7)
 
 
 def test_facts_of_a_further_step_are_in_the_manifest(tmp_path):

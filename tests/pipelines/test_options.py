@@ -11,7 +11,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.inputs.encoders import TextForm, TextSettings
 from recordmill.schemas.inputs.images import ImageRules, LabelColumns, PathLabels
-from recordmill.schemas.inputs.option import Options, options_of, split_shares
+from recordmill.schemas.inputs.option import Options, option_fields, split_shares
 from recordmill.schemas.inputs.options import DEFAULT_SHARD_BYTES, MAX_SHARDS
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.layouts import CLASSIFICATION, LAYOUTS
@@ -406,7 +406,7 @@ UNRECORDED = {"output", "name", "layout", "images", "workers", "overwrite", "dry
     ],
 )
 def test_options_that_change_no_record(kind, others):
-    assert {each.name for each in options_of(kind) if not each.is_recorded} == UNRECORDED | others
+    assert {each.name for each in option_fields(kind) if not each.is_recorded} == UNRECORDED | others
 
 
 def test_recipe_has_options_not_at_their_defaults():

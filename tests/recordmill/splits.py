@@ -68,8 +68,8 @@ def draw(contents: RecordContents, number: int, objects: int | None = None) -> D
         "image.encoded": encoded(rng.integers(0, 256, (height, width, 3), np.uint8), "PNG" if number % 2 else "JPEG"),
         "image.pixels": rng.integers(0, 256, 6 * 7 * 3, np.uint8).tobytes(),
         "image.id": str(number).encode(),
-        "objects.mask_png": [mask_png(each, width, height) for each in runs],
-        "objects.mask_rle": [mask_rle(each) for each in runs],
+        "objects.mask_png": [mask_png(rle, width, height) for rle in runs],
+        "objects.mask_rle": [mask_rle(rle) for rle in runs],
         "panoptic.png": encoded(coloured, "PNG"),
         "feature.shape": [2, 3, 5],
         "feature.bytes": rng.standard_normal(30).astype("<f2").tobytes(),
@@ -105,17 +105,17 @@ def write_split(
 ) -> Split:
     """The records in so many shards, one of them empty."""
     writer = ExampleWriter(contents.table)
-    records = [writer.write(each.values) for each in drawn]
+    records = [writer.write(drawn_record.values) for drawn_record in drawn]
     return split_of(folder, contents, [records[:2], [], records[2:]][:shards], compressed)
 
 
 def split_of(folder: Path, contents: RecordContents, shards: list[list[bytes]], compressed: bool = False) -> Split:
-    found = []
+    split_shards = []
     for number, records in enumerate(shards):
         data = b"".join(part for record in records for part in (frame(record)[0], record, frame(record)[1]))
         data = gzip.compress(data) if compressed else data
         path = folder / f"coco-train.tfrecord-{number:05d}-of-{len(shards):05d}"
         path.write_bytes(data)
         info = ShardInfo(path.name, len(records), len(data), crc32c_text(google_crc32c.Checksum(data)), "")
-        found.append(SplitShard(str(path), info))
-    return Split("train", str(folder), found, contents, "GZIP" if compressed else "")
+        split_shards.append(SplitShard(str(path), info))
+    return Split("train", str(folder), split_shards, contents, "GZIP" if compressed else "")

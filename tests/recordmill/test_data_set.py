@@ -67,7 +67,7 @@ def bucket(out, gcs):
 @pytest.mark.usefixtures("bucket")
 def test_in_a_bucket(out):
     remote, local = (recordmill.open(path)["train"] for path in ("gs://bucket/out", str(out)))
-    assert [int(each["image_id"]) for each in remote] == [int(each["image_id"]) for each in local]
+    assert [int(record["image_id"]) for record in remote] == [int(record["image_id"]) for record in local]
     assert remote.read([20, 3, 4]) == local.read([20, 3, 4])
     with pytest.raises(recordmill.ConfigError, match="no such folder"):
         recordmill.open("gs://bucket/other")

@@ -34,10 +34,10 @@ def test_epochs_and_seeds_differ():
 
 
 def test_every_record_is_as_often_at_every_position():
-    found = np.zeros((10, 10))
+    counts = np.zeros((10, 10))
     for seed in range(1000):
-        found[np.arange(10), GlobalOrder(10, seed).numbers(np.arange(10))] += 1
-    assert ((found - 100) ** 2 / 100).sum() < 130  # chi square of 81 degrees of freedom: 1 in 2,000 is above that
+        counts[np.arange(10), GlobalOrder(10, seed).numbers(np.arange(10))] += 1
+    assert ((counts - 100) ** 2 / 100).sum() < 130  # chi square of 81 degrees of freedom: 1 in 2,000 is above that
 
 
 def test_neighbours_in_data_set_are_none_in_order():
@@ -56,8 +56,8 @@ def interleaved(hosts: list[HostOrder], rounds: int | None = None) -> list[int]:
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_any_number_of_hosts_has_same_order(hosts, epochs):
     order = GlobalOrder(10_001, seed=1)
-    found = interleaved([order.of_host(host, hosts, epochs=epochs) for host in range(hosts)])
-    assert found == order.numbers(np.arange(epochs * 10_001)).tolist()
+    numbers = interleaved([order.of_host(host, hosts, epochs=epochs) for host in range(hosts)])
+    assert numbers == order.numbers(np.arange(epochs * 10_001)).tolist()
 
 
 @pytest.mark.parametrize(
@@ -66,16 +66,16 @@ def test_any_number_of_hosts_has_same_order(hosts, epochs):
 def test_stops_lose_and_repeat_nothing(order, least):
     """The first without shuffling, which takes no time."""
     chosen = random.Random(0)
-    found: list[int] = []
+    numbers: list[int] = []
     position = stops = 0
     while position < order.records:
         count = chosen.choice([1, 2, 3, 4, 8])
         hosts = [order.of_host(host, count, start=position) for host in range(count)]
-        found += interleaved(hosts, chosen.randrange(10))
+        numbers += interleaved(hosts, chosen.randrange(10))
         (position,) = {host.position for host in hosts}
         stops += 1
     assert stops > least
-    assert found == order.numbers(np.arange(order.records)).tolist()
+    assert numbers == order.numbers(np.arange(order.records)).tolist()
 
 
 def test_hosts_continue_alike_at_end():
@@ -103,7 +103,7 @@ def test_without_end_epoch_follows_epoch():
 def test_no_records():
     assert list(GlobalOrder(0).of_host()) == []
     assert list(GlobalOrder(0).of_host(epochs=None)) == []
-    with pytest.raises(ValueError, match="no position 0"):
+    with pytest.raises(ValueError, match="position 0 is out of range"):
         GlobalOrder(0).numbers(np.array([0]))
 
 

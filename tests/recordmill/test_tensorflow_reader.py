@@ -11,7 +11,7 @@ from recordmill.split_records import RecordContents
 from tests.recordmill.splits import CONTENTS, LABELS, draw, write_split
 
 RECORDS = 6
-_RLE = tuple(each for each in LAYOUTS["detection"].features if each.source != "objects.mask_png")
+_RLE = tuple(feature for feature in LAYOUTS["detection"].features if feature.source != "objects.mask_png")
 ALL = CONTENTS | {"rle": RecordContents(type(LAYOUTS["detection"])("detection", _RLE), LABELS)}
 
 
@@ -20,7 +20,7 @@ def split_of(folder, name, records=RECORDS, **more):
 
 
 def ids(data) -> list[int]:
-    return np.concatenate([np.atleast_1d(each["image_id"]) for each in data.as_numpy_iterator()]).tolist()
+    return np.concatenate([np.atleast_1d(record["image_id"]) for record in data.as_numpy_iterator()]).tolist()
 
 
 def is_equal(one, other) -> bool:
@@ -69,7 +69,7 @@ def test_masks_alone(tmp_path, name):
     both = split.tensorflow(keys=["image", "masks"], **sizes), split.tensorflow(keys=["masks"], **sizes)
     for with_image, alone in zip(*both, strict=True):
         np.testing.assert_array_equal(alone["masks"], with_image["masks"])
-    with pytest.raises(ConfigError, match="or keys has none"):
+    with pytest.raises(ConfigError, match="or keys, have no image"):
         split.tensorflow(keys=["boxes"], resize=(8, 10))
 
 
@@ -112,20 +112,20 @@ def test_resizing(tmp_path):
     """Upwards by whole numbers: each pixel of masks and maps becomes several, and images follow TensorFlow."""
     split = split_of(tmp_path, "rle", 4)[3:]
     (plain,) = split
-    (found,) = split.tensorflow(resize=(46, 62))
+    (resized,) = split.tensorflow(resize=(46, 62))
     assert plain["image"].shape == (23, 31, 3)
     expected = tf.image.resize(plain["image"], (46, 62))
-    assert np.abs(found["image"].numpy() - expected.numpy()).max() <= 0.5
+    assert np.abs(resized["image"].numpy() - expected.numpy()).max() <= 0.5
     for key in ("masks", "semantic", "instances"):
-        assert (found[key] == np.repeat(np.repeat(plain[key], 2, -2), 2, -1)).numpy().all()
-    assert (found["boxes"] == plain["boxes"]).numpy().all()
+        assert (resized[key] == np.repeat(np.repeat(plain[key], 2, -2), 2, -1)).numpy().all()
+    assert (resized["boxes"] == plain["boxes"]).numpy().all()
 
 
 def test_boxes_in_pixels_are_resized_with_their_picture(tmp_path):
     split = split_of(tmp_path, "keras", 1)
-    (plain,), (found,) = split, split.tensorflow(resize=(40, 93))
+    (plain,), (resized,) = split, split.tensorflow(resize=(40, 93))
     assert plain["image"].shape == (20, 31, 3)
-    np.testing.assert_allclose(found["box_xywh_px"], plain["box_xywh_px"] * [3, 2, 3, 2], rtol=1e-6)
+    np.testing.assert_allclose(resized["box_xywh_px"], plain["box_xywh_px"] * [3, 2, 3, 2], rtol=1e-6)
     (segments,) = split_of(tmp_path, "tfds", 1).tensorflow(resize=(3, 3))
     assert segments["segment_map"].shape == (3, 3)
 
@@ -195,21 +195,23 @@ def test_supervised(tmp_path):
         assert row.keys() == {"note", "numbers"}
     (batch, kinds), *_ = split.tensorflow(batch=2, as_supervised=True)
     assert (batch["note"].shape, kinds.shape) == ((2, 1), (2,))
-    with pytest.raises(ConfigError, match="one label a record; there are image, image_id"):
+    with pytest.raises(ConfigError, match="one label per record, and the records have image, image_id"):
         split_of(tmp_path, "detection", 1).tensorflow(as_supervised=True)
-    with pytest.raises(ConfigError, match="an image or feature, and one label a record; there are label: take"):
+    with pytest.raises(
+        ConfigError, match="an image or feature and one label per record, and the records have label: choose"
+    ):
         split_of(tmp_path, "classification", 1).tensorflow(as_supervised=True, keys=["label"])
 
 
 @pytest.mark.parametrize(
     ("name", "steps", "told"),
     [
-        ("detection", {"batch": 2}, "images of several sizes are no batch; give resize"),
+        ("detection", {"batch": 2}, "images of different sizes do not form a batch; give resize"),
         ("detection", {"batch": 0, "resize": (2, 2)}, "batch=0"),
-        ("detection", {"pad": 3}, "give batch"),
+        ("detection", {"pad": 3}, "need batch"),
         ("rows", {"batch": 2, "pad": -1}, "pad=-1: give 1 or more"),
         ("rows", {"batch": 2, "pad": 0}, "pad=0: give 1 or more"),
-        ("rows", {"pad": 0}, "give batch"),
+        ("rows", {"pad": 0}, "need batch"),
         ("rows", {"batch": 2, "pad": 0, "ragged": True}, "give one of them"),
         ("detection", {"batch": 2, "resize": (2, 2), "pad": 3, "ragged": True}, "give one of them"),
         ("float32", {"resize": (2, 2)}, "have no image, mask or map"),
@@ -219,13 +221,13 @@ def test_supervised(tmp_path):
         ("rows", {"batch": "4"}, "batch='4': Expected `int"),
         ("rows", {"shard": 2}, "shard=2: Expected `array"),
         ("detection", {"resize": (64, 0)}, r"resize=\(64, 0\): give \(height, width\)"),
-        ("rows", {"seed": 0}, "seed=0: without shuffle=True there is no order"),
+        ("rows", {"seed": 0}, "seed=0: seed needs shuffle=True"),
         ("rows", {"shard": (2, 2)}, r"shard=\(2, 2\): the index is 0 to hosts - 1"),
         ("rows", {"shard": (0, 0)}, "the index is 0 to hosts - 1"),
         (
             "rows",
             {"batch": 4, "shard": (0, 2), "drop_remainder": True},
-            "a host has 3 records, which is not one batch of 4",
+            "a host has 3 records, less than one batch of 4",
         ),
     ],
 )
@@ -243,9 +245,9 @@ def test_more_objects_than_are_padded_to(tmp_path):
     statistics = {"images": 6, "measured": 0, "histograms": histograms}
     statistics |= {"centres": [], "classes": [], "segments": [], "formats": {}, "examples": {}, "findings": {}}
     (tmp_path / "statistics-train.json").write_text(json.dumps(statistics))
-    with pytest.raises(ConfigError, match="pad=2, and an image has 3 objects: give pad=3, or more"):
+    with pytest.raises(ConfigError, match="pad=2 is too small: an image has 3 objects; give pad=3 or more"):
         split.tensorflow(batch=4, resize=(2, 2), pad=2)
-    with pytest.raises(ConfigError, match="pad=3, and an image has 4 captions: give pad=4, or more"):
+    with pytest.raises(ConfigError, match="pad=3 is too small: an image has 4 captions; give pad=4 or more"):
         split.tensorflow(batch=4, resize=(2, 2), pad=3)
     split.tensorflow(batch=4, resize=(2, 2), pad=3, keys=["image", "boxes"])
     split_of(tmp_path, "keras").tensorflow(batch=4, resize=(2, 2), pad=2)  # an object a record: none is a list

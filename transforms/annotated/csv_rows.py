@@ -41,11 +41,11 @@ def read_images(stream: BinaryIO, file: str, how: RowFormat) -> Iterator[Labelle
         return [*how.required, *(name for name in how.optional if name in names)]
 
     try:
-        found = read_csv_texts(file, stream, choose)
-        places = [found.columns.index(name) for name in (how.required[0], *how.of_image) if name in found.columns]
-        for key, rows in groupby(found.rows, lambda row: [row.cells[place] for place in places if row.cells]):
+        columns, text_rows = read_csv_texts(file, stream, choose)
+        places = [columns.index(name) for name in (how.required[0], *how.of_image) if name in columns]
+        for key, rows in groupby(text_rows, lambda row: [row.cells[place] for place in places if row.cells]):
             if any(key[:1]):
-                yield _image([(row.number + 1, dict(zip(found.columns, row.cells, strict=True))) for row in rows], how)
+                yield _image([(row.number + 1, dict(zip(columns, row.cells, strict=True))) for row in rows], how)
             else:
                 for row in rows:
                     detail = row.fault or f"no {how.required[0]}"

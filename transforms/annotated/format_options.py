@@ -12,7 +12,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.image_options import MASKS, AnnotatedOptions, match_option
 from recordmill.schemas.inputs.images import ImageRules
-from recordmill.schemas.inputs.option import READ, Data, Images, redefined
+from recordmill.schemas.inputs.option import READ, Data, Images, redefine_option
 from recordmill.schemas.inputs.options import ALL_TRAIN
 from recordmill.schemas.names import Match, NameSources
 from recordmill.transforms.annotated.source import Source
@@ -27,11 +27,11 @@ class FormatOptions(AnnotatedOptions):
     """
 
     data: Data = READ.opt("The data set: its file, or its folder or .zip.", ..., "FILE|DIR|ZIP")
-    images: Images = redefined(
+    images: Images = redefine_option(
         AnnotatedOptions, "images", (), "Folder or .zip that the paths of images begin at.", "the folder of `--data`"
     )
 
-    name: str = redefined(AnnotatedOptions, "name", ..., usual="the name of the format")
+    name: str = redefine_option(AnnotatedOptions, "name", ..., usual="the name of the format")
 
     known_names: ClassVar[str] = ""
     known_columns: ClassVar[frozenset[str]] = frozenset()

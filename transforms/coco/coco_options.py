@@ -8,8 +8,8 @@ from recordmill.schemas.features import OF_INPUT, FeatureTable, Part
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.inputs.encoders import TextForm
 from recordmill.schemas.inputs.image_options import MASKS, AnnotatedOptions, bbox_format_option, match_option
-from recordmill.schemas.inputs.option import READ, TEXTS, Data, Files, Images, Masks, flag, redefined
-from recordmill.schemas.inputs.options import RecipeValue, pairs
+from recordmill.schemas.inputs.option import READ, TEXTS, Data, Files, Images, Masks, flag, redefine_option
+from recordmill.schemas.inputs.options import RecipeValue, parse_pairs
 from recordmill.schemas.inputs.text_options import TextChoice, TextOptions
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.names import Match, NameSources
@@ -25,7 +25,7 @@ def _file(text: str, also: str = "") -> Any:
 class CocoOptions(TextOptions, AnnotatedOptions):
     """Options of `recordmill coco`, see docs/cli.md."""
 
-    images: Images = redefined(AnnotatedOptions, "images", (), usual="those of --data")
+    images: Images = redefine_option(AnnotatedOptions, "images", (), usual="those of --data")
     data: Data | None = READ.opt(
         "Folder or .zip that a tool exported, in place of `--images` and annotation files. Roboflow's, CVAT's, "
         "FiftyOne's, Label Studio's and COCO's own names of files and folders are known, see [formats.md](formats.md). "
@@ -62,8 +62,8 @@ class CocoOptions(TextOptions, AnnotatedOptions):
         False,
     )
     match: Match = match_option()
-    name: str = redefined(AnnotatedOptions, "name", "coco")
-    masks: Literal["none", "png", "rle", "both"] = redefined(
+    name: str = redefine_option(AnnotatedOptions, "name", "coco")
+    masks: Literal["none", "png", "rle", "both"] = redefine_option(
         AnnotatedOptions, "masks", needs="instances keypoints data"
     )
     caption_text: TextChoice = TEXTS.opt(
@@ -144,12 +144,12 @@ class CocoOptions(TextOptions, AnnotatedOptions):
 
     def _check_keys(self) -> None:
         key_of = {each.source: each.name for each in LAYOUTS[self.layout].renamed(self._text_names).features}
-        given = {*pairs(self.rename).values(), *self.kinds}
+        given = {*parse_pairs(self.rename).values(), *self.kinds}
         held = {feature.source for feature in self.table.features}
         for feature in self.layout_table.features:
             if feature.name in given and feature.source not in held and feature.part not in OF_INPUT:
                 key = key_of[feature.source]
-                raise ConfigError(f"--{'rename' if key in pairs(self.rename) else 'dtype'}: no record has {key}")
+                raise ConfigError(f"--{'rename' if key in parse_pairs(self.rename) else 'dtype'}: no record has {key}")
 
     def _faults(self) -> Iterator[str]:
         files = self.given(*ANNOTATIONS, "panoptic_masks")

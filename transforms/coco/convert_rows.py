@@ -209,7 +209,7 @@ def annotation_block(block: AnnotationBlock, rows: CocoRows, sources: Sequence[A
 
 def _converted(source: AnnotationSource, rows: Sequence[Any], rejected: Sequence[Rejected], texts: IdTexts) -> Block:
     convert, label = row_converter(source), LABELS.get(source.kind)
-    named = IdTexts({}, texts.annotations).named  # the join adds the string ids of images
+    named = IdTexts({}, texts.annotations).with_ids  # the join adds the string ids of images
     converted = [(row.image_id, convert(row)) for row in rows]
     good: list[tuple[int, Any]] = [each for each in converted if not isinstance(each[1], Rejected)]
     labels, bad = defaultdict[int, list[Any]](list), defaultdict[int, list[Rejected]](list)

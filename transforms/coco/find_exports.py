@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, ExportPart, Given
-from recordmill.schemas.inputs.option import options_of
+from recordmill.schemas.inputs.option import option_fields
 from recordmill.schemas.inputs.options import ALL_TRAIN
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
 from recordmill.schemas.names import name_fault
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.coco.read_coco import cut_file, read_block
-from recordmill.transforms.storage.resolve import archive_of, existing, join_path, storage_for
+from recordmill.transforms.storage.resolve import find_archive, join_path, list_existing, storage_for
 
 _KINDS = {kind.value: kind for kind in AnnotationKind} | {"person_keypoints": AnnotationKind.KEYPOINTS}
 _NAMED = re.compile(rf"({'|'.join(sorted(_KINDS, reverse=True))})(?:_(.+))?\.json(?:\.gz)?")
@@ -70,8 +70,8 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
     if not data:
         return options, Given((ExportPart("", options.sources, options.images),), options.splits)
     if not storage_for(data).is_folder(data):
-        if archive_of(data):
-            raise ConfigError(f"--data {data}: a file in an archive is not read; unpack {archive_of(data)}")
+        if find_archive(data):
+            raise ConfigError(f"--data {data}: a file in an archive is not read; unpack {find_archive(data)}")
         raise ConfigError(f"--data {data} is no folder or .zip; give a file by its flag, --instances for example")
     named = [file._replace(masks=_masks(data, file)) for file in _files(data)]
     found = [file for file in named if file.masks or file.kind is not AnnotationKind.PANOPTIC]
@@ -140,7 +140,7 @@ def _naming(options: CocoOptions, found: Sequence[ExportFile], folders: dict[str
     for file in found:
         named.setdefault(file.kind.value, []).append(join_path(data, file.name))
     named["panoptic_masks"] = [file.masks for file in found if file.masks]
-    values = {each.name: getattr(options, each.attribute) for each in options_of(CocoOptions)}
+    values = {each.name: getattr(options, each.attribute) for each in option_fields(CocoOptions)}
     try:
         return CocoOptions(**values | named)
     except ConfigError as error:
@@ -152,7 +152,7 @@ def _files(data: str) -> Iterator[ExportFile]:
     """Yield files with known names. Without any, yield all JSON files of the folder `annotations`, or of the export."""
     names = _json_names(data, _ANNOTATIONS)
     matches = {name: match for name in names if (match := _NAMED.fullmatch(posixpath.basename(name)))}
-    usual = existing(data, (posixpath.join(folder, name) for folder in ("", *SPLIT_OF_FOLDER) for name in _USUAL))
+    usual = list_existing(data, (posixpath.join(folder, name) for folder in ("", *SPLIT_OF_FOLDER) for name in _USUAL))
     yield from (ExportFile(name, _KINDS[match[1]], match[2] or "") for name, match in matches.items())
     yield from (ExportFile(name, AnnotationKind.INSTANCES, posixpath.dirname(name)) for name in usual)
     if not matches and not usual:

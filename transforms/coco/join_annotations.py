@@ -39,7 +39,7 @@ from recordmill.transforms.join.match_blocks import without_faults
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import unpacker
 from recordmill.transforms.storage.interface import NameRange
-from recordmill.transforms.storage.resolve import archive_of, join_path, storage_for
+from recordmill.transforms.storage.resolve import find_archive, join_path, storage_for
 
 MaskFiles = Mapping[str, list[ImageRef]]
 """Files by the `name_key` of their path."""
@@ -100,7 +100,7 @@ def match_mask(image: AnnotatedImage, files: MaskFiles | None) -> tuple[Annotate
 
 def _in_archive(path: str) -> ImageRef | None:
     """Return a member of a .zip whose path differs from its listed name, see `ZipStorage`."""
-    found = storage_for(path).stat(path) if archive_of(path) else None
+    found = storage_for(path).stat(path) if find_archive(path) else None
     return ImageRef(path, found.size_bytes, found.version) if found else None
 
 

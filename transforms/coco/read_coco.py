@@ -37,7 +37,7 @@ from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.match_blocks import name_buckets, name_keys
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.interface import UnreadableFileError, is_remote
-from recordmill.transforms.storage.resolve import archive_of, join_path, open_unpacked, storage_for
+from recordmill.transforms.storage.resolve import find_archive, join_path, open_unpacked, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 _SUMMARIES = "summaries"
@@ -166,7 +166,7 @@ def cut_file(source: AnnotationSource, most_bytes: int = BLOCK_BYTES) -> Iterato
             of_text = block.start, len(block.text), google_crc32c.value(block.text)
             yield AnnotationBlock(source, number, block.list, block.first_row, *of_text, sampled_of(size), text)
     except AnnotationFileError:
-        for _ in pieces if is_remote(path) or archive_of(path) else ():
+        for _ in pieces if is_remote(path) or find_archive(path) else ():
             pass  # reading to the end reports damaged bytes
         raise
 

@@ -2,12 +2,12 @@
 
 from typing import ClassVar
 
-from recordmill.schemas.inputs.option import redefined
+from recordmill.schemas.inputs.option import redefine_option
 from recordmill.transforms.annotated.format_options import FormatOptions, NamingOptions
 
 
 class CreatemlOptions(NamingOptions):
     """Options of `recordmill createml`, see docs/formats.md."""
 
-    name: str = redefined(FormatOptions, "name", "createml")
+    name: str = redefine_option(FormatOptions, "name", "createml")
     known_names: ClassVar[str] = r".*\.createml\.json"

@@ -2,20 +2,20 @@
 
 from typing import ClassVar
 
-from recordmill.schemas.inputs.option import READ, Data, Images, redefined
+from recordmill.schemas.inputs.option import READ, Data, Images, redefine_option
 from recordmill.transforms.annotated.format_options import FormatOptions, NamingOptions
 
 
 class CvatOptions(NamingOptions):
     """Options of `recordmill cvat`, see docs/formats.md."""
 
-    data: Data = redefined(
+    data: Data = redefine_option(
         FormatOptions,
         "data",
         ...,
         "annotations.xml of an export as `CVAT for images 1.1` or `CVAT for video 1.1`, or its folder or .zip.",
     )
-    images: Images = redefined(
+    images: Images = redefine_option(
         FormatOptions, "images", text="Folder or .zip of images.", usual="`images` beside the file, or its folder"
     )
     frame_name: str | None = READ.opt(
@@ -23,5 +23,5 @@ class CvatOptions(NamingOptions):
         metavar="NAME",
         usual="`frame_{:06d}` with the suffix of the images",
     )
-    name: str = redefined(FormatOptions, "name", "cvat")
+    name: str = redefine_option(FormatOptions, "name", "cvat")
     known_names: ClassVar[str] = r"(.*/)?annotations\.xml"

@@ -218,7 +218,7 @@ class FactsBuilder:
 
     def reject(self, split: str, reject: Rejected) -> None:
         progress.count_reject(reject)
-        self._rejects.add(split, self.texts.named(reject))
+        self._rejects.add(split, self.texts.with_ids(reject))
 
     def count_rejected_rows(self, path: str, kind: str) -> None:
         """Count all rejects so far as rows of an input."""

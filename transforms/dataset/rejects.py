@@ -13,7 +13,7 @@ import msgspec
 from isal import isal_zlib
 
 from recordmill.schemas.dataset.dataset_files import REJECTS, state_folder
-from recordmill.schemas.rejects import ASKED_FOR, MOST_LISTED, Rejected, RejectLine, RejectTally
+from recordmill.schemas.rejects import MOST_LISTED, REQUESTED_REASONS, Rejected, RejectLine, RejectTally
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 RejectKind = tuple[str, str, str]
@@ -215,6 +215,6 @@ def tally_rejects(rejected: KindRejects) -> RejectTally:
     for (_, what, reason), rejects in rejected:
         counts[what, reason] += rejects.number
         annotations += rejects.annotations
-        if reason not in ASKED_FOR:  # --max-rejects does not limit the others
+        if reason not in REQUESTED_REASONS:  # --max-rejects does not limit the others
             first[what] = min(rejects.first, first.get(what, rejects.first))
     return RejectTally(dict(counts), annotations, {what: strip_key(line) for what, line in first.items()})

@@ -156,7 +156,7 @@ class ExampleEncoder:
             facts if per_image.all() else facts.take(np.flatnonzero(per_image)),
             per_image[per_image > 0],
             _count_run_contents(run, per_image, Part.CAPTIONS in self._parts) + rejects.counted + Counter(filtered),
-            list(map(id_texts(block).named, rejects.rejected)),
+            list(map(id_texts(block).with_ids, rejects.rejected)),
             _count_classes(facts.image_class if self._has_class else run.class_index),
             len(rejects.read_bytes),
             sum(rejects.read_bytes),

@@ -28,7 +28,7 @@ from recordmill.transforms.images.open_image import image_kind
 from recordmill.transforms.join.choose_categories import class_labels
 from recordmill.transforms.join.list_images import file_block, list_images
 from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.storage.resolve import archive_of, storage_for
+from recordmill.transforms.storage.resolve import find_archive, storage_for
 
 
 def label_paths(
@@ -192,7 +192,7 @@ def folders_without_images(folders: Iterable[str], output: str) -> Iterator[str]
 
 def _class_folders(folder: str) -> Iterator[tuple[str, Iterable[str]]]:
     """Yield the folders in a folder or .zip on this machine, and the names of the files below each."""
-    if archive_of(folder):
+    if find_archive(folder):
         names = sorted(file.name for file in storage_for(folder).walk(folder) if "/" in file.name)
         yield from groupby(names, lambda name: name.partition("/")[0])
     elif os.path.isdir(folder):

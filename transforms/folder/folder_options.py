@@ -6,7 +6,7 @@ from typing import Any, Literal
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.inputs.image_options import StoredImageOptions
 from recordmill.schemas.inputs.images import LabelColumns, PathLabels
-from recordmill.schemas.inputs.option import READ, WRITE, Files, Names, Shares, redefined
+from recordmill.schemas.inputs.option import READ, WRITE, Files, Names, Shares, redefine_option
 from recordmill.schemas.inputs.options import DividedOptions
 from recordmill.schemas.names import NameSources
 
@@ -36,8 +36,8 @@ class LabelledOptions(DividedOptions):
     label_separator: str = READ.opt(
         "End of the class in a file's name: cat_0.jpg. If there are several, the last.", "_", "TEXT", needs="label_from"
     )
-    name: str = redefined(DividedOptions, "name", "images")
-    split: Shares = redefined(
+    name: str = redefine_option(DividedOptions, "name", "images")
+    split: Shares = redefine_option(
         DividedOptions,
         "split",
         text="One split, or several with their shares. `train=0.8,val=0.1,test=0.1`: shares are decimals or fractions "
@@ -88,7 +88,7 @@ class LabelledOptions(DividedOptions):
 class FolderOptions(LabelledOptions, StoredImageOptions):
     """Options of `recordmill folder`, see docs/cli.md."""
 
-    layout: Literal["classification"] = redefined(StoredImageOptions, "layout", "classification")
+    layout: Literal["classification"] = redefine_option(StoredImageOptions, "layout", "classification")
 
     @property
     def input_rows(self) -> InputRows:

@@ -3,7 +3,7 @@
 import logging
 import posixpath
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 
@@ -19,7 +19,7 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.choose_classes import named_rows
 from recordmill.transforms.join.image_names import path_below
-from recordmill.transforms.rows.read_rows import TextRow, TextRows, read_texts
+from recordmill.transforms.rows.read_rows import TextRow, read_texts
 from recordmill.transforms.runtime import progress
 
 _LOGGER = logging.getLogger(__name__)
@@ -93,12 +93,12 @@ def table_splits(path: str, columns: LabelColumns) -> tuple[str, ...] | None:
     Raises:
         AnnotationFileError: see `label_rows`.
     """
-    found = label_rows(path, columns)
-    splits = (row.cells[2:] for row in found.rows if not row.fault)
-    return tuple(sorted(set(chain.from_iterable(splits)))) if len(found.columns) > 2 else None
+    names, rows = label_rows(path, columns)
+    splits = (row.cells[2:] for row in rows if not row.fault)
+    return tuple(sorted(set(chain.from_iterable(splits)))) if len(names) > 2 else None
 
 
-def label_rows(path: str, columns: LabelColumns, version: str = "") -> TextRows:
+def label_rows(path: str, columns: LabelColumns, version: str = "") -> tuple[Sequence[str], Iterator[TextRow]]:
     """Return the columns and rows of a table: path, label, and split if it has such a column. Names of splits are lower
     case, so that TRAIN and train are one. `version` is as of `read_texts`.
 
@@ -106,8 +106,8 @@ def label_rows(path: str, columns: LabelColumns, version: str = "") -> TextRows:
         AnnotationFileError: it cannot be read, see `recordmill.transforms.rows.read_rows.read_texts`, or a column is
             missing.
     """
-    found = read_texts(path, partial(_choose, path, columns), version)
-    return found._replace(rows=map(_checked, found.rows))
+    names, rows = read_texts(path, partial(_choose, path, columns), version)
+    return names, map(_checked, rows)
 
 
 def _choose(path: str, columns: LabelColumns, names: list[str]) -> list[str]:

@@ -4,21 +4,21 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from recordmill.schemas.inputs.image_options import bbox_format_option
-from recordmill.schemas.inputs.option import READ, Data, Images, Names, redefined
+from recordmill.schemas.inputs.option import READ, Data, Images, Names, redefine_option
 from recordmill.transforms.annotated.format_options import FormatOptions
 
 
 class ImagefolderOptions(FormatOptions):
     """Options of `recordmill imagefolder`, see docs/formats.md."""
 
-    data: Data = redefined(
+    data: Data = redefine_option(
         FormatOptions,
         "data",
         ...,
         "Folder or .zip with metadata.csv, metadata.jsonl or metadata.parquet, in it or in folders of splits; or with "
         "Parquet files that hold images; or one such file.",
     )
-    images: Images = redefined(
+    images: Images = redefine_option(
         FormatOptions,
         "images",
         text="Folder or .zip that `file_name` begins at.",
@@ -32,7 +32,7 @@ class ImagefolderOptions(FormatOptions):
     bbox_format: Literal["xywh", "xyxy", "cxcywh", "rel-xywh", "rel-xyxy", "rel-cxcywh"] | None = bbox_format_option(
         "`bbox`"
     )
-    name: str = redefined(FormatOptions, "name", "imagefolder")
+    name: str = redefine_option(FormatOptions, "name", "imagefolder")
     known_names: ClassVar[str] = r"(.*/)?metadata\.(csv|jsonl|parquet)"
 
     @classmethod

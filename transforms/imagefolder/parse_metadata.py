@@ -18,7 +18,7 @@ from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import decoded
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, not_usable, parser
 from recordmill.transforms.rows.read_rows import read_stream
-from recordmill.transforms.rows.row_batch import RowBatch, shown
+from recordmill.transforms.rows.row_batch import RowBatch, format_value
 
 FILE_NAME, IMAGE_ID, OBJECTS = "file_name", "image_id", "objects"
 CAPTIONS = ("text", "caption", "captions")
@@ -63,7 +63,7 @@ def parse_metadata(stream: BinaryIO, file: str, rules: RowRules) -> Iterator[Lab
     ('train/1.jpg', (1.0, 2.0, 3.0, 4.0), 1)
     """
     head = 1 if rows_format(file) in ("csv", "tsv") else 0
-    for batch in read_stream(file, stream, RowsReading(of_labels=True)):
+    for batch in read_stream(file, stream, RowsReading(is_label_table=True)):
         for row in batch.bad:
             yield not_usable(row.detail, row.line + head)
         unread = tuple(f"{UNREAD}{name}" for name in unread_columns(batch, rules))
@@ -114,7 +114,7 @@ def _image(row: dict[str, Any], file: str, line: int, rules: RowRules, notes: tu
     name = posixpath.join(posixpath.dirname(file), name.strip()) if rules.is_beside else name.strip()
     split = rules.splits.get(name.partition("/")[0], "")
     if rules.splits and not split:
-        detail = f"{shown(name)} is in none of the folders {', '.join(rules.splits)}"
+        detail = f"{format_value(name)} is in none of the folders {', '.join(rules.splits)}"
         return not_usable(detail, line)._replace(notes=notes)
     found, objects = ImageParts(), list[dict[str, Any]]()
     with found.rejecting(line=line):
@@ -173,7 +173,9 @@ def objects_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     if isinstance(whole, list):
         found = [_decoded(each) if isinstance(each, str) else each for each in whole]
         if not all(isinstance(each, dict) for each in found):
-            raise UnusableError(Reason.MALFORMED_ANNOTATION, f"objects are no list of JSON objects: {shown(whole)}")
+            raise UnusableError(
+                Reason.MALFORMED_ANNOTATION, f"objects are no list of JSON objects: {format_value(whole)}"
+            )
         return found
     if whole is None:
         prefix = f"{OBJECTS}."
@@ -182,7 +184,7 @@ def objects_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     lengths = {key: len(value) if isinstance(value, list) else -1 for key, value in lists.items()}
     numbers = {lengths[key] for key in lists if key in _READ}
     if not isinstance(whole, dict) or len(numbers) > 1 or -1 in numbers:
-        detail = f"objects are neither lists of one length nor a list of objects: {shown(whole)}"
+        detail = f"objects are neither lists of one length nor a list of objects: {format_value(whole)}"
         raise UnusableError(Reason.MALFORMED_ANNOTATION, detail)
     lists = {key: value for key, value in lists.items() if lengths[key] in numbers}
     return [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
@@ -192,7 +194,7 @@ def _decoded(text: str) -> Any:
     try:
         return msgspec.json.decode(quote_nan(text.encode()) if "NaN" in text or "Infinity" in text else text)
     except (msgspec.DecodeError, RecursionError) as error:
-        detail = f"objects are no JSON ({error}): {shown(text)}"
+        detail = f"objects are no JSON ({error}): {format_value(text)}"
         raise UnusableError(Reason.MALFORMED_ANNOTATION, detail) from error
 
 
@@ -221,9 +223,9 @@ def box_of(each: Mapping[str, Any], found: ImageParts) -> tuple[float, float, fl
     try:
         numbers = decoded(box, tuple[float, float, float, float], found)
     except UnusableError as fault:
-        raise UnusableError(Reason.MALFORMED_BOX, f"the bbox is not four numbers: {shown(box)}") from fault
+        raise UnusableError(Reason.MALFORMED_BOX, f"the bbox is not four numbers: {format_value(box)}") from fault
     if not all(map(math.isfinite, numbers)):
-        raise UnusableError(Reason.MALFORMED_BOX, f"a number of the bbox is not finite: {shown(box)}")
+        raise UnusableError(Reason.MALFORMED_BOX, f"a number of the bbox is not finite: {format_value(box)}")
     return numbers
 
 
@@ -258,6 +260,6 @@ def _class(value: Any, names: Sequence[str]) -> tuple[str, int | None]:
     text = f"{value:g}" if isinstance(value, float) else str(value).strip()  # 1.0 for 1 where others are missing
     index = names.index(text) if text in names else int(text) if text.isdecimal() else -1
     if not 0 <= index < len(names):
-        detail = f"class {shown(value)} is none of the {len(names)} of --class-names, which are numbered from 0"
+        detail = f"class {format_value(value)} is none of the {len(names)} of --class-names, which are numbered from 0"
         raise UnusableError(Reason.UNKNOWN_CATEGORY, detail)
     return names[index], index

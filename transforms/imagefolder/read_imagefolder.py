@@ -44,7 +44,7 @@ from recordmill.transforms.imagefolder.parse_metadata import (
 from recordmill.transforms.images.load_images import inspect_image
 from recordmill.transforms.join.guess_box_format import Boxes, check_box_format
 from recordmill.transforms.rows.read_rows import read_stream
-from recordmill.transforms.storage.resolve import existing, join_path, split_folder, storage_for
+from recordmill.transforms.storage.resolve import join_path, list_existing, split_folder, storage_for
 
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 _ROOTS = ("", "data")
@@ -163,7 +163,7 @@ def _find_files(data: str) -> tuple[str, list[MetadataFile]]:
         folder = join_path(data, base) if base else data
         folders += [posixpath.join(base, name) for name in storage_for(folder).names(folder) if name.endswith(".zip")]
     tried = (posixpath.join(folder, name) for folder in folders for name in METADATA)
-    found = [posixpath.split(name) for name in existing(data, tried)]
+    found = [posixpath.split(name) for name in list_existing(data, tried)]
     if not found and (shards := _find_shards(data)):
         return data, shards
     if not found:
@@ -203,7 +203,7 @@ def _find_shards(data: str) -> list[MetadataFile]:
 def _read_head(root: str, folder: str, name: str) -> MetadataFile:
     path = join_path(root, posixpath.join(folder, name))
     with storage_for(path).open(path) as stream:
-        batch = next(read_stream(path, stream, RowsReading(of_labels=True)), None)
+        batch = next(read_stream(path, stream, RowsReading(is_label_table=True)), None)
     if batch is None:
         return MetadataFile(folder, name, path, {}, [])
     rows = [row for _, row in rows_of(batch)]

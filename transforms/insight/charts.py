@@ -8,7 +8,7 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from recordmill.schemas.sizes import size_text
-from recordmill.schemas.statistics import FRACTIONAL, Distribution, SplitStatistics, bin_of, edge
+from recordmill.schemas.statistics import FRACTIONAL, Distribution, SplitStatistics, bin_index, edge
 
 _WIDTH, _HEIGHT = 360, 180
 _LEFT, _TOP, _BOTTOM = 46, 8, 24
@@ -134,13 +134,13 @@ def chart_bins(
         by_octaves: True for widths in octaves, False for widths in integers.
     """
     numbers = [
-        {bin_of(bin_.low): bin_.number for bin_ in distribution.bins} if distribution else {}
+        {bin_index(bin_.low): bin_.number for bin_ in distribution.bins} if distribution else {}
         for distribution in distributions
     ]
     used = sorted({index for bins in numbers for index in bins if edge(index)})
     chart = []
-    if any(bin_of(0) in bins for bins in numbers):
-        chart.append(ChartBin(show(0), show(0), [bins.get(bin_of(0), 0) for bins in numbers]))
+    if any(bin_index(0) in bins for bins in numbers):
+        chart.append(ChartBin(show(0), show(0), [bins.get(bin_index(0), 0) for bins in numbers]))
     for index in range(used[0], used[-1] + 1) if used else ():
         low, high = edge(index), edge(index + 1)
         whole = ceil(high) - ceil(low)

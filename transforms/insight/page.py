@@ -14,7 +14,7 @@ from markupsafe import Markup
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest
 from recordmill.schemas.features import RecordOf
 from recordmill.schemas.layouts import has_image
-from recordmill.schemas.problems import OF_ANNOTATIONS, DuplicateGroup
+from recordmill.schemas.problems import ANNOTATION_FINDINGS, DuplicateGroup
 from recordmill.schemas.rejects import MOST_LISTED
 from recordmill.schemas.sizes import size_text
 from recordmill.schemas.statistics import FINDINGS, Finding, SplitComparison, SplitStatistics
@@ -210,7 +210,7 @@ def check_data(
         {
             name.replace("_", " "): sum(split.findings.get(name, 0) for split in splits)
             for name in FINDINGS
-            if (name in OF_ANNOTATIONS) == is_of_boxes
+            if (name in ANNOTATION_FINDINGS) == is_of_boxes
         }
         for is_of_boxes in (True, False)
     )

@@ -276,7 +276,8 @@ def _of_table(path: str) -> Iterator[Group]:
     """Yield the groups of a table. Raise ValueError if a column or value is missing; also errors of `read_texts`."""
     from recordmill.transforms.rows.read_rows import read_texts  # imports pyarrow.compute: 9 MB
 
-    for row in read_texts(path, _choose).rows:
+    _, rows = read_texts(path, _choose)
+    for row in rows:
         name, group = row.cells or ("", "")
         if not name or not group:
             what = row.fault or f"no {'group' if name else 'file_name'}; leave out images that are in no group"

@@ -24,7 +24,7 @@ from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.interface import ALL_NAMES, NameRange, StoredFile, is_remote, join_checksums
-from recordmill.transforms.storage.resolve import archive_of, storage_for
+from recordmill.transforms.storage.resolve import find_archive, storage_for
 
 
 class ListedPart(msgspec.Struct, frozen=True, array_like=True):
@@ -48,7 +48,7 @@ class Listing:
 
     def __init__(self, folder: str, start: str = ""):
         self._start = start
-        self._is_sorted = is_remote(folder) and not archive_of(folder)
+        self._is_sorted = is_remote(folder) and not find_archive(folder)
         self._crc32c = self._text_bytes = self._file_bytes = 0
         self._held: list[tuple[str, int]] = []
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from recordmill.schemas.inputs.images import is_image_name
-from recordmill.schemas.inputs.option import LEAVE_OUT, Names, redefined
+from recordmill.schemas.inputs.option import LEAVE_OUT, Names, redefine_option
 from recordmill.transforms.annotated.format_options import FormatOptions, NamingOptions
 
 NO_OBJECTS = ("__ignore__", "_background_")
@@ -18,7 +18,7 @@ class LabelmeOptions(NamingOptions):
         "NAME[,NAME…]",
         ",".join(NO_OBJECTS),
     )
-    name: str = redefined(FormatOptions, "name", "labelme")
+    name: str = redefine_option(FormatOptions, "name", "labelme")
 
     @classmethod
     def recognise(cls, names: Iterable[str]) -> str:

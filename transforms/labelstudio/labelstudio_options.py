@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from recordmill.schemas.inputs.option import READ, redefined
+from recordmill.schemas.inputs.option import READ, redefine_option
 from recordmill.schemas.names import Match
 from recordmill.transforms.annotated.format_options import FormatOptions, NamingOptions
 
@@ -20,6 +20,6 @@ class LabelstudioOptions(NamingOptions):
         "What to do about the code that Label Studio puts in front of the name of an uploaded image: 48c220e9-cat.jpg.",
         usual="drop, if no image has one",
     )
-    match: Match = redefined(NamingOptions, "match", "suffix")
-    name: str = redefined(FormatOptions, "name", "labelstudio")
+    match: Match = redefine_option(NamingOptions, "match", "suffix")
+    name: str = redefine_option(FormatOptions, "name", "labelstudio")
     known_names: ClassVar[str] = r"(.*/)?project-[^/]*-at-20[^/]*"

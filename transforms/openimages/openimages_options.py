@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from recordmill.schemas.inputs.option import READ, File, redefined
+from recordmill.schemas.inputs.option import READ, File, redefine_option
 from recordmill.schemas.names import Match
 from recordmill.transforms.annotated.format_options import FormatOptions, NamingOptions
 
@@ -15,6 +15,6 @@ class OpenimagesOptions(NamingOptions):
         metavar="FILE",
         usual="class-descriptions*.csv beside the boxes, or metadata/classes.csv",
     )
-    match: Match = redefined(NamingOptions, "match", "name")
-    name: str = redefined(FormatOptions, "name", "openimages")
+    match: Match = redefine_option(NamingOptions, "match", "name")
+    name: str = redefine_option(FormatOptions, "name", "openimages")
     known_names: ClassVar[str] = r".*annotations-bbox\.csv"

@@ -16,7 +16,7 @@ from recordmill.transforms.annotated.naming import find_labels, fraction_box, na
 from recordmill.transforms.annotated.shapes import finite_numbers
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source
 from recordmill.transforms.openimages.openimages_options import OpenimagesOptions
-from recordmill.transforms.storage.resolve import existing, join_path, split_folder, storage_for
+from recordmill.transforms.storage.resolve import join_path, list_existing, split_folder, storage_for
 
 _EDGES = ("XMin", "YMin", "XMax", "YMax")
 _FLAGS = ("IsOccluded", "IsDepiction", "IsInside")
@@ -86,7 +86,7 @@ def _class_files(options: OpenimagesOptions, folder: str) -> list[str]:
     if len(names) > 1:
         raise ConfigError(f"{folder} has {', '.join(names)}: give the names of classes as --class-descriptions")
     usual = (posixpath.join(split, "metadata/classes.csv") for split in ("", "train", "validation", "test"))
-    return [join_path(folder, name) for name in names or existing(folder, usual)]
+    return [join_path(folder, name) for name in names or list_existing(folder, usual)]
 
 
 def _read_names(path: str) -> Iterator[tuple[str, str]]:

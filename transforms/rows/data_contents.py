@@ -17,7 +17,7 @@ MOST_READ, HEAD = 3, 1 << 16
 """Number of files of a kind that are read, and bytes of each."""
 
 
-class Way(NamedTuple):
+class Interpretation(NamedTuple):
     """A way to read a data set.
 
     Attributes:
@@ -37,14 +37,6 @@ CLASS_FOLDERS = 5
 """Rank after those of tables."""
 
 
-class Tables(NamedTuple):
-    """Tables of a folder. `rank` is that of a format that has them; ways with one image per row come next."""
-
-    rank: int
-    folder: str
-    names: Sequence[str]
-
-
 class DataContents:
     """Contents of a data set.
 
@@ -59,13 +51,17 @@ class DataContents:
         self._columns: dict[str, Mapping[str, pa.Array]] = {}
 
     @property
-    def tables(self) -> Iterator[Tables]:
-        """Tables of the folder, and Parquet files of its folder `data`, where Hugging Face's data sets have them."""
+    def tables(self) -> Iterator[tuple[int, str, Sequence[str]]]:
+        """(rank, folder, names of tables) of the folder, and of the Parquet files in its folder `data`, where Hugging
+        Face's data sets have them. The rank is that of a format of the tables; formats with one image per row come
+        next."""
         pairs = [name.rpartition("/") for name in self.names]
         top = [name for folder, _, name in pairs if not folder and rows_format(name)]
         below = [name for folder, _, name in pairs if folder == "data" and name.endswith(".parquet")]
-        found = Tables(1, self.folder, top), Tables(3, join_path(self.folder, "data"), below)
-        yield from (each for each in found if each.names)
+        if top:
+            yield 1, self.folder, top
+        if below:
+            yield 3, join_path(self.folder, "data"), below
 
     def columns(self, path: str) -> Mapping[str, pa.Array]:
         """Return the columns of the first rows of a table; none of a file that is not a table."""
@@ -82,7 +78,10 @@ class DataContents:
         """Beginnings of the first possible label files, and of tables of the folder, by name."""
         labels = (name for name in self.names if name.lower().endswith((".json", ".xml")))
         tables = (name for name in self.names if "/" not in name and name.lower().endswith((".csv", ".jsonl")))
-        return {name: head_of(join_path(self.folder, name)) for name in (*_first(labels), *_first(tables))}
+        return {
+            name: read_beginning(join_path(self.folder, name))
+            for name in (*_first_names(labels), *_first_names(tables))
+        }
 
     @cached_property
     def kinds(self) -> dict[str, str]:
@@ -90,10 +89,10 @@ class DataContents:
         return {name: describe_content(head) for name, head in self.heads.items()}
 
 
-def _first(names: Iterable[str]) -> Iterator[str]:
+def _first_names(names: Iterable[str]) -> Iterator[str]:
     return islice(names, MOST_READ)
 
 
-def head_of(path: str) -> bytes:
+def read_beginning(path: str) -> bytes:
     with storage_for(path).open(path) as file:
         return file.read(HEAD)

@@ -16,7 +16,7 @@ from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.file_kinds import describe_table
 from recordmill.schemas.inputs.tables import RowsReading, rows_format
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.rows.row_batch import MOST_COLUMNS, BadRow, RowBatch, shown
+from recordmill.transforms.rows.row_batch import MOST_COLUMNS, BadRow, RowBatch, format_value
 
 DELIMITERS = ",;\t|"
 _BLOCK_BYTES = 16 << 20  # no row may be longer
@@ -34,25 +34,25 @@ def read_csv(path: str, stream: BinaryIO, how: RowsReading) -> Iterator[RowBatch
         AnnotationFileError: there is no head, or one that names a column twice; a row is too long; a quote is not
             closed, or text follows a closing one; bytes are no text of an encoding other than UTF-8.
     """
-    stream = _as_utf8(stream, how.encoding)
+    stream = _transcode_to_utf8(stream, how.encoding)
     try:
-        names, delimiter, rest = _read_head(path, stream, how)
+        names, delimiter, rest = _read_column_names(path, stream, how)
     except UnicodeDecodeError as error:
-        cure = f"is its encoding {how.encoding}? --encoding gives another, such as utf-16"
+        cure = f"if it is not in {how.encoding}, give its --encoding, such as utf-16"
         raise AnnotationFileError(
-            f"{path}: its first line cannot be read ({error}); {'save it as UTF-8' if how.of_labels else cure}"
+            f"{path}: its first line cannot be read ({error}); {'save it as UTF-8' if how.is_label_table else cure}"
         ) from error
-    _check_names(path, names, delimiter, how)
+    _check_column_names(path, names, delimiter, how)
     wanted = {name: index for index, name in enumerate(names) if name and (not how.columns or name in how.columns)}
     strict = _StrictQuotes(stream, delimiter.encode(), rest)
     bad: list[BadRow] = []
     malformed = _Malformed(len(names), delimiter.encode(), bad)
     number = 0
     try:
-        for batch in _open(strict, len(names), delimiter, malformed):
+        for batch in _open_csv(strict, len(names), delimiter, malformed):
             for start in range(0, len(batch), _BATCH_ROWS):
                 part = batch.slice(start, _BATCH_ROWS)
-                numbers = _numbers(number, len(part), {row.line for row in bad})
+                numbers = _row_numbers(number, len(part), {row.line for row in bad})
                 number = int(numbers[-1])
                 before = [row for row in bad if row.line < number]
                 del bad[: len(before)]  # Arrow has read further, so there may be more of them
@@ -81,7 +81,7 @@ def read_csv(path: str, stream: BinaryIO, how: RowsReading) -> Iterator[RowBatch
         )
 
 
-def _as_utf8(stream: BinaryIO, encoding: str) -> BinaryIO:
+def _transcode_to_utf8(stream: BinaryIO, encoding: str) -> BinaryIO:
     """Return the stream as UTF-8, before it is cut into lines: a line of UTF-16 does not end with the byte of a
     newline."""
     if codecs.lookup(encoding).name == "utf-8":
@@ -90,7 +90,7 @@ def _as_utf8(stream: BinaryIO, encoding: str) -> BinaryIO:
     return io.BufferedReader(transcoded)
 
 
-def _read_head(path: str, stream: BinaryIO, how: RowsReading) -> tuple[list[str], str, bytes]:
+def _read_column_names(path: str, stream: BinaryIO, how: RowsReading) -> tuple[list[str], str, bytes]:
     """Return the names of columns, the delimiter, and bytes that were read beyond the first line. The delimiter is
     `how.delimiter`, that of a line `sep=;` (Excel's), or the most frequent one of DELIMITERS in the first line.
 
@@ -110,7 +110,7 @@ def _read_head(path: str, stream: BinaryIO, how: RowsReading) -> tuple[list[str]
         if not delimiter and lines:
             first = re.sub(rb'"[^"]*"', b"", lines[0])
             usual = "\t" if rows_format(path) == "tsv" else ","
-            delimiter = max(usual + DELIMITERS, key=lambda each: first.count(each.encode()))
+            delimiter = max(usual + DELIMITERS, key=lambda character: first.count(character.encode()))
         cells = csv.reader(map(bytes.decode, lines), delimiter=delimiter or ",", strict=True)
         try:
             names = next(cells, [])
@@ -126,26 +126,31 @@ def _read_head(path: str, stream: BinaryIO, how: RowsReading) -> tuple[list[str]
             raise AnnotationFileError(f"{path}: its first line is longer than {_MOST_HEAD >> 20} MB")
 
 
-def _check_names(path: str, names: list[str], delimiter: str, how: RowsReading) -> None:
+def _check_column_names(path: str, names: list[str], delimiter: str, how: RowsReading) -> None:
     if "\0" in "".join(names):
-        cure = "save it as UTF-8" if how.of_labels else "try --encoding utf-16-le, or utf-16-be"
-        raise AnnotationFileError(f"{path}: its first line has NUL bytes, as that of a file in UTF-16; {cure}")
+        cure = "save it as UTF-8" if how.is_label_table else "try --encoding utf-16-le, or utf-16-be"
+        raise AnnotationFileError(f"{path}: its first line has NUL bytes, like a file in UTF-16; {cure}")
     if what := describe_table(delimiter.join(names)):
-        raise AnnotationFileError(f"{path} is no table, but {what}")
+        raise AnnotationFileError(f"{path} is not a table but {what}")
     if not any(names):
         raise AnnotationFileError(f"{path} is empty, or its first line is; it must name the columns")
     if len(names) > MOST_COLUMNS:
-        raise AnnotationFileError(f"{path} has {len(names):,} columns; at most {MOST_COLUMNS:,} are read")
+        raise AnnotationFileError(f"{path} has {len(names):,} columns; the limit is {MOST_COLUMNS:,}")
     wanted = [name for name in names if not how.columns or name in how.columns]
     if twice := [name for name, number in Counter(wanted).items() if name and number > 1]:
-        raise AnnotationFileError(f"{path} names the column {shown(twice[0])} twice; rename one")
-    if len(names) == 1 and not how.of_labels and (other := next((char for char in DELIMITERS if char in names[0]), "")):
+        raise AnnotationFileError(f"{path} names the column {format_value(twice[0])} twice; rename one")
+    if (
+        len(names) == 1
+        and not how.is_label_table
+        and (other := next((char for char in DELIMITERS if char in names[0]), ""))
+    ):
         raise AnnotationFileError(
-            f"{path} has one column, {shown(names[0])}: are its cells separated by {other!r}? Give it as --delimiter"
+            f"{path} has one column, {format_value(names[0])}: are its cells separated by {other!r}? Give it as "
+            "--delimiter"
         )
-    if "" in wanted and not how.of_labels:
+    if "" in wanted and not how.is_label_table:
         raise AnnotationFileError(
-            f"{path}: column {names.index('') + 1} has no name; give it one, or say which are wanted by --columns"
+            f"{path}: column {names.index('') + 1} has no name; give it a name, or choose columns by --columns"
         )
 
 
@@ -207,7 +212,7 @@ class _StrictQuotes:
                 self.is_open = False
                 closed = run.end()
                 if not self._ends[text[closed]]:
-                    self.fault = shown(text[run.start() : closed + 20].decode(errors="replace"))
+                    self.fault = format_value(text[run.start() : closed + 20].decode(errors="replace"))
                     return row
         return 0
 
@@ -242,17 +247,17 @@ class _Malformed:
         lost = sum(line.count(self._delimiter) == self._columns - 1 for line in lines[:-1]) if self._columns > 1 else 0
         if lost:
             self.fault = (
-                f"row {row.number:,} has {row.actual_columns} cells where there are {self._columns} columns, and goes "
-                f"on over {len(lines):,} more lines, of which {lost:,} look like rows; a quote there is not closed: "
+                f"row {row.number:,} has {row.actual_columns} cells instead of {self._columns}, and continues "
+                f"over {len(lines):,} more lines, of which {lost:,} look like rows; a quote is not closed: "
                 "close it, or double a quote within a cell"
             )
             return "error"
-        found = f"{row.actual_columns} cells where there are {row.expected_columns} columns"
-        self._bad.append(BadRow(row.number, Reason.MALFORMED_ROW, found))
+        detail = f"{row.actual_columns} cells instead of {row.expected_columns}"
+        self._bad.append(BadRow(row.number, Reason.MALFORMED_ROW, detail))
         return "skip"
 
 
-def _open(stream: Any, columns: int, delimiter: str, malformed: _Malformed) -> Iterator[pa.RecordBatch]:
+def _open_csv(stream: Any, columns: int, delimiter: str, malformed: _Malformed) -> Iterator[pa.RecordBatch]:
     """Read all columns: an open quote may begin in a column that is not wanted."""
     names = list(map(str, range(columns)))
     try:
@@ -273,7 +278,7 @@ def _open(stream: Any, columns: int, delimiter: str, malformed: _Malformed) -> I
         raise
 
 
-def _numbers(before: int, count: int, left_out: set[int]) -> np.ndarray:
+def _row_numbers(before: int, count: int, rejected: set[int]) -> np.ndarray:
     """Return the numbers of the next rows in a file, without the rows that are left out."""
-    numbers = np.arange(before + 1, before + 1 + count + len(left_out))
-    return numbers[~np.isin(numbers, list(left_out))][:count]
+    numbers = np.arange(before + 1, before + 1 + count + len(rejected))
+    return numbers[~np.isin(numbers, list(rejected))][:count]

@@ -1,4 +1,4 @@
-"""JSON Lines become batches of columns."""
+"""Read JSON Lines in batches of columns."""
 
 import json
 import re
@@ -16,13 +16,20 @@ from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.tables import RowsReading
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.rows.kinds import KINDS, Seen
-from recordmill.transforms.rows.row_batch import MOST_CELL_BYTES, BadRow, ColumnPart, RowBatch, plain_array, shown
+from recordmill.transforms.rows.row_batch import (
+    MOST_CELL_BYTES,
+    BadRow,
+    ColumnPart,
+    RowBatch,
+    format_value,
+    plain_array,
+)
 
 _BATCH_BYTES = 16 << 20
 _BOM = b"\xef\xbb\xbf"
 
 
-def read_json(path: str, stream: BinaryIO, how: RowsReading, batch_rows: int) -> Iterator[RowBatch]:
+def read_json_lines(path: str, stream: BinaryIO, how: RowsReading, batch_rows: int) -> Iterator[RowBatch]:
     """Yield batches of values; null, and a key that is not there, are missing values. Nested objects are columns with
     dots in their names. A column that mixes types holds texts.
 
@@ -46,7 +53,7 @@ def read_json(path: str, stream: BinaryIO, how: RowsReading, batch_rows: int) ->
             size += len(line)
             if number == 1:
                 line = line.removeprefix(_BOM)
-                if what := _no_lines(line):
+                if what := _file_form_fault(line):
                     raise AnnotationFileError(f"{path} {what}")
             if len(line) == MOST_CELL_BYTES and not line.endswith(b"\n"):
                 while (rest := stream.readline(1 << 20)) and not rest.endswith(b"\n"):
@@ -54,8 +61,8 @@ def read_json(path: str, stream: BinaryIO, how: RowsReading, batch_rows: int) ->
                 bad.append(BadRow(number, Reason.MALFORMED_ROW, f"longer than {MOST_CELL_BYTES >> 20} MB"))
             elif line.strip():
                 try:
-                    row = flat(_decode(line), "", keys)
-                    if how.texts or how.names or how.of_labels:
+                    row = flatten_row(_decode_row(line), "", keys)
+                    if how.texts or how.names or how.is_label_table:
                         _settle_values(row, how)
                     rows.append(row)
                     numbers.append(number)
@@ -68,7 +75,7 @@ def read_json(path: str, stream: BinaryIO, how: RowsReading, batch_rows: int) ->
                             "far, and each would be a column. Write two lists, of its keys and of its values, or leave "
                             "the column out by --columns"
                         )
-        yield from _batches(rows, numbers, bad, columns)
+        yield from _split_by_type(rows, numbers, bad, columns)
 
 
 _MOST_KEYS = 1000
@@ -80,50 +87,50 @@ def _settle_values(row: dict[str, Any], how: RowsReading) -> None:
     for name in how.texts:
         if isinstance(row.get(name), list):
             row[name] = as_text(row[name])
-    for name in row if how.of_labels else how.names:
+    for name in row if how.is_label_table else how.names:
         if row.get(name) != row.get(name):
             row[name] = None
 
 
-def _no_lines(line: bytes) -> str:
+def _file_form_fault(line: bytes) -> str:
     """Return the kind of a file without a row on each line, by its first line; empty if it may have rows."""
     if line.lstrip().startswith(b"["):
-        return "is one JSON array; give a JSON object a line (jq -c '.[]')"
+        return "is one JSON array; write one JSON object per line (jq -c '.[]')"
     if line.strip() == b"{":
-        return "has JSON over several lines; give a JSON object a line (jq -c .)"
+        return "has a JSON value over several lines; write one JSON object per line (jq -c .)"
     try:
-        row = _decode(line)
+        row = _decode_row(line)
     except ValueError:
         what = describe_content(line)
-        return f"is no JSON, but {what}" if what else ""
+        return f"is not JSON but {what}" if what else ""
     by_index = [value for value in row.values() if isinstance(value, dict) and "0" in value]
     is_numbered = all(value.keys() == set(map(str, range(len(value)))) for value in by_index)
     if (by_index and len(by_index) == len(row) and is_numbered) or row.keys() == {"columns", "index", "data"}:
         return (
-            "has a data frame's columns in place of rows, as pandas' to_json() writes it; give a JSON object a line: "
-            "to_json(PATH, orient='records', lines=True)"
+            "has the columns of a data frame instead of rows, as pandas' to_json() writes them; write one JSON object "
+            "per line: to_json(PATH, orient='records', lines=True)"
         )
     return ""
 
 
-def _decode(line: bytes) -> dict[str, Any]:
+def _decode_row(line: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        value = _with_nan(line)
+        value = _decode_with_nan(line)
         if value is None:
-            raise ValueError(f"no JSON: {error}") from error
+            raise ValueError(f"not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise ValueError(f"no JSON object: {shown(value)}")
+        raise ValueError(f"not a JSON object: {format_value(value)}")
     return value
 
 
-def _with_nan(line: bytes) -> Any:
+def _decode_with_nan(line: bytes) -> Any:
     """Return the value of a line that is JSON but for NaN or Infinity, which Python writes; None for any other."""
-    found: list[str] = []
+    constants: list[str] = []
 
     def number(text: str) -> float:
-        found.append(text)
+        constants.append(text)
         return float(text)
 
     try:
@@ -131,10 +138,10 @@ def _with_nan(line: bytes) -> Any:
         msgspec.json.encode(value)  # no lone surrogates
     except (ValueError, RecursionError):
         return None
-    return value if found else None
+    return value if constants else None
 
 
-def flat(row: dict[str, Any], prefix: str, keys: dict[str, set[str]]) -> dict[str, Any]:
+def flatten_row(row: dict[str, Any], prefix: str, keys: dict[str, set[str]]) -> dict[str, Any]:
     """Return a row without nested objects.
 
     Args:
@@ -143,23 +150,23 @@ def flat(row: dict[str, Any], prefix: str, keys: dict[str, set[str]]) -> dict[st
     Raises:
         ValueError: two values have one name.
 
-    >>> flat({"a": 1, "b": {"c": 2, "d": {"e": 3}}}, "", {})
+    >>> flatten_row({"a": 1, "b": {"c": 2, "d": {"e": 3}}}, "", {})
     {'a': 1, 'b.c': 2, 'b.d.e': 3}
     """
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for key, value in row.items():
         name = f"{prefix}{key}"
         inner = {name: value}
         if isinstance(value, dict):
             keys.setdefault(name, set()).update(value)
-            inner = flat(value, f"{name}.", keys)
-        if both := found.keys() & inner.keys():
+            inner = flatten_row(value, f"{name}.", keys)
+        if both := columns.keys() & inner.keys():
             raise ValueError(f"two values for {min(both)!r}")
-        found |= inner
-    return found
+        columns |= inner
+    return columns
 
 
-def _columns(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> dict[str, list[Any]]:
+def _gather_columns(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> dict[str, list[Any]]:
     values: dict[str, list[Any]] = {}
     for place, row in enumerate(rows):
         for name, value in row.items():
@@ -171,13 +178,13 @@ def _columns(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> dict[str, 
     return values
 
 
-def _batches(
+def _split_by_type(
     rows: list[dict[str, Any]], numbers: list[int], bad: list[BadRow], columns: tuple[str, ...]
 ) -> Iterator[RowBatch]:
     """Yield one batch; if a column has lists and other values, a batch for each. So the result of a row does not depend
     on the rows beside it."""
-    values = _columns(rows, columns)
-    arrays = {name: _of_one_type(column) for name, column in values.items()}
+    values = _gather_columns(rows, columns)
+    arrays = {name: _uniform_array(column) for name, column in values.items()}
     unlike = [column for name, column in values.items() if arrays[name] is None]
     mixed = [column for column in unlike if len({type(value) is list for value in column if value is not None}) > 1]
     if mixed:
@@ -185,15 +192,17 @@ def _batches(
         for place in range(len(rows)):
             groups.setdefault(tuple(isinstance(column[place], list) for column in mixed), []).append(place)
         for places in groups.values():
-            yield from _batches([rows[place] for place in places], [numbers[place] for place in places], bad, columns)
+            yield from _split_by_type(
+                [rows[place] for place in places], [numbers[place] for place in places], bad, columns
+            )
             bad = []
         return
-    whole = {name: _texts(values[name]) if array is None else array for name, array in arrays.items()}
-    parts = {name: list(_parts(values[name])) for name, array in arrays.items() if array is None}
+    whole = {name: _text_array(values[name]) if array is None else array for name, array in arrays.items()}
+    parts = {name: list(_column_parts(values[name])) for name, array in arrays.items() if array is None}
     yield RowBatch(whole, np.array(numbers, np.int64), bad, is_typed=True, parts=parts)
 
 
-def _of_one_type(values: list[Any]) -> pa.Array | None:
+def _uniform_array(values: list[Any]) -> pa.Array | None:
     """Return values as an Arrow array; None if types differ, a value is nested, or a number is too large."""
     try:
         array = pa.array(values)
@@ -210,7 +219,7 @@ def _of_one_type(values: list[Any]) -> pa.Array | None:
     return plain_array(array, [])
 
 
-def _texts(values: list[Any]) -> pa.Array:
+def _text_array(values: list[Any]) -> pa.Array:
     """Return a column, or the items of its lists, as texts: see `as_text`."""
 
     def text(value: Any) -> str | None:
@@ -222,20 +231,20 @@ def _texts(values: list[Any]) -> pa.Array:
     return pa.array(map(text, values), pa.large_string())
 
 
-def _parts(values: list[Any]) -> Iterator[ColumnPart]:
+def _column_parts(values: list[Any]) -> Iterator[ColumnPart]:
     """Yield the values of each look; of lists their items."""
     by_look: dict[Seen, list[tuple[int, Any]]] = {}
     for place, value in enumerate(values):
         for item in value if isinstance(value, list) else (value,):
             if item is not None:
-                by_look.setdefault(_look(item), []).append((place, item))
-    for look, found in by_look.items():
-        places, alike = zip(*found, strict=True)
+                by_look.setdefault(_observe_kind(item), []).append((place, item))
+    for look, cells in by_look.items():
+        places, items = zip(*cells, strict=True)
         is_odd = look in (Seen.LARGE, Seen.NESTED, Seen.OTHER)
-        yield ColumnPart(look, np.array(places), pa.array(map(as_text, alike)) if is_odd else pa.array(alike))
+        yield ColumnPart(look, np.array(places), pa.array(map(as_text, items)) if is_odd else pa.array(items))
 
 
-def _look(item: Any) -> Seen:
+def _observe_kind(item: Any) -> Seen:
     if type(item) is int and not -(1 << 63) <= item < 1 << 63:
         return Seen.LARGE
     return _KIND_OF.get(type(item), Seen.OTHER)
@@ -254,7 +263,7 @@ def as_text(value: Any) -> str:
     """
     plain = msgspec.to_builtins(value)
     if isinstance(plain, str | float):
-        return str(plain)  # as `name_of`, so that a class has one name: 1e-05
+        return str(plain)  # as `format_name`, so that a class has one name: 1e-05
     text = msgspec.json.encode(plain).decode()
     if "null" in text:  # JSON has no NaN and no infinity: msgspec writes null for them, and Python their names
         named = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))

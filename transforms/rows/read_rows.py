@@ -18,19 +18,19 @@ from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.tables import RowsFile, RowsReading, rows_format
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.rows.read_csv import read_csv
-from recordmill.transforms.rows.read_json import read_json
+from recordmill.transforms.rows.read_json import read_json_lines
 from recordmill.transforms.rows.row_batch import (
     MOST_COLUMNS,
     BadRow,
     RowBatch,
-    checked,
+    check_batch,
+    format_name,
+    format_value,
     is_list,
     list_like,
-    name_of,
     plain_array,
-    shown,
 )
-from recordmill.transforms.storage.resolve import archive_of, check_unchanged, file_version, storage_for
+from recordmill.transforms.storage.resolve import check_unchanged, file_version, find_archive, storage_for
 
 
 def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_rows: int) -> Iterator[RowBatch]:
@@ -38,13 +38,13 @@ def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_ro
     names. Numbers of Hugging Face's ClassLabel are the names that they stand for.
 
     Raises:
-        AnnotationFileError: it is no Parquet file, or is cut short or damaged, or names a column twice.
+        AnnotationFileError: it is not a Parquet file, or is truncated or damaged, or names a column twice.
     """
     try:
         file, schema = _open_parquet(stream)
-        class_names = _class_names(schema)
+        class_names = _class_label_names(schema)
         tensors = {
-            each.name: tuple(each.type.shape) for each in schema if isinstance(each.type, pa.FixedShapeTensorType)
+            field.name: tuple(field.type.shape) for field in schema if isinstance(field.type, pa.FixedShapeTensorType)
         }
         groups = map(file.metadata.row_group, range(file.num_row_groups))
         row_bytes = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
@@ -56,20 +56,24 @@ def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_ro
                 table = table.flatten()
             names = [name for name in table.column_names if not columns or name in columns]
             if twice := [name for name, number in Counter(names).items() if number > 1]:
-                raise AnnotationFileError(f"{path} names the column {shown(twice[0])} twice; rename one")
+                raise AnnotationFileError(f"{path} names the column {format_value(twice[0])} twice; rename one")
             cut: dict[str, list[int]] = {name: [] for name in names}
             arrays = {
                 name: plain_array(table.column(name).combine_chunks(), cut[name], tensors.get(name, ()))
                 for name in names
             }
-            known = {name: of for name, of in class_names.items() if name in arrays}
+            known = {name: names_of_label for name, names_of_label in class_names.items() if name in arrays}
             read = RowBatch(arrays, np.arange(first, first + len(batch)), [], is_typed=True, names=known)
-            yield _named(read._replace(cut={name: sum(of) for name, of in cut.items() if any(of)}))
+            yield _name_classes(
+                read._replace(
+                    cut={name: sum(names_of_label) for name, names_of_label in cut.items() if any(names_of_label)}
+                )
+            )
             first += len(batch)
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and not isinstance(error, pa.ArrowException) and error.errno is not None:
             raise  # of the storage
-        raise AnnotationFileError(f"{path} is no Parquet file, or was cut short: {error}") from error
+        raise AnnotationFileError(f"{path} is not a Parquet file, or is truncated: {error}") from error
 
 
 _BATCH_BYTES = 16 << 20
@@ -80,7 +84,7 @@ def _open_parquet(stream: BinaryIO) -> tuple[pq.ParquetFile, pa.Schema]:
     # The default for Spark's timestamps, nanoseconds, ends in the year 2262 and wraps.
     file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
     schema = file.schema_arrow
-    if not any(_holds(pa.types.is_fixed_size_list, field.type) for field in schema):
+    if not any(_contains_type(pa.types.is_fixed_size_list, field.type) for field in schema):
         return file, schema
     # Arrow cannot read a missing list of a fixed size. Without the types that it keeps in the footer, such lists are
     # like any others.
@@ -89,40 +93,40 @@ def _open_parquet(stream: BinaryIO) -> tuple[pq.ParquetFile, pa.Schema]:
     stream.seek(-8 - int.from_bytes(length, "little"), io.SEEK_END)
     footer = stream.read(int.from_bytes(length, "little")).replace(b"ARROW:schema", b"arrow-schema")
     metadata = pq.read_metadata(pa.BufferReader(b"PAR1" + footer + length + b"PAR1"))
-    with_enums = {field.name for field in schema if _holds(pa.types.is_dictionary, field.type)}
+    with_enums = {field.name for field in schema if _contains_type(pa.types.is_dictionary, field.type)}
     paths = [file.schema.column(index).path for index in range(len(file.schema))]
     enums = [path for path in paths if path.partition(".")[0] in with_enums]
     file = pq.ParquetFile(stream, metadata=metadata, read_dictionary=enums, coerce_int96_timestamp_unit="us")
     return file, schema
 
 
-def _holds(is_such: Callable[[pa.DataType], bool], type_: pa.DataType) -> bool:
+def _contains_type(is_kind: Callable[[pa.DataType], bool], type_: pa.DataType) -> bool:
     """Return True if a type, or a type within it, is such a one."""
     type_ = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
     inner = (type_.field(index).type for index in range(type_.num_fields))
-    return is_such(type_) or any(_holds(is_such, each) for each in inner)
+    return is_kind(type_) or any(_contains_type(is_kind, member) for member in inner)
 
 
-def _class_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
+def _class_label_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
     """Return the names of ClassLabel columns, which Hugging Face's `datasets` writes into the schema's metadata."""
     with suppress(msgspec.DecodeError, AttributeError, KeyError, TypeError):
         features = msgspec.json.decode((schema.metadata or {})[b"huggingface"])["info"]["features"]
-        return dict(_labels_in(features, ""))
+        return dict(_find_class_labels(features, ""))
     return {}
 
 
-def _labels_in(features: dict[str, Any], prefix: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _find_class_labels(features: dict[str, Any], prefix: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the columns of ClassLabels, also in lists and structs."""
-    for name, each in features.items():
-        while isinstance(each, list) or (isinstance(each, dict) and "feature" in each):
-            each = each[0] if isinstance(each, list) else each["feature"]
-        if isinstance(each, dict) and each.get("_type") == "ClassLabel" and "names" in each:
-            yield f"{prefix}{name}", tuple(map(str, each["names"]))
-        elif isinstance(each, dict) and "_type" not in each:
-            yield from _labels_in(each, f"{prefix}{name}.")
+    for name, feature in features.items():
+        while isinstance(feature, list) or (isinstance(feature, dict) and "feature" in feature):
+            feature = feature[0] if isinstance(feature, list) else feature["feature"]
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" and "names" in feature:
+            yield f"{prefix}{name}", tuple(map(str, feature["names"]))
+        elif isinstance(feature, dict) and "_type" not in feature:
+            yield from _find_class_labels(feature, f"{prefix}{name}.")
 
 
-def _named(batch: RowBatch) -> RowBatch:
+def _name_classes(batch: RowBatch) -> RowBatch:
     """Return the batch with names in place of the numbers of ClassLabel; -1 is a missing label, and any other number
     without a name a bad row."""
     bad: dict[int, BadRow] = {}
@@ -136,7 +140,7 @@ def _named(batch: RowBatch) -> RowBatch:
             rows = np.repeat(rows, pc.fill_null(pc.list_value_length(array), 0).to_numpy())
         numbers = pc.fill_null(items, -1).to_numpy(zero_copy_only=False)
         for place in np.flatnonzero((numbers < -1) | (numbers >= len(names))).tolist():
-            detail = f"column {column}: {numbers[place]} is the number of none of its {len(names):,} class names"
+            detail = f"column {column}: {numbers[place]} is not the number of one of its {len(names):,} class names"
             row = int(rows[place])
             bad.setdefault(row, BadRow(int(batch.lines[row]), Reason.UNKNOWN_CLASS, detail))
         is_name = pa.array((numbers >= 0) & (numbers < len(names)))
@@ -157,12 +161,12 @@ def read_rows(file: RowsFile, how: RowsReading) -> Iterator[RowBatch]:
             when the job began: the file is read twice.
         OSError: see `Storage.open`.
     """
-    for batch in _read(file, how):
-        if len(batch.columns) > MOST_COLUMNS:
+    for batch in _read_file_batches(file, how):
+        if (number := len(batch.columns)) > MOST_COLUMNS:
             raise AnnotationFileError(
-                f"{file.path} has {len(batch.columns):,} columns, of at most {MOST_COLUMNS:,}; choose some by --columns"
+                f"{file.path} has {number:,} columns; the limit is {MOST_COLUMNS:,}. Choose columns by --columns"
             )
-        yield checked(batch, how.names, _CURES[batch.is_typed])
+        yield check_batch(batch, how.names, _CURES[batch.is_typed])
 
 
 _SAVE = "save the file as UTF-8"
@@ -183,14 +187,9 @@ class TextRow(NamedTuple):
     fault: str = ""
 
 
-class TextRows(NamedTuple):
-    """Columns of a table of names, and its rows."""
-
-    columns: Sequence[str]
-    rows: Iterator[TextRow]
-
-
-def read_texts(path: str, choose: Callable[[list[str]], Sequence[str]], version: str = "") -> TextRows:
+def read_texts(
+    path: str, choose: Callable[[list[str]], Sequence[str]], version: str = ""
+) -> tuple[Sequence[str], Iterator[TextRow]]:
     """Return the columns that `choose` picks by their names, and the rows that are not blank.
 
     Args:
@@ -200,77 +199,81 @@ def read_texts(path: str, choose: Callable[[list[str]], Sequence[str]], version:
         AnnotationFileError: as `read_rows`; the rows raise it, too.
     """
     file = RowsFile(0, path, 0, version or file_version(path))
-    return _text_rows(_read(file, RowsReading(of_labels=True)), choose)
+    return _text_rows(_read_file_batches(file, RowsReading(is_label_table=True)), choose)
 
 
-def read_csv_texts(path: str, stream: BinaryIO, choose: Callable[[list[str]], Sequence[str]]) -> TextRows:
+def read_csv_texts(
+    path: str, stream: BinaryIO, choose: Callable[[list[str]], Sequence[str]]
+) -> tuple[Sequence[str], Iterator[TextRow]]:
     """Return `read_texts` of an open CSV file. It may be compressed by gzip, bzip2 or zstd.
 
     Raises:
         AnnotationFileError: as `read_texts`.
     """
-    return _text_rows(read_csv(path, _unpacked(stream), RowsReading(of_labels=True)), choose)
+    return _text_rows(read_csv(path, _decompress_stream(stream), RowsReading(is_label_table=True)), choose)
 
 
-def _text_rows(batches: Iterator[RowBatch], choose: Callable[[list[str]], Sequence[str]]) -> TextRows:
+def _text_rows(
+    batches: Iterator[RowBatch], choose: Callable[[list[str]], Sequence[str]]
+) -> tuple[Sequence[str], Iterator[TextRow]]:
     first = next(batches, RowBatch({}, np.zeros(0, np.int64), [], is_typed=True))
     columns = choose(list(first.columns))
-    return TextRows(columns, chain.from_iterable(_texts(batch, columns) for batch in chain((first,), batches)))
+    return columns, chain.from_iterable(_batch_text_rows(batch, columns) for batch in chain((first,), batches))
 
 
-def _texts(batch: RowBatch, columns: Sequence[str]) -> list[TextRow]:
+def _batch_text_rows(batch: RowBatch, columns: Sequence[str]) -> list[TextRow]:
     chosen = {name: array for name, array in batch.columns.items() if name in columns}
-    others = [array for name, array in batch.columns.items() if name not in columns]
-    good = checked(batch._replace(columns=chosen), columns, _SAVE)
-    cells = [["" if value is None else name_of(value).strip() for value in good.values(name)] for name in columns]
+    other_arrays = [array for name, array in batch.columns.items() if name not in columns]
+    good = check_batch(batch._replace(columns=chosen), columns, _SAVE)
+    cells = [["" if value is None else format_name(value).strip() for value in good.values(name)] for name in columns]
     rows = [TextRow(row.line, (), row.detail) for row in good.bad]
     lists = [name for name in columns if name in good.columns and pa.types.is_nested(good.columns[name].type)]
-    for line, of_row in zip(good.lines.tolist(), zip(*cells, strict=True), strict=True):
-        if not any(of_row):
+    for line, row_cells in zip(good.lines.tolist(), zip(*cells, strict=True), strict=True):
+        if not any(row_cells):
             place = np.searchsorted(batch.lines, line)
-            if not any(str(value).strip() for value in (array[place].as_py() or "" for array in others)):
+            if not any(str(value).strip() for value in (array[place].as_py() or "" for array in other_arrays)):
                 continue
-        fault = f"column {lists[0]} has a list, and no single value" if lists else ""
-        rows.append(TextRow(line, () if fault else of_row, fault))
+        fault = f"column {lists[0]} has a list instead of a single value" if lists else ""
+        rows.append(TextRow(line, () if fault else row_cells, fault))
     return sorted(rows)
 
 
 def read_stream(path: str, stream: Any, how: RowsReading) -> Iterator[RowBatch]:
     """Yield the rows of an open file, see `read_rows`."""
-    for batch in _batches(path, stream, how):
-        yield checked(batch, how.names, _SAVE if how.of_labels else _CURES[batch.is_typed])
+    for batch in _read_batches(path, stream, how):
+        yield check_batch(batch, how.names, _SAVE if how.is_label_table else _CURES[batch.is_typed])
 
 
-def _read(file: RowsFile, how: RowsReading) -> Iterator[RowBatch]:
+def _read_file_batches(file: RowsFile, how: RowsReading) -> Iterator[RowBatch]:
     with storage_for(file.path).open(file.path) as stream:
-        yield from _batches(file.path, stream, how)
+        yield from _read_batches(file.path, stream, how)
     check_unchanged(file.path, file.version)
 
 
-def _batches(path: str, stream: Any, how: RowsReading) -> Iterator[RowBatch]:
-    of_format = rows_format(path)
-    if of_format == "parquet":
+def _read_batches(path: str, stream: Any, how: RowsReading) -> Iterator[RowBatch]:
+    format_ = rows_format(path)
+    if format_ == "parquet":
         # Columns are far apart in it, and to go back in a member of an archive is to unpack it again.
-        whole = io.BytesIO(stream.read()) if archive_of(path) else stream
+        whole = io.BytesIO(stream.read()) if find_archive(path) else stream
         yield from read_parquet(path, whole, how.columns, _BATCH_ROWS)
         return
-    unpacked = _unpacked(stream)
+    unpacked = _decompress_stream(stream)
     try:
-        if of_format == "json":
-            yield from read_json(path, unpacked, how, _BATCH_ROWS)
+        if format_ == "json":
+            yield from read_json_lines(path, unpacked, how, _BATCH_ROWS)
         else:
             yield from read_csv(path, unpacked, how)
     except OSError as error:
         if error.errno is not None:
             raise  # of the storage
-        raise AnnotationFileError(f"{path} is damaged or was cut short ({error}); fetch it again") from error
+        raise AnnotationFileError(f"{path} is damaged or truncated ({error}); download it again") from error
 
 
 _PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 _BZIP2 = re.compile(rb"BZh[1-9]1AY&SY")
 
 
-def _unpacked(stream: Any) -> BinaryIO:
+def _decompress_stream(stream: Any) -> BinaryIO:
     """Return the stream without its compression by gzip, bzip2 or zstd, which its first bytes show."""
     buffered = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
     head = buffered.peek(10)[:10]

@@ -80,7 +80,7 @@ class RowBatch(NamedTuple):
         return self._replace(columns=columns, lines=self.lines[is_good], bad=[*self.bad, *bad])
 
 
-def checked(batch: RowBatch, names: Iterable[str], cure: str) -> RowBatch:
+def check_batch(batch: RowBatch, names: Iterable[str], cure: str) -> RowBatch:
     """Return the batch with texts in place of bytes. Rows with a text that is not UTF-8 are bad.
 
     Args:
@@ -96,7 +96,7 @@ def checked(batch: RowBatch, names: Iterable[str], cure: str) -> RowBatch:
         if is_binary or pa.types.is_large_string(array.type):
             lengths = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
             for place in np.flatnonzero(lengths > MAX_RECORD_BYTES).tolist():
-                detail = f"column {name}: {lengths[place]:,} bytes, where a record has at most {MAX_RECORD_BYTES:,}"
+                detail = f"column {name}: {lengths[place]:,} bytes; the limit is {MAX_RECORD_BYTES:,}"
                 bad[int(batch.lines[place])] = BadRow(int(batch.lines[place]), Reason.RECORD_TOO_LARGE, detail)
         if name in names and pa.types.is_floating(array.type):
             array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
@@ -112,11 +112,11 @@ def checked(batch: RowBatch, names: Iterable[str], cure: str) -> RowBatch:
                 _ = value.as_py().decode() if is_binary and value.is_valid else _python_value(value)
             except UnicodeDecodeError as error:
                 is_image = error.object.startswith(IMAGE_STARTS)
-                of_row = "without --images, such a column has the image files" if is_image else cure
-                detail = f"column {name} is not UTF-8: {shown(error.object)}; {of_row}"
+                advice = "without --images, such a column has the image files" if is_image else cure
+                detail = f"column {name} is not UTF-8: {format_value(error.object)}; {advice}"
                 bad.setdefault(line, BadRow(line, Reason.NOT_TEXT, detail))
-    found = batch._replace(columns=columns).without([bad[line] for line in sorted(bad)])
-    return checked(found, names, cure) if bad else found
+    good_batch = batch._replace(columns=columns).without([bad[line] for line in sorted(bad)])
+    return check_batch(good_batch, names, cure) if bad else good_batch
 
 
 def has_texts(type_: pa.DataType) -> bool:
@@ -141,7 +141,7 @@ def plain_array(array: pa.Array, cut: list[int], shape: tuple[int, ...] = ()) ->
         items = pc.list_flatten(array)
         for size in reversed(shape[1:]):
             items = pa.FixedSizeListArray.from_arrays(items, size)
-        return _lists(array, np.where(array.is_valid(), shape[0], 0), plain_array(items, cut))
+        return _list_array(array, np.where(array.is_valid(), shape[0], 0), plain_array(items, cut))
     if isinstance(type_, pa.BaseExtensionType):
         return plain_array(array.storage, cut)
     if is_list(type_):
@@ -178,32 +178,22 @@ def is_list(type_: pa.DataType) -> bool:
 
 def list_like(array: pa.Array, items: pa.Array) -> pa.Array:
     """Return lists of `items`, as many in each as in those of `array`."""
-    return _lists(array, pc.fill_null(pc.list_value_length(array), 0).to_numpy(), items)
+    return _list_array(array, pc.fill_null(pc.list_value_length(array), 0).to_numpy(), items)
 
 
-def _lists(array: pa.Array, counts: np.ndarray, items: pa.Array) -> pa.Array:
+def _list_array(array: pa.Array, counts: np.ndarray, items: pa.Array) -> pa.Array:
     """Return lists of so many items each; missing where `array` has a missing value."""
     ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     return pa.LargeListArray.from_arrays(pa.array(ends), items, mask=array.is_null())
 
 
-class FlatLists(NamedTuple):
-    """Return the items of lists, and of lists of lists.
+def flatten_lists(array: pa.Array) -> tuple[pa.Array, np.ndarray, tuple[int, ...]]:
+    """Return the items of all levels of lists, their number in each row, and the shape of the lists in lists.
 
-    Attributes:
-        counts: int64 [rows]: items of each row.
-        shape: sizes of lists in lists that all rows have in common; -1 of a size that differs; () of plain lists.
-    """
+    The numbers are int64 [rows]. The shape has the sizes that all rows share, and -1 for a size that differs; it is ()
+    for plain lists.
 
-    items: pa.Array
-    counts: np.ndarray
-    shape: tuple[int, ...]
-
-
-def flat_lists(array: pa.Array) -> FlatLists:
-    """Return the items of all levels of lists.
-
-    >>> flat_lists(pa.array([[[1, 2, 3], [4, 5, 6]], None]))[1:]
+    >>> flatten_lists(pa.array([[[1, 2, 3], [4, 5, 6]], None]))[1:]
     (array([6, 0]), (2, 3))
     """
     ends = np.arange(len(array) + 1)
@@ -214,7 +204,7 @@ def flat_lists(array: pa.Array) -> FlatLists:
         shape.append(int(given[0]) if len(given) == 1 else -1)
         ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])[ends]
         array = array.flatten()
-    return FlatLists(array, np.diff(ends), tuple(shape) if len(shape) > 1 else ())
+    return array, np.diff(ends), tuple(shape) if len(shape) > 1 else ()
 
 
 def python_values(array: pa.Array) -> list[Any]:
@@ -246,10 +236,10 @@ def _python_value(value: pa.Scalar) -> Any:
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
-def name_of(value: object) -> str:
+def format_name(value: object) -> str:
     """Return a value as a name, for example a class.
 
-    >>> name_of("cat"), name_of(3), name_of(True)
+    >>> format_name("cat"), format_name(3), format_name(True)
     ('cat', '3', 'true')
     """
     if isinstance(value, bytes):
@@ -257,7 +247,7 @@ def name_of(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a value for a message; also one of Arrow's."""
     if isinstance(value, pa.BinaryScalar) and value.is_valid:  # texts, too
         is_text = isinstance(value, pa.StringScalar)

@@ -22,12 +22,12 @@ from recordmill.schemas.errors import (
     EmptyDatasetError,
     NoImageFoundError,
     TooManyRejectsError,
-    in_words_of,
+    rename_flags_in_errors,
     without_flags,
 )
 from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.names import NameSources, name_fault
-from recordmill.schemas.rejects import ASKED_FOR, Metric, Reason
+from recordmill.schemas.rejects import REQUESTED_REASONS, Metric, Reason
 from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.sizes import size_text
 from recordmill.transforms.dataset.compare_names import Names, describe_archives, describe_mismatch
@@ -99,7 +99,7 @@ def _check(_: bytes, demands: Demands, parts: list[Facts], lists: KindRejects) -
     texts = {*(text for _, text in facts.warnings), *findings}
     for text in sorted(texts):  # may explain too many rejects
         _LOGGER.warning(without_flags(text, demands.words))
-    with in_words_of(demands.words):
+    with rename_flags_in_errors(demands.words):
         check_findings(demands, rows, facts, lists)
         if demands.output:
             check_space(demands.output, facts.plans, demands.is_exact)
@@ -298,7 +298,7 @@ class LimitRejects(beam.DoFn):
         self._limit = self._shared.acquire(lambda: RejectLimit(self._demands))
 
     def process(self, written: WrittenShard, rows: Mapping[str, Rows], found: KindRejects) -> None:
-        with in_words_of(self._demands.words):
+        with rename_flags_in_errors(self._demands.words):
             for item in written.facts.rejects.items():
                 self._limit.add(item, rows, found)
 
@@ -342,7 +342,7 @@ class RejectLimit:
         if self._found is None:
             self._found = Counter()
             for (_, what, reason), rejects in found:
-                self._found[what] += 0 if reason in ASKED_FOR else rejects.number
+                self._found[what] += 0 if reason in REQUESTED_REASONS else rejects.number
         return any(
             self._numbers[what] >= ENOUGH
             and is_over(self._numbers[what] + self._found[what], total, self._demands.max_rejects)

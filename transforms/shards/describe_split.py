@@ -21,7 +21,7 @@ from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooMan
 from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable, RecordOf
 from recordmill.schemas.inputs.encoders import TextEncoder
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.rejects import ASKED_FOR, FILTERS, REWRITTEN_FROM, Metric, RejectLine, RejectTally
+from recordmill.schemas.rejects import FILTERS, REQUESTED_REASONS, REWRITTEN_FROM, Metric, RejectLine, RejectTally
 from recordmill.schemas.shards import ShardInfo, SplitSize
 from recordmill.schemas.statistics import ZERO_BIN, Histogram, Statistics
 from recordmill.transforms.blocks.image_tasks import labels_of
@@ -202,7 +202,7 @@ def check_rejects(
         raise EmptyDatasetError(f"{where}: no {unit}s, so there is nothing to write")
     for what, total in totals.items():
         reasons = rejected.reasons(what)
-        asked_for = sum(reasons.pop(reason, 0) for reason in ASKED_FOR)
+        asked_for = sum(reasons.pop(reason, 0) for reason in REQUESTED_REASONS)
         number, total = sum(reasons.values()), total - asked_for
         if not is_over(number, total, max_rejects):
             continue

@@ -14,7 +14,7 @@ from apache_beam.pvalue import AsIter, AsList, PCollection
 
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json, manifest_of
 from recordmill.schemas.dataset.recipes import Recipe
-from recordmill.schemas.errors import JobError, in_words_of
+from recordmill.schemas.errors import JobError, rename_flags_in_errors
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.encoders import TextEncoder
 from recordmill.schemas.inputs.labels import LabelMap
@@ -104,7 +104,7 @@ def _write(
 ) -> Manifest:
     facts = add_facts([*found, *of_shards])
     recipes = tuple(recipe.with_listings(facts.listings) for recipe in target.recipes)
-    with in_words_of(target.words):
+    with rename_flags_in_errors(target.words):
         return write_metadata(target._replace(recipes=recipes), facts, notes, chain(lists, lists_of_shards), **more)
 
 

@@ -25,7 +25,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import has_image, shard_names
 from recordmill.schemas.problems import Fingerprints
 from recordmill.schemas.rejects import Metric, Rejected
-from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult, key_of
+from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult, parse_shard_name
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.blocks.image_facts import FactColumns, RecordPlaces, join_facts, sort_objects
 from recordmill.transforms.blocks.image_tasks import NO_IMAGES
@@ -303,7 +303,7 @@ def _note(path: str, split: str, recipe: ShardRecipe) -> TimestampedValue:
     progress.count_finished_shard()
     info = ShardInfo(file, reader.examples, reader.size, *checksums, index)
     result = ShardResult(
-        key_of(split, file), "", library_versions(recipe.layout), info, {}, (), Statistics(reader.examples)
+        parse_shard_name(split, file), "", library_versions(recipe.layout), info, {}, (), Statistics(reader.examples)
     )
     # Beam emits names at the end of the window, when Prism takes side inputs as complete.
     return TimestampedValue(FinishedShards(recipe.output, recipe.name, recipe.layout).note(result), MIN_TIMESTAMP)

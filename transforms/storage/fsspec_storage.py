@@ -41,35 +41,35 @@ class FsspecStorage(Storage):
 
     def walk(self, folder: str, within: NameRange = ALL_NAMES) -> Iterator[StoredFile]:
         prefix = f"{folder.rstrip('/')}/"
-        with _translated(folder, self._cure):
-            found = self._system().find(folder, detail=True)
-        for name, info in sorted(found.items()):
+        with _translate_client_errors(folder, self._cure):
+            infos = self._system().find(folder, detail=True)
+        for name, info in sorted(infos.items()):
             path = f"{self.scheme}://{name}"
             if path.startswith(prefix) and not path.endswith("/"):  # skip markers that consoles make for empty folders
-                yield _file(path[len(prefix) :], path, info)
+                yield _stored_object(path[len(prefix) :], path, info)
 
     def names(self, folder: str) -> list[str]:
         try:
-            with _translated(folder, self._cure):
-                found = self._system().ls(folder, detail=True)
+            with _translate_client_errors(folder, self._cure):
+                infos = self._system().ls(folder, detail=True)
         except FileNotFoundError:
             return []
-        names = (info["name"].rpartition("/")[2] for info in found if info["type"] == "file")
+        names = (info["name"].rpartition("/")[2] for info in infos if info["type"] == "file")
         return sorted(name for name in names if name)
 
     def is_folder(self, path: str) -> bool:
-        with _translated(path, self._cure):
+        with _translate_client_errors(path, self._cure):
             return self._system().isdir(path)
 
     def stat(self, path: str) -> StoredFile | None:
         if path.endswith("/"):
             return None
         try:
-            with _translated(path, self._cure):
+            with _translate_client_errors(path, self._cure):
                 info = self._system().info(path)
         except FileNotFoundError:
             return None
-        return _file(path.rpartition("/")[2], path, info) if info["type"] == "file" else None
+        return _stored_object(path.rpartition("/")[2], path, info) if info["type"] == "file" else None
 
     def open(self, path: str, version: str = "") -> BinaryIO:
         read_range = partial(self.read_range, path)
@@ -87,7 +87,7 @@ class FsspecStorage(Storage):
         if length <= 0:
             return b""
         try:
-            with _translated(path, self._cure):
+            with _translate_client_errors(path, self._cure):
                 return self._system().cat_file(path, start=start, end=start + length)
         except OSError as error:
             if error.errno == errno.EINVAL and self._size(path) <= start:  # S3 refuses a range after the end
@@ -95,21 +95,21 @@ class FsspecStorage(Storage):
             raise
 
     def write(self, path: str, data: bytes) -> None:
-        with _translated(path, self._cure):
+        with _translate_client_errors(path, self._cure):
             self._system().pipe_file(path, data)
 
     def create(self, path: str, folder: str = "") -> "FsspecUpload":
-        with _translated(path, self._cure):
+        with _translate_client_errors(path, self._cure):
             return FsspecUpload(self, path, self._system().open(path, "wb", autocommit=False), self._cure)
 
     def move(self, path: str, target: str) -> None:
         """Copy on the server, then delete: buckets cannot rename atomically."""
-        with _translated(path, self._cure):
+        with _translate_client_errors(path, self._cure):
             self._system().cp_file(path, target)
         self.delete(path)
 
     def delete(self, path: str) -> None:
-        with suppress(FileNotFoundError), _translated(path, self._cure):
+        with suppress(FileNotFoundError), _translate_client_errors(path, self._cure):
             self._system().rm_file(path)
 
     def delete_folder(self, path: str) -> None:
@@ -127,7 +127,7 @@ class FsspecStorage(Storage):
 
 
 @contextmanager
-def _translated(path: str, cure: str) -> Iterator[None]:
+def _translate_client_errors(path: str, cure: str) -> Iterator[None]:
     """Convert errors of fsspec and its clients to OSErrors that name the file and the cure."""
     try:
         yield
@@ -148,7 +148,7 @@ def connect(process: int, storage: FsspecStorage) -> "AbstractFileSystem":
     return filesystem(storage.scheme, skip_instance_cache=True, use_listings_cache=False, **storage.options)
 
 
-def _file(name: str, path: str, info: Mapping[str, Any]) -> StoredFile:
+def _stored_object(name: str, path: str, info: Mapping[str, Any]) -> StoredFile:
     version = info.get("ETag") or info.get("etag") or info.get("mtime") or info["size"]
     return StoredFile(name, path, info["size"], str(version).strip('"'))
 
@@ -164,11 +164,11 @@ class FsspecUpload:
         self._abandon = finalize(self, _abandon, file)
 
     def write(self, data: bytes) -> None:
-        with _translated(self._path, self._cure):
+        with _translate_client_errors(self._path, self._cure):
             self._file.write(data)
 
     def commit(self, path: str | None = None) -> None:
-        with _translated(self._path, self._cure):
+        with _translate_client_errors(self._path, self._cure):
             self._file.close()
             self._file.commit()
         self._abandon.detach()

@@ -33,7 +33,7 @@ FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 32.0
 TRIES = 5
 """Number of tries in `retry_at_once`, for errors that a repeat cures without a wait: damaged bytes, lost uploads."""
-_PASSING = {408, 429, 500, 502, 503, 504}
+_TRANSIENT = {408, 429, 500, 502, 503, 504}
 """HTTP status codes of transient errors."""
 WARN_AFTER_S = 5.0
 """Duration of failures before the first warning. WARN_EVERY_S is the interval of further warnings."""
@@ -57,7 +57,7 @@ def split_path(path: str) -> tuple[str, str]:
     """
     match = _PATH.fullmatch(path)
     if not match:
-        raise ConfigError(f"{path!r} is no path of Google Cloud Storage; they are like gs://bucket/folder/file")
+        raise ConfigError(f"{path!r} is not a Cloud Storage path (gs://bucket/file)")
     return match[1], match[2] or ""
 
 
@@ -70,10 +70,10 @@ def split_object(path: str) -> tuple[str, str]:
     """
     bucket, name = split_path(path)
     if not name:
-        raise ConfigError(f"{path} is a bucket, where an object is needed, like gs://{bucket}/folder/file")
+        raise ConfigError(f"{path} is a bucket, not an object (gs://{bucket}/file)")
     encoded = name.encode(errors="surrogatepass")
     if len(encoded) > 1024 or name in (".", "..") or re.search("[\n\r\ud800-\udfff]", name):
-        raise FileNotFoundError(errno.ENOENT, "no object can have such a name", path)
+        raise FileNotFoundError(errno.ENOENT, "the object name is invalid", path)
     return bucket, name
 
 
@@ -85,7 +85,7 @@ def retry_at_once(call: Callable[[], _Result], is_curable: Callable[[Exception],
         except Exception as error:  # any: `is_curable` decides
             if not is_curable(error):
                 raise
-            _LOGGER.info("Once more, after %s", words_of(error))
+            _LOGGER.info("Retrying after %s", error_text(error))
     return call()
 
 
@@ -96,36 +96,36 @@ def retry(path: str) -> "Retry":
     first_failed_s: list[float] = []
 
     def report(error: Exception) -> None:
-        _LOGGER.info("%s: trying again after %s", path, words_of(error))
+        _LOGGER.info("%s: retrying after %s", path, error_text(error))
         first_failed_s.append(time.monotonic())
         if time.monotonic() - first_failed_s[0] > WARN_AFTER_S:
-            _warn_of_waiting(path, words_of(error))
+            _warn_waiting(path, error_text(error))
 
     waits = {"initial": FIRST_WAIT_S, "maximum": LONGEST_WAIT_S, "multiplier": 2, "timeout": RETRY_S}
-    return Retry(_may_pass, on_error=report, **waits)
+    return Retry(_is_transient, on_error=report, **waits)
 
 
-def _may_pass(error: BaseException) -> bool:
+def _is_transient(error: BaseException) -> bool:
     import requests
     import urllib3
     from google.auth.exceptions import GoogleAuthError, TransportError
 
     if isinstance(error, TransportError) and error.args:  # wraps the error of a token request
-        return _may_pass(error.args[0])
+        return _is_transient(error.args[0])
     if isinstance(error, GoogleAuthError):
         return error.retryable
     lost = requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError
-    return status_of(error) in _PASSING or isinstance(error, (ConnectionError, urllib3.exceptions.HTTPError, *lost))
+    return http_status(error) in _TRANSIENT or isinstance(error, (ConnectionError, urllib3.exceptions.HTTPError, *lost))
 
 
-def _warn_of_waiting(path: str, words: str) -> None:
+def _warn_waiting(path: str, words: str) -> None:
     """Log a warning per WARN_EVERY_S for all waiting requests."""
     global _warned_at_s
     with _LOCK:
         if time.monotonic() < _warned_at_s + WARN_EVERY_S:
             return
         _warned_at_s = time.monotonic()
-    _LOGGER.warning("%s: no answer yet (%s); each request is tried for %g s", path, words, RETRY_S)
+    _LOGGER.warning("%s: no answer yet (%s); each request is retried for %g s", path, words, RETRY_S)
 
 
 # Errors
@@ -151,38 +151,38 @@ def _explanation(error: Exception, path: str, version: str) -> Exception:
     from google.auth.exceptions import GoogleAuthError
 
     bucket = split_path(path)[0]
-    words = words_of(error)
-    status = status_of(error)
+    words = error_text(error)
+    status = http_status(error)
     if isinstance(error, RetryError):
-        strerror = f"given up after trying for {RETRY_S:g} s; the last time: {words_of(error.cause or error)}"
+        strerror = f"gave up after {RETRY_S:g} s of retries; the last error: {error_text(error.cause or error)}"
         return OSError(errno.EIO, strerror, path)
     if isinstance(error, GoogleAuthError) or status == 401:
-        return ConfigError(f"{path}: the credentials are of no use ({words}); {CREDENTIALS_CURE}")
+        return ConfigError(f"{path}: the credentials were rejected ({words}); {CREDENTIALS_CURE}")
     if status == 403:
         return PermissionError(errno.EACCES, f"{words}{_account(words)}", path)
-    if status == 404 and is_of_bucket(error):
-        return ConfigError(f"{path}: there is no bucket {bucket}; is its name misspelt, or is it to be made first?")
+    if status == 404 and is_bucket_missing(error):
+        return ConfigError(f"{path}: the bucket {bucket} does not exist; check its name, or create it")
     if status == 404:
         gone = f"the object is gone or was replaced since it was listed as generation {version}"
         return FileNotFoundError(errno.ENOENT, gone if version else "no such object", path)
     if status == 400 and "requester pays" in words:
         return ConfigError(
-            f"{path}: whoever reads the bucket {bucket} pays for it ({words}), which Recordmill cannot; "
+            f"{path}: the bucket {bucket} is set to requester pays ({words}), which is not supported; "
             "copy the data to a bucket of your own: gcloud storage cp --recursive --billing-project=PROJECT"
         )
     return OSError(errno.EIO, f"{type(error).__name__}: {words}", path)
 
 
-def status_of(error: BaseException) -> int | None:
+def http_status(error: BaseException) -> int | None:
     """Return the HTTP status of an error of Google's client; None for other errors."""
     return getattr(error, "code", None) or getattr(getattr(error, "response", None), "status_code", None)
 
 
-def is_of_bucket(error: Exception) -> bool:
-    return "bucket does not exist" in words_of(error)
+def is_bucket_missing(error: Exception) -> bool:
+    return "bucket does not exist" in error_text(error)
 
 
-def words_of(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return the server's message on one line; the text of the error if it is not the server's."""
     from google.api_core.exceptions import GoogleAPICallError
     from google.cloud.storage.exceptions import InvalidResponse
@@ -300,6 +300,6 @@ def find_credentials(scopes: tuple[str, ...]) -> "Credentials":
     try:
         return google.auth.default(scopes, BoundedRequest())[0]
     except GoogleAuthError as error:
-        message = f"there are no credentials for Google Cloud Storage ({words_of(error)}); {CREDENTIALS_CURE}"
+        message = f"no credentials for Google Cloud Storage were found ({error_text(error)}); {CREDENTIALS_CURE}"
         _found_none = time.monotonic(), message
         raise ConfigError(message) from error

@@ -20,12 +20,12 @@ from recordmill.transforms.storage import gcs_client
 from recordmill.transforms.storage.gcs_client import (
     LostUploadError,
     connection,
+    error_text,
     retry,
     retry_at_once,
     split_object,
     split_path,
     translate_errors,
-    words_of,
 )
 from recordmill.transforms.storage.interface import crc32c_text, too_large
 
@@ -156,7 +156,7 @@ def _ask(path: str, method: str, target: str, headers: Mapping[str, str] = {}, m
         decode_content=False,
     )
     if response.status >= 300:
-        raise _error(response.status, response.read())
+        raise _response_error(response.status, response.read())
     left = response.length_remaining  # None without the header Content-Length
     if most_bytes is None or (left is not None and left <= most_bytes):
         return Answer(response.headers, response.read())
@@ -167,7 +167,7 @@ def _ask(path: str, method: str, target: str, headers: Mapping[str, str] = {}, m
     return Answer(response.headers, data)
 
 
-def _error(status: int, body: bytes) -> "GoogleAPICallError":
+def _response_error(status: int, body: bytes) -> "GoogleAPICallError":
     """Return the exception of Google's client for a response."""
     from google.api_core.exceptions import from_http_status
 
@@ -307,27 +307,27 @@ def _send(path: str, pieces: Iterable[bytes]) -> None:
             _delete_damaged(path, crc32c_text(checksum))
         if not _is_lost(error):
             raise
-        what = f"the server lost or damaged what was sent ({words_of(error)}); run the same command again"
+        what = f"the server lost or damaged the upload ({error_text(error)}); run the same command again"
         raise LostUploadError(errno.EIO, what, path) from error
 
 
 def _delete_damaged(path: str, crc32c: str) -> None:
     with suppress(OSError):  # another run has replaced it already
-        found = read_metadata(path)
-        if found.crc32c != crc32c:
-            delete_object(path, found.generation)
+        metadata = read_metadata(path)
+        if metadata.crc32c != crc32c:
+            delete_object(path, metadata.generation)
 
 
 def _is_lost(error: Exception) -> bool:
     from google.cloud.storage.exceptions import DataCorruption
 
-    match gcs_client.status_of(error):
+    match gcs_client.http_status(error):
         case 404:
-            return not gcs_client.is_of_bucket(error)
+            return not gcs_client.is_bucket_missing(error)
         case 308 | 410:  # 308: the server has kept none of the sent bytes
             return True
         case 400:
-            return "match calculated" in words_of(error)  # checksum mismatch
+            return "match calculated" in error_text(error)  # checksum mismatch
     # The client raises a ValueError if the server kept only a part of a chunk.
     return isinstance(error, DataCorruption | ValueError)
 

@@ -52,11 +52,11 @@ class GcsStorage(Storage):
         generation."""
         bucket, prefix = _split_folder(folder)
         root = f"gs://{bucket}/{prefix}"
-        for found in _list(folder, "items(name,size,generation)", within):
-            if found.name < within.start or found.name >= (within.end or found.name + "-"):
+        for item in _list_objects(folder, "items(name,size,generation)", within):
+            if item.name < within.start or item.name >= (within.end or item.name + "-"):
                 continue  # emulators may not support ranges
-            name = found.name[len(prefix) :]
-            yield StoredFile(name, root + name, found.size, found.generation)
+            name = item.name[len(prefix) :]
+            yield StoredFile(name, root + name, item.size, item.generation)
 
     def parts(self, folder: str) -> list[NameRange]:
         # The first page is enough: it has up to 1,000 sub-folders. A folder with more files before them is one range.
@@ -68,19 +68,19 @@ class GcsStorage(Storage):
 
     def names(self, folder: str) -> list[str]:
         prefix = _split_folder(folder)[1]
-        return sorted(found.name[len(prefix) :] for found in _list(folder, "items(name)", delimiter="/"))
+        return sorted(item.name[len(prefix) :] for item in _list_objects(folder, "items(name)", delimiter="/"))
 
     def is_folder(self, path: str) -> bool:
         """Return True if `path` has objects below it. Return True for any bucket."""
-        first = next(_list(path, "items(name)", with_markers=True, maxResults=1), None)
+        first = next(_list_objects(path, "items(name)", with_markers=True, maxResults=1), None)
         return first is not None or not split_path(path)[1]
 
     def stat(self, path: str) -> StoredFile | None:
         if path.endswith("/") or not split_path(path)[1]:
             return None
         try:
-            found = read_metadata(path)
-            return StoredFile(path.rpartition("/")[2], path, found.size, found.generation, found.crc32c)
+            metadata = read_metadata(path)
+            return StoredFile(path.rpartition("/")[2], path, metadata.size, metadata.generation, metadata.crc32c)
         except FileNotFoundError:
             return None
 
@@ -91,15 +91,15 @@ class GcsStorage(Storage):
         """
         place = gcs_requests.read_place(path)
         is_one = place.location and place.location_type != "dual-region"
-        found = place.custom_placement_config.get("dataLocations") or ([place.location] if is_one else [])
-        return tuple(region.lower() for region in found)
+        locations = place.custom_placement_config.get("dataLocations") or ([place.location] if is_one else [])
+        return tuple(region.lower() for region in locations)
 
     def protection(self, path: str) -> str:
         """Return an object's hold or retention policy, or ""."""
-        found = read_metadata(path)
-        if found.event_based_hold:
-            return "a hold, which new objects of the bucket are given"
-        until = found.retention_expiration_time
+        metadata = read_metadata(path)
+        if metadata.event_based_hold:
+            return "a hold, which the bucket places on new objects"
+        until = metadata.retention_expiration_time
         return f"the bucket's retention policy, until {until:%Y-%m-%d %H:%M} UTC" if until else ""
 
     def open(self, path: str, version: str = "") -> BinaryIO:
@@ -108,13 +108,13 @@ class GcsStorage(Storage):
         The stream reads one generation, and fails if the object is replaced meanwhile. Ranges carry no checksum, so
         the bytes are verified only by reading from the first to the last byte, at the end.
         """
-        found = read_metadata(path)
-        if version not in ("", found.generation):
+        metadata = read_metadata(path)
+        if version not in ("", metadata.generation):
             raise ChangedFileError(errno.ESTALE, "written to since it was opened", path)
-        if found.content_encoding == "gzip":  # ranges would be of the compressed bytes
-            return io.BytesIO(self.read(path, found.generation))
-        ranges = _CheckedRanges(path, found.size, found.generation, found.crc32c)
-        return io.BufferedReader(RangeStream(ranges, path, found.size, RANGE_BYTES), RANGE_BYTES)
+        if metadata.content_encoding == "gzip":  # ranges would be of the compressed bytes
+            return io.BytesIO(self.read(path, metadata.generation))
+        ranges = _CheckedRanges(path, metadata.size, metadata.generation, metadata.crc32c)
+        return io.BufferedReader(RangeStream(ranges, path, metadata.size, RANGE_BYTES), RANGE_BYTES)
 
     def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
         """Return all bytes by one request, with verified checksum. Objects with gzip encoding are decompressed.
@@ -133,15 +133,15 @@ class GcsStorage(Storage):
             answer = gcs_requests.read_object(path, version, most_bytes=most_bytes)
             expected = _CRC32C.search(answer.headers.get("X-Goog-Hash", ""))
             if expected and expected[1] != crc32c_text(google_crc32c.Checksum(answer.data)):
-                raise DataCorruption(None, f"their checksum is not {expected[1]}, as that of what is stored")
+                raise DataCorruption(None, f"their checksum is not {expected[1]}, that of the object")
             is_packed = answer.headers.get("Content-Encoding") == "gzip"
-            return _unpacked(path, answer.data, most_bytes) if is_packed else answer.data
+            return _decompress_gzip(path, answer.data, most_bytes) if is_packed else answer.data
 
         with translate_errors(path, version):
             try:
                 return retry_at_once(retry(path)(download), lambda error: isinstance(error, DataCorruption))
             except DataCorruption as error:
-                strerror = f"its bytes did not match their checksum when they came, {gcs_client.TRIES} times"
+                strerror = f"the received bytes did not match their checksum in {gcs_client.TRIES} tries"
                 raise UnreadableFileError(errno.EIO, strerror, path) from error
 
     def read_range(self, path: str, start: int, length: int, version: str = "") -> bytes:
@@ -161,11 +161,13 @@ class GcsStorage(Storage):
         """Read each range by one request, concurrently."""
         if len(ranges) == 1:
             return [self.read_range(path, *ranges[0], version)]
-        return list(_readers(os.getpid()).map(lambda each: self.read_range(path, each[0], each[1], version), ranges))
+        return list(
+            _readers(os.getpid()).map(lambda range_: self.read_range(path, range_[0], range_[1], version), ranges)
+        )
 
     def checksum(self, path: str) -> tuple[int, str]:
-        found = read_metadata(path)
-        return found.size, found.crc32c
+        metadata = read_metadata(path)
+        return metadata.size, metadata.crc32c
 
     def create(self, path: str, folder: str = "") -> GcsUpload:
         return GcsUpload(path, self.move)
@@ -182,8 +184,8 @@ class GcsStorage(Storage):
         """Delete all objects below a folder. A complete bucket is refused with a ConfigError."""
         bucket, prefix = _split_folder(path)
         if not prefix:
-            raise ConfigError(f"{path} is a whole bucket, which is not deleted; name a folder in it")
-        paths = [f"gs://{bucket}/{found.name}" for found in _list(path, "items(name)", with_markers=True)]
+            raise ConfigError(f"{path} is a bucket, not a folder, and is not deleted; name a folder in it")
+        paths = [f"gs://{bucket}/{item.name}" for item in _list_objects(path, "items(name)", with_markers=True)]
         with ThreadPoolExecutor(DELETIONS) as pool:
             list(pool.map(self.delete, paths))
 
@@ -194,7 +196,7 @@ def _readers(process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(READS, "ranges")
 
 
-def _unpacked(path: str, data: bytes, most_bytes: int | None) -> bytes:
+def _decompress_gzip(path: str, data: bytes, most_bytes: int | None) -> bytes:
     """Decompress bytes with gzip encoding."""
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         unpacked = file.read(-1 if most_bytes is None else most_bytes + 1)
@@ -239,7 +241,7 @@ def _split_folder(path: str) -> tuple[str, str]:
 # Requests
 
 
-def _list(
+def _list_objects(
     folder: str, fields: str, within: NameRange = ALL_NAMES, with_markers: bool = False, **query: str | int
 ) -> Iterator[Metadata]:
     """Yield objects below a folder. Markers, whose names end in `/`, are made by consoles to show empty folders."""
@@ -248,4 +250,4 @@ def _list(
     asked = {**bounds, "fields": f"{fields},nextPageToken", **query}
     with translate_errors(folder):
         for page in gcs_requests.list_pages(folder, bucket, asked):
-            yield from page.items if with_markers else (found for found in page.items if not found.name.endswith("/"))
+            yield from page.items if with_markers else (item for item in page.items if not item.name.endswith("/"))

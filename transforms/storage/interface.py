@@ -132,7 +132,7 @@ class Storage(Protocol):
     def checksum(self, path: str) -> tuple[int, str]:
         """Return the size in bytes, and the CRC-32C in the format of Cloud Storage: big-endian, base64."""
         with self.open(path) as file:
-            return checksum_of(file)
+            return compute_checksum(file)
 
     def write(self, path: str, data: bytes) -> None:
         """Write a file atomically: readers see the old or the new bytes. Missing folders are created."""
@@ -195,8 +195,8 @@ _CHUNK_BYTES = 1 << 22
 
 def too_large(path: str, size_bytes: int | None, most_bytes: int) -> FileTooLargeError:
     """Return the error of a file larger than `most_bytes`. `size_bytes` is None if unknown."""
-    found = "more" if size_bytes is None else f"{size_bytes:,} bytes"
-    return FileTooLargeError(errno.EFBIG, f"{found}, where at most {most_bytes:,} are read", path)
+    size = f"more than {most_bytes:,} bytes" if size_bytes is None else f"{size_bytes:,} bytes"
+    return FileTooLargeError(errno.EFBIG, f"{size}; the limit is {most_bytes:,}", path)
 
 
 def is_remote(path: str) -> bool:
@@ -204,7 +204,7 @@ def is_remote(path: str) -> bool:
     return "://" in path
 
 
-def checksum_of(file: BinaryIO) -> tuple[int, str]:
+def compute_checksum(file: BinaryIO) -> tuple[int, str]:
     """Return `Storage.checksum` of all bytes of a stream."""
     checksum, size = google_crc32c.Checksum(), 0
     while chunk := file.read(_CHUNK_BYTES):

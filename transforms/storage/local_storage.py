@@ -43,8 +43,8 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def _no_file(path: str) -> UnreadableFileError:
-    return UnreadableFileError(errno.EINVAL, "a pipe or a device, and no file", path)
+def _irregular_file_error(path: str) -> UnreadableFileError:
+    return UnreadableFileError(errno.EINVAL, "a pipe or a device, not a file", path)
 
 
 def _open_regular(path: str, flags: int) -> int:
@@ -52,7 +52,11 @@ def _open_regular(path: str, flags: int) -> int:
     if stat.S_ISREG(os.fstat(file).st_mode):
         return file
     os.close(file)
-    raise UnreadableFileError(errno.EISDIR, os.strerror(errno.EISDIR), path) if os.path.isdir(path) else _no_file(path)
+    raise (
+        UnreadableFileError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if os.path.isdir(path)
+        else _irregular_file_error(path)
+    )
 
 
 class _VersionFile(FileIO):
@@ -101,7 +105,7 @@ class _OpenFiles:
 _OPEN = _OpenFiles()
 
 
-def _read(descriptor: int, length: int) -> bytes:
+def _read_bytes(descriptor: int, length: int) -> bytes:
     """Read `length` bytes; fewer only at the file's end."""
     data = os.read(descriptor, length)
     if not _READ_AT_ONCE <= len(data) < length:
@@ -118,13 +122,13 @@ def _read_file(descriptor: int, path: str, version: str, most_bytes: int | None)
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(status.st_mode):
-        raise _no_file(path)
+        raise _irregular_file_error(path)
     if version and str(status.st_mtime_ns) != version:
         raise ChangedFileError(errno.ESTALE, "written to since it was listed", path)
     if most_bytes is not None and status.st_size > most_bytes:
         raise too_large(path, status.st_size, most_bytes)
     # At most one byte more: the file may grow, and some files in /proc have no end.
-    data = _read(descriptor, status.st_size + 1)
+    data = _read_bytes(descriptor, status.st_size + 1)
     if len(data) != status.st_size:
         raise ChangedFileError(errno.ESTALE, "written to while it was read", path)
     return data
@@ -144,7 +148,7 @@ class LocalStorage(Storage):
             with os.scandir(directory) as entries:
                 for entry in entries:
                     name = prefix + entry.name
-                    kind = _kind(entry)
+                    kind = _entry_kind(entry)
                     if kind is _Kind.FOLDER:
                         if entry.name == "lost+found" and not os.access(entry.path, os.R_OK | os.X_OK):
                             continue  # at the root of a disk, and only root can read it
@@ -203,18 +207,18 @@ class LocalStorage(Storage):
             if version and str(os.fstat(file.fileno()).st_mtime_ns) != version:
                 raise ChangedFileError(errno.ESTALE, "written to since it was listed", path)
             os.lseek(file.fileno(), start, os.SEEK_SET)
-            return _read(file.fileno(), length)
+            return _read_bytes(file.fileno(), length)
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
         file = _OPEN.get(path, version)
-        found = [
+        pieces = [
             os.pread(file.fileno(), length, start)
             if length <= _READ_AT_ONCE
             else self.read_range(path, start, length, version)
             for start, length in ranges
         ]
         file.check()
-        return found
+        return pieces
 
     def release(self, path: str, version: str) -> None:
         _OPEN.release(path, version)
@@ -279,7 +283,7 @@ class _Kind(Enum):
     OTHER = 3  # pipes, devices, broken links
 
 
-def _kind(entry: os.DirEntry) -> _Kind:
+def _entry_kind(entry: os.DirEntry) -> _Kind:
     try:
         return _Kind.FOLDER if entry.is_dir() else _Kind.FILE if entry.is_file() else _Kind.OTHER
     except OSError:  # a link to itself
@@ -351,11 +355,11 @@ class LocalUpload:
         self._file = open(self._temporary, "xb")  # noqa: SIM115  closed by commit or abandon
 
     def write(self, data: bytes) -> None:
-        with _named(self._path):
+        with _name_errors(self._path):
             self._file.write(data)
 
     def commit(self, path: str | None = None) -> None:
-        with _named(self._path):
+        with _name_errors(self._path):
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
@@ -374,7 +378,7 @@ class LocalUpload:
 
 
 @contextmanager
-def _named(path: str) -> Iterator[None]:
+def _name_errors(path: str) -> Iterator[None]:
     """Add the file name to errors of writing. The system's `No space left on device` names no file."""
     try:
         yield

@@ -11,41 +11,43 @@ class _Meaning(NamedTuple):
     """Cause of an errno, and its cure.
 
     Attributes:
-        is_of_command: True if another path or other rights are the cure.
+        is_command_error: True if another path or other rights are the cure.
     """
 
     what: str
     cure: str
-    is_of_command: bool = False
+    is_command_error: bool = False
 
 
-_NO_SPACE = _Meaning("no space is left", "free some, or give another place, and run the command again")
-_CONNECTION = "is the network there, and the address right? Then run the command again"
+_NO_SPACE = _Meaning("no space is left", "free some, or write elsewhere, and run the command again")
+_CONNECTION = "check the network and the address, and run the command again"
 
 _MEANINGS = {
     errno.EACCES: _Meaning(
         "permission denied", "this user needs rights for it and for the folders above it (see ls -ld)", True
     ),
     errno.EPERM: _Meaning("not permitted", "it may be protected from changes (see lsattr), or another user's", True),
-    errno.EROFS: _Meaning("its file system may only be read", "give another place, or mount it for writing", True),
+    errno.EROFS: _Meaning("its file system is read-only", "write elsewhere, or mount it for writing", True),
     errno.ENOENT: _Meaning("no such file or folder", "check the path", True),
-    errno.ENOTDIR: _Meaning("a file stands where a folder is needed", "check the path", True),
+    errno.ENOTDIR: _Meaning("a parent of the path is a file, not a folder", "check the path", True),
     errno.EISDIR: _Meaning("it is a folder", "give a file", True),
-    errno.ELOOP: _Meaning("its links lead in a circle", "give the path that they should lead to", True),
+    errno.ELOOP: _Meaning("its links form a loop", "give the path that they should lead to", True),
     errno.ENAMETOOLONG: _Meaning(
         "the name is too long", "most file systems take 255 bytes a name and 4,095 a path", True
     ),
     errno.ENOSPC: _NO_SPACE,
     errno.EDQUOT: _Meaning("this user's disk quota is used up", _NO_SPACE.cure),
-    errno.EFBIG: _Meaning("it would be larger than files may be", "raise the limit (ulimit -f), or write elsewhere"),
+    errno.EFBIG: _Meaning(
+        "it would exceed the maximum size of files", "raise the limit (ulimit -f), or write elsewhere"
+    ),
     errno.EMFILE: _Meaning(
         "too many open files in this process", "raise the limit (ulimit -n 4096), or lower --workers"
     ),
-    errno.ENFILE: _Meaning("too many open files on this machine", "end what holds them, and run the command again"),
+    errno.ENFILE: _Meaning("too many open files on this machine", "close other programs, and run the command again"),
     errno.ENOMEM: _Meaning("there is not enough memory", "lower --workers, or use a machine that has more"),
-    errno.EIO: _Meaning("the disk failed to read or write", "look at the disk (dmesg), and run the command again"),
-    errno.ESTALE: _Meaning("the network drive lost it", "mount the drive again, and run the command again"),
-    errno.ETIMEDOUT: _Meaning("no answer came in time", _CONNECTION),
+    errno.EIO: _Meaning("the disk failed to read or write", "check the disk (dmesg), and run the command again"),
+    errno.ESTALE: _Meaning("the network drive lost the file", "mount the drive again, and run the command again"),
+    errno.ETIMEDOUT: _Meaning("the connection timed out", _CONNECTION),
     errno.ECONNREFUSED: _Meaning("the connection was refused", _CONNECTION),
     errno.ECONNRESET: _Meaning("the connection was cut", _CONNECTION),
     errno.ENETUNREACH: _Meaning("the network cannot be reached", _CONNECTION),
@@ -57,10 +59,10 @@ _TEXT = re.compile(r"\[Errno (\d+)\] (.*?)(?:: (?:(?:b?'.*'|b?\".*\") -> )?(b?'.
 _SHOWN = 200
 
 
-def is_of_command(error: OSError) -> bool:
+def is_command_error(error: OSError) -> bool:
     """Return True if the paths or rights of the command are the cause, and not the machine."""
     meaning = _MEANINGS.get(error.errno or 0)
-    return meaning is not None and meaning.is_of_command
+    return meaning is not None and meaning.is_command_error
 
 
 def explain_os_error(error: OSError) -> str:

@@ -17,11 +17,11 @@ def read_exactly(read_range: Callable[[int, int], bytes], path: str, start: int,
     """
     data = read_range(start, length)
     if len(data) != length:
-        raise OSError(errno.EIO, f"{len(data)} bytes came where there are {length}", path)
+        raise OSError(errno.EIO, f"{len(data)} bytes were read instead of {length}", path)
     return data
 
 
-class KeptBlocks:
+class CachedBlocks:
     """Thread-safe cache of a file in blocks of 8 MB. A block is read when it is first needed.
 
     Args:
@@ -71,7 +71,7 @@ class SizedStream(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         if position < 0:
-            raise OSError(errno.EINVAL, "an offset before the file's start", self._path)
+            raise OSError(errno.EINVAL, "the offset is before the start of the file", self._path)
         self._go_to(position)
         return self._position
 

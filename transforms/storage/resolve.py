@@ -41,7 +41,7 @@ def tilde_hint(path: str) -> str:
     home = os.path.expanduser(path)
     if home == path or os.path.exists(path.split("/")[0]):
         return ""
-    return f": a shell expands ~, and nothing else does; give {home}"
+    return f": only a shell expands ~; give {home}"
 
 
 def storage_for(path: str) -> Storage:
@@ -50,7 +50,7 @@ def storage_for(path: str) -> Storage:
     Raises:
         ConfigError: See `file_storage_for`.
     """
-    archive = archive_of(path)
+    archive = find_archive(path)
     return ZipStorage(archive, file_storage_for(archive)) if archive else file_storage_for(path)
 
 
@@ -67,7 +67,7 @@ def file_storage_for(path: str) -> Storage:
         known = " or ".join(f"{known}://bucket/folder" for known in _REMOTE)
         raise ConfigError(f"{path}: {scheme}:// is not supported; give a local path, {known}")
     if not rest.strip("/"):  # a path joined to "gs://" would be a local path
-        raise ConfigError(f"{path} names no bucket; give {scheme}://bucket/folder")
+        raise ConfigError(f"{path} does not name a bucket; give {scheme}://bucket/folder")
     storage, module, extra = _REMOTE[scheme]
     _require(module, scheme, extra)
     return storage
@@ -76,17 +76,17 @@ def file_storage_for(path: str) -> Storage:
 @cache
 def _require(module: str, scheme: str, extra: str) -> None:
     try:
-        found = find_spec(module)
+        spec = find_spec(module)
     except ModuleNotFoundError:  # a parent module such as google.cloud is missing
-        found = None
-    if not found:
+        spec = None
+    if not spec:
         raise missing_extra(f"{scheme}://", extra)
 
 
 _ARCHIVE = re.compile(r"\.zip(?=/|$)", re.IGNORECASE)
 
 
-def archive_of(path: str) -> str:
+def find_archive(path: str) -> str:
     """Return the .zip file that `path` is or is in; "" without. Folders named *.zip do not count."""
     if not _ARCHIVE.search(path):
         return ""
@@ -102,12 +102,12 @@ def _is_remote_file(path: str) -> bool:
 
 def join_path(folder: str, name: str) -> str:
     """Return the path of a file in a folder."""
-    if is_remote(folder) or archive_of(folder):
+    if is_remote(folder) or find_archive(folder):
         return f"{folder.rstrip('/')}/{name}"
     return os.path.join(folder, name)
 
 
-def existing(folder: str, names: Iterable[str]) -> list[str]:
+def list_existing(folder: str, names: Iterable[str]) -> list[str]:
     """Return the names of files that exist in a folder. A .zip with one folder has its files with and without the
     folder's name: of both, the last counts."""
     paths = ((name, join_path(folder, name)) for name in names)
@@ -137,13 +137,13 @@ def match_files(pattern: str) -> list[str]:
     """
     if not _WILD & set(pattern) or storage_for(pattern).size(pattern) is not None:
         return [pattern]
-    paths = sorted(_matching(pattern))
+    paths = sorted(_glob_files(pattern))
     if not paths:
         raise ConfigError(f"{pattern}: no file matches")
     return paths
 
 
-def _matching(pattern: str) -> Iterator[str]:
+def _glob_files(pattern: str) -> Iterator[str]:
     if not is_remote(pattern):
         folder, name = os.path.split(pattern)
         if os.path.isdir(folder):  # the name of an existing folder may have wild cards
@@ -152,9 +152,9 @@ def _matching(pattern: str) -> Iterator[str]:
         return
     folder, _, name = pattern.rpartition("/")
     if _WILD & set(folder):
-        raise ConfigError(f"{pattern}: in a bucket, wild cards may stand in the file's name only")
+        raise ConfigError(f"{pattern}: in a bucket, only the file's name may have wild cards")
     storage = storage_for(folder)
-    yield from (join_path(folder, found) for found in storage.names(folder) if fnmatchcase(found, name))
+    yield from (join_path(folder, file_name) for file_name in storage.names(folder) if fnmatchcase(file_name, name))
 
 
 @contextmanager
@@ -165,7 +165,7 @@ def local_copy(path: str) -> Iterator[str]:
         ConfigError: The bucket or archive has no such file.
         OSError: Storage fails.
     """
-    if not (is_remote(path) or archive_of(path)):
+    if not (is_remote(path) or find_archive(path)):
         yield path
         return
     storage = storage_for(path)
@@ -187,8 +187,8 @@ _STEP = 1 << 20
 
 def file_version(path: str) -> str:
     """Return the version of a file, see `check_unchanged`; empty if there is no file."""
-    found = storage_for(path).stat(path)
-    return found.version if found else ""
+    file = storage_for(path).stat(path)
+    return file.version if file else ""
 
 
 def check_unchanged(path: str, version: str) -> None:
@@ -207,50 +207,50 @@ def read_unpacked(path: str) -> bytes:
     """
     _check_ratio(path)
     data = storage_for(path).read(path)
-    return unpacked(path, data) if data.startswith(GZIP) else data
+    return unpack_gzip(path, data) if data.startswith(GZIP) else data
 
 
-def unpacked(path: str, data: bytes) -> bytes:
+def unpack_gzip(path: str, data: bytes) -> bytes:
     """Decompress a gzip file, see `read_unpacked`."""
-    return b"".join(_unpack(path, [data], len(data)))
+    return b"".join(_unpack_gzip(path, [data], len(data)))
 
 
 def open_unpacked(path: str, most_bytes: int = _STEP) -> tuple[bool, Iterator[bytes]]:
     """Return whether a file is compressed, by gzip or in its archive (and so has no ranges), and the decompressed bytes
     of `read_unpacked` in pieces of at most `most_bytes`, or 1 MB."""
     is_compressed = _check_ratio(path)
-    pieces = _pieces(path, min(most_bytes, _STEP))
+    pieces = _file_pieces(path, min(most_bytes, _STEP))
     first = next(pieces, b"")
     whole = chain((first,), pieces)
     if first.startswith(GZIP):
-        return True, _unpack(path, whole, storage_for(path).size(path) or 0)
+        return True, _unpack_gzip(path, whole, storage_for(path).size(path) or 0)
     return is_compressed, whole
 
 
 def _check_ratio(path: str) -> bool:
     """Return True if a file is a compressed member of an archive. Refuse a member that decompresses to too much."""
-    file = storage_for(path).stat(path) if archive_of(path) else None
+    file = storage_for(path).stat(path) if find_archive(path) else None
     if file is None or file.packed_bytes is None:
         return False
     most = max(_ALWAYS, _RATIO * file.packed_bytes)
     if file.size_bytes > most:
-        raise _too_large(path, most)
+        raise _ratio_error(path, most)
     return True
 
 
-def _too_large(path: str, most_bytes: int) -> AnnotationFileError:
+def _ratio_error(path: str, most_bytes: int) -> AnnotationFileError:
     return AnnotationFileError(
-        f"{path} is compressed and unpacks to more than {most_bytes:,} bytes, too many for a file of its size; if it "
-        "is meant to, give it unpacked"
+        f"{path} is compressed and decompresses to more than {most_bytes:,} bytes, too many for a file of its size; if "
+        "that is intended, give it decompressed"
     )
 
 
-def _pieces(path: str, most_bytes: int) -> Iterator[bytes]:
+def _file_pieces(path: str, most_bytes: int) -> Iterator[bytes]:
     with storage_for(path).open(path) as file:
         yield from iter(lambda: file.read(max(len(GZIP), most_bytes)), b"")
 
 
-def _unpack(path: str, packed: Iterable[bytes], packed_bytes: int) -> Iterator[bytes]:
+def _unpack_gzip(path: str, packed: Iterable[bytes], packed_bytes: int) -> Iterator[bytes]:
     """Yield the contents of the members of a gzip file. Zeros may follow the last member."""
     pieces, data = iter(packed), b""
     given, most = 0, max(_ALWAYS, _RATIO * packed_bytes)
@@ -261,22 +261,20 @@ def _unpack(path: str, packed: Iterable[bytes], packed_bytes: int) -> Iterator[b
         if member is None:
             if not data.startswith(GZIP):
                 if any(piece.strip(b"\0") for piece in chain((data,), pieces)):
-                    raise AnnotationFileError(
-                        f"{path} goes on after what gzip packed, with other bytes; fetch it again"
-                    )
+                    raise AnnotationFileError(f"{path} has other bytes after its gzip data; download it again")
                 return
             member = zlib.decompressobj(wbits=31)
         try:
-            unpacked = member.decompress(data, _STEP)
+            content = member.decompress(data, _STEP)
         except zlib.error as error:
-            raise AnnotationFileError(f"{path} is a damaged gzip file ({error}); fetch it again") from error
-        given += len(unpacked)
+            raise AnnotationFileError(f"{path} is a damaged gzip file ({error}); download it again") from error
+        given += len(content)
         if given > most:
-            raise _too_large(path, most)
-        if unpacked:
-            yield unpacked
+            raise _ratio_error(path, most)
+        if content:
+            yield content
         elif not data and not member.eof:
-            raise AnnotationFileError(f"{path} is a gzip file that has been cut short; fetch it again")
+            raise AnnotationFileError(f"{path} is a truncated gzip file; download it again")
         data = member.unused_data if member.eof else member.unconsumed_tail
         if member.eof:
             member = None

@@ -95,7 +95,7 @@ class Directory:
         try:
             self._columns = [array(code, column) for code, column in zip("qqqqIHH", columns, strict=True)]
         except OverflowError as error:
-            raise ValueError("a member begins or ends beyond any file's end") from error
+            raise ValueError("a member has an offset or a size that no file can have") from error
 
     def __iter__(self) -> Iterator[Member]:
         """Yield all members, sorted by name."""
@@ -142,8 +142,8 @@ def unpack(member: Member, pieces: Iterable[bytes], most_bytes: int) -> Iterator
     Raises:
         DamagedMemberError: See there. Raised after the last piece if size or checksum do not match.
     """
-    packed = _packed(member, iter(pieces))
-    unpacker, first = _start(member, next(packed))
+    packed = _packed_content(member, iter(pieces))
+    unpacker, first = _start_unpacker(member, next(packed))
     size = crc32 = 0
     for data in chain((first,), packed):
         while not unpacker.eof:
@@ -164,14 +164,14 @@ def unpack(member: Member, pieces: Iterable[bytes], most_bytes: int) -> Iterator
         if size > member.size_bytes:
             break
     if member.method == zipfile.ZIP_DEFLATED and not unpacker.eof:
-        raise DamagedMemberError("it does not end where it should")
+        raise DamagedMemberError("its compressed data does not end")
     if size != member.size_bytes:
-        raise DamagedMemberError(f"{size:,} bytes where the directory says {member.size_bytes:,}")
+        raise DamagedMemberError(f"{size:,} bytes instead of the directory's {member.size_bytes:,}")
     if crc32 != member.crc32:
-        raise DamagedMemberError("its checksum is not that of the directory")
+        raise DamagedMemberError("its checksum differs from the directory's")
 
 
-def _packed(member: Member, pieces: Iterator[bytes]) -> Iterator[memoryview]:
+def _packed_content(member: Member, pieces: Iterator[bytes]) -> Iterator[memoryview]:
     """Yield the stored content from bytes from `member.start`, in at least one piece."""
     first = next(pieces, b"")
     data = memoryview(first)[content_start(first, member) :][: member.packed_bytes]
@@ -198,7 +198,7 @@ class _Stored:
         return bytes(data)
 
 
-def _start(member: Member, content: memoryview) -> tuple[_Unpacker, memoryview]:
+def _start_unpacker(member: Member, content: memoryview) -> tuple[_Unpacker, memoryview]:
     """Return a decompressor of a member, and its first input: the start of the packed content, without headers."""
     match member.method:
         case zipfile.ZIP_STORED:

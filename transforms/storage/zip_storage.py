@@ -22,7 +22,7 @@ from recordmill.transforms.storage.interface import (
     is_remote,
     too_large,
 )
-from recordmill.transforms.storage.range_stream import KeptBlocks, PieceStream
+from recordmill.transforms.storage.range_stream import CachedBlocks, PieceStream
 from recordmill.transforms.storage.zip_archive import (
     HEADER_BYTES,
     DamagedMemberError,
@@ -40,7 +40,7 @@ WHOLE_BYTES = 8 << 20
 _LOCAL_BYTES, _REMOTE_BYTES = 1 << 20, 4 << 20
 """Number of bytes per read of a stream."""
 _PIECE_BYTES = 1 << 20
-KEPT_BYTES = 128 << 20
+CACHE_BYTES = 128 << 20
 """Maximum size of cached archives in buckets per process, such as 1,000 images of 100 kB. A cached archive is read 8 MB
 at a time, because a request takes about 30 ms at any size."""
 
@@ -66,7 +66,7 @@ class ZipStorage(Storage):
         prefix = f"{prefix}/" if prefix else archive.own_folder
         for member in archive.members:
             if member.name.startswith(prefix):
-                yield _file(member, member.name[len(prefix) :], f"{self.archive}/{member.name}")
+                yield _stored_member(member, member.name[len(prefix) :], f"{self.archive}/{member.name}")
 
     def names(self, folder: str) -> list[str]:
         return sorted(file.name for file in self.walk(folder) if "/" not in file.name)
@@ -78,13 +78,13 @@ class ZipStorage(Storage):
         """Return size and version. The path is that of `walk`: `path` may lack the only folder's name."""
         name = self._member(path)
         member = self._open().find(name)
-        return None if member is None else _file(member, name, f"{self.archive}/{member.name}")
+        return None if member is None else _stored_member(member, name, f"{self.archive}/{member.name}")
 
     def open(self, path: str, version: str = "") -> BinaryIO:
         """Open a member as a stream. Members up to WHOLE_BYTES are read here, see `read`. Larger members are read from
         one version of the archive, and verified at the end of the stream."""
         archive = self._open()
-        member = _found(archive, self._member(path), path, version)
+        member = _find_member(archive, self._member(path), path, version)
         if max(member.size_bytes, member.packed_bytes) <= WHOLE_BYTES:
             return io.BytesIO(self.read(path, version))
         pieces = partial(self._pieces, path, member, archive.version)
@@ -102,12 +102,12 @@ class ZipStorage(Storage):
         try:
             yield from unpack(member, packed, _PIECE_BYTES)
         except DamagedMemberError as damage:
-            raise _unreadable(path, damage) from damage
+            raise _damaged_member_error(path, damage) from damage
 
     def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
         """Return the content of a member from one range read. Size and checksum are verified."""
         archive = self._open()
-        member = _found(archive, self._member(path), path, version)
+        member = _find_member(archive, self._member(path), path, version)
         size = max(member.size_bytes, member.packed_bytes)  # padding may make the stored content larger
         if most_bytes is not None and size > most_bytes:
             raise too_large(path, size, most_bytes)
@@ -117,26 +117,26 @@ class ZipStorage(Storage):
                 return b"".join(unpack(member, (data,), member.size_bytes + 1))
             except DamagedMemberError as error:
                 damage = error
-        raise _unreadable(path, damage) from damage
+        raise _damaged_member_error(path, damage) from damage
 
     def _packed(self, archive: "_Archive", member: Member) -> Iterator[bytes]:
         """Yield the bytes of a member from the cache, then from further reads."""
-        if archive.kept:
-            yield archive.kept.read_range(member.start, member.length)
+        if archive.cache:
+            yield archive.cache.read_range(member.start, member.length)
         for _ in range(_TRIES if is_remote(self.archive) else 1):
             yield self._storage.read_range(self.archive, member.start, member.length, archive.version)
 
     def read_range(self, path: str, start: int, length: int, version: str = "") -> bytes:
         """Return a range of a member. Large uncompressed members are not verified; others are read completely."""
         archive = self._open()
-        member = _found(archive, self._member(path), path, version)
+        member = _find_member(archive, self._member(path), path, version)
         if member.size_bytes <= WHOLE_BYTES or member.method != zipfile.ZIP_STORED:
             return self.read(path, version)[start : start + length]
         read_range = partial(self._storage.read_range, self.archive, version=archive.version)
         try:
             content = member.start + content_start(read_range(member.start, HEADER_BYTES), member)
         except DamagedMemberError as damage:
-            raise _unreadable(path, damage) from damage
+            raise _damaged_member_error(path, damage) from damage
         return read_range(content + start, max(0, min(length, member.size_bytes - start)))
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
@@ -147,10 +147,10 @@ class ZipStorage(Storage):
         """Return the archive. An archive in a bucket has the version of the last listing."""
         known = None if again else _listed.get(self.archive)
         if known is None:
-            found = self._storage.stat(self.archive)
-            if found is None:
+            file = self._storage.stat(self.archive)
+            if file is None:
                 raise FileNotFoundError(errno.ENOENT, "no such archive", self.archive)
-            known = found.size_bytes, found.version
+            known = file.size_bytes, file.version
             if is_remote(self.archive):
                 _listed[self.archive] = known
         with _opening:
@@ -163,7 +163,7 @@ class ZipStorage(Storage):
         return path[len(self.archive) :].lstrip("/")
 
     def _refuse(self, path: str, *_: object, **__: object) -> NoReturn:
-        raise OSError(errno.EROFS, "archives are only read", path)
+        raise OSError(errno.EROFS, "archives are read-only", path)
 
     write = create = move = delete = delete_folder = link = _refuse
 
@@ -171,25 +171,25 @@ class ZipStorage(Storage):
         self._refuse(folder)
 
 
-def _found(archive: "_Archive", name: str, path: str, version: str) -> Member:
+def _find_member(archive: "_Archive", name: str, path: str, version: str) -> Member:
     member = archive.find(name)
     if member is None:
         raise FileNotFoundError(errno.ENOENT, "no such member", path)
-    if version and version != _version(member):
-        raise ChangedFileError(errno.ESTALE, "another member than was listed", path)
+    if version and version != _member_version(member):
+        raise ChangedFileError(errno.ESTALE, "not the member that was listed", path)
     return member
 
 
-def _file(member: Member, name: str, path: str) -> StoredFile:
+def _stored_member(member: Member, name: str, path: str) -> StoredFile:
     packed = None if member.method == zipfile.ZIP_STORED else min(member.packed_bytes, member.length)
-    return StoredFile(name, path, member.size_bytes, _version(member), packed_bytes=packed)
+    return StoredFile(name, path, member.size_bytes, _member_version(member), packed_bytes=packed)
 
 
-def _version(member: Member) -> str:
+def _member_version(member: Member) -> str:
     return f"{member.crc32:08x}"
 
 
-def _unreadable(path: str, damage: DamagedMemberError) -> UnreadableFileError:
+def _damaged_member_error(path: str, damage: DamagedMemberError) -> UnreadableFileError:
     return UnreadableFileError(errno.EIO, f"damaged or encrypted ({damage})", path)
 
 
@@ -199,16 +199,16 @@ class _Archive:
     def __init__(self, storage: Storage, path: str, size_bytes: int, version: str):
         self.version = version
         read_range = partial(storage.read_range, path, version=version)
-        self.kept = None
-        if is_remote(path) and size_bytes + sum(kept.size_bytes for kept in _KEPT) <= KEPT_BYTES:
-            self.kept = KeptBlocks(read_range, size_bytes)
-            _KEPT.add(self.kept)
+        self.cache = None
+        if is_remote(path) and size_bytes + sum(cache.size_bytes for cache in _CACHES) <= CACHE_BYTES:
+            self.cache = CachedBlocks(read_range, size_bytes)
+            _CACHES.add(self.cache)
         try:
             self.members = members = Directory(read_range, path, size_bytes)
         except ValueError as error:
             raise ConfigError(f"{path} is not a ZIP archive that can be read ({error})") from error
         if members.repeated:
-            message = "%s: %d of its members have the name of a later one, and are passed over"
+            message = "%s: %d members have the name of a later one, and are ignored"
             _LOGGER.warning(message, path, members.repeated)
         folders = members.tops - {"", "__MACOSX/"}
         self._folder = folders.pop() if len(folders) == 1 else ""
@@ -224,4 +224,4 @@ _listed: dict[str, tuple[int, str]] = {}
 """Size and version of archives in buckets, by path."""
 _opening = threading.Lock()
 """Lock of reading a directory, so that concurrent threads read it once."""
-_KEPT: WeakSet[KeptBlocks] = WeakSet()
+_CACHES: WeakSet[CachedBlocks] = WeakSet()

@@ -23,7 +23,7 @@ from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, Ro
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
 from recordmill.transforms.rows.kinds import KINDS, Seen
-from recordmill.transforms.rows.row_batch import shown
+from recordmill.transforms.rows.row_batch import format_value
 from recordmill.transforms.table.convert_columns import convert_column
 from recordmill.transforms.table.observe_columns import MOST_DISTINCT, MOST_NAME_BYTES, ColumnStats, TableStats
 
@@ -181,7 +181,7 @@ def _column(name: str, found: ColumnStats, choice: ColumnChoice) -> Column:
         # TFDS has a file of class names that is called as the feature.
         if len(feature.encode()) > _MOST_LABEL_BYTES or not feature.isprintable():
             raise ConfigError(
-                f"--label: a file is called as the feature {shown(feature)}, which is too long or has a control "
+                f"--label: a file is called as the feature {format_value(feature)}, which is too long or has a control "
                 "character; --rename it"
             )
         return Column(name, feature, choice.label_type, default=default)

@@ -17,7 +17,7 @@ from recordmill.transforms.encoders.fit_encoder import TextVectorizer
 from recordmill.transforms.records.example import Heads, varint, varints
 from recordmill.transforms.rows.kinds import KINDS
 from recordmill.transforms.rows.read_json import as_text
-from recordmill.transforms.rows.row_batch import flat_lists, is_list, name_of, python_values, shown
+from recordmill.transforms.rows.row_batch import flatten_lists, format_name, format_value, is_list, python_values
 
 _FIELD_1 = b"\x0a"
 _MOST_COUNTED = 1 << 16
@@ -143,7 +143,9 @@ def convert_column(column: Column, array: pa.Array | None, rows: int, indices: M
     faults: list[ValueFault] = []
     counts = np.ones(rows, np.int64)
     if column.is_list:
-        array, counts, _ = flat_lists(array) if has_lists else (array.drop_null(), (~is_missing).astype(np.int64), ())
+        array, counts, _ = (
+            flatten_lists(array) if has_lists else (array.drop_null(), (~is_missing).astype(np.int64), ())
+        )
         array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
         size = math.prod(column.shape)
         what = f"values, where its shape {list(column.shape)} has {size:,}"
@@ -215,7 +217,7 @@ def _convert(
         with np.errstate(over="ignore"):
             values = pc.fill_null(cast, 0.0).to_numpy(zero_copy_only=False).astype(np.float32)
         return values, faults + _faults(
-            ~np.isfinite(values), Reason.NOT_FINITE, lambda place: f"column {column.name}: {shown(array[place])}"
+            ~np.isfinite(values), Reason.NOT_FINITE, lambda place: f"column {column.name}: {format_value(array[place])}"
         )
     whole = cast.cast(pa.int32() if column.type is ColumnType.DATE else pa.int64()).cast(pa.int64())
     return pc.fill_null(whole, 0).to_numpy(zero_copy_only=False), faults
@@ -284,12 +286,12 @@ def _timestamps(texts: pa.Array) -> pa.Array:
 def _numbers(column: Column, array: pa.Array, indices: Mapping[str, int]) -> tuple[np.ndarray, list[ValueFault]]:
     """Return the index of each value's name."""
     encoded = array.dictionary_encode()
-    names = [name_of(value) for value in python_values(encoded.dictionary)]
+    names = [format_name(value) for value in python_values(encoded.dictionary)]
     table = np.array([*(indices.get(name, -1) for name in names), 0])
     numbers = table[pc.fill_null(encoded.indices, len(names)).to_numpy(zero_copy_only=False)]
     what = "class" if column.type in CLASS_TYPES else "value of the enum is"
     return np.maximum(numbers, 0), _faults(
-        numbers < 0, Reason.UNKNOWN_CLASS, lambda place: f"column {column.name}: no {what} {shown(array[place])}"
+        numbers < 0, Reason.UNKNOWN_CLASS, lambda place: f"column {column.name}: no {what} {format_value(array[place])}"
     )
 
 
@@ -307,7 +309,7 @@ def _texts(array: pa.Array) -> pa.Array:
 
 def _is_no(column: Column, array: pa.Array, place: int) -> str:
     kind = f"list of {column.type.value}" if column.is_list else column.type.value
-    return f"column {column.name}: {shown(array[place])} is no {kind}"
+    return f"column {column.name}: {format_value(array[place])} is no {kind}"
 
 
 _TERM_VALUES = {ColumnType.TERM_VALUE: np.float32, ColumnType.TERM_COUNT: np.int64}
@@ -365,5 +367,7 @@ def column_texts(column: Column, array: pa.Array | None, rows: int) -> tuple[lis
         try:
             texts[place] = data.decode()
         except UnicodeDecodeError:
-            faults.append(ValueFault(place, Reason.OTHER_TYPE, f"column {column.name}: {shown(data)} is no UTF-8 text"))
+            faults.append(
+                ValueFault(place, Reason.OTHER_TYPE, f"column {column.name}: {format_value(data)} is no UTF-8 text")
+            )
     return texts, faults

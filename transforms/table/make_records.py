@@ -18,7 +18,7 @@ from recordmill.schemas.rejects import Reason
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
 from recordmill.transforms.join.image_names import image_name, path_below
 from recordmill.transforms.rows.read_rows import read_rows
-from recordmill.transforms.rows.row_batch import BadRow, RowBatch, name_of, shown
+from recordmill.transforms.rows.row_batch import BadRow, RowBatch, format_name, format_value
 from recordmill.transforms.table.choose_schema import ChosenSchema, file_column
 from recordmill.transforms.table.convert_columns import (
     ValueFault,
@@ -193,7 +193,7 @@ class RowEncoder:
 
     def _texts(self, batch: RowBatch, column: str) -> list[bytes]:
         """Return the values of a column, as UTF-8. None of them is missing."""
-        values = [name_of(value) for value in batch.values(column)]
+        values = [format_name(value) for value in batch.values(column)]
         if column == self._splits.key and self._splits.images:
             values = [image_name(value, self._splits.images) for value in values]
         return [value.encode() for value in values]
@@ -206,8 +206,10 @@ class RowEncoder:
             for place, value in enumerate(batch.values(column)):
                 if value is None or value == "":
                     yield ValueFault(place, Reason.MISSING_VALUE, f"column {column} has no value")
-                elif column == self._splits.column and split_name(name_of(value)) not in self._splits.names:
-                    detail = f"column {column}: {shown(value)} is none of the splits {', '.join(self._splits.names)}"
+                elif column == self._splits.column and split_name(format_name(value)) not in self._splits.names:
+                    detail = (
+                        f"column {column}: {format_value(value)} is none of the splits {', '.join(self._splits.names)}"
+                    )
                     yield ValueFault(place, Reason.UNKNOWN_CLASS, detail)
 
 
@@ -236,9 +238,9 @@ def _path_faults(batch: RowBatch, recipe: RowsRecipe) -> Iterator[ValueFault]:
         if path is None or path == "":
             yield ValueFault(place, Reason.MISSING_VALUE, f"column {column} has no value")
         elif not isinstance(path, str):
-            yield ValueFault(place, Reason.OTHER_TYPE, f"column {column}: {shown(path)} is no path of an image")
+            yield ValueFault(place, Reason.OTHER_TYPE, f"column {column}: {format_value(path)} is no path of an image")
         elif fault := name_fault(path_below(path.strip(), recipe.images)):
-            yield ValueFault(place, Reason.UNSAFE_FILE_NAME, f"column {column}: the path {shown(path)} {fault}")
+            yield ValueFault(place, Reason.UNSAFE_FILE_NAME, f"column {column}: the path {format_value(path)} {fault}")
 
 
 def split_name(value: str) -> str:

@@ -13,11 +13,11 @@ from recordmill.transforms.rows.row_batch import (
     IMAGE_STARTS,
     ColumnPart,
     RowBatch,
-    flat_lists,
+    flatten_lists,
+    format_name,
+    format_value,
     is_list,
-    name_of,
     python_values,
-    shown,
 )
 from recordmill.transforms.table.convert_columns import cast_values
 
@@ -35,7 +35,7 @@ class ColumnStats(msgspec.Struct):
         first: an example of each, with its place: (file's number, line, value).
         present: rows with a value. Batches of JSON Lines lack columns that none of their rows has.
         lists: rows with a list.
-        shapes: sizes of lists in lists, see FlatLists; two at most.
+        shapes: sizes of lists in lists, see `flatten_lists`; two at most.
         rounded: values that float32 does not equal.
         cut: points in time that are finer than a microsecond.
         images: values that start as a JPEG or PNG file.
@@ -123,7 +123,7 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
         places = np.arange(rows)
         if is_list(array.type):
             column.lists = column.present
-            array, counts, shape = flat_lists(array)
+            array, counts, shape = flatten_lists(array)
             column.shapes = {shape} if column.lists else set()
             places = np.repeat(places, counts)
         if name in distinct or pa.types.is_dictionary(array.type):
@@ -141,7 +141,7 @@ def _distinct(values: pa.Array) -> set[str] | None:
     found = pc.unique(values.drop_null())
     if len(found) > MOST_DISTINCT:
         return None
-    names = set(map(name_of, python_values(found)))
+    names = set(map(format_name, python_values(found)))
     return None if any(len(name.encode()) > MOST_NAME_BYTES for name in names) else names
 
 
@@ -181,7 +181,7 @@ def _observe_part(look: Seen, values: pa.Array, lines: np.ndarray, file: int, co
         column.images += sum(pc.sum(pc.starts_with(values, start)).as_py() or 0 for start in IMAGE_STARTS)
     if len(values):
         column.seen[look] = column.seen.get(look, 0) + len(values)
-        column.first.setdefault(look, (file, int(lines[0]), shown(values[0])))
+        column.first.setdefault(look, (file, int(lines[0]), format_value(values[0])))
 
 
 _MOST_EXACT_SINGLE = 1 << 24

@@ -22,9 +22,16 @@ from recordmill.schemas.inputs.option import (
     Rows,
     Shares,
     flag,
-    redefined,
+    redefine_option,
 )
-from recordmill.schemas.inputs.options import ALL_TRAIN, ChoiceOptions, ConvertOptions, pair_faults, pairs, size_of
+from recordmill.schemas.inputs.options import (
+    ALL_TRAIN,
+    ChoiceOptions,
+    ConvertOptions,
+    pair_faults,
+    parse_image_size,
+    parse_pairs,
+)
 from recordmill.schemas.inputs.splits import RowSplits
 from recordmill.schemas.inputs.tables import RowsReading
 from recordmill.schemas.inputs.text_options import TextChoice, TextOptions
@@ -113,30 +120,30 @@ class RowsOptions(ChoiceOptions):
 class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
     """Options of `recordmill table`, see docs/tables.md."""
 
-    rows: Rows = redefined(RowsOptions, "rows", ...)
+    rows: Rows = redefine_option(RowsOptions, "rows", ...)
     columns: Names = READ.opt(
         "Only these columns; repeatable. Members of nested ones are named `a.b`.", (), "NAME[,NAME…]", "all"
     )
     default: Pairs = READ.opt(
         "Values that replace missing ones. Without it, the record lacks the feature.", (), "COLUMN=VALUE[,…]"
     )
-    name: str = redefined(ConvertOptions, "name", "table")
-    layout: Literal["table"] = redefined(ConvertOptions, "layout", "table")
-    rename: Pairs = redefined(
+    name: str = redefine_option(ConvertOptions, "name", "table")
+    layout: Literal["table"] = redefine_option(ConvertOptions, "layout", "table")
+    rename: Pairs = redefine_option(
         ConvertOptions,
         "rename",
         text="Keys of records that differ from their columns' names. `--rename image/encoded=image` is a key of the "
         "image that a row names. Encoded texts have `--text-names`.",
     )
-    label_as: Literal["index", "text"] = redefined(ConvertOptions, "label_as", needs="label")
-    split: Shares = redefined(
+    label_as: Literal["index", "text"] = redefine_option(ConvertOptions, "label_as", needs="label")
+    split: Shares = redefine_option(
         ConvertOptions,
         "split",
         text="One split, or several with their shares of the rows. `train=0.8,val=0.1,test=0.1`: shares are decimals "
         "or fractions (`1/3`) and sum to 1. The split of a row depends on a hash of its key, or of its record.",
         usual="train",
     )
-    max_rejects: float = redefined(
+    max_rejects: float = redefine_option(
         ConvertOptions,
         "max_rejects",
         text="Fraction of rows that may be rejected. If more rows of all splits are rejected, the job fails before a "
@@ -158,7 +165,7 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
 
     @property
     def image_rules(self) -> ImageRules:
-        return msgspec.structs.replace(super().image_rules, raw_size=size_of(self.raw_size))
+        return msgspec.structs.replace(super().image_rules, raw_size=parse_image_size(self.raw_size))
 
     @property
     def text_form(self) -> TextForm:
@@ -181,9 +188,9 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
     @property
     def table(self) -> FeatureTable:
         """Features of the image that a row names. Those of columns follow from the rows."""
-        features = row_image_features(size_of(self.raw_size)) if self.image_column else ()
+        features = row_image_features(parse_image_size(self.raw_size)) if self.image_column else ()
         known = {feature.name for feature in features}
-        names = {key: name for key, name in pairs(self.rename).items() if key in known}
+        names = {key: name for key, name in parse_pairs(self.rename).items() if key in known}
         held = known - names.keys() | {*names.values()}
         kinds = {key: kind for key, kind in self.kinds.items() if key in held}
         return change_keys_and_types(msgspec.structs.replace(TABLE, features=features), names, kinds)
@@ -191,8 +198,12 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
     @property
     def renamed(self) -> dict[str, str]:
         """Keys of records by column."""
-        known = {feature.name for feature in row_image_features(size_of(self.raw_size))} if self.image_column else set()
-        return {column: key for column, key in pairs(self.rename).items() if column not in known}
+        known = (
+            {feature.name for feature in row_image_features(parse_image_size(self.raw_size))}
+            if self.image_column
+            else set()
+        )
+        return {column: key for column, key in parse_pairs(self.rename).items() if column not in known}
 
     @property
     def column_types(self) -> dict[str, ColumnType]:
@@ -212,7 +223,7 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
 
     @property
     def defaults(self) -> dict[str, str]:
-        return pairs(self.default)
+        return parse_pairs(self.default)
 
     @property
     def share_cure(self) -> str:
@@ -307,7 +318,7 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
             given = self.given("images", "raw_size", *_OF_FILES, "workers", "duplicates", "exclude")
             yield from (f"{each} would do nothing without --image-column" for each in given)
             return
-        if self.raw_size and not size_of(self.raw_size):
+        if self.raw_size and not parse_image_size(self.raw_size):
             yield f"--raw-size {self.raw_size!r} is not a height and width in pixels: 224x224 for example"
         elif self.raw_size:
             yield from (f"{each} is for files, and --raw-size writes none" for each in self.given(*_OF_FILES))

@@ -2,13 +2,13 @@
 
 from typing import ClassVar
 
-from recordmill.schemas.inputs.option import redefined
+from recordmill.schemas.inputs.option import redefine_option
 from recordmill.transforms.annotated.format_options import FormatOptions, NamingOptions
 
 
 class TfcsvOptions(NamingOptions):
     """Options of `recordmill tfcsv`, see docs/formats.md."""
 
-    name: str = redefined(FormatOptions, "name", "tfcsv")
+    name: str = redefine_option(FormatOptions, "name", "tfcsv")
     known_names: ClassVar[str] = r".*_(annotations|labels)\.csv"
     known_columns: ClassVar[frozenset[str]] = frozenset({"filename", "class", "xmin", "ymin", "xmax", "ymax"})

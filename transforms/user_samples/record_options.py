@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.image_options import MASKS, ObjectOptions
-from recordmill.schemas.inputs.option import WRITE, Images, redefined
+from recordmill.schemas.inputs.option import WRITE, Images, redefine_option
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.layouts import LAYOUTS, CocoLayout
 from recordmill.transforms.join.traits import OPTIONAL_KINDS
@@ -27,9 +27,9 @@ def _part(what: str) -> Any:
 class RecordOptions(ObjectOptions):
     """Options of the records of Samples."""
 
-    images: Images = redefined(ObjectOptions, "images", ())
-    name: str = redefined(ObjectOptions, "name", "samples")
-    layout: Literal[CocoLayout, "classification"] = redefined(ObjectOptions, "layout")  # type: ignore[assignment]
+    images: Images = redefine_option(ObjectOptions, "images", ())
+    name: str = redefine_option(ObjectOptions, "name", "samples")
+    layout: Literal[CocoLayout, "classification"] = redefine_option(ObjectOptions, "layout")  # type: ignore[assignment]
     keypoints: bool = _part("the keypoints of objects")
     captions: bool = _part("the captions")
     stuff: bool = _part("a semantic mask of the stuff")

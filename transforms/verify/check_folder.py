@@ -12,7 +12,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import RecordOf
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.problems import DUPLICATES, split_fingerprints, split_problems
-from recordmill.schemas.shards import is_shard_of
+from recordmill.schemas.shards import is_shard_name
 from recordmill.schemas.statistics import STATISTICS, split_statistics
 from recordmill.transforms.dataset.dataset_folder import (
     file_sha256,
@@ -180,8 +180,8 @@ def _digest_faults(folder: str, file: str, digest: str) -> Iterator[Fault]:
 def _unlisted_faults(manifest: Manifest, names: set[str], indexed: Sequence[str]) -> Iterator[Fault]:
     listed = {shard.file for split in manifest.splits.values() for shard in split.shards}
     for file in sorted(names - listed):
-        if is_shard_of(manifest.name, file, manifest.table.naming):
+        if is_shard_name(manifest.name, file, manifest.table.naming):
             yield Fault(file, None, "unlisted", "named as a shard of this data set, but not in its manifest")
     for shard in indexed:
-        if shard not in listed and is_shard_of(manifest.name, shard, manifest.table.naming):
+        if shard not in listed and is_shard_name(manifest.name, shard, manifest.table.naming):
             yield Fault(index_file(shard), None, "unlisted", "the index of a shard that is not in the manifest")

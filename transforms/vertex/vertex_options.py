@@ -3,7 +3,7 @@
 import io
 from typing import ClassVar
 
-from recordmill.schemas.inputs.option import redefined
+from recordmill.schemas.inputs.option import redefine_option
 from recordmill.schemas.names import Match
 from recordmill.transforms.annotated.format_options import FormatOptions, NamingOptions
 
@@ -11,8 +11,8 @@ from recordmill.transforms.annotated.format_options import FormatOptions, Naming
 class VertexOptions(NamingOptions):
     """Options of `recordmill vertex`, see docs/formats.md."""
 
-    match: Match = redefined(NamingOptions, "match", "suffix")
-    name: str = redefined(FormatOptions, "name", "vertex")
+    match: Match = redefine_option(NamingOptions, "match", "suffix")
+    name: str = redefine_option(FormatOptions, "name", "vertex")
     known_columns: ClassVar[frozenset[str]] = frozenset({"imageGcsUri"})
 
     @classmethod

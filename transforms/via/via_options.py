@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from recordmill.schemas.inputs.option import READ, redefined
+from recordmill.schemas.inputs.option import READ, redefine_option
 from recordmill.transforms.annotated.format_options import FormatOptions, NamingOptions
 
 
@@ -18,5 +18,5 @@ class ViaOptions(NamingOptions):
         "Class of regions that have no class attribute, as in data sets of one class. Without it, they are rejects.",
         metavar="NAME",
     )
-    name: str = redefined(FormatOptions, "name", "via")
+    name: str = redefine_option(FormatOptions, "name", "via")
     known_names: ClassVar[str] = r"(.*/)?via_[^/]*"

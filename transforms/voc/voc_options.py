@@ -2,21 +2,21 @@
 
 from typing import ClassVar, Literal
 
-from recordmill.schemas.inputs.option import READ, Data, Images, redefined
+from recordmill.schemas.inputs.option import READ, Data, Images, redefine_option
 from recordmill.transforms.annotated.format_options import FormatOptions
 
 
 class VocOptions(FormatOptions):
     """Options of `recordmill voc`, see docs/formats.md."""
 
-    data: Data = redefined(
+    data: Data = redefine_option(
         FormatOptions,
         "data",
         ...,
         "Folder or .zip of the data set: with `Annotations` and `JPEGImages`, with XML files beside the images, or "
         "with such folders train, val and test.",
     )
-    images: Images = redefined(
+    images: Images = redefine_option(
         FormatOptions, "images", text="Folder or .zip of images.", usual="`JPEGImages`, or beside the XML files"
     )
     voc_origin: Literal["0", "1"] = READ.opt(
@@ -24,5 +24,5 @@ class VocOptions(FormatOptions):
         "and the Object Detection API do not move them.",
         "0",
     )
-    name: str = redefined(FormatOptions, "name", "voc")
+    name: str = redefine_option(FormatOptions, "name", "voc")
     known_names: ClassVar[str] = r"(?i).*(?<!annotations)\.xml"

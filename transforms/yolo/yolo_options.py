@@ -2,21 +2,21 @@
 
 from typing import ClassVar, Literal
 
-from recordmill.schemas.inputs.option import READ, Data, Images, redefined
+from recordmill.schemas.inputs.option import READ, Data, Images, redefine_option
 from recordmill.transforms.annotated.format_options import FormatOptions
 
 
 class YoloOptions(FormatOptions):
     """Options of `recordmill yolo`, see docs/formats.md."""
 
-    data: Data = redefined(
+    data: Data = redefine_option(
         FormatOptions,
         "data",
         ...,
         "data.yaml of the data set, or its folder or .zip. A folder without data.yaml has the names of the classes in "
         "classes.txt.",
     )
-    images: Images = redefined(
+    images: Images = redefine_option(
         FormatOptions, "images", text="Folder or .zip that the paths in data.yaml begin at.", usual="its `path`"
     )
     task: Literal["detect", "segment", "pose", "obb"] | None = READ.opt(
@@ -25,5 +25,5 @@ class YoloOptions(FormatOptions):
         "their boxes.",
         usual="pose with `kpt_shape`, else by the lines",
     )
-    name: str = redefined(FormatOptions, "name", "yolo")
+    name: str = redefine_option(FormatOptions, "name", "yolo")
     known_names: ClassVar[str] = r"data\.yaml|(.*/)?labels/.*\.txt"

@@ -13,7 +13,7 @@ def writes(gcs: GcsStandIn) -> list[str]:
 def test_job_done_writes_nothing(gcs, converted, recordmill):
     outcome = recordmill(*converted)
     assert outcome.code == 0
-    assert f"{OUT} holds the whole split already" in outcome.out
+    assert f"{OUT} already has the complete split" in outcome.out
     assert writes(gcs) == []
     assert [call.name for call in gcs.calls("read")] == ["out/manifest.json"] * 2 + ["out/statistics-train.json"]
     gcs.put("out/" + min(shards_of(objects_of(gcs, "out"))), b"short")

@@ -43,7 +43,7 @@ def tiny(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("method", [STORED, DEFLATED])
 def test_member_of_large_archive_is_one_request(gcs, tiny, tmp_path, recordmill, method, monkeypatch):
     """The job and its workers are one process here, which reads the archive's directory twice."""
-    monkeypatch.setattr(zip_storage, "KEPT_BYTES", 0)
+    monkeypatch.setattr(zip_storage, "CACHE_BYTES", 0)
     gcs.put("tiny.zip", zipped(files_of(tiny / "images"), method))
     gcs.put("tiny.json", (tiny / "instances.json").read_bytes())
     flags = ["--images", f"{ROOT}/tiny.zip", "--instances", f"{ROOT}/tiny.json", "--num-shards", 1, "--output", OUT]

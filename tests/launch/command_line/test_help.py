@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from recordmill.launch.cli import main
-from recordmill.launch.command_line.documentation import with_tables
+from recordmill.launch.command_line.documentation import update_tables
 from recordmill.launch.command_line.help import program_help, verb_help
 from recordmill.launch.command_line.parser import parse
 from recordmill.pipelines.verbs import CONVERSIONS, EXAMPLES, FORMATS, VERBS
-from recordmill.schemas.inputs.option import options_of
+from recordmill.schemas.inputs.option import option_fields
 from tests.golden import assert_golden
 
 
@@ -67,7 +67,7 @@ def test_examples_are_shown_as_shell_takes_them(verb, columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     shown = (verb_help(verb) if verb else program_help()).partition("examples:\n")[2]
     commands = [shlex.join(shlex.split(line)) for line in shown.replace("\\\n", " ").splitlines()]
-    assert commands == [shlex.join(shlex.split(each)) for each in (VERBS[verb].examples if verb else EXAMPLES)]
+    assert commands == [shlex.join(shlex.split(example)) for example in (VERBS[verb].examples if verb else EXAMPLES)]
     assert 2 <= len(commands) <= 4
 
 
@@ -93,14 +93,14 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 def test_pages_have_options_unchanged():
     pages = {name: (DOCS / name).read_text(encoding="utf-8") for name in ("cli.md", "formats.md")}
-    assert {name: with_tables(page) for name, page in pages.items()} == pages, "make templates writes them again"
-    meanings = {each.text for verb in CONVERSIONS for each in options_of(VERBS[verb].options) if each.flag}
+    assert {name: update_tables(page) for name, page in pages.items()} == pages, "make templates writes them again"
+    meanings = {option.text for verb in CONVERSIONS for option in option_fields(VERBS[verb].options) if option.flag}
     assert [text for text in meanings if f"| {text} |" not in "".join(pages.values())] == []
 
 
 def test_table_says_flag_meaning_and_default():
     names = "all conversions", "annotated images", "coco", "one format"
-    page = with_tables("".join(f"<!-- options: {name} -->\nold\n<!-- end of options -->kept\n" for name in names))
+    page = update_tables("".join(f"<!-- options: {name} -->\nold\n<!-- end of options -->kept\n" for name in names))
     assert page.endswith("<!-- end of options -->kept\n")
     assert "\nold\n" not in page
     assert "| `--masks none\\|png\\|rle\\|both` | Masks of objects. `png`: 8-bit PNG" in page

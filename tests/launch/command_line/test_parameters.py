@@ -9,7 +9,7 @@ from recordmill.launch.command_line.parameters import COMMANDS, command_line, pa
 from recordmill.launch.command_line.parser import parse
 from recordmill.pipelines.verbs import FORMATS
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.inputs.option import options_of
+from recordmill.schemas.inputs.option import option_fields
 
 PATHS = {
     "coco": {"images": "gs://b/i", "instances": "gs://b/a.json", "output": "gs://b/o"},
@@ -23,13 +23,13 @@ PATHS = {
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_is_a_parameter(command):
     renamed = {"labels": "label_files", "label": "class_column"}
-    options = {renamed.get(each.name, each.name) for each in options_of(COMMANDS[command])}
+    options = {renamed.get(option.name, option.name) for option in option_fields(COMMANDS[command])}
     assert set(parameters(command)) == options - {"dry_run"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_required_options_match_command(command):
-    required = {each.flag for each in parameters(command).values() if each.is_required}
+    required = {option.flag for option in parameters(command).values() if option.is_required}
     with pytest.raises(ConfigError) as caught:
         parse([command])
     missing = {word for word in str(caught.value).split() if word.startswith("--")}
@@ -52,15 +52,15 @@ def test_value_of_every_parameter_is_taken_by_command(command):
     """All but those that contradict each other, each with a value that is not its default."""
     paths = PATHS[command] | (PICTURES if command == "table" else {})
     plain = parse(command_line(command, paths)).options
-    for name, each in parameters(command).items():
-        if each.must_be or name in (*NEEDS_ANOTHER, *OF_ROWS.get(command, ())):
+    for name, option in parameters(command).items():
+        if option.must_be or name in (*NEEDS_ANOTHER, *OF_ROWS.get(command, ())):
             continue
-        others = [choice for choice in each.choices if choice != each.default]
-        if each.choices and not others:
+        other_choices = [choice for choice in option.choices if choice != option.default]
+        if option.choices and not other_choices:
             continue
-        wanted = VALUES_OF.get(each.metavar) or ("1GB" if each.is_size else VALUES[each.type])
-        given = parse(command_line(command, paths | {name: others[0] if others else wanted})).options
-        assert dict(given).items() - dict(plain).items() == {(each.attribute, dict(given)[each.attribute])}
+        wanted = VALUES_OF.get(option.metavar) or ("1GB" if option.is_size else VALUES[option.type])
+        given = parse(command_line(command, paths | {name: other_choices[0] if other_choices else wanted})).options
+        assert dict(given).items() - dict(plain).items() == {(option.attribute, dict(given)[option.attribute])}
 
 
 VALUES = {int: 7, float: 0.5, bool: True, str: "val"}

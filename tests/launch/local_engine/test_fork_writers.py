@@ -28,16 +28,16 @@ def images(tmp_path_factory) -> Path:
     return folder
 
 
-def writers(images: str, threads: int | None, mode: str, cores: int, is_own: bool, others: str) -> tuple[int, int]:
+def writers(images: str, threads: int | None, mode: str, cores: int, is_own: bool, obstacle: str) -> tuple[int, int]:
     """How many processes are said to write, and how many there are, in a process that has `cores` cores."""
     if is_own:
         engine._is_entered = True
     fork_writers.usable_cores = lambda: cores
-    if others == "tensorflow":
+    if obstacle == "tensorflow":
         sys.modules["tensorflow"] = sys
-    elif others == "thread":
+    elif obstacle == "thread":
         threading.Thread(target=threading.Event().wait, daemon=True).start()
-    with fork_writers.processes_forked(lambda: fork_writers.are_many([images]), threads, mode):
+    with fork_writers.fork_if_many(lambda: fork_writers.are_many([images]), threads, mode):
         processes = forked_processes()
         return processes.number if processes else 0, len(multiprocessing.active_children())
 
@@ -45,9 +45,9 @@ def writers(images: str, threads: int | None, mode: str, cores: int, is_own: boo
 def notes() -> list[bool]:
     """Return whether each mode is said to be slower, in the process of a command and in another."""
     modes = ("multi_processing", "in_memory", "")
-    of_another = fork_writers.slower_processes(modes[0])
+    other_process_note = fork_writers.slower_processes(modes[0])
     engine._is_entered = True
-    return ["in less time" in said for said in (of_another, *map(fork_writers.slower_processes, modes))]
+    return ["in less time" in note for note in (other_process_note, *map(fork_writers.slower_processes, modes))]
 
 
 def test_note_says_that_beam_processes_are_slower():
@@ -72,12 +72,12 @@ def test_note_says_that_beam_processes_are_slower():
         ({"mode": "multi_processing"}, 0),
         ({"mode": ""}, 0),
         ({"is_own": False}, 0),
-        ({"others": "tensorflow"}, 0),
-        ({"others": "thread"}, 0),
+        ({"obstacle": "tensorflow"}, 0),
+        ({"obstacle": "thread"}, 0),
     ],
 )
 def test_where_and_how_many(given, number, images):
-    usual = {"images": "many", "threads": None, "mode": "in_memory", "cores": 4, "is_own": True, "others": ""}
+    usual = {"images": "many", "threads": None, "mode": "in_memory", "cores": 4, "is_own": True, "obstacle": ""}
     asked = usual | given
     if "://" not in asked["images"]:
         asked["images"] = str(images / asked["images"])

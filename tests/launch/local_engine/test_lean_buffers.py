@@ -68,7 +68,7 @@ def test_group_is_let_go_unchanged_encoded(monkeypatch):
 
 def test_sent_buffer_is_released():
     buffer = grouped()
-    pieces = lean_buffers.drained(buffer)
+    pieces = lean_buffers.drain(buffer)
     first = next(pieces)
     assert len(buffer._grouped_output[0]) > 3
     assert len(first) + sum(map(len, pieces)) > GROUPS * VALUES * 100_000
@@ -78,7 +78,7 @@ def test_sent_buffer_is_released():
     listed = execution.ListBuffer(None)
     listed.append(b"1")
     listed.append(b"2")
-    assert list(lean_buffers.drained(listed)) == [b"1", b"2"]
+    assert list(lean_buffers.drain(listed)) == [b"1", b"2"]
     with pytest.raises(RuntimeError):
         list(listed)
 
@@ -96,17 +96,17 @@ def test_taken_elements_are_released():
     timers.write(b"t")
     timers.close()
     before = list(channel._inputs)
-    taken = lean_buffers.input_elements(channel, "mine", [])
-    found = [next(taken)]
+    elements = lean_buffers.input_elements(channel, "mine", [])
+    received = [next(elements)]
     assert len(channel._inputs) < len(before)
-    found += taken
-    assert found == [
-        each
-        for each in before
-        if each.instruction_id == "mine" and not (isinstance(each, Elements.Timers) and each.is_last)
+    received += elements
+    assert received == [
+        element
+        for element in before
+        if element.instruction_id == "mine" and not (isinstance(element, Elements.Timers) and element.is_last)
     ]
-    assert {type(each) for each in found} == {Elements.Data, Elements.Timers}
-    assert [each.instruction_id for each in channel._inputs] == ["other"] * len(channel._inputs)
+    assert {type(element) for element in received} == {Elements.Data, Elements.Timers}
+    assert [element.instruction_id for element in channel._inputs] == ["other"] * len(channel._inputs)
     assert len(channel._inputs) > 0
 
 
@@ -145,7 +145,7 @@ def test_large_elements_are_sent_in_ordered_pieces():
     manager = SimpleNamespace(_worker_handler=SimpleNamespace(data_conn=channel.inverse()))
     buffer.partition(1)[0][:] = [b"x" * 11_000_000, b"a", b"y" * 11_000_000, b"z", *[b"m" * 1_000_000] * 3]
     lean_buffers._send_input_to_worker(manager, "mine", "step", buffer)
-    assert [(each.data[:1], len(each.data)) for each in channel._inputs if each.data] == [
+    assert [(element.data[:1], len(element.data)) for element in channel._inputs if element.data] == [
         (b"x", 11_000_000),
         (b"a", 1),
         (b"y", 11_000_000),

@@ -82,7 +82,7 @@ def test_good_inputs_pass(folder, verb, given):
 REFUSED = [
     ("coco", {"instances": "instance.json"}, ["--instances instance.json: no such file", "mean instances.json?"]),
     ("coco", {"instances": "qwertz"}, ["--instances qwertz: no such file"]),
-    ("coco", {"instances": "~"}, ["--instances ~: no such file: a shell expands ~, and nothing else does"]),
+    ("coco", {"instances": "~"}, ["--instances ~: no such file: only a shell expands ~"]),
     ("coco", {"instances": "gone/instances.json"}, ["--instances gone/instances.json: no such file"]),
     ("coco", {"instances": "images"}, ["--instances images", "folder"]),
     (
@@ -120,7 +120,7 @@ REFUSED = [
     ("coco", {"images": "empty"}, ["--images empty: no file"]),
     ("coco", {"images": "ftp://b/images"}, ["is not supported"]),
     ("coco", {"output": "instances.json"}, ["--output instances.json is a file"]),
-    ("coco", {"output": "~/x"}, ["--output ~/x: a shell expands ~"]),
+    ("coco", {"output": "~/x"}, ["--output ~/x: only a shell expands ~"]),
     ("coco", {"output": "instances.json/x"}, ["--output instances.json/x", "below"]),
     (
         "coco",
@@ -167,10 +167,10 @@ REFUSED = [
 
 @pytest.mark.parametrize(("verb", "given", "words"), REFUSED)
 def test_a_fault_names_its_flag(folder, verb, given, words):
-    found = fault(verb, **given)
-    assert [word for word in words if word.format(here=folder) not in found] == []
+    message = fault(verb, **given)
+    assert [word for word in words if word.format(here=folder) not in message] == []
     wanted = sum(word.startswith(("--", "; --")) for word in words) or 1
-    assert found.count("; --") + 1 == wanted, found
+    assert message.count("; --") + 1 == wanted, message
 
 
 def test_every_folder_within_another_is_named(folder):
@@ -193,9 +193,9 @@ def test_read_only_output_passes_if_it_is_complete(folder, monkeypatch):
 
 def test_input_that_data_set_would_replace_is_refused(folder):
     (folder / "features.json").touch()
-    found = fault("folder", labels="labels.csv", output=".")
-    assert "labels.csv would be replaced" in found
-    assert "--output . has features.json" in found
+    message = fault("folder", labels="labels.csv", output=".")
+    assert "labels.csv would be replaced" in message
+    assert "--output . has features.json" in message
     (folder / "out").symlink_to(folder)
     assert "features.json would be replaced" in fault("coco", instances="out/features.json", output=str(folder))
 

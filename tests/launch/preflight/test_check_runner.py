@@ -65,18 +65,18 @@ def dataflow(paths=PATHS, **changed: str | None) -> list[str]:
     ],
 )
 def test_faults_that_dataflow_refuses_late(changed, told):
-    found = dataflow(**changed)
-    assert [fault[: len(told)] for fault in found] == ([told] if told else [])
+    messages = dataflow(**changed)
+    assert [fault[: len(told)] for fault in messages] == ([told] if told else [])
 
 
 def test_files_on_this_machine_are_out_of_dataflows_reach():
     (fault,) = dataflow(paths=("gs://b/images", "out", "/data/a.json"))
-    assert fault.endswith("copy it to a bucket: /data/a.json, out")
+    assert fault.endswith("use a bucket for /data/a.json, out")
 
 
 def test_all_faults_come_at_once():
-    found = dataflow(paths=("out",), project=None, region=None, temp_location=None, sdk_container_image=None)
-    assert len(found) == 5
+    messages = dataflow(paths=("out",), project=None, region=None, temp_location=None, sdk_container_image=None)
+    assert len(messages) == 5
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_all_faults_come_at_once():
         ("--direct_running_mode=multi_processing", ""),
         ("--direct_num_workers=0", ""),  # as many as cores
         ("--direct_num_workers=-1", "--direct_num_workers is negative"),
-        ("--streaming", "--streaming: there is an end to what is converted"),
-        ("--dry_run=true", "--dry_run is Dataflow's: --dry-run before the lone --"),
-        ("--template_location=gs://b/t", "--template_location is Dataflow's"),
+        ("--streaming", "--streaming: a conversion is a batch job"),
+        ("--dry_run=true", "--dry_run is an option of Dataflow"),
+        ("--template_location=gs://b/t", "--template_location is an option of Dataflow"),
     ],
 )
 def test_flags_for_which_local_job_has_no_use(flag, told):
@@ -98,20 +98,20 @@ LOOPBACK = "--environment_type=LOOPBACK"
 JOB = "--runner=PortableRunner"
 EMBEDDED = "--job_endpoint=embed"
 EXTERNAL = "--environment_type=EXTERNAL", "--environment_config=h:1"
-NO_RECORDMILL = "the workers would not have Recordmill: say how they are"
+NO_RECORDMILL = "the workers would not have Recordmill: choose how they are"
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         ([JOB, LOOPBACK], "--job_endpoint is missing"),
-        ([JOB, "--job_endpoint=8099", LOOPBACK], "no job server listens at 8099 (it must be HOST:PORT)"),
-        ([JOB, "--job_endpoint=h:²", LOOPBACK], "no job server listens at h:² (it must be HOST:PORT)"),
-        ([JOB, f"--job_endpoint={'a' * 80}:1", LOOPBACK], "no job server listens at aaaa"),
-        ([JOB, "--job_endpoint=localhost:99999", LOOPBACK], "no job server listens at localhost:99999"),
+        ([JOB, "--job_endpoint=8099", LOOPBACK], "no job server is listening at 8099 (it must be HOST:PORT)"),
+        ([JOB, "--job_endpoint=h:²", LOOPBACK], "no job server is listening at h:² (it must be HOST:PORT)"),
+        ([JOB, f"--job_endpoint={'a' * 80}:1", LOOPBACK], "no job server is listening at aaaa"),
+        ([JOB, "--job_endpoint=localhost:99999", LOOPBACK], "no job server is listening at localhost:99999"),
         (
             ["--runner=FlinkRunner", "--flink_master=http://localhost:1/", LOOPBACK],
-            "no Flink listens at --flink_master=http://localhost:1/ (Connection refused)",
+            "Flink is not listening at --flink_master=http://localhost:1/ (Connection refused)",
         ),
         (["--runner=PrismRunner", "--environment_type=EXTERNAL"], "--environment_config is missing: EXTERNAL needs"),
         (["--runner=PrismRunner", "--environment_type=PROCESS"], "--environment_config is missing: PROCESS needs"),
@@ -153,7 +153,7 @@ def test_a_job_server_must_listen():
         listening.bind(("127.0.0.1", 0))
         endpoint = f"localhost:{listening.getsockname()[1]}"
         (fault,) = faults([JOB, f"--job_endpoint={endpoint}", LOOPBACK])
-        assert fault.startswith(f"no job server listens at {endpoint} (")
+        assert fault.startswith(f"no job server is listening at {endpoint} (")
 
 
 def test_listener_must_be_job_server(monkeypatch, gcs):
@@ -162,7 +162,7 @@ def test_listener_must_be_job_server(monkeypatch, gcs):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for endpoint in (gcs.url.removeprefix("http://"), f"localhost:{silent.getsockname()[1]}"):
             (fault,) = faults([JOB, f"--job_endpoint={endpoint}", LOOPBACK])
-            assert fault.startswith(f"what listens at {endpoint} does not answer as a job server does, but ")
+            assert fault.startswith(f"{endpoint} is not a job server: it answered ")
 
 
 def test_a_job_server_may_be_taken():
@@ -187,7 +187,7 @@ def test_staging_bucket_is_left_unchanged(gcs):
 @pytest.mark.parametrize("operation", ["chunk", "stat"])
 def test_staging_bucket_without_rights_is_refused(gcs, operation):
     gcs.faults.append(Fault(Kind.STATUS, operation=operation, status=403, times=100))
-    with pytest.raises(ConfigError, match=f"--temp_location=gs://{BUCKET}/tmp cannot be written and read, and the job"):
+    with pytest.raises(ConfigError, match=f"--temp_location=gs://{BUCKET}/tmp cannot be written"):
         check_staging(staging())
 
 
@@ -249,7 +249,7 @@ CUSTOM = {
 def test_bucket_is_near_if_one_of_its_regions_is_jobs(gcs, place, region, where):
     gcs.bucket_place = place
     warnings = list(distant_buckets(["gs://bucket/x", "gs://bucket/y", "local/folder"], region))
-    beginning = f"gs://bucket is in {where}, the job runs in {region}: "
+    beginning = f"gs://bucket is in {where}, but the job runs in {region}: "
     assert [line[: len(beginning)] for line in warnings] == ([beginning] if where else [])
 
 
@@ -292,9 +292,11 @@ def test_needed_space_grows_with_annotation_files(sample, tmp_path, large):
     assert memory_needed(options_of(sample, tmp_path, "--captions", tmp_path / "none.json")) == (small, same)
 
 
-@pytest.mark.parametrize(("there", "outcome"), [(64 * GB, "said"), (2 * GB, "doubted"), (GB * 2 // 5, "refused")])
-def test_much_is_said_and_too_much_refused(sample, tmp_path, large, monkeypatch, there, outcome):
-    monkeypatch.setattr(check_runner_module, "memory_bytes", lambda: there)
+@pytest.mark.parametrize(
+    ("available_bytes", "outcome"), [(64 * GB, "said"), (2 * GB, "doubted"), (GB * 2 // 5, "refused")]
+)
+def test_much_is_said_and_too_much_refused(sample, tmp_path, large, monkeypatch, available_bytes, outcome):
+    monkeypatch.setattr(check_runner_module, "memory_bytes", lambda: available_bytes)
     assert check_memory(options_of(sample, tmp_path)) == ""
     options = options_of(sample, tmp_path, "--captions", large)
     least, most = (number / GB for number in memory_needed(options))
@@ -303,10 +305,10 @@ def test_much_is_said_and_too_much_refused(sample, tmp_path, large, monkeypatch,
         with pytest.raises(ConfigError, match=rf"(?s){numbers}.*0\.4 GB.*Dataflow"):
             check_memory(options)
         return
-    said = check_memory(options)
-    assert numbers in said
-    assert f"{there / GB:.1f} GB" in said
-    assert ("Dataflow" in said) == (outcome == "doubted")
+    note = check_memory(options)
+    assert numbers in note
+    assert f"{available_bytes / GB:.1f} GB" in note
+    assert ("Dataflow" in note) == (outcome == "doubted")
 
 
 def test_exactly_the_least_is_enough(sample, tmp_path, large, monkeypatch):

@@ -113,16 +113,16 @@ COMPRESSED = (InputFile(AnnotationKind.INSTANCES, "a.json.gz", 1, "z"),)
 RENAMED = (InputFile(AnnotationKind.INSTANCES, "./a.json", 1234, "yZRlqg=="),)
 
 
-def of_split(split_name: str, **fields) -> Recipe:
+def split_recipe(split_name: str, **fields) -> Recipe:
     return changed(split=split_name, **fields)
 
 
-def of_division(names: str, division: str, **fields) -> list[Recipe]:
-    return [of_split(name, options=RECIPE.options | {"split": division}, **fields) for name in names.split()]
+def divided_recipes(names: str, division: str, **fields) -> list[Recipe]:
+    return [split_recipe(name, options=RECIPE.options | {"split": division}, **fields) for name in names.split()]
 
 
-def of_texts(name: str, saved: InputFile | None = None, **texts) -> Recipe:
-    return of_split(name, inputs=(*RECIPE.inputs, *filter(None, [saved])), options=RECIPE.options | texts)
+def text_recipe(name: str, saved: InputFile | None = None, **texts) -> Recipe:
+    return split_recipe(name, inputs=(*RECIPE.inputs, *filter(None, [saved])), options=RECIPE.options | texts)
 
 
 def with_file(name: str, data: bytes = b"somebody's"):
@@ -207,21 +207,26 @@ CLAIMS = [
     (finished(RECIPE, VAL, but=without("manifest-val.json")), [RECIPE], [False], [COMPLETE]),
     (finished(but=edited(parts=(Part.LVIS, Part.CATEGORY_ID))), [VAL], [False], [NEW]),  # which come of the input
     *(
-        (finished(RECIPE, VAL), [of_split(name, **fields) for name in ("train", "val", "test")], [True], [NEW] * 3)
+        (finished(RECIPE, VAL), [split_recipe(name, **fields) for name in ("train", "val", "test")], [True], [NEW] * 3)
         for fields in ({"name": "faces"}, {"layout": "tfds"}, {"parts": (Part.CAPTIONS,)})
     ),
     *(
-        (finished(*of_division("train val", HALF)), of_division("train val", division), [True], [NEW, NEW])
+        (finished(*divided_recipes("train val", HALF)), divided_recipes("train val", division), [True], [NEW, NEW])
         for division in ("train=0.9,val=0.1", "val=0.5,train=0.5")
     ),
-    (finished(*of_division("train val", HALF)), of_division("test", "test", inputs=OTHER_INPUTS), [False], [NEW]),
-    (finished(*of_division("train val", HALF)), of_division("test", HALF), [False], [NEW]),
-    (claimed(of_texts("train", SAVED, text="counts")), [of_texts("val", SAVED, text="counts")], [False], [NEW]),
-    (claimed(of_texts("train", text="raw")), [of_texts("val", text="counts")], [False], [NEW]),
-    (claimed(RECIPE), [of_texts("val", caption_text="tfidf")], [False], [NEW]),
     (
-        claimed(of_texts("train", caption_text="tfidf")),  # splits of one job share the vocabulary
-        [of_texts(name, caption_text="tfidf") for name in ("train", "val")],
+        finished(*divided_recipes("train val", HALF)),
+        divided_recipes("test", "test", inputs=OTHER_INPUTS),
+        [False],
+        [NEW],
+    ),
+    (finished(*divided_recipes("train val", HALF)), divided_recipes("test", HALF), [False], [NEW]),
+    (claimed(text_recipe("train", SAVED, text="counts")), [text_recipe("val", SAVED, text="counts")], [False], [NEW]),
+    (claimed(text_recipe("train", text="raw")), [text_recipe("val", text="counts")], [False], [NEW]),
+    (claimed(RECIPE), [text_recipe("val", caption_text="tfidf")], [False], [NEW]),
+    (
+        claimed(text_recipe("train", caption_text="tfidf")),  # splits of one job share the vocabulary
+        [text_recipe(name, caption_text="tfidf") for name in ("train", "val")],
         [False],
         [UNFINISHED, NEW],
     ),
@@ -230,7 +235,7 @@ CLAIMS = [
 
 @pytest.mark.parametrize(
     ("left", "recipes", "overwrite", "states"),
-    [(left, recipes, one, states) for left, recipes, each, states in CLAIMS for one in each],
+    [(left, recipes, one, states) for left, recipes, overwrites, states in CLAIMS for one in overwrites],
 )
 def test_allowed_outputs(tmp_path, left, recipes, overwrite, states):
     """Existing splits stay until a new split is complete; each new split gets a note and no other state."""
@@ -249,31 +254,36 @@ def test_allowed_outputs(tmp_path, left, recipes, overwrite, states):
 REFUSED = [
     # Likewise; and a word of what is said.
     (with_file(SHARDS[0].file), [RECIPE], [False], "no manifest lists"),
-    *((begun(), [recipe], [False], f"otherwise ({word}") for recipe, word in OTHERWISE),
+    *((begun(), [recipe], [False], f"other options ({word}") for recipe, word in OTHERWISE),
     *((with_file(NOTE, note), [RECIPE], [False], "--overwrite") for note in (b"", b"{", b'{"format": 1}', b"\xff")),
     *(
         (with_file(f"{STATE}/{name}"), [RECIPE], [True], f"has {name}")
         for name in ("thesis.txt", "folder/thesis.txt", "data.json")
     ),
-    (finished(), [with_options(seed=1)], [False], "otherwise (seed: 0, now 1"),
+    (finished(), [with_options(seed=1)], [False], "other options (seed was 0, now 1"),
     (finished(but=listing_thesis), [RECIPE], [True], "'thesis.txt'"),
     (finished(RECIPE, VAL, but=without("manifest-val.json")), [TEST], [False], "manifest-val.json"),
     *((with_file("manifest.json", text), [RECIPE], [False], "not a Recordmill") for text in (b"", b"{}", b"caf\xe9")),
     (finished(but=edited(format=FORMAT - 1)), [RECIPE], BOTH, "another folder"),
-    *((left(), [of_split("TRAIN")], [False], "differ only in case") for left in (begun, finished)),
-    (finished(CAPTIONED), [of_split("val", parts=(Part.CAPTIONS,))], BOTH, "records with mask_png, captions"),
-    (finished(KERAS), [of_split("val", layout="keras")], BOTH, "layout keras"),
-    (begun(KERAS), [of_split("val", layout="keras")], [False], "--split val a separate --output"),
+    *((left(), [split_recipe("TRAIN")], [False], "differ only in case") for left in (begun, finished)),
+    (finished(CAPTIONED), [split_recipe("val", parts=(Part.CAPTIONS,))], BOTH, "records with mask_png, captions"),
+    (finished(KERAS), [split_recipe("val", layout="keras")], BOTH, "layout keras"),
+    (begun(KERAS), [split_recipe("val", layout="keras")], [False], "separate --output for --split val"),
     *(
-        (finished(RECIPE, VAL), [of_split(name, **fields) for name in names.split()], each, f"(splits: {kept})")
+        (
+            finished(RECIPE, VAL),
+            [split_recipe(name, **fields) for name in names.split()],
+            overwrites,
+            f"(splits: {kept_splits})",
+        )
         for fields in ({"name": "faces"}, {"layout": "tfds"})
-        for names, each, kept in (
+        for names, overwrites, kept_splits in (
             *(("test", BOTH, "train, val"), ("train val", [False], "train, val"), ("train", [True], "val")),
             *(("train test", [True], "val"), ("test train", [True], "val")),
         )
     ),
     *(
-        (claimed(of_texts("train", **first)), [of_texts("val", **second)], [False], "another vocabulary")
+        (claimed(text_recipe("train", **first)), [text_recipe("val", **second)], [False], "another vocabulary")
         for first, second in (
             ({"caption_text": "tfidf"}, {"caption_text": "tfidf"}),
             ({"text": "counts"}, {"text": "counts", "saved": SAVED}),
@@ -287,31 +297,31 @@ REFUSED = [
     # The unfinished split of the same job keeps its finished shard.
     (
         both(
-            begun(of_texts("train", text="counts")),
-            with_file(".recordmill-test/recipe.json", encode_json(of_texts("test", SAVED, text="counts"))),
+            begun(text_recipe("train", text="counts")),
+            with_file(".recordmill-test/recipe.json", encode_json(text_recipe("test", SAVED, text="counts"))),
         ),
-        [of_texts("train", text="counts"), of_texts("val", text="counts")],
+        [text_recipe("train", text="counts"), text_recipe("val", text="counts")],
         [False],
         "unfinished run of test",
     ),
     # Splits of the same inputs that were divided otherwise have images in common.
     *(
-        (finished(*of_division("train val", HALF)), recipes, BOTH, f"divided by --split {HALF}")
+        (finished(*divided_recipes("train val", HALF)), recipes, BOTH, f"divided by --split {HALF}")
         for recipes in (
-            of_division("test", "test"),
-            of_division("test", "test", inputs=GROWN),
-            of_division("test", "test", inputs=OTHER_INPUTS + RECIPE.inputs),
-            of_division("test", "test", inputs=RENAMED),
-            of_division("train test", "train=0.9,test=0.1"),
+            divided_recipes("test", "test"),
+            divided_recipes("test", "test", inputs=GROWN),
+            divided_recipes("test", "test", inputs=OTHER_INPUTS + RECIPE.inputs),
+            divided_recipes("test", "test", inputs=RENAMED),
+            divided_recipes("train test", "train=0.9,test=0.1"),
         )
     ),
-    (finished(), of_division("test val", "test=0.5,val=0.5"), [False], "divided by --split train"),
+    (finished(), divided_recipes("test val", "test=0.5,val=0.5"), [False], "divided by --split train"),
 ]
 
 
 @pytest.mark.parametrize(
     ("left", "recipes", "overwrite", "word"),
-    [(left, recipes, one, word) for left, recipes, each, word in REFUSED for one in each],
+    [(left, recipes, one, word) for left, recipes, overwrites, word in REFUSED for one in overwrites],
 )
 def test_refusal_changes_nothing(tmp_path, left, recipes, overwrite, word):
     left(tmp_path)
@@ -352,7 +362,7 @@ def test_note_that_another_job_has_replaced(tmp_path, monkeypatch, seed):
     if seed == 0:
         assert claim(tmp_path, RECIPE) == NEW
         return
-    with pytest.raises(ConfigError, match="another job has begun to write train"):
+    with pytest.raises(ConfigError, match="another job is writing train with other options"):
         claim(tmp_path, RECIPE)
     assert list(whole_folder(tmp_path)) == [NOTE]
 
@@ -408,10 +418,12 @@ def test_linked_state_folder_is_not_followed(tmp_path):
 # A bucket that keeps what is written
 
 
-@pytest.mark.parametrize("kept", [{"retentionExpirationTime": "2026-12-24T18:30:00.000Z"}, {"eventBasedHold": True}])
-def test_bucket_in_which_no_job_could_end_is_refused_each_time(gcs, kept):
+@pytest.mark.parametrize(
+    "protection", [{"retentionExpirationTime": "2026-12-24T18:30:00.000Z"}, {"eventBasedHold": True}]
+)
+def test_bucket_in_which_no_job_could_end_is_refused_each_time(gcs, protection):
     output = path_of("out")
-    gcs.protection = kept
+    gcs.protection = protection
     for _ in range(2):
         with pytest.raises(ConfigError, match="can be neither"):
             claim_output(output, [RECIPE], overwrite=False)

@@ -18,9 +18,9 @@ from recordmill.launch.runners.beam_options import (
     DATAFLOW_THREADS,
     Runner,
     beam_options,
-    purpose_of,
+    chosen_runner,
+    job_purpose,
     run_job_name,
-    runner_of,
 )
 from recordmill.schemas.errors import ConfigError
 
@@ -31,7 +31,7 @@ DATAFLOW = ["--runner=DataflowRunner", "--project=p-12345", "--region=us-central
 def test_local_runs_name_runner_that_downloads_nothing(named):
     options = beam_options(named)
     assert options.view_as(StandardOptions).runner.endswith(".fn_api_runner.FnApiRunner")
-    assert runner_of(options) is Runner.LOCAL
+    assert chosen_runner(options) is Runner.LOCAL
     assert options.view_as(WorkerOptions).machine_type is options.view_as(GoogleCloudOptions).labels is None
 
 
@@ -47,14 +47,14 @@ def test_local_runs_name_runner_that_downloads_nothing(named):
     ],
 )
 def test_runners(name, runner):
-    assert runner_of(beam_options([f"--runner={name}"])) is runner
+    assert chosen_runner(beam_options([f"--runner={name}"])) is runner
 
 
 @pytest.mark.parametrize(
     "name", ["DaskRunner", "InteractiveRunner", "Flnk", "my.FlinkRunner", "apache_beam.runners.ray.RayRunner"]
 )
 def test_runner_not_known_to_work_is_refused(name):
-    with pytest.raises(ConfigError, match="is none of DataflowRunner"):
+    with pytest.raises(ConfigError, match="must be one of DataflowRunner"):
         beam_options([f"--runner={name}"])
 
 
@@ -126,10 +126,10 @@ def test_flags_that_beam_would_drop_or_not_take_are_refused(arguments, word):
 
 
 def test_purpose_of_a_job():
-    assert purpose_of(beam_options(DATAFLOW)) == "run"
-    assert purpose_of(beam_options([*DATAFLOW, "--dry_run=true"])) == "dry run"
-    assert purpose_of(beam_options([*DATAFLOW, "--template_location=gs://b/t.json"])) == "template"
-    assert purpose_of(beam_options([])) == "run"
+    assert job_purpose(beam_options(DATAFLOW)) == "run"
+    assert job_purpose(beam_options([*DATAFLOW, "--dry_run=true"])) == "dry run"
+    assert job_purpose(beam_options([*DATAFLOW, "--template_location=gs://b/t.json"])) == "template"
+    assert job_purpose(beam_options([])) == "run"
 
 
 @pytest.mark.parametrize("folder", ["x" * 2000, "x/" * 600, f"yx{'/x' * 600}"])

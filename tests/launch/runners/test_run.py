@@ -129,11 +129,11 @@ def traced(raised: str) -> RuntimeError:
         (ValueError(), JobError, "ValueError: $"),
         (NOT_OURS, JobError, "ValueError: see"),
         # what other machines say
-        (_Ended(), JobError, "job server is gone.*UNAVAILABLE: Socket closed"),
-        (grpc.FutureTimeoutError(), JobError, "job server is gone.*FutureTimeoutError"),
+        (_Ended(), JobError, "job server was lost.*UNAVAILABLE: Socket closed"),
+        (grpc.FutureTimeoutError(), JobError, "job server was lost.*FutureTimeoutError"),
         (Forbidden("Current user cannot act as x"), JobError, "refused .*403.* act as x.*docs/dataflow.md"),
-        (Conflict("(a): There is already an active job named x."), JobError, "running already: .*named x\\. It"),
-        (DataflowJobAlreadyExistsError("There is already active job x"), JobError, "running already: .*job x\\. It"),
+        (Conflict("(a): There is already an active job named x."), JobError, "already running: .*named x\\. It"),
+        (DataflowJobAlreadyExistsError("There is already active job x"), JobError, "already running: .*job x\\. It"),
         (TooManyRequests("quota"), JobError, "refused the job: 429 quota$"),
         (traced("ModuleNotFoundError: No module named 'recordmill.a'"), JobError, "workers do not have.*recordmill.a'"),
         (DataflowRuntimeException("State: CANCELLED, Error:\nNone"), JobError, "was cancelled"),
@@ -286,16 +286,16 @@ ASKED = AssertionError("asked")
 
 
 @pytest.mark.parametrize(
-    ("said", "is_terminal", "kind", "is_cancelled"),
+    ("answer", "is_terminal", "kind", "is_cancelled"),
     [
-        *((said, True, KeyboardInterrupt, True) for said in ("c", " C ")),
-        *((said, True, KeyboardInterrupt, False) for said in ("", "no", KeyboardInterrupt(), EOFError())),
+        *((answer, True, KeyboardInterrupt, True) for answer in ("c", " C ")),
+        *((answer, True, KeyboardInterrupt, False) for answer in ("", "no", KeyboardInterrupt(), EOFError())),
         (ASKED, False, KeyboardInterrupt, False),
         (ASKED, True, Terminated, False),  # `docker stop` would wait for an answer until it kills
     ],
 )
-def test_ctrl_c_asks_whether_to_cancel(monkeypatch, said, is_terminal, kind, is_cancelled):
-    monkeypatch.setattr("builtins.input", raising(said) if isinstance(said, BaseException) else lambda: said)
+def test_ctrl_c_asks_whether_to_cancel(monkeypatch, answer, is_terminal, kind, is_cancelled):
+    monkeypatch.setattr("builtins.input", raising(answer) if isinstance(answer, BaseException) else lambda: answer)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: is_terminal))
     job = Job(raising(kind))
     with pytest.raises(KeyboardInterrupt) as caught:

@@ -15,9 +15,9 @@ from recordmill.launch.runners import signals
 from recordmill.launch.runners.signals import (
     TERMINATING,
     Terminated,
+    interrupt_on_termination,
     kill_workers,
-    terminated_as_by_ctrl_c,
-    workers_end_too,
+    kill_workers_on_signal,
 )
 
 # Shells that go by the name of a worker, tell their number, and wait for the end of their input.
@@ -77,7 +77,7 @@ def test_signal_ends_them_and_comes_to_whoever_had_it_before(heard, monkeypatch)
     monkeypatch.setattr(signals, "_GRACE_S", 0.0)
     monkeypatch.setattr(signals, "kill_workers", killed.set)
     before = signal.getsignal(signal.SIGTERM)
-    with workers_end_too():
+    with kill_workers_on_signal():
         signal.raise_signal(signal.SIGTERM)
         assert killed.wait(60)
     assert heard == [signal.SIGTERM]
@@ -87,7 +87,7 @@ def test_signal_ends_them_and_comes_to_whoever_had_it_before(heard, monkeypatch)
 @pytest.mark.usefixtures("heard")
 def test_thread_that_may_not_ask_for_signals_goes_without():
     def within() -> str:
-        with workers_end_too():
+        with kill_workers_on_signal():
             return "ran"
 
     with ThreadPoolExecutor(1) as pool:
@@ -103,7 +103,7 @@ def number(request) -> Iterator[int]:
 
 def test_signal_ends_block_and_is_named(number):
     signal.signal(number, signal.SIG_DFL)
-    with terminated_as_by_ctrl_c() as signals, pytest.raises(Terminated):
+    with interrupt_on_termination() as signals, pytest.raises(Terminated):
         signal.raise_signal(number)
     assert signals == [number]
     assert signal.getsignal(number) is signal.SIG_DFL
@@ -112,6 +112,6 @@ def test_signal_ends_block_and_is_named(number):
 def test_signal_ignored_stays_so(number):
     """A command under nohup keeps ignoring the signal when the terminal is closed."""
     signal.signal(number, signal.SIG_IGN)
-    with terminated_as_by_ctrl_c():
+    with interrupt_on_termination():
         assert signal.getsignal(number) is signal.SIG_IGN
     assert signal.getsignal(number) is signal.SIG_IGN

@@ -47,7 +47,7 @@ def test_every_parameter_has_a_schema(verb):
     schemas = airflow_params(verb, True, {})
     assert set(schemas) == set(parameters(verb))
     required = {name for name, schema in schemas.items() if "default" not in schema}
-    assert required == {name for name, each in parameters(verb).items() if each.is_required} - {"output"}
+    assert required == {name for name, option in parameters(verb).items() if option.is_required} - {"output"}
 
 
 def test_defaults_of_a_site():

@@ -43,7 +43,7 @@ VALUES = {
 
 
 def regex_of(name: str) -> str:
-    (regex,) = (each["regexes"][0] for each in metadata("coco")["parameters"] if each["name"] == name)
+    (regex,) = (parameter["regexes"][0] for parameter in metadata("coco")["parameters"] if parameter["name"] == name)
     return regex
 
 
@@ -61,18 +61,20 @@ def test_metadata_fits_flex_templates(command, tmp_path):
     whole = json.loads((tmp_path / "templates" / f"{command}.json").read_text())
     assert whole == metadata(command)
     assert set(whole) == {"name", "description", "parameters"}
-    found = whole["parameters"]
-    assert sorted(each["name"] for each in found) == sorted({*parameters(command)} | BEAMS)
-    assert [each["isOptional"] for each in found] == sorted(each["isOptional"] for each in found)  # required ones first
-    for each in found:
-        assert set(each) <= FIELDS
-        assert re.fullmatch("[a-z][a-z_]{0,62}", each["name"])
-        assert each["label"]
-        assert not re.search("^$|--|repeatable", each["helpText"])  # a form has no flags
-        assert each["paramType"] in TYPES
-        assert ("enumOptions" in each) == (each["paramType"] == "ENUM")
-        assert isinstance(each.get("defaultValue", ""), str)
-        (regex,) = each["regexes"]
+    parameter_list = whole["parameters"]
+    assert sorted(parameter["name"] for parameter in parameter_list) == sorted({*parameters(command)} | BEAMS)
+    assert [parameter["isOptional"] for parameter in parameter_list] == sorted(
+        parameter["isOptional"] for parameter in parameter_list
+    )  # required ones first
+    for parameter in parameter_list:
+        assert set(parameter) <= FIELDS
+        assert re.fullmatch("[a-z][a-z_]{0,62}", parameter["name"])
+        assert parameter["label"]
+        assert not re.search("^$|--|repeatable", parameter["helpText"])  # a form has no flags
+        assert parameter["paramType"] in TYPES
+        assert ("enumOptions" in parameter) == (parameter["paramType"] == "ENUM")
+        assert isinstance(parameter.get("defaultValue", ""), str)
+        (regex,) = parameter["regexes"]
         assert re.fullmatch(r"\^.+\$", regex)
         assert not re.search(NOT_EVERYWHERE, regex)
         assert max((int(number) for number in re.findall(r"[{,](\d+)", regex)), default=0) <= 255
@@ -94,10 +96,12 @@ def test_command_takes_every_value_that_matches(name, data):
 
 @pytest.mark.parametrize("command", TEMPLATES)
 def test_defaults_that_form_shows_change_nothing(command):
-    found = {each["name"]: each for each in metadata(command)["parameters"] if "defaultValue" in each}
-    defaults = {name: each["defaultValue"] for name, each in found.items()}
-    of_all = {"seed": "0", "gzip": "false", "max_rejects": "0.01"}
-    expected = {"verify": {"sample": "1.0"}, "auto": {}}.get(command, of_all)
+    with_defaults = {
+        parameter["name"]: parameter for parameter in metadata(command)["parameters"] if "defaultValue" in parameter
+    }
+    defaults = {name: parameter["defaultValue"] for name, parameter in with_defaults.items()}
+    conversion_defaults = {"seed": "0", "gzip": "false", "max_rejects": "0.01"}
+    expected = {"verify": {"sample": "1.0"}, "auto": {}}.get(command, conversion_defaults)
     assert expected.items() <= defaults.items()
-    assert all(re.fullmatch(found[name]["regexes"][0], value) for name, value in defaults.items())
+    assert all(re.fullmatch(with_defaults[name]["regexes"][0], value) for name, value in defaults.items())
     assert options_of(command, **defaults) == options_of(command)

@@ -15,11 +15,11 @@ def printed(monkeypatch, is_terminal: bool, quiet_seconds: float = 0.0) -> str:
     monkeypatch.setattr(module, "_QUIET_SECONDS", quiet_seconds)
     with searching() as search:
 
-        def found():
+        def items():
             search.read(123_456)
             yield "a record"
 
-        for _ in search.pausing(found()):
+        for _ in search.pausing(items()):
             stream.write("<record>")
     return stream.getvalue()
 

@@ -7,16 +7,16 @@ import pytest
 
 CODE = """
 import logging, os, subprocess, sys
-from recordmill.launch.terminal.error_stream import error_stream, others_hidden
+from recordmill.launch.terminal.error_stream import error_stream, hide_other_output
 logging.basicConfig()
 try:
-    with others_hidden():
+    with hide_other_output():
         print("theirs", file=sys.stderr)
         logging.error("their log")
         os.write(2, b"native\\n")
         subprocess.run([sys.executable, "-c", "import sys; print('a child', file=sys.stderr)"])
         print("ours", file=error_stream(), flush=True)
-        with others_hidden():
+        with hide_other_output():
             print("ours, within", file=error_stream(), flush=True)
         print("theirs again", file=sys.stderr)
         print("not flushed by us", file=error_stream())
@@ -36,7 +36,7 @@ def test_only_our_messages_are_shown(last):
 
 
 def test_nothing_happens_where_standard_error_is_closed():
-    code = f"import sys; sys.stderr = None\n{CODE.split('logging.basicConfig()')[0]}with others_hidden(): print(1)"
+    code = f"import sys; sys.stderr = None\n{CODE.split('logging.basicConfig()')[0]}with hide_other_output(): print(1)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "1\n"
 

@@ -9,7 +9,7 @@ from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from recordmill.launch.terminal.progress import bar_width, expect_records, progress_line, shown
+from recordmill.launch.terminal.progress import bar_width, expect_records, progress_line, show_progress
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.runtime import progress
@@ -143,7 +143,7 @@ def test_records_are_counted_where_data_set_is_read_back():
 @pytest.mark.parametrize("mode", ["none", "plain", "auto"])
 def test_showing_begins_at_zero_and_ends_with_block(mode, capsys):
     progress.count_planned(5, 5)
-    with shown(mode):
+    with show_progress(mode):
         assert progress.snapshot() == Progress()
         progress.count_planned(1, 1)
     assert without_time(progress.snapshot()) == Progress(images_planned=1, shards_planned=1)

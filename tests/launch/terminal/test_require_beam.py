@@ -53,8 +53,8 @@ def test_checking_leaves_gpus_alone(tmp_path, monkeypatch, is_checking):
         monkeypatch.setenv(name, "")
         del os.environ[name]
     require_tensorflow("verify", is_checking)
-    found = os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("TF_ENABLE_ONEDNN_OPTS")
-    assert found == (("-1", "0") if is_checking else (None, None))
+    variables = os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("TF_ENABLE_ONEDNN_OPTS")
+    assert variables == (("-1", "0") if is_checking else (None, None))
 
 
 def test_clone_on_the_path_is_not_installed(recordmill, monkeypatch):

@@ -94,8 +94,10 @@ def summary(splits: dict[str, SplitManifest], categories=(CAT,), compared=None, 
     print_lines(terminal(), data_set_lines("out", manifest(splits, categories, **more), names, compared))
 
 
-def duplicates(found: dict[str, SplitDuplicates], copies: Mapping[str, int], **splits: SplitManifest) -> None:
-    summary(splits or {"train": CLEAN}, duplicates=Duplicates("", 99, 5, found, copies))
+def duplicates(
+    split_duplicates: dict[str, SplitDuplicates], copies: Mapping[str, int], **splits: SplitManifest
+) -> None:
+    summary(splits or {"train": CLEAN}, duplicates=Duplicates("", 99, 5, split_duplicates, copies))
 
 
 SHOWN = {

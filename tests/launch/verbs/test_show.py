@@ -2,7 +2,14 @@ import pytest
 from msgspec.structs import replace
 
 from recordmill.launch.terminal.console import terminal
-from recordmill.launch.verbs.show import bar, overview_lines, padded, print_records, record_lines, records_side_by_side
+from recordmill.launch.verbs.show import (
+    bar,
+    overview_lines,
+    pad_text,
+    print_records,
+    record_lines,
+    records_side_by_side,
+)
 from recordmill.schemas.errors import RecordError
 from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.show.choose_records import Choice, choose_records
@@ -18,8 +25,8 @@ def test_bars_are_as_long_as_their_share(blocks):
 
 
 def test_wide_letters_take_two_columns():
-    assert padded("猫猫猫", 8) == "猫猫猫  "
-    assert padded("猫猫猫猫猫", 6) == "猫猫… "
+    assert pad_text("猫猫猫", 8) == "猫猫猫  "
+    assert pad_text("猫猫猫猫猫", 6) == "猫猫… "
 
 
 @pytest.fixture

@@ -34,40 +34,40 @@ def test_size_is_that_of_vector_and_of_token_ids():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"vocabulary": ["cat", "cat", "dog"]}, r"'cat' \(index 0\) twice"),
-        ({"vocabulary": ["cat", "yak", "dog"]}, r"'yak' \(index 1\) before 'dog', but they have to be sorted"),
+        ({"vocabulary": ["cat", "yak", "dog"]}, r"'yak' \(index 1\) before 'dog', but terms must be sorted"),
         ({"vocabulary": []}, "vocabulary is empty"),
         ({"idf": [1.0, 2.0]}, "2 idf for 3 terms"),
         ({"idf": []}, "0 idf for 3 terms"),
         ({"idf": [1.0, -2.0, 1.0]}, "an idf is -2.0"),
         ({"idf": [1.0, 1e200, 1.0]}, r"an idf is 1e\+200"),
-        ({"idf": [1.0, None, 1.0]}, "no encoder of Recordmill"),
-        ({"format": 2}, "of format 2, and this program reads 1"),
+        ({"idf": [1.0, None, 1.0]}, "not an encoder of Recordmill"),
+        ({"format": 2}, "its format is 2, and this version reads 1"),
         ({"settings": {"form": "raw"}}, "form raw"),
         ({"settings": {"form": "counts", "token_pattern": "(a+)+$"}}, "token_pattern"),
         ({"settings": {"form": "tfidf", "ngrams": [2, 1]}}, "ngrams are 2 to 1"),
         ({"settings": {"form": "tfidf", "ngrams": [1, 1000000]}}, "ngrams are 1 to 1000000"),
         ({"settings": {"form": "counts"}}, "3 idf for 3 terms of the form counts"),
-        ({"vocabulary": "cat"}, "no encoder of Recordmill"),
+        ({"vocabulary": "cat"}, "not an encoder of Recordmill"),
     ],
 )
-def test_wrong_encoder_is_refused(changes, said):
+def test_wrong_encoder_is_refused(changes, message):
     data = json.dumps(json.loads(encode_encoder(ENCODER)) | changes).encode()
-    with pytest.raises(ConfigError, match=said) as refused:
+    with pytest.raises(ConfigError, match=message) as refused:
         decode_encoder(data, "captions.json")
     assert str(refused.value).startswith("captions.json")
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
-        *((data, "captions.json is no encoder") for data in (b"", b"[]", b"\xff\xfe", b"[" * 100_000, b"{}")),
+        *((data, "captions.json is not an encoder") for data in (b"", b"[]", b"\xff\xfe", b"[" * 100_000, b"{}")),
         *((encode_encoder(ENCODER).replace(b"1.1", idf), "captions.json") for idf in (b"NaN", b"Infinity", b"1e999")),
     ],
 )
-def test_not_an_encoder_is_refused(data, said):
-    with pytest.raises(ConfigError, match=f"^{re.escape(said)}"):
+def test_not_an_encoder_is_refused(data, message):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
         decode_encoder(data, "captions.json")

@@ -31,5 +31,5 @@ OPTIONS = {
 )
 def test_model_is_known_by_options_of_its_split(recorded, choice):
     options = OPTIONS | recorded
-    found = FeatureModel("top_activation", 236, (224, 160), options["preprocess"], (7, 7, 1280), "ab")
-    assert recorded_model(options) == (choice, found)
+    model = FeatureModel("top_activation", 236, (224, 160), options["preprocess"], (7, 7, 1280), "ab")
+    assert recorded_model(options) == (choice, model)

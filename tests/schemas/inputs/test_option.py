@@ -22,10 +22,10 @@ from recordmill.schemas.inputs.option import (
     Shares,
     Size,
     named_paths,
-    names,
-    options_of,
-    redefined,
+    option_fields,
+    redefine_option,
     size_bytes,
+    split_names,
     split_shares,
 )
 
@@ -38,7 +38,7 @@ class Base(Options):
 
 class Other(Base):
     folder: str = ARGUMENT.opt("A folder.", ..., "OUT")
-    share: float = redefined(Base, "share", 0.25)
+    share: float = redefine_option(Base, "share", 0.25)
     count: int | None = WRITE.opt("How many.", usual="all", ge=1)
     schema_file: File | None = READ.opt("A table.", alias="schema")
     names: Names = READ.opt("Names.", (), needs="schema_file count")
@@ -61,7 +61,7 @@ GIVEN = {"files": ["a"], "folder": "f"}
         ({"share": "2px"}, "--share '2px': a number is expected"),
         ({"count": 0}, "--count 0 must be 1 or more"),
         ({"count": "many"}, "--count 'many': a whole number is expected"),
-        ({"mode": "quick"}, "--mode 'quick' is none of fast, slow"),
+        ({"mode": "quick"}, "--mode must be one of fast, slow (got 'quick')"),
         ({"names": [","]}, "--names ',': names, separated by commas, are expected"),
         ({"names": ["a"]}, "--names would do nothing without --schema-file or --count"),
         ({"mode": "slow", "count": 1}, "--mode slow and --count contradict each other: give one"),
@@ -76,20 +76,23 @@ def test_faults(changed, fault):
 
 
 def test_values():
-    found = Other(files="a", folder="f", share="1", count="7", schema="s", names=["a,b", "c"])
-    assert (found.files, found.share, found.count, found.schema_file) == (("a",), 1.0, 7, "s")
-    assert found.names == ("a", "b", "c")
-    assert pickle.loads(pickle.dumps(found)) == found
-    assert found.given("share", "count", "mode") == ["--share", "--count"]
-    assert [(each.flag, each.must_be, path) for each, path in named_paths(found)] == [
+    options = Other(files="a", folder="f", share="1", count="7", schema="s", names=["a,b", "c"])
+    assert (options.files, options.share, options.count, options.schema_file) == (("a",), 1.0, 7, "s")
+    assert options.names == ("a", "b", "c")
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert options.given("share", "count", "mode") == ["--share", "--count"]
+    assert [(option.flag, option.must_be, path) for option, path in named_paths(options)] == [
         ("--files", Must.FILE, "a"),
         ("--schema", Must.FILE, "s"),
     ]
 
 
-def test_options_of():
-    found = {each.name: (each.typed, each.default, each.shown_default, each.help) for each in options_of(Other)}
-    assert list(found.items()) == [
+def test_option_fields():
+    shown_fields = {
+        option.name: (option.typed, option.default, option.shown_default, option.help)
+        for option in option_fields(Other)
+    }
+    assert list(shown_fields.items()) == [
         ("folder", ("OUT", None, "", "A folder")),
         ("files", ("--files", None, "", "Files to read; repeatable")),
         ("schema", ("--schema", None, "", "A table")),
@@ -98,7 +101,7 @@ def test_options_of():
         ("mode", ("--mode", "fast", "fast", "How")),
         ("count", ("--count", None, "all", "How many")),
     ]
-    share = {each.name: each for each in options_of(Other)}["share"]
+    share = {option.name: option for option in option_fields(Other)}["share"]
     assert (share.least, share.largest, share.type, share.is_required) == (0, 1, float, False)
 
 
@@ -127,7 +130,7 @@ def test_a_number_of_bytes_is_itself(size):
     ],
 )
 def test_names(text, expected):
-    assert names(text) == expected
+    assert split_names(text) == expected
 
 
 @pytest.mark.parametrize(

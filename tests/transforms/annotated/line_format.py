@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from recordmill.schemas.inputs.image_options import match_option
-from recordmill.schemas.inputs.option import redefined
+from recordmill.schemas.inputs.option import redefine_option
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.names import Match
 from recordmill.schemas.rejects import Reason
@@ -13,7 +13,7 @@ from recordmill.transforms.annotated.source import LabelFault, LabelledImage, So
 
 
 class LineOptions(FormatOptions):
-    name: str = redefined(FormatOptions, "name", "lines")
+    name: str = redefine_option(FormatOptions, "name", "lines")
     match: Match = match_option()
 
     def source(self) -> Source:

@@ -274,7 +274,7 @@ def test_png_of_another_size(tmp_path, width, height):
 
 def test_file_too_large_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(load_images, "MAX_FILE_BYTES", 1234)
-    assert fault(tmp_path, bytes(1235)) == (Reason.MASK_UNREADABLE, "1,235 bytes, where at most 1,234 are read")
+    assert fault(tmp_path, bytes(1235)) == (Reason.MASK_UNREADABLE, "1,235 bytes; the limit is 1,234")
 
 
 # PNG and row contradict each other

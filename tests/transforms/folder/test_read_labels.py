@@ -28,7 +28,7 @@ def rows(tmp_path):
     def read(data: bytes | str, columns: LabelColumns = USUAL) -> list[TextRow]:
         path = tmp_path / "labels.csv"
         path.write_bytes(data.encode() if isinstance(data, str) else data)
-        return list(label_rows(str(path), columns).rows)
+        return list(label_rows(str(path), columns)[1])
 
     return read
 
@@ -64,10 +64,10 @@ def test_other_formats_hold_labels(tmp_path):
     pq.write_table(table, tmp_path / "x.parquet")
     (tmp_path / "x.jsonl").write_text('{"file": "a.jpg", "class": "cat"}\n{"class": "dog", "file": "b c.jpg"}\n')
     for name in ("x.parquet", "x.jsonl"):
-        assert list(label_rows(str(tmp_path / name), USUAL).rows) == TWO
+        assert list(label_rows(str(tmp_path / name), USUAL)[1]) == TWO
     (tmp_path / "x.jsonl").write_text('{"file": "a.jpg", "class": ["cat"]}\n{"class": "dog", "file": "b c.jpg"}\n')
-    first, second = label_rows(str(tmp_path / "x.jsonl"), USUAL).rows
-    assert (first.fault, second) == ("column class has a list, and no single value", TWO[1])
+    first, second = label_rows(str(tmp_path / "x.jsonl"), USUAL)[1]
+    assert (first.fault, second) == ("column class has a list instead of a single value", TWO[1])
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_table_without_rows_has_none(rows):
         (" ,cat,train", "it has no path"),
         ("a.jpg,,train", "'a.jpg' has no label"),
         ("a.jpg,cat,", "'a.jpg' has no split"),
-        ("a.jpg,cat", "2 cells where there are 3 columns"),
+        ("a.jpg,cat", "2 cells instead of 3"),
         ("\udce9.jpg,cat,x", "column path is not UTF-8: b'\\xe9.jpg'; save the file as UTF-8"),
         (
             "a.jpg,cat,Hold-Out",
@@ -203,10 +203,10 @@ def test_labels_that_have_changed(tmp_path):
     table = tmp_path / "labels.csv"
     table.write_text("path,label\n1.jpg,cat\n")
     version = file_version(str(table))
-    rows = label_rows(str(table), USUAL).rows
+    rows = label_rows(str(table), USUAL)[1]
     next(rows)
     table.write_text("path,label\n1.jpg,cat\n2.jpg,dog\n")
-    for read_on in (lambda: list(rows), lambda: list(label_rows(str(table), USUAL, version).rows)):
+    for read_on in (lambda: list(rows), lambda: list(label_rows(str(table), USUAL, version)[1])):
         with pytest.raises(AnnotationFileError, match=r"labels\.csv was changed while the job read it; run again"):
             read_on()
 

@@ -260,7 +260,7 @@ def test_too_large_file_is_rejected_unread(tmp_path):
         file.truncate(MAX_FILE_BYTES + 1)
     ref = ImageRef(str(tmp_path / "sparse"), 5)
     loaded = load_image(ImageTask(1, "a.jpg", 40, 30, ref, "train", (ANNOTATION,) * 2), ImageRules("none"))
-    assert_rejected(loaded, Reason.TOO_LARGE, "256,000,001 bytes, where at most 256,000,000 are read")
+    assert_rejected(loaded, Reason.TOO_LARGE, "256,000,001 bytes; the limit is 256,000,000")
 
 
 def test_storage_that_fails_stops_job(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from recordmill.schemas.inputs.annotations import Annotation, Category, ImageLab
 from recordmill.schemas.inputs.images import ImageRef, ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION
-from recordmill.schemas.statistics import SCALE, ZERO_BIN, PixelMeasures, Statistics, bin_of, edge
+from recordmill.schemas.statistics import SCALE, ZERO_BIN, PixelMeasures, Statistics, bin_index, edge
 from recordmill.transforms.blocks.image_facts import join_facts
 from recordmill.transforms.dataset.facts import add_statistics
 from recordmill.transforms.insight.count_images import ImageCounter, describe_statistics, distribution, histogram
@@ -38,14 +38,14 @@ def image(name: str, width=640, height=480, boxes=(), classes=(), **more) -> Ima
 
 @given(st.floats(min_value=1e-9, max_value=1e12, allow_nan=False))
 def test_number_is_between_edges_of_its_bin(number):
-    index = bin_of(number)
+    index = bin_index(number)
     assert edge(index) <= number < edge(index + 1)
     assert histogram(np.array([number])).bins == {index: 1}
 
 
 def test_histogram_has_sums_and_bounds():
     counts = histogram(np.array([0, 3, 3, 80.0]))
-    assert (counts.bins, counts.least, counts.largest) == ({ZERO_BIN: 1, bin_of(3): 2, bin_of(80): 1}, 0, 80)
+    assert (counts.bins, counts.least, counts.largest) == ({ZERO_BIN: 1, bin_index(3): 2, bin_index(80): 1}, 0, 80)
     assert counts.total == 86 * SCALE
     described = distribution(counts, is_whole=True)
     assert (described.count, described.mean, described.least, described.median, described.p95, described.largest) == (

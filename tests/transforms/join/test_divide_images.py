@@ -198,14 +198,14 @@ FAULTS = [
     (line(), "has no group in it: leave the option out, if there are none"),
     ('file_name,group\n"a\nb",1\nb,\n', "row 2: no group; leave out images that are in no group"),
     ("file_name,group\na,1\n\n,2\n", "row 2: no file_name; leave out images"),
-    ("file_name,group\na\n", "row 1: 1 cells where there are 2 columns"),
-    ('file_name,group\na,1\n"b,2\n', "row 2: 1 cells where there are 2 columns"),
+    ("file_name,group\na\n", "row 1: 1 cells instead of 2"),
+    ('file_name,group\na,1\n"b,2\n', "row 2: 1 cells instead of 2"),
     (b"file_name,group\n\xff,1\n", "row 1: column file_name is not UTF-8: b'\\xff'; save the file as UTF-8"),
     (f"{line('a')}\n{{", "line 2 is no group (Input data was truncated); each line is to be"),
     (f"{line('a')}\n\n[]", "line 3 is no group (Expected `object`, got `array`)"),
     ('{"images": [{"name": "a"}]}', "line 1 is no group (Object missing required field `file_name`"),
     ('{"what": "image"}', "line 1 is no group (Object missing required field `images`)"),
-    (gzip.compress(b"file_name,group\n", mtime=0)[:-9], "is damaged or was cut short"),
+    (gzip.compress(b"file_name,group\n", mtime=0)[:-9], "is damaged or truncated"),
 ]
 
 

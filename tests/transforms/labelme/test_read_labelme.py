@@ -119,7 +119,7 @@ def test_names_of_images(path, name):
     [
         (json.dumps(with_shapes()).encode()[:40], "truncated"),
         (b"", "truncated"),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1", "a pointer of Git LFS"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1", "a Git LFS pointer"),
         ({"images": [], "annotations": [], "categories": []}, "COCO's JSON: recordmill coco reads it"),
         ({"shapes": []}, "missing required field `imagePath`"),
         (with_shapes(shapes=None), "it is not LabelMe's JSON (Expected `array`, got `null`"),

@@ -38,5 +38,5 @@ def test_folder_with_wild_cards_in_its_name_is_itself(tmp_path):
 
 
 def test_wild_cards_of_folders_in_bucket(gcs):
-    with pytest.raises(ConfigError, match="in the file's name only"):
+    with pytest.raises(ConfigError, match="only the file's name may have"):
         find_rows(f"gs://{BUCKET}/*/deep.csv")

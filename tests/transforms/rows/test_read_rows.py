@@ -14,7 +14,7 @@ from recordmill.schemas.inputs.file_kinds import LFS_POINTER
 from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, rows_format
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.rows import read_csv, row_batch
-from recordmill.transforms.rows.read_json import read_json
+from recordmill.transforms.rows.read_json import read_json_lines
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema
@@ -117,7 +117,7 @@ def test_compressed_files(tmp_path, codec, ending):
     packed = (tmp_path / "packed").read_bytes()
     assert rows_format(f"x.jsonl.{ending}") == "json"
     assert read(tmp_path / f"x.jsonl.{ending}", packed)[0] == {"a": [1, 1, 1]}
-    with pytest.raises(AnnotationFileError, match="damaged or was cut short"):
+    with pytest.raises(AnnotationFileError, match="damaged or truncated"):
         read(tmp_path / f"x.jsonl.{ending}", packed[:-4])
 
 
@@ -134,15 +134,15 @@ def test_malformed_rows_are_rejects(tmp_path):
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-be", "UTF8", "utf-8-sig"])
 def test_another_encoding(tmp_path, encoding):
     data = 'é,b\r\n"ü\nö",2\r\n'.encode(encoding)
-    found = ({"é": ["ü\nö"], "b": ["2"]}, [1], [])
-    assert read(tmp_path / "x.csv", data, encoding=encoding) == found
-    assert read(tmp_path / "x.csv.gz", gzip.compress(data), encoding=encoding) == found
+    expected = ({"é": ["ü\nö"], "b": ["2"]}, [1], [])
+    assert read(tmp_path / "x.csv", data, encoding=encoding) == expected
+    assert read(tmp_path / "x.csv.gz", gzip.compress(data), encoding=encoding) == expected
 
 
 def test_text_not_of_encoding_is_named_with_it(tmp_path):
-    with pytest.raises(AnnotationFileError, match=r"is its encoding utf-8\? --encoding gives another"):
+    with pytest.raises(AnnotationFileError, match=r"if it is not in utf-8, give its --encoding"):
         read(tmp_path / "x.csv", "a\n1\n".encode("utf-16"))
-    with pytest.raises(AnnotationFileError, match=r"is its encoding utf-16\?"):
+    with pytest.raises(AnnotationFileError, match=r"if it is not in utf-16"):
         read(tmp_path / "x.csv", ("a\n1\n" + "2\n" * 10_000).encode("utf-16")[:-1], encoding="utf-16")
 
 
@@ -158,11 +158,11 @@ def test_text_not_of_encoding_is_named_with_it(tmp_path):
         (b'a,b,c\n1,2,3\n1,"2,3\n4\n5', "row 2 has a quote that is not closed"),
         (
             b'a,b,c\n1,"2,3\n4,5,6\n4,5,6"\n7,8,9\n',
-            "row 1 has 2 cells .* 3 columns, and .* 2 more lines, of which 1 look",
+            "row 1 has 2 cells instead of 3, and .* 2 more lines, of which 1 look",
         ),
         ("a,b\n1,2\n".encode("utf-16-be"), "utf-16-be"),
         ("a,b\n1,2\n".encode("utf-16-le"), "utf-16-le"),
-        (b'{"a": 1, "b": "x,y"}\n{"a": 2}\n', "is no table, but JSON Lines; call it .jsonl"),
+        (b'{"a": 1, "b": "x,y"}\n{"a": 2}\n', "is not a table but JSON Lines; call it .jsonl"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS"),
         (b",".join(b"c%d" % number for number in range(100_000)) + b"\n1\n", "100,000 columns"),
         (b"a,b\n1," + b"x" * (40 << 20) + b"\n2,y\n", "longer than 16 MB"),
@@ -175,10 +175,10 @@ def test_csv_file_that_cannot_be_read(tmp_path, data, fault):
 
 def test_a_file_cut_short(tmp_path):
     whole = gzip.compress(b"a,b\n" + b"1,2\n" * 1000)
-    with pytest.raises(AnnotationFileError, match="cut short"):
+    with pytest.raises(AnnotationFileError, match="damaged or truncated"):
         read(tmp_path / "x.csv.gz", whole[:-20])
     pq.write_table(pa.table({"a": [1, 2, 3]}), tmp_path / "x.parquet")
-    with pytest.raises(AnnotationFileError, match="no Parquet file"):
+    with pytest.raises(AnnotationFileError, match="not a Parquet file"):
         read(tmp_path / "x.parquet", (tmp_path / "x.parquet").read_bytes()[:-20])
 
 
@@ -213,22 +213,22 @@ def test_json_of_mixed_types_is_same_in_any_batches(values, type_, texts):
     data = b"".join(msgspec.json.encode({"a": value}) + b"\n" for value in values)
     examples = []
     for batch_rows in (1, 9):
-        batches = list(read_json("x.jsonl", io.BytesIO(data), RowsReading(), batch_rows))
+        batches = list(read_json_lines("x.jsonl", io.BytesIO(data), RowsReading(), batch_rows))
         stats = TableStats()
         for batch in batches:
             stats.add(observe(batch, 0))
         chosen = choose_schema(stats, ColumnChoice(), (RowsFile(0, "x.jsonl", 0, ""),))
         (column,) = chosen.schema.columns
-        found = {}
+        cells_by_line = {}
         for batch in batches:
             (feature, faults) = convert_column(column, batch.columns.get("a"), len(batch.lines), {})
             assert not faults
             ends = zip(feature.ends, feature.ends[1:], strict=False)
             cells = [list(feature.values[begin:end].tolist()) for begin, end in ends]
             absent = [False] * len(cells) if feature.absent is None else feature.absent
-            of_rows = zip(batch.lines.tolist(), cells, absent, strict=True)
-            found |= {line: None if gone else cell for line, cell, gone in of_rows}
-        assert (column.type, [found[line] for line in sorted(found)]) == (type_, texts)
+            lines_and_cells = zip(batch.lines.tolist(), cells, absent, strict=True)
+            cells_by_line |= {line: None if gone else cell for line, cell, gone in lines_and_cells}
+        assert (column.type, [cells_by_line[line] for line in sorted(cells_by_line)]) == (type_, texts)
         assert bool(chosen.warnings) == (type_ is ColumnType.BYTES or (1 << 53) + 1 in values), "it is told"
         examples.append(stats.columns["a"].first)
     assert examples[0] == examples[1], "of the same rows"
@@ -239,20 +239,22 @@ def test_list_in_column_of_texts_is_its_json(batch_rows):
     """Whatever the types beside it, which decide how a batch holds its lists."""
     values = [[[1], [2, 3]], [[2.5, "x"]], [1, "é"], None, 7]
     data = b"".join(msgspec.json.encode({"a": value}) + b"\n" for value in values)
-    batches = read_json("x.jsonl", io.BytesIO(data), RowsReading(texts=("a",)), batch_rows)
-    found = [convert_column(Column("a", "a", ColumnType.BYTES), b.columns.get("a"), len(b.lines), {}) for b in batches]
-    texts = [text for feature, _ in found for text in feature.values.to_pylist()]
+    batches = read_json_lines("x.jsonl", io.BytesIO(data), RowsReading(texts=("a",)), batch_rows)
+    features = [
+        convert_column(Column("a", "a", ColumnType.BYTES), b.columns.get("a"), len(b.lines), {}) for b in batches
+    ]
+    texts = [text for feature, _ in features for text in feature.values.to_pylist()]
     assert texts == [b"[[1],[2,3]]", b'[[2.5,"x"]]', '[1,"é"]'.encode(), b"7"]
 
 
 def test_list_keeps_values_of_other_rows(tmp_path):
     """Columns beside a list may be keys, and keep their types."""
     data = b'{"a": "x", "b": [1]}\n{"a": ["y"], "b": 2}\n{\n{"a": null, "b": 3}\n{"a": "z"}\n'
-    batches = list(read_json("x.jsonl", io.BytesIO(data), RowsReading(), 9))
-    found = {
+    batches = list(read_json_lines("x.jsonl", io.BytesIO(data), RowsReading(), 9))
+    values_by_line = {
         line: cell for batch in batches for line, cell in zip(batch.lines, batch.columns["a"].to_pylist(), strict=True)
     }
-    assert found == {1: "x", 2: ["y"], 4: None, 5: "z"}
+    assert values_by_line == {1: "x", 2: ["y"], 4: None, 5: "z"}
     assert [row.line for batch in batches for row in batch.bad] == [3]
 
 
@@ -260,11 +262,11 @@ def test_list_keeps_values_of_other_rows(tmp_path):
     ("data", "fault"),
     [
         (b'[{"a": 1}]', "one JSON array"),
-        (LFS_POINTER + b".github.com/spec/v1\noid sha256:4d\n", "is no JSON, but a pointer of Git LFS"),
-        ('{"a": 1}'.encode("utf-16"), "is no JSON, but text in UTF-16; save it as UTF-8"),
-        (b'{\r\n  "a": 1\r\n}\r\n', "JSON over several lines"),
-        (b'{"id": {"0": 1, "1": 2}, "x": {"0": 1.5, "1": null}}', "columns in place of rows"),  # pandas
-        (b'{"columns": ["a"], "index": [0], "data": [[1]]}', "columns in place of rows"),
+        (LFS_POINTER + b".github.com/spec/v1\noid sha256:4d\n", "is not JSON but a Git LFS pointer"),
+        ('{"a": 1}'.encode("utf-16"), "is not JSON but text in UTF-16; save it as UTF-8"),
+        (b'{\r\n  "a": 1\r\n}\r\n', "JSON value over several lines"),
+        (b'{"id": {"0": 1, "1": 2}, "x": {"0": 1.5, "1": null}}', "columns of a data frame instead of rows"),  # pandas
+        (b'{"columns": ["a"], "index": [0], "data": [[1]]}', "columns of a data frame instead of rows"),
         (
             b"".join(b'{"a": {"b": {"k%d": 1}}}\n' % number for number in range(1001)),
             "line 1,000: column 'a.b' is an object with 1,000 different keys",
@@ -441,8 +443,8 @@ def test_name_of_two_columns_of_parquet_is_named(tmp_path, table):
 def test_file_that_changes_while_it_is_read_is_not_mixed(tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(b"a\n1\n")
-    found = storage_for(str(path)).stat(str(path))
-    rows = RowsFile(0, str(path), found.size_bytes, found.version)
+    file = storage_for(str(path)).stat(str(path))
+    rows = RowsFile(0, str(path), file.size_bytes, file.version)
     assert len(list(read_rows(rows, RowsReading()))) == 1
     batches = read_rows(rows, RowsReading())
     next(batches)

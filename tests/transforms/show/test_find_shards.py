@@ -71,7 +71,7 @@ def test_named_files_need_no_manifest(tmp_path):
     ("path", "told"), [("gone", "no such file or folder"), ("*.none", "no file matches"), (".", "has no manifest")]
 )
 def test_not_found(path, told, tmp_path):
-    with pytest.raises(ConfigError, match="~/gone: no such file or folder: a shell expands ~"):
+    with pytest.raises(ConfigError, match="~/gone: no such file or folder: only a shell expands ~"):
         find_shards("~/gone", "")
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(ConfigError, match=told):

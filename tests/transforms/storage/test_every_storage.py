@@ -46,10 +46,10 @@ def test_files_of_a_folder(storage, root):
     put(storage, f"{root}/in", *names)
     put(storage, root, "into/e")
     for folder in (f"{root}/in", f"{root}/in/"):
-        found = {file.name: file for file in storage.walk(folder)}
-        assert found.keys() == set(names)
+        files = {file.name: file for file in storage.walk(folder)}
+        assert files.keys() == set(names)
         assert storage.names(folder) == [".c", "a", "b"]
-    for name, file in found.items():
+    for name, file in files.items():
         assert (file.path, file.size_bytes) == (f"{root}/in/{name}", len(name.encode()))
         assert (storage.size(file.path), storage.read(file.path)) == (len(name.encode()), name.encode())
         assert storage.stat(file.path).version == file.version
@@ -64,7 +64,7 @@ def test_read(storage, root):
     storage.write(path, DATA)
     storage.write(empty, b"")
     ranges = [(2, 3), (8, 9), (10, 1), (3, 0)]
-    assert [storage.read_range(path, *each) for each in ranges] == [DATA[2:5], DATA[8:], b"", b""]
+    assert [storage.read_range(path, *range_) for range_ in ranges] == [DATA[2:5], DATA[8:], b"", b""]
     assert (storage.read(path, most_bytes=10), storage.read(empty, most_bytes=10)) == (DATA, b"")
     with pytest.raises(FileTooLargeError):
         storage.read(path, most_bytes=9)

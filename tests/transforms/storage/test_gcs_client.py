@@ -24,7 +24,7 @@ BYTES = bytes(range(256)) * 400
 
 @pytest.mark.parametrize("path", ["gs://", "gs:///a", "gs://Bucket/a", "gs://a b/c", "s3://bucket/a", "a/b"])
 def test_invalid_paths_of_buckets(gcs, path):
-    with pytest.raises(ConfigError, match="is no path of Google Cloud Storage"):
+    with pytest.raises(ConfigError, match="is not a Cloud Storage path"):
         STORAGE.read(path)
 
 
@@ -113,7 +113,7 @@ def test_token_that_cannot_be_had_for_moment(gcs, monkeypatch):
         raise next(answers)
 
     monkeypatch.setattr(gcs_client.connection().http.credentials, "before_request", refuse)
-    with pytest.raises(ConfigError, match=r"the credentials are of no use \(account disabled\); run `gcloud auth"):
+    with pytest.raises(ConfigError, match=r"the credentials were rejected \(account disabled\); run `gcloud auth"):
         STORAGE.read(path_of("a"))
 
 
@@ -149,7 +149,7 @@ def test_a_server_that_is_not_there(monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{free.getsockname()[1]}")
-        with pytest.raises(OSError, match=r"given up .* Connection refused"):
+        with pytest.raises(OSError, match=r"gave up .* Connection refused"):
             STORAGE.read(path_of("a"))
 
 
@@ -163,7 +163,7 @@ def test_no_permission_names_account_where_server_does_not(gcs, monkeypatch):
 
 def test_credentials_not_accepted(gcs):
     gcs.faults.append(Fault(Kind.STATUS, times=ALWAYS, status=401, message="Invalid Credentials"))
-    with pytest.raises(ConfigError, match=r"the credentials are of no use \(.*\); run `gcloud auth"):
+    with pytest.raises(ConfigError, match=r"the credentials were rejected \(.*\); run `gcloud auth"):
         STORAGE.size(path_of("a"))
 
 

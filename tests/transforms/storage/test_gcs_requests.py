@@ -249,7 +249,7 @@ def test_refused_credentials_are_refreshed_twice_at_most(gcs, monkeypatch, refus
     if is_had:
         assert STORAGE.read(path_of("a")) == b"bytes"
     else:
-        with pytest.raises(ConfigError, match="the credentials are of no use"):
+        with pytest.raises(ConfigError, match="the credentials were rejected"):
             STORAGE.read(path_of("a"))
     assert token.fetched == min(refused, 2)
     # Without gzip the server would unpack what is stored so, and the checksum would not be of what comes.

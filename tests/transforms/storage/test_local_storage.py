@@ -84,7 +84,7 @@ def test_file_is_read_whole_where_system_reads_less_at_once(tmp_path, monkeypatc
     assert STORAGE.read(path) == data
     ranges = [(3, 7), (3, 8), (3, 16), (3, 17), (91, 40), (100, 9)]
     wanted = [data[start : start + length] for start, length in ranges]
-    assert [STORAGE.read_range(path, *each) for each in ranges] == wanted
+    assert [STORAGE.read_range(path, *range_) for range_ in ranges] == wanted
     assert STORAGE.read_ranges(path, ranges, version) == wanted
 
 
@@ -211,11 +211,18 @@ def killed_upload(path) -> Path:
 def test_leftovers_are_deleted(tmp_path):
     for name in ("coco-train.tfrecord-00000-of-00002", "rejects.jsonl", "x" * 255):
         killed_upload(tmp_path / name)
-    kept = ["a", ".a", ".a.tmp", ".a.01234567.tmp", ".a.012345-1-01234g.0123.tmp", "a.012345-1-012345.0123.tmp"]
-    for name in kept:
+    remaining_names = [
+        "a",
+        ".a",
+        ".a.tmp",
+        ".a.01234567.tmp",
+        ".a.012345-1-01234g.0123.tmp",
+        "a.012345-1-012345.0123.tmp",
+    ]
+    for name in remaining_names:
         (tmp_path / name).write_text("mine")
     STORAGE.delete_leftovers(str(tmp_path))
-    assert set(contents(tmp_path)) == set(kept)
+    assert set(contents(tmp_path)) == set(remaining_names)
     STORAGE.delete_leftovers(str(tmp_path / "gone"))
 
 

@@ -4,7 +4,7 @@ import os
 import pytest
 
 from recordmill.transforms.storage.interface import UnreadableFileError
-from recordmill.transforms.storage.os_errors import _MEANINGS, explain_os_error, explain_text, is_of_command
+from recordmill.transforms.storage.os_errors import _MEANINGS, explain_os_error, explain_text, is_command_error
 
 
 def os_error(number: int, *files: object) -> OSError:
@@ -61,4 +61,4 @@ def test_not_an_os_error(text):
 
 @pytest.mark.parametrize(("number", "expected"), [(errno.EROFS, True), (errno.ENOSPC, False), (errno.EXDEV, False)])
 def test_whose_fault_it_is(number, expected):
-    assert is_of_command(os_error(number)) is expected
+    assert is_command_error(os_error(number)) is expected

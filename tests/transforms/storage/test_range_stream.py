@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.transforms.storage import range_stream
-from recordmill.transforms.storage.range_stream import KeptBlocks, RangeStream
+from recordmill.transforms.storage.range_stream import CachedBlocks, RangeStream
 
 BYTES = bytes(range(256)) * 4
 
@@ -38,7 +38,7 @@ def test_it_is_read_and_sought_as_bytes_themselves(steps, most):
         else:
             place = number + {io.SEEK_SET: 0, io.SEEK_CUR: expected.tell(), io.SEEK_END: len(BYTES)}[how]
             if place < 0:
-                with pytest.raises(OSError, match="an offset before the file's start"):
+                with pytest.raises(OSError, match="the offset is before the start of the file"):
                     stream.seek(number, how)
                 stream.seek(expected.tell())
             else:
@@ -63,7 +63,7 @@ def test_all_it_comes_in_ranges_as_large_as_may_be(most, ranges):
 
 
 def test_range_too_short_is_error():
-    with pytest.raises(OSError, match="5 bytes came where there are 20") as caught:
+    with pytest.raises(OSError, match="5 bytes were read instead of 20") as caught:
         RangeStream(lambda start, length: b"short", "a", 20, 20).readall()
     assert caught.value.filename == "a"
 
@@ -77,7 +77,7 @@ def test_an_empty_file():
 def test_ranges_of_kept_blocks_are_those_of_the_file(monkeypatch):
     monkeypatch.setattr(range_stream, "_BLOCK_BYTES", 100)
     ranges = Ranges()
-    blocks = KeptBlocks(ranges, len(BYTES))
+    blocks = CachedBlocks(ranges, len(BYTES))
     for start in range(0, 1200, 50):
         for length in (0, 1, 50, 51, 1200):
             assert blocks.read_range(start, length) == BYTES[start : start + length]

@@ -10,7 +10,7 @@ from recordmill.schemas.errors import AnnotationFileError, ConfigError
 from recordmill.transforms.storage import resolve as module
 from recordmill.transforms.storage.gcs_storage import GcsStorage
 from recordmill.transforms.storage.resolve import (
-    archive_of,
+    find_archive,
     join_path,
     local_copy,
     open_unpacked,
@@ -23,14 +23,14 @@ from tests.transforms.storage.conftest import archive, path_of
 def test_archive_in_bucket_is_read_there(tmp_path, gcs):
     gcs.put("resolved/x.zip", Path(archive(tmp_path / "x.zip", {"a/b.txt": b"of the bucket"})).read_bytes())
     path = path_of("resolved/x.zip/a/b.txt")
-    assert archive_of(path) == path_of("resolved/x.zip")
+    assert find_archive(path) == path_of("resolved/x.zip")
     assert storage_for(path).read(path) == b"of the bucket"
 
 
 def test_paths_of_known_and_unknown_storages():
     assert isinstance(storage_for("gs://b/a"), GcsStorage)
     for path in ("gs://", "s3://", "s3:///"):
-        with pytest.raises(ConfigError, match="names no bucket"):
+        with pytest.raises(ConfigError, match="does not name a bucket"):
             storage_for(path)
     with pytest.raises(ConfigError, match="ftp:// is not supported"):
         storage_for("ftp://b/a")
@@ -99,7 +99,7 @@ def test_an_empty_file(tmp_path):
 @pytest.mark.parametrize("size", [2, 9, 17, 1000, -9, -1])
 def test_a_file_that_is_cut(tmp_path, size):
     (tmp_path / "a").write_bytes(gzip.compress(CONTENT)[:size])
-    with pytest.raises(AnnotationFileError, match="has been cut short"):
+    with pytest.raises(AnnotationFileError, match="is a truncated gzip file"):
         read_unpacked(str(tmp_path / "a"))
 
 
@@ -134,7 +134,9 @@ def test_zip_bomb_is_not_unpacked(tmp_path, monkeypatch, read):
     for packed in (data[entry + 20 : entry + 24], b"\0\0\0\1"):
         data[entry + 20 : entry + 24] = packed
         (tmp_path / "a.zip").write_bytes(data)
-        with pytest.raises(AnnotationFileError, match="zeros is compressed and unpacks to more than 3,145,728 bytes"):
+        with pytest.raises(
+            AnnotationFileError, match="zeros is compressed and decompresses to more than 3,145,728 bytes"
+        ):
             read(path)
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as file:
         file.writestr("zeros", bytes(4_000_000))
@@ -149,8 +151,8 @@ def test_files_without_ranges_are_known(tmp_path):
         file.writestr("stored", CONTENT)
         file.writestr("gzip", gzip.compress(CONTENT))
         file.writestr("deflated", CONTENT, zipfile.ZIP_DEFLATED)
-    found = {name: open_unpacked(f"{tmp_path}/{name}")[0] for name in ("a.json", "a.zip/stored", "a.zip/gzip")}
-    assert found == {"a.json": False, "a.zip/stored": False, "a.zip/gzip": True}
+    compressed = {name: open_unpacked(f"{tmp_path}/{name}")[0] for name in ("a.json", "a.zip/stored", "a.zip/gzip")}
+    assert compressed == {"a.json": False, "a.zip/stored": False, "a.zip/gzip": True}
     assert open_unpacked(f"{tmp_path}/a.zip/deflated")[0]
 
 
@@ -163,7 +165,7 @@ def test_file_in_bucket_or_in_archive_is_unpacked_too(tmp_path, gcs):
 
 def test_data_after_gzip_members_is_named(tmp_path):
     (tmp_path / "a").write_bytes(gzip.compress(CONTENT) + bytes(512) + b"more")
-    with pytest.raises(AnnotationFileError, match="a goes on after what gzip packed"):
+    with pytest.raises(AnnotationFileError, match="a has other bytes after its gzip data"):
         read_unpacked(str(tmp_path / "a"))
 
 

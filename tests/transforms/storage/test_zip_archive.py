@@ -149,13 +149,13 @@ def test_zip64():
     (member,) = opened(with_numbers_of_64_bits({SIZE: 10**10, PACKED: 2 * 10**10, START: 3 * 10**10}))
     assert (member.size_bytes, member.packed_bytes, member.start) == (10**10, 2 * 10**10, 3 * 10**10)
     assert member.length == 0  # it would begin behind the directory
-    with pytest.raises(ValueError, match="beyond any file's end"):
+    with pytest.raises(ValueError, match="that no file can have"):
         opened(with_numbers_of_64_bits({SIZE: 1 << 63}))
 
 
 def test_archive_that_became_shorter_is_not_damaged_one():
     data = archive({"a": b""})
-    with pytest.raises(OSError, match="bytes came where there are") as caught:
+    with pytest.raises(OSError, match="bytes were read instead of") as caught:
         Directory(lambda start, length: bytes(data[start : start + length]), "a.zip", len(data) + 1)
     assert caught.value.filename == "a.zip"
 
@@ -234,10 +234,10 @@ FAULTS = {
     "encrypted": (lambda data: put(data, FLAGS, "<H", 1), "it is encrypted"),
     "unknown method": (lambda data: put(data, METHOD, "<H", 99), "method 99, which is not supported"),
     "no header": (lambda data: data.__setitem__(0, 0), "it has no header"),
-    "checksum": (lambda data: put(data, CRC, "<I", 1), "its checksum is not that of the directory"),
-    "smaller": (lambda data: put(data, SIZE, "<I", 999), "bytes where|does not end"),
-    "larger": (lambda data: put(data, SIZE, "<I", 1001), "bytes where"),
-    "cut": (lambda data: put(data, PACKED, "<I", 5), "bytes where|does not end|end of data|not supported"),
+    "checksum": (lambda data: put(data, CRC, "<I", 1), "its checksum differs from the directory's"),
+    "smaller": (lambda data: put(data, SIZE, "<I", 999), "bytes instead|does not end"),
+    "larger": (lambda data: put(data, SIZE, "<I", 1001), "bytes instead"),
+    "cut": (lambda data: put(data, PACKED, "<I", 5), "bytes instead|does not end|end of data|not supported"),
     "damaged": (damaged, "."),
 }
 
@@ -277,7 +277,7 @@ def test_a_zip_bomb_takes_no_memory(method, crc32):
 
     tracemalloc.start()
     try:
-        with pytest.raises(DamagedMemberError, match=r"bytes where the directory says 1,000|does not end"):
+        with pytest.raises(DamagedMemberError, match=r"bytes instead of the directory's 1,000|does not end"):
             list(unpack(member, pieces(), 1 << 20))
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:

@@ -17,7 +17,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage import range_stream, zip_storage
 from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, StoredFile, UnreadableFileError
 from recordmill.transforms.storage.local_storage import LocalStorage
-from recordmill.transforms.storage.resolve import existing, join_path, storage_for
+from recordmill.transforms.storage.resolve import join_path, list_existing, storage_for
 from recordmill.transforms.storage.zip_archive import Directory
 from recordmill.transforms.storage.zip_storage import ZipStorage
 from tests.gcs_stand_in import Fault, Kind
@@ -63,7 +63,7 @@ def test_one_folder_at_top_may_be_left_out(tmp_path, name):
     path = archive(tmp_path / "masks.zip", {**MEMBERS, "__MACOSX/val/._1.png": b"of a Mac"})
     storage = storage_for(path)
     assert storage.read(f"{path}/{name}") == MEMBERS[f"val/{name}"]
-    assert existing(str(path), (name, f"val/{name}", "missing.png")) == [f"val/{name}"]
+    assert list_existing(str(path), (name, f"val/{name}", "missing.png")) == [f"val/{name}"]
 
 
 def test_folder_without_files_is_no_other_folder_at_top(tmp_path):
@@ -72,11 +72,11 @@ def test_folder_without_files_is_no_other_folder_at_top(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("others", "names"),
+    ("more_members", "names"),
     [({}, ["1.png"]), ({"__MACOSX/x": b""}, ["1.png"]), ({"top.png": b""}, ["masks/1.png", "top.png"])],
 )
-def test_files_are_listed_below_folder_that_has_archive_s_name(tmp_path, others, names):
-    path = archive(tmp_path / "masks.zip", {"masks/1.png": b"", **others})
+def test_files_are_listed_below_folder_that_has_archive_s_name(tmp_path, more_members, names):
+    path = archive(tmp_path / "masks.zip", {"masks/1.png": b"", **more_members})
     assert [file.name for file in storage_for(path).walk(path)] == names
 
 
@@ -106,12 +106,12 @@ def test_all_members_are_listed_with_their_sizes_and_checksums(tmp_path):
     with zipfile.ZipFile(path) as file:
         file_crcs = {info.filename: f"{info.CRC:08x}" for info in file.infolist()}
         packed = {info.filename: info.compress_size for info in file.infolist()}
-    found = list(storage_for(path).walk(path))
-    assert found == [
+    files = list(storage_for(path).walk(path))
+    assert files == [
         StoredFile(name, f"{path}/{name}", len(data), file_crcs[name], packed_bytes=packed[name])
         for name, data in MEMBERS.items()
     ]
-    assert all(storage_for(file.path).read(file.path) == MEMBERS[file.name] for file in found)
+    assert all(storage_for(file.path).read(file.path) == MEMBERS[file.name] for file in files)
 
 
 def test_folders_of_an_archive(tmp_path):
@@ -154,7 +154,7 @@ def test_nothing_can_be_written(tmp_path):
         lambda: storage.delete_leftovers(path),
         lambda: storage.link(member, "2.png"),
     ):
-        with pytest.raises(OSError, match="archives are only read"):
+        with pytest.raises(OSError, match="archives are read-only"):
             write()
     assert (tmp_path / "masks.zip").read_bytes() == before
 
@@ -211,10 +211,10 @@ def test_one_damaged_byte_of_member_is_named(tmp_path_factory, place, change, me
     data[place % data.index(b"PK\x01\x02")] ^= change  # its directory stays whole
     Path(path).write_bytes(data)
     try:
-        found = storage_for(path).read(f"{path}/a.png")
+        outcome = storage_for(path).read(f"{path}/a.png")
     except UnreadableFileError as error:
-        found = error.filename
-    assert found in (content, f"{path}/a.png")
+        outcome = error.filename
+    assert outcome in (content, f"{path}/a.png")
 
 
 def test_threads_that_begin_at_once_read_one_directory(tmp_path, monkeypatch):
@@ -269,15 +269,15 @@ def test_member_is_one_read(tmp_path, monkeypatch):
 def test_members_of_small_archive_in_bucket_come_in_blocks(tmp_path, gcs, monkeypatch, kept_bytes, requests):
     """One that is larger than KEPT_BYTES is one request a member."""
     monkeypatch.setattr(range_stream, "_BLOCK_BYTES", 40_000)
-    monkeypatch.setattr(zip_storage, "KEPT_BYTES", kept_bytes)
+    monkeypatch.setattr(zip_storage, "CACHE_BYTES", kept_bytes)
     members = {f"{number}.png": bytes([number]) * 1000 for number in range(100)}
     gcs.put(f"{requests}.zip", Path(archive(tmp_path / "a.zip", members, zipfile.ZIP_STORED)).read_bytes())
     path = path_of(f"{requests}.zip")
     files = list(storage_for(path).walk(path))
     gcs.log.clear()
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(storage_for(path).read, [f"{path}/{name}" for name in members]))
-    assert found == list(members.values())
+        contents = list(pool.map(storage_for(path).read, [f"{path}/{name}" for name in members]))
+    assert contents == list(members.values())
     assert len(files) == 100
     assert [call.operation for call in gcs.log] == ["read"] * requests
 
@@ -360,7 +360,7 @@ def test_members_behind_others_data_are_found(tmp_path):
 def test_member_is_read_no_further_than_its_reader_takes(tmp_path):
     path = f"{archive(tmp_path / 'a.zip', {'zeros': bytes(1_000_000)})}/zeros"
     storage = storage_for(path)
-    with pytest.raises(FileTooLargeError, match="1,000,000 bytes, where at most 999,999 are read"):
+    with pytest.raises(FileTooLargeError, match="1,000,000 bytes; the limit is 999,999"):
         storage.read(path, most_bytes=999_999)
     assert storage.read(path, most_bytes=1_000_000) == bytes(1_000_000)
 
@@ -388,19 +388,19 @@ def test_last_member_of_a_name_counts(tmp_path, caplog):
         for data in (b"first", b"second", b"last"):
             file.writestr("a.jpg", data)
     storage = storage_for(str(tmp_path / "a.zip"))
-    (found,) = storage.walk(str(tmp_path / "a.zip"))
-    assert storage.read(found.path, found.version) == b"last"
+    (file,) = storage.walk(str(tmp_path / "a.zip"))
+    assert storage.read(file.path, file.version) == b"last"
     (told,) = caplog.messages
-    assert told.endswith("a.zip: 2 of its members have the name of a later one, and are passed over")
+    assert told.endswith("a.zip: 2 members have the name of a later one, and are ignored")
 
 
 def test_directories_of_many_archives_are_not_all_kept(tmp_path):
-    def kept() -> int:
+    def count_directories() -> int:
         gc.collect()
-        return sum(isinstance(each, Directory) for each in gc.get_objects())
+        return sum(isinstance(item, Directory) for item in gc.get_objects())
 
-    before = kept()
+    before = count_directories()
     for number in range(40):
         path = archive(tmp_path / f"{number}.zip", MEMBERS)
         assert storage_for(path).is_folder(f"{path}/val")
-    assert kept() - before < 40
+    assert count_directories() - before < 40

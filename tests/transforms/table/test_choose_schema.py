@@ -11,7 +11,7 @@ from recordmill.schemas.features import ColumnType, FeatureKind
 from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, TableSchema, schema_files
 from recordmill.schemas.layouts import row_image_features
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.rows.read_json import read_json
+from recordmill.transforms.rows.read_json import read_json_lines
 from recordmill.transforms.rows.row_batch import BadRow, RowBatch, plain_array
 from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema
 from recordmill.transforms.table.observe_columns import TableStats, observe
@@ -370,7 +370,7 @@ def test_lists_in_lists_have_a_shape():
 @pytest.mark.parametrize("files", [[[[[1, 2], [3]]]], [[[[1, 2]]], [[[1, 2], [3, 4]]]], [[[["x"]]]], [[[[1]], [1]]]])
 def test_lists_in_lists_without_shape_are_error_with_its_cure(files):
     batches = [
-        next(read_json("x", io.BytesIO(msgspec.json.encode({"m": row})), RowsReading(), 9))
+        next(read_json_lines("x", io.BytesIO(msgspec.json.encode({"m": row})), RowsReading(), 9))
         for of in files
         for row in of
     ]

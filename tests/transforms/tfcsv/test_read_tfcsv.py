@@ -56,7 +56,7 @@ def test_a_fault_costs_its_row_only(row, reason, detail):
 
 
 @pytest.mark.parametrize(
-    ("row", "detail"), [(",40,30,cat,1,2,4,6", "no filename"), ("1.jpg,40", "2 cells where there are 8 columns")]
+    ("row", "detail"), [(",40,30,cat,1,2,4,6", "no filename"), ("1.jpg,40", "2 cells instead of 8")]
 )
 def test_a_row_without_an_image(row, detail):
     first, bad = sorted(parse("1.jpg,40,30,cat,1,2,4,6", row), key=lambda each: each.sample is None)

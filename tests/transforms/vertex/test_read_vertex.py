@@ -116,5 +116,5 @@ def test_splits_are_those_that_lines_have(tmp_path):
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
 def test_a_pointer_of_git_lfs_is_an_error(tmp_path, name):
     (tmp_path / name).write_bytes(LFS_POINTER + b".github.com/spec/v1\noid sha256:4d\nsize 12\n")
-    with pytest.raises(ConfigError, match=f"{name} is a pointer of Git LFS"):
+    with pytest.raises(ConfigError, match=f"{name} is a Git LFS pointer"):
         VertexOptions(data=str(tmp_path), output="out").source()

@@ -88,7 +88,7 @@ def test_objects_that_cannot_be_used(object_, reason, said):
         (f"<annotation>\n{CAT}\xe9</annotation>".encode("latin-1"), 2, "it is not UTF-8: save it so"),
         (b"<annotations><image/></annotations>", 1, "its root is <annotations>, where <annotation> is expected"),
         (b'<?xml version="1.0"?>\n<!DOCTYPE a [<!ENTITY b "c">]><annotation>&b;</annotation>', 2, "declares entities"),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", 1, "it is a pointer of Git LFS"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", 1, "it is a Git LFS pointer"),
         (b"\xff\xd8\xff\xe0", 1, "it is an image"),
         (b"0 0.5 0.5 0.1 0.1", 1, "it is YOLO's text of one image"),
     ],

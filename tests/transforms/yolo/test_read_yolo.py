@@ -122,7 +122,7 @@ def test_kinds_of_lines(lines, rules, said):
     [
         (LINE.encode("utf-16"), "it is text in UTF-16; save it as UTF-8"),
         (b"0 0.5 \xff", "it is not UTF-8 (byte 6)"),
-        (LFS_POINTER + b".github.com/spec/v1\noid sha256:4d\nsize 12\n", "it is a pointer of Git LFS"),
+        (LFS_POINTER + b".github.com/spec/v1\noid sha256:4d\nsize 12\n", "it is a Git LFS pointer"),
         (b"<!doctype html>\n<p>404</p>", "it is a web page"),
     ],
 )

@@ -101,7 +101,7 @@ def test_record_of_one_object_is_picture_of_one(tmp_path):
 
 def test_impossible_arguments_are_named(tmp_path, split):
     for more in ({"seed": 0}, {"part": (0, 2)}, {"even": True}):
-        with pytest.raises(ConfigError, match="seed, part and even are of iterable=True"):
+        with pytest.raises(ConfigError, match="seed, part and even need iterable=True"):
             split.torch(**more)
     for more in ({"part": ()}, {"part": 3}, {"part": ("0", "2")}, {"seed": "x"}, {"even": "no"}):
         with pytest.raises(ConfigError, match=r"Expected .*; help\(recordmill.Split.torch\) has the types"):
@@ -113,7 +113,7 @@ def test_impossible_arguments_are_named(tmp_path, split):
     for part in ((2, 2), (-1, 2), (0, 0)):
         with pytest.raises(ConfigError, match=r"part is \(rank, ranks\)"):
             split.torch(iterable=True, part=part)
-    with pytest.raises(ConfigError, match="keys lacks image"):
+    with pytest.raises(ConfigError, match="keys must have image"):
         split.torch(keys=["boxes"])
     compressed = write_split(tmp_path, CONTENTS["rows"], [draw(CONTENTS["rows"], 0)], compressed=True)
     for iterable in (False, True):
