@@ -229,9 +229,9 @@ def _check_data_set(output: str, manifest: Manifest, recipe: Recipe, kept_splits
     asked = tuple(part for part in manifest.parts if part not in OF_INPUT)
     if other_splits and asked != recipe.parts:
         raise ConfigError(
-            f"{output} holds records with {format_parts(asked)} (splits: {', '.join(other_splits)}), the new ones would "
-            f"have {format_parts(recipe.parts)}: give the same annotation files and --masks for all splits, or another "
-            "--output"
+            f"{output} holds records with {format_parts(asked)} (splits: {', '.join(other_splits)}), the new ones "
+            f"would have {format_parts(recipe.parts)}: give the same annotation files and --masks for all splits, or "
+            "another --output"
         )
     _check_keras(output, recipe, other_splits)
 
