@@ -138,7 +138,7 @@ CATS = encode_encoder(encoder())
         ({}, "test", {}, [CATS, CATS], ["one of them"]),
         ({}, "test", {}, [encode_encoder(encoder(column="x"))], ["'x'"]),
         ({}, "test", {}, [encode_encoder(TOKENS)], ["tokens"]),
-        ({}, "test", {}, [b"{"], ["no encoder"]),
+        ({}, "test", {}, [b"{"], ["not an encoder"]),
     ],
 )
 def test_refused(tmp_path, there, splits, options, saved, words):

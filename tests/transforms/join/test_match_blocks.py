@@ -163,7 +163,7 @@ def test_match_rows(rows, files, how, division, rng):
             ImageRef("x", 256_000_001),
             "name",
             Reason.TOO_LARGE,
-            "'a.jpg': 256,000,001 bytes; the limit is 256,000,000",
+            "'a.jpg': 256,000,001 bytes, where at most 256,000,000 are read",
         ),
         ("a.jpg", ImageRef("x", 1), "path", Reason.NO_GROUP, "'a.jpg' has nothing that --group-from ^[a-z]+/ finds"),
         (

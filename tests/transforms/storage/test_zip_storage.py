@@ -267,7 +267,7 @@ def test_member_is_one_read(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("kept_bytes", "requests"), [(1 << 30, 3), (1000, 100)])
 def test_members_of_small_archive_in_bucket_come_in_blocks(tmp_path, gcs, monkeypatch, kept_bytes, requests):
-    """One that is larger than KEPT_BYTES is one request a member."""
+    """One that is larger than CACHE_BYTES is one request a member."""
     monkeypatch.setattr(range_stream, "_BLOCK_BYTES", 40_000)
     monkeypatch.setattr(zip_storage, "CACHE_BYTES", kept_bytes)
     members = {f"{number}.png": bytes([number]) * 1000 for number in range(100)}
