@@ -10,7 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in own
     # Hides tracebacks of Beam's workers: their errors are reported in one line here.
     hiding = hide_other_output() if beam_arguments and not debug else nullcontext()
-    with hiding, log_to_stderr(debug), interrupt_on_termination() as signals:
+    with hiding, log_to_stderr(debug), _check_blocks(debug), interrupt_on_termination() as signals:
         return _run_commands(own, beam_arguments, debug, signals)
 
 
@@ -87,6 +87,15 @@ def log_to_stderr(debug: bool) -> Iterator[None]:
     finally:
         root.removeHandler(handler)
         root.setLevel(level)
+
+
+def _check_blocks(debug: bool) -> AbstractContextManager[None]:
+    """Context manager: with `debug`, check the Blocks of each step."""
+    if not debug:
+        return nullcontext()
+    from recordmill.transforms.blocks.check_block import check_blocks  # NumPy takes a tenth of a second
+
+    return check_blocks()
 
 
 def _run_commands(own: list[str], beam_arguments: list[str], debug: bool, signals: list[int]) -> int:

@@ -82,7 +82,7 @@ LISTS = [
 def test_exclude_images(read, lines, images, objects, packed):
     facts = FactsBuilder()
     block, _ = exclude_images(block_of_tasks(IMAGES, SPLITS), SPLITS, read(*lines, packed=packed), facts)
-    block.check()
+    block.check("test")
     left = image_tasks(block, SPLITS)
     assert {task.image_id for task in left} == {1, 2, 3, 4} - set(images)
     for task in left:
