@@ -31,4 +31,4 @@ def test_facts_of_a_further_step_are_in_the_manifest(tmp_path):
         job._replace(gather=gather).write(p, job.recipes())
     split = manifest_of(tmp_path / "out")["splits"]["train"]
     assert "a warning of the toy" in split["warnings"]
-    assert split["rows_merged"] == 7
+    assert split["images"]["emptied"] == 7
