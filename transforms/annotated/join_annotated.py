@@ -83,7 +83,7 @@ class DescribeClasses(beam.PTransform):
 
 def _describe(rules: ClassRules, traits: list[tuple[str, str, int, int]]) -> Iterator[Any]:
     found, known = [Trait(*trait) for trait in traits], rules.source.categories
-    if not rules.source.label_of and not any(trait.kind == FILES for trait in found):
+    if not rules.source.label_name and not any(trait.kind == FILES for trait in found):
         raise ConfigError(f"{rules.source.path}: no label file of the format {rules.source.kind} is in it")
     notes = frozenset(trait.name for trait in found if trait.kind == NOTE)
     warnings = [*rules.source.warnings, *rules.source.check(notes), *frame_warnings(found, rules.source)]

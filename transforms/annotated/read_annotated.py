@@ -76,7 +76,7 @@ class ReadAnnotated(beam.PTransform):
         )
         labels = listed[_LABELS]
         threads = _IN_FLIGHT if any(is_remote(folder.path) for folder in source.folders) else 1
-        if source.label_of:
+        if source.label_name:
             lists = p | "Lists" >> beam.Create(source.lists)
             of_lists = lists | "ReadList" >> beam.FlatMap(_read_list, rules).with_output_types(Keyed)
             rows = (of_lists, listed[_ROWS]) | "Rows" >> beam.Flatten()
@@ -124,7 +124,7 @@ def _list(listed: tuple[SourceFolder, tuple[str, str]], rules: AnnotatedRules) -
     for several in batched(chunks, FILES_AT_ONCE // _CHUNK):
         images, buckets, labels = (list(parts) for parts in zip(*several, strict=True))
         block, of_block = join_blocks(images), np.concatenate(buckets)
-        if not source.label_of:
+        if not source.label_name:
             yield from pack_parts(block, of_block)
             yield from (TaggedOutput(_LABELS, run) for run in _runs([*chain.from_iterable(map(label_files, labels))]))
             continue
@@ -143,7 +143,7 @@ def _columns(
     """Return the images of a folder, their buckets, and its label files."""
     source, named = rules.source, [(folder.prefix + name, file) for name, file in files]
     images = [(name, file) for name, file in named if folder.has_images and is_image_name(name)]
-    names = [source.label_of(name) if source.label_of else name for name, _ in images]
+    names = [source.label_name(name) if source.label_name else name for name, _ in images]
     buckets = name_buckets(names, rules.match, 1 << BITS)
     labels = file_block((name, file) for name, file in named if source.is_label(name))
     return file_block(images), buckets, labels.replace(class_name=ragged_texts([folder.split] * len(labels)))
@@ -160,10 +160,10 @@ def _read_list(list_: SplitList, rules: AnnotatedRules) -> Iterator[Keyed]:
     path, split = list_
     with storage_for(path).open(path) as file:
         lines = (line.decode("utf-8-sig", "replace").strip() for line in file)
-        names = rules.source.names_of(path, (line for line in lines if line))
+        names = rules.source.parse_list(path, (line for line in lines if line))
         for batch in batched(map(name_key, names), FILES_AT_ONCE):
             rows = Block(file_name=ragged_texts(batch), split=np.full(len(batch), rules.index_of(split), np.int64))
-            labels = list(map(rules.source.label_of, batch)) if rules.source.label_of else batch
+            labels = list(map(rules.source.label_name, batch)) if rules.source.label_name else batch
             yield from pack_parts(rows, buckets_of(labels), is_zipped=True)
 
 
