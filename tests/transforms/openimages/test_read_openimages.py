@@ -22,7 +22,7 @@ def test_boxes():
         "0a,xclick,/m/2,1,0,1,0,1,1,0,True,0,-1",
         "0b.jpg,x,/m/1,1,0,1,0,1,0,0,0,0,0",
     )
-    object_ = [
+    values = [
         (object_.category, object_.box, object_.frame, object_.is_crowd, object_.truncated)
         for object_ in first.sample.objects
     ]
@@ -53,7 +53,7 @@ def test_labels_of_whole_images_are_no_boxes():
     assert "no column 'XMin'" in image.faults[0].detail
 
 
-def source_of(folder, files: dict[str, str], **more: object):
+def read_source(folder, files: dict[str, str], **more: object):
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -65,7 +65,7 @@ NAMES = "LabelName,DisplayName\n/m/1,Cat\n\n/m/2,Dog\n"
 
 def test_splits_by_files(tmp_path):
     files = {"oidv6-train-annotations-bbox.csv": HEAD, "validation-annotations-bbox.csv": HEAD, "train/x.csv": "x"}
-    source = source_of(tmp_path, files | {"class-descriptions-boxable.csv": NAMES})
+    source = read_source(tmp_path, files | {"class-descriptions-boxable.csv": NAMES})
     assert (source.splits, [folder.split for folder in source.folders]) == (("train", "val"), [""])
     assert [source.is_label(name) for name in files] == [True, True, False]
     assert "the files oidv6-train-annotations-bbox.csv, validation-annotations-bbox.csv give" in source.warnings[0]
@@ -75,13 +75,13 @@ def test_splits_by_files(tmp_path):
 
 
 def test_splits_by_folders_as_fiftyone_writes_them(tmp_path):
-    source = source_of(tmp_path, {"train/labels/detections.csv": HEAD, "train/metadata/classes.csv": NAMES})
+    source = read_source(tmp_path, {"train/labels/detections.csv": HEAD, "train/metadata/classes.csv": NAMES})
     assert (source.splits, source.inputs) == (("train",), (f"{tmp_path}/train/metadata/classes.csv",))
     assert source.is_label("train/labels/detections.csv")
 
 
 def test_no_names_of_classes(tmp_path):
-    source = source_of(tmp_path, {"annotations-bbox.csv": HEAD})
+    source = read_source(tmp_path, {"annotations-bbox.csv": HEAD})
     assert (source.splits, "add --class-descriptions" in source.warnings[0]) == ((), True)
 
 
@@ -99,4 +99,4 @@ def test_no_names_of_classes(tmp_path):
 )
 def test_errors(tmp_path, files, error):
     with pytest.raises(ConfigError, match=error):
-        source_of(tmp_path, files)
+        read_source(tmp_path, files)
