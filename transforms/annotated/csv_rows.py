@@ -1,4 +1,4 @@
-"""Rows of CSV label files, an object each, become images."""
+"""Convert CSV label files with one object per row to images."""
 
 from collections.abc import Callable, Iterator
 from itertools import groupby
@@ -14,50 +14,52 @@ Cells = dict[str, str]
 
 
 class RowFormat(NamedTuple):
-    """Columns of a format, and how its rows become objects.
+    """Columns of a CSV format, and the functions that convert its rows.
 
     Attributes:
-        required: names of columns; the first one names the image.
-        optional: names of columns that are read if they are there.
-        sample_of: takes the first row of an image, and what is found of it.
-        object_of: takes a row, and notes. None if the row is that of an image without objects.
-        of_image: columns in which the rows of an image should agree.
+        required: Names of columns. The first one names the image.
+        optional: Names of columns that are read if a file has them.
+        make_sample: Convert the first row of an image; its ImageParts take warnings.
+        make_object: Convert a row; the set takes notes. None for the row of an image without objects.
+        image_columns: Columns in which the rows of an image should agree.
     """
 
     required: tuple[str, ...]
     optional: tuple[str, ...]
-    sample_of: Callable[[Cells, ImageParts], Sample]
-    object_of: Callable[[Cells, set[str]], SampleObject | None]
-    of_image: tuple[str, ...] = ()
+    make_sample: Callable[[Cells, ImageParts], Sample]
+    make_object: Callable[[Cells, set[str]], SampleObject | None]
+    image_columns: tuple[str, ...] = ()
 
 
 @parser
-def read_images(stream: BinaryIO, file: str, how: RowFormat) -> Iterator[LabelledImage]:
-    """Yield the images of a CSV file. Consecutive rows of one image that agree on it are one LabelledImage."""
+def read_csv_images(stream: BinaryIO, file: str, row_format: RowFormat) -> Iterator[LabelledImage]:
+    """Yield the images of a CSV file. Consecutive rows with the same image and image columns are one LabelledImage."""
 
-    def choose(names: list[str]) -> list[str]:
-        if missing := [name for name in how.required if name not in names]:
-            raise AnnotationFileError(f"no column {missing[0]!r}; it has {', '.join(map(repr, names))}")
-        return [*how.required, *(name for name in how.optional if name in names)]
+    def choose_columns(names: list[str]) -> list[str]:
+        if missing := [name for name in row_format.required if name not in names]:
+            raise AnnotationFileError(f"no column {missing[0]!r}; the file has {', '.join(map(repr, names))}")
+        return [*row_format.required, *(name for name in row_format.optional if name in names)]
 
     try:
-        columns, text_rows = read_csv_texts(file, stream, choose)
-        places = [columns.index(name) for name in (how.required[0], *how.of_image) if name in columns]
-        for key, rows in groupby(text_rows, lambda row: [row.cells[place] for place in places if row.cells]):
+        columns, text_rows = read_csv_texts(file, stream, choose_columns)
+        key_columns = (row_format.required[0], *row_format.image_columns)
+        indices = [columns.index(name) for name in key_columns if name in columns]
+        for key, rows in groupby(text_rows, lambda row: [row.cells[index] for index in indices if row.cells]):
             if any(key[:1]):
-                yield _image([(row.number + 1, dict(zip(columns, row.cells, strict=True))) for row in rows], how)
+                cells = [(row.number + 1, dict(zip(columns, row.cells, strict=True))) for row in rows]
+                yield _build_image(cells, row_format)
             else:
                 for row in rows:
-                    detail = row.fault or f"no {how.required[0]}"
+                    detail = row.fault or f"no {row_format.required[0]}"
                     yield LabelledImage(None, (LabelFault(Reason.MALFORMED_ANNOTATION, detail, row.number + 1),))
     except AnnotationFileError as error:
         raise UnusableError(Reason.MALFORMED_LABELS, str(error).removeprefix(file).lstrip(": ")) from error
 
 
-def _image(rows: list[tuple[int, Cells]], how: RowFormat) -> LabelledImage:
-    found = ImageParts()
+def _build_image(rows: list[tuple[int, Cells]], row_format: RowFormat) -> LabelledImage:
+    parts = ImageParts()
     for line, cells in rows:
-        with found.rejecting(line=line):
-            each = how.object_of(cells, found.notes)
-            found.objects += [each] if each else []
-    return found.image(how.sample_of(rows[0][1], found))
+        with parts.rejecting(line=line):
+            object_ = row_format.make_object(cells, parts.notes)
+            parts.objects += [object_] if object_ else []
+    return parts.image(row_format.make_sample(rows[0][1], parts))

@@ -72,7 +72,7 @@ def _describe_traits(
     packed: list[tuple[str, str, int, int]],
 ) -> Iterator[Any]:
     traits, layout = [Trait(*trait) for trait in packed], options.layout_table
-    if not source.label_of and not any(trait.kind == FILES for trait in traits):
+    if not source.label_name and not any(trait.kind == FILES for trait in traits):
         raise ConfigError(f"{source.path}: no label file of the format {source.kind} is in it")
     notes = frozenset(trait.name for trait in traits if trait.kind == NOTE)
     warnings = [*source.warnings, *source.check(notes), *frame_warnings(traits, source)]

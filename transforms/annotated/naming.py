@@ -1,4 +1,4 @@
-"""Common parts of formats whose label files name their images: folders, names of images, JSON, faults."""
+"""Functions of formats whose label files name their images: folders, names of images, JSON, boxes."""
 
 import math
 import posixpath
@@ -29,11 +29,12 @@ _WRONG_NUMBER = re.compile(r"Expected `(?:int|float)(?: \| null)?`, got `(str|fl
 _NUMBER_TEXTS = "images whose label file has numbers as texts, which are read as numbers: {number} ({names})"
 
 
-class Labels(NamedTuple):
-    """Places of label files and images.
+class LabelFolders(NamedTuple):
+    """Folders of label files and images.
 
     Attributes:
-        splits: of the folders; none if there is no folder of a split.
+        splits: Splits of the folders; empty without folders of splits.
+        is_label: Return True for the name of a label file.
     """
 
     folders: tuple[SourceFolder, ...]
@@ -41,89 +42,96 @@ class Labels(NamedTuple):
     is_label: Callable[[str], bool]
 
 
-def find_labels(options: NamingOptions, is_label: Callable[[str], bool]) -> Labels:
-    """Return a label file and its folder, or a folder, or the folders of splits in it: train, val or valid, test.
+def find_labels(options: NamingOptions, is_label: Callable[[str], bool]) -> LabelFolders:
+    """Return the folders of a data set: that of a label file, or `data`, or the folders of splits in it.
 
     Raises:
-        ConfigError: label files are beside folders of splits, or two folders are of one split.
+        ConfigError: Label files are beside folders of splits, or two folders have the same split.
     """
     data, images, storage = options.data.rstrip("/"), options.images, storage_for(options.data)
     if storage.size(data) is not None:
         folder, name = split_folder(data)
         return one_folder(folder, (name,), images)
-    found = split_folders(data)
-    if not found:
-        return Labels(_folders([SourceFolder(data)], images), (), is_label)
+    splits_by_folder = split_folders(data)
+    if not splits_by_folder:
+        return LabelFolders(_add_image_folders([SourceFolder(data)], images), (), is_label)
+    shown = ", ".join(splits_by_folder)
     if beside := next(filter(is_label, storage.names(data)), ""):
-        raise ConfigError(f"--data {data} has {beside}, and folders of splits ({', '.join(found)}): give one of these")
-    splits = tuple(dict.fromkeys(found.values()))
-    if len(splits) < len(found):
-        raise ConfigError(f"--data {data} has several folders of a split ({', '.join(found)}): give one folder")
-    folders = [SourceFolder(join_path(data, name), f"{name}/", split) for name, split in found.items()]
-    return Labels(_folders(folders, images), splits, is_label)
+        raise ConfigError(f"--data {data} has {beside}, and folders of splits ({shown}): give one of these")
+    splits = tuple(dict.fromkeys(splits_by_folder.values()))
+    if len(splits) < len(splits_by_folder):
+        raise ConfigError(f"--data {data} has several folders of a split ({shown}): give one folder")
+    folders = [SourceFolder(join_path(data, name), f"{name}/", split) for name, split in splits_by_folder.items()]
+    return LabelFolders(_add_image_folders(folders, images), splits, is_label)
 
 
 def split_folders(data: str) -> dict[str, str]:
-    """Return the splits of the folders train, val or valid, test in a folder, by their names: `Train`, `TRAIN`, too."""
-    storage, found = storage_for(data), dict[str, str]()
+    """Return the splits of the folders train, val, valid and test in a folder, by their names.
+
+    `Train` and `TRAIN` are folders of splits, too.
+    """
+    storage, splits = storage_for(data), dict[str, str]()
     for name in SPLIT_OF_FOLDER:
-        spelt = (each for each in (name, name.title(), name.upper()) if storage.is_folder(join_path(data, each)))
-        found |= dict.fromkeys(islice(spelt, 1), SPLIT_OF_FOLDER[name])
-    return found
+        spellings = (name, name.title(), name.upper())
+        folders = (spelling for spelling in spellings if storage.is_folder(join_path(data, spelling)))
+        splits |= dict.fromkeys(islice(folders, 1), SPLIT_OF_FOLDER[name])
+    return splits
 
 
-def _folders(labels: list[SourceFolder], images: tuple[str, ...]) -> tuple[SourceFolder, ...]:
+def _add_image_folders(labels: list[SourceFolder], images: tuple[str, ...]) -> tuple[SourceFolder, ...]:
     if not images:
         return tuple(labels)
-    of_images = {path.rstrip("/") for path in images}
-    beside = [folder._replace(has_images=False) for folder in labels if folder.path not in of_images]
-    return (*(SourceFolder(path) for path in sorted(of_images)), *beside)
+    image_paths = {path.rstrip("/") for path in images}
+    label_folders = [folder._replace(has_images=False) for folder in labels if folder.path not in image_paths]
+    return (*(SourceFolder(path) for path in sorted(image_paths)), *label_folders)
 
 
-def one_folder(folder: str, names: Iterable[str], images: tuple[str, ...]) -> Labels:
-    """Return label files of one folder. Images are in it, or below it, or below `images`."""
-    return Labels(_folders([SourceFolder(folder.rstrip("/"))], images), (), frozenset(names).__contains__)
+def one_folder(folder: str, names: Iterable[str], images: tuple[str, ...]) -> LabelFolders:
+    """Return the folder of label files with these names. Images are below it, or below `images`."""
+    return LabelFolders(
+        _add_image_folders([SourceFolder(folder.rstrip("/"))], images), (), frozenset(names).__contains__
+    )
 
 
 def is_json(name: str) -> bool:
     return name.lower().endswith(".json")
 
 
-def naming_source(options: NamingOptions, labels: Labels, parse: Parse, **more: Any) -> Source:
-    """Return the Source of files that name their images."""
+def naming_source(options: NamingOptions, labels: LabelFolders, parse: Parse, **fields: Any) -> Source:
+    """Return the Source of label files that name their images, with other fields of Source."""
     kind = type(options).model_fields["name"].default
     inputs = () if storage_for(options.data).size(options.data) is None else (options.data,)
-    found = Source(options.data, kind, labels.folders, parse, labels.is_label, splits=labels.splits, inputs=inputs)
-    return replace(found, **more)
+    source = Source(options.data, kind, labels.folders, parse, labels.is_label, splits=labels.splits, inputs=inputs)
+    return replace(source, **fields)
 
 
-def image_name(file: str, path: str) -> str:
-    r"""Return the name of an image in the data set, by the path that a label file has.
+def resolve_image_name(file: str, path: str) -> str:
+    r"""Return the name of an image in the data set, from its path in a label file.
 
     Raises:
-        UnusableError: the path is empty.
+        UnusableError: The path is empty.
 
-    >>> image_name("train/labels/1.json", "..\\images\\1.jpg"), image_name("1.json", "/data/1.jpg")
+    >>> resolve_image_name("train/labels/1.json", "..\\images\\1.jpg"), resolve_image_name("1.json", "/data/1.jpg")
     ('train/images/1.jpg', '/data/1.jpg')
     """
     if not path:
-        raise UnusableError(Reason.MALFORMED_IMAGE, "no name of an image")
+        raise UnusableError(Reason.MALFORMED_IMAGE, "an image without a name")
     plain = posixpath.join(posixpath.dirname(file), path.replace("\\", "/"))
     return path if is_absolute(path) else posixpath.normpath(plain)
 
 
-def read_json(stream: BinaryIO, type_: type[_T], tool: str, found: ImageParts | None = None) -> _T:
+def read_label_json(stream: BinaryIO, type_: type[_T], tool: str, parts: ImageParts | None = None) -> _T:
     """Return the JSON of a label file. Its parts of type `msgspec.Raw` are not decoded.
 
     Args:
-        found: see `decoded`.
+        parts: See `decode_part`.
 
     Raises:
-        UnusableError: it is none, or of another tool.
+        UnusableError: The file is not JSON, or another tool wrote it.
     """
     data = stream.read().removeprefix(b"\xef\xbb\xbf")
     try:
-        return _decode(data, type_, found)
+        return _decode_json(data, type_, parts)
     except _ERRORS as error:
         what = describe_content(data) or (_COCO if b'"categories"' in data else "")
         is_other = what and not what.startswith(tool)
@@ -131,49 +139,49 @@ def read_json(stream: BinaryIO, type_: type[_T], tool: str, found: ImageParts | 
         raise UnusableError(Reason.MALFORMED_LABELS, detail) from error
 
 
-def decoded(raw: Any, type_: type[_T], found: ImageParts | None = None) -> _T:
-    """Return a part of a label file.
+def decode_part(raw: Any, type_: type[_T], parts: ImageParts | None = None) -> _T:
+    """Return a part of a label file, decoded and converted to a type.
 
     Args:
-        found: the image that the part is of. A text that is a number is read as that, with a warning of the image;
-            without one, it is a fault.
+        parts: Parts of the image, which get a warning when a text such as "12.5" is read as a number. Without them,
+            such a text is a fault.
 
     Raises:
-        UnusableError: it is not of the type.
+        UnusableError: The part has another type.
     """
     try:
-        return _decode(raw, type_, found)
+        return _decode_json(raw, type_, parts)
     except _ERRORS as error:
         detail = "a text is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-        is_finite = not (_WRONG_NUMBER.search(detail) and _NOT_FINITE.search(_text(raw)))
+        is_finite = not (_WRONG_NUMBER.search(detail) and _NOT_FINITE.search(_json_text(raw)))
         detail = detail if is_finite else f"a number is NaN or Infinity ({detail})"
         raise UnusableError(Reason.MALFORMED_ANNOTATION, detail) from error
 
 
-def _decode(raw: Any, type_: type[_T], found: ImageParts | None) -> _T:
+def _decode_json(raw: Any, type_: type[_T], parts: ImageParts | None) -> _T:
     """Return the value of JSON, with texts in place of NaN and Infinity, and without lone surrogates."""
     is_json = isinstance(raw, bytes | msgspec.Raw)
     try:
-        return _converted(raw, type_, True)
+        return _convert_json(raw, type_, True)
     except _ERRORS as error:
         cleaned = without_lone_surrogates(quote_nan(bytes(raw))) if is_json else raw
         if is_json and cleaned != bytes(raw):
-            return _decode(cleaned, type_, found)
+            return _decode_json(cleaned, type_, parts)
         wrong = _WRONG_NUMBER.search(str(error))
-        if not found or not wrong or _NOT_FINITE.search(_text(raw)):
+        if not parts or not wrong or _NOT_FINITE.search(_json_text(raw)):
             raise
-        value = _converted(raw, type_, False)
-        found.warnings |= {_NUMBER_TEXTS} if wrong[1] == "str" else set()  # 640.0 is a whole number
+        value = _convert_json(raw, type_, False)
+        parts.warnings |= {_NUMBER_TEXTS} if wrong[1] == "str" else set()  # 640.0 is a whole number
         return value
 
 
-def _converted(raw: Any, type_: type[_T], strict: bool) -> _T:
+def _convert_json(raw: Any, type_: type[_T], strict: bool) -> _T:
     if isinstance(raw, bytes | msgspec.Raw):
         return msgspec.json.decode(raw, type=type_, strict=strict)
     return msgspec.convert(raw, type_, strict=strict)
 
 
-def _text(raw: Any) -> str:
+def _json_text(raw: Any) -> str:
     return str(bytes(raw) if isinstance(raw, msgspec.Raw) else raw)
 
 
@@ -187,10 +195,10 @@ def mask_warnings(notes: frozenset[str]) -> Iterator[str]:
 
 
 def fraction_box(left: float, top: float, right: float, bottom: float) -> tuple[float, float, float, float]:
-    """Return left, top, width and height of edges in fractions.
+    """Return left, top, width and height of edges in fractions of the image size.
 
     Raises:
-        UnusableError: they are not in 0..1, or in another order.
+        UnusableError: The edges are outside 0..1, or not in order.
 
     >>> fraction_box(0.1, 0.2, 0.4, 1.0)
     (0.1, 0.2, 0.3, 0.8)
@@ -203,7 +211,7 @@ def edges_box(left: float, top: float, right: float, bottom: float) -> tuple[flo
     """Return left, top, width and height of edges.
 
     Raises:
-        UnusableError: they are not finite, or in another order.
+        UnusableError: The edges are not finite, or not in order.
     """
     if not (left <= right and top <= bottom and all(map(math.isfinite, (left, top, right, bottom)))):
         detail = f"left {left:g}, top {top:g}, right {right:g}, bottom {bottom:g}"

@@ -76,7 +76,7 @@ class ReadAnnotated(beam.PTransform):
         )
         labels = listed[_LABELS]
         threads = _IN_FLIGHT if any(is_remote(folder.path) for folder in source.folders) else 1
-        if source.label_of:
+        if source.label_name:
             lists = p | "Lists" >> beam.Create(source.lists)
             listed_rows = lists | "ReadList" >> beam.FlatMap(_read_list, source, self._splits).with_output_types(Keyed)
             rows = (listed_rows, listed[_ROWS]) | "Rows" >> beam.Flatten()
@@ -122,7 +122,7 @@ def _list_part(
     for several in batched(chunks, FILES_AT_ONCE // _CHUNK):
         images, buckets, labels = (list(parts) for parts in zip(*several, strict=True))
         block, of_block = join_blocks(images), np.concatenate(buckets)
-        if not source.label_of:
+        if not source.label_name:
             yield from pack_parts(block, of_block)
             yield from (TaggedOutput(_LABELS, run) for run in _runs([*chain.from_iterable(map(label_files, labels))]))
             continue
@@ -141,7 +141,7 @@ def _sort_files(
     """Return the images of a folder, their buckets, and its label files."""
     named = [(folder.prefix + name, file) for name, file in files]
     images = [(name, file) for name, file in named if folder.has_images and is_image_name(name)]
-    names = [source.label_of(name) if source.label_of else name for name, _ in images]
+    names = [source.label_name(name) if source.label_name else name for name, _ in images]
     buckets = name_buckets(names, match, 1 << BITS)
     labels = file_block((name, file) for name, file in named if source.is_label(name))
     return file_block(images), buckets, labels.replace(class_name=ragged_texts([folder.split] * len(labels)))
@@ -158,11 +158,11 @@ def _read_list(list_: SplitList, source: Source, splits: tuple[str, ...]) -> Ite
     path, split = list_
     with storage_for(path).open(path) as file:
         lines = (line.decode("utf-8-sig", "replace").strip() for line in file)
-        names = source.names_of(path, (line for line in lines if line))
+        names = source.parse_list(path, (line for line in lines if line))
         for batch in batched(map(name_key, names), FILES_AT_ONCE):
             index = source.split_index(split, splits)
             rows = Block(file_name=ragged_texts(batch), split=np.full(len(batch), index, np.int64))
-            labels = list(map(source.label_of, batch)) if source.label_of else batch
+            labels = list(map(source.label_name, batch)) if source.label_name else batch
             yield from pack_parts(rows, buckets_of(labels), is_zipped=True)
 
 

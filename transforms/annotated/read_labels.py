@@ -116,7 +116,7 @@ class ReadBeside(_LabelReader):
     def process(self, group: Any, facts: FactsBuilder, division: Division | None) -> Iterator[Any]:
         progress.set_step("reading label files")
         images, labels, lists = (list(side) for side in group[1])
-        source, label_of = self._source, self._source.label_of or str
+        source, label_of = self._source, self._source.label_name or str
         known = {label[0]: label for packed in labels for label in label_files(unpack_block(packed))}
         files = join_blocks([NO_FILES.replace(split=_NO_ROWS.split), *map(unpack_block, images)])
         if source.lists:
@@ -141,7 +141,7 @@ class ReadBeside(_LabelReader):
                 yield TaggedOutput(ALONE, (int(buckets_of([key])[0]), (key, known[name])))
         else:
             yield from _notice(_NO_LABEL_FILE, rows.take(is_bare).file_name.texts())
-            yield from _notice(_NO_IMAGE, [name for name in alone if not re.fullmatch(source.unmissed, name)])
+            yield from _notice(_NO_IMAGE, [name for name in alone if not re.fullmatch(source.ignorable_labels, name)])
         yield from self._labelled(rows, keys, wanted)
 
 
@@ -150,7 +150,7 @@ class ReadStated(_LabelReader):
 
     def process(self, group: Any, facts: FactsBuilder) -> Iterator[Any]:
         images, labels = (list(side) for side in group[1])
-        rows, label_of = join_blocks([_NO_ROWS, *map(unpack_block, images)]), self._source.label_of or str
+        rows, label_of = join_blocks([_NO_ROWS, *map(unpack_block, images)]), self._source.label_name or str
         by_key: dict[str, LabelFile] = {}
         for key, label in sorted(labels):
             by_key.setdefault(key, label)

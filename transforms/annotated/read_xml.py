@@ -1,4 +1,4 @@
-"""XML as a stream of elements that know their lines. Entities are refused: a few lines of them make gigabytes."""
+"""Stream of XML elements with their lines. Entities are refused: a few lines of them make gigabytes."""
 
 import codecs
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ class Element:
     """An element of XML.
 
     Attributes:
-        line: of its start, from 1.
+        line: Line of its start tag, from 1.
     """
 
     __slots__ = ("attributes", "children", "line", "tag", "texts")
@@ -35,22 +35,22 @@ class Element:
 
     @property
     def one_line(self) -> str:
-        """Text with the spaces at its ends, as other readers take names; without them if it has several lines."""
+        """Text of a name: unstripped, as in other readers, unless it has several lines."""
         text = "".join(self.texts)
         return text.strip() if "\n" in text else text
 
     def find(self, tag: str) -> "Element | None":
-        """Return the first child of this name."""
+        """Return the first child with a tag."""
         return next((child for child in self.children if child.tag == tag), None)
 
-    def text_of(self, tag: str) -> str:
-        """Return the first such child's text; empty without one."""
+    def child_text(self, tag: str) -> str:
+        """Return the text of the first child with a tag; "" without one."""
         child = self.find(tag)
         return child.text if child else ""
 
 
 class _Builder(ContentHandler):
-    """Builder of the children of the root, and of all that is in them."""
+    """Builder of the children of the root, with their descendants."""
 
     def __init__(self, root: str, parser: Any):
         super().__init__()
@@ -62,7 +62,7 @@ class _Builder(ContentHandler):
     def startElement(self, name: str, attrs: Any) -> None:  # noqa: N802
         line = self._parser.getLineNumber()
         if not self._open and name != self._root:
-            raise XmlError(f"its root is <{name[:40]}>, where <{self._root}> is expected", line)
+            raise XmlError(f"the root is <{name[:40]}>, not <{self._root}>", line)
         self._open.append(Element(name, dict(attrs.items()), line))
 
     def characters(self, content: str) -> None:
@@ -78,18 +78,18 @@ class _Builder(ContentHandler):
 
 
 def read_elements(stream: IO[bytes], root: str) -> Iterator[Element]:
-    """Yield the root's children, with one in memory.
+    """Yield the children of the root, with one in memory at a time.
 
     Args:
-        root: name of the root.
+        root: Tag of the root.
 
     Raises:
-        XmlError: the file ends early, is no XML, has another root, or declares entities.
-        OSError: storage fails.
+        XmlError: The file ends early, is not XML, has another root, or declares entities.
+        OSError: The storage fails.
 
     >>> from io import BytesIO
     >>> xml = BytesIO(b"<r><a/>\\n<a><b>1</b></a></r>")
-    >>> [(each.tag, each.text_of("b"), each.line) for each in read_elements(xml, "r")]
+    >>> [(element.tag, element.child_text("b"), element.line) for element in read_elements(xml, "r")]
     [('a', '', 1), ('a', '1', 2)]
     """
     parser, head = create_parser(), b""
@@ -99,18 +99,22 @@ def read_elements(stream: IO[bytes], root: str) -> Iterator[Element]:
         while data := stream.read(_CHUNK):
             head = head or data
             parser.feed(data)
-            yield from _taken(builder)
+            yield from _pop_elements(builder)
         if not head:
             raise XmlError("it is empty", 1)
         parser.close()
     except SAXParseException as error:
         kind = describe_content(head) if head.lstrip()[:1] != b"<" else ""
-        cure = "" if _is_utf8(data) else "; it is not UTF-8: save it so, or name its encoding in <?xml … encoding=…?>"
-        what = f"it is {kind}" if kind else f"it is no XML from here on ({error.getMessage()}){cure}"
+        fix = (
+            ""
+            if _is_utf8(data)
+            else "; it is not UTF-8: save it as UTF-8, or name its encoding in <?xml … encoding=…?>"
+        )
+        what = f"it is {kind}" if kind else f"it is not valid XML from here on ({error.getMessage()}){fix}"
         raise XmlError(what, error.getLineNumber() or 1) from error
     except DefusedXmlException as error:
         raise XmlError("it declares entities, which are not read", parser.getLineNumber()) from error
-    yield from _taken(builder)
+    yield from _pop_elements(builder)
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -122,6 +126,6 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _taken(builder: _Builder) -> Iterator[Element]:
-    found, builder.done = builder.done, []
-    yield from found
+def _pop_elements(builder: _Builder) -> Iterator[Element]:
+    elements, builder.done = builder.done, []
+    yield from elements

@@ -1,4 +1,4 @@
-"""Recognition of a format, by what its options say."""
+"""Recognition of a format by the names and columns in its options."""
 
 import re
 from collections.abc import Iterator
@@ -8,12 +8,12 @@ from recordmill.transforms.rows.data_contents import DataContents, Interpretatio
 from recordmill.transforms.storage.resolve import join_path
 
 _READS_IT = re.compile(r"recordmill (\w+) reads")
-"""Format in a text of `describe_content`."""
+"""Name of a format in a text of `describe_content`."""
 
 
 def ways(contents: DataContents, options: type[FormatOptions]) -> Iterator[Interpretation]:
-    """Yield the way to read the files of a format: by their names, their contents, or the columns of tables."""
-    why = next((each for each in (options.recognise(contents.names), *_by_content(contents, options)) if each), "")
+    """Yield the Interpretation of a data set of a format, recognised by file names, contents or columns of tables."""
+    why = next(filter(None, (options.recognise(contents.names), *_describe_candidates(contents, options))), "")
     if why:
         yield Interpretation(why, (("--data", contents.data),))
         return
@@ -22,12 +22,12 @@ def ways(contents: DataContents, options: type[FormatOptions]) -> Iterator[Inter
             yield Interpretation(f"{names[0]} has {what}", (("--data", contents.data),), rank)
 
 
-def _by_content(contents: DataContents, options: type[FormatOptions]) -> Iterator[str]:
-    """Yield what shows the format, or an empty text, for each of the first candidate files."""
+def _describe_candidates(contents: DataContents, options: type[FormatOptions]) -> Iterator[str]:
+    """Yield the evidence for the format, or "", for each of the first candidate files."""
     for name, head in contents.heads.items():
         if name.lower().endswith((".json", ".xml")):
-            found = _READS_IT.search(contents.kinds[name])
-            yield name if found and found[1] == options.model_fields["name"].default else ""
+            match = _READS_IT.search(contents.kinds[name])
+            yield name if match and match[1] == options.model_fields["name"].default else ""
             continue
         what = options.recognise_columns(contents.columns(join_path(contents.folder, name)))
         if not what and name.lower().endswith(".csv"):

@@ -1,4 +1,4 @@
-"""Shapes of labelling tools become objects: their bounds, and polygons if masks are wanted."""
+"""Convert shapes of labelling tools to objects: bounds, and polygons if records have masks."""
 
 import json
 import math
@@ -13,15 +13,15 @@ from recordmill.schemas.rejects import Reason, UnusableError
 Point = tuple[float, float]
 _ELLIPSE_POINTS = 64
 _BEYOND = 0.01
-"""Coordinates in fractions may be so far beyond 0..1."""
+"""Fractions may exceed 0..1 by so much."""
 
 
-def box_object(category: str, left: float, top: float, right: float, bottom: float, **more: Any) -> SampleObject:
+def box_object(category: str, left: float, top: float, right: float, bottom: float, **fields: Any) -> SampleObject:
     """
     >>> box_object("cat", 1, 2, 4, 6).box
     (1, 2, 3, 4)
     """
-    return SampleObject(category, (left, top, right - left, bottom - top), **more)
+    return SampleObject(category, (left, top, right - left, bottom - top), **fields)
 
 
 def rectangle_ring(points: Sequence[Point]) -> list[Point]:
@@ -31,11 +31,11 @@ def rectangle_ring(points: Sequence[Point]) -> list[Point]:
     return [(left, top), (right, top), (right, bottom), (left, bottom)]
 
 
-def polygon_object(category: str, rings: Sequence[Sequence[Point]], has_masks: bool, **more: Any) -> SampleObject:
+def polygon_object(category: str, rings: Sequence[Sequence[Point]], has_masks: bool, **fields: Any) -> SampleObject:
     """Return an object of one or several polygons.
 
     Raises:
-        UnusableError: a polygon has less than three points, or one that is not finite.
+        UnusableError: A polygon has fewer than three points, or a number that is not finite.
 
     >>> triangle = polygon_object("cat", [[(1, 2), (4, 2), (4, 6)]], True)
     >>> triangle.box, triangle.area_px2, triangle.segmentation
@@ -43,13 +43,21 @@ def polygon_object(category: str, rings: Sequence[Sequence[Point]], has_masks: b
     """
     for ring in rings:
         if len(ring) < 3:
-            raise UnusableError(Reason.MALFORMED_SEGMENTATION, f"a polygon of {len(ring)} points, and it needs 3")
+            raise UnusableError(Reason.MALFORMED_SEGMENTATION, f"a polygon has {len(ring)} points; it needs at least 3")
         if not all(math.isfinite(number) for point in ring for number in point):
-            raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a polygon with a number that is not finite")
+            raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a polygon has a number that is not finite")
     corners = rectangle_ring([point for ring in rings for point in ring])
-    text = json.dumps([[number for point in ring for number in point] for ring in rings]) if has_masks else ""
+    text = json.dumps(list(map(flatten_points, rings))) if has_masks else ""
     area = sum(map(ring_area, rings))  # as COCO's, whether parts overlap or not
-    return box_object(category, *corners[0], *corners[2], segmentation=text, area_px2=area, **more)
+    return box_object(category, *corners[0], *corners[2], segmentation=text, area_px2=area, **fields)
+
+
+def flatten_points(points: Iterable[Point]) -> tuple[float, ...]:
+    """
+    >>> flatten_points([(1, 2), (3, 4)])
+    (1, 2, 3, 4)
+    """
+    return tuple(number for point in points for number in point)
 
 
 def ring_area(ring: Sequence[Point]) -> float:
@@ -63,17 +71,17 @@ def ring_area(ring: Sequence[Point]) -> float:
 
 
 def mask_text(mask: np.ndarray, left: int, top: int, width: int, height: int) -> str:
-    """Return COCO's run lengths of an image as JSON, of a mask of a part of it."""
+    """Return COCO's run lengths of an image as JSON, from the mask of a part of it. See `column_runs`."""
     return json.dumps({"size": [height, width], "counts": column_runs(mask, left, top, width, height)})
 
 
 def column_runs(mask: np.ndarray, left: int, top: int, width: int, height: int) -> list[int]:
-    """Return COCO's run lengths of an image, column by column, of a mask of a part of it.
+    """Return COCO's run lengths of an image, column by column, from the mask of a part of it.
 
     Args:
         mask: int or bool [rows, columns] of 0 and 1.
-        left, top: of the part.
-        width, height: of the image.
+        left, top: First column and row of the part in the image.
+        width, height: Size of the image in pixels.
 
     >>> column_runs(np.array([[0, 1], [1, 1]]), 1, 1, 4, 3)
     [5, 1, 1, 2, 3]
@@ -84,35 +92,35 @@ def column_runs(mask: np.ndarray, left: int, top: int, width: int, height: int) 
     return np.diff(starts[starts < width * height], prepend=0, append=width * height).tolist()
 
 
-def finite_numbers(texts: Mapping[str, str], whose: str) -> list[float]:
-    """Return numbers by their names.
+def finite_numbers(texts: Mapping[str, str], owner: str) -> list[float]:
+    """Return the numbers of texts, which are keyed by their names.
 
     Raises:
-        UnusableError: one is no number, or not finite.
+        UnusableError: A text is not a number, or not finite. The detail names the `owner`.
 
-    >>> finite_numbers({"x": "1.5"}, "of a <box>")
+    >>> finite_numbers({"x": "1.5"}, "a <box>")
     [1.5]
     """
     shown = ", ".join(f"{name} {text[:20]!r}" for name, text in texts.items())
     try:
         numbers = list(map(float, texts.values()))
     except ValueError as error:
-        raise UnusableError(Reason.MALFORMED_BOX, f"a number {whose} is none: {shown}") from error
+        raise UnusableError(Reason.MALFORMED_BOX, f"{owner} has a text that is not a number: {shown}") from error
     if not all(map(math.isfinite, numbers)):
-        raise UnusableError(Reason.MALFORMED_BOX, f"a number {whose} is not finite: {shown}")
+        raise UnusableError(Reason.MALFORMED_BOX, f"{owner} has a number that is not finite: {shown}")
     return numbers
 
 
 def whole_number(text: str) -> int | None:
-    """Return a number of 0 to 10 ** 10 - 1; None for another text."""
+    """Return the number from 0 to 10 ** 10 - 1 that a text is; None for other texts."""
     return int(text) if text.isdecimal() and len(text) <= 10 else None
 
 
 def sides_px(width: str, height: str, warnings: set[str]) -> tuple[int | None, int | None]:
-    """Return width and height. Both are None if one is missing; some tools write 0.
+    """Return width and height in pixels. Both are None if one is missing or 0, as some tools write it.
 
     Args:
-        warnings: of the image.
+        warnings: Warnings of the image; one is added for a text that is not a whole number.
 
     >>> sides_px("40", "30", set()), sides_px("40", "0", set())
     ((40, 30), (None, None))
@@ -139,15 +147,16 @@ def check_fractions(numbers: Iterable[float], what: str = "a number is") -> None
 
 
 def check_ring(ring: Sequence[Point]) -> None:
-    """Refuse a polygon in fractions whose bounds have a centre or a size that is none. As Ultralytics does, points are
-    not checked: some are outside the image.
+    """Refuse a polygon in fractions whose bounds have a centre or a size outside 0..1.
+
+    As in Ultralytics, points are not checked: some are outside the image.
 
     Raises:
-        UnusableError: see `check_fractions`.
+        UnusableError: See `check_fractions`.
     """
     (left, top), _, (right, bottom), _ = rectangle_ring(ring)
     sizes = (left + right) / 2, (top + bottom) / 2, right - left, bottom - top
-    numbers = [number for point in ring for number in point]
+    numbers = flatten_points(ring)
     check_fractions(sizes if all(map(math.isfinite, numbers)) else numbers)
 
 
@@ -162,16 +171,18 @@ def ellipse_ring(center: Point, radii: Point, turn_rad: float = 0.0) -> list[Poi
     angles = [2 * math.pi * step / _ELLIPSE_POINTS for step in range(_ELLIPSE_POINTS)]
     if turn_rad:
         extremes = math.atan2(-high * sin, wide * cos), math.atan2(high * cos, wide * sin)
-        angles = sorted({*angles, *(angle % (2 * math.pi) for each in extremes for angle in (each, each + math.pi))})
+        angles = sorted(
+            {*angles, *(angle % (2 * math.pi) for extreme in extremes for angle in (extreme, extreme + math.pi))}
+        )
     return [
         (
-            x + wide * math.cos(each) * cos - high * math.sin(each) * sin,
-            y + wide * math.cos(each) * sin + high * math.sin(each) * cos,
+            x + wide * math.cos(angle) * cos - high * math.sin(angle) * sin,
+            y + wide * math.cos(angle) * sin + high * math.sin(angle) * cos,
         )
-        for each in angles
+        for angle in angles
     ]
 
 
-def without_area(shape: str) -> UnusableError:
-    """Return the error for a shape that is no object."""
+def flat_shape_error(shape: str) -> UnusableError:
+    """Return the error for a shape without an area, which is not an object."""
     return UnusableError(Reason.EMPTY_BOX, f"a {shape} has no area")

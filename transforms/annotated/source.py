@@ -1,4 +1,4 @@
-"""Source: what a format says of a data set before the job, and the parser of its label files. It knows no Beam."""
+"""Source: a data set in one format, and the parser of its label files. Parsers do not use Beam."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ class XmlError(ValueError):
     """Error of a file that is not XML to its end, or not the expected XML.
 
     Attributes:
-        line: from 1.
+        line: Line of the error, from 1.
     """
 
     def __init__(self, detail: str, line: int):
@@ -33,8 +33,8 @@ class LabelFault(NamedTuple):
     """A part of a label file that cannot be used.
 
     Attributes:
-        line: its line in the file, from 1; 0 for the whole file, or where lines say nothing.
-        where: the part of the file, or of the line: `shape 3`.
+        line: Line in the file, from 1; 0 for the whole file, or where lines do not help.
+        where: Part of the file or line: `shape 3`.
     """
 
     reason: Reason
@@ -56,13 +56,13 @@ class LabelledImage(NamedTuple):
     """An image of a label file.
 
     Attributes:
-        sample: None if nothing of the image can be used. A label file beside an image leaves `file_name` empty. One
-            that holds its image, as LabelMe's imageData, has its own name as `path`, which is read if there is no
-            file; one that holds many images gives the bytes of each as `data`.
-        faults: its annotations that cannot be used; or without a Sample, why that is.
-        notes: what `Source.check` is to know of the file. A data set has few different ones.
-        warnings: texts with `{number}` and `{names}`, for number and names of the images that have the same.
-        places: where each object is, with the beginning of a detail; empty if that is not known.
+        sample: None if the image is unusable. A label file beside an image leaves `file_name` empty. A label file that
+            holds its image, as in LabelMe's imageData, gives its own name as `path`, which is read if the image file is
+            missing. A file that holds many images gives the bytes of each as `data`.
+        faults: Unusable annotations; without a Sample, why the image is unusable.
+        notes: Facts for `Source.check`. A data set has few different ones.
+        warnings: Texts with `{number}` and `{names}`: number and names of the images with the same warning.
+        places: Line or part of each object in the file; empty if unknown.
     """
 
     sample: Sample | None
@@ -84,7 +84,7 @@ class ImageParts:
 
     @contextmanager
     def rejecting(self, where: str = "", line: int = 0, text: str = "") -> Iterator[None]:
-        """Make an UnusableError a fault, whose detail ends with the beginning of `text`."""
+        """Add a fault for an UnusableError. Its detail ends with the beginning of `text`."""
         try:
             yield
         except UnusableError as fault:
@@ -94,24 +94,24 @@ class ImageParts:
         self.places += [LabelFault(Reason.MALFORMED_ANNOTATION, "", line, where)] * new
 
     def image(self, sample: Sample) -> LabelledImage:
-        """Return the image of a Sample that lacks its objects."""
+        """Return the LabelledImage of a Sample, with these objects."""
         sample = msgspec.structs.replace(sample, objects=tuple(self.objects))
         notes, warnings = (tuple(sorted(texts)) for texts in (self.notes, self.warnings))
         return LabelledImage(sample, tuple(self.faults), notes, warnings, tuple(self.places))
 
 
-def not_usable(detail: str, line: int = 0, where: str = "") -> LabelledImage:
-    """Return a label file's entry that is no image."""
+def unusable_image(detail: str, line: int = 0, where: str = "") -> LabelledImage:
+    """Return an entry of a label file whose image is unusable."""
     return LabelledImage(None, (LabelFault(Reason.MALFORMED_IMAGE, detail, line, where),))
 
 
 class SourceFolder(NamedTuple):
-    """A folder that is listed.
+    """A folder of images or label files.
 
     Attributes:
-        prefix: what the names of its files begin with in the data set: `train/images/`; empty for its root.
-        split: of its images; empty if label files or --split decide, or if only images of lists are wanted.
-        has_images: False if only label files are looked for in it.
+        prefix: Prefix of the names of its files in the data set: `train/images/`; empty for the root.
+        split: Split of its images; empty if label files or --split decide, or if only listed images are read.
+        has_images: False if only its label files are read.
     """
 
     path: str
@@ -128,17 +128,17 @@ class SplitList(NamedTuple):
 
 
 Parse = Callable[[Any, str], Iterator[LabelledImage]]
-"""Parser of a label file. It takes the bytes of one that is beside an image, of which it yields one LabelledImage; of
-one that names images, a stream. And its name in the data set, for messages."""
+"""Parser of a label file: takes its contents and its name in the data set, for messages. A label file beside an image
+comes as bytes, and gives one LabelledImage; a label file that names its images comes as a stream."""
 
 
 def parser(parse: Callable[..., Iterator[LabelledImage]]) -> Callable[..., Iterator[LabelledImage]]:
-    """Make an UnusableError or XmlError of a parser the fault of its file, after the images that it has yielded."""
+    """Decorate a parser: an UnusableError or XmlError becomes a fault of the file, after the images before it."""
 
     @wraps(parse)
-    def parse_file(*args: Any, **named: Any) -> Iterator[LabelledImage]:
+    def parse_file(*args: Any, **keywords: Any) -> Iterator[LabelledImage]:
         try:
-            yield from parse(*args, **named)
+            yield from parse(*args, **keywords)
         except UnusableError as fault:
             yield LabelledImage(None, (LabelFault(fault.reason, fault.detail),))
         except XmlError as error:
@@ -151,8 +151,8 @@ NOTE, FILES, FRACTIONS, PIXELS = "note", "files", "fractions", "pixels"
 """Kinds of Traits: a note; label files that name their images; boxes in pixels, all within 0..1 or beyond."""
 
 
-def nothing(*_: Any) -> Iterator[str]:
-    """Yield no warning, or no name."""
+def yield_nothing(*_: Any) -> Iterator[str]:
+    """Yield nothing: no warnings, or no names."""
     yield from ()
 
 
@@ -161,23 +161,23 @@ class Source:
     """A data set in one format.
 
     Attributes:
-        path: what the user named, for the numbers of rows.
-        kind: name of the format.
-        folders: where images and label files are.
-        parse: see Parse. It is sent to workers, so it is a function of a module, or a `partial` of one.
-        is_label: whether a file of a folder, by its name in the data set, is a label file.
-        unmissed: regular expression of label files without an image that are no loss.
-        label_of: the name of the label file of an image, by the image's name; None if label files name their images.
-        stated_label: the name that a label file without an image should have, by its name and its `Sample.file_name`;
-            None if these files are left out.
-        categories: the classes with their ids; None to collect the names of classes, which get ids from 1.
-        splits: that folders, lists or label files name; none if --split decides.
-        lists: files that list images.
-        names_of: takes the path and the lines of a list, and yields the names of images. One may lack the suffix.
-        check: takes all notes before the first image is read, and yields warnings, or raises ConfigError.
-        parts: of records, if the layout has them.
-        inputs: files that determine what is read: the data set's own, and lists.
-        warnings: for the summary: unlikely contents.
+        path: Path as the user gave it; names the input in the numbers of rows.
+        kind: Name of the format.
+        folders: Folders of images and label files.
+        parse: Parser. It is sent to workers, so it is a function of a module, or a `partial` of one.
+        is_label: Takes the name of a file in the data set; True for a label file.
+        ignorable_labels: Regular expression of label files that need no image, so that no warning names them.
+        label_name: Takes the name of an image; returns the name of its label file. None if label files name images.
+        stated_label: Takes the name of a label file without an image, and its `Sample.file_name`; returns the name that
+            the file should have. None to skip such files.
+        categories: Classes with their ids; None to collect the names of classes, which get ids from 1.
+        splits: Splits that folders, lists or label files name; empty if --split decides.
+        lists: Files that list the images of splits.
+        parse_list: Takes the path and the lines of a list; yields names of images, which may lack the suffix.
+        check: Takes all notes before the first image is read; yields warnings, or raises ConfigError.
+        parts: Parts of records that the format has, written if the layout has them.
+        inputs: Files that determine what is read: the file of the data set, and lists.
+        warnings: Warnings about unlikely contents, for the summary.
     """
 
     path: str
@@ -185,14 +185,14 @@ class Source:
     folders: tuple[SourceFolder, ...]
     parse: Parse
     is_label: Callable[[str], bool]
-    unmissed: str = ""
-    label_of: Callable[[str], str] | None = None
+    ignorable_labels: str = ""
+    label_name: Callable[[str], str] | None = None
     stated_label: Callable[[str, str], str] | None = None
     categories: tuple[Category, ...] | None = None
     splits: tuple[str, ...] = ()
     lists: tuple[SplitList, ...] = ()
-    names_of: Callable[[str, Iterable[str]], Iterator[str]] = nothing
-    check: Callable[[frozenset[str]], Iterator[str]] = nothing
+    parse_list: Callable[[str, Iterable[str]], Iterator[str]] = yield_nothing
+    check: Callable[[frozenset[str]], Iterator[str]] = yield_nothing
     parts: tuple[Part, ...] = ()
     inputs: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Images of a CreateML file, whose boxes are given by their centre in pixels."""
+"""Convert CreateML files, whose boxes are given by their centre in pixels, to images with objects."""
 
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -7,8 +7,15 @@ import msgspec
 
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import UnusableError
-from recordmill.transforms.annotated.naming import decoded, find_labels, image_name, is_json, naming_source, read_json
-from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, not_usable, parser
+from recordmill.transforms.annotated.naming import (
+    decode_part,
+    find_labels,
+    is_json,
+    naming_source,
+    read_label_json,
+    resolve_image_name,
+)
+from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, parser, unusable_image
 from recordmill.transforms.createml.createml_options import CreatemlOptions
 
 
@@ -25,7 +32,7 @@ class _CreatemlAnnotation(msgspec.Struct):
 
 
 class _CreatemlImage(msgspec.Struct):
-    """Entry; Turi Create's older keys are read, too."""
+    """Entry of a file, with CreateML's keys or with the older ones of Turi Create."""
 
     image: str = ""
     annotations: list[msgspec.Raw] | None = None
@@ -49,26 +56,26 @@ def parse_images(stream: BinaryIO, file: str) -> Iterator[LabelledImage]:
     >>> image.sample.file_name, image.sample.objects[0].box
     ('valid/1.jpg', (15.0, 10.0, 10.0, 40.0))
     """
-    for number, raw in enumerate(read_json(stream, list[msgspec.Raw], "CreateML"), 1):
+    for number, raw in enumerate(read_label_json(stream, list[msgspec.Raw], "CreateML"), 1):
         try:
-            image = decoded(raw, _CreatemlImage)
+            image = decode_part(raw, _CreatemlImage)
         except UnusableError as fault:
-            yield not_usable(fault.detail, where=f"image {number}")
+            yield unusable_image(fault.detail, where=f"image {number}")
             continue
         name = image.image or image.imagefilename
         rows = image.annotations if image.annotations is not None else image.annotation
         if not name or rows is None:
-            yield not_usable("it has no image, or no annotations", where=f"image {number}")
+            yield unusable_image("it has no image or no annotations", where=f"image {number}")
         else:
-            yield _image(rows, name, image_name(file, name))
+            yield _convert_createml_image(rows, name, resolve_image_name(file, name))
 
 
-def _image(rows: list[msgspec.Raw], shown: str, name: str) -> LabelledImage:
-    found = ImageParts()
+def _convert_createml_image(rows: list[msgspec.Raw], stated_name: str, name: str) -> LabelledImage:
+    parts = ImageParts()
     for number, raw in enumerate(rows, 1):
-        with found.rejecting(f"annotation {number} of {shown}"):
-            each = decoded(raw, _CreatemlAnnotation, found)
-            x, y, width, height = msgspec.structs.astuple(each.coordinates)
+        with parts.rejecting(f"annotation {number} of {stated_name}"):
+            annotation = decode_part(raw, _CreatemlAnnotation, parts)
+            x, y, width, height = msgspec.structs.astuple(annotation.coordinates)
             box = round(x - width / 2, 12), round(y - height / 2, 12), width, height
-            found.objects.append(SampleObject(each.label, box))
-    return found.image(Sample(name))
+            parts.objects.append(SampleObject(annotation.label, box))
+    return parts.image(Sample(name))

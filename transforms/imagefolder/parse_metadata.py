@@ -15,8 +15,8 @@ from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.tables import RowsReading, rows_format
 from recordmill.schemas.names import name_parts
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.annotated.naming import decoded
-from recordmill.transforms.annotated.source import ImageParts, LabelledImage, not_usable, parser
+from recordmill.transforms.annotated.naming import decode_part
+from recordmill.transforms.annotated.source import ImageParts, LabelledImage, parser, unusable_image
 from recordmill.transforms.rows.read_rows import read_stream
 from recordmill.transforms.rows.row_batch import RowBatch, format_value
 
@@ -28,20 +28,20 @@ _AREA, _CROWD, _ID = ("area", "areas"), ("iscrowd", "is_crowd"), ("id", "ids")
 _READ = {*BOXES, *CLASSES, *_AREA, *_CROWD, *_ID}
 _SIZE = ("width", "height")
 NUMBERED, UNREAD = "numbered", "unread "
-"""Notes of a file: some object has a number as its class; records have no feature for the column that follows."""
+"""Notes: some object has a number as its class; a column, whose name follows, that records cannot store."""
 
 
-class RowRules(NamedTuple):
-    """Rules for reading a row.
+class MetadataFormat(NamedTuple):
+    """Meaning of the columns of a row.
 
     Attributes:
-        class_names: of classes that are given by number.
-        box_format: of all boxes.
-        captions: columns that are captions.
-        splits: names of splits by the first folder of an image's name; empty if that says no split.
-        is_beside: whether `file_name` begins at the folder of the metadata file.
-        image: column of the images' bytes, in place of `file_name`. The names of images are those of the file, with
-            the row: `train-00000-of-00001/17-cat.jpg`.
+        class_names: Names of the classes that are given by number.
+        box_format: Format of all boxes.
+        captions: Columns of captions.
+        splits: Splits by the first folder of an image's name; empty if names have no split.
+        is_beside: True if `file_name` begins at the folder of the metadata file.
+        image_column: Column of the images' bytes, instead of `file_name`. An image is then named after the file, with
+            its row: `train-00000-of-00001/17-cat.jpg`.
     """
 
     class_names: tuple[str, ...] = ()
@@ -49,37 +49,37 @@ class RowRules(NamedTuple):
     captions: tuple[str, ...] = ()
     splits: Mapping[str, str] = {}
     is_beside: bool = True
-    picture: str = ""
+    image_column: str = ""
 
 
 @parser
-def parse_metadata(stream: BinaryIO, file: str, rules: RowRules) -> Iterator[LabelledImage]:
+def parse_metadata(stream: BinaryIO, file: str, row_format: MetadataFormat) -> Iterator[LabelledImage]:
     """Yield the image of each row.
 
     >>> from io import BytesIO
     >>> row = b'{"file_name": "1.jpg", "objects": {"bbox": [[1, 2, 3, 4], [5, 6]], "category": ["cat", "cat"]}}'
-    >>> image, = parse_metadata(BytesIO(row), "train/metadata.jsonl", RowRules())
+    >>> image, = parse_metadata(BytesIO(row), "train/metadata.jsonl", MetadataFormat())
     >>> image.sample.file_name, image.sample.objects[0].box, image.faults[0].line
     ('train/1.jpg', (1.0, 2.0, 3.0, 4.0), 1)
     """
     head = 1 if rows_format(file) in ("csv", "tsv") else 0
     for batch in read_stream(file, stream, RowsReading(is_label_table=True)):
         for row in batch.bad:
-            yield not_usable(row.detail, row.line + head)
-        unread = tuple(f"{UNREAD}{name}" for name in unread_columns(batch, rules))
-        for line, row_values in rows_of(batch):
-            yield _image(row_values, file, line + head, rules, unread)
+            yield unusable_image(row.detail, row.line + head)
+        unread = tuple(f"{UNREAD}{name}" for name in unread_columns(batch, row_format))
+        for line, row_values in metadata_rows(batch):
+            yield _convert_metadata_row(row_values, file, line + head, row_format, unread)
             unread = ()
 
 
-def rows_of(batch: RowBatch) -> Iterator[tuple[int, dict[str, Any]]]:
+def metadata_rows(batch: RowBatch) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the number and the values of each row."""
     columns = {name: batch.values(name) for name in batch.columns}
     for name in (f"{OBJECTS}.{key}" for key in CLASSES):
-        if name in batch.parts:  # numbers and names, all as texts
+        if name in batch.parts:  # numbers and names are both texts
             columns[name] = list(map(_numbers_or_names, columns[name]))
-    for place, line in enumerate(batch.lines.tolist()):
-        yield line, {name: values[place] for name, values in columns.items()}
+    for index, line in enumerate(batch.lines.tolist()):
+        yield line, {name: values[index] for name, values in columns.items()}
 
 
 def _numbers_or_names(texts: Any) -> Any:
@@ -88,16 +88,17 @@ def _numbers_or_names(texts: Any) -> Any:
     return [int(text) if isinstance(text, str) and text.isdecimal() else text for text in texts]
 
 
-def image_column(columns: Mapping[str, Any]) -> str:
-    """Return the column of images, which is bytes, or a struct with `bytes` and `path`; empty without one."""
-    found = [name.removesuffix(".bytes") for name, array in columns.items() if pa.types.is_large_binary(array.type)]
-    return "image" if "image" in found else next(iter(found), "")
+def find_image_column(columns: Mapping[str, Any]) -> str:
+    """Return the name of the column of images, bytes or a struct with `bytes` and `path`; "" without one."""
+    names = [name.removesuffix(".bytes") for name, array in columns.items() if pa.types.is_large_binary(array.type)]
+    return "image" if "image" in names else next(iter(names), "")
 
 
-def unread_columns(batch: RowBatch, rules: RowRules) -> list[str]:
-    """Return the columns that have values and are not written. Records make their ids: `image_id` is no loss."""
-    known = {FILE_NAME, IMAGE_ID, OBJECTS, *rules.captions, *(_SIZE if has_objects(batch.columns) else ())}
-    known |= {rules.picture, f"{rules.picture}.bytes", f"{rules.picture}.path"}
+def unread_columns(batch: RowBatch, row_format: MetadataFormat) -> list[str]:
+    """Return the columns with values that records do not store, except `image_id`: image ids come from names."""
+    image_column = row_format.image_column
+    known = {FILE_NAME, IMAGE_ID, OBJECTS, *row_format.captions, *(_SIZE if has_objects(batch.columns) else ())}
+    known |= {image_column, f"{image_column}.bytes", f"{image_column}.path"}
     known |= {f"{OBJECTS}.{key}" for key in _READ}
     return [name for name, array in batch.columns.items() if name not in known and array.null_count < len(array)]
 
@@ -106,35 +107,38 @@ def has_objects(columns: Mapping[str, Any]) -> bool:
     return any(name == OBJECTS or name.startswith(f"{OBJECTS}.") for name in columns)
 
 
-def _image(row: dict[str, Any], file: str, line: int, rules: RowRules, notes: tuple[str, ...]) -> LabelledImage:
-    name, data = _picture(row, file, line, rules.picture) if rules.picture else (row.get(FILE_NAME), b"")
+def _convert_metadata_row(
+    row: dict[str, Any], file: str, line: int, row_format: MetadataFormat, notes: tuple[str, ...]
+) -> LabelledImage:
+    image_column, splits = row_format.image_column, row_format.splits
+    name, data = _held_image(row, file, line, image_column) if image_column else (row.get(FILE_NAME), b"")
     if not isinstance(name, str) or not name.strip():
-        what = f"bytes in the column {rules.picture}" if rules.picture else FILE_NAME
-        return not_usable(f"the row has no {what}", line)._replace(notes=notes)
-    name = posixpath.join(posixpath.dirname(file), name.strip()) if rules.is_beside else name.strip()
-    split = rules.splits.get(name.partition("/")[0], "")
-    if rules.splits and not split:
-        detail = f"{format_value(name)} is in none of the folders {', '.join(rules.splits)}"
-        return not_usable(detail, line)._replace(notes=notes)
-    found, objects = ImageParts(), list[dict[str, Any]]()
-    with found.rejecting(line=line):
-        objects = objects_of(row)
-    found.notes |= {*notes, *(f"{UNREAD}{OBJECTS}.{key}" for each in objects for key in each if key not in _READ)}
-    for number, each in enumerate(objects):
-        with found.rejecting(f"object {number}", line):
-            found.objects.append(_object(each, rules, found))
-            found.notes |= {NUMBERED} if is_numbered(each) and not rules.class_names else set()
-    width, height = size_of(row) or (None, None)
-    values = [value for column in rules.captions for value in _listed(row.get(column))]
+        what = f"bytes in the column {image_column}" if image_column else FILE_NAME
+        return unusable_image(f"the row has no {what}", line)._replace(notes=notes)
+    name = posixpath.join(posixpath.dirname(file), name.strip()) if row_format.is_beside else name.strip()
+    split = splits.get(name.partition("/")[0], "")
+    if splits and not split:
+        detail = f"{format_value(name)} is not in one of the folders {', '.join(splits)}"
+        return unusable_image(detail, line)._replace(notes=notes)
+    parts, objects = ImageParts(), list[dict[str, Any]]()
+    with parts.rejecting(line=line):
+        objects = row_objects(row)
+    parts.notes |= {*notes, *(f"{UNREAD}{OBJECTS}.{key}" for entry in objects for key in entry if key not in _READ)}
+    for number, entry in enumerate(objects):
+        with parts.rejecting(f"object {number}", line):
+            parts.objects.append(_convert_metadata_object(entry, row_format, parts))
+            parts.notes |= {NUMBERED} if is_numbered(entry) and not row_format.class_names else set()
+    width, height = stated_size(row) or (None, None)
+    values = [value for column in row_format.captions for value in _as_list(row.get(column))]
     texts = tuple(str(value) for value in values if value is not None and str(value).strip())
-    return found.image(Sample(name, data=data, width=width, height=height, captions=texts, split=split))
+    return parts.image(Sample(name, data=data, width=width, height=height, captions=texts, split=split))
 
 
-def _picture(row: Mapping[str, Any], file: str, line: int, column: str) -> tuple[str, bytes]:
-    """Return the name of the image of a row, and its bytes; an empty name without bytes."""
+def _held_image(row: Mapping[str, Any], file: str, line: int, column: str) -> tuple[str, bytes]:
+    """Return the name and the bytes of the image of a row; the name is "" without bytes."""
     data, path = image_bytes(row, column), row.get(f"{column}.path")
-    own = f"-{name_parts(path)[-1]}" if path else ""
-    return f"{shard_name(file)}/{line}{own}" if data else "", data
+    suffix = f"-{name_parts(path)[-1]}" if path else ""
+    return f"{shard_name(file)}/{line}{suffix}" if data else "", data
 
 
 def image_bytes(row: Mapping[str, Any], column: str) -> bytes:
@@ -145,121 +149,123 @@ def shard_name(file: str) -> str:
     return posixpath.basename(file).removesuffix(".parquet")
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def size_of(row: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return width and height, of a row with objects."""
-    texts = [str(row.get(name)) for name in _SIZE]  # of CSV, all values are texts
+def stated_size(row: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Return width and height in pixels that a row with objects states; None without them."""
+    texts = [str(row.get(name)) for name in _SIZE]  # in CSV, all values are texts
     if not has_objects(row) or not all(map(str.isdecimal, texts)):
         return None
     width, height = map(int, texts)
     return (width, height) if width and height else None
 
 
-def objects_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a row's objects, by the keys of values.
+def row_objects(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the objects of a row, as dicts of values.
 
     Raises:
-        UnusableError: they are neither lists of equal lengths nor a list of objects.
+        UnusableError: `objects` are neither lists of equal lengths nor a list of objects.
 
-    >>> objects_of({"objects.bbox": [[1, 2, 3, 4]], "objects.category": [0]})
+    >>> row_objects({"objects.bbox": [[1, 2, 3, 4]], "objects.category": [0]})
     [{'bbox': [1, 2, 3, 4], 'category': 0}]
     """
-    whole = row.get(OBJECTS)
-    if isinstance(whole, str):  # of CSV
-        whole = _decoded(whole) if whole.strip() else None
-    if isinstance(whole, list):
-        found = [_decoded(each) if isinstance(each, str) else each for each in whole]
-        if not all(isinstance(each, dict) for each in found):
+    value = row.get(OBJECTS)
+    if isinstance(value, str):  # in CSV
+        value = _decode_cell(value) if value.strip() else None
+    if isinstance(value, list):
+        objects = [_decode_cell(entry) if isinstance(entry, str) else entry for entry in value]
+        if not all(isinstance(entry, dict) for entry in objects):
             raise UnusableError(
-                Reason.MALFORMED_ANNOTATION, f"objects are no list of JSON objects: {format_value(whole)}"
+                Reason.MALFORMED_ANNOTATION, f"objects are not a list of JSON objects: {format_value(value)}"
             )
-        return found
-    if whole is None:
+        return objects
+    if value is None:
         prefix = f"{OBJECTS}."
-        whole = {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
-    lists = {key: value for key, value in whole.items() if value is not None} if isinstance(whole, dict) else {}
-    lengths = {key: len(value) if isinstance(value, list) else -1 for key, value in lists.items()}
+        value = {name.removeprefix(prefix): cell for name, cell in row.items() if name.startswith(prefix)}
+    lists = {key: cells for key, cells in value.items() if cells is not None} if isinstance(value, dict) else {}
+    lengths = {key: len(cells) if isinstance(cells, list) else -1 for key, cells in lists.items()}
     numbers = {lengths[key] for key in lists if key in _READ}
-    if not isinstance(whole, dict) or len(numbers) > 1 or -1 in numbers:
-        detail = f"objects are neither lists of one length nor a list of objects: {format_value(whole)}"
+    if not isinstance(value, dict) or len(numbers) > 1 or -1 in numbers:
+        detail = f"objects are neither lists of one length nor a list of objects: {format_value(value)}"
         raise UnusableError(Reason.MALFORMED_ANNOTATION, detail)
-    lists = {key: value for key, value in lists.items() if lengths[key] in numbers}
+    lists = {key: cells for key, cells in lists.items() if lengths[key] in numbers}
     return [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
 
 
-def _decoded(text: str) -> Any:
+def _decode_cell(text: str) -> Any:
     try:
         return msgspec.json.decode(quote_nan(text.encode()) if "NaN" in text or "Infinity" in text else text)
     except (msgspec.DecodeError, RecursionError) as error:
-        detail = f"objects are no JSON ({error}): {format_value(text)}"
+        detail = f"objects are not JSON ({error}): {format_value(text)}"
         raise UnusableError(Reason.MALFORMED_ANNOTATION, detail) from error
 
 
-def value_of(each: Mapping[str, Any], keys: Sequence[str]) -> Any:
-    """Return the value of the first key that there is."""
-    return next((each[key] for key in keys if each.get(key) is not None), None)
+def first_value(entry: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    """Return the value of the first of the keys that an object has; None without one."""
+    return next((entry[key] for key in keys if entry.get(key) is not None), None)
 
 
-def is_numbered(each: Mapping[str, Any]) -> bool:
-    """Return True if an object's class is a number."""
-    return isinstance(value_of(each, CLASSES), int | float)
+def is_numbered(entry: Mapping[str, Any]) -> bool:
+    """Return True if the class of an object is a number."""
+    return isinstance(first_value(entry, CLASSES), int | float)
 
 
-def box_of(each: Mapping[str, Any], found: ImageParts) -> tuple[float, float, float, float]:
-    """Return the four numbers of a box.
+def read_box(entry: Mapping[str, Any], parts: ImageParts) -> tuple[float, float, float, float]:
+    """Return the four numbers of the box of an object.
 
     Args:
-        found: see `decoded`.
+        parts: See `decode_part`.
 
     Raises:
-        UnusableError: they are none.
+        UnusableError: The box is not four finite numbers.
     """
-    box = value_of(each, BOXES)
-    if isinstance(box, str):  # a column that has another type in another row
-        box = _decoded(box)
+    box = first_value(entry, BOXES)
+    if isinstance(box, str):  # the column has another type in another row
+        box = _decode_cell(box)
     try:
-        numbers = decoded(box, tuple[float, float, float, float], found)
+        numbers = decode_part(box, tuple[float, float, float, float], parts)
     except UnusableError as fault:
         raise UnusableError(Reason.MALFORMED_BOX, f"the bbox is not four numbers: {format_value(box)}") from fault
     if not all(map(math.isfinite, numbers)):
-        raise UnusableError(Reason.MALFORMED_BOX, f"a number of the bbox is not finite: {format_value(box)}")
+        raise UnusableError(Reason.MALFORMED_BOX, f"the bbox has a number that is not finite: {format_value(box)}")
     return numbers
 
 
-def _object(each: Mapping[str, Any], rules: RowRules, found: ImageParts) -> SampleObject:
+def _convert_metadata_object(entry: Mapping[str, Any], row_format: MetadataFormat, parts: ImageParts) -> SampleObject:
     """Return the object of an entry of `objects`.
 
     Raises:
         UnusableError: The box or the class is unusable.
     """
-    numbers, format_ = box_of(each, found), rules.box_format
+    numbers, format_ = read_box(entry, parts), row_format.box_format
     if format_ not in (BoxFormat.XYWH, BoxFormat.REL_XYWH):
         numbers = box_xywh_px(numbers, BoxFormat(format_.value.removeprefix("rel-")), 0, 0)
-    area, id_ = value_of(each, _AREA), value_of(each, _ID)
-    category, index = _class(value_of(each, CLASSES), rules.class_names)
+    area, id_ = first_value(entry, _AREA), first_value(entry, _ID)
+    category, index = _find_class(first_value(entry, CLASSES), row_format.class_names)
     return SampleObject(
         category,
         numbers,
         "fraction" if format_.is_fraction else "px",
-        is_crowd=bool(value_of(each, _CROWD)),
+        is_crowd=bool(first_value(entry, _CROWD)),
         area_px2=float(area) if isinstance(area, int | float) and format_ is BoxFormat.XYWH else None,
         category_id=index,
         id=id_ if isinstance(id_, int) else None,
     )
 
 
-def _class(value: Any, names: Sequence[str]) -> tuple[str, int | None]:
-    """Return a class's name, and its index among given names."""
+def _find_class(value: Any, names: Sequence[str]) -> tuple[str, int | None]:
+    """Return the name of a class, and its index in `names`, None without `names`."""
     if value is None and len(names) == 1:
         return names[0], 0
     if value is None or not names:
         return "" if value is None else str(value), None
-    text = f"{value:g}" if isinstance(value, float) else str(value).strip()  # 1.0 for 1 where others are missing
+    text = (
+        f"{value:g}" if isinstance(value, float) else str(value).strip()
+    )  # 1.0 instead of 1 if other rows lack the class
     index = names.index(text) if text in names else int(text) if text.isdecimal() else -1
     if not 0 <= index < len(names):
-        detail = f"class {format_value(value)} is none of the {len(names)} of --class-names, which are numbered from 0"
+        detail = f"class {format_value(value)} is not one of the {len(names)} --class-names, which are numbered from 0"
         raise UnusableError(Reason.UNKNOWN_CATEGORY, detail)
     return names[index], index

@@ -6,17 +6,17 @@ from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.option import LEAVE_OUT, Names, redefine_option
 from recordmill.transforms.annotated.format_options import FormatOptions, NamingOptions
 
-NO_OBJECTS = ("__ignore__", "_background_")
+IGNORED_LABELS = ("__ignore__", "_background_")
 
 
 class LabelmeOptions(NamingOptions):
     """Options of `recordmill labelme`, see docs/formats.md."""
 
     ignore_labels: Names = LEAVE_OUT.opt(
-        "Labels of shapes that are no objects. They are rejects, `excluded`, which `--max-rejects` does not limit.",
-        NO_OBJECTS,
+        "Labels of shapes that are not objects. They are rejects, `excluded`, which `--max-rejects` does not limit.",
+        IGNORED_LABELS,
         "NAME[,NAME…]",
-        ",".join(NO_OBJECTS),
+        ",".join(IGNORED_LABELS),
     )
     name: str = redefine_option(FormatOptions, "name", "labelme")
 
@@ -24,5 +24,5 @@ class LabelmeOptions(NamingOptions):
     def recognise(cls, names: Iterable[str]) -> str:
         names = set(names)
         stems = {name.rpartition(".")[0] for name in names if is_image_name(name)}
-        found = min((name for name in names if name.endswith(".json") and name[:-5] in stems), default="")
-        return f"{found} beside its image" if found else ""
+        label_file = min((name for name in names if name.endswith(".json") and name[:-5] in stems), default="")
+        return f"{label_file} beside its image" if label_file else ""

@@ -1,10 +1,10 @@
-"""JSON files of LabelMe and X-AnyLabeling become objects."""
+"""Convert JSON files of LabelMe and X-AnyLabeling to images with objects."""
 
 import base64
 import binascii
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -13,42 +13,31 @@ from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import (
     MASKS,
-    decoded,
+    decode_part,
     find_labels,
-    image_name,
     is_json,
     mask_warnings,
     naming_source,
-    read_json,
+    read_label_json,
+    resolve_image_name,
 )
 from recordmill.transforms.annotated.shapes import (
     Point,
     box_object,
     ellipse_ring,
+    flat_shape_error,
+    flatten_points,
     mask_text,
     polygon_object,
     rectangle_ring,
-    without_area,
 )
-from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, not_usable, parser
+from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, parser, unusable_image
 from recordmill.transforms.images.open_image import open_image
 from recordmill.transforms.labelme.labelme_options import LabelmeOptions
 
 _POLYGONS = ("polygon", "rotation", "quadrilateral")
 _NO_AREA = ("point", "line", "linestrip", "points")
 _FLAGS = "flags"
-
-
-class ShapeRules(NamedTuple):
-    """Rules for shapes that are objects.
-
-    Attributes:
-        ignored: labels of shapes that are no objects.
-        has_masks: whether polygons are wanted, and not their boxes alone.
-    """
-
-    ignored: tuple[str, ...] = ()
-    has_masks: bool = False
 
 
 class _LabelmeFile(msgspec.Struct):
@@ -72,19 +61,25 @@ class _Shape(msgspec.Struct):
 
 def source(options: LabelmeOptions) -> Source:
     labels = find_labels(options, is_json)
-    rules = ShapeRules(options.ignore_labels, options.masks != "none")
-    return naming_source(options, labels, partial(parse_shapes, rules=rules), check=_check)
+    parse = partial(parse_shapes, ignored_labels=options.ignore_labels, has_masks=options.masks != "none")
+    return naming_source(options, labels, parse, check=_check_labelme_notes)
 
 
-def _check(notes: frozenset[str]) -> Iterator[str]:
+def _check_labelme_notes(notes: frozenset[str]) -> Iterator[str]:
     yield from mask_warnings(notes)
     if _FLAGS in notes:
-        yield "label files have flags of shapes, and records have no key for them"
+        yield "label files have flags of shapes, which records cannot store"
 
 
 @parser
-def parse_shapes(stream: BinaryIO, file: str, rules: ShapeRules) -> Iterator[LabelledImage]:
+def parse_shapes(
+    stream: BinaryIO, file: str, ignored_labels: tuple[str, ...] = (), has_masks: bool = False
+) -> Iterator[LabelledImage]:
     """Yield the image of a label file.
+
+    Args:
+        ignored_labels: Labels of shapes that are not objects.
+        has_masks: True if records store polygons and masks, False if only their boxes.
 
     >>> import io, json
     >>> shapes = [
@@ -92,73 +87,69 @@ def parse_shapes(stream: BinaryIO, file: str, rules: ShapeRules) -> Iterator[Lab
     ...     {"label": "cat", "points": [[1, 2]], "shape_type": "point"},
     ... ]
     >>> data = json.dumps({"shapes": shapes, "imagePath": "..\\\\1.jpg"}).encode()
-    >>> image, = parse_shapes(io.BytesIO(data), "labels/1.json", ShapeRules())
+    >>> image, = parse_shapes(io.BytesIO(data), "labels/1.json")
     >>> image.sample.file_name, image.sample.objects[0].box, image.faults[0].text("1.json")
     ('1.jpg', (1.0, 2.0, 3.0, 4.0), 'shape 2 in 1.json: a point has no area')
     """
     parts = ImageParts()
-    found = read_json(stream, _LabelmeFile, "LabelMe", parts)
-    if (found.width is None) != (found.height is None) or min(found.width or 1, found.height or 1) < 1:
-        yield not_usable(f"imageWidth is {found.width}, imageHeight {found.height}")
+    label_file = read_label_json(stream, _LabelmeFile, "LabelMe", parts)
+    width, height = label_file.width, label_file.height
+    if (width is None) != (height is None) or min(width or 1, height or 1) < 1:
+        yield unusable_image(f"imageWidth is {width}, imageHeight {height}")
         return
-    for numbers, group in _groups(found.shapes, parts).values():
+    for numbers, shapes in _group_shapes(label_file.shapes, parts).values():
         with parts.rejecting(f"shape{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}"):
-            parts.objects.append(_object(group, rules, found, parts.notes))
-    tags = tuple(flag for flag, is_set in (found.flags or {}).items() if is_set is True and flag not in rules.ignored)
-    is_held = bytes(found.image_data) not in (b"null", b'""')
-    sample = Sample(
-        image_name(file, found.image_path),
-        path=file if is_held else "",
-        width=found.width,
-        height=found.height,
-        tags=tags,
-    )
-    yield parts.image(sample)
+            if (label := shapes[0].label) in ignored_labels:
+                raise UnusableError(Reason.EXCLUDED, f"label {label} (--ignore-labels)")
+            parts.objects.append(_convert_shapes(shapes, label_file, has_masks, parts.notes))
+    flags = (label_file.flags or {}).items()
+    tags = tuple(flag for flag, is_set in flags if is_set is True and flag not in ignored_labels)
+    has_image = bytes(label_file.image_data) not in (b"null", b'""')
+    name = resolve_image_name(file, label_file.image_path)
+    yield parts.image(Sample(name, path=file if has_image else "", width=width, height=height, tags=tags))
 
 
-def _groups(raw: list[msgspec.Raw], parts: ImageParts) -> dict[Any, tuple[list[int], list[_Shape]]]:
-    """Return the shapes of each object with their numbers: those of one label and one group_id are one object."""
+def _group_shapes(raw: list[msgspec.Raw], parts: ImageParts) -> dict[Any, tuple[list[int], list[_Shape]]]:
+    """Return the numbers and shapes of each object: shapes with the same label and group_id are one object."""
     groups: dict[Any, tuple[list[int], list[_Shape]]] = {}
-    for number, each in enumerate(raw, 1):
+    for number, raw_shape in enumerate(raw, 1):
         with parts.rejecting(f"shape {number}"):
-            shape = decoded(each, _Shape, parts)
+            shape = decode_part(raw_shape, _Shape, parts)
             is_part = shape.group_id is not None and shape.shape_type not in _NO_AREA
-            numbers, group = groups.setdefault((shape.label, shape.group_id) if is_part else number, ([], []))
+            numbers, shapes = groups.setdefault((shape.label, shape.group_id) if is_part else number, ([], []))
             numbers.append(number)
-            group.append(shape)
+            shapes.append(shape)
     return groups
 
 
-def _object(group: list[_Shape], rules: ShapeRules, file: _LabelmeFile, notes: set[str]) -> SampleObject:
+def _convert_shapes(shapes: list[_Shape], label_file: _LabelmeFile, has_masks: bool, notes: set[str]) -> SampleObject:
     """Return the object of a group of shapes.
 
     Raises:
         UnusableError: The shapes are not an object.
     """
-    first = group[0]
-    if first.label in rules.ignored:
-        raise UnusableError(Reason.EXCLUDED, f"label {first.label} (--ignore-labels)")
-    notes |= {_FLAGS} if any(any((shape.flags or {}).values()) for shape in group) else set()
-    difficult = any(shape.difficult for shape in group)
-    is_box = first.shape_type == "rectangle" and len(group) == 1
-    if not is_box and not rules.has_masks:
+    first = shapes[0]
+    notes |= {_FLAGS} if any(any((shape.flags or {}).values()) for shape in shapes) else set()
+    difficult = any(shape.difficult for shape in shapes)
+    is_box = first.shape_type == "rectangle" and len(shapes) == 1
+    if not is_box and not has_masks:
         notes.add(MASKS)
-    if any(shape.shape_type == "mask" for shape in group):
-        return _mask_object(group, rules, file, difficult)
-    rings = list(map(_ring, group))
+    if any(shape.shape_type == "mask" for shape in shapes):
+        return _mask_object(shapes, label_file, has_masks, difficult)
+    rings = list(map(_shape_ring, shapes))
     if is_box:
         return box_object(first.label, *rings[0][0], *rings[0][2], difficult=difficult)
-    is_turned = first.shape_type == "rotation" and len(group) == 1 and len(rings[0]) == 4
-    corners = tuple(number for point in rings[0] for number in point) if is_turned else ()
-    return polygon_object(first.label, rings, rules.has_masks, difficult=difficult, corners=corners)
+    is_turned = first.shape_type == "rotation" and len(shapes) == 1 and len(rings[0]) == 4
+    corners = flatten_points(rings[0]) if is_turned else ()
+    return polygon_object(first.label, rings, has_masks, difficult=difficult, corners=corners)
 
 
-def _ring(shape: _Shape) -> list[Point]:
+def _shape_ring(shape: _Shape) -> list[Point]:
     kind, points = shape.shape_type or "polygon", shape.points
     if kind in _POLYGONS:
         return points
     if kind in _NO_AREA:
-        raise without_area(kind)
+        raise flat_shape_error(kind)
     if kind == "rectangle" and len(points) in (2, 4):
         return rectangle_ring(points)
     if kind == "circle" and len(points) == 2:
@@ -168,26 +159,28 @@ def _ring(shape: _Shape) -> list[Point]:
     raise UnusableError(Reason.MALFORMED_ANNOTATION, f"shape_type {kind} of {len(points)} points is not read")
 
 
-def _mask_object(group: list[_Shape], rules: ShapeRules, file: _LabelmeFile, difficult: bool) -> SampleObject:
-    shape = group[0]
-    if len(group) > 1:
+def _mask_object(shapes: list[_Shape], label_file: _LabelmeFile, has_masks: bool, difficult: bool) -> SampleObject:
+    shape = shapes[0]
+    if len(shapes) > 1:
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a mask is in a group with other shapes")
     if len(shape.points) != 2 or not shape.mask:
-        raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a mask without its two corners, or without its image")
+        raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a mask without its two corners or its image")
     (left, top), (right, bottom) = shape.points
     try:
         part = np.asarray(open_image(base64.b64decode(shape.mask, validate=True), "png").convert("L")) > 0
     except (binascii.Error, ValueError, OSError, SyntaxError) as error:
-        raise UnusableError(Reason.MALFORMED_SEGMENTATION, f"the image of a mask does not decode ({error})") from error
-    text = _mask_text(part, round(left), round(top), file) if rules.has_masks else ""
-    more = {"area_px2": float(part.sum()), "difficult": difficult}
-    return box_object(shape.label, left, top, right + 1, bottom + 1, segmentation=text, **more)
+        raise UnusableError(
+            Reason.MALFORMED_SEGMENTATION, f"the image of a mask cannot be decoded ({error})"
+        ) from error
+    text = _encode_shape_mask(part, round(left), round(top), label_file) if has_masks else ""
+    fields = {"segmentation": text, "area_px2": float(part.sum()), "difficult": difficult}
+    return box_object(shape.label, left, top, right + 1, bottom + 1, **fields)
 
 
-def _mask_text(part: np.ndarray, left: int, top: int, file: _LabelmeFile) -> str:
-    if not file.width or not file.height:
+def _encode_shape_mask(part: np.ndarray, left: int, top: int, label_file: _LabelmeFile) -> str:
+    if not label_file.width or not label_file.height:
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a mask, in a file without imageWidth and imageHeight")
     height, width = part.shape
-    if left < 0 or top < 0 or left + width > file.width or top + height > file.height:
+    if left < 0 or top < 0 or left + width > label_file.width or top + height > label_file.height:
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a mask that crosses the edge of its image")
-    return mask_text(part, left, top, file.width, file.height)
+    return mask_text(part, left, top, label_file.width, label_file.height)

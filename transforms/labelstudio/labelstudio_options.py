@@ -14,10 +14,10 @@ class LabelstudioOptions(NamingOptions):
         "Key of a task's `data` that has the image.", metavar="NAME", usual="image, or the only one that names an image"
     )
     of_several: Literal["first", "last", "all"] | None = READ.opt(
-        "Which annotations of a task that has several, as of several people. Without it, several are an error."
+        "Annotations to read of a task with several, for example by several people. Without it, several are an error."
     )
     upload_prefix: Literal["keep", "drop"] | None = READ.opt(
-        "What to do about the code that Label Studio puts in front of the name of an uploaded image: 48c220e9-cat.jpg.",
+        "Keep or drop the code that Label Studio puts before the name of an uploaded image: 48c220e9-cat.jpg.",
         usual="drop, if no image has one",
     )
     match: Match = redefine_option(NamingOptions, "match", "suffix")

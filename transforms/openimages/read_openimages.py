@@ -11,7 +11,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
-from recordmill.transforms.annotated.csv_rows import Cells, RowFormat, read_images
+from recordmill.transforms.annotated.csv_rows import Cells, RowFormat, read_csv_images
 from recordmill.transforms.annotated.naming import find_labels, fraction_box, naming_source, one_folder
 from recordmill.transforms.annotated.shapes import finite_numbers
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source
@@ -24,73 +24,75 @@ _BOXES = re.compile(r"(?:^|.*/)(?:(?:.*[-_])?annotations-bbox|detections)\.csv")
 _SPLIT = re.compile(r"(?:^|[-_])(train|validation|test)-annotations-bbox\.csv$")
 _UNNAMED = "class without a name"
 _NO_NAMES = (
-    "no file has the names of classes, so they are Open Images' codes, such as /m/01g317: --class-descriptions names it"
+    "no file has the names of the classes, so Open Images' codes, such as /m/01g317, are written: add "
+    "--class-descriptions"
 )
 
 
 def source(options: OpenimagesOptions) -> Source:
-    """Return what is read: a file of boxes; or files TRAIN-annotations-bbox.csv of splits in one folder; or folders of
-    splits, as FiftyOne writes them.
+    """Return the Source of a file of boxes, of a folder's files SPLIT-annotations-bbox.csv, or of folders of splits.
+
+    FiftyOne writes folders of splits.
 
     Raises:
-        ConfigError: see `find_labels`; or there are several files of classes, or some files are of no split.
+        ConfigError: See `find_labels`; or there are several files of classes, or only some files name a split.
     """
     storage, data = storage_for(options.data), options.data
     is_file = storage.size(data) is not None
     folder = split_folder(data)[0] if is_file else data.rstrip("/")
-    boxes = [] if is_file else [name for name in storage.names(folder) if _is_boxes(name)]
-    splits = {name: _split_of(name) for name in boxes}
+    boxes = [] if is_file else [name for name in storage.names(folder) if _is_boxes_file(name)]
+    splits = {name: _boxes_split(name) for name in boxes}
     if len(set(splits.values())) > 1 and "" in splits.values():
-        raise ConfigError(f"--data {data}: of {', '.join(boxes)}, some name a split, and some do not: give one file")
+        raise ConfigError(f"--data {data}: only some of {', '.join(boxes)} name a split: give one file")
     by_name = any(splits.values())
-    warnings = [f"splits are those of the files {', '.join(boxes)}"] if by_name else []
+    warnings = [f"the files {', '.join(boxes)} give the splits"] if by_name else []
     if boxes:
         used = tuple(split for split in USUAL_SPLITS if split in splits.values())
         labels = one_folder(folder, boxes, options.images)._replace(splits=used)
     else:
-        labels = find_labels(options, _is_boxes)
-    described = _class_files(options, folder)
+        labels = find_labels(options, _is_boxes_file)
+    class_files = _find_class_files(options, folder)
     names: dict[str, str] = {}
-    for code, name in (each for path in described for each in _read_names(path)):
+    for code, name in (pair for path in class_files for pair in _read_class_names(path)):
         if names.setdefault(code, name) != name:
-            raise ConfigError(f"{' and '.join(described)}: {code} is {names[code]!r} and {name!r}: keep one of them")
-    warnings += [] if described else [_NO_NAMES]
+            raise ConfigError(f"{' and '.join(class_files)}: {code} is {names[code]!r} and {name!r}: keep one of them")
+    warnings += [] if class_files else [_NO_NAMES]
     return naming_source(
         options,
         labels,
         partial(parse_boxes, names=names, by_name=by_name),
-        check=_check,
-        inputs=(*([data] if is_file else []), *described),
+        check=_check_box_flags,
+        inputs=(*([data] if is_file else []), *class_files),
         warnings=tuple(warnings),
     )
 
 
-def _is_boxes(name: str) -> bool:
+def _is_boxes_file(name: str) -> bool:
     return bool(_BOXES.fullmatch(name))
 
 
-def _split_of(file: str) -> str:
-    """Return the split in a file's name; empty if none.
+def _boxes_split(file: str) -> str:
+    """Return the split in the name of a file; "" without one.
 
-    >>> _split_of("oidv6-train-annotations-bbox.csv"), _split_of("validation-annotations-bbox.csv")
+    >>> _boxes_split("oidv6-train-annotations-bbox.csv"), _boxes_split("validation-annotations-bbox.csv")
     ('train', 'val')
     """
-    found = _SPLIT.search(posixpath.basename(file))
-    return SPLIT_OF_FOLDER[found[1]] if found else ""
+    match = _SPLIT.search(posixpath.basename(file))
+    return SPLIT_OF_FOLDER[match[1]] if match else ""
 
 
-def _class_files(options: OpenimagesOptions, folder: str) -> list[str]:
+def _find_class_files(options: OpenimagesOptions, folder: str) -> list[str]:
     if options.class_descriptions:
         return [options.class_descriptions]
     names = [name for name in storage_for(folder).names(folder) if re.fullmatch(r"class-descriptions.*\.csv", name)]
     if len(names) > 1:
-        raise ConfigError(f"{folder} has {', '.join(names)}: give the names of classes as --class-descriptions")
+        raise ConfigError(f"{folder} has {', '.join(names)}: add --class-descriptions with one of them")
     usual = (posixpath.join(split, "metadata/classes.csv") for split in ("", "train", "validation", "test"))
     return [join_path(folder, name) for name in names or list_existing(folder, usual)]
 
 
-def _read_names(path: str) -> Iterator[tuple[str, str]]:
-    """Yield code and name of each class.
+def _read_class_names(path: str) -> Iterator[tuple[str, str]]:
+    """Yield the code and the name of each class.
 
     Raises:
         ConfigError: A row is not a code and a name.
@@ -100,25 +102,27 @@ def _read_names(path: str) -> Iterator[tuple[str, str]]:
         for number, row in enumerate(csv.reader(text.splitlines(), strict=True), 1):
             if row and row[0] != "LabelName":
                 if len(row) != 2:
-                    raise ConfigError(f"{path}, line {number}: {len(row)} cells, and not a class and its name")
+                    raise ConfigError(
+                        f"{path}, line {number}: a row must be a class and its name (got {len(row)} cells)"
+                    )
                 yield row[0], row[1].strip()
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{path} is no CSV in UTF-8 ({error})") from error
+        raise ConfigError(f"{path} is not valid CSV in UTF-8 ({error})") from error
 
 
-def _check(notes: frozenset[str]) -> Iterator[str]:
+def _check_box_flags(notes: frozenset[str]) -> Iterator[str]:
     if flags := [flag for flag in _FLAGS if flag in notes]:
-        yield f"boxes have {', '.join(flags)}, and records have no key for that"
+        yield f"boxes have {', '.join(flags)}, which records cannot store"
     if _UNNAMED in notes:
-        yield "some classes are not in --class-descriptions, so their names are Open Images' codes"
+        yield "some classes are not in --class-descriptions, so their Open Images codes are written"
 
 
 def parse_boxes(stream: BinaryIO, file: str, names: dict[str, str], by_name: bool = False) -> Iterator[LabelledImage]:
     """Yield the images of a file.
 
     Args:
-        names: of the classes, by their codes.
-        by_name: True if the name of the file says the split.
+        names: Names of the classes, by their codes.
+        by_name: True if the name of the file gives the split.
 
     >>> import io
     >>> data = b"ImageID,LabelName,XMin,XMax,YMin,YMax,IsGroupOf\\n0a,/m/1,0.25,0.5,0.5,1,1\\n"
@@ -126,24 +130,24 @@ def parse_boxes(stream: BinaryIO, file: str, names: dict[str, str], by_name: boo
     >>> image.sample.file_name, image.sample.split, image.sample.objects[0].box, image.sample.objects[0].is_crowd
     ('0a.jpg', 'test', (0.25, 0.5, 0.25, 0.5), True)
     """
-    split = _split_of(file) if by_name else ""
+    split = _boxes_split(file) if by_name else ""
 
-    def sample_of(cells: Cells, _: ImageParts) -> Sample:
+    def make_sample(cells: Cells, _: ImageParts) -> Sample:
         name = cells["ImageID"]
         return Sample(name if is_image_name(name) else f"{name}.jpg", split=split)
 
-    how = RowFormat(
+    row_format = RowFormat(
         ("ImageID", "LabelName", *_EDGES),
         ("IsGroupOf", "IsTruncated", *_FLAGS),
-        sample_of,
-        partial(_object, names=names),
+        make_sample,
+        partial(_convert_box_row, names=names),
     )
-    yield from read_images(stream, file, how)
+    yield from read_csv_images(stream, file, row_format)
 
 
-def _object(cells: Cells, notes: set[str], names: dict[str, str]) -> SampleObject:
+def _convert_box_row(cells: Cells, notes: set[str], names: dict[str, str]) -> SampleObject:
     code = cells["LabelName"]
-    box = fraction_box(*finite_numbers({column: cells[column] for column in _EDGES}, "of the box"))
+    box = fraction_box(*finite_numbers({column: cells[column] for column in _EDGES}, "the box"))
     set_flags = {name for name, text in cells.items() if text.lower() in ("1", "1.0", "true")}
     notes |= set_flags & {*_FLAGS}
     notes |= {_UNNAMED} if names and code and code not in names else set()

@@ -1,11 +1,11 @@
-"""Rows `filename,width,height,class,xmin,ymin,xmax,ymax`, in pixels, become objects."""
+"""Convert rows `filename,width,height,class,xmin,ymin,xmax,ymax`, in pixels, to objects."""
 
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from recordmill.schemas.inputs.sample import Sample, SampleObject
-from recordmill.transforms.annotated.csv_rows import Cells, RowFormat, read_images
-from recordmill.transforms.annotated.naming import edges_box, find_labels, image_name, naming_source
+from recordmill.transforms.annotated.csv_rows import Cells, RowFormat, read_csv_images
+from recordmill.transforms.annotated.naming import edges_box, find_labels, naming_source, resolve_image_name
 from recordmill.transforms.annotated.shapes import finite_numbers, sides_px
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source
 from recordmill.transforms.tfcsv.tfcsv_options import TfcsvOptions
@@ -34,15 +34,15 @@ def parse_rows(stream: BinaryIO, file: str) -> Iterator[LabelledImage]:
     ('train/1.jpg', (1.0, 2.0, 3.0, 4.0), 3)
     """
 
-    def sample_of(cells: Cells, found: ImageParts) -> Sample:
-        width, height = sides_px(cells.get("width", ""), cells.get("height", ""), found.warnings)
-        return Sample(image_name(file, cells["filename"]), width=width, height=height)
+    def make_sample(cells: Cells, parts: ImageParts) -> Sample:
+        width, height = sides_px(cells.get("width", ""), cells.get("height", ""), parts.warnings)
+        return Sample(resolve_image_name(file, cells["filename"]), width=width, height=height)
 
-    yield from read_images(stream, file, RowFormat(_REQUIRED, _SIDES, sample_of, _object, _SIDES))
+    yield from read_csv_images(stream, file, RowFormat(_REQUIRED, _SIDES, make_sample, _convert_tfcsv_row, _SIDES))
 
 
-def _object(cells: Cells, notes: set[str]) -> SampleObject | None:
+def _convert_tfcsv_row(cells: Cells, notes: set[str]) -> SampleObject | None:
     if not any(cells[column] for column in _REQUIRED[1:]):
         return None
-    edges = finite_numbers({column: cells[column] for column in _EDGES}, "of the box")
+    edges = finite_numbers({column: cells[column] for column in _EDGES}, "the box")
     return SampleObject(cells["class"], edges_box(*edges))

@@ -15,15 +15,21 @@ from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.annotated.naming import decoded, fraction_box, image_name, naming_source, one_folder
-from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, not_usable, parser
+from recordmill.transforms.annotated.naming import (
+    decode_part,
+    fraction_box,
+    naming_source,
+    one_folder,
+    resolve_image_name,
+)
+from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, parser, unusable_image
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 from recordmill.transforms.vertex.vertex_options import VertexOptions
 
 _ML_USE = "aiplatform.googleapis.com/ml_use"
 _SPLITS = {"training": "train", "validate": "val"} | SPLIT_OF_FOLDER
 _NO_USE = ("", "unassigned")
-_USE_OF_LINE = {
+_ML_USE_PATTERNS = {
     ".jsonl": re.compile(rb'/ml_use"\s*:\s*"(\w+)"', re.IGNORECASE),
     ".csv": re.compile(rb'^\s*"?(train|training|validation|validate|test)"?\s*,', re.IGNORECASE),
 }
@@ -36,7 +42,7 @@ class _VertexLine(msgspec.Struct):
     classes: Any = msgspec.field(name="classificationAnnotation", default=None)
 
 
-class _Box(msgspec.Struct):
+class _VertexBox(msgspec.Struct):
     name: str = msgspec.field(name="displayName")
     left: float = msgspec.field(name="xMin")
     top: float = msgspec.field(name="yMin")
@@ -45,36 +51,36 @@ class _Box(msgspec.Struct):
 
 
 def source(options: VertexOptions) -> Source:
-    """Return what is read. Files are read for `ml_use` once, before the job.
+    """Return the Source of import files. Each file is read once before the job, for its values of `ml_use`.
 
     Raises:
-        ConfigError: --data has no file.
+        ConfigError: --data has no import file.
     """
     data, storage = options.data, storage_for(options.data)
     folder, name = split_folder(data) if storage.size(data) is not None else (data, "")
-    names = [name] if name else [each for each in storage.names(data) if each.endswith(tuple(_USE_OF_LINE))]
+    names = [name] if name else [file for file in storage.names(data) if file.endswith(tuple(_ML_USE_PATTERNS))]
     if not names:
         raise ConfigError(f"--data {data} has no .jsonl or .csv file: give the import file of Vertex AI")
-    files = [join_path(folder, each) for each in names]
-    found = {_SPLITS.get(use) for path in files for use in _uses(path)}
-    splits = tuple(split for split in USUAL_SPLITS if split in found)
+    paths = [join_path(folder, name) for name in names]
+    file_splits = {_SPLITS.get(use) for path in paths for use in _read_ml_uses(path)}
+    splits = tuple(split for split in USUAL_SPLITS if split in file_splits)
     parse = partial(parse_lines, has_splits=bool(splits))
     labels = one_folder(folder, names, options.images)
-    return naming_source(options, labels, parse, splits=splits, inputs=tuple(files))
+    return naming_source(options, labels, parse, splits=splits, inputs=tuple(paths))
 
 
-def _uses(path: str) -> set[str]:
-    """Return a file's values of ml_use, in lower case.
+def _read_ml_uses(path: str) -> set[str]:
+    """Return the values of ml_use in a file, in lower case.
 
     Raises:
-        ConfigError: the file is none of Vertex AI.
+        ConfigError: The file is not Vertex AI's.
     """
-    pattern = _USE_OF_LINE[".csv" if path.endswith(".csv") else ".jsonl"]
+    pattern = _ML_USE_PATTERNS[".csv" if path.endswith(".csv") else ".jsonl"]
     with storage_for(path).open(path) as file:
         first = next(file, b"")
         if what := describe_content(first):
             raise ConfigError(f"{path} is {what}")
-        return {found[1].decode().lower() for line in chain([first], file) if (found := pattern.search(line))}
+        return {match[1].decode().lower() for line in chain([first], file) if (match := pattern.search(line))}
 
 
 @parser
@@ -82,7 +88,7 @@ def parse_lines(stream: BinaryIO, file: str, has_splits: bool = False) -> Iterat
     """Yield the images of a file.
 
     Args:
-        has_splits: True if lines say their splits.
+        has_splits: True if lines have splits.
 
     >>> box = '{"displayName": "cat", "xMin": "0.25", "yMin": 0.5, "xMax": 0.5, "yMax": 1}'
     >>> line = '{"imageGcsUri": "gs://b/1.jpg", "boundingBoxAnnotations": [' + box + ']}'
@@ -94,81 +100,85 @@ def parse_lines(stream: BinaryIO, file: str, has_splits: bool = False) -> Iterat
     ('test', (0.25, 0.5, 0.25, 0.5))
     """
     if file.endswith(".csv"):
-        yield from _csv_lines(stream, file, has_splits)
+        yield from _convert_csv(stream, file, has_splits)
         return
     for number, text in enumerate(stream, 1):
         if not (text := text.removeprefix(b"\xef\xbb\xbf").strip()):
             continue
         try:
-            line = decoded(text, _VertexLine)
+            line = decode_part(text, _VertexLine)
             if line.classes:
-                raise UnusableError(Reason.MALFORMED_IMAGE, "it has a class of the image, and no boxes")
-            sample = Sample(image_name(file, line.uri), split=_split_of(line.labels.get(_ML_USE, ""), has_splits))
+                raise UnusableError(Reason.MALFORMED_IMAGE, "it has a class of the image instead of boxes")
+            sample = Sample(
+                resolve_image_name(file, line.uri), split=_ml_use_split(line.labels.get(_ML_USE, ""), has_splits)
+            )
         except UnusableError as fault:
-            yield not_usable(fault.detail, number)
+            yield unusable_image(fault.detail, number)
             continue
-        found = ImageParts()
+        parts = ImageParts()
         for raw in line.boxes:
-            with found.rejecting(line=number):
-                box = decoded(raw, _Box, found)
+            with parts.rejecting(line=number):
+                box = decode_part(raw, _VertexBox, parts)
                 edges = fraction_box(box.left, box.top, box.right, box.bottom)
-                found.objects.append(SampleObject(box.name, edges, "fraction"))
-        yield found.image(sample)
+                parts.objects.append(SampleObject(box.name, edges, "fraction"))
+        yield parts.image(sample)
 
 
-def _split_of(use: str, has_splits: bool) -> str:
-    """Return an ml_use's split; empty if no line has one.
+def _ml_use_split(use: str, has_splits: bool) -> str:
+    """Return the split of an ml_use; "" if no line has a split.
 
     Raises:
-        UnusableError: The line has no split, and other lines have.
+        UnusableError: The line has no split, but other lines have.
     """
     if not has_splits:
         return ""
     if use.lower() in _NO_USE:
-        raise UnusableError(Reason.MALFORMED_IMAGE, "no ml_use, which other lines have, so no split")
+        raise UnusableError(Reason.MALFORMED_IMAGE, "it has no ml_use, but other lines have, so its split is unknown")
     if use.lower() not in _SPLITS:
-        raise UnusableError(Reason.MALFORMED_IMAGE, f"ml_use is {use!r}, and no split")
+        raise UnusableError(Reason.MALFORMED_IMAGE, f"ml_use {use!r} is not a split")
     return _SPLITS[use.lower()]
 
 
-def _csv_lines(stream: BinaryIO, file: str, has_splits: bool) -> Iterator[LabelledImage]:
-    """Yield an image a row. The seam joins rows of one image."""
+def _convert_csv(stream: BinaryIO, file: str, has_splits: bool) -> Iterator[LabelledImage]:
+    """Yield one image per row. The join merges rows of the same image."""
     rows = csv.reader(io.TextIOWrapper(stream, "utf-8-sig", newline=""), strict=True)
     try:
         for row in rows:
             cells = [cell.strip() for cell in row]
             if any(cells):
-                yield _csv_row(cells, file, rows.line_num, has_splits)
+                yield _convert_csv_row(cells, file, rows.line_num, has_splits)
     except (UnicodeDecodeError, csv.Error) as error:
-        detail = f"after line {rows.line_num}, it is no CSV in UTF-8 ({error})"
+        detail = f"after line {rows.line_num}, it is not valid CSV in UTF-8 ({error})"
         raise UnusableError(Reason.MALFORMED_LABELS, detail) from error
 
 
-def _csv_row(cells: list[str], file: str, number: int, has_splits: bool) -> LabelledImage:
+def _convert_csv_row(cells: list[str], file: str, number: int, has_splits: bool) -> LabelledImage:
     has_use = cells[0].lower() in (*_SPLITS, *_NO_USE)
     use, uri, label, *corners = [*([] if has_use else [""]), *cells, "", ""]
     try:
-        sample = Sample(image_name(file, uri), split=_split_of(use, has_splits))
+        sample = Sample(resolve_image_name(file, uri), split=_ml_use_split(use, has_splits))
     except UnusableError as fault:
-        return not_usable(fault.detail, number)
-    found = ImageParts()
-    with found.rejecting(line=number):
+        return unusable_image(fault.detail, number)
+    parts = ImageParts()
+    with parts.rejecting(line=number):
         if label or any(corners):
-            found.objects.append(SampleObject(label, _corners_box(corners), "fraction"))
-    return found.image(sample)
+            parts.objects.append(SampleObject(label, _corners_box(corners), "fraction"))
+    return parts.image(sample)
 
 
 def _corners_box(cells: list[str]) -> tuple[float, float, float, float]:
-    """Return the bounds of two or four corners. Of those that are absent, the cells are empty.
+    """Return the bounds of two or four corners. Cells of absent corners are empty.
 
     Raises:
-        UnusableError: there are no two corners, or one is no point.
+        UnusableError: There are fewer than two corners, or one is not a point.
     """
     pairs = [pair for pair in zip(cells[:8:2], cells[1:8:2], strict=False) if any(pair)]
     if len(pairs) < 2:
-        raise UnusableError(Reason.MALFORMED_BOX, f"a box needs two corners, and these are {len(pairs)}")
+        raise UnusableError(Reason.MALFORMED_BOX, f"a box needs two corners (got {len(pairs)})")
     try:
         xs, ys = zip(*((float(x), float(y)) for x, y in pairs), strict=True)
     except ValueError as error:
-        raise UnusableError(Reason.MALFORMED_BOX, f"corners {' '.join(map(', '.join, pairs))} are no points") from error
+        raise UnusableError(
+            Reason.MALFORMED_BOX, f"corners {' '.join(map(', '.join, pairs))} are not points"
+        ) from error
     return fraction_box(min(xs), min(ys), max(xs), max(ys))

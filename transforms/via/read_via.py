@@ -1,9 +1,9 @@
-"""Regions of VIA's JSON files become objects: exports of annotations, and projects, of versions 1 and 2."""
+"""Convert VIA's JSON files, exports of annotations and projects of versions 1 and 2, to images with objects."""
 
 import posixpath
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -13,36 +13,22 @@ from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import (
     MASKS,
-    decoded,
+    decode_part,
     find_labels,
-    image_name,
     is_json,
     mask_warnings,
     naming_source,
-    read_json,
+    read_label_json,
+    resolve_image_name,
 )
-from recordmill.transforms.annotated.shapes import ellipse_ring, polygon_object, without_area
-from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, not_usable, parser
+from recordmill.transforms.annotated.shapes import ellipse_ring, flat_shape_error, polygon_object
+from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, parser, unusable_image
 from recordmill.transforms.via.via_options import ViaOptions
 
 _PROJECT = "_via_img_metadata"
-_OTHERS = {"annotations", "shapes", "features"}
-"""Keys of JSON of other tools."""
-_ATTRIBUTE, _OF_FILE = "attribute ", "file_attributes"
-
-
-class RegionRules(NamedTuple):
-    """Rules for regions.
-
-    Attributes:
-        attribute: that has the class; empty for the only one.
-        class_name: of regions without it; empty to reject them.
-        has_masks: whether polygons are wanted, and not their boxes alone.
-    """
-
-    attribute: str = ""
-    class_name: str = ""
-    has_masks: bool = False
+_FOREIGN_KEYS = {"annotations", "shapes", "features"}
+"""Keys in the JSON of other tools."""
+_ATTRIBUTE, _FILE_ATTRIBUTES = "attribute ", "file_attributes"
 
 
 class _ViaImage(msgspec.Struct):
@@ -79,104 +65,119 @@ class _Polygon(msgspec.Struct):
 
 def source(options: ViaOptions) -> Source:
     labels = find_labels(options, is_json)
-    rules = RegionRules(options.class_attribute or "", options.class_name or "", options.masks != "none")
-    check = partial(_check, rules=rules)
-    return naming_source(options, labels, partial(parse_regions, rules=rules), check=check)
+    attribute, class_name, has_masks = options.class_attribute or "", options.class_name or "", options.masks != "none"
+    parse = partial(parse_regions, class_attribute=attribute, class_name=class_name, has_masks=has_masks)
+    return naming_source(options, labels, parse, check=partial(_check_via_notes, class_attribute=attribute))
 
 
-def _check(notes: frozenset[str], rules: RegionRules) -> Iterator[str]:
+def _check_via_notes(notes: frozenset[str], class_attribute: str) -> Iterator[str]:
     attributes = sorted(note.removeprefix(_ATTRIBUTE) for note in notes if note.startswith(_ATTRIBUTE))
-    if rules.attribute and rules.attribute not in attributes:
+    if class_attribute and class_attribute not in attributes:
         raise ConfigError(
-            f"--class-attribute {rules.attribute}: no region has it; there are {', '.join(attributes) or 'none'}"
+            f"--class-attribute {class_attribute} is not an attribute of any region; "
+            f"the attributes are {', '.join(attributes) or 'none'}"
         )
-    if not rules.attribute and len(attributes) > 1:
-        raise ConfigError(f"regions have the attributes {', '.join(attributes)}: give the class's as --class-attribute")
-    if others := [name for name in attributes if name != rules.attribute and len(attributes) > 1]:
-        yield f"regions have the attributes {', '.join(others)}, too, and records have no key for them"
-    if _OF_FILE in notes:
-        yield "images have file attributes, and records have no key for them"
+    if not class_attribute and len(attributes) > 1:
+        raise ConfigError(
+            f"regions have the attributes {', '.join(attributes)}: add --class-attribute with the one of the class"
+        )
+    if unread := [name for name in attributes if name != class_attribute and len(attributes) > 1]:
+        yield f"regions have the attributes {', '.join(unread)}, which records cannot store"
+    if _FILE_ATTRIBUTES in notes:
+        yield "images have file attributes, which records cannot store"
     yield from mask_warnings(notes)
 
 
 @parser
-def parse_regions(stream: BinaryIO, file: str, rules: RegionRules) -> Iterator[LabelledImage]:
+def parse_regions(
+    stream: BinaryIO, file: str, class_attribute: str = "", class_name: str = "", has_masks: bool = False
+) -> Iterator[LabelledImage]:
     """Yield the images of a file.
+
+    Args:
+        class_attribute: Attribute of regions with the class; empty for their only attribute.
+        class_name: Class of regions without the attribute; empty to reject them.
+        has_masks: True if records store polygons, False if only their boxes.
 
     >>> import io
     >>> shape = b'{"name": "circle", "cx": 5, "cy": 5, "r": 2}'
     >>> region = b'{"shape_attributes": ' + shape + b', "region_attributes": {"a": "cat"}}'
     >>> data = b'{"1.jpg12": {"filename": "1.jpg", "regions": [' + region + b']}}'
-    >>> image, = parse_regions(io.BytesIO(data), "train/via.json", RegionRules())
+    >>> image, = parse_regions(io.BytesIO(data), "train/via.json")
     >>> image.sample.file_name, image.sample.objects[0].category, image.sample.objects[0].box
     ('train/1.jpg', 'cat', (3.0, 3.0, 4.0, 4.0))
     """
-    found, folder = read_json(stream, dict[str, msgspec.Raw], "VIA"), ""
-    if _PROJECT in found:
-        settings = decoded(found.get("_via_settings", b"{}"), Any)
+    images, folder = read_label_json(stream, dict[str, msgspec.Raw], "VIA"), ""
+    if _PROJECT in images:
+        settings = decode_part(images.get("_via_settings", b"{}"), Any)
         core = settings.get("core") if isinstance(settings, dict) else None
         folder = str((core or {}).get("default_filepath") or "") if isinstance(core or {}, dict) else ""
-        found = decoded(found[_PROJECT], dict[str, msgspec.Raw])
-    elif found.keys() & _OTHERS:
-        raise UnusableError(Reason.MALFORMED_LABELS, f"it is not VIA's JSON: its keys are {', '.join(found)}")
-    for key, raw in found.items():
+        images = decode_part(images[_PROJECT], dict[str, msgspec.Raw])
+    elif images.keys() & _FOREIGN_KEYS:
+        raise UnusableError(Reason.MALFORMED_LABELS, f"it is not VIA's JSON: its keys are {', '.join(images)}")
+    for key, raw in images.items():
         try:
-            image = decoded(raw, _ViaImage)
+            image = decode_part(raw, _ViaImage)
             path = (
                 image.filename
                 if is_absolute(image.filename)
                 else image.filename and posixpath.join(folder, image.filename)
             )
-            name = image_name(file, path)
+            name = resolve_image_name(file, path)
         except UnusableError as fault:
-            yield not_usable(fault.detail, where=repr(key))
+            yield unusable_image(fault.detail, where=repr(key))
         else:
-            yield _image(image, name, rules)
+            yield _convert_via_image(image, name, class_attribute, class_name, has_masks)
 
 
-def _image(image: _ViaImage, name: str, rules: RegionRules) -> LabelledImage:
+def _convert_via_image(
+    image: _ViaImage, name: str, class_attribute: str, class_name: str, has_masks: bool
+) -> LabelledImage:
     regions = image.regions if isinstance(image.regions, list) else list(image.regions.values())
-    found = ImageParts()
-    found.notes |= {_OF_FILE} if any(image.file_attributes.values()) else set()
+    parts = ImageParts()
+    parts.notes |= {_FILE_ATTRIBUTES} if any(image.file_attributes.values()) else set()
     for number, raw in enumerate(regions, 1):
-        with found.rejecting(f"region {number} of {image.filename}"):
-            found.objects.append(_object(decoded(raw, _Region), rules, found))
-    return found.image(Sample(name))
+        with parts.rejecting(f"region {number} of {image.filename}"):
+            region = decode_part(raw, _Region)
+            attributes = region.attributes.items()
+            parts.notes |= {f"{_ATTRIBUTE}{name}" for name, value in attributes if value not in ("", {})}
+            category = _region_class(region.attributes, class_attribute, class_name)
+            parts.objects.append(_convert_region(region.shape, category, has_masks, parts))
+    return parts.image(Sample(name))
 
 
-def _object(region: _Region, rules: RegionRules, found: ImageParts) -> SampleObject:
-    """Return the object of a region.
+def _convert_region(shape: dict[str, Any], category: str, has_masks: bool, parts: ImageParts) -> SampleObject:
+    """Return the object of a region's shape.
 
     Raises:
-        UnusableError: The region is not an object.
+        UnusableError: The shape is not an object.
     """
-    found.notes |= {f"{_ATTRIBUTE}{name}" for name, value in region.attributes.items() if value not in ("", {})}
-    name = _class_name(region.attributes, rules)
-    kind = region.shape.get("name")
+    kind = shape.get("name")
     if kind == "rect":
-        box = decoded(region.shape, _Rectangle, found)
-        return SampleObject(name, (box.x, box.y, box.width, box.height))
+        box = decode_part(shape, _Rectangle, parts)
+        return SampleObject(category, (box.x, box.y, box.width, box.height))
     if kind == "polygon":
-        points = decoded(region.shape, _Polygon, found)
+        points = decode_part(shape, _Polygon, parts)
         if len(points.xs) != len(points.ys):
-            detail = f"a polygon of {len(points.xs)} x and {len(points.ys)} y"
+            detail = f"a polygon has {len(points.xs)} x and {len(points.ys)} y"
             raise UnusableError(Reason.MALFORMED_SEGMENTATION, detail)
         ring = list(zip(points.xs, points.ys, strict=True))
     elif kind in ("circle", "ellipse"):
-        each = decoded(region.shape, _Ellipse, found)
-        ring = ellipse_ring((each.cx, each.cy), (each.rx or each.r, each.ry or each.r), each.theta)
+        ellipse = decode_part(shape, _Ellipse, parts)
+        radii = ellipse.rx or ellipse.r, ellipse.ry or ellipse.r
+        ring = ellipse_ring((ellipse.cx, ellipse.cy), radii, ellipse.theta)
     elif kind in ("point", "polyline"):
-        raise without_area(kind)
+        raise flat_shape_error(kind)
     else:
         raise UnusableError(Reason.MALFORMED_ANNOTATION, f"shape {kind!r} is not read")
-    if not rules.has_masks:
-        found.notes.add(MASKS)
-    return polygon_object(name, [ring], rules.has_masks)
+    if not has_masks:
+        parts.notes.add(MASKS)
+    return polygon_object(category, [ring], has_masks)
 
 
-def _class_name(attributes: dict[str, Any], rules: RegionRules) -> str:
-    """Return the class of a region: the value of an attribute, or the only option of it that is checked."""
-    value = attributes.get(rules.attribute) if rules.attribute else next(filter(None, attributes.values()), None)
+def _region_class(attributes: dict[str, Any], class_attribute: str, class_name: str) -> str:
+    """Return the class of a region: the value of the attribute, or its only checked option."""
+    value = attributes.get(class_attribute) if class_attribute else next(filter(None, attributes.values()), None)
     if isinstance(value, dict | list):
         chosen = value if isinstance(value, list) else [name for name, is_chosen in value.items() if is_chosen]
         if len(chosen) > 1:
@@ -185,7 +186,7 @@ def _class_name(attributes: dict[str, Any], rules: RegionRules) -> str:
         value = next(iter(chosen), None)
     if value not in (None, ""):
         return str(value)
-    if not rules.class_name:
-        what = f"no attribute {rules.attribute}" if rules.attribute else "no attribute"
+    if not class_name:
+        what = f"no attribute {class_attribute}" if class_attribute else "no attribute"
         raise UnusableError(Reason.UNKNOWN_CATEGORY, f"it has {what}, so no class; --class-name gives it one")
-    return rules.class_name
+    return class_name

@@ -31,20 +31,20 @@ _LISTS = ("ImageSets/Main", "ImageSets/Layout", "ImageSets/Segmentation", "Image
 _LAYOUT = "ImageSets/Layout"
 _OBJECTS, _CLASSES = "SegmentationObject", "SegmentationClass"
 _VOID = 255
-_SPLIT_OF = {"trainval": "trainval"} | SPLIT_OF_FOLDER
+_SPLITS_BY_NAME = {"trainval": "trainval"} | SPLIT_OF_FOLDER
 _YEARS = tuple(f"VOC{year}" for year in range(2005, 2013))
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
 _READ = frozenset(("name", "pose", "truncated", "difficult", "bndbox"))
 _FLAGS = {"": False, "0": False, "1": True, "false": False, "true": True, "unspecified": False}
 _FARTHEST = 3
-"""The least xmin and the greatest xmax are noted to so many pixels, so that a data set has few different notes."""
+"""Limit of the noted xmin and xmax in pixels, so that a data set has few different notes."""
 _NO_MASK = "images with objects that have no mask in SegmentationObject: {number} ({names})"
-_NO_OBJECT = "images with masks in SegmentationObject that no <object> has: {number}; they are left out ({names})"
+_NO_OBJECT = "images with masks in SegmentationObject that no <object> has: {number}; the masks are skipped ({names})"
 _NO_PALETTE = "images whose SegmentationObject cannot be read as a PNG with a palette: {number} ({names})"
 
 
-class Folders(NamedTuple):
-    """Beginnings of the names of images, and of their XML files; both empty if the files are side by side.
+class VocFolders(NamedTuple):
+    """Prefixes of the names of images and of their XML files; both empty if the files are side by side.
 
     Attributes:
         images: `JPEGImages/`, or `train/images/`.
@@ -59,77 +59,63 @@ class Folders(NamedTuple):
         return posixpath.join(posixpath.dirname(self.labels.rstrip("/")), _OBJECTS)
 
 
-class VocRules(NamedTuple):
-    """How an XML file is read.
-
-    Attributes:
-        origin: what the first pixel is called, 0 or 1.
-        folders: the first whose `labels` begin the file's name counts.
-        root: folder of the data set; empty if masks are not wanted.
-    """
-
-    origin: int
-    folders: tuple[Folders, ...] = ()
-    root: str = ""
-
-
 def source(options: VocOptions) -> Source:
-    """Return what is read.
+    """Return the Source of a VOC data set.
 
     Raises:
-        ConfigError: the data set has no XML files, or there are several data sets.
+        ConfigError: The data set has no XML files, or `data` has several data sets.
     """
-    data, images, root = options.data, options.images, _root(options.data)
-    whole = _folders_of(root, "")
+    data, images, root = options.data, options.images, _year_folder(options.data)
+    whole = _find_voc_folders(root, "")
     names = () if whole else ("trainval", *split_folders(root))
-    places = {"": whole} if whole else {name: each for name in names if (each := _folders_of(root, f"{name}/"))}
-    if not places:
+    pairs = {name: _find_voc_folders(root, f"{name}/") for name in names}
+    by_name = {"": whole} if whole else {name: pair for name, pair in pairs.items() if pair}
+    if not by_name:
         raise ConfigError(f"--data {data} has no .xml files: neither in it, nor in Annotations, train, val or test")
-    if images and len(places) > 1:
-        raise ConfigError(f"--images: {data} has images in its folders {' and '.join(sorted(places))}; leave it out")
+    if images and len(by_name) > 1:
+        raise ConfigError(f"--images: {data} has images in its folders {' and '.join(sorted(by_name))}; omit --images")
     folders = []
-    for name, place in places.items():
-        for path in images or (join_path(root, place.images),):
+    for name, pair in by_name.items():
+        for path in images or (join_path(root, pair.images),):
             folders.append(
-                SourceFolder(path.rstrip("/"), "" if images else place.images, _SPLIT_OF.get(name.lower(), ""))
+                SourceFolder(path.rstrip("/"), "" if images else pair.images, _SPLITS_BY_NAME.get(name.lower(), ""))
             )
-        if images or place.labels != place.images:
-            folders.append(SourceFolder(join_path(root, place.labels).rstrip("/"), place.labels, has_images=False))
-    all_folders = tuple(place._replace(images="") if images else place for place in places.values())
-    lists = _lists(root) if whole else []
+        if images or pair.labels != pair.images:
+            folders.append(SourceFolder(join_path(root, pair.labels).rstrip("/"), pair.labels, has_images=False))
+    voc_folders = tuple(pair._replace(images="") if images else pair for pair in by_name.values())
+    lists = _find_image_sets(root) if whole else []
     used = {*(folder.split for folder in folders), *(list_.split for list_ in lists)}
-    has_masks = options.masks != "none"
-    rules = VocRules(int(options.voc_origin), all_folders, root if has_masks else "")
+    has_masks, origin = options.masks != "none", int(options.voc_origin)
     return Source(
         path=data,
         kind="voc",
         folders=tuple(folders),
-        parse=partial(parse_voc, rules=rules),
+        parse=partial(parse_voc, origin=origin, folders=voc_folders, mask_root=root if has_masks else ""),
         is_label=_is_xml,
-        label_of=partial(label_of, folders=all_folders),
+        label_name=partial(xml_name, folders=voc_folders),
         stated_label=_stated_label,
-        splits=tuple(split for split in dict.fromkeys(_SPLIT_OF.values()) if split in used),
+        splits=tuple(split for split in dict.fromkeys(_SPLITS_BY_NAME.values()) if split in used),
         lists=tuple(lists),
-        names_of=partial(_listed_names, images=all_folders[0].images),
-        check=partial(_check, origin=rules.origin),
+        parse_list=partial(_parse_image_set, images=voc_folders[0].images),
+        check=partial(_check_voc_notes, origin=origin),
         parts=(Part.FLAGS,),
         inputs=tuple(list_.path for list_ in lists),
-        warnings=tuple(_unread_masks(root, all_folders, has_masks)),
+        warnings=tuple(_unread_masks(root, voc_folders, has_masks)),
     )
 
 
-def label_of(name: str, folders: tuple[Folders, ...]) -> str:
+def xml_name(name: str, folders: tuple[VocFolders, ...]) -> str:
     """Return the name of the XML file of an image.
 
-    >>> label_of("JPEGImages/a.b.jpg", (Folders("JPEGImages/", "Annotations/"),))
+    >>> xml_name("JPEGImages/a.b.jpg", (VocFolders("JPEGImages/", "Annotations/"),))
     'Annotations/a.b.xml'
     """
-    images, labels = next((each for each in folders if name.startswith(each.images)), folders[0])
+    images, labels = next((pair for pair in folders if name.startswith(pair.images)), folders[0])
     return f"{labels}{posixpath.splitext(name.removeprefix(images))[0]}.xml"
 
 
 def _stated_label(name: str, stated: str) -> str:
-    """Return the name that an XML file would have by its `<filename>`, which may lack folder and suffix."""
+    """Return the name of an XML file from its `<filename>`, which may lack folder and suffix."""
     stem = posixpath.basename(stated.replace("\\", "/"))
     stem = posixpath.splitext(stem)[0] if is_image_name(stem) else stem
     return posixpath.join(posixpath.dirname(name), f"{stem}.xml")
@@ -139,23 +125,23 @@ def _is_xml(name: str) -> bool:
     return name.lower().endswith(".xml")
 
 
-def _root(data: str) -> str:
-    """Return the folder that has Annotations: `data`, or the folder of a year in it.
+def _year_folder(data: str) -> str:
+    """Return the folder with Annotations: `data`, or the folder of a year in it.
 
     Raises:
-        ConfigError: `data` is a file, or there are several.
+        ConfigError: `data` is a file, or has the folders of several years.
     """
     storage = storage_for(data)
     if storage.size(data) is not None and not data.endswith(".zip"):
         raise ConfigError(f"--data {data} is a file: give the folder that has Annotations")
-    tried = [f"{folder}{year}" for folder in ("", "VOCdevkit/") for year in _YEARS]
-    found = [name for name in tried if storage.is_folder(join_path(data, name))]
-    if len(found) > 1:
-        raise ConfigError(f"--data {data} has {', '.join(found)}: give one of them")
-    return join_path(data, found[0]) if found else data.rstrip("/")
+    candidates = [f"{folder}{year}" for folder in ("", "VOCdevkit/") for year in _YEARS]
+    years = [name for name in candidates if storage.is_folder(join_path(data, name))]
+    if len(years) > 1:
+        raise ConfigError(f"--data {data} has {', '.join(years)}: give one of them")
+    return join_path(data, years[0]) if years else data.rstrip("/")
 
 
-def _folders_of(root: str, below: str) -> Folders | None:
+def _find_voc_folders(root: str, below: str) -> VocFolders | None:
     """Return the folders of images and XML files in a folder of the data set; None if it has none."""
     folder = join_path(root, below).rstrip("/")
     storage = storage_for(folder)
@@ -164,16 +150,18 @@ def _folders_of(root: str, below: str) -> Folders | None:
         for names in (_IMAGES, _ANNOTATIONS)
     )
     if labels:
-        return Folders(below + images, below + labels)
-    return Folders(below, below) if any(map(_is_xml, storage.names(folder))) else None
+        return VocFolders(below + images, below + labels)
+    return VocFolders(below, below) if any(map(_is_xml, storage.names(folder))) else None
 
 
-def _lists(root: str) -> list[SplitList]:
-    """Return the lists of splits in the first folder that has some. Lists of one class, `cat_train.txt`, are skipped;
-    `trainval` is skipped if both of its parts are there."""
+def _find_image_sets(root: str) -> list[SplitList]:
+    """Return the lists of splits in the first folder with such lists.
+
+    Lists of one class, `cat_train.txt`, are skipped; so is `trainval`, if train and val have lists.
+    """
     for folder in (join_path(root, name) for name in _LISTS):
         names = [name for name in storage_for(folder).names(folder) if name.endswith(".txt")]
-        splits = {name: _SPLIT_OF[name[:-4]] for name in names if name[:-4] in _SPLIT_OF}
+        splits = {name: _SPLITS_BY_NAME[name[:-4]] for name in names if name[:-4] in _SPLITS_BY_NAME}
         if {"train", "val"} <= {*splits.values()}:
             splits.pop("trainval.txt", None)
         elif "trainval.txt" in splits:
@@ -185,79 +173,92 @@ def _lists(root: str) -> list[SplitList]:
     return []
 
 
-def _listed_names(path: str, lines: Iterable[str], images: str) -> Iterator[str]:
-    """Yield the names of images in a list, with a suffix: the list has none. In ImageSets/Layout, the number of an
-    object follows."""
+def _parse_image_set(path: str, lines: Iterable[str], images: str) -> Iterator[str]:
+    """Yield the names of the images in a list, with a suffix, which lists lack.
+
+    In ImageSets/Layout, the number of an object follows the name.
+    """
     for name in (line.split()[0] for line in lines) if _LAYOUT in path else lines:
         yield f"{images}{name}" if name.lower().endswith((".jpg", ".jpeg", ".png")) else f"{images}{name}.jpg"
 
 
-def _unread_masks(root: str, folders: Iterable[Folders], has_masks: bool) -> Iterator[str]:
-    """Yield warnings of PNGs that are not read."""
+def _unread_masks(root: str, folders: Iterable[VocFolders], has_masks: bool) -> Iterator[str]:
+    """Yield warnings of PNG masks that are not read."""
     counts = {}
     for name in (_OBJECTS, _CLASSES):
-        paths = {join_path(root, posixpath.join(posixpath.dirname(each.masks), name)) for each in folders}
-        counts[name] = sum(each.endswith(".png") for path in paths for each in storage_for(path).names(path))
+        paths = {join_path(root, posixpath.join(posixpath.dirname(pair.masks), name)) for pair in folders}
+        counts[name] = sum(file.endswith(".png") for path in paths for file in storage_for(path).names(path))
     where = f"masks of objects are in {_OBJECTS}" + ", which has none" * (not counts[_OBJECTS])
-    cures = {_OBJECTS: "" if has_masks else "--masks rle or --masks png stores masks", _CLASSES: where}
+    advice = {_OBJECTS: "" if has_masks else "--masks rle or --masks png stores masks", _CLASSES: where}
     for name, number in counts.items():
-        if number and cures[name]:
-            yield f"{name} has {number:,} images with masks, which are not read: {cures[name]}"
+        if number and advice[name]:
+            yield f"{name} has {number:,} images with masks, which are not read: {advice[name]}"
 
 
-def _check(notes: frozenset[str], origin: int) -> Iterator[str]:
-    """Yield what the boxes say of the first pixel, and fields that are not written."""
+def _check_voc_notes(notes: frozenset[str], origin: int) -> Iterator[str]:
+    """Yield a warning if the boxes contradict the origin, and one of fields that are not written."""
     xmin, beyond = (
         [int(note.split()[1]) for note in notes if note.startswith(f"{name} ")] for name in ("xmin", "xmax")
     )
     least, greatest = min(xmin, default=None), max(beyond, default=None)
-    found = f"the least xmin is {least}" + ("" if greatest is None else f" and the greatest xmax - width {greatest}")
+    extremes = f"the least xmin is {least}" + ("" if greatest is None else f" and the greatest xmax - width {greatest}")
     if origin == 0 and least is not None and least >= 1 and (greatest is None or greatest >= 0):
-        yield f"{found}, as where the first pixel is 1: --voc-origin 1 moves the boxes' left and top edges by a pixel"
+        yield f"{extremes}, as if the first pixel were 1: --voc-origin 1 moves the boxes' left and top edges by a pixel"
     elif origin == 1 and least is not None and least < 1:
-        yield f"{found}, so the first pixel is 0, and --voc-origin 1 is wrong by a pixel: leave it out"
+        yield f"{extremes}, so the first pixel is 0, and --voc-origin 1 is wrong by a pixel: omit it"
     if fields := sorted(note for note in notes if note.startswith("<")):
-        yield f"objects have {', '.join(fields)}, which records have no key for: not written"
+        yield f"objects have {', '.join(fields)}, which records cannot store: not written"
 
 
 @parser
-def parse_voc(data: bytes, file: str, rules: VocRules) -> Iterator[LabelledImage]:
-    """Yield the image of an XML file. A file that ends early spoils its image: which objects are missing is not known.
+def parse_voc(
+    data: bytes, file: str, origin: int = 0, folders: tuple[VocFolders, ...] = (), mask_root: str = ""
+) -> Iterator[LabelledImage]:
+    """Yield the image of an XML file. The image of a file that ends early is a reject: its other objects are unknown.
+
+    Args:
+        origin: Number of the first pixel, 0 or 1.
+        folders: Folders of the data set; the file is in the first one whose `labels` begin its name.
+        mask_root: Folder of the data set; empty to read no masks.
 
     >>> xml = b"<annotation><object><name>cat</name><bndbox><xmin>1</xmin><ymin>2</ymin><xmax>4</xmax>"
-    >>> image, = parse_voc(xml + b"<ymax>6</ymax></bndbox></object><object/></annotation>", "a.xml", VocRules(1))
+    >>> image, = parse_voc(xml + b"<ymax>6</ymax></bndbox></object><object/></annotation>", "a.xml", 1)
     >>> image.sample.objects[0].box, image.faults[0].detail
     ((0.0, 1.0, 4.0, 5.0), 'an object without <name>')
     """
-    found, name, number = ImageParts(), "", 0
+    parts, name, number = ImageParts(), "", 0
     sides: tuple[int | None, int | None] = None, None
     numbers: list[int] = []
     for element in read_elements(BytesIO(data), "annotation"):
         if element.tag == "size":
-            sides = sides_px(element.text_of("width"), element.text_of("height"), found.warnings)
+            sides = sides_px(element.child_text("width"), element.child_text("height"), parts.warnings)
         elif element.tag == "filename":
             name = element.text
         elif element.tag == "object":
             number += 1
-            others = (child for child in element.children if child.tag not in _READ)
-            found.notes |= {f"<{child.tag[:40]}>" for child in others if child.children or child.text not in ("", "0")}
-            with found.rejecting(line=element.line):
-                found.objects.append(parse_object(element, rules.origin))
+            unread = (child for child in element.children if child.tag not in _READ)
+            parts.notes |= {f"<{child.tag[:40]}>" for child in unread if child.children or child.text not in ("", "0")}
+            with parts.rejecting(line=element.line):
+                parts.objects.append(parse_object(element, origin))
                 numbers.append(number)
-    found.notes |= set(_notes(found.objects, sides[0], rules.origin))
-    found.warnings |= _add_masks(found.objects, numbers, number, file, rules) if rules.root else set()
-    yield found.image(Sample(name, width=sides[0], height=sides[1]))
+    parts.notes |= set(_edge_notes(parts.objects, sides[0], origin))
+    if mask_root:
+        pair = next((pair for pair in folders if file.startswith(pair.labels)), folders[0])
+        stem = posixpath.splitext(file.removeprefix(pair.labels))[0]
+        path = join_path(mask_root, posixpath.join(pair.masks, f"{stem}.png"))
+        parts.warnings |= _add_masks(parts.objects, numbers, number, path)
+    yield parts.image(Sample(name, width=sides[0], height=sides[1]))
 
 
-def _add_masks(objects: list[SampleObject], numbers: list[int], last: int, file: str, rules: VocRules) -> set[str]:
-    """Give objects their masks: pixels of index i of the palette are the i-th `<object>`. Return warnings.
+def _add_masks(objects: list[SampleObject], numbers: list[int], last: int, path: str) -> set[str]:
+    """Add their masks to the objects, and return warnings.
 
     Args:
-        numbers: i of each object; `last` is the greatest of all, usable or not.
+        objects: Usable objects, replaced in the list.
+        numbers: Number of each object among the `<object>` elements, from 1: the palette index of its mask.
+        last: Number of the last `<object>`, usable or not.
+        path: Path of the PNG with the masks.
     """
-    place = next((each for each in rules.folders if file.startswith(each.labels)), rules.folders[0])
-    stem = posixpath.splitext(file.removeprefix(place.labels))[0]
-    path = join_path(rules.root, posixpath.join(place.masks, f"{stem}.png"))
     try:
         data = storage_for(path).read(path)
     except FileNotFoundError:
@@ -271,15 +272,15 @@ def _add_masks(objects: list[SampleObject], numbers: list[int], last: int, file:
             pixels = np.asarray(image)
     except Exception:  # Pillow's decoders raise nearly anything on damaged bytes
         return {_NO_PALETTE}
-    there = {*np.unique(pixels).tolist()} - {0, _VOID}
+    mask_numbers = {*np.unique(pixels).tolist()} - {0, _VOID}
     height, width = pixels.shape
-    for at, number in enumerate(numbers):
-        if number in there:
+    for index, number in enumerate(numbers):
+        if number in mask_numbers:
             mask = pixels == number
             text = mask_text(mask, 0, 0, width, height)
-            objects[at] = msgspec.structs.replace(objects[at], segmentation=text, area_px2=float(mask.sum()))
-    warnings = {_NO_MASK} if {*numbers} - there else set()
-    return warnings | ({_NO_OBJECT} if max(there, default=0) > last else set())
+            objects[index] = msgspec.structs.replace(objects[index], segmentation=text, area_px2=float(mask.sum()))
+    warnings = {_NO_MASK} if {*numbers} - mask_numbers else set()
+    return warnings | ({_NO_OBJECT} if max(mask_numbers, default=0) > last else set())
 
 
 def parse_object(element: Element, origin: int) -> SampleObject:
@@ -288,39 +289,39 @@ def parse_object(element: Element, origin: int) -> SampleObject:
     Raises:
         UnusableError: The object has no name or no box, or one of its numbers is not a number.
     """
-    named, boxes = element.find("name"), [child for child in element.children if child.tag == "bndbox"]
-    name = named.one_line if named else ""
+    name_element, boxes = element.find("name"), [child for child in element.children if child.tag == "bndbox"]
+    name = name_element.one_line if name_element else ""
     if not name.strip():
         raise UnusableError(Reason.UNKNOWN_CATEGORY, "an object without <name>")
     if len(boxes) != 1:
         raise UnusableError(Reason.MALFORMED_BOX, f"{name!r} has {len(boxes) or 'no'} <bndbox>")
-    texts = {edge: boxes[0].text_of(edge) for edge in _EDGES}
-    xmin, ymin, xmax, ymax = finite_numbers(texts, f"of {name!r}")
+    texts = {edge: boxes[0].child_text(edge) for edge in _EDGES}
+    xmin, ymin, xmax, ymax = finite_numbers(texts, repr(name))
     shown = ", ".join(f"{edge} {text[:20]!r}" for edge, text in texts.items())
     if xmax < xmin or ymax < ymin:
-        raise UnusableError(Reason.MALFORMED_BOX, f"edges of {name!r} are exchanged: {shown}")
+        raise UnusableError(Reason.MALFORMED_BOX, f"the edges of {name!r} are swapped: {shown}")
     width, height = xmax - xmin + origin, ymax - ymin + origin
     if not width or not height:
         raise UnusableError(Reason.EMPTY_BOX, f"the box of {name!r} has no area: {shown}")
-    difficult, truncated = (_flag(element, tag) for tag in ("difficult", "truncated"))
+    difficult, truncated = (_read_flag(element, tag) for tag in ("difficult", "truncated"))
     box = xmin - origin, ymin - origin, width, height
-    return SampleObject(name, box, difficult=difficult, truncated=truncated, view=element.text_of("pose"))
+    return SampleObject(name, box, difficult=difficult, truncated=truncated, view=element.child_text("pose"))
 
 
-def _flag(element: Element, tag: str) -> bool:
-    text = element.text_of(tag)
+def _read_flag(element: Element, tag: str) -> bool:
+    text = element.child_text(tag)
     if text.lower() not in _FLAGS:
-        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"<{tag}> is {text[:20]!r}, and neither 0 nor 1")
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"<{tag}> must be 0 or 1 (got {text[:20]!r})")
     return _FLAGS[text.lower()]
 
 
-def _notes(objects: list[SampleObject], width: int | None, origin: int) -> Iterator[str]:
-    """Yield the least xmin and the greatest xmax - width."""
+def _edge_notes(objects: list[SampleObject], width: int | None, origin: int) -> Iterator[str]:
+    """Yield notes of the least xmin and of the greatest xmax - width."""
     if objects:
-        yield f"xmin {_near(floor(min(each.box[0] for each in objects) + origin))}"
+        yield f"xmin {_limit_note(floor(min(object_.box[0] for object_ in objects) + origin))}"
     if objects and width:
-        yield f"xmax {_near(ceil(max(each.box[0] + each.box[2] for each in objects) - width))}"
+        yield f"xmax {_limit_note(ceil(max(object_.box[0] + object_.box[2] for object_ in objects) - width))}"
 
 
-def _near(pixels: int) -> int:
+def _limit_note(pixels: int) -> int:
     return max(-_FARTHEST, min(_FARTHEST, pixels))

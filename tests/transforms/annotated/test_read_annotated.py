@@ -15,7 +15,7 @@ from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Rejected, UnusableError
 from recordmill.transforms.annotated import read_labels
 from recordmill.transforms.annotated.join_annotated import frame_warnings
-from recordmill.transforms.annotated.naming import decoded
+from recordmill.transforms.annotated.naming import decode_part
 from recordmill.transforms.annotated.read_labels import labelled_rows
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage
 from recordmill.transforms.join.traits import trait_warnings
@@ -164,5 +164,5 @@ class Numbers(msgspec.Struct):
 def test_texts_that_are_numbers(values, found, warnings, form):
     image = ImageParts()
     with nullcontext() if found else pytest.raises(UnusableError):
-        assert decoded(form(values), Numbers, image) == found
+        assert decode_part(form(values), Numbers, image) == found
     assert len(image.warnings) == warnings

@@ -41,7 +41,9 @@ def test_debug_checks_blocks(recordmill, sample, tmp_path, monkeypatch):
     monkeypatch.setattr(match_blocks, "match_rows", match_wrongly)
     failed = recordmill(*coco_flags(sample, tmp_path / "debug", "--debug", "--progress", "none"))
     assert failed.code == 1
-    expected = "recordmill: step 'JoinImages/MatchRows/Match/Step/ParDo(_FactsFn)' made a wrong Block: column state has -1; "
+    expected = (
+        "recordmill: step 'JoinImages/MatchRows/Match/Step/ParDo(_FactsFn)' made a wrong Block: column state has -1; "
+    )
     assert [line for line in failed.err.splitlines() if line.startswith(expected) and "; file name '" in line]
     plain = recordmill(*coco_flags(sample, tmp_path / "plain", "--progress", "none"))
     assert "made a wrong Block" not in plain.err

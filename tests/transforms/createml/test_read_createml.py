@@ -25,7 +25,9 @@ def parse(file: object):
 def test_boxes_have_their_centre(row):
     (image,) = parse([row])
     assert (image.sample.file_name, image.faults) == ("valid/1.jpg", ())
-    assert [(each.category, each.box, each.frame) for each in image.sample.objects] == [("cat", (15, 10, 10, 40), "px")]
+    assert [(object_.category, object_.box, object_.frame) for object_ in image.sample.objects] == [
+        ("cat", (15, 10, 10, 40), "px")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -11,21 +11,21 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.sample import SampleObject
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.annotated.shapes import column_runs
-from recordmill.transforms.cvat.read_cvat import CvatRules, parse_cvat
+from recordmill.transforms.cvat.read_cvat import parse_cvat
 
-RULES = CvatRules("images/", "frame_{:06d}.PNG", {}, True)
+RULES = ("images/", "frame_{:06d}.PNG", {}, True)
 BOX = '<box label="cat" xtl="1" ytl="2" xbr="4" ybr="6" occluded="0"/>'
 EDGES = 'xtl="1" ytl="2" xbr="4" ybr="6"'
 
 
-def parsed(xml: str | bytes, rules: CvatRules = RULES):
+def parsed(xml: str | bytes, rules: tuple = RULES):
     data = xml if isinstance(xml, bytes) else f"<annotations>{xml}</annotations>".encode()
-    return list(parse_cvat(io.BytesIO(data), "annotations.xml", rules))
+    return list(parse_cvat(io.BytesIO(data), "annotations.xml", *rules))
 
 
-def of_image(*shapes: str, rules: CvatRules = RULES):
-    (found,) = parsed('<image name="a.jpg" width="40" height="30">\n' + "\n".join(shapes) + "\n</image>", rules)
-    return found
+def parse_image(*shapes: str):
+    (image,) = parsed('<image name="a.jpg" width="40" height="30">\n' + "\n".join(shapes) + "\n</image>")
+    return image
 
 
 @pytest.mark.parametrize(
@@ -41,15 +41,15 @@ def of_image(*shapes: str, rules: CvatRules = RULES):
     ],
 )
 def test_shapes(shape, box, more):
-    found = of_image(shape)
-    assert found.sample.objects == (SampleObject("cat", box, **more),)
-    assert (found.sample.file_name, found.sample.width, found.sample.height) == ("images/a.jpg", 40, 30)
-    assert found.faults == ()
+    image = parse_image(shape)
+    assert image.sample.objects == (SampleObject("cat", box, **more),)
+    assert (image.sample.file_name, image.sample.width, image.sample.height) == ("images/a.jpg", 40, 30)
+    assert image.faults == ()
 
 
 def test_turned_shapes():
-    """By 90 degrees, width and height are exchanged about the centre; the first corner goes to the right."""
-    box, ellipse = of_image(
+    """By 90 degrees, width and height are swapped about the centre; the first corner goes to the right."""
+    box, ellipse = parse_image(
         '<box label="cat" xtl="10" ytl="10" xbr="20" ybr="14" rotation="90"/>',
         '<ellipse label="cat" cx="15" cy="12" rx="5" ry="2" rotation="90"/>',
     ).sample.objects
@@ -60,20 +60,22 @@ def test_turned_shapes():
 
 
 def test_points_are_an_object_each():
-    objects = of_image('<points label="cat" points="3,5;7.5,8"/>').sample.objects
-    assert [each.keypoints for each in objects] == [(3, 5, 2), (7.5, 8, 2)]
+    objects = parse_image('<points label="cat" points="3,5;7.5,8"/>').sample.objects
+    assert [point.keypoints for point in objects] == [(3, 5, 2), (7.5, 8, 2)]
 
 
 def test_mask():
     """CVAT's own example of a mask: 13 x 15 pixels."""
     rle = "3, 5, 7, 7, 5, 9, 3, 11, 2, 11, 2, 12, 1, 12, 1, 26, 1, 12, 1, 12, 2, 11, 3, 9, 5, 7, 7, 5, 3"
-    (each,) = of_image(f'<mask label="cat" rle="{rle}" left="20" top="10" width="13" height="15"/>').sample.objects
+    (object_,) = parse_image(
+        f'<mask label="cat" rle="{rle}" left="20" top="10" width="13" height="15"/>'
+    ).sample.objects
     pixels = np.array([step % 2 for step, run in enumerate(rle.split(",")) for _ in range(int(run))]).reshape(15, 13)
     expected = np.zeros((30, 40), np.uint8)
     expected[10:25, 20:33] = pixels
-    text = json.loads(each.segmentation)
+    text = json.loads(object_.segmentation)
     assert (coco_mask.decode(coco_mask.frPyObjects(text, 30, 40)) == expected).all()
-    assert (each.box, each.area_px2) == ((20, 10, 13, 15), pixels.sum())
+    assert (object_.box, object_.area_px2) == ((20, 10, 13, 15), pixels.sum())
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -91,7 +93,7 @@ def test_runs_of_columns(seed):
 
 
 def test_tags_subsets_and_names():
-    rules = CvatRules("", "frame_{:06d}.png", {"Train": "train"}, False)
+    rules = ("", "frame_{:06d}.png", {"Train": "train"}, False)
     one, other, absolute, unknown = parsed(
         '<image name="frame_000007" subset="Train"><tag label="day"/><tag label="wet"/><tag label="day"/></image>'
         '<image name="b.jpg" width="0" height="5" subset="Train"><polygon label="c" points="1,1;2,1;2,2"/></image>'
@@ -105,16 +107,20 @@ def test_tags_subsets_and_names():
 
 
 @pytest.mark.parametrize(
-    ("shape", "reason", "said"),
+    ("shape", "reason", "expected"),
     [
         (f"<box {EDGES}/>", Reason.UNKNOWN_CATEGORY, "a <box> without label"),
         ("<tag/>", Reason.UNKNOWN_CATEGORY, "a <tag> without label"),
-        (BOX.replace('"4"', '"x"'), Reason.MALFORMED_BOX, "a number of a <box> is none: xtl '1', ytl '2', xbr 'x'"),
+        (
+            BOX.replace('"4"', '"x"'),
+            Reason.MALFORMED_BOX,
+            "a <box> has a text that is not a number: xtl '1', ytl '2', xbr 'x'",
+        ),
         (BOX.replace('"4"', '"nan"'), Reason.MALFORMED_BOX, "not finite"),
-        (BOX.replace('"4"', '"0.5"'), Reason.MALFORMED_BOX, "edges of the <box> of 'cat' are exchanged"),
+        (BOX.replace('"4"', '"0.5"'), Reason.MALFORMED_BOX, "edges of the <box> of 'cat' are swapped"),
         (BOX.replace('"4"', '"1"'), Reason.EMPTY_BOX, "has no area"),
         (BOX.replace("/>", ' rotation="up"/>'), Reason.MALFORMED_BOX, "rotation 'up'"),
-        ('<polygon label="c" points="1,2;3,4"/>', Reason.MALFORMED_SEGMENTATION, "a polygon of 2 points"),
+        ('<polygon label="c" points="1,2;3,4"/>', Reason.MALFORMED_SEGMENTATION, "a polygon has 2 points"),
         ('<polygon label="c" points="1,2;3;5,6"/>', Reason.MALFORMED_SEGMENTATION, "a point that is not x,y"),
         ('<points label="c" points=""/>', Reason.MALFORMED_SEGMENTATION, "a <points> has no points"),
         ('<points label="c" points="inf,1"/>', Reason.MALFORMED_SEGMENTATION, "not finite"),
@@ -123,7 +129,7 @@ def test_tags_subsets_and_names():
         (
             '<mask label="c" rle="1, 2" left="0" top="0" width="2" height="2"/>',
             Reason.MALFORMED_SEGMENTATION,
-            "has 3 pixels in its runs, and a box of 2 x 2",
+            "has 3 pixels in its runs, but a box of 2 x 2",
         ),
         (
             '<mask label="c" rle="4" left="0" top="0" width="2" height="2"/>',
@@ -133,7 +139,7 @@ def test_tags_subsets_and_names():
         (
             '<mask label="c" rle="-1, 5" left="0" top="0" width="2" height="2"/>',
             Reason.MALFORMED_SEGMENTATION,
-            "is not 0 or more",
+            "that is not 0 or more",
         ),
         (
             '<mask label="c" rle="0, 4" left="39" top="0" width="2" height="2"/>',
@@ -142,12 +148,12 @@ def test_tags_subsets_and_names():
         ),
     ],
 )
-def test_shapes_that_cannot_be_used(shape, reason, said):
-    found = of_image(BOX, shape, BOX)
-    assert len(found.sample.objects) == 2
-    ((found_reason, detail, line, _),) = found.faults
+def test_shapes_that_cannot_be_used(shape, reason, expected):
+    image = parse_image(BOX, shape, BOX)
+    assert len(image.sample.objects) == 2
+    ((found_reason, detail, line, _),) = image.faults
     assert (found_reason, line) == (reason, 3)
-    assert said in detail
+    assert expected in detail
 
 
 VIDEO = (
@@ -164,28 +170,28 @@ def track(*frames: str, id_: int = 0) -> str:
 def test_tracks():
     """Frames without any shape are images without objects; outside is no object."""
     hidden = 'outside="1" keyframe="1"'
-    found = parsed(VIDEO + track("0", "2", f"4 {hidden}", id_=7) + track("2"))
+    images = parsed(VIDEO + track("0", "2", f"4 {hidden}", id_=7) + track("2"))
     objects: dict[str, list] = {}
-    for each in found:
-        objects.setdefault(each.sample.file_name, []).extend(each.sample.objects)
-        assert (each.sample.width, each.sample.height) == (40, 30)
-    assert {name: [each.track_id for each in of_frame] for name, of_frame in objects.items()} == {
+    for image in images:
+        objects.setdefault(image.sample.file_name, []).extend(image.sample.objects)
+        assert (image.sample.width, image.sample.height) == (40, 30)
+    assert {name: [image.track_id for image in frame_objects] for name, frame_objects in objects.items()} == {
         "images/frame_000000.PNG": [7],
         "images/frame_000002.PNG": [7, 0],
         "images/frame_000004.PNG": [],
         "images/frame_000006.PNG": [],
     }
-    assert not any(each.notes for each in found)
+    assert not any(image.notes for image in images)
 
 
 @pytest.mark.parametrize(("frames", "has_gap"), [(("0", "4"), True), (('0 outside="1"', "4"), False)])
 def test_gaps(frames, has_gap):
-    assert any("gap" in each.notes for each in parsed(VIDEO + track(*frames))) is has_gap
+    assert any("gap" in image.notes for image in parsed(VIDEO + track(*frames))) is has_gap
 
 
 def test_faults_of_tracks():
-    found = parsed(track("0", "x", "1 ").replace('xbr="4" ybr="6" />', 'xbr="0" ybr="6"/>'))
-    assert [fault.reason for each in found for fault in each.faults] == [
+    images = parsed(track("0", "x", "1 ").replace('xbr="4" ybr="6" />', 'xbr="0" ybr="6"/>'))
+    assert [fault.reason for image in images for fault in image.faults] == [
         Reason.MALFORMED_BOX,
         Reason.MALFORMED_ANNOTATION,
         Reason.MALFORMED_BOX,
@@ -204,8 +210,8 @@ def test_half_a_file():
 
 
 def test_a_bomb():
-    (found,) = parsed(b'<!DOCTYPE a [<!ENTITY b "c"><!ENTITY d "&b;&b;">]><annotations>&d;</annotations>')
-    assert "declares entities" in found.faults[0].detail
+    (images,) = parsed(b'<!DOCTYPE a [<!ENTITY b "c"><!ENTITY d "&b;&b;">]><annotations>&d;</annotations>')
+    assert "declares entities" in images.faults[0].detail
 
 
 def test_memory_is_that_of_one_element():
@@ -220,7 +226,7 @@ def test_memory_is_that_of_one_element():
             return (b"<annotations>" if self.reads == 1 else b"") + f'<image name="a.jpg">{BOX}</image>'.encode() * 100
 
     stream = Endless()
-    images = parse_cvat(stream, "annotations.xml", RULES)
+    images = parse_cvat(stream, "annotations.xml", *RULES)
     for _ in range(250):
         next(images)
     assert stream.reads == 3

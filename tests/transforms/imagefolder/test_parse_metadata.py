@@ -9,45 +9,45 @@ import pytest
 
 from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.imagefolder.parse_metadata import RowRules, parse_metadata
+from recordmill.transforms.imagefolder.parse_metadata import MetadataFormat, parse_metadata
 
-NAMED = RowRules(("cat", "dog"))
+NAMED = MetadataFormat(("cat", "dog"))
 BOX = [1, 2, 3, 4]
 
 
-def parsed(row: dict | bytes, rules: RowRules = NAMED, file: str = "metadata.jsonl") -> list:
+def parsed(row: dict | bytes, metadata_format: MetadataFormat = NAMED, file: str = "metadata.jsonl") -> list:
     data = row if isinstance(row, bytes) else json.dumps({"file_name": "1.jpg", **row}).encode()
-    return [*parse_metadata(io.BytesIO(data), file, rules)]
+    return [*parse_metadata(io.BytesIO(data), file, metadata_format)]
 
 
 @pytest.mark.parametrize(
-    ("objects", "rules", "expected"),
+    ("objects", "metadata_format", "expected"),
     [
         ({"bbox": [BOX], "category": [1]}, NAMED, ("dog", (1, 2, 3, 4), "px")),
         ({"bbox": [BOX], "label": [1.0]}, NAMED, ("dog", (1, 2, 3, 4), "px")),
         ({"bbox": [BOX], "categories": ["1"]}, NAMED, ("dog", (1, 2, 3, 4), "px")),
         ([{"bbox": BOX, "label": "dog"}], NAMED, ("dog", (1, 2, 3, 4), "px")),
-        ([{"bbox": BOX, "label": "cow"}], RowRules(), ("cow", (1, 2, 3, 4), "px")),
-        ({"bbox": [BOX]}, RowRules(("thing",)), ("thing", (1, 2, 3, 4), "px")),
-        ([{"bbox": BOX, "label": "cow "}], RowRules(), ("cow ", (1, 2, 3, 4), "px")),
-        ({"bbox": [BOX], "label": ["a"]}, RowRules(box_format=BoxFormat.XYXY), ("a", (1, 2, 2, 2), "px")),
-        ({"bbox": [BOX], "label": ["a"]}, RowRules(box_format=BoxFormat.CXCYWH), ("a", (-0.5, 0, 3, 4), "px")),
+        ([{"bbox": BOX, "label": "cow"}], MetadataFormat(), ("cow", (1, 2, 3, 4), "px")),
+        ({"bbox": [BOX]}, MetadataFormat(("thing",)), ("thing", (1, 2, 3, 4), "px")),
+        ([{"bbox": BOX, "label": "cow "}], MetadataFormat(), ("cow ", (1, 2, 3, 4), "px")),
+        ({"bbox": [BOX], "label": ["a"]}, MetadataFormat(box_format=BoxFormat.XYXY), ("a", (1, 2, 2, 2), "px")),
+        ({"bbox": [BOX], "label": ["a"]}, MetadataFormat(box_format=BoxFormat.CXCYWH), ("a", (-0.5, 0, 3, 4), "px")),
         (
             {"bbox": [[0.5, 0.5, 0.5, 0.2]], "label": ["a"]},
-            RowRules(box_format=BoxFormat.REL_CXCYWH),
+            MetadataFormat(box_format=BoxFormat.REL_CXCYWH),
             ("a", (0.25, 0.4, 0.5, 0.2), "fraction"),
         ),
     ],
 )
-def test_an_object(objects, rules, expected):
-    (image,) = parsed({"objects": objects}, rules)
-    (found,) = image.sample.objects
+def test_an_object(objects, metadata_format, expected):
+    (image,) = parsed({"objects": objects}, metadata_format)
+    (object_,) = image.sample.objects
     assert image.faults == ()
-    assert (found.category, pytest.approx(found.box), found.frame) == expected
+    assert (object_.category, pytest.approx(object_.box), object_.frame) == expected
 
 
 @pytest.mark.parametrize(
-    ("objects", "reason", "kept"),
+    ("objects", "reason", "num_objects"),
     [
         ({"bbox": [BOX, [1, 2, 3]], "category": [0, 0]}, Reason.MALFORMED_BOX, 1),
         ({"bbox": [BOX, ["a", 2, 3, 4]], "category": [0, 0]}, Reason.MALFORMED_BOX, 1),
@@ -63,16 +63,16 @@ def test_an_object(objects, rules, expected):
         ("nothing", Reason.MALFORMED_ANNOTATION, 0),
     ],
 )
-def test_a_fault_costs_one_object_or_those_of_its_row(objects, reason, kept):
+def test_a_fault_costs_one_object_or_those_of_its_row(objects, reason, num_objects):
     (image,) = parsed({"objects": objects})
     (fault,) = image.faults
-    assert (fault.reason, fault.line, len(image.sample.objects)) == (reason, 1, kept)
+    assert (fault.reason, fault.line, len(image.sample.objects)) == (reason, 1, num_objects)
 
 
 @pytest.mark.parametrize("row", [b"{", b"[1]", b'{"file_name": ""}', b'{"text": "a"}', b"\xff\xfe", b'{"file_name": 1'])
 def test_a_row_without_an_image(row):
     good = b'{"file_name": "good.jpg", "text": "a"}\n'
-    bad, *_ = [image for image in parsed(good + row, RowRules(captions=("text",))) if not image.sample]
+    bad, *_ = [image for image in parsed(good + row, MetadataFormat(captions=("text",))) if not image.sample]
     (fault,) = bad.faults
     assert fault.reason is Reason.MALFORMED_IMAGE
     assert "line 2" in fault.text("metadata.jsonl")
@@ -83,33 +83,33 @@ def test_forms_of_a_file_agree():
     row = {"file_name": "a/1.jpg", "width": 40, "height": 30, "objects": objects, "text": "one", "other": 1}
     parquet = io.BytesIO()
     pq.write_table(pa.Table.from_pylist([row]), parquet)
-    of_csv = json.dumps(objects).replace('"', '""')
+    csv_row = json.dumps(objects).replace('"', '""')
     files = {
         "metadata.jsonl": json.dumps(row).encode(),
         "metadata.parquet": parquet.getvalue(),
-        "metadata.csv": f'file_name,width,height,objects,text,other\na/1.jpg,40,30,"{of_csv}",one,1\n'.encode(),
+        "metadata.csv": f'file_name,width,height,objects,text,other\na/1.jpg,40,30,"{csv_row}",one,1\n'.encode(),
     }
-    found = {
-        name: next(parse_metadata(io.BytesIO(data), f"train/{name}", RowRules(captions=("text",))))
+    images = {
+        name: next(parse_metadata(io.BytesIO(data), f"train/{name}", MetadataFormat(captions=("text",))))
         for name, data in files.items()
     }
-    (of_jsonl, *others) = found.values()
-    assert of_jsonl.sample.file_name == "train/a/1.jpg"
-    assert (of_jsonl.sample.captions, of_jsonl.sample.width) == (("one",), 40)
-    (object_,) = of_jsonl.sample.objects
+    (jsonl_image, *other_images) = images.values()
+    assert jsonl_image.sample.file_name == "train/a/1.jpg"
+    assert (jsonl_image.sample.captions, jsonl_image.sample.width) == (("one",), 40)
+    (object_,) = jsonl_image.sample.objects
     assert (object_.area_px2, object_.is_crowd, object_.id) == (9.5, True, 7)
-    assert of_jsonl.notes == ("unread other",)
-    assert [each._replace(places=of_jsonl.places) for each in others] == [of_jsonl, of_jsonl]
+    assert jsonl_image.notes == ("unread other",)
+    assert [image._replace(places=jsonl_image.places) for image in other_images] == [jsonl_image, jsonl_image]
 
 
 @pytest.mark.parametrize("form", [{"bbox": [BOX], "label": ["a"], "hue": [3]}, [{"bbox": BOX, "label": "a", "hue": 3}]])
 def test_values_that_no_record_has(form):
-    (image,) = parsed({"objects": form, "colour": "red", "image_id": 7}, RowRules())
+    (image,) = parsed({"objects": form, "colour": "red", "image_id": 7}, MetadataFormat())
     assert image.notes == ("unread colour", "unread objects.hue")
 
 
 def test_splits_by_the_first_folder():
-    rules = RowRules(captions=("text",), splits={"train": "train", "valid": "val"})
+    metadata_format = MetadataFormat(captions=("text",), splits={"train": "train", "valid": "val"})
     rows = [{"file_name": f"{folder}/1.jpg", "text": "a"} for folder in ("train", "valid", "elsewhere")]
-    found = parsed("\n".join(map(json.dumps, rows)).encode(), rules)
-    assert [image.sample and image.sample.split for image in found] == ["train", "val", None]
+    images = parsed("\n".join(map(json.dumps, rows)).encode(), metadata_format)
+    assert [image.sample and image.sample.split for image in images] == ["train", "val", None]

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from recordmill.transforms.images.masks import grey_png
-from recordmill.transforms.labelme.read_labelme import ShapeRules, parse_shapes
+from recordmill.transforms.labelme.read_labelme import parse_shapes
 
-RULES = ShapeRules(("__ignore__",), has_masks=True)
 CORNERS = [[1, 2], [4, 6]]
 TRIANGLE = [[1, 2], [4, 2], [4, 6]]
 OTHER = [[7, 1], [9, 1], [9, 3]]
@@ -23,7 +22,7 @@ def shape(kind: str | None, points: list, label: str = "cat", **more) -> dict:
 
 def parse(file: object, name: str = "a/1.json"):
     data = file if isinstance(file, bytes) else json.dumps(file).encode()
-    (image,) = parse_shapes(io.BytesIO(data), name, RULES)
+    (image,) = parse_shapes(io.BytesIO(data), name, ("__ignore__",), has_masks=True)
     return image
 
 
@@ -54,8 +53,10 @@ def with_shapes(*shapes: object, **more) -> dict:
 )
 def test_objects_of_shapes(shapes, objects):
     image = parse(with_shapes(*shapes))
-    found = [(each.box, json.loads(each.segmentation or '""'), each.area_px2) for each in image.sample.objects]
-    assert (found, image.faults) == (objects, ())
+    values = [
+        (object_.box, json.loads(object_.segmentation or '""'), object_.area_px2) for object_ in image.sample.objects
+    ]
+    assert (values, image.faults) == (objects, ())
     assert (image.sample.width, image.sample.height) == (10, 8)
 
 
@@ -72,20 +73,20 @@ def test_circle():
         (shape("point", [[1, 2]]), "empty_box", "a point has no area"),
         (shape("point", [[1, 2]], group_id=3), "empty_box", "a point has no area"),
         (shape("linestrip", TRIANGLE), "empty_box", "a linestrip has no area"),
-        (shape("polygon", CORNERS), "malformed_segmentation", "a polygon of 2 points, and it needs 3"),
+        (shape("polygon", CORNERS), "malformed_segmentation", "a polygon has 2 points; it needs at least 3"),
         (shape("rectangle", TRIANGLE), "malformed_annotation", "shape_type rectangle of 3 points is not read"),
         (shape("cuboid", TRIANGLE), "malformed_annotation", "shape_type cuboid of 3 points is not read"),
         (shape("rectangle", [[1, float("nan")], [4, 6]]), "malformed_annotation", "a number is NaN or Infinity"),
         (shape("polygon", [[1, 2, 3]]), "malformed_annotation", "`array`"),
         ({"points": TRIANGLE}, "malformed_annotation", "missing required field `label`"),
         (shape("rectangle", CORNERS, "__ignore__"), "excluded", "label __ignore__ (--ignore-labels)"),
-        (shape("mask", CORNERS, mask="AAAA"), "malformed_segmentation", "the image of a mask does not decode"),
+        (shape("mask", CORNERS, mask="AAAA"), "malformed_segmentation", "the image of a mask cannot be decoded"),
         (shape("mask", [[9, 7], [10, 8]], mask=MASK), "malformed_segmentation", "crosses the edge of its image"),
     ],
 )
 def test_a_fault_costs_its_shape_only(bad, reason, detail):
     image = parse(with_shapes(shape("rectangle", CORNERS), bad))
-    assert [each.box for each in image.sample.objects] == [(1, 2, 3, 4)]
+    assert [object_.box for object_ in image.sample.objects] == [(1, 2, 3, 4)]
     (fault,) = image.faults
     assert (fault.reason, fault.where == "shape 2", detail in fault.detail) == (reason, True, True)
 
@@ -97,7 +98,9 @@ def test_a_label_in_another_encoding_costs_its_shape_only():
 
 def test_faults_of_groups_name_all_shapes():
     image = parse(with_shapes(*[shape("polygon", points, group_id=1) for points in (TRIANGLE, CORNERS)]))
-    assert [fault.text("a") for fault in image.faults] == ["shapes 1 and 2 in a: a polygon of 2 points, and it needs 3"]
+    assert [fault.text("a") for fault in image.faults] == [
+        "shapes 1 and 2 in a: a polygon has 2 points; it needs at least 3"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -141,8 +144,8 @@ def test_attributes_of_objects_and_images():
     corners = [[3, 0], [6, 3], [3, 6], [0, 3]]
     rows = (shape("polygon", TRIANGLE, difficult=True), shape("rotation", corners), shape("polygon", TRIANGLE))
     image = parse(with_shapes(*rows, flags={"sharp": True, "dark": False, "__ignore__": True}))
-    assert [each.difficult for each in image.sample.objects] == [True, False, False]
-    assert [each.corners for each in image.sample.objects] == [(), (3, 0, 6, 3, 3, 6, 0, 3), ()]
+    assert [object_.difficult for object_ in image.sample.objects] == [True, False, False]
+    assert [object_.corners for object_ in image.sample.objects] == [(), (3, 0, 6, 3, 3, 6, 0, 3), ()]
     assert image.sample.tags == ("sharp",)
 
 

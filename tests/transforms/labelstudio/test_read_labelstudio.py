@@ -7,10 +7,9 @@ import pytest
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.labelstudio.labelstudio_options import LabelstudioOptions
-from recordmill.transforms.labelstudio.read_labelstudio import TaskRules, _check, parse_tasks
+from recordmill.transforms.labelstudio.read_labelstudio import _check_tasks, parse_tasks
 from tests.conftest import draw_jpeg
 
-RULES = TaskRules(has_masks=True)
 SHAPE = {"x": 25, "y": 50, "width": 10, "height": 20, "rotation": 0}
 BOX = SHAPE | {"rectanglelabels": ["Cat"]}
 
@@ -24,13 +23,13 @@ def task(*annotations: list, **data: str) -> dict:
     return {"data": data or {"image": "/data/upload/1/48c220e9-1.jpg"}, "annotations": rows, "predictions": []}
 
 
-def parse(file: object, rules: TaskRules = RULES):
+def parse(file: object, **keywords: object):
     data = file if isinstance(file, bytes) else json.dumps(file).encode()
-    return list(parse_tasks(io.BytesIO(data), "a.json", rules))
+    return list(parse_tasks(io.BytesIO(data), "a.json", **({"has_masks": True} | keywords)))
 
 
 @pytest.mark.parametrize(
-    ("found", "box", "ring"),
+    ("shape", "box", "ring"),
     [
         (result(), (0.25, 0.5, 0.1, 0.2), None),
         # 20 × 20 pixels, turned by 90° about (50, 50): from x 30 to 50 of 200, and y 50 to 70 of 100
@@ -52,12 +51,12 @@ def parse(file: object, rules: TaskRules = RULES):
         ),
     ],
 )
-def test_shapes(found, box, ring):
-    (image,) = parse([task([found])])
-    (each,) = image.sample.objects
-    assert (each.category, each.frame, each.box) == ("Cat", "fraction", pytest.approx(box, abs=1e-6))
-    assert json.loads(each.segmentation or "null") == (ring and [pytest.approx(ring, abs=1e-6)])
-    assert each.corners == (pytest.approx(ring, abs=1e-6) if found["value"].get("rotation") else ())
+def test_shapes(shape, box, ring):
+    (image,) = parse([task([shape])])
+    (object_,) = image.sample.objects
+    assert (object_.category, object_.frame, object_.box) == ("Cat", "fraction", pytest.approx(box, abs=1e-6))
+    assert json.loads(object_.segmentation or "null") == (ring and [pytest.approx(ring, abs=1e-6)])
+    assert object_.corners == (pytest.approx(ring, abs=1e-6) if shape["value"].get("rotation") else ())
     assert (image.sample.width, image.sample.height, image.faults) == (200, 100, ())
 
 
@@ -70,7 +69,7 @@ def test_ellipses_turn_about_their_centre(turn, box):
 
 def test_an_object_has_each_of_its_labels():
     (image,) = parse([task([result(value=BOX | {"rectanglelabels": ["Cat", "Black"]})])])
-    assert [each.category for each in image.sample.objects] == ["Cat", "Black"]
+    assert [object_.category for object_ in image.sample.objects] == ["Cat", "Black"]
 
 
 def test_a_shape_and_its_labels_may_be_two_results():
@@ -78,7 +77,7 @@ def test_a_shape_and_its_labels_may_be_two_results():
     (image,) = parse(
         [task([result("rectangle", shape, id="a"), result("labels", shape | {"labels": ["Cat"]}, id="a")])]
     )
-    assert ([each.category for each in image.sample.objects], image.faults) == (["Cat"], ())
+    assert ([object_.category for object_ in image.sample.objects], image.faults) == (["Cat"], ())
 
 
 @pytest.mark.parametrize(
@@ -98,7 +97,7 @@ def test_a_shape_and_its_labels_may_be_two_results():
         (
             result(value=BOX | {"rotation": 5}, original_width=None),
             "malformed_box",
-            "a rotation, without original_width",
+            "a rotation without original_width",
         ),
         ({"value": BOX}, "malformed_annotation", "missing required field `type`"),
     ],
@@ -111,42 +110,41 @@ def test_a_fault_costs_its_result_only(bad, reason, detail):
 
 
 @pytest.mark.parametrize(
-    ("data", "rules", "name"),
+    ("data", "keywords", "name"),
     [
-        ({"image": "/data/upload/1/48c220e9-1.jpg"}, RULES, "/data/upload/1/48c220e9-1.jpg"),
-        ({"image": "/data/upload/1/48c220e9-1.jpg"}, TaskRules(drops_code=True), "/data/upload/1/1.jpg"),
-        ({"image": "/data/local-files/?d=a%20b/1.jpg"}, RULES, "a b/1.jpg"),
-        ({"image": "https://h/1.jpg?sign=x"}, RULES, "https://h/1.jpg"),
-        ({"picture": "1.jpg", "text": "cat"}, RULES, "1.jpg"),
-        ({"left": "1.jpg", "right": "2.jpg"}, TaskRules(image_key="right"), "2.jpg"),
-        ({"left": "1.jpg", "right": "2.jpg"}, RULES, "data has several images (left, right): give --image-key"),
-        ({"text": "cat"}, RULES, "data has no image"),
-        ({"image": "1.jpg"}, TaskRules(image_key="photo"), "data has no image photo"),
+        ({"image": "/data/upload/1/48c220e9-1.jpg"}, {}, "/data/upload/1/48c220e9-1.jpg"),
+        ({"image": "/data/upload/1/48c220e9-1.jpg"}, {"drops_code": True}, "/data/upload/1/1.jpg"),
+        ({"image": "/data/local-files/?d=a%20b/1.jpg"}, {}, "a b/1.jpg"),
+        ({"image": "https://h/1.jpg?sign=x"}, {}, "https://h/1.jpg"),
+        ({"picture": "1.jpg", "text": "cat"}, {}, "1.jpg"),
+        ({"left": "1.jpg", "right": "2.jpg"}, {"image_key": "right"}, "2.jpg"),
+        ({"left": "1.jpg", "right": "2.jpg"}, {}, "data has several images (left, right): add --image-key"),
+        ({"text": "cat"}, {}, "data has no image"),
+        ({"image": "1.jpg"}, {"image_key": "photo"}, "data has no image photo"),
     ],
 )
-def test_names_of_images(data, rules, name):
-    (image,) = parse([task(**data)], rules)
+def test_names_of_images(data, keywords, name):
+    (image,) = parse([task(**data)], **keywords)
     assert name == (image.sample.file_name if image.sample else image.faults[0].detail)
 
 
-@pytest.mark.parametrize(("of_several", "labels"), [("first", ["Cat"]), ("last", ["Dog"]), ("all", ["Cat", "Dog"])])
-def test_several_annotations(of_several, labels):
+@pytest.mark.parametrize(("choice", "labels"), [("first", ["Cat"]), ("last", ["Dog"]), ("all", ["Cat", "Dog"])])
+def test_several_annotations(choice, labels):
     rows = task([result()], [result(value=BOX | {"rectanglelabels": ["Dog"]})])
     rows["annotations"].append({"result": [result()], "was_cancelled": True})
-    rules = TaskRules(of_several=of_several)
-    (image,) = parse([rows], rules)
-    assert [each.category for each in image.sample.objects] == labels
-    assert not list(_check(frozenset(image.notes), rules, []))
-    with pytest.raises(ConfigError, match="give --of-several first, last or all"):
-        list(_check(frozenset(image.notes), RULES, []))
+    (image,) = parse([rows], choice=choice)
+    assert [object_.category for object_ in image.sample.objects] == labels
+    assert not list(_check_tasks(frozenset(image.notes), choice, []))
+    with pytest.raises(ConfigError, match="add --of-several first, last or all"):
+        list(_check_tasks(frozenset(image.notes), "", []))
 
 
 def test_fractions_are_an_error():
     small = result(value=BOX | {"x": 0.25, "y": 0.5, "width": 0.1, "height": 0.2})
     fractions, both = (parse([task(results)])[0].notes for results in ([small], [small, result()]))
-    assert not list(_check(frozenset(both), RULES, []))
+    assert not list(_check_tasks(frozenset(both), "", []))
     with pytest.raises(ConfigError, match="Label Studio has percent"):
-        list(_check(frozenset(fractions), RULES, []))
+        list(_check_tasks(frozenset(fractions), "", []))
 
 
 @pytest.mark.parametrize(
@@ -160,16 +158,16 @@ def test_fractions_are_an_error():
 )
 def test_whole_numbers_in_small_images_may_be_pixels(more, number):
     (image,) = parse([task(more)])
-    assert ["may be pixels" in text for text in _check(frozenset(image.notes), RULES, [])] == [True] * number
+    assert ["may be pixels" in text for text in _check_tasks(frozenset(image.notes), "", [])] == [True] * number
 
 
 def test_notes():
     results = [result("choices", {"choices": ["sharp"]}), result("textarea", {"text": ["a cat"]})]
-    (image,) = parse([task(results) | {"predictions": [1]}], RULES)
+    (image,) = parse([task(results) | {"predictions": [1]}])
     assert image.sample.tags == ("sharp",)
-    assert list(_check(frozenset(image.notes), RULES, [])) == [
+    assert list(_check_tasks(frozenset(image.notes), "", [])) == [
         "tasks have predictions, which are not read",
-        "tasks have results of type textarea, and records have no key for them",
+        "tasks have results of type textarea, which records cannot store",
     ]
 
 

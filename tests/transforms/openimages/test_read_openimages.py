@@ -22,8 +22,11 @@ def test_boxes():
         "0a,xclick,/m/2,1,0,1,0,1,1,0,True,0,-1",
         "0b.jpg,x,/m/1,1,0,1,0,1,0,0,0,0,0",
     )
-    found = [(each.category, each.box, each.frame, each.is_crowd, each.truncated) for each in first.sample.objects]
-    assert found == [
+    values = [
+        (object_.category, object_.box, object_.frame, object_.is_crowd, object_.truncated)
+        for object_ in first.sample.objects
+    ]
+    assert values == [
         ("Cat", (0.25, 0.5, 0.25, 0.5), "fraction", False, True),
         ("/m/2", (0, 0, 1, 1), "fraction", True, False),
     ]
@@ -36,7 +39,7 @@ def test_boxes():
     [
         ("0a,x,/m/1,1,12,50,0.5,1,0,0,0,0,0", "malformed_box", "edges 12, 0.5, 50, 1 are not in 0..1"),
         ("0a,x,/m/1,1,0.5,0.25,0.5,1,0,0,0,0,0", "malformed_box", "left 0.5, top 0.5, right 0.25, bottom 1"),
-        ("0a,x,/m/1,1,,0.25,0.5,1,0,0,0,0,0", "malformed_box", "a number of the box is none: XMin ''"),
+        ("0a,x,/m/1,1,,0.25,0.5,1,0,0,0,0,0", "malformed_box", "the box has a text that is not a number: XMin ''"),
     ],
 )
 def test_a_fault_costs_its_row_only(row, reason, detail):
@@ -50,7 +53,7 @@ def test_labels_of_whole_images_are_no_boxes():
     assert "no column 'XMin'" in image.faults[0].detail
 
 
-def source_of(folder, files: dict[str, str], **more: object):
+def read_source(folder, files: dict[str, str], **more: object):
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -62,35 +65,38 @@ NAMES = "LabelName,DisplayName\n/m/1,Cat\n\n/m/2,Dog\n"
 
 def test_splits_by_files(tmp_path):
     files = {"oidv6-train-annotations-bbox.csv": HEAD, "validation-annotations-bbox.csv": HEAD, "train/x.csv": "x"}
-    found = source_of(tmp_path, files | {"class-descriptions-boxable.csv": NAMES})
-    assert (found.splits, [folder.split for folder in found.folders]) == (("train", "val"), [""])
-    assert [found.is_label(name) for name in files] == [True, True, False]
-    assert "splits are those of the files oidv6-train-annotations-bbox.csv, validation" in found.warnings[0]
+    source = read_source(tmp_path, files | {"class-descriptions-boxable.csv": NAMES})
+    assert (source.splits, [folder.split for folder in source.folders]) == (("train", "val"), [""])
+    assert [source.is_label(name) for name in files] == [True, True, False]
+    assert "the files oidv6-train-annotations-bbox.csv, validation-annotations-bbox.csv give" in source.warnings[0]
     stream = io.BytesIO(f"{HEAD}\n0a,x,/m/2,1,0,1,0,1,0,0,0,0,0\n".encode())
-    (image,) = found.parse(stream, "validation-annotations-bbox.csv")
+    (image,) = source.parse(stream, "validation-annotations-bbox.csv")
     assert (image.sample.split, image.sample.objects[0].category) == ("val", "Dog")
 
 
 def test_splits_by_folders_as_fiftyone_writes_them(tmp_path):
-    found = source_of(tmp_path, {"train/labels/detections.csv": HEAD, "train/metadata/classes.csv": NAMES})
-    assert (found.splits, found.inputs) == (("train",), (f"{tmp_path}/train/metadata/classes.csv",))
-    assert found.is_label("train/labels/detections.csv")
+    source = read_source(tmp_path, {"train/labels/detections.csv": HEAD, "train/metadata/classes.csv": NAMES})
+    assert (source.splits, source.inputs) == (("train",), (f"{tmp_path}/train/metadata/classes.csv",))
+    assert source.is_label("train/labels/detections.csv")
 
 
 def test_no_names_of_classes(tmp_path):
-    found = source_of(tmp_path, {"annotations-bbox.csv": HEAD})
-    assert (found.splits, "--class-descriptions names it" in found.warnings[0]) == ((), True)
+    source = read_source(tmp_path, {"annotations-bbox.csv": HEAD})
+    assert (source.splits, "add --class-descriptions" in source.warnings[0]) == ((), True)
 
 
 @pytest.mark.parametrize(
     ("files", "error"),
     [
-        ({"train-annotations-bbox.csv": HEAD, "annotations-bbox.csv": HEAD}, "some name a split, and some do not"),
-        ({"class-descriptions.csv": NAMES, "class-descriptions-boxable.csv": NAMES}, "give the names of classes as"),
-        ({"class-descriptions.csv": "/m/1,Cat\n/m/2\n"}, "line 2: 1 cells, and not a class and its name"),
+        ({"train-annotations-bbox.csv": HEAD, "annotations-bbox.csv": HEAD}, "only some of .* name a split"),
+        (
+            {"class-descriptions.csv": NAMES, "class-descriptions-boxable.csv": NAMES},
+            "add --class-descriptions with one of them",
+        ),
+        ({"class-descriptions.csv": "/m/1,Cat\n/m/2\n"}, "line 2: a row must be a class and its name"),
         ({"class-descriptions.csv": "/m/1,Cat\n/m/1,Dog\n"}, "/m/1 is 'Cat' and 'Dog': keep one of them"),
     ],
 )
 def test_errors(tmp_path, files, error):
     with pytest.raises(ConfigError, match=error):
-        source_of(tmp_path, files)
+        read_source(tmp_path, files)

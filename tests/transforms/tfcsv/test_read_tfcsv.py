@@ -18,7 +18,7 @@ def parse(*rows: str, head: str = HEAD, encoding: str = "utf-8"):
 def test_rows_of_an_image_are_its_objects():
     first, second = parse("1.jpg,40,30,cat,1,2,4,6", "1.jpg,40,30,dog,0,0,40,30.5", "2.jpg,8,9,cat,1,1,2,2")
     assert (first.sample.file_name, first.sample.width, first.sample.height) == ("train/1.jpg", 40, 30)
-    assert [(each.category, each.box) for each in first.sample.objects] == [
+    assert [(object_.category, object_.box) for object_ in first.sample.objects] == [
         ("cat", (1, 2, 3, 4)),
         ("dog", (0, 0, 40, 30.5)),
     ]
@@ -43,15 +43,19 @@ def test_a_compressed_file():
 @pytest.mark.parametrize(
     ("row", "reason", "detail"),
     [
-        ("1.jpg,40,30,cat,1,2,x,6", "malformed_box", "a number of the box is none: xmin '1', ymin '2', xmax 'x'"),
+        (
+            "1.jpg,40,30,cat,1,2,x,6",
+            "malformed_box",
+            "the box has a text that is not a number: xmin '1', ymin '2', xmax 'x'",
+        ),
         ("1.jpg,40,30,cat,1,2,,6", "malformed_box", "xmax ''"),
-        ("1.jpg,40,30,cat,1,2,nan,6", "malformed_box", "a number of the box is not finite"),
+        ("1.jpg,40,30,cat,1,2,nan,6", "malformed_box", "the box has a number that is not finite"),
         ("1.jpg,40,30,cat,4,2,1,6", "malformed_box", "left 4, top 2, right 1, bottom 6"),
     ],
 )
 def test_a_fault_costs_its_row_only(row, reason, detail):
     (image,) = parse("1.jpg,40,30,cat,1,2,4,6", row)
-    assert [each.box for each in image.sample.objects] == [(1, 2, 3, 4)]
+    assert [object_.box for object_ in image.sample.objects] == [(1, 2, 3, 4)]
     assert [(fault.reason, fault.line, detail in fault.detail) for fault in image.faults] == [(reason, 3, True)]
 
 
@@ -59,7 +63,7 @@ def test_a_fault_costs_its_row_only(row, reason, detail):
     ("row", "detail"), [(",40,30,cat,1,2,4,6", "no filename"), ("1.jpg,40", "2 cells instead of 8")]
 )
 def test_a_row_without_an_image(row, detail):
-    first, bad = sorted(parse("1.jpg,40,30,cat,1,2,4,6", row), key=lambda each: each.sample is None)
+    first, bad = sorted(parse("1.jpg,40,30,cat,1,2,4,6", row), key=lambda image: image.sample is None)
     assert len(first.sample.objects) == 1
     assert [(fault.line, detail in fault.detail) for fault in bad.faults] == [(3, True)]
 
@@ -67,7 +71,7 @@ def test_a_row_without_an_image(row, detail):
 @pytest.mark.parametrize(
     ("images", "detail"),
     [
-        (parse(head="filename,class,x,y"), "no column 'xmin'; it has 'filename', 'class', 'x', 'y'"),
+        (parse(head="filename,class,x,y"), "no column 'xmin'; the file has 'filename', 'class', 'x', 'y'"),
         (parse("1.jpg,40,30,katt\u00e9,1,2,4,6", head=f"{HEAD},é", encoding="latin-1"), "first line cannot be read"),
         (parse('1.jpg,40,30,"cat,1,2,4,6'), "a quote that is not closed"),
         (parse(head='{"images": [], "annotations": []}'), "COCO's JSON"),
@@ -89,6 +93,6 @@ def test_files_of_which_nothing_can_be_used(images, detail):
     ],
 )
 def test_sizes(rows, sizes, warnings):
-    found = parse(*rows)
-    assert [image.sample.width for image in found] == sizes
-    assert ["is not two whole numbers" in text for image in found for text in image.warnings] == [True] * warnings
+    images = parse(*rows)
+    assert [image.sample.width for image in images] == sizes
+    assert ["is not two whole numbers" in text for image in images for text in image.warnings] == [True] * warnings

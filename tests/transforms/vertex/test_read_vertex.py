@@ -25,7 +25,7 @@ def parse(*lines: str, has_splits: bool = False, name: str = "a.jsonl"):
 
 def test_json_lines():
     first, second = parse(line(BOX, BOX | {"displayName": "dog"}), "", line(imageGcsUri="sub/2.jpg"))
-    assert [(each.category, each.box, each.frame) for each in first.sample.objects] == [
+    assert [(object_.category, object_.box, object_.frame) for object_ in first.sample.objects] == [
         ("cat", (0.25, 0.5, 0.25, 0.5), "fraction"),
         ("dog", (0.25, 0.5, 0.25, 0.5), "fraction"),
     ]
@@ -45,7 +45,7 @@ def test_json_lines():
 def test_csv(row, split, box):
     (image,) = parse(row, has_splits=True, name="a.csv")
     assert (image.sample.file_name, image.sample.split) == ("gs://b/1.jpg", split)
-    assert [each.box for each in image.sample.objects] == ([box] if box else [])
+    assert [object_.box for object_ in image.sample.objects] == ([box] if box else [])
     assert not image.faults
 
 
@@ -63,8 +63,8 @@ def test_csv_without_splits():
         ("a.jsonl", line(BOX | {"xMax": 0.2}), "malformed_box", "left 0.25, top 0.5, right 0.2, bottom 1"),
         ("a.jsonl", line({"displayName": "cat"}), "malformed_annotation", "missing required field `xMin`"),
         ("a.csv", "gs://b/1.jpg,cat,25,50,,,50,100,,", "malformed_box", "are not in 0..1"),
-        ("a.csv", "gs://b/1.jpg,cat,0.5,0.5", "malformed_box", "a box needs two corners, and these are 1"),
-        ("a.csv", "gs://b/1.jpg,cat,0.5,x,0.6,0.7", "malformed_box", "corners 0.5, x 0.6, 0.7 are no points"),
+        ("a.csv", "gs://b/1.jpg,cat,0.5,0.5", "malformed_box", "a box needs two corners (got 1)"),
+        ("a.csv", "gs://b/1.jpg,cat,0.5,x,0.6,0.7", "malformed_box", "corners 0.5, x 0.6, 0.7 are not points"),
     ],
 )
 def test_a_fault_costs_its_box_only(name, bad, reason, detail):
@@ -78,26 +78,26 @@ def test_a_fault_costs_its_box_only(name, bad, reason, detail):
     [
         ("a.jsonl", line()[:30], "Input data was truncated"),
         ("a.jsonl", line(imageGcsUri=7), "Expected `str`"),
-        ("a.jsonl", line(classificationAnnotation={"displayName": "cat"}), "a class of the image, and no boxes"),
-        ("a.jsonl", line(BOX), "no ml_use, which other lines have, so no split"),
-        ("a.jsonl", line(use="dev"), "ml_use is 'dev', and no split"),
-        ("a.csv", "UNASSIGNED,gs://b/1.jpg", "no ml_use, which other lines have"),
-        ("a.csv", "TRAIN,,cat", "no name of an image"),
-        ("a.jsonl", line(imageGcsUri=""), "no name of an image"),
+        ("a.jsonl", line(classificationAnnotation={"displayName": "cat"}), "a class of the image instead of boxes"),
+        ("a.jsonl", line(BOX), "it has no ml_use, but other lines have"),
+        ("a.jsonl", line(use="dev"), "ml_use 'dev' is not a split"),
+        ("a.csv", "UNASSIGNED,gs://b/1.jpg", "it has no ml_use, but other lines have"),
+        ("a.csv", "TRAIN,,cat", "an image without a name"),
+        ("a.jsonl", line(imageGcsUri=""), "an image without a name"),
     ],
 )
 def test_a_fault_of_an_image_costs_that_image_only(name, bad, detail):
     good = "TEST,gs://b/2.jpg" if name == "a.csv" else line(use="test")
-    first, found, last = parse(good, bad, good, has_splits=True, name=name)
-    assert (found.sample, first.sample.split, last.sample.split) == (None, "test", "test")
-    assert (detail in found.faults[0].detail, found.faults[0].line) == (True, 2)
+    first, image, last = parse(good, bad, good, has_splits=True, name=name)
+    assert (image.sample, first.sample.split, last.sample.split) == (None, "test", "test")
+    assert (detail in image.faults[0].detail, image.faults[0].line) == (True, 2)
 
 
 def test_csv_in_another_encoding_keeps_the_rows_before():
     data = b"gs://b/1.jpg\n" * 10_000 + "gs://b/é.jpg".encode("latin-1")
     *good, bad = parse_lines(io.BytesIO(data), "a.csv")
     assert good
-    assert (bad.sample, "no CSV in UTF-8" in bad.faults[0].detail) == (None, True)
+    assert (bad.sample, "not valid CSV in UTF-8" in bad.faults[0].detail) == (None, True)
 
 
 def test_splits_are_those_that_lines_have(tmp_path):

@@ -6,9 +6,8 @@ import json
 import pytest
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.via.read_via import RegionRules, _check, parse_regions
+from recordmill.transforms.via.read_via import _check_via_notes, parse_regions
 
-RULES = RegionRules(has_masks=True)
 RECT = {"name": "rect", "x": 1, "y": 2, "width": 3, "height": 4}
 POLYGON = {"name": "polygon", "all_points_x": [1, 4, 4], "all_points_y": [2, 2, 6]}
 
@@ -17,9 +16,9 @@ def region(shape: dict, **attributes: object) -> dict:
     return {"shape_attributes": shape, "region_attributes": attributes}
 
 
-def parse(file: object, rules: RegionRules = RULES):
+def parse(file: object, class_attribute: str = "", class_name: str = ""):
     data = file if isinstance(file, bytes) else json.dumps(file).encode()
-    return list(parse_regions(io.BytesIO(data), "train/via.json", rules))
+    return list(parse_regions(io.BytesIO(data), "train/via.json", class_attribute, class_name, has_masks=True))
 
 
 def with_regions(*regions: dict) -> dict:
@@ -35,7 +34,7 @@ PROJECT = {
 
 def test_settings_in_another_encoding_are_a_fault():
     data = json.dumps(PROJECT).encode().replace(b"./images/", b"T\xfcr")
-    (image,) = parse_regions(io.BytesIO(data), "via.json", RegionRules())
+    (image,) = parse_regions(io.BytesIO(data), "via.json")
     assert "a text is not UTF-8" in image.faults[0].detail
 
 
@@ -43,7 +42,7 @@ def test_settings_in_another_encoding_are_a_fault():
 def test_versions(file, name):
     (image,) = parse(file)
     assert (image.sample.file_name, image.faults) == (name, ())
-    assert [(each.category, each.box) for each in image.sample.objects] == [("cat", (1, 2, 3, 4))]
+    assert [(object_.category, object_.box) for object_ in image.sample.objects] == [("cat", (1, 2, 3, 4))]
 
 
 @pytest.mark.parametrize(
@@ -67,24 +66,24 @@ def test_boxes(shape, box):
 
 
 @pytest.mark.parametrize(
-    ("rules", "attributes", "found"),
+    ("names", "attributes", "category"),
     [
-        (RegionRules(), {"kind": "cat"}, "cat"),
-        (RegionRules(), {"kind": {"cat": True, "dog": False}}, "cat"),  # check boxes
-        (RegionRules("kind"), {"colour": "red", "kind": "cat"}, "cat"),
-        (RegionRules(), {"kind": 7}, "7"),
-        (RegionRules(), {"kind": ["cat"]}, "cat"),
-        (RegionRules("", "cat"), {}, "cat"),
-        (RegionRules("kind", "dog"), {"kind": ""}, "dog"),
-        (RegionRules(), {}, "it has no attribute, so no class; --class-name gives it one"),
-        (RegionRules("kind"), {"a": "b"}, "it has no attribute kind, so no class; --class-name gives it one"),
-        (RegionRules(), {"kind": {"cat": True, "dog": True}}, "it has 2 classes (cat, dog)"),
+        ((), {"kind": "cat"}, "cat"),
+        ((), {"kind": {"cat": True, "dog": False}}, "cat"),  # check boxes
+        (("kind",), {"colour": "red", "kind": "cat"}, "cat"),
+        ((), {"kind": 7}, "7"),
+        ((), {"kind": ["cat"]}, "cat"),
+        (("", "cat"), {}, "cat"),
+        (("kind", "dog"), {"kind": ""}, "dog"),
+        ((), {}, "it has no attribute, so no class; --class-name gives it one"),
+        (("kind",), {"a": "b"}, "it has no attribute kind, so no class; --class-name gives it one"),
+        ((), {"kind": {"cat": True, "dog": True}}, "it has 2 classes (cat, dog)"),
     ],
 )
-def test_classes(rules, attributes, found):
-    (image,) = parse(with_regions(region(RECT, **attributes)), rules)
+def test_classes(names, attributes, category):
+    (image,) = parse(with_regions(region(RECT, **attributes)), *names)
     faults = [fault.detail for fault in image.faults]
-    assert [*(each.category for each in image.sample.objects), *faults] == [found]
+    assert [*(object_.category for object_ in image.sample.objects), *faults] == [category]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +91,7 @@ def test_classes(rules, attributes, found):
     [
         (region({"name": "point", "cx": 1, "cy": 2}, kind="cat"), "empty_box", "a point has no area"),
         (region({"name": "rect", "x": 1}, kind="cat"), "malformed_annotation", "missing required field `y`"),
-        (region(POLYGON | {"all_points_x": [1, 4]}, kind="cat"), "malformed_segmentation", "a polygon of 2 x and 3 y"),
+        (region(POLYGON | {"all_points_x": [1, 4]}, kind="cat"), "malformed_segmentation", "a polygon has 2 x and 3 y"),
         (region({"name": "star"}, kind="cat"), "malformed_annotation", "shape 'star' is not read"),
         ({"region_attributes": {}}, "malformed_annotation", "missing required field `shape_attributes`"),
         (region(RECT | {"x": float("nan")}, kind="cat"), "malformed_annotation", "a number is NaN or Infinity"),
@@ -100,7 +99,7 @@ def test_classes(rules, attributes, found):
 )
 def test_a_fault_costs_its_region_only(bad, reason, detail):
     (image,) = parse(with_regions(region(RECT, kind="cat"), bad))
-    assert [each.box for each in image.sample.objects] == [(1, 2, 3, 4)]
+    assert [object_.box for object_ in image.sample.objects] == [(1, 2, 3, 4)]
     assert [(fault.reason, detail in fault.detail) for fault in image.faults] == [(reason, True)]
     assert image.faults[0].where == "region 2 of 1.jpg"
 
@@ -127,9 +126,11 @@ def test_files_of_which_nothing_can_be_used(file, detail):
 
 def test_attributes_are_chosen_by_the_user():
     notes = frozenset({"attribute a", "attribute b"})
-    with pytest.raises(ConfigError, match="the attributes a, b: give the class's as --class-attribute"):
-        list(_check(notes, RegionRules()))
-    with pytest.raises(ConfigError, match="--class-attribute c: no region has it; there are a, b"):
-        list(_check(notes, RegionRules("c")))
-    assert [text[:29] for text in _check(notes, RegionRules("a"))] == ["regions have the attributes b"]
-    assert not list(_check(frozenset({"attribute a"}), RegionRules()))
+    with pytest.raises(ConfigError, match="the attributes a, b: add --class-attribute with"):
+        list(_check_via_notes(notes, ""))
+    with pytest.raises(
+        ConfigError, match="--class-attribute c is not an attribute of any region; the attributes are a, b"
+    ):
+        list(_check_via_notes(notes, "c"))
+    assert [text[:29] for text in _check_via_notes(notes, "a")] == ["regions have the attributes b"]
+    assert not list(_check_via_notes(frozenset({"attribute a"}), ""))

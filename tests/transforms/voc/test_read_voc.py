@@ -5,7 +5,7 @@ import re
 import pytest
 
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.voc.read_voc import VocRules, parse_voc
+from recordmill.transforms.voc.read_voc import parse_voc
 from recordmill.transforms.voc.voc_options import VocOptions
 
 BOX = "<bndbox><xmin>3</xmin><ymin>4</ymin><xmax>13</xmax><ymax>24.5</ymax></bndbox>"
@@ -14,24 +14,24 @@ SIZE = "<size><width>40</width><height>30</height><depth>3</depth></size>"
 
 
 def parsed(xml: bytes | str, origin: int = 0):
-    (found,) = parse_voc(xml.encode() if isinstance(xml, str) else xml, "a.xml", VocRules(origin))
-    return found
+    (image,) = parse_voc(xml.encode() if isinstance(xml, str) else xml, "a.xml", origin)
+    return image
 
 
-def of_objects(*objects: str, origin: int = 0):
+def parse_objects(*objects: str, origin: int = 0):
     return parsed(f"<annotation>\n{SIZE}\n" + "\n".join(objects) + "\n</annotation>", origin)
 
 
 @pytest.mark.parametrize(("origin", "box"), [(0, (3, 4, 10, 20.5)), (1, (2, 3, 11, 21.5))])
 def test_objects(origin, box):
     more = "<pose>Left</pose><truncated>1</truncated><difficult>true</difficult><occluded>1</occluded><other>0</other>"
-    found = of_objects(f"<object><name> r&amp;b</name>{more}{BOX}</object>", CAT, origin=origin)
-    (one, other), sample = found.sample.objects, found.sample
+    image = parse_objects(f"<object><name> r&amp;b</name>{more}{BOX}</object>", CAT, origin=origin)
+    (one, other), sample = image.sample.objects, image.sample
     assert (one.category, one.box, one.frame) == (" r&b", box, "px")
     assert (one.difficult, one.truncated, one.view) == (True, True, "Left")
     assert (other.category, other.difficult, other.truncated, other.view) == ("cat", False, False, "")
-    assert (sample.width, sample.height, found.faults) == (40, 30, ())
-    assert set(found.notes) == {"<occluded>", "xmin 3", "xmax -3"}
+    assert (sample.width, sample.height, image.faults) == (40, 30, ())
+    assert set(image.notes) == {"<occluded>", "xmin 3", "xmax -3"}
 
 
 @pytest.mark.parametrize(
@@ -54,50 +54,58 @@ def test_sizes_that_are_not_stated(size, warnings):
 )
 def test_notes_of_edges(xmin, xmax, notes):
     box = BOX.replace(">3<", f">{xmin}<").replace(">13<", f">{xmax}<")
-    assert set(of_objects(f"<object><name>a</name>{box}</object>").notes) == notes
+    assert set(parse_objects(f"<object><name>a</name>{box}</object>").notes) == notes
 
 
 @pytest.mark.parametrize(
-    ("object_", "reason", "said"),
+    ("object_", "reason", "detail"),
     [
         (f"<object><name> </name>{BOX}</object>", Reason.UNKNOWN_CATEGORY, "an object without <name>"),
         ("<object><name>cat</name></object>", Reason.MALFORMED_BOX, "'cat' has no <bndbox>"),
         (CAT.replace("</object>", f"{BOX}</object>"), Reason.MALFORMED_BOX, "'cat' has 2 <bndbox>"),
-        (CAT.replace("<ymax>24.5</ymax>", ""), Reason.MALFORMED_BOX, "a number of 'cat' is none: .* ymax ''"),
+        (
+            CAT.replace("<ymax>24.5</ymax>", ""),
+            Reason.MALFORMED_BOX,
+            "'cat' has a text that is not a number: .* ymax ''",
+        ),
         (CAT.replace(">3<", ">left<"), Reason.MALFORMED_BOX, "xmin 'left'"),
-        (CAT.replace(">3<", ">nan<"), Reason.MALFORMED_BOX, "a number of 'cat' is not finite: xmin 'nan'"),
+        (CAT.replace(">3<", ">nan<"), Reason.MALFORMED_BOX, "'cat' has a number that is not finite: xmin 'nan'"),
         (CAT.replace(">13<", ">inf<"), Reason.MALFORMED_BOX, "not finite"),
-        (CAT.replace(">13<", ">2<"), Reason.MALFORMED_BOX, "exchanged"),
+        (CAT.replace(">13<", ">2<"), Reason.MALFORMED_BOX, "swapped"),
         (CAT.replace(">13<", ">3<"), Reason.EMPTY_BOX, "the box of 'cat' has no area: xmin '3'"),
-        (CAT.replace("</name>", "</name><difficult>7</difficult>"), Reason.MALFORMED_ANNOTATION, "<difficult> is '7'"),
+        (
+            CAT.replace("</name>", "</name><difficult>7</difficult>"),
+            Reason.MALFORMED_ANNOTATION,
+            "<difficult> must be 0 or 1 .got '7'",
+        ),
     ],
 )
-def test_objects_that_cannot_be_used(object_, reason, said):
-    found = of_objects(CAT, object_, CAT)
-    assert [each.box for each in found.sample.objects] == [(3, 4, 10, 20.5)] * 2
-    assert [(fault.reason, fault.line) for fault in found.faults] == [(reason, 4)]
-    with pytest.raises(ValueError, match=said):
-        raise ValueError(found.faults[0].detail)
+def test_objects_that_cannot_be_used(object_, reason, detail):
+    image = parse_objects(CAT, object_, CAT)
+    assert [parsed_object.box for parsed_object in image.sample.objects] == [(3, 4, 10, 20.5)] * 2
+    assert [(fault.reason, fault.line) for fault in image.faults] == [(reason, 4)]
+    with pytest.raises(ValueError, match=detail):
+        raise ValueError(image.faults[0].detail)
 
 
 @pytest.mark.parametrize(
-    ("data", "line", "said"),
+    ("data", "line", "detail"),
     [
         (b"", 1, "it is empty"),
-        (f"<annotation>\n{CAT}\n<object>".encode(), 3, "no XML from here on (no element found"),
-        (f"<annotation>\n{CAT}\xe9</annotation>".encode("latin-1"), 2, "it is not UTF-8: save it so"),
-        (b"<annotations><image/></annotations>", 1, "its root is <annotations>, where <annotation> is expected"),
+        (f"<annotation>\n{CAT}\n<object>".encode(), 3, "not valid XML from here on (no element found"),
+        (f"<annotation>\n{CAT}\xe9</annotation>".encode("latin-1"), 2, "it is not UTF-8: save it as UTF-8"),
+        (b"<annotations><image/></annotations>", 1, "the root is <annotations>, not <annotation>"),
         (b'<?xml version="1.0"?>\n<!DOCTYPE a [<!ENTITY b "c">]><annotation>&b;</annotation>', 2, "declares entities"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", 1, "it is a Git LFS pointer"),
         (b"\xff\xd8\xff\xe0", 1, "it is an image"),
         (b"0 0.5 0.5 0.1 0.1", 1, "it is YOLO's text of one image"),
     ],
 )
-def test_files_that_cannot_be_used(data, line, said):
-    found = parsed(data)
-    (fault,) = found.faults
-    assert (found.sample, fault.reason, fault.line) == (None, Reason.MALFORMED_LABELS, line)
-    assert said in fault.detail
+def test_files_that_cannot_be_used(data, line, detail):
+    image = parsed(data)
+    (fault,) = image.faults
+    assert (image.sample, fault.reason, fault.line) == (None, Reason.MALFORMED_LABELS, line)
+    assert detail in fault.detail
 
 
 def test_other_encodings():
@@ -112,7 +120,7 @@ CLASSES = ["SegmentationClass has 1 images .* are in SegmentationObject$"]
 
 
 @pytest.mark.parametrize(
-    ("there", "masks", "said"),
+    ("mask_folders", "masks", "patterns"),
     [
         (["SegmentationClass"], "none", ALONE),
         (["SegmentationClass"], "rle", ALONE),
@@ -122,10 +130,10 @@ CLASSES = ["SegmentationClass has 1 images .* are in SegmentationObject$"]
         ([], "none", []),
     ],
 )
-def test_masks_that_are_not_read(tmp_path, there, masks, said):
-    for name in ("Annotations", "JPEGImages", *there):
+def test_masks_that_are_not_read(tmp_path, mask_folders, masks, patterns):
+    for name in ("Annotations", "JPEGImages", *mask_folders):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.png").touch()
-    found = VocOptions(data=str(tmp_path), output="out", masks=masks).source().warnings
-    assert len(found) == len(said)
-    assert all(re.match(expected, text) for expected, text in zip(said, found, strict=True))
+    warnings = VocOptions(data=str(tmp_path), output="out", masks=masks).source().warnings
+    assert len(warnings) == len(patterns)
+    assert all(re.match(expected, text) for expected, text in zip(patterns, warnings, strict=True))

@@ -3,21 +3,21 @@ import pytest
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.file_kinds import LFS_POINTER
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.yolo.read_yolo import LineRules, _check, parse_labels
+from recordmill.transforms.yolo.read_yolo import LineFormat, _check_lines, parse_labels
 from recordmill.transforms.yolo.yolo_options import YoloOptions
 
 NAMES = ("cat", "dog")
-DETECT = LineRules(NAMES, "")
-SEGMENT = LineRules(NAMES, "segment", has_masks=True)
-OBB = LineRules(NAMES, "obb")
-POSE = LineRules(NAMES, "pose", 2, 3)
-POSE_XY = LineRules(NAMES, "pose", 2, 2)
+DETECT = LineFormat(NAMES, "")
+SEGMENT = LineFormat(NAMES, "segment", has_masks=True)
+OBB = LineFormat(NAMES, "obb")
+POSE = LineFormat(NAMES, "pose", 2, 3)
+POSE_XY = LineFormat(NAMES, "pose", 2, 2)
 LINE = "0 0.5 0.5 0.2 0.4"
 
 
-def parsed(lines: str, rules: LineRules):
-    (found,) = parse_labels(lines.encode(), "a.txt", rules)
-    return found
+def parsed(lines: str, rules: LineFormat):
+    (image,) = parse_labels(lines.encode(), "a.txt", rules)
+    return image
 
 
 @pytest.mark.parametrize(
@@ -28,67 +28,72 @@ def parsed(lines: str, rules: LineRules):
         ("1 0.9 0.5 0.2 1", DETECT, (0.8, 0, 0.2, 1)),
         ("1 0.005 0.5 1.009 1", DETECT, (-0.4995, 0, 1.009, 1)),  # as far beyond 0..1 as Ultralytics takes it
         ("1 0.1 0.2 0.3 0.2 0.3 0.6", DETECT, (0.1, 0.2, 0.2, 0.4)),
-        ("1 0.1 0.2 0.3 0.2 0.3 0.6", LineRules(NAMES, "detect"), (0.1, 0.2, 0.2, 0.4)),
+        ("1 0.1 0.2 0.3 0.2 0.3 0.6", LineFormat(NAMES, "detect"), (0.1, 0.2, 0.2, 0.4)),
         ("1 0.1 0.2 0.3 0.2 0.3 0.6 0.1 0.6", OBB, (0.1, 0.2, 0.2, 0.4)),
         ("1 0.9 0.2 1.05 0.2 1.05 0.6 0.9 0.6", OBB, (0.9, 0.2, 0.15, 0.4)),
         ("1 0.5 0.5 0.2 0.4 0.1 0.2 2 0 0 0", POSE, (0.4, 0.3, 0.2, 0.4)),
     ],
 )
 def test_boxes(line, rules, box):
-    (each,) = parsed(line, rules).sample.objects
-    assert (each.category, each.category_id, each.frame) == ("dog", 1, "fraction")
-    assert each.box == pytest.approx(box, abs=1e-12)
+    (object_,) = parsed(line, rules).sample.objects
+    assert (object_.category, object_.category_id, object_.frame) == ("dog", 1, "fraction")
+    assert object_.box == pytest.approx(box, abs=1e-12)
 
 
 def test_polygons_and_keypoints():
-    (each,) = parsed("0 .1 .2 .3 .2 .3 0.6", SEGMENT).sample.objects
-    assert each.segmentation == "[[0.1, 0.2, 0.3, 0.2, 0.3, 0.6]]"
-    (each,) = parsed(f"{LINE} 0.1 0.2 2 0 0 0", POSE).sample.objects
-    assert each.keypoints == (0.1, 0.2, 2, 0, 0, 0)
-    (each,) = parsed(f"{LINE} 0.1 0.2 -0.001 0.5", POSE_XY).sample.objects
-    assert each.keypoints == (0.1, 0.2, 2, 0, 0, 0)
+    (object_,) = parsed("0 .1 .2 .3 .2 .3 0.6", SEGMENT).sample.objects
+    assert object_.segmentation == "[[0.1, 0.2, 0.3, 0.2, 0.3, 0.6]]"
+    (object_,) = parsed(f"{LINE} 0.1 0.2 2 0 0 0", POSE).sample.objects
+    assert object_.keypoints == (0.1, 0.2, 2, 0, 0, 0)
+    (object_,) = parsed(f"{LINE} 0.1 0.2 -0.001 0.5", POSE_XY).sample.objects
+    assert object_.keypoints == (0.1, 0.2, 2, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
-    ("line", "rules", "reason", "said"),
+    ("line", "rules", "reason", "detail"),
     [
-        ("2 0.5 0.5 0.2 0.4", DETECT, Reason.UNKNOWN_CATEGORY, "class 2 is none of 0 to 1"),
+        ("2 0.5 0.5 0.2 0.4", DETECT, Reason.UNKNOWN_CATEGORY, "class 2 is not in 0 to 1"),
         ("0.5 0.5 0.5 0.2 0.4", DETECT, Reason.UNKNOWN_CATEGORY, "class 0.5"),
         ("-1 0.5 0.5 0.2 0.4", DETECT, Reason.UNKNOWN_CATEGORY, "class -1"),
         ("nan 0.5 0.5 0.2 0.4", DETECT, Reason.UNKNOWN_CATEGORY, "class nan"),
-        ("cat 0.5 0.5 0.2 0.4", DETECT, Reason.MALFORMED_ANNOTATION, "a column is no number: 'cat 0.5"),
+        ("cat 0.5 0.5 0.2 0.4", DETECT, Reason.MALFORMED_ANNOTATION, "a column is not a number: 'cat 0.5"),
         ("0 120 80 40 60", DETECT, Reason.MALFORMED_BOX, "a number is not in 0..1: '0 120 80 40 60'"),
         ("0 0.5 -0.02 0.2 0.4", DETECT, Reason.MALFORMED_BOX, "not in 0..1"),
         ("0 0.5 0.5 nan 0.4", DETECT, Reason.MALFORMED_BOX, "a number is not finite"),
         ("0 0.5 0.5 0.2 -0.005", DETECT, Reason.MALFORMED_BOX, "width or height is negative"),
-        ("0 0.5 0.5 0.2", DETECT, Reason.MALFORMED_ANNOTATION, "4 columns, where a box has 5"),
-        ("0 0.5 0.5 0.2 0.4 0.9", DETECT, Reason.MALFORMED_ANNOTATION, "6 columns, as predictions with a confidence"),
+        ("0 0.5 0.5 0.2", DETECT, Reason.MALFORMED_ANNOTATION, "4 columns; a box has 5"),
+        (
+            "0 0.5 0.5 0.2 0.4 0.9",
+            DETECT,
+            Reason.MALFORMED_ANNOTATION,
+            "6 columns, as in predictions with a confidence",
+        ),
         ("0 .1 .1 .1 .1 .1 .1 .1", DETECT, Reason.MALFORMED_ANNOTATION, "8 columns"),
         ("0 .1 .1 .9 .1 .9 1.5", SEGMENT, Reason.MALFORMED_BOX, "not in 0..1"),
         ("0 .95 .1 1.3 .1 1.3 .5", SEGMENT, Reason.MALFORMED_BOX, "not in 0..1"),
         ("0 .1 .1 .9 nan .9 .5", SEGMENT, Reason.MALFORMED_BOX, "a number is not finite"),
         ("0 inf .1 .9 .1 .9 .5", SEGMENT, Reason.MALFORMED_BOX, "a number is not finite"),
-        ("0 .1 .1 .9 .1 .9 .5", OBB, Reason.MALFORMED_ANNOTATION, "7 columns, where an oriented box has 9"),
-        (LINE, POSE, Reason.MALFORMED_ANNOTATION, "5 columns, where 11 are expected by kpt_shape"),
+        ("0 .1 .1 .9 .1 .9 .5", OBB, Reason.MALFORMED_ANNOTATION, "7 columns; an oriented box has 9"),
+        (LINE, POSE, Reason.MALFORMED_ANNOTATION, "5 columns; kpt_shape requires 11"),
         (f"{LINE} 0.1 0.2 3 0 0 0", POSE, Reason.MALFORMED_KEYPOINTS, "a visibility is not 0, 1 or 2"),
         (f"{LINE} 0.1 1.2 2 0 0 0", POSE, Reason.MALFORMED_BOX, "not in 0..1"),
         (f"{LINE} 0.1 0.2 nan 0 0 0", POSE, Reason.MALFORMED_KEYPOINTS, "a visibility is not 0, 1 or 2"),
     ],
 )
-def test_a_line_with_a_fault_is_one_fault_and_the_others_stay(line, rules, reason, said):
+def test_a_line_with_a_fault_is_one_fault_and_the_others_stay(line, rules, reason, detail):
     good = {POSE: f"{LINE} 0 0 0 0 0 0", OBB: "0 .1 .1 .2 .1 .2 .2 .1 .2"}.get(rules, LINE)
-    found = parsed(f"{good}\n\n{line}\n", rules)
-    (fault,) = found.faults
-    assert (fault.reason, fault.line, len(found.sample.objects)) == (reason, 3, 1)
-    assert said in fault.text("a.txt")
+    image = parsed(f"{good}\n\n{line}\n", rules)
+    (fault,) = image.faults
+    assert (fault.reason, fault.line, len(image.sample.objects)) == (reason, 3, 1)
+    assert detail in fault.text("a.txt")
     assert fault.text("a.txt").startswith("a.txt, line 3: ")
 
 
 def test_a_line_that_is_there_twice():
-    found = parsed(f"{LINE}\n1{LINE[1:]}\n{LINE.replace('0.5', '.50')}", DETECT)
-    assert [(fault.reason, fault.line) for fault in found.faults] == [(Reason.DUPLICATE_ANNOTATION, 3)]
-    assert "the same as line 1" in found.faults[0].detail
-    assert len(found.sample.objects) == 2
+    image = parsed(f"{LINE}\n1{LINE[1:]}\n{LINE.replace('0.5', '.50')}", DETECT)
+    assert [(fault.reason, fault.line) for fault in image.faults] == [(Reason.DUPLICATE_ANNOTATION, 3)]
+    assert "repeats line 1" in image.faults[0].detail
+    assert len(image.sample.objects) == 2
 
 
 POLYGON = "0 .1 .1 .9 .1 .9 .5"
@@ -96,29 +101,29 @@ NINE = f"{POLYGON} .1 .5"
 
 
 @pytest.mark.parametrize(
-    ("lines", "rules", "said"),
+    ("lines", "rules", "prefixes"),
     [
         (NINE, DETECT, ["all lines have nine columns"]),
         (f"{NINE}\n{LINE}", DETECT, ["some label files have both boxes and polygons", "label files have polygons"]),
         (f"{POLYGON}\n{NINE}", DETECT, ["label files have polygons"]),
         (f"{POLYGON}\n{LINE}", SEGMENT, []),
-        (NINE, LineRules(NAMES, "segment"), ["label files have polygons"]),
+        (NINE, LineFormat(NAMES, "segment"), ["label files have polygons"]),
         (NINE, OBB, []),
         (LINE, DETECT, []),
     ],
 )
-def test_kinds_of_lines(lines, rules, said):
-    found = []
+def test_kinds_of_lines(lines, rules, prefixes):
+    messages = []
     try:
-        found += _check(frozenset(parsed(lines, rules).notes), rules)
+        messages += _check_lines(frozenset(parsed(lines, rules).notes), rules)
     except ConfigError as error:
-        found.append(str(error))
-    assert len(found) == len(said)
-    assert all(map(str.startswith, found, said))
+        messages.append(str(error))
+    assert len(messages) == len(prefixes)
+    assert all(map(str.startswith, messages, prefixes))
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "detail"),
     [
         (LINE.encode("utf-16"), "it is text in UTF-16; save it as UTF-8"),
         (b"0 0.5 \xff", "it is not UTF-8 (byte 6)"),
@@ -126,16 +131,16 @@ def test_kinds_of_lines(lines, rules, said):
         (b"<!doctype html>\n<p>404</p>", "it is a web page"),
     ],
 )
-def test_a_file_that_is_none_spoils_its_image(data, said):
-    (found,) = parse_labels(data, "a.txt", DETECT)
-    assert found.sample is None
-    assert found.faults[0].reason is Reason.MALFORMED_LABELS
-    assert found.faults[0].text("a.txt").startswith(f"a.txt: {said}")
+def test_a_file_that_is_none_spoils_its_image(data, detail):
+    (image,) = parse_labels(data, "a.txt", DETECT)
+    assert image.sample is None
+    assert image.faults[0].reason is Reason.MALFORMED_LABELS
+    assert image.faults[0].text("a.txt").startswith(f"a.txt: {detail}")
 
 
 def test_lines_that_are_all_faulty_are_counted_by_line():
-    found = parsed("0,0.5,0.5,0.2,0.4\n0,0.5,0.5,0.2,0.4\n", DETECT)
-    assert ([fault.line for fault in found.faults], found.sample.objects) == ([1, 2], ())
+    image = parsed("0,0.5,0.5,0.2,0.4\n0,0.5,0.5,0.2,0.4\n", DETECT)
+    assert ([fault.line for fault in image.faults], image.sample.objects) == ([1, 2], ())
 
 
 def test_byte_order_mark_and_empty_file():
@@ -148,20 +153,20 @@ BOMB = "\n".join(["a0: &a0 [x, x, x, x, x, x, x, x, x, x]", *TENS])
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (b"", "data.yaml has no keys"),
-        (b"names: [cat\n", "data.yaml is no YAML"),
-        (b"names: [T\xfcr]\n", "data.yaml is no YAML"),
-        (b"names: " + b"[" * 5000, "data.yaml is no YAML"),
-        (b"names: [2020-99-99]\n", "data.yaml is no YAML"),
+        (b"names: [cat\n", "data.yaml is not valid YAML"),
+        (b"names: [T\xfcr]\n", "data.yaml is not valid YAML"),
+        (b"names: " + b"[" * 5000, "data.yaml is not valid YAML"),
+        (b"names: [2020-99-99]\n", "data.yaml is not valid YAML"),
         (f"{BOMB}\nnames: *a8\n".encode(), "data.yaml has more than 1,000,000 values"),
         (b"names: &a [*a]\n", "data.yaml has more than 1,000,000 values"),
     ],
 )
-def test_data_yaml_that_cannot_be_used(tmp_path, text, said):
+def test_data_yaml_that_cannot_be_used(tmp_path, text, message):
     (tmp_path / "data.yaml").write_bytes(text)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         YoloOptions(data=str(tmp_path), output="out").source()
 
 
