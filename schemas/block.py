@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from recordmill.schemas.columns import RAGGED, Column
+from recordmill.schemas.columns import RAGGED, BlockColumn
 from recordmill.schemas.errors import StepError
 
 _TAKEN_AT_ONCE = 1 << 18
@@ -16,7 +16,7 @@ _TAKEN_AT_ONCE = 1 << 18
 
 
 class Ragged(NamedTuple):
-    """Column of several values per row, as Arrow's list arrays."""
+    """BlockColumn of several values per row, as Arrow's list arrays."""
 
     values: np.ndarray  # of all rows, one after the other
     starts: np.ndarray  # int64 [rows + 1]; row i has values[starts[i] : starts[i + 1]]
@@ -105,81 +105,81 @@ class Block:
     docs/architecture.md follow from it. Digests of shards' plans depend on the order.
     """
 
-    image_id: Annotated[Any, Column("N", "int64", "id", "as in the source")] = None
+    image_id: Annotated[Any, BlockColumn("N", "int64", "id", "as in the source")] = None
     id_text: Annotated[
         Any,
-        Column(
+        BlockColumn(
             "N", "text", "UTF-8", "the source's id if image_id is its hash; empty if the source's id is a number", ""
         ),
     ] = None
-    source: Annotated[Any, Column("N", "int64", "index", "input file among the sources of the job", minimum=0)] = None
-    part: Annotated[Any, Column("N", "int64", "index", "part of that file", minimum=0)] = None
+    source: Annotated[Any, BlockColumn("N", "int64", "index", "input file among the sources of the job", minimum=0)] = None
+    part: Annotated[Any, BlockColumn("N", "int64", "index", "part of that file", minimum=0)] = None
     file_name: Annotated[
-        Any, Column("N", "text", "UTF-8", "path relative to the image folder; stored in records", "")
+        Any, BlockColumn("N", "text", "UTF-8", "path relative to the image folder; stored in records", "")
     ] = None
     image_size_px: Annotated[
-        Any, Column("N", "int64", "px", "width and height according to the source; 0, 0 without", (0, 0), 2, 0)
+        Any, BlockColumn("N", "int64", "px", "width and height according to the source; 0, 0 without", (0, 0), 2, 0)
     ] = None
-    split: Annotated[Any, Column("N", "int64", "index", "split; -1 until it is known", -1, minimum=-1)] = None
+    split: Annotated[Any, BlockColumn("N", "int64", "index", "split; -1 until it is known", -1, minimum=-1)] = None
     file_folder: Annotated[
-        Any, Column("N", "text", "UTF-8", "folder of `file_name` if it ends with `/`; else the path of the file", "")
+        Any, BlockColumn("N", "text", "UTF-8", "folder of `file_name` if it ends with `/`; else the path of the file", "")
     ] = None
-    file_bytes: Annotated[Any, Column("N", "int64", "bytes", "size of the image file", minimum=0)] = None
+    file_bytes: Annotated[Any, BlockColumn("N", "int64", "bytes", "size of the image file", minimum=0)] = None
     file_offset: Annotated[
         Any,
-        Column("N", "int64", "bytes", "offset in a file of several images; -1 if the file is the image", -1, 0, -1),
+        BlockColumn("N", "int64", "bytes", "offset in a file of several images; -1 if the file is the image", -1, 0, -1),
     ] = None
     image_data: Annotated[
-        Any, Column("N", "bytes", "JPEG, PNG, …", "encoded image; empty if the image is in a file", b"")
+        Any, BlockColumn("N", "bytes", "JPEG, PNG, …", "encoded image; empty if the image is in a file", b"")
     ] = None
     file_version: Annotated[
-        Any, Column("N", "text", "UTF-8", "modification time of the file, or its generation in a bucket", "")
+        Any, BlockColumn("N", "text", "UTF-8", "modification time of the file, or its generation in a bucket", "")
     ] = None
     state: Annotated[
-        Any, Column("N", "int64", "enum", "a `recordmill.transforms.join.match_blocks.FileState`", minimum=0)
+        Any, BlockColumn("N", "int64", "enum", "a `recordmill.transforms.join.match_blocks.FileState`", minimum=0)
     ] = None
-    is_shared: Annotated[Any, Column("N", "bool", "", "rows of other image ids have the same file", False)] = None
-    class_name: Annotated[Any, Column("N", "text", "UTF-8", "class of the whole image", "")] = None
-    labels: Annotated[Any, Column("N", "bytes", "MessagePack", "`ImageLabels`; empty without any", b"")] = None
+    is_shared: Annotated[Any, BlockColumn("N", "bool", "", "rows of other image ids have the same file", False)] = None
+    class_name: Annotated[Any, BlockColumn("N", "text", "UTF-8", "class of the whole image", "")] = None
+    labels: Annotated[Any, BlockColumn("N", "bytes", "MessagePack", "`ImageLabels`; empty without any", b"")] = None
     rejected: Annotated[
-        Any, Column("N", "bytes", "MessagePack", "list of `Rejected`: unusable annotations of the image", b"")
+        Any, BlockColumn("N", "bytes", "MessagePack", "list of `Rejected`: unusable annotations of the image", b"")
     ] = None
     is_continuation: Annotated[
-        Any, Column("N", "bool", "", "an earlier shard has the same image with other objects", False)
+        Any, BlockColumn("N", "bool", "", "an earlier shard has the same image with other objects", False)
     ] = None
     rows: Annotated[
         Any,
-        Column("N", "int64", "", "per sorted file: first row, rows, offset and bytes of their records", (0,) * 4, 4, 0),
+        BlockColumn("N", "int64", "", "per sorted file: first row, rows, offset and bytes of their records", (0,) * 4, 4, 0),
     ] = None
     ranks: Annotated[
-        Any, Column("N", "int64", "index", "start and end of the shard among all sorted rows", (0, 0), 2, 0)
+        Any, BlockColumn("N", "int64", "index", "start and end of the shard among all sorted rows", (0, 0), 2, 0)
     ] = None
     first_object_of_image: Annotated[
-        Any, Column("N + 1", "int64", "index", "first object of each image; ascending, from 0 to M")
+        Any, BlockColumn("N + 1", "int64", "index", "first object of each image; ascending, from 0 to M")
     ] = None
-    object_id: Annotated[Any, Column("M", "int64", "id", "as in the source")] = None
-    object_id_text: Annotated[Any, Column("M", "text", "UTF-8", "as id_text", "")] = None
-    category_id: Annotated[Any, Column("M", "int64", "id", "as in the source")] = None
+    object_id: Annotated[Any, BlockColumn("M", "int64", "id", "as in the source")] = None
+    object_id_text: Annotated[Any, BlockColumn("M", "text", "UTF-8", "as id_text", "")] = None
+    category_id: Annotated[Any, BlockColumn("M", "int64", "id", "as in the source")] = None
     boxes_xywh_px: Annotated[
-        Any, Column("M", "float64", "px", "left, top, width, height; a box may cross the edge", (0.0,) * 4, 4, _XYWH)
+        Any, BlockColumn("M", "float64", "px", "left, top, width, height; a box may cross the edge", (0.0,) * 4, 4, _XYWH)
     ] = None
-    area_px2: Annotated[Any, Column("M", "float64", "px²", "as in the source, or that of the box", 0.0)] = None
-    is_crowd: Annotated[Any, Column("M", "bool", "", "the object is a group", False)] = None
-    segmentation: Annotated[Any, Column("M", "bytes", "JSON", "mask; empty if the object has none", b"")] = None
+    area_px2: Annotated[Any, BlockColumn("M", "float64", "px²", "as in the source, or that of the box", 0.0)] = None
+    is_crowd: Annotated[Any, BlockColumn("M", "bool", "", "the object is a group", False)] = None
+    segmentation: Annotated[Any, BlockColumn("M", "bytes", "JSON", "mask; empty if the object has none", b"")] = None
     keypoints_xyv: Annotated[
-        Any, Column("M", "float64 list", "px", "x, y and visibility (0, 1, 2) per keypoint", (), 3)
+        Any, BlockColumn("M", "float64 list", "px", "x, y and visibility (0, 1, 2) per keypoint", (), 3)
     ] = None
-    difficult: Annotated[Any, Column("M", "bool", "", "as in the source", False)] = None
-    truncated: Annotated[Any, Column("M", "bool", "", "as in the source", False)] = None
-    view: Annotated[Any, Column("M", "text", "UTF-8", "visible side of the object, as in the source", "")] = None
-    track_id: Annotated[Any, Column("M", "int64", "id", "track; -1 if the object has none", -1, minimum=-1)] = None
+    difficult: Annotated[Any, BlockColumn("M", "bool", "", "as in the source", False)] = None
+    truncated: Annotated[Any, BlockColumn("M", "bool", "", "as in the source", False)] = None
+    view: Annotated[Any, BlockColumn("M", "text", "UTF-8", "visible side of the object, as in the source", "")] = None
+    track_id: Annotated[Any, BlockColumn("M", "int64", "id", "track; -1 if the object has none", -1, minimum=-1)] = None
     corners_px: Annotated[
-        Any, Column("M", "float64", "px", "corners x, y of an oriented box; zeros for other boxes", (), 8)
+        Any, BlockColumn("M", "float64", "px", "corners x, y of an oriented box; zeros for other boxes", (), 8)
     ] = None
     # Until `recordmill.transforms.encoders.encode_objects.scale_to_pixels`.
     in_fractions: Annotated[
         Any,
-        Column("M", "bool", "", "box, corners, mask, keypoints and area are fractions of the image, not pixels", False),
+        BlockColumn("M", "bool", "", "box, corners, mask, keypoints and area are fractions of the image, not pixels", False),
     ] = None
 
     def __len__(self) -> int:
@@ -365,7 +365,7 @@ def join_blocks(blocks: Sequence[Block]) -> Block:
     return Block(**columns)
 
 
-def _join_parts(column: Column, parts: Sequence[Any], numbers: Sequence[int]) -> Any:
+def _join_parts(column: BlockColumn, parts: Sequence[Any], numbers: Sequence[int]) -> Any:
     filled = [_fill(column, number) if part is None else part for part, number in zip(parts, numbers, strict=True)]
     if column.dtype not in RAGGED:
         return np.concatenate(filled)
@@ -373,7 +373,7 @@ def _join_parts(column: Column, parts: Sequence[Any], numbers: Sequence[int]) ->
     return Ragged(values, starts_of(np.concatenate([part.lengths for part in filled])))
 
 
-def _fill(column: Column, number: int) -> Any:
+def _fill(column: BlockColumn, number: int) -> Any:
     if column.dtype in RAGGED:
         return Ragged(np.zeros(0, RAGGED[column.dtype]), np.zeros(number + 1, np.int64))
     return np.full((number, column.width) if column.width else number, column.fill or 0, column.dtype)

@@ -11,8 +11,8 @@ Fault = tuple[str, int]
 """Text, and the first row that is wrong."""
 
 
-class Column(NamedTuple):
-    """Column of a Block.
+class BlockColumn(NamedTuple):
+    """BlockColumn of a Block.
 
     Attributes:
         axis: Number of rows, for N images with M objects.
@@ -39,7 +39,7 @@ class Column(NamedTuple):
     def form(self) -> str:
         """Dtype and shape.
 
-        >>> Column("N", "int64", "px", "", width=2).form, Column("M", "float64 list", "px", "", width=3).form
+        >>> BlockColumn("N", "int64", "px", "", width=2).form, BlockColumn("M", "float64 list", "px", "", width=3).form
         ('int64 [N, 2]', 'float64 list [M]')
         """
         width = f", {self.width}" if self.width and self.dtype not in RAGGED else ""
