@@ -21,7 +21,8 @@ from urllib.request import urlopen
 
 from drawn_bucket import running
 
-from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import ImageTask
 from recordmill.transforms.images.load_images import fetch_file
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.storage.zip_storage import open_archive
@@ -55,7 +56,7 @@ def processor_s() -> float:
 
 def tasks_of(folder: str) -> list[ImageTask]:
     return [
-        ImageTask(number, file.name, None, None, ImageRef(file.path, file.size_bytes, file.version), "train", ())
+        ImageTask(number, file.name, None, None, ImageFile(file.path, file.size_bytes, file.version), "train", ())
         for number, file in enumerate(sorted(storage_for(folder).walk(folder), key=lambda file: hash(file.name)))
     ]
 

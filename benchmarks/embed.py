@@ -18,6 +18,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from recordmill.schemas.inputs.files import ImageFile
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -29,7 +31,7 @@ from make_coco import make
 
 from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.inputs.annotations import Category, ImageLabels
-from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.images import ImageTask
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.models import FeatureModel, ModelChoice
 from recordmill.schemas.layouts import features_table
@@ -51,7 +53,7 @@ def embed(paths: list[Path], choice: ModelChoice, found: FeatureModel, output: P
     recipe = ShardRecipe(str(output), "features", "features", False, 0, maker, FORMAT)
     labels, table = LabelMap((Category(0, "thing"),)), features_table(found.feature_shape, "float32")
     tasks = [
-        ImageTask(id_, path.name, None, None, ImageRef(str(path), 1), "train", (), ImageLabels(class_name="thing"))
+        ImageTask(id_, path.name, None, None, ImageFile(str(path), 1), "train", (), ImageLabels(class_name="thing"))
         for id_, path in enumerate(paths)
     ]
     threads = usable_cores()

@@ -84,15 +84,15 @@ def job(path: Path, images: int, with_elements: bool, output: Path, flags: list[
     from recordmill.launch import cli
     from recordmill.launch.local_engine.engine import local_engine
     from recordmill.schemas.errors import EmptyDatasetError
-    from recordmill.schemas.inputs.images import ImageRef
+    from recordmill.schemas.inputs.files import ImageFile
     from recordmill.schemas.rejects import Metric
     from recordmill.transforms.dataset.rejects import rejects_path
     from recordmill.transforms.encoders.record_maker import EncodedRun
     from recordmill.transforms.join import list_images
     from recordmill.transforms.shards import encode_images
 
-    def listed(folder: str, *_: object) -> Iterator[tuple[str, ImageRef]]:
-        return ((_name(index), ImageRef(f"{folder}/{_name(index)}", 10_000, "1")) for index in range(images))
+    def listed(folder: str, *_: object) -> Iterator[tuple[str, ImageFile]]:
+        return ((_name(index), ImageFile(f"{folder}/{_name(index)}", 10_000, "1")) for index in range(images))
 
     def start(maker: object, of: object) -> Callable:
         return lambda block, split: iter([made(len(block), block.num_objects)])

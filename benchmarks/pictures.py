@@ -15,13 +15,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from recordmill.schemas.inputs.files import ImageFile
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from arguments import read_arguments
 from make_coco import make
 
 from recordmill.launch.cli import main as recordmill
-from recordmill.schemas.inputs.images import ImageRef, ImageRules, ImageTask
+from recordmill.schemas.inputs.images import ImageRules, ImageTask
 from recordmill.transforms.images.load_images import load_image
 
 BATCH = 8
@@ -31,7 +33,7 @@ def load(paths: list[Path], check: str, threads: int) -> None:
     """All images, with `threads` threads."""
     rules = ImageRules(check)
     tasks = [
-        ImageTask(id_, path.name, 640, 480, ImageRef(str(path), path.stat().st_size), "train", ())
+        ImageTask(id_, path.name, 640, 480, ImageFile(str(path), path.stat().st_size), "train", ())
         for id_, path in enumerate(paths)
     ]
     batches = [tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)]

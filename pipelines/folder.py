@@ -9,6 +9,7 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from recordmill.pipelines.convert import Gathered, Job, choose_images, image_contents, input_file, read_division
 from recordmill.schemas.dataset.recipes import InputFile, unlisted_folder
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.labels import (
     SAME_CLASSES,
     ExistingLabels,
@@ -30,7 +31,7 @@ from recordmill.transforms.folder.choose_classes import (
 )
 from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.folder.read_folder import ReadTables, count_block_rows, folder_rows
-from recordmill.transforms.folder.read_labels import LabelTable, table_splits
+from recordmill.transforms.folder.read_labels import table_splits
 from recordmill.transforms.folder.stratify import Stratify
 from recordmill.transforms.join.divide_images import DivideImages
 from recordmill.transforms.join.join_files import JoinFiles
@@ -90,7 +91,7 @@ def gather(p: beam.Pipeline, options: FolderOptions, splits: tuple[str, ...]) ->
         | "ImageFolders" >> beam.Create(options.images)
         | "ListImages" >> ListFolders(options.output, folder_rows, options, splits, division)
     )
-    tables = [LabelTable(path, options.columns, options.images, file_version(path)) for path in options.labels]
+    tables = [File(path, version=file_version(path)) for path in options.labels]
     rows = p | "LabelTables" >> beam.Create(tables) | ReadTables(options, splits, division) if tables else files
     sides = (rows, files) if tables else (rows,)
     blocks = sides | "JoinFiles" >> JoinFiles(splits, options.seed, options.classes, options.input_rows)

@@ -99,7 +99,7 @@ def prepare(options: TableOptions) -> Job:
 def _files(paths: Iterable[str]) -> Iterator[RowsFile]:
     for number, path in enumerate(paths):
         if found := storage_for(path).stat(path):
-            yield RowsFile(number, path, found.size_bytes, found.version)
+            yield RowsFile(path, found.size_bytes, found.version, number)
 
 
 def inputs(table: Table) -> Iterable[InputFile]:

@@ -112,7 +112,9 @@ class Block:
             "N", "text", "UTF-8", "the source's id if image_id is its hash; empty if the source's id is a number", ""
         ),
     ] = None
-    source: Annotated[Any, BlockColumn("N", "int64", "index", "input file among the sources of the job", minimum=0)] = None
+    source: Annotated[Any, BlockColumn("N", "int64", "index", "input file among the sources of the job", minimum=0)] = (
+        None
+    )
     part: Annotated[Any, BlockColumn("N", "int64", "index", "part of that file", minimum=0)] = None
     file_name: Annotated[
         Any, BlockColumn("N", "text", "UTF-8", "path relative to the image folder; stored in records", "")
@@ -122,12 +124,15 @@ class Block:
     ] = None
     split: Annotated[Any, BlockColumn("N", "int64", "index", "split; -1 until it is known", -1, minimum=-1)] = None
     file_folder: Annotated[
-        Any, BlockColumn("N", "text", "UTF-8", "folder of `file_name` if it ends with `/`; else the path of the file", "")
+        Any,
+        BlockColumn("N", "text", "UTF-8", "folder of `file_name` if it ends with `/`; else the path of the file", ""),
     ] = None
     file_bytes: Annotated[Any, BlockColumn("N", "int64", "bytes", "size of the image file", minimum=0)] = None
     file_offset: Annotated[
         Any,
-        BlockColumn("N", "int64", "bytes", "offset in a file of several images; -1 if the file is the image", -1, 0, -1),
+        BlockColumn(
+            "N", "int64", "bytes", "offset in a file of several images; -1 if the file is the image", -1, 0, -1
+        ),
     ] = None
     image_data: Annotated[
         Any, BlockColumn("N", "bytes", "JPEG, PNG, …", "encoded image; empty if the image is in a file", b"")
@@ -149,7 +154,9 @@ class Block:
     ] = None
     rows: Annotated[
         Any,
-        BlockColumn("N", "int64", "", "per sorted file: first row, rows, offset and bytes of their records", (0,) * 4, 4, 0),
+        BlockColumn(
+            "N", "int64", "", "per sorted file: first row, rows, offset and bytes of their records", (0,) * 4, 4, 0
+        ),
     ] = None
     ranks: Annotated[
         Any, BlockColumn("N", "int64", "index", "start and end of the shard among all sorted rows", (0, 0), 2, 0)
@@ -161,7 +168,8 @@ class Block:
     object_id_text: Annotated[Any, BlockColumn("M", "text", "UTF-8", "as id_text", "")] = None
     category_id: Annotated[Any, BlockColumn("M", "int64", "id", "as in the source")] = None
     boxes_xywh_px: Annotated[
-        Any, BlockColumn("M", "float64", "px", "left, top, width, height; a box may cross the edge", (0.0,) * 4, 4, _XYWH)
+        Any,
+        BlockColumn("M", "float64", "px", "left, top, width, height; a box may cross the edge", (0.0,) * 4, 4, _XYWH),
     ] = None
     area_px2: Annotated[Any, BlockColumn("M", "float64", "px²", "as in the source, or that of the box", 0.0)] = None
     is_crowd: Annotated[Any, BlockColumn("M", "bool", "", "the object is a group", False)] = None
@@ -179,7 +187,9 @@ class Block:
     # Until `recordmill.transforms.encoders.encode_objects.scale_to_pixels`.
     in_fractions: Annotated[
         Any,
-        BlockColumn("M", "bool", "", "box, corners, mask, keypoints and area are fractions of the image, not pixels", False),
+        BlockColumn(
+            "M", "bool", "", "box, corners, mask, keypoints and area are fractions of the image, not pixels", False
+        ),
     ] = None
 
     def __len__(self) -> int:

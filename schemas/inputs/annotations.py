@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from recordmill.schemas.inputs.files import File
 from recordmill.schemas.rejects import Reason, Rejected
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -123,11 +124,9 @@ class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class PanopticAnnotation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A row of `annotations` of a panoptic file."""
 
-    path: str  # path of the PNG: below the folder of PNGs, as in the JSON, until its file has been found
+    file: File  # the PNG; only its path, below the folder of PNGs as in the JSON, until it has been found
     file_name: str  # name of the PNG, as in the JSON
     segments: tuple[Segment, ...]
-    size_bytes: int | None = None  # listed size of the PNG; None if it was not listed
-    version: str = ""  # version of the PNG, see `recordmill.schemas.inputs.images.ImageRef`
 
 
 class TableRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

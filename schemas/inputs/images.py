@@ -5,6 +5,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, ImageLabels
+from recordmill.schemas.inputs.files import ImageFile
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.statistics import PixelMeasures
 
@@ -21,22 +22,6 @@ USUAL_IMAGE_BYTES = 133_000
 """Mean size of COCO's images in bytes; used for files of unknown size."""
 
 
-NO_FILE = "no file"
-"""Version of a directory entry that is not a file."""
-NOT_A_FILE = "a link that leads nowhere, a pipe or a device"
-
-
-class ImageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Path of an image file."""
-
-    path: str  # local path or URI
-    size_bytes: int  # size when the folder was listed
-    # changes with the file (modification time, generation). Resume compares it; records do not depend on it.
-    version: str = ""
-    data: bytes = b""  # the file's bytes, if they came with the image
-    offset: int = -1  # of the image in a file of several; -1 if it is the whole file
-
-
 class ImageTask(msgspec.Struct, frozen=True, array_like=True):
     """Image to write, without its bytes."""
 
@@ -44,7 +29,7 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
     file_name: str
     width: int | None  # pixels, from the JSON; None if the JSON lacks them
     height: int | None
-    ref: ImageRef
+    ref: ImageFile
     split: str
     annotations: tuple[Annotation, ...]  # ordered by annotation id
     labels: ImageLabels = NO_LABELS

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from recordmill.schemas.features import CLASS_OF_ROW, ColumnType, Feature, FeatureKind, FeatureTable
+from recordmill.schemas.inputs.files import File
 from recordmill.schemas.layouts import TABLE, is_image_feature
 
 _WRITTEN = {
@@ -134,18 +135,10 @@ class TableSchema(msgspec.Struct, frozen=True):
         return cls(tuple(Column.of_feature(feature) for feature in features if not is_image_feature(feature)))
 
 
-class RowsFile(msgspec.Struct, frozen=True, array_like=True):
-    """File of rows.
+class RowsFile(File, frozen=True, array_like=True, gc=False):
+    """File of rows. `number` is its index in the order of paths."""
 
-    Attributes:
-        number: index of the file in the order of paths.
-        version: see ImageRef.
-    """
-
-    number: int
-    path: str
-    size_bytes: int
-    version: str
+    number: int = 0
 
 
 class RowsReading(NamedTuple):

@@ -23,7 +23,8 @@ import msgspec
 from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.inputs.annotations import Category
-from recordmill.schemas.inputs.images import ImageRef, ImageRules, ImageTask
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import ImageRules, ImageTask
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.shards import ShardKey, ShardResult
@@ -343,7 +344,7 @@ class Shard:
         for number in range(20):
             path = folder / "images" / f"{number}.jpg"
             draw_jpeg(path, colour=(number, 0, 0))
-            ref = ImageRef(str(path), path.stat().st_size, str(path.stat().st_mtime_ns))
+            ref = ImageFile(str(path), path.stat().st_size, str(path.stat().st_mtime_ns))
             self.tasks.append(ImageTask(number, path.name, 40, 30, ref, "train", ()))
 
     def recipe(self, gzip: bool, output: str = "") -> ShardRecipe:

@@ -9,7 +9,8 @@ import numpy as np
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 
 from recordmill.schemas.block import Block, join_blocks, ragged_texts
-from recordmill.schemas.inputs.images import ImageRef, is_image_name
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import Match, name_key
 from recordmill.transforms.annotated.format_options import FormatOptions
@@ -136,7 +137,7 @@ def _list_part(
 
 
 def _sort_files(
-    files: Sequence[tuple[str, ImageRef]], folder: SourceFolder, source: Source, match: Match
+    files: Sequence[tuple[str, ImageFile]], folder: SourceFolder, source: Source, match: Match
 ) -> tuple[Block, np.ndarray, Block]:
     """Return the images of a folder, their buckets, and its label files."""
     named = [(folder.prefix + name, file) for name, file in files]
@@ -149,9 +150,9 @@ def _sort_files(
 
 def _runs(labels: list[LabelFile]) -> Iterator[list[LabelFile]]:
     """Yield runs of small label files; large ones stay alone."""
-    small = [label for label in labels if label[2] <= SMALL_BYTES]
+    small = [label for label in labels if label.size_bytes <= SMALL_BYTES]
     yield from batched(small, AT_ONCE)
-    yield from ([label] for label in labels if label[2] > SMALL_BYTES)
+    yield from ([label] for label in labels if label.size_bytes > SMALL_BYTES)
 
 
 def _read_list(list_: SplitList, source: Source, splits: tuple[str, ...]) -> Iterator[Keyed]:

@@ -15,6 +15,7 @@ from recordmill.schemas.block import Block, join_blocks, ragged_bytes, ragged_te
 from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.inputs.splits import Division, name_id
@@ -55,8 +56,15 @@ _NO_ROWS = Block(file_name=ragged_texts([]), split=np.zeros(0, np.int64))
 
 Keyed = tuple[int, bytes]
 """Number of a bucket of names or of a range of images, and a packed Block."""
-LabelFile = tuple[str, str, int, str, str]
-"""Name in the data set, path, size, version and split of a label file."""
+
+
+class LabelFile(File, frozen=True, array_like=True, gc=False):
+    """Label file, with its name in the data set, and its split."""
+
+    name: str = ""
+    split: str = ""
+
+
 _Named = tuple[LabelFile, int, LabelledImage]
 """Label file, number of an image in it, and the image."""
 Fetched = bytes | OSError | None
@@ -69,9 +77,8 @@ def buckets_of(names: Sequence[str]) -> np.ndarray:
 
 def label_files(block: Block) -> list[LabelFile]:
     """Return the label files of a Block, whose `class_name` is their split."""
-    texts = block.file_name.texts(), image_paths(block), block.file_version.texts(), block.class_name.texts()
-    names, paths, versions, splits = texts
-    return [*zip(names, paths, block.file_bytes.tolist(), versions, splits, strict=True)]
+    files = image_paths(block), block.file_bytes.tolist(), block.file_version.texts()
+    return list(map(LabelFile, *files, block.file_name.texts(), block.class_name.texts()))
 
 
 class _LabelReader(ThreadedDoFn):
@@ -92,20 +99,20 @@ class _LabelReader(ThreadedDoFn):
             keys: name that the label file of each row should have.
             labels: label file of each row.
         """
-        read = {label[0]: label for label in labels if label}
+        read = {label.name: label for label in labels if label}
         by_label = dict(zip(read, self._parsed(read.values()), strict=True))
-        images = [by_label[label[0]] if label else LabelledImage(Sample("")) for label in labels]
+        images = [by_label[label.name] if label else LabelledImage(Sample("")) for label in labels]
         names = rows.file_name.texts()
         if names:
-            files = [label[0] if label else key for label, key in zip(labels, keys, strict=True)]
+            files = [label.name if label else key for label, key in zip(labels, keys, strict=True)]
             block, traits = labelled_rows(names, images, files, self._source)
             block = block.replace(**dict(rows.image_columns()))
             ranges = ranges_of(hash_images(block.image_id, self._options.seed), BITS)
             yield from pack_parts(block, ranges, is_zipped=True)
             yield from (TaggedOutput(TRAITS, tuple(trait)) for trait in traits)
-        first = {label[0]: name for name, label in reversed([*zip(names, labels, strict=True)]) if label}
+        first = {label.name: name for name, label in reversed([*zip(names, labels, strict=True)]) if label}
         yield from _notice(
-            _SHARED, [n for n, label in zip(names, labels, strict=True) if label and first[label[0]] != n]
+            _SHARED, [n for n, label in zip(names, labels, strict=True) if label and first[label.name] != n]
         )
         yield from _notices(names, images)
 
@@ -117,7 +124,7 @@ class ReadBeside(_LabelReader):
         progress.set_step("reading label files")
         images, labels, lists = (list(side) for side in group[1])
         source, label_of = self._source, self._source.label_name or str
-        known = {label[0]: label for packed in labels for label in label_files(unpack_block(packed))}
+        known = {label.name: label for packed in labels for label in label_files(unpack_block(packed))}
         files = join_blocks([NO_FILES.replace(split=_NO_ROWS.split), *map(unpack_block, images)])
         if source.lists:
             rows = _listed(join_blocks([_NO_ROWS, *map(unpack_block, lists)]), files, label_of, facts)
@@ -152,15 +159,15 @@ class ReadStated(_LabelReader):
         images, labels = (list(side) for side in group[1])
         rows, label_of = join_blocks([_NO_ROWS, *map(unpack_block, images)]), self._source.label_name or str
         by_key: dict[str, LabelFile] = {}
-        for key, label in sorted(labels):
+        for key, label in sorted(labels, key=lambda item: (item[0], item[1].name)):
             by_key.setdefault(key, label)
         names = rows.file_name.texts()
         keys = [label_of(name_key(name)) for name in names]
         wanted = [by_key.get(key) for key in keys]
         yield from self._labelled(rows, keys, wanted)
-        used = {label[0] for label in wanted if label}
+        used = {label.name for label in wanted if label}
         yield from _notice(_NO_LABEL_FILE, [name for name, label in zip(names, wanted, strict=True) if not label])
-        yield from _notice(_NO_IMAGE, [label[0] for _, label in labels if label[0] not in used])
+        yield from _notice(_NO_IMAGE, [label.name for _, label in labels if label.name not in used])
 
 
 def _listed(rows: Block, files: Block, label_of: Any, facts: FactsBuilder) -> Block:
@@ -183,12 +190,11 @@ def _unique(rows: Block) -> Block:
 
 
 def _parse(label: LabelFile, source: Source) -> LabelledImage:
-    name, path, _, version, _ = label
     try:
-        data = storage_for(path).read(path, version, _MOST_BYTES)
+        data = storage_for(label.path).read(label.path, label.version, _MOST_BYTES)
     except (FileNotFoundError, UnreadableFileError) as error:
         return _unreadable(error)
-    return next(source.parse(data, name), LabelledImage(Sample("")))
+    return next(source.parse(data, label.name), LabelledImage(Sample("")))
 
 
 def labelled_rows(
@@ -216,10 +222,15 @@ def labelled_rows(
     block = sample_rows(samples, objects)
     if any(rejected):
         block = block.replace(rejected=ragged_bytes(rejected))
-    found = [each.source for of_image in objects for each in of_image] if source.categories is None else []
+    usable = [given for pairs in objects for _, given in pairs] if source.categories is None else []
     traits = {
-        Trait("category", each.category, -1 if each.category_id is None else each.category_id, len(each.keypoints) // 3)
-        for each in found
+        Trait(
+            "category",
+            given.category,
+            -1 if given.category_id is None else given.category_id,
+            len(given.keypoints) // 3,
+        )
+        for given in usable
     }
     if block.num_objects:
         boxes = block.boxes_xywh_px if block.in_fractions is None else block.boxes_xywh_px[~block.in_fractions]
@@ -240,7 +251,7 @@ class ReadNaming(_LabelReader):
         progress.set_step("reading label files")
         source, splits = self._source, self._splits
         if self.threads > 1:
-            files = look_ahead(_fetched, labels, self.pool, self.threads, lambda label: label[2])
+            files = look_ahead(_fetched, labels, self.pool, self.threads, lambda label: label.size_bytes)
         else:
             files = map(_fetched, labels)
         found = (
@@ -249,11 +260,12 @@ class ReadNaming(_LabelReader):
             for part, image in enumerate(_parsed(label, file, source))
         )
         for batch in _batches(found):
-            for (name, *_, split), _, image in batch:
+            for label, _, image in batch:
+                split = label.split
                 for fault in () if image.sample else image.faults:
                     is_image, counted = fault.reason in _OF_IMAGES, split if split in splits else splits[0]
                     what = "image" if is_image else "annotation"
-                    facts.reject(counted, Rejected(what, None, fault.reason, fault.text(name)))
+                    facts.reject(counted, Rejected(what, None, fault.reason, fault.text(label.name)))
                     facts.add_rows(counted, InputRows(source.path, source.kind, is_image, not is_image))
             yield from self._named_rows([row for row in batch if row[2].sample])
         yield TaggedOutput(TRAITS, tuple(Trait(FILES)))
@@ -263,11 +275,11 @@ class ReadNaming(_LabelReader):
         if not rows:
             return
         labels, parts, images = zip(*rows, strict=True)
-        files = [label[0] for label in labels]
+        files = [label.name for label in labels]
         samples = [image.sample for image in images if image.sample]
         names = [sample.file_name for sample in samples]
         block, traits = labelled_rows(names, images, files, self._source)
-        splits = [sample.split or label[4] for sample, label in zip(samples, labels, strict=True)]
+        splits = [sample.split or label.split for sample, label in zip(samples, labels, strict=True)]
         block = block.replace(
             source=np.array([crc32(file.encode()) for file in files], np.int64),
             part=np.array(parts, np.int64),
@@ -278,11 +290,11 @@ class ReadNaming(_LabelReader):
                 label if sample.path or sample.data else _NOT_HELD
                 for sample, label in zip(samples, labels, strict=True)
             ]
-            sizes = [len(sample.data) or label[2] for sample, label in zip(samples, held, strict=True)]
+            sizes = [len(sample.data) or label.size_bytes for sample, label in zip(samples, held, strict=True)]
             block = block.replace(
-                file_folder=ragged_texts([path for _, path, *_ in held]),
+                file_folder=ragged_texts([label.path for label in held]),
                 file_bytes=np.array(sizes, np.int64),
-                file_version=ragged_texts([version for *_, version, _ in held]),
+                file_version=ragged_texts([label.version for label in held]),
             )
             # The label files of a format hold all images, or none. A dry run writes none.
             if samples[0].data and not self._options.dry_run:
@@ -311,25 +323,24 @@ def _batches(found: Iterable[_Named]) -> Iterator[list[_Named]]:
     yield from [batch] if batch else ()
 
 
-_NOT_HELD: LabelFile = ("", "", 0, "", "")
+_NOT_HELD = LabelFile("")
 
 
 def _fetched(label: LabelFile) -> Fetched:
     """Return the bytes of a small file, or why it cannot be read; None of a large one."""
-    _, path, size, version, _ = label
     try:
-        return storage_for(path).read(path, version) if size <= SMALL_BYTES else None
+        is_small = label.size_bytes <= SMALL_BYTES
+        return storage_for(label.path).read(label.path, label.version) if is_small else None
     except (FileNotFoundError, UnreadableFileError) as error:
         return error
 
 
 def _parsed(label: LabelFile, file: Fetched, source: Source) -> Iterator[LabelledImage]:
-    name, path, _, version, _ = label
     try:
         if isinstance(file, OSError):
             raise file
-        with storage_for(path).open(path, version) if file is None else io.BytesIO(file) as stream:
-            yield from source.parse(stream, name)
+        with storage_for(label.path).open(label.path, label.version) if file is None else io.BytesIO(file) as stream:
+            yield from source.parse(stream, label.name)
     except (FileNotFoundError, UnreadableFileError) as error:
         yield _unreadable(error)
 

@@ -17,7 +17,8 @@ from recordmill.schemas.block import (
     ragged_texts,
 )
 from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, ImageLabels
-from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import ImageTask
 from recordmill.schemas.rejects import IdTexts
 from recordmill.transforms.runtime.beam_steps import pack, unpacker
 
@@ -49,7 +50,7 @@ def image_tasks(block: Block, splits: Sequence[str]) -> list[ImageTask]:
             name,
             width or None,
             height or None,
-            ImageRef(path, size, version, data, offset),
+            ImageFile(path, size, version, data, offset),
             splits[split],
             tuple(objects[first:last]),
             labels,

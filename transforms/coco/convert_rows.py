@@ -24,6 +24,7 @@ from recordmill.schemas.inputs.annotations import (
 )
 from recordmill.schemas.inputs.boxes import BOX, LARGEST, box_fault
 from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationKind, AnnotationSource, BoxFormat
+from recordmill.schemas.inputs.files import File
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import IdTexts, Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import label_column, object_columns, with_id_texts
@@ -118,7 +119,7 @@ def _panoptic(masks: str, row: PanopticRow) -> PanopticAnnotation | Rejected:
         fault = f"the file name {row.file_name!r} {name_wrong}"
     if fault:
         return Rejected("annotation", None, Reason.MALFORMED_PANOPTIC, fault, row.image_id)
-    return PanopticAnnotation(join_path(masks, row.file_name), row.file_name, segments)
+    return PanopticAnnotation(File(join_path(masks, row.file_name)), row.file_name, segments)
 
 
 def segments_fault(segments: tuple[Segment, ...]) -> str:

@@ -15,7 +15,8 @@ from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.inputs.annotations import NO_LABELS, AnnotatedImage, ImageLabels, ImageRow, PanopticAnnotation
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, FileAnnotations
-from recordmill.schemas.inputs.images import MAX_FILE_BYTES, MAX_PIXELS, NO_FILE, NOT_A_FILE, ImageRef
+from recordmill.schemas.inputs.files import NO_FILE, NOT_A_FILE, File
+from recordmill.schemas.inputs.images import MAX_FILE_BYTES, MAX_PIXELS
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
@@ -41,7 +42,7 @@ from recordmill.transforms.runtime.beam_steps import unpacker
 from recordmill.transforms.storage.interface import NameRange
 from recordmill.transforms.storage.resolve import find_archive, join_path, storage_for
 
-MaskFiles = Mapping[str, list[ImageRef]]
+MaskFiles = Mapping[str, list[File]]
 """Files by the `name_key` of their path."""
 
 
@@ -49,21 +50,21 @@ class ListMasks(beam.PTransform):
     """Convert folder paths to one MaskFiles of all their files."""
 
     def expand(self, folders: PCollection[str]) -> PCollection[MaskFiles]:
-        listed = beam.FlatMap(_list).with_output_types(tuple[str, ImageRef])
+        listed = beam.FlatMap(_list).with_output_types(tuple[str, File])
         parts = folders | "ListMaskParts" >> ListParts()
         names = parts | "ListMaskFolder" >> listed | "CollectMasks" >> beam.combiners.ToList()
         return names | "ByName" >> beam.Map(_by_name)
 
 
-def _list(listed: tuple[str, tuple[str, str]]) -> Iterator[tuple[str, ImageRef]]:
+def _list(listed: tuple[str, tuple[str, str]]) -> Iterator[tuple[str, File]]:
     progress.set_step("listing masks")
     folder, bounds = listed
     for name, file in list_images(folder, part=NameRange(*bounds)):
         yield name_key(join_path(folder, name)), file
 
 
-def _by_name(listed: Iterable[tuple[str, ImageRef]]) -> dict[str, list[ImageRef]]:
-    files = defaultdict[str, list[ImageRef]](list)
+def _by_name(listed: Iterable[tuple[str, File]]) -> dict[str, list[File]]:
+    files = defaultdict[str, list[File]](list)
     for name, file in listed:
         files[name].append(file)
     return dict(files)
@@ -81,30 +82,30 @@ def match_mask(image: AnnotatedImage, files: MaskFiles | None) -> tuple[Annotate
     if files is None or not image.labels.panoptic:
         return image, None
     (panoptic,) = image.labels.panoptic
-    found = files.get(name_key(panoptic.path), [])
+    found = files.get(name_key(panoptic.file.path), [])
     if len(found) > 1:
         paths = " and ".join(sorted(file.path for file in found))
         raise CollidingImagesError(f"the panoptic PNG of one name is both {paths}; rename one")
-    file = found[0] if found else _in_archive(panoptic.path)
+    file = found[0] if found else _in_archive(panoptic.file.path)
     matched: tuple[PanopticAnnotation, ...] = ()
     reject = None
     if fault := _mask_fault(file):
         reason, detail = fault
         reject = Rejected("annotation", None, reason, f"{panoptic.file_name!r}: {detail}", image.image.id)
     elif file:
-        found_in = {"path": file.path, "size_bytes": file.size_bytes, "version": file.version}
-        matched = (msgspec.structs.replace(panoptic, **found_in),)
+        png = File(file.path, file.size_bytes, file.version)
+        matched = (msgspec.structs.replace(panoptic, file=png),)
     labels = msgspec.structs.replace(image.labels, panoptic=matched)
     return msgspec.structs.replace(image, labels=labels), reject
 
 
-def _in_archive(path: str) -> ImageRef | None:
+def _in_archive(path: str) -> File | None:
     """Return a member of a .zip whose path differs from its listed name, see `ZipStorage`."""
     found = storage_for(path).stat(path) if find_archive(path) else None
-    return ImageRef(path, found.size_bytes, found.version) if found else None
+    return File(path, found.size_bytes, found.version) if found else None
 
 
-def _mask_fault(file: ImageRef | None) -> tuple[Reason, str] | None:
+def _mask_fault(file: File | None) -> tuple[Reason, str] | None:
     if file is None:
         return Reason.MASK_MISSING, "no such file under --panoptic-masks"
     if file.version == NO_FILE:

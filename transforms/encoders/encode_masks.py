@@ -11,7 +11,8 @@ import numpy as np
 from recordmill.schemas.block import Block
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.annotations import PanopticAnnotation, Segment, StuffAnnotation
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, StoredImage
+from recordmill.schemas.inputs.files import File
+from recordmill.schemas.inputs.images import ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap
 from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.encoders.encode_objects import fit_boxes, scale_to_pixels
@@ -56,7 +57,7 @@ def read_panoptic(
         detail = f"{len(panoptic.segments)} segments; a mask of one byte can store {MAX_SEGMENTS}"
         raise UnusableError(Reason.TOO_MANY_SEGMENTS, _name_file(panoptic, detail))
     try:
-        data = fetch_file(ImageRef(panoptic.path, panoptic.size_bytes or 0, panoptic.version))
+        data = fetch_file(panoptic.file)
     except ChangedFileError as error:
         detail = "the file was replaced after it was listed"
         raise UnusableError(Reason.MASK_MISSING, _name_file(panoptic, detail)) from error
@@ -141,7 +142,7 @@ def _is_two_channel(colours: np.ndarray, category_ids: frozenset[int]) -> bool:
     return all(red in category_ids for red in reds if red)
 
 
-_VOID = PanopticAnnotation("", "", ())
+_VOID = PanopticAnnotation(File(""), "", ())
 
 
 class RegionEncoder:

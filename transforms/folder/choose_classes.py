@@ -14,7 +14,8 @@ from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.inputs.images import ImageRef, PathLabels, is_image_name
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import PathLabels, is_image_name
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_fault
@@ -32,7 +33,7 @@ from recordmill.transforms.storage.resolve import find_archive, storage_for
 
 
 def label_paths(
-    files: Iterable[tuple[str, ImageRef]],
+    files: Iterable[tuple[str, ImageFile]],
     rule: PathLabels,
     division: Division,
     splits: Sequence[str],
@@ -45,7 +46,7 @@ def label_paths(
         splits: of the job; the column `split` is an index of them.
         facts: gets files that are no images, and images without a class.
     """
-    labelled: list[tuple[str, ImageRef]] = []
+    labelled: list[tuple[str, ImageFile]] = []
     classes: list[str] = []
     for name, file in files:
         if not is_image_name(name):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
+from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.splits import Division
 from recordmill.transforms.blocks.cut_range import BlockKey
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
@@ -13,7 +14,7 @@ from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.choose_classes import label_paths, named_rows
 from recordmill.transforms.folder.folder_options import FolderOptions
-from recordmill.transforms.folder.read_labels import LabelTable, read_labels
+from recordmill.transforms.folder.read_labels import read_labels
 from recordmill.transforms.join.join_files import RANGE_BITS, count_rows
 from recordmill.transforms.join.list_images import Files, file_block
 
@@ -32,20 +33,20 @@ def folder_rows(
 
 
 class ReadTables(beam.PTransform):
-    """Convert LabelTable to (range, packed Block of image rows)."""
+    """Convert the File of each table to (range, packed Block of image rows)."""
 
     def __init__(self, options: FolderOptions, splits: tuple[str, ...], division: Division | AsSingleton):
         super().__init__()
         self._options, self._splits, self._division = options, splits, division
 
-    def expand(self, tables: PCollection[LabelTable]):
+    def expand(self, tables: PCollection[File]):
         return tables | "ReadTable" >> WithFacts(_read_table, self._options, self._splits, self._division, types=Keyed)
 
 
 def _read_table(
-    table: LabelTable, facts: FactsBuilder, options: FolderOptions, splits: tuple[str, ...], division: Division
+    table: File, facts: FactsBuilder, options: FolderOptions, splits: tuple[str, ...], division: Division
 ) -> Iterator[Keyed]:
-    for block in read_labels(table, division, splits, facts):
+    for block in read_labels(table, options.columns, options.images, division, splits, facts):
         yield from pack_parts(block, ranges_of(hash_images(block.image_id, options.seed), RANGE_BITS))
     facts.count_rejected_rows(options.input_rows.path, options.input_rows.kind)
 

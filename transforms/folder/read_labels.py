@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 
-import msgspec
 import numpy as np
 
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
 from recordmill.schemas.inputs.splits import Division, split_name_fault
 from recordmill.schemas.names import has_control_character, is_absolute, name_fault, name_key
@@ -27,24 +27,19 @@ _LOGGER = logging.getLogger(__name__)
 _ROWS_AT_ONCE = 10_000
 
 
-class LabelTable(msgspec.Struct, frozen=True):
-    """Table to read.
-
-    Attributes:
-        folders: the image folders; paths in the table are relative to them, or full and begin with one of them.
-        version: of the file when the job began; empty for any.
-    """
-
-    path: str
-    columns: LabelColumns
-    folders: tuple[str, ...]
-    version: str = ""
-
-
-def read_labels(table: LabelTable, division: Division, splits: tuple[str, ...], facts: FactsBuilder) -> Iterator[Block]:
+# Long list of arguments: the options of ReadTables, without those of other steps.
+def read_labels(
+    table: File,
+    columns: LabelColumns,
+    folders: tuple[str, ...],
+    division: Division,
+    splits: tuple[str, ...],
+    facts: FactsBuilder,
+) -> Iterator[Block]:
     """Yield a table's image rows with their splits.
 
     Args:
+        folders: Image folders; paths in the table are relative to them, or complete and begin with one of them.
         division: gives each image its split if the table does not.
         splits: of the job; a rejected row that gives none of them is counted in the first.
 
@@ -53,9 +48,9 @@ def read_labels(table: LabelTable, division: Division, splits: tuple[str, ...], 
     """
     progress.set_step("reading labels")
     _LOGGER.info("Reading %s", table.path)
-    _, rows = label_rows(table.path, table.columns, table.version)
+    _, rows = label_rows(table.path, columns, table.version)
     while some := list(islice(rows, _ROWS_AT_ONCE)):
-        found = [_labelled(row, table, division, splits, facts) for row in some]
+        found = [_labelled(row, table.path, folders, division, splits, facts) for row in some]
         usable = [each for each in found if each]
         yield named_rows(Block(file_name=ragged_texts([name for name, _, _ in usable]))).replace(
             split=np.array([splits.index(split) for _, split, _ in usable], np.int64),
@@ -64,11 +59,11 @@ def read_labels(table: LabelTable, division: Division, splits: tuple[str, ...], 
 
 
 def _labelled(
-    row: TextRow, table: LabelTable, division: Division, splits: tuple[str, ...], facts: FactsBuilder
+    row: TextRow, table: str, folders: tuple[str, ...], division: Division, splits: tuple[str, ...], facts: FactsBuilder
 ) -> tuple[str, str, str] | None:
     """Return a row's name, split, label; None if rejected."""
     given, label, *of_row = row.cells or ("", "")
-    path = path_below(given, table.folders)
+    path = path_below(given, folders)
     name = name_key(path)
     (split,) = of_row or (division.split_of(name),)
     fault = None
@@ -82,7 +77,7 @@ def _labelled(
         fault = Reason.NO_GROUP, f"the path {given!r} {no_group}"
     if not fault:
         return name, split, label
-    detail = f"{posixpath.basename(table.path)} row {row.number}: {fault[1]}"
+    detail = f"{posixpath.basename(table)} row {row.number}: {fault[1]}"
     facts.reject(split if split in splits else splits[0], Rejected("image", None, fault[0], detail))
     return None
 

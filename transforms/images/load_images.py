@@ -14,10 +14,10 @@ from PIL import Image, UnidentifiedImageError
 
 from recordmill.schemas.block import starts_of
 from recordmill.schemas.inputs.file_kinds import LFS_CURE, LFS_POINTER
+from recordmill.schemas.inputs.files import File, ImageFile
 from recordmill.schemas.inputs.images import (
     MAX_FILE_BYTES,
     MAX_PIXELS,
-    ImageRef,
     ImageRules,
     ImageTask,
     StoredImage,
@@ -54,12 +54,14 @@ KEPT_BYTES = 16 << 20
 _CHECK_STRUCTURE = {"jpeg": check_formats.check_jpeg, "png": check_formats.check_png}
 
 
-def fetch_file(file: ImageRef) -> bytes:
-    """Return the bytes of an image file from `file.data`, else by one request."""
-    storage = storage_for(file.path)
-    if file.offset >= 0:
-        return storage.read_range(file.path, file.offset, file.size_bytes)
-    data = file.data or storage.read(file.path, file.version, MAX_FILE_BYTES)
+def fetch_file(file: File) -> bytes:
+    """Return the bytes of an image file from `data` of an ImageFile, else by one request."""
+    storage, data = storage_for(file.path), b""
+    if isinstance(file, ImageFile):
+        if file.offset >= 0:
+            return storage.read_range(file.path, file.offset, file.size_bytes)
+        data = file.data
+    data = data or storage.read(file.path, file.version, MAX_FILE_BYTES)
     return decode_labelme_image(data) if data.startswith(b"{") else data
 
 

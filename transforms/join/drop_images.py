@@ -15,7 +15,7 @@ from apache_beam.pvalue import AsDict, AsIter, AsSingleton, PCollection, TaggedO
 from recordmill.schemas.block import Block
 from recordmill.schemas.errors import AnnotationFileError, ConfigError
 from recordmill.schemas.inputs.annotations import Int64
-from recordmill.schemas.inputs.images import ImageRef
+from recordmill.schemas.inputs.files import ImageFile
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
@@ -249,7 +249,7 @@ class Candidate(NamedTuple):
     Attributes:
         labels: Digest of its class, and of the classes and boxes of its objects.
         is_row: Of a table, whose rows of one image are no copies.
-        offset, size_bytes: Of the image, see ImageRef.
+        offset, size_bytes: Of the image, see ImageFile.
         digest: Of an image without a file.
     """
 
@@ -334,7 +334,7 @@ def _of_equal_size(group: tuple[int, Iterable[Candidate]]) -> Iterator[Candidate
 
 
 def _digested(candidate: Candidate) -> Iterator[tuple[bytes, Candidate]]:
-    ref = ImageRef(candidate.path, candidate.size_bytes, offset=candidate.offset)
+    ref = ImageFile(candidate.path, candidate.size_bytes, offset=candidate.offset)
     try:
         yield candidate.digest or _digest(fetch_file(ref)), candidate
     except (FileNotFoundError, UnreadableFileError, FileTooLargeError):

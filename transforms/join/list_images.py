@@ -15,7 +15,8 @@ from apache_beam.pvalue import PCollection, TaggedOutput
 
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.dataset.recipes import LISTING, InputFile
-from recordmill.schemas.inputs.images import ImageRef, is_image_name
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.names import name_key
 from recordmill.transforms.blocks.image_tasks import file_folder
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts
@@ -96,7 +97,7 @@ def listing_of(folder: str) -> InputFile:
 _LOGGER = logging.getLogger(__name__)
 FILES_AT_ONCE = 50_000
 Item = TypeVar("Item")
-Files = list[tuple[str, ImageRef]]
+Files = list[tuple[str, ImageFile]]
 """Names, relative to their folder, and files."""
 _LISTINGS = "listings"
 
@@ -171,7 +172,7 @@ def files_by_name(files: Files, _: FactsBuilder, match: str, buckets: int) -> It
     yield from pack_parts(file_block(files), name_buckets([name for name, _ in files], match, buckets))
 
 
-def file_block(files: Iterable[tuple[str, ImageRef]]) -> Block:
+def file_block(files: Iterable[tuple[str, ImageFile]]) -> Block:
     """Return a Block of a folder's names and files."""
     files = list(files)
     return Block(
@@ -189,7 +190,7 @@ def batched(items: Iterable[Item], number: int) -> Iterator[list[Item]]:
         yield batch
 
 
-def list_outside(folder: str, part: NameRange, output: str, listing: Listing | None) -> Iterator[tuple[str, ImageRef]]:
+def list_outside(folder: str, part: NameRange, output: str, listing: Listing | None) -> Iterator[tuple[str, ImageFile]]:
     """Yield names and files of a folder that are not below the folder `output`."""
     progress.set_step("listing images")
     ours = _name_within(folder, output)
@@ -211,7 +212,7 @@ def _name_within(folder: str, output: str) -> str:
 
 def list_images(
     folder: str, listing: Listing | None = None, part: NameRange = ALL_NAMES
-) -> Iterator[tuple[str, ImageRef]]:
+) -> Iterator[tuple[str, ImageFile]]:
     """Yield all files below `folder` by their `recordmill.schemas.names.name_key`.
 
     Names that are not UTF-8 are skipped with a warning, because JSON files cannot name them.
@@ -225,7 +226,7 @@ def list_images(
         except UnicodeEncodeError:
             passed_over, first = passed_over + 1, min(first or file.path, file.path)
             continue
-        yield name_key(file.name), ImageRef(file.path, file.size_bytes, file.version)
+        yield name_key(file.name), ImageFile(file.path, file.size_bytes, file.version)
     if passed_over:
         _LOGGER.warning(
             "%s: files whose names are not UTF-8 are passed over (number: %d), the first %r; rename them",

@@ -12,7 +12,8 @@ from apache_beam.pvalue import AsSingleton
 
 from recordmill.schemas.block import Block, Ragged, join_blocks, ragged_texts
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.inputs.images import MAX_FILE_BYTES, NO_FILE, NOT_A_FILE
+from recordmill.schemas.inputs.files import NO_FILE, NOT_A_FILE
+from recordmill.schemas.inputs.images import MAX_FILE_BYTES
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_fault, name_key, name_parts
 from recordmill.schemas.rejects import Metric, Reason

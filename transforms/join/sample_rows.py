@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -38,88 +37,95 @@ class CategoryFinder:
         self._by_both = {(category.name, category.id): category.id for category in categories}
         self.by_name = {name: id_ for (name, id_) in self._by_both if self._numbers[name] == 1}
 
-    def find(self, each: SampleObject) -> int:
+    def find(self, given: SampleObject) -> int:
         """Return the category id of an object. Raise UnusableError unless exactly one category matches."""
-        found = self._by_both.get((each.category, each.category_id)) if each.category_id is not None else None
-        found = self.by_name.get(each.category) if found is None else found
-        if found is None and self._makes_ids:
-            if not each.category.strip():
+        name, given_id = given.category, given.category_id
+        category_id = self._by_both.get((name, given_id)) if given_id is not None else None
+        category_id = self.by_name.get(name) if category_id is None else category_id
+        if category_id is None and self._makes_ids:
+            if not name.strip():
                 raise UnusableError(Reason.UNKNOWN_CATEGORY, "no class")
-            found = self.by_name[each.category] = name_id(each.category)
-        if found is None:
-            is_known = each.category in self._numbers
-            detail = "is that of several ids, and category_id is none of these" if is_known else "is not a label"
-            raise UnusableError(Reason.UNKNOWN_CATEGORY, f"category {each.category!r} {detail}")
-        return found
+            category_id = self.by_name[name] = name_id(name)
+        if category_id is None:
+            is_known = name in self._numbers
+            detail = (
+                "is ambiguous: several categories have this name; set category_id" if is_known else "is not a label"
+            )
+            raise UnusableError(Reason.UNKNOWN_CATEGORY, f"category {name!r} {detail}")
+        return category_id
 
-    def keypoints(self, each: SampleObject, category_id: int) -> int:
+    def keypoints(self, given: SampleObject, category_id: int) -> int:
         """Return the number of keypoints that the object should have."""
-        return len(each.keypoints) // 3 if self._makes_ids else self._keypoints[category_id]
-
-
-class UsableObject(NamedTuple):
-    """A checked object of a Sample."""
-
-    annotation: Annotation
-    source: SampleObject
+        return len(given.keypoints) // 3 if self._makes_ids else self._keypoints[category_id]
 
 
 def usable_objects(
     sample: Sample, finder: CategoryFinder, reject: Callable[[Rejected], None], places: Sequence[str] = ()
-) -> list[UsableObject]:
-    """Return a Sample's usable objects; pass rejects to `reject`.
+) -> list[tuple[Annotation, SampleObject]]:
+    """Return a Sample's usable objects, checked and as they were given; pass rejects to `reject`.
 
     Args:
-        places: beginning of the detail of each object; empty to name the Sample.
+        places: Beginning of the detail of each object; empty to name the Sample.
     """
     objects = []
-    for number, each in enumerate(sample.objects):
+    for number, given in enumerate(sample.objects):
         try:
-            objects.append(UsableObject(_annotation(sample, number, each, finder), each))
+            objects.append((_check_object(sample, number, given, finder), given))
         except UnusableError as fault:
             detail = (places[number] if places else f"Sample {sample.file_name!r}: ") + fault.detail
-            reject(Rejected("annotation", each.id, fault.reason, detail, id_of(sample)))
+            reject(Rejected("annotation", given.id, fault.reason, detail, id_of(sample)))
     return objects
 
 
-def sample_rows(samples: Sequence[Sample], objects: Sequence[Sequence[UsableObject]], of_image: bool = False) -> Block:
-    """Return Samples as the images of a Block, without the columns of splits and files."""
+def sample_rows(
+    samples: Sequence[Sample],
+    objects: Sequence[Sequence[tuple[Annotation, SampleObject]]],
+    is_image_class: bool = False,
+) -> Block:
+    """Return Samples as the images of a Block, without the columns of splits and files.
+
+    Args:
+        objects: See `usable_objects`, of each Sample.
+        is_image_class: True if each image has one class.
+    """
     block = Block(
         image_id=np.array(list(map(id_of, samples)), np.int64),
         file_name=ragged_texts([sample.file_name for sample in samples]),
-        image_size_px=np.array([(each.width or 0, each.height or 0) for each in samples], np.int64).reshape(-1, 2),
-        class_name=ragged_texts([sample.class_name or "" for sample in samples]) if of_image else None,
-        labels=None if of_image else label_column(list(map(_labels, samples))),
+        image_size_px=np.array([(sample.width or 0, sample.height or 0) for sample in samples], np.int64).reshape(
+            -1, 2
+        ),
+        class_name=ragged_texts([sample.class_name or "" for sample in samples]) if is_image_class else None,
+        labels=None if is_image_class else label_column(list(map(_labels, samples))),
     )
-    found = [each for of_sample in objects for each in of_sample]
-    if not found:
+    annotations = [annotation for pairs in objects for annotation, _ in pairs]
+    if not annotations:
         return block
     return block.replace(
         first_object_of_image=starts_of(np.array(list(map(len, objects)), np.int64)),
-        **object_columns([each.annotation for each in found]),
+        **object_columns(annotations),
     )
 
 
-def _annotation(sample: Sample, number: int, each: SampleObject, finder: CategoryFinder) -> Annotation:
-    category_id, box = finder.find(each), each.box
+def _check_object(sample: Sample, number: int, given: SampleObject, finder: CategoryFinder) -> Annotation:
+    category_id, box = finder.find(given), given.box
     if fault := box_fault(box):
         raise UnusableError(Reason.MALFORMED_BOX, f"{fault}: {box}")
-    if each.keypoints:
-        expected = finder.keypoints(each, category_id)
-        if fault := keypoints_fault(each.keypoints, expected):
-            detail = f"category {each.category!r} has {expected} keypoints: {fault}"
+    if given.keypoints:
+        expected = finder.keypoints(given, category_id)
+        if fault := keypoints_fault(given.keypoints, expected):
+            detail = f"category {given.category!r} has {expected} keypoints: {fault}"
             raise UnusableError(Reason.MALFORMED_KEYPOINTS, detail)
-    if len(each.corners) not in (0, 8) or not all(abs(number) <= LARGEST for number in each.corners):
-        raise UnusableError(Reason.MALFORMED_BOX, f"corners are not four finite points: {each.corners}")
-    if each.track_id is not None and not 0 <= each.track_id < _INT64:
-        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"track_id {each.track_id} is not 0 to 2**63 - 1")
-    id_ = name_id(f"{name_key(sample.file_name)} object {number}") if each.id is None else each.id
-    area = box[2] * box[3] if each.area_px2 is None else each.area_px2
+    if len(given.corners) not in (0, 8) or not all(abs(number) <= LARGEST for number in given.corners):
+        raise UnusableError(Reason.MALFORMED_BOX, f"corners are not four finite points: {given.corners}")
+    if given.track_id is not None and not 0 <= given.track_id < _INT64:
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"track_id {given.track_id} is not 0 to 2**63 - 1")
+    id_ = name_id(f"{name_key(sample.file_name)} object {number}") if given.id is None else given.id
+    area = box[2] * box[3] if given.area_px2 is None else given.area_px2
     if not (abs(area) <= LARGEST and -_INT64 <= id_ < _INT64):
         raise UnusableError(Reason.MALFORMED_ANNOTATION, f"area {area}, id {id_}")
-    more = each.difficult, each.truncated, each.view, -1 if each.track_id is None else each.track_id, each.corners
-    segmentation, in_fractions = each.segmentation.encode(), each.frame == "fraction"
-    return Annotation(id_, category_id, box, area, each.is_crowd, segmentation, each.keypoints, *more, in_fractions)
+    more = given.difficult, given.truncated, given.view, -1 if given.track_id is None else given.track_id, given.corners
+    segmentation, in_fractions = given.segmentation.encode(), given.frame == "fraction"
+    return Annotation(id_, category_id, box, area, given.is_crowd, segmentation, given.keypoints, *more, in_fractions)
 
 
 def _labels(sample: Sample) -> ImageLabels:

@@ -67,7 +67,7 @@ class DataContents:
         """Return the columns of the first rows of a table; none of a file that is not a table."""
         if path not in self._columns:
             try:
-                batch = next(read_rows(RowsFile(0, path, 0, ""), RowsReading()), None)
+                batch = next(read_rows(RowsFile(path, 0, ""), RowsReading()), None)
             except AnnotationFileError:
                 batch = None
             self._columns[path] = batch.columns if batch else {}

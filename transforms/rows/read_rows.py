@@ -198,7 +198,7 @@ def read_texts(
     Raises:
         AnnotationFileError: as `read_rows`; the rows raise it, too.
     """
-    file = RowsFile(0, path, 0, version or file_version(path))
+    file = RowsFile(path, 0, version or file_version(path))
     return _text_rows(_read_file_batches(file, RowsReading(is_label_table=True)), choose)
 
 

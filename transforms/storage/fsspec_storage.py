@@ -150,7 +150,7 @@ def connect(process: int, storage: FsspecStorage) -> "AbstractFileSystem":
 
 def _stored_object(name: str, path: str, info: Mapping[str, Any]) -> StoredFile:
     version = info.get("ETag") or info.get("etag") or info.get("mtime") or info["size"]
-    return StoredFile(name, path, info["size"], str(version).strip('"'))
+    return StoredFile(path, info["size"], str(version).strip('"'), name)
 
 
 class FsspecUpload:

@@ -56,7 +56,7 @@ class GcsStorage(Storage):
             if item.name < within.start or item.name >= (within.end or item.name + "-"):
                 continue  # emulators may not support ranges
             name = item.name[len(prefix) :]
-            yield StoredFile(name, root + name, item.size, item.generation)
+            yield StoredFile(root + name, item.size, item.generation, name)
 
     def parts(self, folder: str) -> list[NameRange]:
         # The first page is enough: it has up to 1,000 sub-folders. A folder with more files before them is one range.
@@ -80,7 +80,7 @@ class GcsStorage(Storage):
             return None
         try:
             metadata = read_metadata(path)
-            return StoredFile(path.rpartition("/")[2], path, metadata.size, metadata.generation, metadata.crc32c)
+            return StoredFile(path, metadata.size, metadata.generation, path.rpartition("/")[2], metadata.crc32c)
         except FileNotFoundError:
             return None
 

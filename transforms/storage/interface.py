@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple, Protocol
 
 import google_crc32c
-import msgspec
+
+from recordmill.schemas.inputs.files import File
 
 
 class UnreadableFileError(OSError):
@@ -22,20 +23,16 @@ class ChangedFileError(FileNotFoundError):
     """The listed file is gone: another file has its name."""
 
 
-class StoredFile(msgspec.Struct, frozen=True):
+class StoredFile(File, frozen=True, array_like=True, gc=False):
     """A file found by listing a folder.
 
     Attributes:
         name: Path relative to the folder, with `/` as separator.
-        version: Changes with the content; `recordmill.schemas.inputs.images.NO_FILE` for pipes, devices, broken links.
         crc32c: See `Storage.checksum`; empty if it is unknown without reading the file.
         packed_bytes: Compressed size in an archive; None if not compressed.
     """
 
-    name: str
-    path: str
-    size_bytes: int
-    version: str
+    name: str = ""
     crc32c: str = ""
     packed_bytes: int | None = None
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, BinaryIO, NamedTuple
 
-from recordmill.schemas.inputs.images import NO_FILE
+from recordmill.schemas.inputs.files import NO_FILE
 from recordmill.transforms.storage.interface import (
     ALL_NAMES,
     ChangedFileError,
@@ -154,10 +154,10 @@ class LocalStorage(Storage):
                             continue  # at the root of a disk, and only root can read it
                         pending.append((name + "/", entry.path, above | {real}))
                     elif kind is _Kind.OTHER:
-                        yield StoredFile(name, entry.path, 0, NO_FILE)
+                        yield StoredFile(entry.path, 0, NO_FILE, name)
                     else:
                         status = entry.stat()
-                        yield StoredFile(name, entry.path, status.st_size, str(status.st_mtime_ns))
+                        yield StoredFile(entry.path, status.st_size, str(status.st_mtime_ns), name)
 
     def names(self, folder: str) -> list[str]:
         try:
@@ -178,7 +178,7 @@ class LocalStorage(Storage):
             raise
         if not stat.S_ISREG(status.st_mode):
             return None
-        return StoredFile(os.path.basename(path), path, status.st_size, str(status.st_mtime_ns))
+        return StoredFile(path, status.st_size, str(status.st_mtime_ns), os.path.basename(path))
 
     def open(self, path: str, version: str = "") -> BinaryIO:
         if version:

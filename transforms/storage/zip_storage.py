@@ -182,7 +182,7 @@ def _find_member(archive: "_Archive", name: str, path: str, version: str) -> Mem
 
 def _stored_member(member: Member, name: str, path: str) -> StoredFile:
     packed = None if member.method == zipfile.ZIP_STORED else min(member.packed_bytes, member.length)
-    return StoredFile(name, path, member.size_bytes, _member_version(member), packed_bytes=packed)
+    return StoredFile(path, member.size_bytes, _member_version(member), name, packed_bytes=packed)
 
 
 def _member_version(member: Member) -> str:

@@ -11,7 +11,8 @@ from apache_beam.coders import registry
 
 from recordmill.schemas.block import Block, ragged_bytes, ragged_texts
 from recordmill.schemas.errors import CollidingImagesError, ConfigError
-from recordmill.schemas.inputs.images import MAX_FILE_BYTES, NO_FILE, NOT_A_FILE
+from recordmill.schemas.inputs.files import NO_FILE, NOT_A_FILE, File
+from recordmill.schemas.inputs.images import MAX_FILE_BYTES
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import Division
@@ -116,11 +117,11 @@ def block_of(samples: Sequence[Sample], labels: LabelMap, options: RecordOptions
         ConfigError: See `sample_split`.
     """
     finder = CategoryFinder(labels)
-    kept, files, splits, objects = [], [], [], []
+    usable, files, splits, objects = [], [], [], []
     for sample in samples:
         split = sample_split(sample, options.division)
         try:
-            file = _file_of(sample)
+            file = _find_file(sample)
             if options.is_image_class and sample.class_name not in finder.by_name:
                 what = "no class" if sample.class_name is None else f"class {sample.class_name!r}, which is not a label"
                 raise UnusableError(Reason.NO_CLASS, f"Sample {sample.file_name!r} has {what}")
@@ -128,19 +129,20 @@ def block_of(samples: Sequence[Sample], labels: LabelMap, options: RecordOptions
             rejected = Rejected("image", id_of(sample), fault.reason, fault.detail, annotations=sample.annotation_rows)
             reject(split, rejected)
             continue
-        kept.append(sample)
+        usable.append(sample)
         files.append(file)
         splits.append(options.division.names.index(split))
         objects.append(usable_objects(sample, finder, partial(reject, split)))
-    if not kept:
+    if not usable:
         return None
-    paths, sizes, versions = zip(*files, strict=True)
-    block = sample_rows(kept, objects, options.is_image_class).replace(
+    block = sample_rows(usable, objects, options.is_image_class).replace(
         split=np.array(splits, np.int64),
-        file_folder=ragged_texts([file_folder(path, one.file_name) for path, one in zip(paths, kept, strict=True)]),
-        file_bytes=np.array(sizes, np.int64),
-        image_data=ragged_bytes([each.data for each in kept]) if any(each.data for each in kept) else None,
-        file_version=ragged_texts(versions),
+        file_folder=ragged_texts(
+            [file_folder(file.path, sample.file_name) for file, sample in zip(files, usable, strict=True)]
+        ),
+        file_bytes=np.array([file.size_bytes for file in files], np.int64),
+        image_data=ragged_bytes([sample.data for sample in usable]) if any(sample.data for sample in usable) else None,
+        file_version=ragged_texts([file.version for file in files]),
     )
     return block.take(image_order(block, hash_images(block.image_id, options.seed)))
 
@@ -160,23 +162,23 @@ def check_distinct(samples: Iterable[Sample]) -> None:
         names[number] = name
 
 
-def _file_of(sample: Sample) -> tuple[str, int, str]:
-    """Return path, size and version of the image file."""
+def _find_file(sample: Sample) -> File:
+    """Return the image file of a Sample."""
+    file: File | None
     if sample.data:
-        size, version = len(sample.data), ""
+        file = File(sample.path, len(sample.data))
     elif sample.size_bytes is not None:
-        size, version = sample.size_bytes, sample.version
+        file = File(sample.path, sample.size_bytes, sample.version)
     else:
         file = storage_for(sample.path).stat(sample.path)
-        if file is None:
-            raise UnusableError(Reason.IMAGE_MISSING, f"Sample {sample.file_name!r}: no file {sample.path!r}")
-        size, version = file.size_bytes, file.version
-    if version == NO_FILE:
+    if file is None:
+        raise UnusableError(Reason.IMAGE_MISSING, f"Sample {sample.file_name!r}: no file {sample.path!r}")
+    if file.version == NO_FILE:
         raise UnusableError(Reason.IMAGE_INACCESSIBLE, f"Sample {sample.file_name!r}: {sample.path!r} is {NOT_A_FILE}")
-    if size > MAX_FILE_BYTES:
-        detail = f"Sample {sample.file_name!r}: {size:,} bytes, where at most {MAX_FILE_BYTES:,} are read"
+    if file.size_bytes > MAX_FILE_BYTES:
+        detail = f"Sample {sample.file_name!r}: {file.size_bytes:,} bytes; the limit is {MAX_FILE_BYTES:,}"
         raise UnusableError(Reason.TOO_LARGE, detail)
-    return sample.path, size, version
+    return file
 
 
 def samples_of(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iterator[Sample]:

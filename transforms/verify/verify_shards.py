@@ -12,7 +12,8 @@ from recordmill.schemas.dataset.checks import Check, Fault, ShardCheck
 from recordmill.schemas.features import RecordOf
 from recordmill.schemas.inputs.annotations import ImageLabels
 from recordmill.schemas.inputs.encoders import EncoderInfo
-from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import ImageTask
 from recordmill.schemas.layouts import is_image_feature
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Rejected
@@ -86,7 +87,7 @@ def _image_task(number: int, values: dict[str, Any], folders: Sequence[str]) -> 
     for folder in () if name_fault(name) else folders:
         storage = storage_for(folder)
         if file := storage.stat(join_path(folder, name)):
-            ref = ImageRef(file.path, file.size_bytes, file.version)
+            ref = ImageFile(file.path, file.size_bytes, file.version)
             labels = ImageLabels(class_name=values["image.class_name"].decode())
             return ImageTask(number, name, None, None, ref, "", (), labels)
     return "picture", f"{name!r} is not in {', '.join(folders)}; name its folder with --images"

@@ -17,7 +17,8 @@ from recordmill.schemas.inputs.annotations import (
     StuffAnnotation,
     TableRow,
 )
-from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import ImageTask
 
 IDS = (
     st.integers(-5, 300) | st.integers(-(1 << 62), 1 << 62) | st.sampled_from([1 << 31, (1 << 32) - 1, -(1 << 31) - 1])
@@ -132,6 +133,6 @@ def _task(draw: st.DrawFn, id_: int, splits: tuple[str, ...]) -> ImageTask:
     name = draw(NAMES)
     path = draw(st.sampled_from(["gs://b/x/", "", "é/"])) + draw(st.sampled_from([name, "other.jpg"]))
     path = "other.jpg" if path.endswith("/") else path  # no file is called so
-    ref = ImageRef(path, draw(st.integers(0, 10**9)), draw(st.sampled_from(["", "v1"])))
+    ref = ImageFile(path, draw(st.integers(0, 10**9)), draw(st.sampled_from(["", "v1"])))
     objects = tuple(draw(st.lists(OBJECTS, max_size=4)))
     return ImageTask(id_, name, *draw(_SIZES), ref, draw(st.sampled_from(splits)), objects, draw(LABELS))

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 
 from recordmill.schemas.block import Block, ragged_texts, taken
 from recordmill.schemas.inputs.annotations import Annotation, ImageLabels
-from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import ImageTask
 from recordmill.transforms.blocks.image_tasks import annotations_of, each_task, image_tasks, labels_of, object_columns
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from tests.transforms.blocks.drawn_blocks import SPLITS, tasks
@@ -33,7 +34,7 @@ def test_more_tasks_than_are_made_at_a_time():
     assert [task.image_id for task in each_task(many, SPLITS)] == list(range(130))
 
 
-ONE = block_of_tasks([ImageTask(0, "a", None, None, ImageRef("x", 1), "val", ())], SPLITS)
+ONE = block_of_tasks([ImageTask(0, "a", None, None, ImageFile("x", 1), "val", ())], SPLITS)
 
 
 def test_annotation_without_options_has_fill_values():

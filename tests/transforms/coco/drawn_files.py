@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from recordmill.schemas.block import Block, join_blocks
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationKind, AnnotationSource, BoxFormat
-from recordmill.schemas.inputs.images import ImageRef
+from recordmill.schemas.inputs.files import ImageFile
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
@@ -152,7 +152,7 @@ def in_groups(blocks: Sequence[Block], keys: Any, rng: random.Random) -> dict[in
 
 
 def matched_rows(
-    rows: Sequence[Block], files: dict[str, ImageRef], division: Any, facts: FactsBuilder, rng: random.Random
+    rows: Sequence[Block], files: dict[str, ImageFile], division: Any, facts: FactsBuilder, rng: random.Random
 ) -> list[Block]:
     """Rows that have met their files, in eight buckets of names."""
     matched = []

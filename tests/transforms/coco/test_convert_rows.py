@@ -22,6 +22,7 @@ from recordmill.schemas.inputs.annotations import (
 )
 from recordmill.schemas.inputs.boxes import box_fault, keypoints_fault
 from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, BoxFormat
+from recordmill.schemas.inputs.files import File
 from recordmill.schemas.rejects import Reason, Rejected
 from tests.transforms.coco.whole_files import CATEGORY, IMAGE, OBJECT, Read, document, without
 
@@ -435,7 +436,7 @@ def test_region_keeps_its_segmentation_as_text(tmp_path, segmentation):
 def test_panoptic_row_knows_its_png_and_its_segments(tmp_path):
     read = read_rows(tmp_path, PANOPTIC, {**PNG, "segments_info": [SEGMENT, {"id": 1, "category_id": 92}]})
     segments = (Segment(263, 1, True, (0.0, 0.0, 4.5, 5.0), 9.0), Segment(1, 92, False, None, None))
-    row = PanopticAnnotation(str(tmp_path / "masks" / "a.png"), "a.png", segments)
+    row = PanopticAnnotation(File(str(tmp_path / "masks" / "a.png")), "a.png", segments)
     assert read.part.labels == ImageLabels(panoptic=(row,))
     assert read.rejected == []
 

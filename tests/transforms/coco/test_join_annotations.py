@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.inputs.annotations import AnnotatedImage, Annotation, ImageLabels, ImageRow, PanopticAnnotation
-from recordmill.schemas.inputs.images import MAX_FILE_BYTES, NO_FILE, ImageRef, ImageTask
+from recordmill.schemas.inputs.files import NO_FILE, File, ImageFile
+from recordmill.schemas.inputs.images import MAX_FILE_BYTES, ImageTask
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.rejects import Metric, Reason
 from recordmill.transforms.blocks.image_tasks import image_tasks, object_columns
@@ -37,21 +38,21 @@ GROUPS = Division(THIRDS.shares, "x/([1-4-])")
 MASKS = [
     None,
     {
-        "masks/1.png": [ImageRef("masks/1.png", 7, "m1")],
-        "masks/big.png": [ImageRef("masks/big.png", MAX_FILE_BYTES + 1)],
+        "masks/1.png": [ImageFile("masks/1.png", 7, "m1")],
+        "masks/big.png": [ImageFile("masks/big.png", MAX_FILE_BYTES + 1)],
     },
-    {"masks/1.png": [ImageRef("masks/./1.png", 7, "m1")], "masks/2.png": [ImageRef("masks/2.png", 0, NO_FILE)]},
+    {"masks/1.png": [ImageFile("masks/./1.png", 7, "m1")], "masks/2.png": [ImageFile("masks/2.png", 0, NO_FILE)]},
 ]
 FILES = [None, *[(5, "1")] * 5, (MAX_FILE_BYTES + 1, "1"), (0, NO_FILE)]
 LISTED = st.fixed_dictionaries(
     {name: st.sampled_from(FILES) for name in [*map(name_of, IMAGE_IDS), "x/other.jpg", "x/shared.jpg"]}
-).map(lambda files: {name: ImageRef(f"pics/{name}", *file) for name, file in files.items() if file})
+).map(lambda files: {name: ImageFile(f"pics/{name}", *file) for name, file in files.items() if file})
 Rules = tuple[Division, dict | None]
 RULES = st.tuples(st.sampled_from([ONE, THIRDS, GROUPS]), st.sampled_from(MASKS))
 
 
 def join(
-    drawn: list[DrawnFile], images: dict[str, ImageRef], rules: Rules, rng: random.Random
+    drawn: list[DrawnFile], images: dict[str, ImageFile], rules: Rules, rng: random.Random
 ) -> tuple[list[ImageTask], Facts]:
     """All steps from decoded rows to whole Blocks."""
     division, masks = rules
@@ -125,17 +126,17 @@ def test_two_ids_of_one_hash_end_job(texts, is_image):
     ("files", "reason"),
     [
         ([], Reason.MASK_MISSING),
-        ([ImageRef("m/1.png", 0, NO_FILE)], Reason.MASK_MISSING),
-        ([ImageRef("m/1.png", MAX_FILE_BYTES + 1)], Reason.MASK_UNREADABLE),
-        ([ImageRef("m/1.png", MAX_FILE_BYTES, "v")], None),
+        ([ImageFile("m/1.png", 0, NO_FILE)], Reason.MASK_MISSING),
+        ([ImageFile("m/1.png", MAX_FILE_BYTES + 1)], Reason.MASK_UNREADABLE),
+        ([ImageFile("m/1.png", MAX_FILE_BYTES, "v")], None),
     ],
 )
 def test_match_mask(files, reason):
-    labels = ImageLabels(panoptic=(PanopticAnnotation("m/1.png", "1.png", ()),))
+    labels = ImageLabels(panoptic=(PanopticAnnotation(File("m/1.png"), "1.png", ()),))
     row = AnnotatedImage(ImageRow(5, "a.jpg"), "", labels=labels)
     image, reject = match_mask(row, {"m/1.png": files})
     assert (reject and (reject.reason, reject.image_id)) == (reason and (reason, 5))
-    found = (PanopticAnnotation("m/1.png", "1.png", (), MAX_FILE_BYTES, "v"),)
+    found = (PanopticAnnotation(File("m/1.png", MAX_FILE_BYTES, "v"), "1.png", ()),)
     assert image.labels.panoptic == (() if reason else found)
     with pytest.raises(CollidingImagesError, match=r"PNG of one name is both m/a\.png and m/b\.png"):
-        match_mask(row, {"m/1.png": [ImageRef("m/b.png", 1), ImageRef("m/a.png", 1)]})
+        match_mask(row, {"m/1.png": [ImageFile("m/b.png", 1), ImageFile("m/a.png", 1)]})

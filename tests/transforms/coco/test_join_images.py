@@ -12,7 +12,8 @@ from recordmill.schemas.inputs.annotations import (
     Segment,
     StuffAnnotation,
 )
-from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.files import File, ImageFile
+from recordmill.schemas.inputs.images import ImageTask
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.rejects import Reason, Rejected
@@ -35,7 +36,7 @@ CATEGORIES = LabelMap(
 def task(image_id: int, split: str, *objects: tuple[int, float, bool], **labels) -> ImageTask:
     """Objects have ids from 10 times `image_id` on; each has a category id, an area and iscrowd."""
     rows = (Annotation(10 * image_id + n, each[0], (0, 0, 1, 1), *each[1:]) for n, each in enumerate(objects))
-    return ImageTask(image_id, "a", 40, 30, ImageRef("a", 1), split, tuple(rows), ImageLabels(**labels))
+    return ImageTask(image_id, "a", 40, 30, ImageFile("a", 1), split, tuple(rows), ImageLabels(**labels))
 
 
 def unknown(split: str, image_id: int, id_: int | None, said: str) -> SplitReject:
@@ -84,7 +85,8 @@ def test_screened_objects(filters, kept, counts):
 def test_screened_labels():
     regions = tuple(StuffAnnotation(id_, category_id, b"") for id_, category_id in ((7, 92), (8, 93), (9, 3)))
     panoptic = [
-        PanopticAnnotation("p", "p", tuple(Segment(1, id_, False) for id_ in ids)) for ids in ((1, 92), (95, 92, 94))
+        PanopticAnnotation(File("p"), "p", tuple(Segment(1, id_, False) for id_ in ids))
+        for ids in ((1, 92), (95, 92, 94))
     ]
     images = [task(number, "val", regions=regions, panoptic=(row,)) for number, row in enumerate(panoptic)]
     facts = FactsBuilder()

@@ -15,6 +15,7 @@ from recordmill.schemas.inputs.annotations import (
     StuffAnnotation,
 )
 from recordmill.schemas.inputs.coco import AnnotationKind, FileAnnotations
+from recordmill.schemas.inputs.files import File
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.coco.merge_annotations import MergedAnnotations, merge_annotations
 
@@ -113,7 +114,7 @@ def test_ids_of_different_kinds_do_not_meet():
 
 
 def test_of_several_panoptic_rows_first_is_kept():
-    rows = [PanopticAnnotation(f"masks/{name}", name, ()) for name in ("x.png", "y.png", "z.png")]
+    rows = [PanopticAnnotation(File(f"masks/{name}"), name, ()) for name in ("x.png", "y.png", "z.png")]
     merged = merge(
         part("b.json", kind=AnnotationKind.PANOPTIC, panoptic=(rows[0],)),
         part("a.json", kind=AnnotationKind.PANOPTIC, panoptic=(rows[2], rows[1])),

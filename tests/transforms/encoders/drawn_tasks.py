@@ -13,7 +13,8 @@ from PIL import Image
 
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.annotations import Annotation, Caption, Category, ImageLabels, StuffAnnotation
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, StoredImage, Transcoding
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import ImageTask, StoredImage, Transcoding
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.statistics import PixelMeasures
@@ -51,7 +52,7 @@ def _draw_image(of: random.Random, labels: LabelMap, objects: int) -> tuple[Imag
     frame = annotated or size
     annotations = tuple(_draw_annotation(of, labels, *frame) for _ in range(objects))
     name = of.choice((f"{image_id}.jpg", "été/ü.png", "n" * 130))
-    ref = ImageRef(f"images/{name}", of.randint(0, 99))
+    ref = ImageFile(f"images/{name}", of.randint(0, 99))
     task = ImageTask(image_id, name, *frame, ref, "train", annotations, _draw_labels(of, labels), of.random() < 0.2)
     if of.random() < 0.1:
         return task, task.rejected(Reason.IMAGE_UNREADABLE, "broken")

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.features import parse_spec
 from recordmill.schemas.inputs.annotations import Category, ImageLabels
-from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import ImageTask
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.models import ModelChoice
 from recordmill.schemas.layouts import features_table
@@ -30,7 +31,7 @@ LABELS = LabelMap((Category(0, "cat"), Category(1, "dog")))
 
 
 def task(number: int, path: Path | str = "", class_name: str = "dog") -> ImageTask:
-    ref = ImageRef(str(path), Path(path).stat().st_size if path else 0)
+    ref = ImageFile(str(path), Path(path).stat().st_size if path else 0)
     return ImageTask(number, f"dog/{number}.jpg", None, None, ref, "train", (), ImageLabels(class_name=class_name))
 
 

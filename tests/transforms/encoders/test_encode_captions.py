@@ -5,7 +5,8 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.inputs.annotations import Caption, ImageLabels
 from recordmill.schemas.inputs.encoders import EncoderSource, TextCounts, TextEncoder, TextForm, TextSettings
-from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import ImageTask
 from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.dataset.facts import add_facts
@@ -20,7 +21,7 @@ COUNTS = TextSettings(TextForm.COUNTS)
 
 def task(id_: int, split: str, *captions: str) -> ImageTask:
     labels = ImageLabels(tuple(Caption(number, text) for number, text in enumerate(captions)))
-    return ImageTask(id_, f"{id_}.jpg", 4, 3, ImageRef("x", 1), split, (), labels)
+    return ImageTask(id_, f"{id_}.jpg", 4, 3, ImageFile("x", 1), split, (), labels)
 
 
 TASKS = [

@@ -22,7 +22,8 @@ from recordmill.schemas.inputs.annotations import (
     Segment,
     StuffAnnotation,
 )
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, StoredImage
+from recordmill.schemas.inputs.files import File, ImageFile
+from recordmill.schemas.inputs.images import ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, change_keys_and_types
@@ -48,7 +49,7 @@ OUTSIDE = Annotation(9, 3, (200.0, 0.0, 10.5, 10.0), 100.0, False)
 
 
 def task(*annotations: Annotation, image_id: int = 139, **labels) -> ImageTask:
-    ref = ImageRef("images/é.jpg", 1)
+    ref = ImageFile("images/é.jpg", 1)
     return ImageTask(image_id, "train/é.jpg", None, None, ref, "train", annotations, ImageLabels(**labels))
 
 
@@ -334,7 +335,7 @@ def panoptic(tmp_path) -> PanopticAnnotation:
     colours[:, 60:] = 0, 0, 1
     Image.fromarray(colours).save(tmp_path / "p.png")
     segments = (Segment(65536, 100, False), Segment(7 + 256, 3, True, (0.0, 0.0, 40.0, 50.0), 1999.5))
-    return PanopticAnnotation(str(tmp_path / "p.png"), "p.png", segments)
+    return PanopticAnnotation(File(str(tmp_path / "p.png")), "p.png", segments)
 
 
 def columns(left: int, middle: int, right: int) -> np.ndarray:
@@ -349,7 +350,7 @@ def test_panoptic_annotation_becomes_three_masks(panoptic):
     assert (encoded.counted[Metric.PANOPTIC], encoded.rejected) == (1, [])
 
 
-@pytest.mark.parametrize("rows", [(), (PanopticAnnotation("gone.png", "gone.png", ()),)])
+@pytest.mark.parametrize("rows", [(), (PanopticAnnotation(File("gone.png"), "gone.png", ()),)])
 def test_without_usable_panoptic_annotation_all_is_void(rows):
     encoded = encode(task(INSIDE, panoptic=rows), table=PANOPTIC)
     found = [pixels(only(encoded)[name][0]) for name in MASK_NAMES]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from recordmill.schemas.inputs.annotations import Category, PanopticAnnotation, Segment, StuffAnnotation
+from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.images import StoredImage
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, TFDS
@@ -28,7 +29,7 @@ MASKS = frozenset({"panoptic.category_png", "panoptic.instance_png", "semantic.p
 def panoptic(folder: Path, colours: object, *segments: Segment) -> PanopticAnnotation:
     """A row, with its PNG of RGB pixels."""
     Image.fromarray(np.array(colours, np.uint8)).save(folder / "p.png")
-    return PanopticAnnotation(str(folder / "p.png"), "p.png", segments)
+    return PanopticAnnotation(File(str(folder / "p.png")), "p.png", segments)
 
 
 def grey(png: bytes) -> list[list[int]]:
@@ -67,7 +68,7 @@ def test_lists_of_panoptic_annotation(three_segments):
     values = RegionEncoder(LABELS, TFDS.sources).encode_panoptic(three_segments, IMAGE)
     assert values == {
         "panoptic.file_name": "é.png".encode(),
-        "panoptic.png": Path(three_segments.path).read_bytes(),
+        "panoptic.png": Path(three_segments.file.path).read_bytes(),
         "segments.area": [1, 7, 3],
         "segments.bbox_yxyx": pytest.approx([0, 2 / 3, 0.5, 1, 0, 0, 0.5, 0.5, 0.5, 0, 1, 1]),
         "segments.class_index": [2, 0, 0],
@@ -164,7 +165,7 @@ def with_palette() -> bytes:
 
 def read(folder: Path, data: bytes, segments=SEGMENTS, width: int = 2, height: int = 3) -> tuple[bytes, np.ndarray]:
     (folder / "p.png").write_bytes(data)
-    row = PanopticAnnotation(str(folder / "p.png"), "p.png", tuple(segments))
+    row = PanopticAnnotation(File(str(folder / "p.png")), "p.png", tuple(segments))
     return read_panoptic(row, width, height, CATEGORIES)
 
 
@@ -216,7 +217,7 @@ def test_as_many_segments_as_byte_tells_apart_and_one_more(tmp_path):
 
 
 def test_png_not_there_is_named_by_its_name_in_json(tmp_path):
-    row = PanopticAnnotation(str(tmp_path / "sub" / "gone.png"), "sub/gone.png", SEGMENTS)
+    row = PanopticAnnotation(File(str(tmp_path / "sub" / "gone.png")), "sub/gone.png", SEGMENTS)
     with pytest.raises(UnusableError, match=r"'sub/gone\.png': no such file under --panoptic-masks") as caught:
         read_panoptic(row, 2, 3, CATEGORIES)
     assert caught.value.reason is Reason.MASK_MISSING

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.annotations import Annotation, Caption, Category, ImageLabels, TableRow
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, StoredImage
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, LAYOUTS, TFDS
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
@@ -34,7 +35,7 @@ def task(objects: int = 0, size: int = 10_000, captions: int = 0, keypoints: int
         for number in range(objects)
     )
     labels = ImageLabels(tuple(Caption(number, "a person holds a bottle by the sea") for number in range(captions)))
-    return ImageTask(397133, "000000397133.jpg", 320, 240, ImageRef("i.jpg", size), "train", annotations, labels)
+    return ImageTask(397133, "000000397133.jpg", 320, 240, ImageFile("i.jpg", size), "train", annotations, labels)
 
 
 def framed_bytes(task: ImageTask, table: FeatureTable, image: StoredImage | None = None) -> int:

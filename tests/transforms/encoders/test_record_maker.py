@@ -4,7 +4,8 @@ from PIL import Image
 
 from recordmill.schemas.features import ColumnType, FeatureTable, RecordOf
 from recordmill.schemas.inputs.annotations import Category, ImageLabels, TableRow
-from recordmill.schemas.inputs.images import ImageRef, ImageRules, ImageTask, StoredImage, Transcoding
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import ImageRules, ImageTask, StoredImage, Transcoding
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.tables import Column, TableSchema
 from recordmill.schemas.layouts import TABLE, row_image_features
@@ -21,7 +22,7 @@ COLUMNS = TableSchema((Column("a", "a", ColumnType.INT64), Column("n", "image/na
 LABELS = LabelMap((Category(0, "cat"), Category(1, "dog")))
 RECORD = ExampleWriter(FeatureTable("table", COLUMNS)).write({"row.a": -3, "row.n": b"x"})
 ROW = TableRow(RECORD, 4, "t.csv row 4: column p")
-TASK = ImageTask(7, "a.jpg", None, None, ImageRef("a.jpg", 9), "train", (), ImageLabels(class_name="dog", row=ROW))
+TASK = ImageTask(7, "a.jpg", None, None, ImageFile("a.jpg", 9), "train", (), ImageLabels(class_name="dog", row=ROW))
 
 
 def table(raw_size: tuple[int, int] | None) -> FeatureTable:
@@ -56,12 +57,12 @@ def test_a_file_and_a_row():
 
 def test_estimate_is_within_a_tenth():
     row = TableRow(RECORD + bytes(3000), 4, "")  # what is in it makes no difference here
-    task = msgspec.structs.replace(TASK, ref=ImageRef("a.jpg", 0), labels=ImageLabels(row=row))
+    task = msgspec.structs.replace(TASK, ref=ImageFile("a.jpg", 0), labels=ImageLabels(row=row))
     columns_not_known = msgspec.structs.replace(TABLE, features=row_image_features((20, 30)))
     pixels = EncodeImages("keep", ImageRules("decode", raw_size=(20, 30)))
     written = len(RECORD) + 3000 + 20 * 30 * 3
     assert written < expected_amount(pixels.estimate(columns_not_known), task)[0] < 1.1 * written
-    of_file = msgspec.structs.replace(task, ref=ImageRef("a.jpg", 5000))
+    of_file = msgspec.structs.replace(task, ref=ImageFile("a.jpg", 5000))
     files = EncodeImages("keep", ImageRules("decode"))
     estimate = files.estimate(msgspec.structs.replace(TABLE, features=row_image_features(None)))
     assert len(RECORD) + 8000 < expected_amount(estimate, of_file)[0] < 1.1 * (len(RECORD) + 8000)

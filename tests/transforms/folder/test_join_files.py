@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from recordmill.schemas.block import Block
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.inputs.annotations import ImageLabels, TableRow
-from recordmill.schemas.inputs.images import NO_FILE, ImageRef, ImageTask
+from recordmill.schemas.inputs.files import NO_FILE, ImageFile
+from recordmill.schemas.inputs.images import ImageTask
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks, label_column
@@ -22,7 +23,7 @@ from tests.transforms.folder.rows import Row, block_of
 
 SPLITS = ("train", "val")
 SEED = 4
-File = tuple[str, ImageRef]
+File = tuple[str, ImageFile]
 
 
 def join(blocks: list[Block], classes: tuple[str, ...] = ()) -> tuple[list[ImageTask] | None, Facts]:
@@ -34,7 +35,7 @@ def join(blocks: list[Block], classes: tuple[str, ...] = ()) -> tuple[list[Image
     return image_tasks(joined, SPLITS), builder.build()
 
 
-def with_files(rows: list[Row], files: dict[str, ImageRef]) -> Block:
+def with_files(rows: list[Row], files: dict[str, ImageFile]) -> Block:
     """Rows of paths, which have the columns of their files."""
     block, columns = block_of(rows, SPLITS), file_block([(row.name, files[row.name]) for row in rows])
     return block.replace(**{name: getattr(columns, name) for name in ("file_folder", "file_bytes", "file_version")})
@@ -45,7 +46,7 @@ ROWS = st.lists(
     st.builds(Row, st.sampled_from(NAMES), st.sampled_from(["cat", "dog"]), st.sampled_from(SPLITS)), max_size=9
 )
 REFS = st.builds(
-    ImageRef, st.just(""), st.sampled_from([5, 5, 0, 256_000_000, 256_000_001]), st.sampled_from(["1", "1", NO_FILE])
+    ImageFile, st.just(""), st.sampled_from([5, 5, 0, 256_000_000, 256_000_001]), st.sampled_from(["1", "1", NO_FILE])
 )
 FILES = st.dictionaries(st.sampled_from([*NAMES, "f.txt"]), REFS, max_size=5)
 
@@ -54,7 +55,7 @@ FILES = st.dictionaries(st.sampled_from([*NAMES, "f.txt"]), REFS, max_size=5)
 @given(ROWS, FILES, st.sampled_from([(), ("cat",), ("dog", "cow")]), st.booleans(), st.randoms(use_true_random=False))
 def test_join_files(rows, files, classes, has_files, shuffling):
     """Rows of a table meet listed files; or rows come with them. In any order of any Blocks."""
-    files = [(name, ImageRef(f"pics/{name}", file.size_bytes, file.version)) for name, file in files.items()]
+    files = [(name, ImageFile(f"pics/{name}", file.size_bytes, file.version)) for name, file in files.items()]
     if has_files:
         rows = [row for row in rows if row.name in dict(files)]
         files = [file for file in files if file[0] in {row.name for row in rows}]
@@ -86,7 +87,7 @@ def test_join_files(rows, files, classes, has_files, shuffling):
 
 
 def test_only_files():
-    found, facts = join([file_block([("a.jpg", ImageRef("x/a.jpg", 1))])])
+    found, facts = join([file_block([("a.jpg", ImageFile("x/a.jpg", 1))])])
     assert (found, facts.unlisted.first) == (None, ("a.jpg",))
 
 
@@ -106,7 +107,7 @@ def test_repeated_rows(rows, said):
     for order in permutations(rows):
         found, facts = join(
             [block_of([Row("a.jpg", *row)], SPLITS) for row in order]
-            + [file_block([("a.jpg", ImageRef("x/a.jpg", 1))])]
+            + [file_block([("a.jpg", ImageFile("x/a.jpg", 1))])]
         )
         is_same = len({*rows}) == 1
         assert len(found) == is_same
@@ -117,7 +118,7 @@ def test_repeated_rows(rows, said):
 @pytest.mark.parametrize("has_files", [True, False])
 def test_colliding_files(has_files):
     row = Row("a.jpg", "cat", "train")
-    refs = [ImageRef(f"{folder}/a.jpg", 1) for folder in ("two", "one")]
+    refs = [ImageFile(f"{folder}/a.jpg", 1) for folder in ("two", "one")]
     if has_files:
         blocks = [with_files([row], {"a.jpg": file}) for file in refs]
     else:
@@ -134,7 +135,7 @@ def test_rows_of_other_tables():
         labels = ImageLabels(class_name="cat", row=TableRow(record, 5, place))
         block = block_of([Row(name, "", "val")], SPLITS).replace(class_name=None, labels=label_column([labels]))
         blocks.append(block.replace(image_id=np.array([7])))
-    files = file_block([(name, ImageRef(f"x/{name}", 1)) for name in "wx"])
+    files = file_block([(name, ImageFile(f"x/{name}", 1)) for name in "wx"])
     for order in permutations(blocks):
         found, facts = join([*order, files])
         assert [(task.labels.row.record, task.file_name, task.labels.row.place) for task in found] == sorted(

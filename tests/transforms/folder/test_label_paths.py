@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.inputs.images import ImageRef, PathLabels
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import PathLabels
 from recordmill.schemas.inputs.splits import Division, SplitShares, name_id
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_paths
@@ -21,7 +22,7 @@ SPLITS = ("b", "a")
 
 def label(names: list[str], rule: PathLabels, division: Division = HALVES) -> tuple[list[Row], Facts]:
     builder = FactsBuilder()
-    files = [(name, ImageRef(f"images/{name}", number, f"v{number}")) for number, name in enumerate(names)]
+    files = [(name, ImageFile(f"images/{name}", number, f"v{number}")) for number, name in enumerate(names)]
     block = label_paths(files, rule, division, SPLITS, builder)
     kept = block.file_bytes.tolist()
     assert image_paths(block) == [f"images/{names[number]}" for number in kept]

@@ -5,12 +5,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder import read_labels as module
-from recordmill.transforms.folder.read_labels import LabelTable, label_rows, read_labels, table_splits
+from recordmill.transforms.folder.read_labels import label_rows, read_labels, table_splits
 from recordmill.transforms.rows.read_rows import TextRow
 from recordmill.transforms.storage.resolve import file_version
 from tests.transforms.dataset.kinds import SplitReject, listed
@@ -194,7 +195,7 @@ def test_splits_of_table_are_rows_that_can_be_used(tmp_path, table, splits):
 def read(path, *folders: str, division: Division = ALL_TRAIN, splits: tuple[str, ...] = ("train",)) -> list:
     """Image rows, then rejects."""
     builder = FactsBuilder()
-    blocks = list(read_labels(LabelTable(str(path), USUAL, folders), division, splits, builder))
+    blocks = list(read_labels(File(str(path)), USUAL, folders, division, splits, builder))
     return [row for block in blocks for row in rows_in(block, splits)] + listed(builder.build())
 
 

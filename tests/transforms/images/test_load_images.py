@@ -13,10 +13,10 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 
 from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, ImageLabels, TableRow
+from recordmill.schemas.inputs.files import ImageFile
 from recordmill.schemas.inputs.images import (
     MAX_FILE_BYTES,
     MAX_PIXELS,
-    ImageRef,
     ImageRules,
     ImageTask,
     StoredImage,
@@ -74,7 +74,7 @@ END = b"IEND", b""
 def load(folder, data: bytes, width: int | None = 40, height: int | None = 30, check="decode", name="a.jpg"):
     path = folder / "image"
     path.write_bytes(data)
-    ref = ImageRef(str(path), len(data))
+    ref = ImageFile(str(path), len(data))
     return load_image(ImageTask(1, name, width, height, ref, "train", (ANNOTATION, ANNOTATION)), ImageRules(check))
 
 
@@ -104,7 +104,7 @@ def test_good_files_pass_as_they_are(tmp_path, kind, check):
 def test_samples_of_12_bits_in_16(tmp_path, format_, wanted, highest, lowest, is_12_bit):
     deep = np.full((30, 40), lowest, np.uint16)
     deep[0, 0] = highest
-    task = ImageTask(1, "a", 40, 30, ImageRef("a", 1, data=encoded(Image.fromarray(deep), format_)), "train", ())
+    task = ImageTask(1, "a", 40, 30, ImageFile("a", 1, data=encoded(Image.fromarray(deep), format_)), "train", ())
     found = load_image(task, ImageRules("decode", wanted))
     assert found.measures.is_12_bit == is_12_bit
 
@@ -258,7 +258,7 @@ def test_threads_share_pixel_budget(tmp_path, monkeypatch):
 def test_too_large_file_is_rejected_unread(tmp_path):
     with open(tmp_path / "sparse", "wb") as file:
         file.truncate(MAX_FILE_BYTES + 1)
-    ref = ImageRef(str(tmp_path / "sparse"), 5)
+    ref = ImageFile(str(tmp_path / "sparse"), 5)
     loaded = load_image(ImageTask(1, "a.jpg", 40, 30, ref, "train", (ANNOTATION,) * 2), ImageRules("none"))
     assert_rejected(loaded, Reason.TOO_LARGE, "256,000,001 bytes; the limit is 256,000,000")
 
@@ -269,12 +269,12 @@ def test_storage_that_fails_stops_job(tmp_path, monkeypatch):
 
     monkeypatch.setattr(LocalStorage, "read", fail)
     with pytest.raises(OSError, match="Input/output error"):
-        load_image(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), ImageRules("none"))
+        load_image(ImageTask(1, "a.jpg", 40, 30, ImageFile(str(tmp_path), 5), "train", ()), ImageRules("none"))
 
 
 def test_one_file_that_cannot_be_read_is_reject(tmp_path):
     """The unreadable file is a folder: root, who runs tests, can read files without permission."""
-    reject = load_image(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), ImageRules("none"))
+    reject = load_image(ImageTask(1, "a.jpg", 40, 30, ImageFile(str(tmp_path), 5), "train", ()), ImageRules("none"))
     assert (reject.id, reject.reason) == (1, Reason.IMAGE_INACCESSIBLE)
     assert "Is a directory" in reject.detail
 
@@ -309,7 +309,7 @@ def test_images_without_annotations_are_turned_upright(tmp_path, orientation, ki
     exif[0x0112] = orientation
     drawn.save(stream, kind, exif=exif)
     (tmp_path / "a").write_bytes(data := stream.getvalue())
-    of = ImageTask(1, "a", None, None, ImageRef(str(tmp_path / "a"), len(data)), "train", ())
+    of = ImageTask(1, "a", None, None, ImageFile(str(tmp_path / "a"), len(data)), "train", ())
     image = load_image(of, ImageRules(check, upright=True))
     upright = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
     found = Image.open(io.BytesIO(image.data))
@@ -330,7 +330,7 @@ def _in_a_folder(tmp_path, monkeypatch):
 
 def task(data: bytes, labels: ImageLabels = NO_LABELS) -> ImageTask:
     Path("a.png").write_bytes(data)
-    return ImageTask(1, "a.png", None, None, ImageRef("a.png", len(data)), "train", (), labels)
+    return ImageTask(1, "a.png", None, None, ImageFile("a.png", len(data)), "train", (), labels)
 
 
 def file(format_: str, mode: str = "RGB") -> tuple[bytes, Image.Image]:

@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import ImageTask
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.transforms.images.load_images import decode_pixels, load_pixels
 from recordmill.transforms.sample.draw_scene import encoded
@@ -69,7 +70,7 @@ def test_incomplete_image_is_unusable(data, reason):
 
 
 def test_file_gone_is_reject(tmp_path):
-    task = ImageTask(7, "gone.png", None, None, ImageRef(str(tmp_path / "gone.png"), 3), "train", ())
+    task = ImageTask(7, "gone.png", None, None, ImageFile(str(tmp_path / "gone.png"), 3), "train", ())
     reject = load_pixels(task, (8, 8), "bilinear")
     assert isinstance(reject, Rejected)
     assert (reject.id, reject.reason) == (7, Reason.IMAGE_MISSING)

@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from recordmill.schemas.inputs.images import ImageRef, ImageRules, ImageTask
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import ImageRules, ImageTask
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images.load_images import load_image
 from recordmill.transforms.images.open_image import decode_image, encode_image, image_kind, open_image, stored_size
@@ -61,7 +62,7 @@ def jpeg(marker: int, body: bytes, times: int = 1) -> bytes:
 )
 def test_metadata_that_pillow_stumbles_over_costs_no_image(data, tmp_path):
     (tmp_path / "image").write_bytes(data)
-    ref = ImageRef(str(tmp_path / "image"), len(data))
+    ref = ImageFile(str(tmp_path / "image"), len(data))
     assert tf.io.decode_image(data).shape == (30, 40, 3)
     task = ImageTask(1, "a", 40, 30, ref, "train", ())
     assert load_image(task, ImageRules("decode")).data == data

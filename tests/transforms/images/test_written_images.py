@@ -5,7 +5,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from recordmill.schemas.inputs.images import ImageRef, ImageRules, ImageTask
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import ImageRules, ImageTask
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.images.load_images import load_image
 from recordmill.transforms.sample.draw_scene import encoded
@@ -51,7 +52,7 @@ def mutated(draw) -> bytes:
 def test_written_image_decodes_to_its_size(tmp_path, data, format_, max_side):
     path = tmp_path / "image"
     path.write_bytes(data)
-    task = ImageTask(1, "a", None, None, ImageRef(str(path), len(data)), "train", ())
+    task = ImageTask(1, "a", None, None, ImageFile(str(path), len(data)), "train", ())
     loaded = load_image(task, ImageRules("decode", format_, max_side))
     if not isinstance(loaded, Rejected):
         image = tf.io.decode_image(loaded.data, channels=3, expand_animations=False)
@@ -65,7 +66,7 @@ def test_pngsuite(tmp_path):
     rejected = set()
     paths = sorted((SHARED_DATA / "pngsuite" / "png").glob("*.png"))
     for path in paths:
-        task = ImageTask(1, path.name, None, None, ImageRef(str(path), path.stat().st_size), "train", ())
+        task = ImageTask(1, path.name, None, None, ImageFile(str(path), path.stat().st_size), "train", ())
         loaded = load_image(task, ImageRules("decode"))
         if isinstance(loaded, Rejected):
             rejected.add(path.name)

@@ -11,7 +11,8 @@ from PIL import Image
 
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Annotation, Category, ImageLabels
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, StoredImage
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION
 from recordmill.schemas.statistics import SCALE, ZERO_BIN, PixelMeasures, Statistics, bin_index, edge
@@ -242,7 +243,7 @@ def test_boxes_beside_their_masks(parts):
     )
     file = io.BytesIO()
     Image.new("RGB", (100, 50)).save(file, "JPEG")
-    task = ImageTask(1, "1.jpg", None, None, ImageRef("1.jpg", 1), "train", annotations, ImageLabels())
+    task = ImageTask(1, "1.jpg", None, None, ImageFile("1.jpg", 1), "train", annotations, ImageLabels())
     table = DETECTION.with_parts(parts)
     run = encode_tasks(
         LabelMap((Category(1, "cat"),)), table, "clip", [(task, StoredImage(file.getvalue(), "jpeg", 100, 50, "ab"))]

@@ -10,7 +10,8 @@ from apache_beam.testing.util import assert_that, equal_to
 from recordmill.schemas.block import Block, join_blocks, ragged_bytes, ragged_texts
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabels
-from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import ImageTask
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks
@@ -35,7 +36,7 @@ SPLITS = ("train", "val")
 def image(id_: int, name: str, split: str = "train", objects: tuple[int, ...] = (), captions: int = 0) -> ImageTask:
     annotations = tuple(Annotation(number, 1, (0.0, 0.0, 9.0, 9.0), 81.0, False) for number in objects)
     labels = ImageLabels(tuple(Caption(number, "a") for number in range(captions)))
-    return ImageTask(id_, name, 10, 10, ImageRef(f"images/{name}", 1), split, annotations, labels)
+    return ImageTask(id_, name, 10, 10, ImageFile(f"images/{name}", 1), split, annotations, labels)
 
 
 IMAGES = [
@@ -225,7 +226,7 @@ def digest(*objects: tuple[int, float]) -> bytes:
     annotations = tuple(
         Annotation(id_, category, (x, 0.0, 9.0, 9.0), 81.0, False) for id_, (category, x) in enumerate(objects)
     )
-    return labels_digest(block_of_tasks([ImageTask(1, "a", 1, 1, ImageRef("a", 1), "train", annotations)], ("train",)))
+    return labels_digest(block_of_tasks([ImageTask(1, "a", 1, 1, ImageFile("a", 1), "train", annotations)], ("train",)))
 
 
 def test_labels_are_equal_in_any_order():

@@ -11,7 +11,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.dataset.recipes import InputFile
-from recordmill.schemas.inputs.images import ImageRef
+from recordmill.schemas.inputs.files import ImageFile
 from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.join.list_images import (
@@ -82,7 +82,7 @@ def test_change_gives_another_listing(tmp_path):
 def test_files_of_bucket_are_taken_as_they_come():
     """None is held to be sorted, however many there are: Cloud Storage lists them in the order of their names."""
     listing = Listing("gs://bucket/images")
-    files = [StoredFile(name, "", 1, "") for name in ("b.jpg", "a.jpg")]
+    files = [StoredFile("", 1, "", name) for name in ("b.jpg", "a.jpg")]
     assert list(listing.count(iter(files))) == files
     assert join_parts("gs://bucket/images", [listing.found()]).crc32c == checksum(b"1 b.jpg\n1 a.jpg\n")
 
@@ -112,7 +112,7 @@ def test_every_file_is_listed_by_its_name_below_folder(tmp_path):
         (tmp_path / stored).write_bytes(stored.encode())
     found = dict(list_images(str(tmp_path)))
     assert found == {
-        name: ImageRef(str(tmp_path / stored), len(stored.encode()), str((tmp_path / stored).stat().st_mtime_ns))
+        name: ImageFile(str(tmp_path / stored), len(stored.encode()), str((tmp_path / stored).stat().st_mtime_ns))
         for name, stored in names.items()
     }
 

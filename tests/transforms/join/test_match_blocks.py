@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from recordmill.schemas.block import Block, join_blocks, ragged_texts, starts_of
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabels
-from recordmill.schemas.inputs.images import NO_FILE, ImageRef, ImageTask
+from recordmill.schemas.inputs.files import NO_FILE, ImageFile
+from recordmill.schemas.inputs.images import ImageTask
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Metric, Reason, Rejected
@@ -42,7 +43,7 @@ LISTED = Division(HALVES.shares, groups={"1.jpg": "g", "b/1.jpg": "g"})
 OBJECT = Annotation(4, 1, (1.0, 2.0, 3.0, 4.0), 12.0, False)
 LABELS = ImageLabels((Caption(1, "a"), Caption(2, "b")))
 Row = tuple[int, str]
-File = tuple[str, ImageRef]
+File = tuple[str, ImageFile]
 
 
 def row_block(rows: list[Row]) -> Block:
@@ -89,7 +90,7 @@ NAMES = [
 ]
 FILES = ["1.jpg", "b/1.jpg", "é/1.jpg", "c\\1.jpg", "q/2.jpg", "d/b/1.jpg", "notes.txt"]
 REFS = st.builds(
-    ImageRef, st.just(""), st.sampled_from([5, 5, 0, 256_000_000, 256_000_001]), st.sampled_from(["v1", "v1", NO_FILE])
+    ImageFile, st.just(""), st.sampled_from([5, 5, 0, 256_000_000, 256_000_001]), st.sampled_from(["v1", "v1", NO_FILE])
 )
 
 
@@ -103,7 +104,7 @@ REFS = st.builds(
 )
 def test_match_rows(rows, files, how, division, rng):
     """Each row is an image or a reject, in any order of rows and files, and in any number of buckets."""
-    found_files = [(name, ImageRef(f"pics/{name}", file.size_bytes, file.version)) for name, file in files.items()]
+    found_files = [(name, ImageFile(f"pics/{name}", file.size_bytes, file.version)) for name, file in files.items()]
     try:
         tasks, facts, matched = match(rows, found_files, how, division)
     except CollidingImagesError:
@@ -153,22 +154,22 @@ def test_match_rows(rows, files, how, division, rng):
         ("../a.jpg", None, "path", Reason.UNSAFE_FILE_NAME, "the file name '../a.jpg' has .. in it"),
         (
             "a.jpg",
-            ImageRef("x", 0, NO_FILE),
+            ImageFile("x", 0, NO_FILE),
             "path",
             Reason.IMAGE_INACCESSIBLE,
             "'a.jpg': a link that leads nowhere, a pipe or a device",
         ),
         (
             "a.jpg",
-            ImageRef("x", 256_000_001),
+            ImageFile("x", 256_000_001),
             "name",
             Reason.TOO_LARGE,
             "'a.jpg': 256,000,001 bytes, where at most 256,000,000 are read",
         ),
-        ("a.jpg", ImageRef("x", 1), "path", Reason.NO_GROUP, "'a.jpg' has nothing that --group-from ^[a-z]+/ finds"),
+        ("a.jpg", ImageFile("x", 1), "path", Reason.NO_GROUP, "'a.jpg' has nothing that --group-from ^[a-z]+/ finds"),
         (
             "c\\a.jpg",
-            ImageRef("x", 1),
+            ImageFile("x", 1),
             "path",
             Reason.NO_GROUP,
             "'c\\\\a.jpg' has nothing that --group-from ^[a-z]+/ finds",
@@ -208,7 +209,7 @@ def test_faults(name, file, how, reason, detail):
     ],
 )
 def test_collisions(rows, files, how, message):
-    found = [(name, ImageRef(path, 1)) for name, path in files]
+    found = [(name, ImageFile(path, 1)) for name, path in files]
     for order in permutations(found):
         if message is None:
             assert match([(1, name) for name in rows], list(order), how, ONE)[1].unlisted.number == (rows == ["b.jpg"])
@@ -228,13 +229,13 @@ def test_rows_that_have_files():
     assert matched.unlisted == []
     assert matched.rows.is_shared.all()
     (first, second) = image_tasks(without_faults(matched.rows, ONE.names, builder), ONE.names)
-    assert (first.ref, second.ref) == (ImageRef("p/a.jpg", 9), ImageRef("p/a.jpg", 9))
+    assert (first.ref, second.ref) == (ImageFile("p/a.jpg", 9), ImageFile("p/a.jpg", 9))
     assert [reject.reason for _, reject in listed(builder.build())] == [Reason.UNSAFE_FILE_NAME]
 
 
 def test_ids_that_share_a_file_are_counted():
     rows = row_block([(1, "a.jpg"), (2, "a.jpg"), (3, "b.jpg"), (4, "c.jpg"), (5, "c.jpg")])
-    files = file_block([(name, ImageRef(name, 9)) for name in ("a.jpg", "b.jpg")])
+    files = file_block([(name, ImageFile(name, 9)) for name in ("a.jpg", "b.jpg")])
     p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
     sides = [p | f"Side{place}" >> beam.Create([(0, pack_block(block))]) for place, block in enumerate((rows, files))]
     _, facts = applied(tuple(sides), MatchRows("path", ONE, 0, 2))
@@ -246,7 +247,7 @@ def test_ids_that_share_a_file_are_counted():
 def test_rows_that_have_splits():
     """Without a division, they keep them."""
     rows = row_block([(1, "a.jpg"), (2, "b.jpg")]).replace(split=np.array([1, 0]))
-    matched = match_rows(rows, file_block([("a.jpg", ImageRef("a.jpg", 1))]), "path")
+    matched = match_rows(rows, file_block([("a.jpg", ImageFile("a.jpg", 1))]), "path")
     assert matched.rows.split.tolist() == [1, 0]
 
 

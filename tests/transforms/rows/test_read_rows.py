@@ -28,7 +28,7 @@ def read(path, data: bytes = b"", columns=(), encoding="utf-8", **how):
         path.write_bytes(data)
     cells: dict = {}
     lines, bad = [], []
-    for batch in read_rows(RowsFile(0, str(path), 0, ""), RowsReading(columns, encoding, **how)):
+    for batch in read_rows(RowsFile(str(path), 0, ""), RowsReading(columns, encoding, **how)):
         for name, array in batch.columns.items():
             cells.setdefault(name, []).extend(array.to_pylist())
         lines += batch.lines.tolist()
@@ -217,7 +217,7 @@ def test_json_of_mixed_types_is_same_in_any_batches(values, type_, texts):
         stats = TableStats()
         for batch in batches:
             stats.add(observe(batch, 0))
-        chosen = choose_schema(stats, ColumnChoice(), (RowsFile(0, "x.jsonl", 0, ""),))
+        chosen = choose_schema(stats, ColumnChoice(), (RowsFile("x.jsonl", 0, ""),))
         (column,) = chosen.schema.columns
         cells_by_line = {}
         for batch in batches:
@@ -295,7 +295,7 @@ def test_nan_in_json_is_number_as_in_other_files(tmp_path):
 def parquet(path, columns: dict, names=(), metadata=None):
     """The columns of a file, its bad rows, and the names that numbers stand for."""
     pq.write_table(pa.table(columns).replace_schema_metadata(metadata), path, use_deprecated_int96_timestamps=False)
-    (batch,) = read_rows(RowsFile(0, str(path), 0, ""), RowsReading(names=names))
+    (batch,) = read_rows(RowsFile(str(path), 0, ""), RowsReading(names=names))
     cells = {name: array.to_pylist() for name, array in batch.columns.items()}
     return cells, [(row.line, row.reason) for row in batch.bad], batch.names
 
@@ -324,7 +324,7 @@ def test_types_of_arrow(tmp_path, array, cells):
     enum = pa.array(["u"] * len(cells)).dictionary_encode()
     enums = pa.ListArray.from_arrays(range(len(cells) + 1), enum)
     pq.write_table(pa.table({"a": array, "e": enum, "l": enums}), tmp_path / "x.parquet")
-    (batch,) = read_rows(RowsFile(0, str(tmp_path / "x.parquet"), 0, ""), RowsReading())
+    (batch,) = read_rows(RowsFile(str(tmp_path / "x.parquet"), 0, ""), RowsReading())
     assert batch.columns["a"].to_pylist() == cells
     assert pa.types.is_dictionary(batch.columns["e"].type)
     assert pa.types.is_dictionary(batch.columns["l"].type.value_type)
@@ -334,7 +334,7 @@ def test_timestamps_of_spark_do_not_wrap(tmp_path):
     """Spark's timestamps have 96 bits, and Arrow reads them as nanoseconds by default."""
     table = pa.table({"t": pa.array([253_402_300_799_000_000], pa.timestamp("us"))})
     pq.write_table(table, tmp_path / "x.parquet", use_deprecated_int96_timestamps=True)
-    (batch,) = read_rows(RowsFile(0, str(tmp_path / "x.parquet"), 0, ""), RowsReading())
+    (batch,) = read_rows(RowsFile(str(tmp_path / "x.parquet"), 0, ""), RowsReading())
     assert batch.columns["t"].cast(pa.int64()).to_pylist() == [253_402_300_799_000_000]
 
 
@@ -349,7 +349,7 @@ def test_names_are_texts_and_nan_is_none(tmp_path):
     assert bad == [(2, Reason.NOT_TEXT), (3, Reason.NOT_TEXT)]
     path = tmp_path / "images.parquet"
     pq.write_table(pa.table({"image": [b"\x89PNG\r\n\x1a\n"]}), path)
-    (batch,) = read_rows(RowsFile(0, str(path), 0, ""), RowsReading(names=("image",)))
+    (batch,) = read_rows(RowsFile(str(path), 0, ""), RowsReading(names=("image",)))
     assert "without --images" in batch.bad[0].detail
 
 
@@ -390,7 +390,7 @@ def test_types_of_parquet_without_python_type(tmp_path):
     pq.write_table(
         pa.table({"t": fine, "t0": pa.array([1_500, None], pa.timestamp("ns")), "p": pairs}), tmp_path / "x.parquet"
     )
-    (batch,) = read_rows(RowsFile(0, str(tmp_path / "x.parquet"), 0, ""), RowsReading())
+    (batch,) = read_rows(RowsFile(str(tmp_path / "x.parquet"), 0, ""), RowsReading())
     assert batch.cut == {"t": 1, "t0": 1}
     assert {name: array.type for name, array in batch.columns.items()} == {
         "t": pa.large_list(pa.timestamp("us", "UTC")),
@@ -444,7 +444,7 @@ def test_file_that_changes_while_it_is_read_is_not_mixed(tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(b"a\n1\n")
     file = storage_for(str(path)).stat(str(path))
-    rows = RowsFile(0, str(path), file.size_bytes, file.version)
+    rows = RowsFile(str(path), file.size_bytes, file.version)
     assert len(list(read_rows(rows, RowsReading()))) == 1
     batches = read_rows(rows, RowsReading())
     next(batches)

@@ -15,7 +15,8 @@ from recordmill.schemas.dataset.manifest import (
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooManyRejectsError
 from recordmill.schemas.inputs.annotations import Annotation, Category, ImageLabels
-from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import ImageTask
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.rejects import Metric, Reason, Rejected, RejectLine
@@ -323,7 +324,7 @@ def task(split: str, *category_ids: int, class_name: str | None = None) -> Image
         Annotation(id_, kind, (0.0, 0.0, 1.0, 1.0), 1.0, False) for id_, kind in enumerate(category_ids)
     )
     labels = ImageLabels(class_name=class_name)
-    return ImageTask(1, "a.jpg", None, None, ImageRef("a.jpg", 1), split, annotations, labels)
+    return ImageTask(1, "a.jpg", None, None, ImageFile("a.jpg", 1), split, annotations, labels)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from recordmill.schemas.inputs.annotations import Annotation, ImageLabels
-from recordmill.schemas.inputs.images import ImageRef, ImageRules, ImageTask
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import ImageRules, ImageTask
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS
 from recordmill.schemas.rejects import Metric
 from recordmill.transforms.encoders.record_maker import RecordContext
@@ -49,7 +50,7 @@ def test_no_byte_depends_on_the_run(tmp_path, table, monkeypatch):
             path.write_bytes(b"broken")
         boxes = ((float(number), 0.0, 15.0, 9.0),) * (number % 4)
         annotations = tuple(Annotation(id_, 127, box, 5.0, False) for id_, box in enumerate(boxes))
-        ref = ImageRef(str(path), path.stat().st_size, str(path.stat().st_mtime_ns))
+        ref = ImageFile(str(path), path.stat().st_size, str(path.stat().st_mtime_ns))
         tasks.append(ImageTask(number, path.name, 40, 30, ref, "train", annotations))
     block = block_of_tasks(tasks, ("train",))
     found = []
@@ -72,7 +73,7 @@ def test_only_images_of_one_class_are_turned_without_size(tmp_path, table, turne
     exif[0x0112] = 6
     Image.new("RGB", (40, 30)).save(path, exif=exif)
     labels = ImageLabels(class_name=LABELS.categories[0].name)
-    task = ImageTask(1, path.name, None, None, ImageRef(str(path), path.stat().st_size), "train", (), labels)
+    task = ImageTask(1, path.name, None, None, ImageFile(str(path), path.stat().st_size), "train", (), labels)
     with ThreadPoolExecutor(2) as pool:
         start = EncodeImages("clip", ImageRules("decode")).start(RecordContext(LABELS, table, pool, 2))
         (run,) = start(block_of_tasks([task], ("train",)), "train")

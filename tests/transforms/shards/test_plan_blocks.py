@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.block import Block, join_blocks
 from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabels, TableRow
-from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import ImageTask
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS
 from recordmill.schemas.shards import ShardKey, ShardSizing
 from recordmill.transforms.blocks import cut_range as module
@@ -48,7 +49,7 @@ SIZINGS = [
 
 def task(id_: int, size: int, objects: int, split: str = "train") -> ImageTask:
     annotations = tuple(Annotation(number, 1, (0.0, 0.0, 1.0, 1.0), 1.0, False) for number in range(objects))
-    return ImageTask(id_, f"{id_}.jpg", 40, 30, ImageRef(f"images/{id_}.jpg", size), split, annotations)
+    return ImageTask(id_, f"{id_}.jpg", 40, 30, ImageFile(f"images/{id_}.jpg", size), split, annotations)
 
 
 IMAGES = st.builds(task, IDS, st.integers(0, 5000), st.integers(0, 5), st.sampled_from(SPLITS))

@@ -14,7 +14,8 @@ from PIL import Image
 from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Annotation, Caption, Category, ImageLabels, PanopticAnnotation
-from recordmill.schemas.inputs.images import ImageRef, ImageRules, ImageTask
+from recordmill.schemas.inputs.files import File, ImageFile
+from recordmill.schemas.inputs.images import ImageRules, ImageTask
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS
 from recordmill.schemas.rejects import Metric, Reason
@@ -52,7 +53,7 @@ def three_tasks(tmp_path) -> list[ImageTask]:
         Image.new("RGB", (40, 30), (id_, 0, 0)).save(path)
         if id_ == 2:
             path.write_bytes(path.read_bytes()[:-12])
-        ref = ImageRef(str(path), path.stat().st_size, str(path.stat().st_mtime_ns))
+        ref = ImageFile(str(path), path.stat().st_size, str(path.stat().st_mtime_ns))
         found.append(ImageTask(id_, path.name, 40, 30, ref, "train", annotations))
     return found
 
@@ -248,7 +249,7 @@ def test_plan_is_known_by_all_that_decides_its_bytes(tmp_path, tasks):
     def with_first(**changed) -> str:
         return plan(tasks=[msgspec.structs.replace(tasks[0], **changed), *tasks[1:]])
 
-    masks = [PanopticAnnotation("masks/a.png", "a.png", (), 100, version) for version in ("1", "2")]
+    masks = [PanopticAnnotation(File("masks/a.png", 100, version), "a.png", ()) for version in ("1", "2")]
     digests = [
         plan(),
         plan(ShardKey("train", 2, 3)),

@@ -195,7 +195,7 @@ def test_walk(gcs):
     names = ("f/a", "f/b/c", "f/b/d/e", "f/.hidden", "f0", "g/a", "f/", "f/empty/")
     generations = {name: gcs.put(name, name.encode()).resource["generation"] for name in names}
     expected = {
-        StoredFile(name, path_of(f"f/{name}"), len(name) + 2, generations[f"f/{name}"])
+        StoredFile(path_of(f"f/{name}"), len(name) + 2, generations[f"f/{name}"], name)
         for name in ("a", "b/c", "b/d/e", ".hidden")
     }
     gcs.page_size = 3

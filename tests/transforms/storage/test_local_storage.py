@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.schemas.inputs.images import NO_FILE
+from recordmill.schemas.inputs.files import NO_FILE
 from recordmill.transforms.storage import local_storage
 from recordmill.transforms.storage.interface import ChangedFileError, UnreadableFileError
 from recordmill.transforms.storage.local_storage import LocalStorage, LocalUpload, TemporaryName

@@ -108,7 +108,7 @@ def test_all_members_are_listed_with_their_sizes_and_checksums(tmp_path):
         packed = {info.filename: info.compress_size for info in file.infolist()}
     files = list(storage_for(path).walk(path))
     assert files == [
-        StoredFile(name, f"{path}/{name}", len(data), file_crcs[name], packed_bytes=packed[name])
+        StoredFile(f"{path}/{name}", len(data), file_crcs[name], name, packed_bytes=packed[name])
         for name, data in MEMBERS.items()
     ]
     assert all(storage_for(file.path).read(file.path) == MEMBERS[file.name] for file in files)

@@ -17,7 +17,7 @@ from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schem
 from recordmill.transforms.table.observe_columns import TableStats, observe
 from recordmill.transforms.table.read_schema import read_schema
 
-FILES = (RowsFile(0, "a.csv", 1, ""), RowsFile(1, "b.csv", 1, ""))
+FILES = (RowsFile("a.csv", 1, ""), RowsFile("b.csv", 1, "", 1))
 
 
 def batch(columns: dict, is_typed: bool) -> RowBatch:

@@ -87,7 +87,7 @@ def test_texts_are_one_split_s_rows(tmp_path):
     pq.write_table(pa.table(table), tmp_path / "r.parquet")
     splits = RowSplits(SplitShares((("train", 1),), 0), ("train", "val"), column="part")
     recipe = RowsRecipe("", splits, 0, RowsReading())
-    file = RowsFile(0, str(tmp_path / "r.parquet"), 1, "")
+    file = RowsFile(str(tmp_path / "r.parquet"), 1, "")
 
     def texts(split: str, default: str | None = None) -> list[str]:
         schema = TableSchema(tuple(Column(name, name, ColumnType.BYTES, default=default) for name in table))
@@ -107,6 +107,6 @@ def test_texts_of_split_where_classes_are_divided_one_by_one(tmp_path):
     schema = TableSchema((*SCHEMA.columns, Column("kind", "kind", ColumnType.CLASS)))
     labels = LabelMap((Category(0, "x"), Category(1, "y")))
     chosen = ChosenSchema(schema, labels, (), borders={0: (0,), 1: (1 << 63,)})
-    file = RowsFile(0, str(tmp_path / "r.parquet"), 1, "")
+    file = RowsFile(str(tmp_path / "r.parquet"), 1, "")
     assert texts_of(file, {"title": "train"}, recipe, chosen) == [("of title", ["a", "c"])]
     assert texts_of(file, {"title": "val"}, recipe, chosen) == [("of title", ["b"])]

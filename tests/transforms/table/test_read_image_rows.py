@@ -48,7 +48,7 @@ class Found(NamedTuple):
 
 def read(path: Path, folders: tuple[str, ...] = ("pics",), **splits) -> Found:
     divided = RowSplits(HALVES, HALVES.names, **({"key": "path", "images": folders} | splits))
-    file = RowsFile(0, str(path), path.stat().st_size, "")
+    file = RowsFile(str(path), path.stat().st_size, "")
     recipe = RowsRecipe("", divided, 0, RowsReading(), "path", folders)
     facts = FactsBuilder()
     found = []

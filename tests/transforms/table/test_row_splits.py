@@ -12,7 +12,7 @@ def named(tmp_path: Path, *files: list[str], column: str = "set") -> tuple[str, 
     for path, values in zip(paths, files, strict=True):
         path.write_text("".join(f"{value},1\n" for value in ["set", *values]))
     return named_splits(
-        [RowsFile(number, str(path), 1, "") for number, path in enumerate(paths)], column, RowsReading()
+        [RowsFile(str(path), 1, "", number) for number, path in enumerate(paths)], column, RowsReading()
     )
 
 
@@ -25,7 +25,7 @@ def test_batch_of_rows_without_column_is_no_file_without_it(tmp_path, monkeypatc
     rows, empty = tmp_path / "0.jsonl", tmp_path / "1.jsonl"
     rows.write_text('{"a": 1}\n{"set": "train"}\n')
     empty.touch()
-    files = [RowsFile(number, str(path), 1, "") for number, path in enumerate((rows, empty))]
+    files = [RowsFile(str(path), 1, "", number) for number, path in enumerate((rows, empty))]
     assert named_splits(files, "set", RowsReading()) == ("train",)
     rows.write_text('{"a": 1}\n')
     with pytest.raises(ConfigError, match=r"0[.]jsonl has no column 'set'"):

@@ -59,7 +59,7 @@ def test_each_part_of_a_large_file_has_its_own_spill(tmp_path, monkeypatch):
         RowsRecipe(str(tmp_path), splits, 0, RowsReading()),
         TableSchema((Column("n", "n", ColumnType.INT64),)),
     )
-    file = RowsFile(0, str(path), path.stat().st_size, "")
+    file = RowsFile(str(path), path.stat().st_size, "")
 
     def check(spills):
         names = [spill.name for spill in spills]

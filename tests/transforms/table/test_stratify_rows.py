@@ -9,7 +9,8 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.annotations import Category
-from recordmill.schemas.inputs.images import MAX_FILE_BYTES, ImageRef
+from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.images import MAX_FILE_BYTES
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import RowSplits, SplitShares
 from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, TableSchema
@@ -32,7 +33,7 @@ def test_borders_are_keys_of_good_rows_in_all_files(tmp_path):
     for number in range(2):
         path = tmp_path / f"{number}.csv"
         path.write_text("id,kind,price\n" + "".join("{},{},{}\n".format(*row) for row in rows[number::2]))
-        files.append(RowsFile(number, str(path), 1, ""))
+        files.append(RowsFile(str(path), 1, "", number))
     expected = {}
     for index, name in enumerate(("cat", "dog")):
         places = [SHARES.position(str(key)) for key, kind, price in rows if kind == name and price != "x"]
@@ -52,7 +53,7 @@ def test_rows_that_are_known_to_be_rejected_do_not_count(tmp_path, is_ranked):
     path = tmp_path / "t.csv"
     path.write_text("path,kind,price\n" + "".join("{},{},{}\n".format(*row) for row in rows))
     files = [
-        (name, ImageRef(f"pics/{name}", MAX_FILE_BYTES + (n % 7 == 1))) for n, name in enumerate(names) if n % 7 > 0
+        (name, ImageFile(f"pics/{name}", MAX_FILE_BYTES + (n % 7 == 1))) for n, name in enumerate(names) if n % 7 > 0
     ]
     written = [(name, kind) for n, (name, kind, price) in enumerate(rows) if n % 300 % 7 > 1 and price != "x"]
     splits = RowSplits(SHARES, SHARES.names, "path", "", "", "kind" * (not is_ranked), is_ranked, ("pics",))
@@ -69,5 +70,5 @@ def test_rows_that_are_known_to_be_rejected_do_not_count(tmp_path, is_ranked):
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         listed = p | "Listed" >> beam.Create(list(files_by_name(files, FactsBuilder(), "path", BUCKETS)))
         chosen = p | "Chosen" >> beam.Create([CHOSEN])
-        found = stratify_rows(p | "Files" >> beam.Create([RowsFile(0, str(path), 1, "")]), chosen, recipe, listed)
+        found = stratify_rows(p | "Files" >> beam.Create([RowsFile(str(path), 1, "")]), chosen, recipe, listed)
         assert_that(found | beam.Map(lambda chosen: chosen.borders), check)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.errors import CategoryError, CollidingImagesError, ConfigError
 from recordmill.schemas.inputs.annotations import Category, PanopticAnnotation, Segment, StuffAnnotation
+from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import Division, SplitShares
@@ -64,7 +65,9 @@ DETECTED = {
     "tags": st.lists(TEXTS, max_size=2).map(tuple),
     "stuff": st.lists(st.builds(StuffAnnotation, INT64, INT64, st.binary(max_size=5)), max_size=2).map(tuple),
     "panoptic": st.none()
-    | st.builds(PanopticAnnotation, TEXTS, TEXTS, st.lists(SEGMENTS, max_size=2).map(tuple), st.none() | INT64, TEXTS),
+    | st.builds(
+        PanopticAnnotation, st.builds(File, TEXTS, INT64, TEXTS), TEXTS, st.lists(SEGMENTS, max_size=2).map(tuple)
+    ),
     "neg_category_ids": st.lists(INT64, max_size=2).map(tuple),
     "not_exhaustive_category_ids": st.lists(INT64, max_size=2).map(tuple),
 }
@@ -156,7 +159,7 @@ CLASSES = LabelMap((Category(0, "dog"),))
             (Sample("a", **IMAGE, objects=(each,)), LABELS, reason, said)
             for each, reason, said in (
                 (SampleObject("cow", BOX), Reason.UNKNOWN_CATEGORY, "'cow' is not a label"),
-                (SampleObject("cat", BOX), Reason.UNKNOWN_CATEGORY, "'cat' is that of several ids"),
+                (SampleObject("cat", BOX), Reason.UNKNOWN_CATEGORY, "'cat' is ambiguous"),
                 (SampleObject("dog", (1, 2, -3, 4)), Reason.MALFORMED_BOX, "negative width"),
                 (SampleObject("dog", BOX, keypoints=(1, 2, 2)), Reason.MALFORMED_KEYPOINTS, "2 keypoints: 3 numbers"),
                 (SampleObject("dog", BOX, area_px2=float("nan")), Reason.MALFORMED_ANNOTATION, "area nan"),

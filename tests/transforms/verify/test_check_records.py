@@ -16,7 +16,8 @@ from recordmill.schemas.inputs.annotations import (
     Segment,
 )
 from recordmill.schemas.inputs.encoders import EncoderInfo, TextForm
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, StoredImage
+from recordmill.schemas.inputs.files import File, ImageFile
+from recordmill.schemas.inputs.images import ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, features_table
 from recordmill.transforms.records.example import ExampleWriter
@@ -71,11 +72,11 @@ def values(tmp_path) -> dict:
     labels = ImageLabels(
         (Caption(1, "a cat"), Caption(2, "é")),
         (),
-        (PanopticAnnotation(str(tmp_path / "p.png"), "p.png", (Segment(9, 92, False),)),),
+        (PanopticAnnotation(File(str(tmp_path / "p.png")), "p.png", (Segment(9, 92, False),)),),
         (5,),
         (),
     )
-    task = ImageTask(139, "a.png", 30, 20, ImageRef("a.png", 1), "train", OBJECTS, labels)
+    task = ImageTask(139, "a.png", 30, 20, ImageFile("a.png", 1), "train", OBJECTS, labels)
     sources = {}
     for table in (DETECTION, TFDS):
         sources |= values_of(LABELS, table, task, IMAGE)
@@ -106,7 +107,7 @@ def test_a_whole_record_has_no_fault(values, layout):
 
 @pytest.mark.parametrize("layout", ["detection", "plain", "tfds"])
 def test_record_without_objects_is_whole(layout):
-    task = ImageTask(139, "a.png", 30, 20, ImageRef("a.png", 1), "train", ())
+    task = ImageTask(139, "a.png", 30, 20, ImageFile("a.png", 1), "train", ())
     empty = ExampleWriter(LAYOUTS[layout]).write(values_of(LABELS, LAYOUTS[layout], task, IMAGE))
     assert RecordChecker(CHECK, LAYOUTS[layout], LABELS, True)(empty) == (0, [])
 
@@ -229,7 +230,7 @@ CLASSES = LabelMap((Category(0, "cat"), Category(1, "été")))
 def check_class_record(data: bytes = DATA, **changed) -> tuple[int, list[tuple[str, str]]]:
     """Findings for a record of an image of the class `été`, with some values changed."""
     labels = ImageLabels(class_name="été")
-    task = ImageTask(139, "a.png", None, None, ImageRef("a.png", 1), "train", (), labels)
+    task = ImageTask(139, "a.png", None, None, ImageFile("a.png", 1), "train", (), labels)
     image = StoredImage(data, "png", 30, 20, hashlib.sha256(data).hexdigest())
     values = values_of(CLASSES, CLASSIFICATION, task, image) | changed
     return RecordChecker(CHECK, CLASSIFICATION, CLASSES, True)(ExampleWriter(CLASSIFICATION).write(values))
