@@ -1,11 +1,15 @@
 """Block: some images and their objects as NumPy columns, the only element between the steps of a conversion."""
 
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+
+from recordmill.schemas.block_columns import RAGGED, BlockColumn
+from recordmill.schemas.errors import StepError
 
 _TAKEN_AT_ONCE = 1 << 18
 """Values that are indexed at a time."""
@@ -85,53 +89,106 @@ def ragged_numbers(rows: Sequence[Sequence[float]]) -> Ragged:
     return Ragged(np.array([number for row in rows for number in row], np.float64), starts_of(lengths))
 
 
+_XYWH = (-math.inf, -math.inf, 0, 0)
+"""Minimum of left, top, width and height."""
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """Columns of N images and their M objects. A step adds or drops columns; a column that is absent is None.
 
     The objects of image i are the rows first_object_of_image[i] to first_object_of_image[i + 1], exclusive. A partial
     Block has rows of one part of the input, in the order of the file. Its columns `source` and `part` identify that
-    part.
+    part. The Block of a shard of a table has sorted files (`file_name`) in place of images.
+
+    The fields are the only table of columns. COLUMNS is made of them, and joins, packing, conversions, `check` and
+    docs/architecture.md follow from it. Digests of shards' plans depend on the order.
     """
 
-    image_id: Any = None  # int64 [N], as in the source
-    id_text: Any = None  # texts [N], the source's id if image_id is its hash; empty if the source's id is a number
-    source: Any = None  # int64 [N], index of the input file among the sources of the job
-    part: Any = None  # int64 [N], number of the part of that file
-    file_name: Any = None  # texts [N], relative to the image folder; stored in records
-    image_size_px: Any = None  # int64 [N, 2], width and height according to the source; 0, 0 if the source has none
-    split: Any = None  # int64 [N], index of the split; -1 until it is known
-    file_folder: Any = None  # texts [N], the folder of `file_name` if it ends with `/`; else the whole path of the file
-    file_bytes: Any = None  # int64 [N], size of the image file
-    file_offset: Any = None  # int64 [N], of the image in a file of several images; -1 if it is the whole file
-    image_data: Any = None  # bytes [N], the encoded image; empty if the image is in a file
-    file_version: Any = None  # texts [N], modification time of the file, or its generation in a bucket
-    state: Any = None  # int64 [N], a `recordmill.transforms.join.match_blocks.FileState`
-    is_shared: Any = None  # bool [N], True if rows of other image ids have the same file
-    class_name: Any = None  # texts [N], class of the whole image
-    labels: Any = None  # bytes [N], packed `ImageLabels`; empty if the image has none
-    rejected: Any = None  # bytes [N], packed list of `Rejected`: unusable annotations of the image
-    is_continuation: Any = None  # bool [N], True if an earlier shard has the same image with other objects
-    # The Block of a shard of a table has sorted files (`file_name`) in place of images.
-    rows: Any = None  # int64 [N, 4] per file: first row, number of rows, offset and size of their records in bytes
-    ranks: Any = None  # int64 [N, 2], start and end of the shard among all sorted rows
-    first_object_of_image: Any = None  # int64 [N + 1], ascending, from 0 to M
-    object_id: Any = None  # int64 [M], as in the source
-    object_id_text: Any = None  # texts [M], as id_text
-    category_id: Any = None  # int64 [M], as in the source
-    boxes_xywh_px: Any = None  # float64 [M, 4], left, top, width >= 0, height >= 0; a box may cross the edge
-    area_px2: Any = None  # float64 [M]
-    is_crowd: Any = None  # bool [M]
-    segmentation: Any = None  # bytes [M], JSON text of the mask; empty if the object has none
-    keypoints_xyv: Any = None  # float64 lists [M], x and y in pixels, and visibility, per keypoint
-    difficult: Any = None  # bool [M], as the source says
-    truncated: Any = None  # bool [M], as the source says
-    view: Any = None  # texts [M], visible side of the object, in the source's words
-    track_id: Any = None  # int64 [M]; -1 if the object has no track
-    corners_px: Any = None  # float64 [M, 8], corners x, y of an oriented box; zeros for other boxes
-    # bool [M], True until `recordmill.transforms.encoders.encode_objects.in_pixels` converts the object: box, corners,
-    # segmentation and keypoints are fractions of the image's width and height, and the area is one of the image's area.
-    in_fractions: Any = None
+    image_id: Annotated[Any, BlockColumn("N", "int64", "id", "as in the source")] = None
+    id_text: Annotated[
+        Any,
+        BlockColumn(
+            "N", "text", "UTF-8", "the source's id if image_id is its hash; empty if the source's id is a number", ""
+        ),
+    ] = None
+    source: Annotated[Any, BlockColumn("N", "int64", "index", "input file among the job's sources", minimum=0)] = None
+    part: Annotated[Any, BlockColumn("N", "int64", "index", "part of that file", minimum=0)] = None
+    file_name: Annotated[
+        Any, BlockColumn("N", "text", "UTF-8", "path relative to the image folder; stored in records", "")
+    ] = None
+    image_size_px: Annotated[
+        Any, BlockColumn("N", "int64", "px", "width and height according to the source; 0, 0 without", (0, 0), 2, 0)
+    ] = None
+    split: Annotated[Any, BlockColumn("N", "int64", "index", "split; -1 until it is known", -1, minimum=-1)] = None
+    file_folder: Annotated[
+        Any,
+        BlockColumn("N", "text", "UTF-8", "folder of `file_name` if it ends with `/`; else the path of the file", ""),
+    ] = None
+    file_bytes: Annotated[Any, BlockColumn("N", "int64", "bytes", "size of the image file", minimum=0)] = None
+    file_offset: Annotated[
+        Any,
+        BlockColumn(
+            "N", "int64", "bytes", "offset in a file of several images; -1 if the file is the image", -1, 0, -1
+        ),
+    ] = None
+    image_data: Annotated[
+        Any, BlockColumn("N", "bytes", "JPEG, PNG, …", "encoded image; empty if the image is in a file", b"")
+    ] = None
+    file_version: Annotated[
+        Any, BlockColumn("N", "text", "UTF-8", "modification time of the file, or its generation in a bucket", "")
+    ] = None
+    state: Annotated[
+        Any, BlockColumn("N", "int64", "enum", "a `recordmill.transforms.join.match_blocks.FileState`", minimum=0)
+    ] = None
+    is_shared: Annotated[Any, BlockColumn("N", "bool", "", "rows of other image ids have the same file", False)] = None
+    class_name: Annotated[Any, BlockColumn("N", "text", "UTF-8", "class of the whole image", "")] = None
+    labels: Annotated[Any, BlockColumn("N", "bytes", "MessagePack", "`ImageLabels`; empty without any", b"")] = None
+    rejected: Annotated[
+        Any, BlockColumn("N", "bytes", "MessagePack", "list of `Rejected`: unusable annotations of the image", b"")
+    ] = None
+    is_continuation: Annotated[
+        Any, BlockColumn("N", "bool", "", "an earlier shard has the same image with other objects", False)
+    ] = None
+    rows: Annotated[
+        Any,
+        BlockColumn(
+            "N", "int64", "", "per sorted file: first row, rows, offset and bytes of their records", (0,) * 4, 4, 0
+        ),
+    ] = None
+    ranks: Annotated[
+        Any, BlockColumn("N", "int64", "index", "start and end of the shard among all sorted rows", (0, 0), 2, 0)
+    ] = None
+    first_object_of_image: Annotated[
+        Any, BlockColumn("N + 1", "int64", "index", "first object of each image; ascending, from 0 to M")
+    ] = None
+    object_id: Annotated[Any, BlockColumn("M", "int64", "id", "as in the source")] = None
+    object_id_text: Annotated[Any, BlockColumn("M", "text", "UTF-8", "as id_text", "")] = None
+    category_id: Annotated[Any, BlockColumn("M", "int64", "id", "as in the source")] = None
+    boxes_xywh_px: Annotated[
+        Any,
+        BlockColumn("M", "float64", "px", "left, top, width, height; a box may cross the edge", (0.0,) * 4, 4, _XYWH),
+    ] = None
+    area_px2: Annotated[Any, BlockColumn("M", "float64", "px²", "as in the source, or that of the box", 0.0)] = None
+    is_crowd: Annotated[Any, BlockColumn("M", "bool", "", "the object is a group", False)] = None
+    segmentation: Annotated[Any, BlockColumn("M", "bytes", "JSON", "mask; empty if the object has none", b"")] = None
+    keypoints_xyv: Annotated[
+        Any, BlockColumn("M", "float64 list", "px", "x, y and visibility (0, 1, 2) per keypoint", (), 3)
+    ] = None
+    difficult: Annotated[Any, BlockColumn("M", "bool", "", "as in the source", False)] = None
+    truncated: Annotated[Any, BlockColumn("M", "bool", "", "as in the source", False)] = None
+    view: Annotated[Any, BlockColumn("M", "text", "UTF-8", "visible side of the object, as in the source", "")] = None
+    track_id: Annotated[Any, BlockColumn("M", "int64", "id", "track; -1 if the object has none", -1, minimum=-1)] = None
+    corners_px: Annotated[
+        Any, BlockColumn("M", "float64", "px", "corners x, y of an oriented box; zeros for other boxes", (), 8)
+    ] = None
+    # Until `recordmill.transforms.encoders.encode_objects.in_pixels`.
+    in_fractions: Annotated[
+        Any,
+        BlockColumn(
+            "M", "bool", "", "box, corners, mask, keypoints and area are fractions of the image, not pixels", False
+        ),
+    ] = None
 
     def __len__(self) -> int:
         """Number of images."""
@@ -193,37 +250,99 @@ class Block:
         columns |= {name: cut_column(column, first, last) for name, column in self.object_columns()}
         return Block(**columns, first_object_of_image=firsts - first)
 
-    def check(self) -> None:
-        """Check the lengths and starts of all columns.
+    def list_rows(self, name: str) -> list[Any]:
+        """Return a value per row of a column, see `decode_rows`; fill values if the Block lacks the column."""
+        column, values = COLUMNS[name], getattr(self, name)
+        if values is None:
+            return [column.fill] * (self.num_objects if column.axis == "M" else len(self))
+        return decode_rows(name, values)
+
+    def check(self, step: str) -> None:
+        """Check each column against its declaration. Numbers of objects in a partial Block may be any.
+
+        Args:
+            step: Name of the step that made the Block.
 
         Raises:
-            ValueError: Columns differ in length, or starts do not ascend from 0 to the number of rows.
+            StepError: A column is wrong. The error names the step, the column and the first image that is wrong.
         """
-        for axis, number, columns in (
-            ("images", len(self), self.image_columns()),
-            ("objects", self.num_objects, self.object_columns()),
-        ):
-            for name, column in columns:
-                if rows_of(column) != number:
-                    raise ValueError(f"column {name} has {rows_of(column)} rows for {number} {axis}")
-                if isinstance(column, Ragged):
-                    _check_starts(name, column.starts, len(column.values))
-        if self.first_object_of_image is not None:
-            if len(self.first_object_of_image) != len(self) + 1:
-                raise ValueError(f"first_object_of_image has {len(self.first_object_of_image)} rows")
-            _check_starts("first_object_of_image", self.first_object_of_image, self.num_objects)
+        starts = self.first_object_of_image
+        images, objects = [rows_of(column) for _, column in self.image_columns()], []
+        if starts is not None:
+            images.append(len(starts) - 1)
+            objects = [*starts[-1:].tolist(), *(rows_of(column) for _, column in self.object_columns())]
+        # The number that most columns have, so that the error names the odd one.
+        num_images, num_objects = (max(numbers, key=numbers.count, default=0) for numbers in (images, objects))
+        rows = {"N": num_images, "N + 1": num_images + 1, "M": num_objects}
+        for column in COLUMNS.values():
+            values = getattr(self, column.name)
+            if values is None:
+                continue
+            # Boxes in other formats, areas and keypoints of partial Blocks are converted and checked by the join.
+            has_unit = column.axis != "M" or self.part is None
+            if fault := column.find_fault(values, rows[column.axis], num_objects, has_unit):
+                text, row = fault
+                named = "; ".join((f"column {column.name} {text}", *self._name_row(column.axis, row, num_images)))
+                raise StepError(
+                    f"step {step!r} made a wrong Block: {named}. This is a fault of Recordmill: please report it"
+                )
+
+    def _name_row(self, axis: str, row: int, images: int) -> Iterator[str]:
+        """Yield the id and the name of a row's image, and the id of its object. Rows beyond the end are of the last
+        image."""
+        image = row
+        if axis == "M":
+            starts = np.zeros(1, np.int64) if self.first_object_of_image is None else self.first_object_of_image
+            image = int(np.searchsorted(starts[1:], row, side="right"))
+        image = min(image, images - 1)
+        if self.image_id is not None and 0 <= image < len(self.image_id):
+            yield f"image {self.image_id[image]}"
+        if self.file_name is not None and 0 <= image < rows_of(self.file_name):
+            yield f"file name {self.file_name.cut(image, image + 1).rows()[0].decode(errors='backslashreplace')!r}"
+        if axis == "M" and self.object_id is not None and row < len(self.object_id):
+            yield f"annotation {self.object_id[row]}"
 
 
-def _check_starts(name: str, starts: np.ndarray, values: int) -> None:
-    if starts[0] != 0 or starts[-1] != values or (np.diff(starts) < 0).any():
-        raise ValueError(f"starts of {name} do not ascend from 0 to {values}")
+COLUMNS = {name: hint.__metadata__[0]._replace(name=name) for name, hint in Block.__annotations__.items()}
+IMAGE_COLUMNS, OBJECT_COLUMNS = (
+    tuple(name for name, column in COLUMNS.items() if column.axis == axis) for axis in ("N", "M")
+)
 
 
-COLUMNS = tuple(field.name for field in fields(Block))
-IMAGE_COLUMNS = COLUMNS[: COLUMNS.index("first_object_of_image")]
-OBJECT_COLUMNS = COLUMNS[COLUMNS.index("first_object_of_image") + 1 :]
-_ABSENT = {"split": -1, "track_id": -1}
-"""Fill values of columns that some Blocks lack. The fill value of any other column is 0, False or empty."""
+_ENCODERS: dict[str, Callable[[Any], Ragged]] = {
+    "text": ragged_texts,
+    "bytes": ragged_bytes,
+    "float64 list": ragged_numbers,
+}
+
+
+def encode_rows(name: str, rows: Sequence[Any]) -> Any:
+    """Convert values, as of `decode_rows`, to the column `name`."""
+    column = COLUMNS[name]
+    if column.dtype in RAGGED:
+        return _ENCODERS[column.dtype](rows)
+    if not column.width:
+        return np.array(rows, column.dtype)
+    return np.array([row or (0,) * column.width for row in rows], column.dtype).reshape(-1, column.width)
+
+
+def decode_rows(name: str, values: Any) -> list[Any]:
+    """Return a value per row of the column `name`: a number, bool, text, bytes, or a tuple of numbers."""
+    column = COLUMNS[name]
+    if column.dtype == "text":
+        return values.texts()
+    if column.dtype == "bytes":
+        return values.rows()
+    if column.dtype in RAGGED:
+        numbers = values.values.tolist()
+        return [tuple(numbers[start:end]) for start, end in itertools.pairwise(values.starts.tolist())]
+    rows = values.tolist()
+    return [tuple(row) if column.fill or any(row) else () for row in rows] if column.width else rows
+
+
+def empty_block(*names: str) -> Block:
+    """Return a Block without images that has some columns."""
+    return Block(**{name: encode_rows(name, []) for name in names})
 
 
 def rows_of(column: Any) -> int:
@@ -247,22 +366,22 @@ def join_blocks(blocks: Sequence[Block]) -> Block:
     for names, numbers in ((IMAGE_COLUMNS, images), (OBJECT_COLUMNS, objects)):
         for name in names:
             parts = [getattr(block, name) for block in blocks]
-            if known := [part for part in parts if part is not None]:
-                columns[name] = _joined(name, parts, numbers, known[0])
+            if any(part is not None for part in parts):
+                columns[name] = _join_parts(COLUMNS[name], parts, numbers)
     if any(block.first_object_of_image is not None for block in blocks):
         columns["first_object_of_image"] = starts_of(np.concatenate([block.objects_per_image for block in blocks]))
     return Block(**columns)
 
 
-def _joined(name: str, parts: Sequence[Any], numbers: Sequence[int], like: Any) -> Any:
-    if isinstance(like, Ragged):
-        values = np.concatenate([like.values[:0], *(part.values for part in parts if part is not None)])
-        empty = (np.zeros(number, np.int64) for number in numbers)
-        lengths = [zeros if part is None else part.lengths for part, zeros in zip(parts, empty, strict=True)]
-        return Ragged(values, starts_of(np.concatenate(lengths)))
-    fill = _ABSENT.get(name, 0)
-    filled = (
-        np.full((number, *like.shape[1:]), fill, like.dtype) if part is None else part
-        for part, number in zip(parts, numbers, strict=True)
-    )
-    return np.concatenate(list(filled))
+def _join_parts(column: BlockColumn, parts: Sequence[Any], numbers: Sequence[int]) -> Any:
+    filled = [_fill(column, number) if part is None else part for part, number in zip(parts, numbers, strict=True)]
+    if column.dtype not in RAGGED:
+        return np.concatenate(filled)
+    values = np.concatenate([part.values for part in filled])
+    return Ragged(values, starts_of(np.concatenate([part.lengths for part in filled])))
+
+
+def _fill(column: BlockColumn, number: int) -> Any:
+    if column.dtype in RAGGED:
+        return Ragged(np.zeros(0, RAGGED[column.dtype]), np.zeros(number + 1, np.int64))
+    return np.full((number, column.width) if column.width else number, column.fill or 0, column.dtype)

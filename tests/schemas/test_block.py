@@ -1,3 +1,4 @@
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -5,7 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.block import Block, Ragged, join_blocks, ragged_bytes, ragged_texts, rows_of, spans, starts_of
+from recordmill.schemas.block import (
+    COLUMNS,
+    Block,
+    Ragged,
+    decode_rows,
+    encode_rows,
+    join_blocks,
+    ragged_bytes,
+    ragged_numbers,
+    ragged_texts,
+    rows_of,
+    spans,
+    starts_of,
+)
+from recordmill.schemas.errors import StepError
 from tests.transforms.blocks.drawn_blocks import blocks, contents
 
 Model = list[tuple[dict[str, Any], list[dict[str, Any]]]]
@@ -26,7 +41,7 @@ def values_of(columns: Any) -> dict[str, list]:
 
 def model_of(block: Block, names: set[str] | None = None) -> Model:
     """A Block as lists, with the columns `names`, too: of a Block that lacks them, as join_blocks fills them up."""
-    block.check()
+    block.check("test")
     images, objects = values_of(block.image_columns()), values_of(block.object_columns())
     for name in (names or set()) - images.keys() - objects.keys():
         is_of_objects = name in OBJECT_COLUMNS
@@ -79,30 +94,86 @@ def test_join_blocks(parts):
     assert contents(join_blocks(cuts)) == contents(joined)
 
 
-IMAGES = {"image_id": np.array([1, 2]), "first_object_of_image": np.array([0, 1, 3])}
+SQUARE = [0, 0, 1, 1]
+WHOLE = Block(
+    image_id=np.array([7, 9]),
+    file_name=ragged_texts(["a.jpg", "b.jpg"]),
+    first_object_of_image=np.array([0, 1, 3]),
+    object_id=np.array([5, 6, 4]),
+    area_px2=np.ones(3),
+)
+A, B = "image 7; file name 'a.jpg'", "image 9; file name 'b.jpg'"
+OF_B = f"{B}; annotation 4"
+XYWH = "; numbers must be finite, and the minimum is (-inf, -inf, 0, 0)"
+DATA = np.zeros(3, np.uint8)
 
 
 @pytest.mark.parametrize(
-    ("columns", "fault"),
+    ("column", "values", "fault", "image"),
     [
-        ({**IMAGES, "object_id": np.arange(3)}, None),
-        ({**IMAGES, "object_id": np.arange(2)}, "column object_id has 2 rows for 3 objects"),
-        ({**IMAGES, "split": np.arange(3)}, "column split has 3 rows for 2 images"),
-        ({**IMAGES, "file_name": ragged_texts(["a"])}, "column file_name has 1 rows for 2 images"),
-        ({**IMAGES, "first_object_of_image": np.array([0, 3])}, "first_object_of_image has 2 rows"),
-        ({**IMAGES, "first_object_of_image": np.array([1, 1, 3])}, "starts of first_object_of_image do not ascend"),
-        ({**IMAGES, "first_object_of_image": np.array([0, 4, 3])}, "starts of first_object_of_image do not ascend"),
-        ({**IMAGES, "labels": Ragged(np.zeros(3, np.uint8), np.array([0, 2, 2]))}, "from 0 to 3"),
-        ({**IMAGES, "labels": Ragged(np.zeros(3, np.uint8), np.array([1, 2, 3]))}, "starts of labels do not ascend"),
-        ({**IMAGES, "labels": Ragged(np.zeros(3, np.uint8), np.array([0, 4, 3]))}, "starts of labels do not ascend"),
+        ("image_id", np.arange(1), "has 1 rows instead of 2", "file name 'b.jpg'"),
+        ("image_id", np.arange(2.0), "is float64 [2], not int64 [N]", "image 0.0; file name 'a.jpg'"),
+        ("split", np.arange(3), "has 3 rows instead of 2", B),
+        ("split", np.array([0, -2]), "has -2; numbers must be finite, and the minimum is -1", B),
+        ("split", [0, 1], "is a list, not int64 [N]", A),
+        ("image_size_px", np.ones(4, np.int64), "is int64 [4], not int64 [N, 2]", A),
+        ("image_size_px", np.array([[1, 1], [1, -1]]), "has [1, -1]; numbers must be finite, and the minimum is 0", B),
+        ("is_shared", np.zeros(2, np.int64), "is int64 [2], not bool [N]", A),
+        ("file_name", ragged_texts(["a"]), "has 1 rows instead of 2", "image 9"),
+        ("class_name", np.arange(2), "is a ndarray, not text [N]", A),
+        ("class_name", ragged_bytes(["é".encode(), b"\xe9"]), "has b'\\xe9', which is not UTF-8", B),
+        ("labels", ragged_numbers([[1], [2]]), "is float64 [2], not bytes [N]", A),
+        ("labels", Ragged(DATA, np.array([0, 2, 2])), "has starts that do not ascend from 0 to 3", B),
+        ("labels", Ragged(DATA, np.array([1, 2, 3])), "has starts that do not ascend from 0 to 3", A),
+        ("labels", Ragged(DATA, np.array([0, 4, 3])), "has starts that do not ascend from 0 to 3", A),
+        ("first_object_of_image", np.array([0, 3]), "has 2 rows instead of 3", B),
+        ("first_object_of_image", np.array([1, 1, 3]), "has starts that do not ascend from 0 to 3", A),
+        ("first_object_of_image", np.array([0, 4, 3]), "has starts that do not ascend from 0 to 3", A),
+        ("first_object_of_image", np.array([0, 1, 2]), "has starts that do not ascend from 0 to 3", B),
+        ("object_id", np.arange(2), "has 2 rows instead of 3", B),
+        ("category_id", np.arange(3, dtype=np.int32), "is int32 [3], not int64 [M]", f"{A}; annotation 5"),
+        ("category_id", np.arange(4), "has 4 rows instead of 3", B),
+        ("boxes_xywh_px", np.array([SQUARE, SQUARE, [0, 0, -1.0, 1]]), f"has [0.0, 0.0, -1.0, 1.0]{XYWH}", OF_B),
+        ("boxes_xywh_px", np.array([SQUARE, SQUARE, [0, np.nan, 1, 1]]), f"has [0.0, nan, 1.0, 1.0]{XYWH}", OF_B),
+        ("area_px2", np.array([1, 2, np.inf]), "has inf; numbers must be finite", OF_B),
+        ("keypoints_xyv", ragged_numbers([(), (), (1, 2)]), "has a list whose length is not a multiple of 3", OF_B),
+        ("keypoints_xyv", ragged_numbers([(), (), (1, np.inf, 2)]), "has inf; numbers must be finite", OF_B),
+        ("track_id", np.array([-1, -1, -2]), "has -2; numbers must be finite, and the minimum is -1", OF_B),
     ],
 )
-def test_check(columns, fault):
-    if fault is None:
-        Block(**columns).check()
-        return
-    with pytest.raises(ValueError, match=fault):
-        Block(**columns).check()
+def test_check(column, values, fault, image):
+    WHOLE.check("join")
+    with pytest.raises(StepError) as caught:
+        WHOLE.replace(**{column: values}).check("join")
+    expected = f"step 'join' made a wrong Block: column {column} {fault}; {image}. This is a fault of Recordmill"
+    assert str(caught.value) == f"{expected}: please report it"
+
+
+def test_check_partial_block():
+    """Other box formats and faulty keypoints are converted and rejected when partial Blocks are joined."""
+    partial = WHOLE.replace(part=np.zeros(2, np.int64), area_px2=np.full(3, np.nan))
+    partial.check("read")
+    with pytest.raises(StepError, match="column area_px2 has 2 rows instead of 3; image 9"):
+        partial.replace(area_px2=np.zeros(2)).check("read")
+
+
+@pytest.mark.parametrize("name", [name for name, column in COLUMNS.items() if column.axis != "N + 1"])
+def test_fill(name):
+    """A Block that lacks a column gives rows of fill values, as join_blocks does."""
+    fill = COLUMNS[name].fill
+    one = Block(file_name=ragged_texts(["c"]), first_object_of_image=np.array([0, 1]))
+    one = one.replace(**{name: encode_rows(name, [fill])})
+    lacking = WHOLE.replace(**{name: None})
+    joined = join_blocks([lacking, one])
+    joined.check("join")
+    number = 4 if COLUMNS[name].axis == "M" else 3
+    assert joined.list_rows(name) == [fill] * number == [*lacking.list_rows(name), fill]
+    assert decode_rows(name, getattr(one, name)) == [fill]
+
+
+def test_every_field_is_a_column():
+    assert [*COLUMNS] == [each.name for each in dataclasses.fields(Block)]
+    assert [column.name for column in COLUMNS.values()] == [*COLUMNS]
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))

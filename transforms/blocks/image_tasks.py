@@ -1,12 +1,21 @@
 """Convert images of Blocks to structs and back."""
 
-import itertools
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from recordmill.schemas.block import Block, Ragged, ragged_bytes, ragged_numbers, ragged_texts
+from recordmill.schemas.block import (
+    COLUMNS,
+    Block,
+    Ragged,
+    decode_rows,
+    empty_block,
+    encode_rows,
+    ragged_bytes,
+    ragged_texts,
+)
 from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, ImageLabels
 from recordmill.schemas.inputs.images import ImageRef, ImageTask
 from recordmill.schemas.rejects import IdTexts
@@ -26,11 +35,11 @@ def image_tasks(block: Block, splits: Sequence[str]) -> list[ImageTask]:
         image_paths(block),
         block.file_bytes.tolist(),
         block.file_version.texts(),
-        block.image_data.rows() if block.image_data is not None else [b""] * len(block),
-        block.file_offset.tolist() if block.file_offset is not None else [-1] * len(block),
+        block.list_rows("image_data"),
+        block.list_rows("file_offset"),
         block.split.tolist(),
         labels_of(block),
-        block.is_continuation.tolist() if block.is_continuation is not None else [False] * len(block),
+        block.list_rows("is_continuation"),
         firsts,
         firsts[1:],
     )
@@ -71,46 +80,22 @@ def image_paths(block: Block) -> list[str]:
     ]
 
 
+_RENAMED = {"id": "object_id", "bbox_xywh_px": "boxes_xywh_px"}
+_OBJECT_COLUMNS = {field: _RENAMED.get(field, field) for field in Annotation.__struct_fields__}
+"""Column of each field of Annotation. The default of a field is the fill value of its column."""
+_NUM_REQUIRED = len(Annotation.__struct_fields__) - len(Annotation.__struct_defaults__)
+
+
 def annotations_of(block: Block) -> list[Annotation]:
     """Return each object of a Block as an Annotation."""
     if not block.num_objects:
         return []
-    segmentation = block.segmentation.rows() if block.segmentation is not None else [b""] * block.num_objects
-    keypoints = [()] * block.num_objects
-    if block.keypoints_xyv is not None:
-        values, starts = block.keypoints_xyv.values.tolist(), block.keypoints_xyv.starts.tolist()
-        keypoints = [tuple(values[start:end]) for start, end in itertools.pairwise(starts)]
-    boxes = map(tuple, block.boxes_xywh_px.tolist())
-    plain = (
-        block.object_id.tolist(),
-        block.category_id.tolist(),
-        boxes,
-        block.area_px2.tolist(),
-        block.is_crowd.tolist(),
-    )
-    if block.in_fractions is None and all(getattr(block, name) is None for name in _RARE):
-        return list(map(Annotation, *plain, segmentation, keypoints))
-    rare = (_rare_values(getattr(block, name), default, block.num_objects) for name, default in _RARE.items())
-    return list(map(Annotation, *plain, segmentation, keypoints, *rare))
-
-
-_RARE: dict[str, Any] = {
-    "difficult": False,
-    "truncated": False,
-    "view": "",
-    "track_id": -1,
-    "corners_px": (0.0,) * 8,
-    "in_fractions": False,
-}
-"""Columns of objects that most Blocks lack, with the value of an object without one."""
-
-
-def _rare_values(column: Any, default: Any, number: int) -> list[Any]:
-    if column is None:
-        return [() if isinstance(default, tuple) else default] * number
-    if isinstance(column, Ragged):
-        return column.texts()
-    return [tuple(row) if any(row) else () for row in column.tolist()] if column.ndim > 1 else column.tolist()
+    names = list(_OBJECT_COLUMNS.values())
+    required, optional = names[:_NUM_REQUIRED], names[_NUM_REQUIRED:]
+    while optional and getattr(block, optional[-1]) is None:  # most Blocks lack the last columns
+        optional.pop()
+    columns = [decode_rows(name, getattr(block, name)) for name in required]
+    return list(map(Annotation, *columns, *map(block.list_rows, optional)))
 
 
 def labels_of(block: Block) -> list[ImageLabels]:
@@ -145,23 +130,12 @@ def _texts(ids: np.ndarray, column: Ragged | None) -> dict[int, str]:
 
 
 def object_columns(objects: Sequence[Annotation]) -> dict[str, Any]:
-    """Return the columns of objects, without empty optional ones."""
-    columns: dict[str, Any] = {
-        "object_id": np.array([each.id for each in objects], np.int64),
-        "category_id": np.array([each.category_id for each in objects], np.int64),
-        "boxes_xywh_px": np.array([each.bbox_xywh_px for each in objects], np.float64).reshape(-1, 4),
-        "area_px2": np.array([each.area_px2 for each in objects], np.float64),
-        "is_crowd": np.array([each.is_crowd for each in objects], bool),
-    }
-    if any(each.segmentation for each in objects):
-        columns["segmentation"] = ragged_bytes([each.segmentation for each in objects])
-    if any(each.keypoints_xyv for each in objects):
-        columns["keypoints_xyv"] = ragged_numbers([each.keypoints_xyv for each in objects])
-    for name, default in _RARE.items():
-        values = [getattr(each, name) for each in objects]
-        if any(value not in (default, ()) for value in values):
-            texts = isinstance(default, str)
-            columns[name] = ragged_texts(values) if texts else np.array([v if v != () else default for v in values])
+    """Return the columns of objects, without optional ones that only have fill values."""
+    columns = {}
+    for number, (field, name) in enumerate(_OBJECT_COLUMNS.items()):
+        rows, fill = list(map(attrgetter(field), objects)), COLUMNS[name].fill
+        if number < _NUM_REQUIRED or any(row != fill for row in rows):
+            columns[name] = encode_rows(name, rows)
     return columns
 
 
@@ -181,16 +155,7 @@ def each_task(block: Block, splits: Sequence[str]) -> Iterator[ImageTask]:
         yield from image_tasks(block.cut(start, min(start + _AT_ONCE, len(block))), splits)
 
 
-NO_IMAGES = Block(
-    image_id=np.zeros(0, np.int64),
-    source=np.zeros(0, np.int64),
-    part=np.zeros(0, np.int64),
-    file_name=ragged_texts([]),
-    image_size_px=np.zeros((0, 2), np.int64),
-    split=np.zeros(0, np.int64),
-    file_folder=ragged_texts([]),
-    file_bytes=np.zeros(0, np.int64),
-    file_version=ragged_texts([]),
-    state=np.zeros(0, np.int64),
-    is_shared=np.zeros(0, bool),
+NO_IMAGES = empty_block(
+    *("image_id", "source", "part", "file_name", "image_size_px", "split"),
+    *("file_folder", "file_bytes", "file_version", "state", "is_shared"),
 )

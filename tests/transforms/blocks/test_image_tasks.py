@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 
 from recordmill.schemas.block import Block, ragged_texts, taken
-from recordmill.schemas.inputs.annotations import ImageLabels
+from recordmill.schemas.inputs.annotations import Annotation, ImageLabels
 from recordmill.schemas.inputs.images import ImageRef, ImageTask
-from recordmill.transforms.blocks.image_tasks import each_task, image_tasks, labels_of
+from recordmill.transforms.blocks.image_tasks import annotations_of, each_task, image_tasks, labels_of, object_columns
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from tests.transforms.blocks.drawn_blocks import SPLITS, tasks
 from tests.transforms.blocks.of_tasks import block_of_tasks
@@ -16,7 +16,7 @@ from tests.transforms.blocks.of_tasks import block_of_tasks
 @given(tasks())
 def test_block_of_tasks(images):
     block = block_of_tasks(images, SPLITS)
-    block.check()
+    block.check("test")
     assert image_tasks(block, SPLITS) == images
     if images:
         assert image_tasks(unpack_block(pack_block(block)), SPLITS) == images
@@ -34,6 +34,29 @@ def test_more_tasks_than_are_made_at_a_time():
 
 
 ONE = block_of_tasks([ImageTask(0, "a", None, None, ImageRef("x", 1), "val", ())], SPLITS)
+
+
+def test_annotation_without_options_has_fill_values():
+    objects = [Annotation(7, 3, (0.0, 0.0, 0.0, 0.0), 0.0, False)]
+    columns = object_columns(objects)
+    assert [*columns] == ["object_id", "category_id", "boxes_xywh_px", "area_px2", "is_crowd"]
+    block = Block(image_id=np.array([1]), first_object_of_image=np.array([0, 1]), **columns)
+    last = block.replace(in_fractions=np.array([True]))  # so that each column is read
+    assert annotations_of(last) == [msgspec.structs.replace(objects[0], in_fractions=True)]
+    assert annotations_of(block) == objects
+
+
+def test_optional_columns_of_objects():
+    whole = Annotation(7, 3, (1.0, 2.0, 3.0, 4.0), 5.0, True, b"[]", (1.0, 2.0, 2.0), True, True, "é", 6, CORNERS, True)
+    plain = Annotation(8, 3, (1.0, 2.0, 3.0, 4.0), 5.0, False)
+    columns = object_columns([whole, plain])
+    assert len(columns) == len(Annotation.__struct_fields__)
+    block = Block(image_id=np.array([1]), first_object_of_image=np.array([0, 2]), **columns)
+    block.check("test")
+    assert annotations_of(block) == [whole, plain]
+
+
+CORNERS = (0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0)
 
 
 @pytest.mark.parametrize("names", [[], ["é", ""]])

@@ -51,13 +51,13 @@ def test_widths(values, width):
     block = (
         Block(image_id=column)
         if column.dtype == np.int64
-        else Block(image_id=np.zeros(1000, np.int64), area_px2=column, first_object_of_image=np.arange(1001))
+        else Block(part=np.zeros(1000, np.int64), area_px2=column, first_object_of_image=np.arange(1001))
     )
     assert 0 < len(pack_block(block)) - 1000 * width < 150
     assert contents(unpack_block(pack_block(block))) == contents(block)
 
 
 def test_lists_that_differ_by_the_sign_of_a_zero():
-    keypoints = ragged_numbers([(0.0, 1.5), (-0.0, 1.5)])
+    keypoints = ragged_numbers([(0.0, 1.5, 2.0), (-0.0, 1.5, 2.0)])
     block = Block(image_id=np.zeros(1, np.int64), keypoints_xyv=keypoints, first_object_of_image=np.array([0, 2]))
     assert contents(unpack_block(pack_block(block))) == contents(block)

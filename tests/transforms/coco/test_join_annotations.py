@@ -62,7 +62,7 @@ def join(
     found = []
     for _, group in sorted(in_ranges([*matched, *annotations], SEED, rng.randrange(4), rng).items()):
         block = join_annotations(group, inputs, builder)
-        block.check()
+        block.check("test")
         found += image_tasks(block, division.names)
     return found, builder.build()
 

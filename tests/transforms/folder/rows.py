@@ -18,7 +18,7 @@ class Row(NamedTuple):
 
 def rows_in(block: Block, splits: Sequence[str]) -> list[Row]:
     """The rows of a Block, whose ids follow from their names."""
-    block.check()
+    block.check("test")
     names = block.file_name.texts()
     assert block.image_id.tolist() == list(map(name_id, names))
     assert not block.image_size_px.any()

@@ -30,7 +30,7 @@ def join(blocks: list[Block], classes: tuple[str, ...] = ()) -> tuple[list[Image
     joined = join_files(blocks, classes, SPLITS, SEED, builder)
     if joined is None:
         return None, builder.build()
-    joined.check()
+    joined.check("test")
     return image_tasks(joined, SPLITS), builder.build()
 
 

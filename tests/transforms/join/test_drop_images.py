@@ -80,7 +80,7 @@ LISTS = [
 @pytest.mark.parametrize(("lines", "images", "objects"), LISTS)
 def test_exclude_images(read, lines, images, objects, packed):
     kept = exclude_images(block_of_tasks(IMAGES, SPLITS), SPLITS, read(*lines, packed=packed))
-    kept.block.check()
+    kept.block.check("test")
     left = image_tasks(kept.block, SPLITS)
     assert {task.image_id for task in left} == {1, 2, 3, 4} - set(images)
     for task in left:

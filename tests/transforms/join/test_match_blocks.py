@@ -65,7 +65,7 @@ def match(
     matched = match_rows(
         row_block(rows), None if files is None else join_blocks([NO_FILES, file_block(files)]), how, division
     )
-    matched.rows.check()
+    matched.rows.check("test")
     builder.add_unlisted(*matched.unlisted)
     block = without_faults(matched.rows, division.names, builder, how, division.group_from)
     return image_tasks(block, division.names), builder.build(), matched

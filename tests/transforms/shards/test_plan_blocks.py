@@ -82,7 +82,7 @@ def planned(
         for number, split in enumerate(SPLITS):
             if (part := block.take(block.split == number)) and len(part):
                 placed, shards = place_images(key, part, plans[split], estimate)
-                placed.check()
+                placed.check("test")
                 for shard in np.unique(shards).tolist():
                     pieces = image_tasks(placed.take(shards == shard), SPLITS)
                     found.setdefault(ShardKey(split, shard, plans[split].shards), []).append((key, pieces))

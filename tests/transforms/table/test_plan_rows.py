@@ -73,7 +73,7 @@ def write(tmp_path, *parts: list[bytes]) -> ShardResult:
     """Write a shard; return what its note says."""
     made = spills(tmp_path / "out", *parts)
     block = shard_block(plan_rows(made, ShardSizing(num_shards=2)), 0, made)
-    block.check()
+    block.check("test")
     with ThreadPoolExecutor(1) as pool:
         made = recipe(tmp_path, layout="table", maker=CopyRows())
         note = write_shard(made, LabelMap(()), TABLE, KEY, [pack_block(block)], pool, 1).note

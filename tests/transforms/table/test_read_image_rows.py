@@ -54,7 +54,7 @@ def read(path: Path, folders: tuple[str, ...] = ("pics",), **splits) -> Found:
     found = []
     for made in made_rows(file, CHOSEN, recipe, facts):
         block = image_block(made, np.arange(len(made.names)), file, CHOSEN, recipe)
-        block.check()
+        block.check("test")
         labels = labels_of(block)
         columns = block.image_id.tolist(), block.file_name.texts(), block.split.tolist(), labels
         found += [

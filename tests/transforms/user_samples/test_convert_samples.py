@@ -93,7 +93,7 @@ def as_block(samples, labels=LABELS, of_image=False, reject=no_reject):
 @given(st.builds(sample_of, SIZE, IMAGES, **FIELDS, **DETECTED))
 def test_sample_is_row_of_block(sample):
     block = unpack_block(pack_block(as_block([checked(sample)])))
-    block.check()
+    block.check("test")
     assert list(samples_of(block, LABELS, SPLITS)) == [sample]
 
 
