@@ -10,7 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in own
     # Hides tracebacks of Beam's workers: their errors are reported in one line here.
     hiding = others_hidden() if beam_arguments and not debug else nullcontext()
-    with hiding, logged(debug), terminated_as_by_ctrl_c() as signals:
+    with hiding, logged(debug), _checked(debug), terminated_as_by_ctrl_c() as signals:
         return _run(own, beam_arguments, debug, signals)
 
 
@@ -87,6 +87,15 @@ def logged(debug: bool) -> Iterator[None]:
     finally:
         root.removeHandler(handler)
         root.setLevel(level)
+
+
+def _checked(debug: bool) -> AbstractContextManager[None]:
+    """Context manager: with `debug`, check the Blocks of each step."""
+    if not debug:
+        return nullcontext()
+    from recordmill.transforms.blocks.check_block import blocks_checked  # NumPy takes a tenth of a second
+
+    return blocks_checked()
 
 
 def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[int]) -> int:

@@ -19,6 +19,7 @@ from PIL import Image
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+os.environ["RECORDMILL_CHECK_BLOCKS"] = "1"  # in each step, also of processes that tests start
 
 from recordmill.launch.cli import main
 from recordmill.transforms.sample.write_sample import SampleFiles, write_sample

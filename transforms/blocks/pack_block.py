@@ -8,6 +8,7 @@ from isal import isal_zlib
 from msgspec import msgpack
 
 from recordmill.schemas.block import Block, Ragged, starts_of
+from recordmill.transforms.blocks.check_block import check_block
 
 _ENCODE, _DECODE = msgpack.Encoder().encode, msgpack.Decoder().decode
 _NARROW = ("<u1", "<u2", "<u4", "<i4")
@@ -54,7 +55,11 @@ def pack_parts(block: Block, keys: np.ndarray, is_zipped: bool = False) -> Itera
     Args:
         keys: int64 [N], key of each image.
         is_zipped: True to compress parts: many parts of a few images take a third of their memory.
+
+    Raises:
+        StepError: See `check_block`.
     """
+    check_block(block)
     order = np.argsort(keys, kind="stable")
     if (np.diff(keys) < 0).any():
         block = block.take(order)
