@@ -109,9 +109,9 @@ lock-consumers: $(VENV)/installed  ## Pin what consumers need, where it can be a
 	done
 	rm *.new
 
-templates: $(VENV)/installed-beam  ## Write what follows from the code: templates, tables of docs/cli.md, keywords of convert, docs/api.md
+templates: $(VENV)/installed-beam  ## Write what follows from the code: templates, tables of docs/cli.md and docs/architecture.md, keywords of convert, docs/api.md
 	$(BIN)/python -m recordmill.launch.services.template_metadata build/templates
-	$(BIN)/python -m recordmill.launch.command_line.documentation docs/cli.md docs/formats.md
+	$(BIN)/python -m recordmill.launch.command_line.documentation docs/cli.md docs/formats.md docs/architecture.md
 	$(BIN)/python docs/make_api.py docs/api.md
 	$(BIN)/python -m recordmill.launch.command_line.keywords recordmill/keywords.py
 

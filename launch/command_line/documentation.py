@@ -1,21 +1,25 @@
-"""Write the tables of options in docs/cli.md and docs/formats.md, between the comments that name them.
+"""Write the tables of options in docs/cli.md and docs/formats.md, and that of the columns of Blocks in
+docs/architecture.md, between the comments that name them.
 
-Update them by `python -m recordmill.launch.command_line.documentation docs/cli.md docs/formats.md`."""
+Update them by `python -m recordmill.launch.command_line.documentation docs/cli.md docs/formats.md
+docs/architecture.md`."""
 
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 from recordmill.pipelines.dataset_options import TerminalOptions
 from recordmill.pipelines.verbs import CONVERSIONS, FORMATS, VERBS
+from recordmill.schemas.block import COLUMNS
 from recordmill.schemas.inputs.image_options import StoredImageOptions
 from recordmill.schemas.inputs.option import OptionField, Options, options_of
 from recordmill.schemas.inputs.options import ConvertOptions, DividedOptions
 from recordmill.schemas.inputs.text_options import TextOptions
 from recordmill.transforms.annotated.format_options import FormatOptions
 
-_TABLE = re.compile(r"(<!-- options: (.+?) -->\n).*?(<!-- end of options -->)", re.DOTALL)
+_TABLE = re.compile(r"(<!-- (?:options|columns): (.+?) -->\n).*?(<!-- end of (?:options|columns) -->)", re.DOTALL)
 _HEAD = "| flag | meaning | default |\n|---|---|---|\n"
 _FORMAT_HEAD = "| format | flag | meaning | default |\n|---|---|---|---|\n"
 
@@ -54,7 +58,15 @@ def _tables() -> dict[str, str]:
         rows |= new
     formats = ((name, key, each) for name in FORMATS for key, each in by_verb[name].items() if key not in rows)
     one_format = "".join(f"| {name} {_row(key, {name: each})}" for name, key, each in formats)
-    return {name: _HEAD + table for name, table in tables.items()} | {"one format": _FORMAT_HEAD + one_format}
+    more = {"one format": _FORMAT_HEAD + one_format, "Block": "".join(_block_rows())}
+    return {name: _HEAD + table for name, table in tables.items()} | more
+
+
+def _block_rows() -> Iterator[str]:
+    yield "| column | dtype | unit | fill | meaning |\n|---|---|---|---|---|\n"
+    for name, column in COLUMNS.items():
+        fill = "empty" if column.fill in ("", b"", ()) else str(column.fill).strip("()")
+        yield f"| `{name}` | {column.form} | {column.unit} | {fill} | {column.meaning} |\n"
 
 
 def _options(options: type[Options]) -> dict[_Key, OptionField]:

@@ -92,7 +92,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_pages_have_options_unchanged():
-    pages = {name: (DOCS / name).read_text(encoding="utf-8") for name in ("cli.md", "formats.md")}
+    pages = {name: (DOCS / name).read_text(encoding="utf-8") for name in ("cli.md", "formats.md", "architecture.md")}
     assert {name: with_tables(page) for name, page in pages.items()} == pages, "make templates writes them again"
     meanings = {each.text for verb in CONVERSIONS for each in options_of(VERBS[verb].options) if each.flag}
     assert [text for text in meanings if f"| {text} |" not in "".join(pages.values())] == []
