@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from recordmill.schemas.columns import RAGGED, BlockColumn
+from recordmill.schemas.block_columns import RAGGED, BlockColumn
 from recordmill.schemas.errors import StepError
 
 _TAKEN_AT_ONCE = 1 << 18
@@ -112,9 +112,7 @@ class Block:
             "N", "text", "UTF-8", "the source's id if image_id is its hash; empty if the source's id is a number", ""
         ),
     ] = None
-    source: Annotated[Any, BlockColumn("N", "int64", "index", "input file among the sources of the job", minimum=0)] = (
-        None
-    )
+    source: Annotated[Any, BlockColumn("N", "int64", "index", "input file among the job's sources", minimum=0)] = None
     part: Annotated[Any, BlockColumn("N", "int64", "index", "part of that file", minimum=0)] = None
     file_name: Annotated[
         Any, BlockColumn("N", "text", "UTF-8", "path relative to the image folder; stored in records", "")

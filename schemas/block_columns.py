@@ -12,7 +12,7 @@ Fault = tuple[str, int]
 
 
 class BlockColumn(NamedTuple):
-    """BlockColumn of a Block.
+    """Column of a Block.
 
     Attributes:
         axis: Number of rows, for N images with M objects.
