@@ -128,9 +128,7 @@ class Block:
     file_bytes: Annotated[Any, BlockColumn("N", "int64", "bytes", "size of the image file", minimum=0)] = None
     file_offset: Annotated[
         Any,
-        BlockColumn(
-            "N", "int64", "bytes", "offset in a file of several images; -1 if the file is the image", -1, 0, -1
-        ),
+        BlockColumn("N", "int64", "bytes", "offset in a file with many images; -1 if the file is the image", -1, 0, -1),
     ] = None
     image_data: Annotated[
         Any, BlockColumn("N", "bytes", "JPEG, PNG, …", "encoded image; empty if the image is in a file", b"")

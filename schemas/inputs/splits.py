@@ -129,7 +129,7 @@ class Division(msgspec.Struct, frozen=True):
 
     def fault(self, name: str) -> str:
         """Return the reason why the image `name` cannot be assigned to a split; empty if it can."""
-        return "" if self.group_of(name) else f"has nothing that --group-from {self.group_from} finds"
+        return "" if self.group_of(name) else f"does not match --group-from {self.group_from}"
 
 
 class RowSplits(msgspec.Struct, frozen=True):
@@ -170,7 +170,7 @@ def group_fault(pattern: str) -> str:
     try:
         _compiled(pattern)
     except regex.error as error:
-        return f"is no regular expression ({error})"
+        return f"is not a regular expression ({error})"
     return ""
 
 

@@ -115,7 +115,7 @@ def test_undecodable():
     with pytest.raises(RecordError, match="cannot be decoded"):
         decoded("detection", values | {"objects.mask_png": [draw(CONTENTS["detection"], 2).values["semantic.png"]]})
     table, _, shape = CONTENTS["keras"]
-    with pytest.raises(RecordError, match=r"no tf\.train\.Example"):
+    with pytest.raises(RecordError, match=r"not a tf\.train\.Example"):
         RecordDecoder(table, table_readings(table, shape), 0)(b"\x0a\xff")
 
 

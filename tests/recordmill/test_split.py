@@ -157,7 +157,7 @@ def test_shard_overwritten_is_error(tmp_path):
     before = path.stat().st_mtime_ns
     path.write_bytes(b"".join(part for record in records for part in (frame(record)[0], record, frame(record)[1])))
     os.utime(path, ns=(before + 1, before + 1))
-    with pytest.raises(RecordError, match="has changed since it was opened"):
+    with pytest.raises(RecordError, match="has changed or was deleted since it was opened"):
         list(read)
 
 

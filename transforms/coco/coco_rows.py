@@ -42,7 +42,7 @@ class AddressedImageRow(CocoImageRow, gc=False):
         try:
             return _ADDRESS.decode(self.coco_url or b"null")
         except msgspec.ValidationError as error:
-            raise ValueError(f"it has no file_name, and its coco_url is no text ({error})") from error
+            raise ValueError(f"it has no file_name, and its coco_url is not a text ({error})") from error
 
     def named(self) -> CocoImageRow:
         """Return the row with a file name: `file_name`, else the last part of `coco_url`."""

@@ -55,8 +55,8 @@ def _describe_files(
     if given.data and (unused := placeholder(categories, files)):
         facts.warn(
             given.splits[0],
-            f"category {unused.name!r} (id {unused.id}) is no class: no annotation has it, and it is the supercategory "
-            "of all others, as Roboflow writes it; --instances in place of --data keeps it",
+            f"category {unused.name!r} (id {unused.id}) is skipped: no annotation has it, and it is the "
+            "supercategory of all others, as Roboflow writes it; --instances instead of --data keeps it",
         )
         kept = tuple(each for each in categories.categories if each is not unused)
         categories = msgspec.structs.replace(categories, categories=kept)

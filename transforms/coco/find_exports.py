@@ -72,11 +72,11 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
     if not storage_for(data).is_folder(data):
         if find_archive(data):
             raise ConfigError(f"--data {data}: a file in an archive is not read; unpack {find_archive(data)}")
-        raise ConfigError(f"--data {data} is no folder or .zip; give a file by its flag, --instances for example")
+        raise ConfigError(f"--data {data} is not a folder or .zip; pass a file with its flag, for example --instances")
     named = [file._replace(masks=_masks(data, file)) for file in _files(data)]
     found = [file for file in named if file.masks or file.kind is not AnnotationKind.PANOPTIC]
-    unread = dict.fromkeys(_json_names(data, _ANNOTATIONS), "its name is that of no kind of annotation file")
-    unread |= {file.name: f"no folder {_stem(file.name)} of its PNGs is beside it" for file in named}
+    unread = dict.fromkeys(_json_names(data, _ANNOTATIONS), "its name does not match a kind of annotation file")
+    unread |= {file.name: f"the folder {_stem(file.name)} of its PNGs is missing next to it" for file in named}
     read = {file.name for file in found}
     warnings = (f"{join_path(data, name)} is not read: {why}" for name, why in unread.items() if name not in read)
     by_split = _by_split(data, found)

@@ -111,7 +111,7 @@ def _mask_fault(file: File | None) -> tuple[Reason, str] | None:
     if file.version == NO_FILE:
         return Reason.MASK_MISSING, NOT_A_FILE
     if file.size_bytes > MAX_FILE_BYTES:
-        return Reason.MASK_UNREADABLE, f"{file.size_bytes:,} bytes, where at most {MAX_FILE_BYTES:,} are read"
+        return Reason.MASK_UNREADABLE, f"{file.size_bytes:,} bytes; the limit is {MAX_FILE_BYTES:,}"
     return None
 
 

@@ -314,7 +314,7 @@ def _format_rewritten(images: RewrittenImages) -> str:
 def _format_classes(names: Sequence[str], counts: Sequence[int] | None = None) -> str:
     """Return the number of classes, and the first classes, with their counts if known.
 
-    >>> _classes(["cat", "dog"], [3, 0])
+    >>> _format_classes(["cat", "dog"], [3, 0])
     '2: cat 3, dog 0; 1 without any'
     """
     shown = list(map(printable, names))

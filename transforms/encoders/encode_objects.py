@@ -86,7 +86,7 @@ def scale_to_pixels(block: Block, frame_wh_px: np.ndarray, min_area_px2: float =
 
     >>> rows = Block(image_id=np.array([7]), first_object_of_image=np.array([0, 1]), area_px2=np.array([0.125]),
     ...     boxes_xywh_px=np.array([[0.5, 0.0, 0.5000004, 0.25]]), in_fractions=np.array([True]))
-    >>> in_pixels(rows, np.array([[100, 40]])).boxes_xywh_px.tolist()
+    >>> scale_to_pixels(rows, np.array([[100, 40]])).boxes_xywh_px.tolist()
     [[50.0, 0.0, 50.0, 10.0]]
     """
     if block.in_fractions is None or not block.in_fractions.any():

@@ -63,7 +63,7 @@ def ineffective_stop_words(settings: TextSettings) -> tuple[str, ...]:
     """Return stop words without effect, because splitting never returns them: `don't` is split into `don`.
 
     >>> from recordmill.schemas.inputs.encoders import TextForm
-    >>> never_tokens(TextSettings(TextForm.COUNTS, stop_words=("The", "a", "don't", "with")))
+    >>> ineffective_stop_words(TextSettings(TextForm.COUNTS, stop_words=("The", "a", "don't", "with")))
     ('The', 'a', "don't")
     """
     split = TermSplitter(TextSettings(settings.form, lower=settings.lower))
@@ -124,7 +124,7 @@ class TextVectorizer:
 def _normalise_vectors(values: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Divide each of several concatenated vectors by its Euclidean length.
 
-    >>> _of_unit_length(np.array([3.0, 4.0, 2.0]), np.array([0, 2, 2, 3])).tolist()
+    >>> _normalise_vectors(np.array([3.0, 4.0, 2.0]), np.array([0, 2, 2, 3])).tolist()
     [0.6, 0.8, 1.0]
     """
     squares = (values * values).tolist()

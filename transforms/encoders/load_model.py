@@ -54,7 +54,7 @@ def application_name(name: str) -> str:
 def _fold_model_name(name: str) -> str:
     """Return a name in lower case, without separators, for comparisons.
 
-    >>> _plain("efficientnet-b0") == _plain("EfficientNetB0")
+    >>> _fold_model_name("efficientnet-b0") == _fold_model_name("EfficientNetB0")
     True
     """
     return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -95,7 +95,7 @@ def extraction_path(folder: str, file_name: str) -> str:
     Raises:
         UnusableRecordError: The name leads outside the folder, or is not the name of a file.
 
-    >>> path_below("images/val", "./more//a.jpg")
+    >>> extraction_path("images/val", "./more//a.jpg")
     'images/val/more/a.jpg'
     """
     fault = name_fault(file_name)

@@ -183,7 +183,7 @@ def without_crowds(image: ExtractedImage) -> list[ExtractedObject]:
 def format_number(value: float) -> str:
     """Return a number with at most 10 digits.
 
-    >>> number(12.0), number(0.1 + 0.2)
+    >>> format_number(12.0), format_number(0.1 + 0.2)
     ('12', '0.3')
     """
     return f"{value:.10g}"

@@ -188,7 +188,7 @@ def folders_without_images(folders: Iterable[str], output: str) -> Iterator[str]
                 if files:
                     why = f"none of its {len(files):,} files, such as {files[0]!r}, is named as images are"
                     why += _ending_hint(os.path.join(folder, files[0]))
-                yield f"folder {name!r} in {folder} gives no image, so it is no class: {why}"
+                yield f"folder {name!r} in {folder} has no image, so it is not a class: {why}"
 
 
 def _class_folders(folder: str) -> Iterator[tuple[str, Iterable[str]]]:

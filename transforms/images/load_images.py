@@ -79,7 +79,7 @@ class _LabelFile(msgspec.Struct):
 def decode_labelme_image(data: bytes) -> bytes:
     """Return the image in a JSON file of LabelMe. Bytes without an image are returned unchanged.
 
-    >>> held_image(b'{"imageData": "/9j/"}')
+    >>> decode_labelme_image(b'{"imageData": "/9j/"}')
     b'\\xff\\xd8\\xff'
     """
     try:

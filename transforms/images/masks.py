@@ -46,7 +46,7 @@ def resize_nearest(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
     """Resize [H, W] or [H, W, channels] to [height, width …] by nearest neighbour: each new pixel is the old pixel at
     its centre, so that ids are preserved.
 
-    >>> resized(np.array([[1, 2, 3, 4]]), 2, 1).tolist()
+    >>> resize_nearest(np.array([[1, 2, 3, 4]]), 2, 1).tolist()
     [[2, 4]]
     """
     return pixels[_middles(pixels.shape[0], height)[:, None], _middles(pixels.shape[1], width)]

@@ -266,7 +266,7 @@ def _of_json(data: bytes) -> Iterator[Group]:
             names = [name_key(image.file_name) for image in decoder.decode(line).images]
         except msgspec.DecodeError as error:
             raise ValueError(
-                f'line {number} is no group ({error}); each line is to be {{"images": [{{"file_name": …}}, …]}}'
+                f'line {number} is not a group ({error}); each line must be {{"images": [{{"file_name": …}}, …]}}'
             ) from error
         if names:
             yield min(names), names

@@ -194,7 +194,7 @@ def check_same_files(name: str, files: Block) -> None:
     if len(set(map(name_key, paths))) == 1:
         forms = " and ".join(map(ascii, paths))
         raise CollidingImagesError(
-            f"{name!r} is there in {len(paths)} forms of Unicode, {forms}; rename one, or delete it"
+            f"{name!r} exists in {len(paths)} Unicode normalizations, {forms}; rename one, or delete it"
         )
     raise CollidingImagesError(
         f"{name!r} is both {' and '.join(paths)}; give --images only the folder that is meant, or rename one"
@@ -230,8 +230,8 @@ def _file_fault(state: int, name: str, size_bytes: int, match: str, group_from: 
     if state == FileState.NOT_A_FILE:
         return Reason.IMAGE_INACCESSIBLE, f"{name!r}: {NOT_A_FILE}"
     if state == FileState.TOO_LARGE:
-        return Reason.TOO_LARGE, f"{name!r}: {size_bytes:,} bytes, where at most {MAX_FILE_BYTES:,} are read"
-    return Reason.NO_GROUP, f"{name!r} has nothing that --group-from {group_from} finds"
+        return Reason.TOO_LARGE, f"{name!r}: {size_bytes:,} bytes; the limit is {MAX_FILE_BYTES:,}"
+    return Reason.NO_GROUP, f"{name!r} does not match --group-from {group_from}"
 
 
 _SHOWN = 3
@@ -286,8 +286,8 @@ def _paired(images: set[str], files: set[str], match: str) -> dict[str, str]:
     if len(images) == len(files) == 1:
         return dict(zip(images, files, strict=True))
     raise CollidingImagesError(
-        f"--match {match}: the images {_shown(images)} could be the files {_shown(files)} alike; rename them, or give "
-        "--images only the folder that is meant"
+        f"--match {match}: the images {_shown(images)} match the files {_shown(files)} equally well; rename them, or "
+        "pass a narrower folder to --images"
     )
 
 

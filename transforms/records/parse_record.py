@@ -130,10 +130,10 @@ def convert_to_layout_types(values: dict[str, Any], table: FeatureTable, labels:
     instead of floats. The number of an unknown class name is -1.
 
     >>> from recordmill.schemas.inputs.annotations import Category
-    >>> from recordmill.schemas.layouts import KERAS, stored_as
-    >>> table = stored_as(KERAS, {}, {"id": FeatureKind.FLOAT}, label_as_text=True)
+    >>> from recordmill.schemas.layouts import KERAS, change_keys_and_types
+    >>> table = change_keys_and_types(KERAS, {}, {"id": FeatureKind.FLOAT}, label_as_text=True)
     >>> values = {"objects.category_id": b"cat", "objects.id": np.array([7.0], np.float32)}
-    >>> as_meant(values, table, LabelMap((Category(17, "cat"),)))
+    >>> convert_to_layout_types(values, table, LabelMap((Category(17, "cat"),)))
     {'objects.category_id': array([17]), 'objects.id': array([7])}
     """
     meant = {}

@@ -71,7 +71,7 @@ def index_lengths(lengths: Iterable[int]) -> ShardIndex:
 def encode_index(index: ShardIndex) -> bytes:
     """Return the index as text.
 
-    >>> encode_index(index_of([20, 17]))
+    >>> encode_index(index_lengths([20, 17]))
     b'0 20\\n20 17\\n'
     """
     return "".join([f"{start} {end - start}\n" for start, end in pairwise(index.bounds.tolist())]).encode()

@@ -32,7 +32,7 @@ _READ_BYTES = 1 << 20
 def framed_size(size: Size) -> Size:
     """Return the size of a record of `size` bytes in a file, with its frame. Also for an array of sizes.
 
-    >>> framed(100)
+    >>> framed_size(100)
     116
     """
     return size + (HEADER_BYTES + CRC_BYTES)

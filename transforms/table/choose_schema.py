@@ -198,7 +198,7 @@ def _column(name: str, found: ColumnStats, choice: ColumnChoice) -> Column:
     if default is not None and type_ is not ColumnType.ENUM:
         for fault in convert_column(column, None, 1, {}).faults:
             raise ConfigError(
-                f"--default: {fault.detail}, as which it is written; give another, or its type by --schema"
+                f"--default: {fault.detail}, its type in records; choose another default, or set the type with --schema"
             )
     return column
 
@@ -328,8 +328,8 @@ def _check_names(stats: TableStats, choice: ColumnChoice, paths: Mapping[int, st
     for flag, names in asked.items():
         if missing := [name for name in names if name not in stats.columns]:
             left_out = "" if flag == "--columns" else ", or --columns leaves it out"  # what there is was not read
-            there = left_out if choice.columns else f"; there are {_some(stats.columns)}"
-            raise ConfigError(f"{flag}: there is no column {missing[0]!r}{there}")
+            there = left_out if choice.columns else f"; the columns are {_some(stats.columns)}"
+            raise ConfigError(f"{flag}: no column {missing[0]!r}{there}")
     if len(choice.image_columns) > 1:
         asked["--image-column"] = (_check_files(stats, choice.image_columns[0]),)
     for name in (*choice.required, *asked["--label"], *asked["--image-column"]):
@@ -346,7 +346,7 @@ def _check_files(stats: TableStats, column: str) -> str:
     """Return the column of the bytes of images."""
     found = file_column(stats.columns, column)
     if found not in stats.columns:
-        raise ConfigError(f"--image-column: there is no column {column!r}; there are {_some(stats.columns)}")
+        raise ConfigError(f"--image-column: no column {column!r}; the columns are {_some(stats.columns)}")
     if odd := stats.columns[found].seen.keys() - {Seen.BINARY}:
         raise ConfigError(
             f"--image-column {column} has {min(odd).value}, and no bytes of image files: give --images, the folder "

@@ -260,7 +260,7 @@ def _cast_all(array: pa.Array, target: pa.DataType) -> pa.Array:
     values = array.cast(target)
     is_unsafe = pa.types.is_primitive(source) and (pa.types.is_boolean(target) or pa.types.is_date(target))
     if is_unsafe and not values.cast(source).equals(array):
-        raise pa.ArrowInvalid("2 is not true, and a time of day is no day")
+        raise pa.ArrowInvalid("2 is not true, and a time of day is not a date")
     return values
 
 
@@ -361,7 +361,7 @@ def column_texts(column: Column, array: pa.Array | None, rows: int) -> tuple[lis
             continue
         texts[place] = None
         if len(data) > MOST_TEXT_BYTES:
-            detail = f"column {column.name}: a text of {len(data):,} bytes, where at most {MOST_TEXT_BYTES:,} are taken"
+            detail = f"column {column.name}: a text of {len(data):,} bytes; the limit is {MOST_TEXT_BYTES:,}"
             faults.append(ValueFault(place, Reason.RECORD_TOO_LARGE, detail))
             continue
         try:

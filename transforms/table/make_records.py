@@ -207,9 +207,7 @@ class RowEncoder:
                 if value is None or value == "":
                     yield ValueFault(place, Reason.MISSING_VALUE, f"column {column} has no value")
                 elif column == self._splits.column and split_name(format_name(value)) not in self._splits.names:
-                    detail = (
-                        f"column {column}: {format_value(value)} is none of the splits {', '.join(self._splits.names)}"
-                    )
+                    detail = f"column {column}: {format_value(value)} is not one of the splits {', '.join(self._splits.names)}"
                     yield ValueFault(place, Reason.UNKNOWN_CLASS, detail)
 
 
@@ -238,7 +236,9 @@ def _path_faults(batch: RowBatch, recipe: RowsRecipe) -> Iterator[ValueFault]:
         if path is None or path == "":
             yield ValueFault(place, Reason.MISSING_VALUE, f"column {column} has no value")
         elif not isinstance(path, str):
-            yield ValueFault(place, Reason.OTHER_TYPE, f"column {column}: {format_value(path)} is no path of an image")
+            yield ValueFault(
+                place, Reason.OTHER_TYPE, f"column {column}: {format_value(path)} is not the path of an image"
+            )
         elif fault := name_fault(path_below(path.strip(), recipe.images)):
             yield ValueFault(place, Reason.UNSAFE_FILE_NAME, f"column {column}: the path {format_value(path)} {fault}")
 

@@ -21,7 +21,7 @@ def read_schema(path: str) -> TableSchema:
     try:
         schema = msgspec.json.decode(data, type=TableSchema) if is_json else _from_pbtxt(path, data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--schema {path} is no schema.json: {error}") from error
+        raise ConfigError(f"--schema {path} is not a schema.json: {error}") from error
     names = Counter(column.name for column in schema.columns if column.type not in TEXT_PARTS)
     if twice := [name for name, number in names.items() if number > 1]:
         raise ConfigError(f"--schema {path} says twice what the column {twice[0]!r} is; leave one out")
@@ -39,7 +39,7 @@ def _from_pbtxt(path: str, data: bytes) -> TableSchema:
     try:
         schema = text_format.Parse(data, schema_pb2.Schema())
     except (text_format.ParseError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--schema {path} is no schema.pbtxt: {error}") from error
+        raise ConfigError(f"--schema {path} is not a schema.pbtxt: {error}") from error
     types = {schema_pb2.BYTES: ColumnType.BYTES, schema_pb2.FLOAT: ColumnType.FLOAT, schema_pb2.INT: ColumnType.INT64}
     if unknown := [feature.name for feature in schema.feature if feature.type not in types]:
         raise ConfigError(f"--schema {path}: the feature {unknown[0]!r} has a type that no record holds")

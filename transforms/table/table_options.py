@@ -291,7 +291,7 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
         if self.given("split_by") and (self.stratify or len(self.split) < 2):
             yield "--split-by divides rows, and so does --stratify; or --split names a single split"
         for column, why in (
-            ("group_column", "a group may hold rows of several classes, and is not divided"),
+            ("group_column", "a group may have rows of different classes, and is not divided"),
             ("split_column", "it says which split a row is of"),
         ):
             if self.stratify and getattr(self, column):

@@ -260,7 +260,7 @@ REFUSED = [
         (with_file(f"{STATE}/{name}"), [RECIPE], [True], f"has {name}")
         for name in ("thesis.txt", "folder/thesis.txt", "data.json")
     ),
-    (finished(), [with_options(seed=1)], [False], "other options (seed was 0, now 1"),
+    (finished(), [with_options(seed=1)], [False], "other options (seed: 0, now 1"),
     (finished(but=listing_thesis), [RECIPE], [True], "'thesis.txt'"),
     (finished(RECIPE, VAL, but=without("manifest-val.json")), [TEST], [False], "manifest-val.json"),
     *((with_file("manifest.json", text), [RECIPE], [False], "not a Recordmill") for text in (b"", b"{}", b"caf\xe9")),

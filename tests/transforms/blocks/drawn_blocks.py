@@ -1,5 +1,6 @@
 """Blocks that tests draw."""
 
+from recordmill.schemas.inputs.files import File
 import math
 from typing import Any
 
@@ -111,7 +112,9 @@ LABELS = st.just(NO_LABELS) | st.builds(
     st.lists(st.builds(StuffAnnotation, st.integers(0, 9), st.sampled_from([92, 93]), st.just(b"[]")), max_size=2).map(
         tuple
     ),
-    st.lists(st.builds(PanopticAnnotation, st.just("p/1.png"), st.just("1.png"), _SEGMENTS), max_size=1).map(tuple),
+    st.lists(st.builds(PanopticAnnotation, st.just(File("p/1.png")), st.just("1.png"), _SEGMENTS), max_size=1).map(
+        tuple
+    ),
     caption_index=st.sampled_from([(), (1, 2, 3)]),
     caption_value=st.sampled_from([(), (0.5,)]),
     class_name=st.sampled_from([None, "cat"]),

@@ -143,7 +143,7 @@ def test_image_of_twice_size_has_cure(tmp_path):
         (encoded(NOISE, "EPS"), Reason.UNSUPPORTED_FORMAT, "it starts with b'%!PS-Adobe"),
         (encoded(NOISE, "WEBP")[:-9], Reason.IMAGE_UNREADABLE, "its header cannot be read"),
         (encoded(NOISE, "GIF")[:-300], Reason.IMAGE_UNREADABLE, "its pixels do not decode"),
-        (b"version https://git-lfs.github.com/spec/v1\n", Reason.UNSUPPORTED_FORMAT, "a pointer of Git LFS"),
+        (b"version https://git-lfs.github.com/spec/v1\n", Reason.UNSUPPORTED_FORMAT, "a Git LFS pointer"),
         (b"\xff\xd8", Reason.UNSUPPORTED_FORMAT, "not an image in a known format"),
     ],
     ids=["empty", "html", "ico", "eps", "cut webp", "cut gif", "pointer of git lfs", "start of a jpeg"],
