@@ -64,8 +64,8 @@ def _print_extracted(folder: str, splits: Sequence[ExtractedSplit], notes: Itera
             console.print(f"  {os.path.join(folder, document.file)}  {document.annotations:,} annotations")
             if document.shared_ids:
                 console.print(
-                    f"    {number_text(document.shared_ids, 'id')} shared by two or more annotations; tools "
-                    "that look up annotations by id, such as pycocotools, find only one of each: renumber them before an evaluation"
+                    f"    {number_text(document.shared_ids, 'id')} shared by two or more annotations; tools that look "
+                    "up annotations by id, such as pycocotools, find only one of each: renumber them before evaluation"
                 )
         for counts, what in ((split.lost, "not written"), (split.notes, "note")):
             if counts:

@@ -277,12 +277,13 @@ def _merge_odd(
     rows: list[int] = []
     categories = {category.id: category for category in inputs.labels.categories}
     images = images.take(np.isin(images.image_id, odd))
-    for image_id, parts, of_image in parts_of(odd, images, annotations, inputs.sources):
+    for image_id, parts, indices in list_parts(odd, images, annotations, inputs.sources):
         parts = [complete_annotations(part, categories) for part in parts]
-        if found := _merge_image(image_id, parts, of_image, inputs, facts):
-            image, row = found
+        image_rows = images.take(np.array(indices, np.int64))
+        if merged_image := _merge_image(image_id, parts, image_rows, inputs, facts):
+            image, row = merged_image
             merged.append(image)
-            rows.append(row)
+            rows.append(indices[row])
     if merged:
         block = images.take(np.array(rows, np.int64)).replace(source=None, part=None)
         sizes = [(image.image.width or 0, image.image.height or 0) for image in merged]
@@ -294,28 +295,21 @@ def _merge_odd(
         )
 
 
-class ImageRows(NamedTuple):
-    """Image rows with the same id: a Block, and the rows' indices in the Block of all images."""
-
-    block: Block
-    indices: list[int]
-
-
 def _merge_image(
-    image_id: int, parts: list[FileAnnotations], rows: ImageRows, inputs: JoinInputs, facts: FactsBuilder
+    image_id: int, parts: list[FileAnnotations], rows: Block, inputs: JoinInputs, facts: FactsBuilder
 ) -> tuple[AnnotatedImage, int] | None:
     """Merge the rows of all files for one image. Return the image and the index of its row; None if rejected."""
     division = inputs.division
     items = list(merge_parts(image_id, parts))
     image, row = next((item for item in items if isinstance(item, AnnotatedImage)), None), 0
-    names = rows.block.file_name.texts()
+    names = rows.file_name.texts()
     if image is None:
         split = division.split_of(name_key(min(names))) if names else division.names[0]
-        is_listed = (rows.block.file_folder.lengths > 0) & ~rows.block.is_shared
-        facts.add_unlisted(*{name_key(name) for name in rows.block.take(is_listed).file_name.texts()})
+        is_listed = (rows.file_folder.lengths > 0) & ~rows.is_shared
+        facts.add_unlisted(*{name_key(name) for name in rows.take(is_listed).file_name.texts()})
     else:
         row = names.index(image.image.file_name)
-        split = division.names[rows.block.split[row]]
+        split = division.names[rows.split[row]]
         image, reject = match_mask(image, inputs.masks)
         items += [reject] if reject else []
     for item in items:
@@ -327,19 +321,19 @@ def _merge_image(
         for part in parts:
             moved = InputRows(part.source, part.kind.value, len(part.rows), part.annotation_rows)
             _move_rows(facts, split, division.names[0], moved)
-    return (image, rows.indices[row]) if image else None
+    return (image, row) if image else None
 
 
-def parts_of(
+def list_parts(
     odd: np.ndarray, images: Block, annotations: Block, sources: Sequence[AnnotationSource]
-) -> Iterator[tuple[int, list[FileAnnotations], ImageRows]]:
-    """Yield each image id, the annotations of each file for it, and its rows in `images`."""
+) -> Iterator[tuple[int, list[FileAnnotations], list[int]]]:
+    """Yield each image id, the annotations of each file for it, and the indices of its rows in `images`."""
     rows, others = _indices(odd, images.image_id), _indices(odd, annotations.image_id)
     names, sizes, lists = images.file_name.texts(), images.image_size_px.tolist(), labels_of(images)
     for image_id in odd.tolist():
-        of_image = sorted(rows.get(image_id, ()), key=images.part.item)
+        image_indices = sorted(rows.get(image_id, ()), key=images.part.item)
         of_sources = defaultdict[int, tuple[list[int], list[int]]](lambda: ([], []))
-        for side, block, indices in ((0, images, of_image), (1, annotations, others.get(image_id, ()))):
+        for side, block, indices in ((0, images, image_indices), (1, annotations, others.get(image_id, ()))):
             for index in indices:
                 of_sources[int(block.source[index])][side].append(index)
         parts = []
@@ -348,7 +342,7 @@ def parts_of(
             labels = lists[of_rows[0]] if of_rows else NO_LABELS
             found = annotations.take(np.array(of_annotations, np.int64))
             parts.append(_file_annotations(image_id, sources[source], given, labels, found))
-        yield image_id, parts, ImageRows(images.take(np.array(of_image, np.int64)), of_image)
+        yield image_id, parts, image_indices
 
 
 def _indices(odd: np.ndarray, image_ids: np.ndarray) -> dict[int, list[int]]:

@@ -170,7 +170,8 @@ def parse_cvat(
                 tasks.add(element.attributes.get("task_id", ""))
                 if len(tasks) > 1:
                     raise ConfigError(
-                        f"{file} has tracks of {len(tasks):,} tasks, whose frames have the same names: export each task separately"
+                        f"{file} has tracks of {len(tasks):,} tasks, whose frames have the same names: export each "
+                        "task separately"
                     )
                 yield from _convert_track(element, frame_path, frames, sides, seen, has_masks)
     except XmlError as error:

@@ -47,8 +47,8 @@ class LabelledOptions(DividedOptions):
     stratify: bool = WRITE.opt("Give each split its share of every class.", False)
     classes: Names = WRITE.opt(
         "Only these classes, in the order of their indices. Images of other classes are skipped and counted. Needed if "
-        "separate runs for train and val must number classes the same way, or if there is only one class folder. Without it, "
-        "classes are sorted, by number if all are numbers.",
+        "separate runs for train and val must number classes the same way, or if there is only one class folder. "
+        "Without it, classes are sorted, by number if all are numbers.",
         (),
         "NAME[,NAME…]",
         "all, sorted",
@@ -79,8 +79,8 @@ class LabelledOptions(DividedOptions):
             yield f"--stratify and --split-by {self.split_by} contradict each other: give one"
         if self.stratify and self.group_from:
             yield (
-                "--stratify and --group-from contradict each other: a group may have images of different classes, and is "
-                "not divided; give one"
+                "--stratify and --group-from contradict each other: a group may have images of different classes, and "
+                "is not divided; give one"
             )
         yield from super()._faults()
 

@@ -196,7 +196,8 @@ def _column(name: str, found: ColumnStats, choice: ColumnChoice) -> Column:
     values = _enum(name, found, choice) if type_ is ColumnType.ENUM else ()
     column = Column(name, feature, type_, is_list, default=default, values=values, shape=shape)
     if default is not None and type_ is not ColumnType.ENUM:
-        for fault in convert_column(column, None, 1, {}).faults:
+        _, faults = convert_column(column, None, 1, {})
+        for fault in faults:
             raise ConfigError(
                 f"--default: {fault.detail}, its type in records; choose another default, or set the type with --schema"
             )

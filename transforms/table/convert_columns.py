@@ -116,15 +116,10 @@ class ValueFault(NamedTuple):
     detail: str
 
 
-class Converted(NamedTuple):
-    """Values of a feature; undefined in rows with a fault."""
-
-    feature: FeatureColumn
-    faults: list[ValueFault]
-
-
-def convert_column(column: Column, array: pa.Array | None, rows: int, indices: Mapping[str, int]) -> Converted:
-    """Return a column's feature for a batch of `rows` rows.
+def convert_column(
+    column: Column, array: pa.Array | None, rows: int, indices: Mapping[str, int]
+) -> tuple[FeatureColumn, list[ValueFault]]:
+    """Return a column's feature for a batch of `rows` rows, undefined in rows with a fault; and the faults.
 
     Args:
         array: None where the file has no such column.
@@ -166,9 +161,7 @@ def convert_column(column: Column, array: pa.Array | None, rows: int, indices: M
         counts = (~is_missing).astype(np.int64)
         values = values[~is_missing] if isinstance(values, np.ndarray) else values.filter(pa.array(~is_missing))
     absent = is_missing if is_missing.any() else None
-    return Converted(
-        FeatureColumn(column.feature, column.kind, values, starts_of(counts), absent, column.is_list), faults
-    )
+    return (FeatureColumn(column.feature, column.kind, values, starts_of(counts), absent, column.is_list), faults)
 
 
 def without_nan(names: pa.Array) -> pa.Array:
@@ -317,21 +310,9 @@ MOST_TEXT_BYTES = 1 << 24
 """Maximum length in bytes, as of a row of CSV. The terms of a text take thirty times its memory."""
 
 
-class ConvertedTexts(NamedTuple):
-    """Features of a column; undefined in rows with a fault.
-
-    Attributes:
-        counts: int64 [rows, 4]: what TextCounts has, of each row.
-    """
-
-    features: list[FeatureColumn]
-    faults: list[ValueFault]
-    counts: np.ndarray
-
-
 def convert_texts(
     columns: Sequence[Column], array: pa.Array | None, rows: int, vectorize: TextVectorizer
-) -> ConvertedTexts:
+) -> tuple[list[FeatureColumn], list[ValueFault], np.ndarray]:
     """Return the features of a column of texts. A row without a text has no terms.
 
     Args:
@@ -346,7 +327,7 @@ def convert_texts(
         values = values.astype(_TERM_VALUES.get(column.type, np.int64))
         features.append(FeatureColumn(column.feature, column.kind, values, vectors.ends))
     has_text = np.array([text is not None for text in texts], bool)
-    return ConvertedTexts(features, faults, vectors.counts * has_text[:, None])
+    return features, faults, vectors.counts * has_text[:, None]
 
 
 def column_texts(column: Column, array: pa.Array | None, rows: int) -> tuple[list[str | None], list[ValueFault]]:

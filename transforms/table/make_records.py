@@ -117,9 +117,8 @@ class RowEncoder:
             if column.type in TEXT_PARTS:
                 continue
             array = batch.columns.get(column.name)
-            converted = convert_column(column, array, rows, self._indices.get(column.name, {}))
-            all_faults += converted.faults
-            feature = converted.feature
+            feature, column_faults = convert_column(column, array, rows, self._indices.get(column.name, {}))
+            all_faults += column_faults
             if column.type in CLASS_TYPES:
                 label = feature
             if column.type is ColumnType.CLASS_NAME:
@@ -127,10 +126,11 @@ class RowEncoder:
             features.append(feature)
         counts = {}
         for name, columns in self._texts_of.items():
-            texts = convert_texts(columns, batch.columns.get(name), rows, self._vectorizers[name])
-            features += texts.features
-            counts[name] = texts.counts
-            all_faults += texts.faults
+            text_features, text_faults, counts[name] = convert_texts(
+                columns, batch.columns.get(name), rows, self._vectorizers[name]
+            )
+            features += text_features
+            all_faults += text_faults
         records = encode_rows(features, rows)
         all_faults += (*self._identity_faults(batch), *_too_large(records))
         faults = {fault.place: fault for fault in reversed(all_faults)}  # the first of each row
@@ -207,8 +207,8 @@ class RowEncoder:
                 if value is None or value == "":
                     yield ValueFault(place, Reason.MISSING_VALUE, f"column {column} has no value")
                 elif column == self._splits.column and split_name(format_name(value)) not in self._splits.names:
-                    detail = f"column {column}: {format_value(value)} is not one of the splits {', '.join(self._splits.names)}"
-                    yield ValueFault(place, Reason.UNKNOWN_CLASS, detail)
+                    detail = f"{format_value(value)} is not one of the splits {', '.join(self._splits.names)}"
+                    yield ValueFault(place, Reason.UNKNOWN_CLASS, f"column {column}: {detail}")
 
 
 def content_name(content: bytes) -> str:

@@ -1,6 +1,5 @@
 """Blocks that tests draw."""
 
-from recordmill.schemas.inputs.files import File
 import math
 from typing import Any
 
@@ -18,7 +17,7 @@ from recordmill.schemas.inputs.annotations import (
     StuffAnnotation,
     TableRow,
 )
-from recordmill.schemas.inputs.files import ImageFile
+from recordmill.schemas.inputs.files import File, ImageFile
 from recordmill.schemas.inputs.images import ImageTask
 
 IDS = (

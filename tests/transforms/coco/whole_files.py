@@ -17,7 +17,7 @@ from recordmill.transforms.coco.convert_rows import annotation_block, image_bloc
 from recordmill.transforms.coco.cut_blocks import BLOCK_BYTES
 from recordmill.transforms.coco.describe_file import describe_file, summarize
 from recordmill.transforms.coco.describe_files import merge_categories
-from recordmill.transforms.coco.join_annotations import NO_ANNOTATIONS, parts_of
+from recordmill.transforms.coco.join_annotations import NO_ANNOTATIONS, list_parts
 from recordmill.transforms.coco.merge_annotations import complete_annotations
 from recordmill.transforms.coco.read_coco import cut_file, read_block
 
@@ -86,7 +86,7 @@ def read_whole(
     categories = {category.id: category for category in merge_categories([file]).categories}
     of_images, of_annotations = join_blocks(images), join_blocks(annotations)
     ids = np.unique(np.concatenate([of_images.image_id, of_annotations.image_id]))
-    for _, (part,), _ in parts_of(ids, of_images, of_annotations, [source]):
+    for _, (part,), _ in list_parts(ids, of_images, of_annotations, [source]):
         completed = complete_annotations(part, categories)
         yield from completed.rejected
         yield msgspec.structs.replace(completed, rejected=(), bbox_format=None)

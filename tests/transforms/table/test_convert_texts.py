@@ -30,22 +30,23 @@ CHOSEN = ChosenSchema(SCHEMA, LabelMap(()), ("w",))
 def test_rows_without_text():
     array = pa.array([b"dog cat dog", None, b"\xff", b"", b"yak"], pa.binary())
 
-    found = convert_texts((INDEX, VALUE), array, 5, TextVectorizer(ENCODER))
-    index, value = found.features
+    (index, value), faults, counts = convert_texts((INDEX, VALUE), array, 5, TextVectorizer(ENCODER))
     assert (index.name, value.name) == ("title/index", "title/value")
     assert (index.values.tolist(), value.values.tolist()) == ([0, 1], [1.0, 2.0])
     assert index.ends.tolist() == value.ends.tolist() == [0, 2, 2, 2, 2, 2]
     assert (index.values.dtype, value.values.dtype) == (np.int64, np.float32)
-    assert [(fault.place, fault.reason) for fault in found.faults] == [(2, Reason.OTHER_TYPE)]
-    assert found.counts.tolist() == [[1, 0, 3, 0], [0] * 4, [0] * 4, [1, 1, 0, 0], [1, 1, 1, 1]]
+    assert [(fault.place, fault.reason) for fault in faults] == [(2, Reason.OTHER_TYPE)]
+    assert counts.tolist() == [[1, 0, 3, 0], [0] * 4, [0] * 4, [1, 1, 0, 0], [1, 1, 1, 1]]
 
 
 def test_text_is_no_longer_than_row_of_csv(monkeypatch):
     monkeypatch.setattr(module, "MOST_TEXT_BYTES", 7)
-    found = convert_texts((INDEX, VALUE), pa.array(["dog cat", "dog cat ", "cat"]), 3, TextVectorizer(ENCODER))
-    assert [(fault.place, fault.reason) for fault in found.faults] == [(1, Reason.RECORD_TOO_LARGE)]
-    assert "a text of 8 bytes" in found.faults[0].detail
-    assert found.counts.tolist() == [[1, 0, 2, 0], [0] * 4, [1, 0, 1, 0]]
+    _, faults, counts = convert_texts(
+        (INDEX, VALUE), pa.array(["dog cat", "dog cat ", "cat"]), 3, TextVectorizer(ENCODER)
+    )
+    assert [(fault.place, fault.reason) for fault in faults] == [(1, Reason.RECORD_TOO_LARGE)]
+    assert "a text of 8 bytes" in faults[0].detail
+    assert counts.tolist() == [[1, 0, 2, 0], [0] * 4, [1, 0, 1, 0]]
 
 
 def test_features_of_text_columns():
