@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from recordmill.launch.cli import command, logged, recognised, run_command
 from recordmill.launch.command_line.parser import parse_values
 from recordmill.launch.runners.signals import terminated_as_by_ctrl_c
-from recordmill.pipelines.verbs import CONVERSIONS, VERBS, fields_of
+from recordmill.pipelines.verbs import CONVERSIONS, VERBS, verb_fields
 from recordmill.schemas.errors import ConfigError, JobError, RecordmillError, missing_extra, without_flags
 from recordmill.transforms.runtime.threads import end_with_parent
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
@@ -52,7 +52,7 @@ def convert(
             splits += run_command(asked, beam_arguments, show and mode != "none" and show(mode)).splits
     except RecordmillError as error:
         verbs = CONVERSIONS if is_several else (verb,)
-        names = {each.flag: each.name for known in verbs for each in fields_of(known)}
+        names = {each.flag: each.name for known in verbs for each in verb_fields(known)}
         error.args = (without_flags(str(error), names), *error.args[1:])
         raise
     except OSError as error:

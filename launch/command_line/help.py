@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from recordmill.pipelines.verbs import EXAMPLES, VERBS, fields_of
+from recordmill.pipelines.verbs import EXAMPLES, VERBS, verb_fields
 
 _BEAM = "Flags after a lone -- go to Apache Beam; they say where the job runs."
 _EXIT_CODES = (
@@ -45,7 +45,7 @@ def verb_help(name: str) -> str:
     notes = f"{_BEAM} {_EXIT_CODES}" if verb.runs_beam else ""
     parser = _laid_out(f"recordmill {name} {verb.usage}{beam}", verb.text, verb.examples, notes)
     groups: dict[str, Any] = {}
-    for each in fields_of(name):
+    for each in verb_fields(name):
         group = groups.get(each.group) or parser.add_argument_group(each.group or "arguments")
         groups[each.group] = group
         text = f"{each.help} (default {each.shown_default})" if each.shown_default else each.help

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from recordmill.launch.command_line.help import program_help, verb_help
 from recordmill.pipelines.dataset_options import TerminalOptions
-from recordmill.pipelines.verbs import VERBS, fields_of
+from recordmill.pipelines.verbs import VERBS, verb_fields
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.option import OptionField, Options, options_of
 
@@ -54,7 +54,7 @@ def parse(arguments: Sequence[str]) -> Command:
         raise ConfigError(f"{_no_verb(verb)} (recordmill --help lists the verbs)")
     if any(word in HELP for word in rest):
         _print_and_exit(verb_help(verb))
-    typed, faults = read_words(fields_of(verb), rest)
+    typed, faults = read_words(verb_fields(verb), rest)
     advice = f" (recordmill {verb} --help lists the flags)" if faults else ""
     command = _filled(verb, typed, faults, advice)
     if command.terminal.print_config:
@@ -69,12 +69,12 @@ def parse_values(verb: str, values: Mapping[str, Any]) -> Command:
         ConfigError: With all errors.
     """
     faults: list[str] = []
-    fields = {each.name: each for each in fields_of(verb) if each.name not in ("print_config", "debug")}
+    fields = {each.name: each for each in verb_fields(verb) if each.name not in ("print_config", "debug")}
     return _filled(verb, without_unknown(values, fields, "", faults), faults)
 
 
 def _filled(verb: str, typed: Mapping[str, Any], faults: list[str], advice: str = "") -> Command:
-    fields, values = {each.name: each for each in fields_of(verb)}, dict(typed)
+    fields, values = {each.name: each for each in verb_fields(verb)}, dict(typed)
     if path := values.get("config"):
         values = _read_config(path, fields, faults) | values
     models: list[Any] = []
@@ -97,7 +97,7 @@ def _print_and_exit(text: str) -> NoReturn:
 def _no_verb(word: str) -> str:
     if word.startswith("-"):
         name = word.partition("=")[0]
-        is_known = any(name == each.flag for verb in VERBS for each in fields_of(verb))
+        is_known = any(name == each.flag for verb in VERBS for each in verb_fields(verb))
         return f"{name} must stand after the verb" if is_known else f"unknown flag {name}, and no verb before it"
     near = difflib.get_close_matches(word, VERBS, 1)
     return f"{word!r} is not a verb" + (f"; did you mean {near[0]}?" if near else f"; they are {', '.join(VERBS)}")

@@ -17,7 +17,7 @@ MOST_READ, HEAD = 3, 1 << 16
 """Number of files of a kind that are read, and bytes of each."""
 
 
-class Way(NamedTuple):
+class Interpretation(NamedTuple):
     """A way to read a data set.
 
     Attributes:

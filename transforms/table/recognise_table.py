@@ -6,12 +6,12 @@ import pyarrow as pa
 
 from recordmill.schemas.inputs.images import LABEL_COLUMNS
 from recordmill.schemas.inputs.splits import USUAL_SPLITS, split_of_file
-from recordmill.transforms.rows.data_contents import DataContents, Way
+from recordmill.transforms.rows.data_contents import DataContents, Interpretation
 from recordmill.transforms.storage.resolve import join_path
 from recordmill.transforms.table.table_options import TableOptions
 
 
-def ways(contents: DataContents, _: type[TableOptions]) -> Iterator[Way]:
+def ways(contents: DataContents, _: type[TableOptions]) -> Iterator[Interpretation]:
     """Yield the way to read tables that hold images, a command for each split that their names say."""
     for rank, folder, names in contents.tables:
         columns = contents.columns(join_path(folder, names[0]))
@@ -32,4 +32,4 @@ def ways(contents: DataContents, _: type[TableOptions]) -> Iterator[Way]:
             )
             for split in sorted(by_split, key=("", *USUAL_SPLITS).index)
         )
-        yield Way(f"column {files[0]} of {names[0]} has images", commands, rank + 1)
+        yield Interpretation(f"column {files[0]} of {names[0]} has images", commands, rank + 1)

@@ -17,14 +17,14 @@ from recordmill.transforms.dataset.compare_names import NO_NAMES, Names
 from recordmill.transforms.dataset.facts import AddFacts, Facts, FactsBuilder, add_facts
 from recordmill.transforms.dataset.rejects import RejectKind, Rejects
 from recordmill.transforms.shards.check_findings import (
-    ENOUGH,
+    MIN_LISTED_REJECTS,
     CheckFindings,
-    Demands,
+    JobLimits,
     RejectLimit,
     check_findings,
     check_space,
-    count_rows,
-    kinds_apart,
+    count_input_rows,
+    disjoint_kinds,
     missed_shares,
     shared_files,
 )
@@ -33,8 +33,8 @@ from tests.conftest import rejects_of
 from tests.transforms.dataset.kinds import kind_rejects
 
 
-def demands(output="", max_rejects: float = 0.1, rows=("a.json",), splits=("train",)) -> Demands:
-    return Demands(splits, NameSources(("img",), rows, "path"), max_rejects, str(output), True)
+def demands(output="", max_rejects: float = 0.1, rows=("a.json",), splits=("train",)) -> JobLimits:
+    return JobLimits(splits, NameSources(("img",), rows, "path"), max_rejects, str(output), True)
 
 
 def rejected(
@@ -47,7 +47,7 @@ def names(*given: str) -> Names:
     return Names(len(given), given, given)
 
 
-def check(asked: Demands, rows: dict[str, Rows], found, images: Names = NO_NAMES, files: Names = NO_NAMES) -> None:
+def check(asked: JobLimits, rows: dict[str, Rows], found, images: Names = NO_NAMES, files: Names = NO_NAMES) -> None:
     """Check kinds of rejects, names of images without a file, and names of files without an image."""
     rejects = add_facts([Facts(rejects=dict([kind])) for kind in found]).rejects
     check_findings(asked, rows, Facts(rejects=rejects, unmatched=images, unlisted=files), found)
@@ -59,7 +59,7 @@ def test_rows_are_counted_by_split():
     facts.add_rows("train", InputRows("b.json", "captions", 4, 8))
     facts.add_rows("val", InputRows("c.csv", "labels", 2, 0))
     facts.count("train", Metric.ROWS_MERGED, 4)
-    assert count_rows(["train", "val", "test"], facts.build()) == {
+    assert count_input_rows(["train", "val", "test"], facts.build()) == {
         "train": Rows(5, 17),
         "val": Rows(2, 0),
         "test": Rows(0, 0),
@@ -73,10 +73,10 @@ def test_annotation_files_of_different_splits(merged, is_said):
     facts.add_rows("val", InputRows("b.json", "captions", 40, 8))
     facts.add_rows("train", InputRows("c.json", "image_info", 4, 0))
     facts.count("train", Metric.ROWS_MERGED, merged)
-    said = list(kinds_apart(facts.build()))
+    said = list(disjoint_kinds(facts.build()))
     assert [text.partition(" (")[0] for text in said] == [f"the annotation files share {merged} images"] * is_said
     facts.count("train", Metric.SHARED_FILES, 2)
-    assert list(kinds_apart(facts.build())) == []
+    assert list(disjoint_kinds(facts.build())) == []
     (text,) = shared_files(facts.build())
     assert text.startswith("2 image ids name a file that another id names, so ")
 
@@ -151,9 +151,7 @@ def test_too_many_rejects(tmp_path):
     assert text.startswith("7 of 10 images (70.0%) are rejected, more than --max-rejects 0.1 allows: image_missing 7; ")
     paths = ", ".join(f"{tmp_path}/.recordmill-{split}/rejects.jsonl" for split in ("train", "val"))
     assert f"They are listed in {paths}. a.json names '1.jpg'; img has '1.JPG'. Names differ in case" in text
-    assert text.endswith(
-        "No image was read: run again with the data mended, or with a larger --max-rejects to accept this"
-    )
+    assert text.endswith("No image was read. Fix the data and run again, or with a larger --max-rejects to accept this")
     assert [(line["split"], line["id"]) for line in rejects_of(tmp_path)] == [
         *(("train", id_) for id_ in range(6)),
         ("val", 0),
@@ -190,7 +188,7 @@ def test_images_beside_file_that_names_them_are_named_of(tmp_path):
     assert told == [True, False, False]
 
 
-def checked(p, number: int, asked: Demands) -> beam.PCollection:
+def checked(p, number: int, asked: JobLimits) -> beam.PCollection:
     facts = FactsBuilder()
     for path in ("a.json", "b.json"):
         facts.add_rows("train", InputRows(path, "instances", 3, 4))
@@ -268,7 +266,7 @@ def test_images_and_annotations_have_limits_of_their_own(tmp_path):
 
 
 def test_few_rejects_let_job_go_on_and_list_all(tmp_path):
-    assert accepted(limit(tmp_path, 0), map(reject, range(1000))) == ENOUGH - 1
+    assert accepted(limit(tmp_path, 0), map(reject, range(1000))) == MIN_LISTED_REJECTS - 1
 
 
 def test_rejects_so_far_are_written_by_split_and_counted(tmp_path):

@@ -43,14 +43,14 @@ def test_unmatched_groups_are_counted():
 def test_names_of_no_image_are_named_with_their_number():
     division = Division(SHARES, groups=dict.fromkeys("abcdef", "g"))
     ((split, text),) = unmatched_warnings(["b", "b", "d"], division)
-    assert (split, text.partition(";")[0]) == (
+    assert (split, text.partition(". ")[0]) == (
         "train",
-        "--groups: 4 of the 6 names in it are of no image that is converted ('a', 'c', 'e' …)",
+        "--groups: 4 of 6 names do not match a converted image ('a', 'c', 'e' …)",
     )
     assert list(unmatched_warnings("fedcba", division)) == []
     assert list(unmatched_warnings([], Division(SHARES))) == []
 
 
 def test_list_that_names_no_image_would_do_nothing():
-    with pytest.raises(ConfigError, match="--groups names no image that is converted, but 'a', 'b', so it would do no"):
+    with pytest.raises(ConfigError, match="--groups does not name a converted image \\('a', 'b'\\), so it has no eff"):
         list(unmatched_warnings([], Division(SHARES, groups={"b": "1", "a": "2"})))

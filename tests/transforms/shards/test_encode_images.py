@@ -13,7 +13,7 @@ from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS
 from recordmill.schemas.rejects import Metric
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.shards import encode_images
-from recordmill.transforms.shards.encode_images import EncodeImages, batches
+from recordmill.transforms.shards.encode_images import EncodeImages, batch_spans
 from tests.transforms.blocks.of_tasks import block_of_tasks
 from tests.transforms.encoders.drawn_tasks import LABELS
 
@@ -22,7 +22,7 @@ SIZES = st.lists(st.integers(0, 3_000_000), max_size=80)
 
 @given(SIZES)
 def test_batches_are_of_few_images_and_few_bytes(sizes):
-    found = list(batches(sizes, [False] * len(sizes)))
+    found = list(batch_spans(sizes, [False] * len(sizes)))
     assert [row for start, end in found for row in range(start, end)] == list(range(len(sizes)))
     for start, end in found:
         assert 1 <= end - start <= 32
@@ -31,12 +31,12 @@ def test_batches_are_of_few_images_and_few_bytes(sizes):
 
 @given(SIZES)
 def test_no_batch_could_have_taken_next_image(sizes):
-    for (start, end), _ in pairwise(batches(sizes, [False] * len(sizes))):
+    for (start, end), _ in pairwise(batch_spans(sizes, [False] * len(sizes))):
         assert end + 1 - start > 32 or sum(sizes[start : end + 1]) > 2_000_000
 
 
 def test_image_in_bucket_is_batch():
-    assert list(batches([1] * 4, [False, True, True, False])) == [(0, 1), (1, 2), (2, 4)]
+    assert list(batch_spans([1] * 4, [False, True, True, False])) == [(0, 1), (1, 2), (2, 4)]
 
 
 @pytest.mark.parametrize("table", [DETECTION.with_parts(()), KERAS], ids=["detection", "keras"])

@@ -248,20 +248,20 @@ def warned(shards: int, images: int, **asked: int) -> list[str]:
     ("shards", "images", "asked", "told"),
     [
         (64, 3, {"num_shards": 64}, "--num-shards 64 gives split val 64 shards for 3 images: 61 of them are empty"),
-        (2, 1, {"num_shards": 2}, "1 of them are empty; give fewer"),
-        (10, 19, {"num_shards": 10}, "10 shards for 19 images, about one in each; give fewer"),
-        (10, 10, {"num_shards": 10}, "about one in each; give fewer"),
+        (2, 1, {"num_shards": 2}, "1 of them are empty. Use a smaller number"),
+        (10, 19, {"num_shards": 10}, "10 shards for 19 images, about one in each. Use a smaller number"),
+        (10, 10, {"num_shards": 10}, "about one in each. Use a smaller number"),
         (1500, 1501, {"examples_per_shard": 1}, "--examples-per-shard 1 gives split val 1,500 shards"),
         (
             89,
             239,
             {"shard_bytes": 200},
-            "--shard-size of 200 bytes gives split val 89 shards for 239 images, as no image",
+            "--shard-size of 200 bytes gives split val 89 shards for 239 images. Images are larger than that",
         ),
         (89, 239, {"shard_bytes": 200}, "did you mean 200MB?"),
-        (20, 20, {"shard_bytes": 100_000}, "about one in each; give more"),
+        (20, 20, {"shard_bytes": 100_000}, "about one in each. Use a larger number"),
         (10_001, 1_000_000, {"shard_bytes": 20_000}, "--shard-size of 20,000 bytes gives split val 10,001 shards"),
-        (10_001, 1_000_000, {"num_shards": 10_001}, "slow to open and to list; give fewer"),
+        (10_001, 1_000_000, {"num_shards": 10_001}, "slow to list and open. Use a smaller number"),
     ],
 )
 def test_odd_schema_is_named_with_numbers_and_cure(shards, images, asked, told):

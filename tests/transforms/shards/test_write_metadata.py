@@ -25,6 +25,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION
+from recordmill.schemas.names import NameSources
 from recordmill.schemas.problems import Fingerprints
 from recordmill.schemas.rejects import Reason, Rejected, RejectLine
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
@@ -33,10 +34,11 @@ from recordmill.transforms.dataset.compare_names import Names
 from recordmill.transforms.dataset.facts import AddFacts, Facts, add_facts
 from recordmill.transforms.dataset.rejects import RejectList, count_rejects
 from recordmill.transforms.shards import write_metadata as module
+from recordmill.transforms.shards.check_findings import JobLimits
 from recordmill.transforms.shards.commit_splits import commit_splits
 from recordmill.transforms.shards.describe_split import describe_split
 from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard
-from recordmill.transforms.shards.write_metadata import Target, WriteMetadata, write_metadata
+from recordmill.transforms.shards.write_metadata import WriteMetadata, write_metadata
 from recordmill.transforms.storage.local_storage import LocalStorage, TemporaryName
 from tests.transforms.dataset.kinds import tally
 from tests.transforms.insight.test_find_duplicates import shard as fingerprints_of
@@ -61,13 +63,17 @@ def facts_of(split: str, rejected=REJECTED, inputs=INPUTS, counts=COUNTS, files=
     )
 
 
+def job_limits(folder, splits=("train",), max_rejects=0.2, duplicates="report") -> JobLimits:
+    return JobLimits(splits, NameSources((), (), ""), max_rejects, str(folder), True, duplicates=duplicates)
+
+
 def write_all(
     folder, recipes, *facts: Facts, max_rejects=0.2, labels=LABELS, table=TABLE, duplicates="report", notes=()
 ):
     """Write splits whose shards have just been finished, and left these notes."""
     added, lists = add_facts(facts), [kind for each in facts for kind in each.rejects.items()]
-    target = Target(tuple(recipes), str(folder), max_rejects, duplicates)
-    return write_metadata(target, added, notes, lists, labels, table)
+    limits = job_limits(folder, tuple(recipe.split for recipe in recipes), max_rejects, duplicates)
+    return write_metadata(recipes, limits, added, notes, lists, labels, table)
 
 
 def write(folder, recipe=RECIPE, shards=SHARDS, max_rejects=0.2, labels=LABELS, table=TABLE, **found) -> SplitManifest:
@@ -235,7 +241,7 @@ def test_note_gone_or_of_another_run_keeps_job_from_manifest(tmp_path):
     note = tmp_path / ".recordmill-train" / "coco-train.tfrecord-00001-of-00002.json"
     for harm in (lambda: None, note.unlink):
         harm()
-        with pytest.raises(JobError, match="is gone, or not as it was written"):
+        with pytest.raises(JobError, match="is missing or has changed"):
             write_all(tmp_path, [RECIPE], facts_of("train"), notes=[(key, "0" * 64), other])
     assert not list(tmp_path.glob("*manifest*"))
 
@@ -258,7 +264,7 @@ def test_run_with_another_recipe_that_has_started_meanwhile(tmp_path):
     notes, note = stage(tmp_path, RECIPE, SHARDS), tmp_path / ".recordmill-train" / "recipe.json"
     note.write_bytes(encode_json(msgspec.structs.replace(RECIPE, options={"seed": 1})))
     before = contents(tmp_path)
-    with pytest.raises(JobError, match="another job has begun to write train otherwise, before this one"):
+    with pytest.raises(JobError, match="another job has begun to write train with other options, before this job"):
         write_all(tmp_path, [RECIPE], facts_of("train"), notes=notes)
     assert contents(tmp_path) == before  # of the other job, which goes on
     note.write_bytes(encode_json(RECIPE))
@@ -282,7 +288,7 @@ def test_foreign_split_is_not_ours(tmp_path, monkeypatch, harm):
         recipe = msgspec.structs.replace(RECIPE, images=("others",))
     else:
         monkeypatch.setattr(module, "library_versions", lambda layout: {"recordmill": "9"})
-    with pytest.raises(JobError, match="is gone, or not as it was written"):
+    with pytest.raises(JobError, match="is missing or has changed"):
         late(tmp_path, recipe)
 
 
@@ -314,7 +320,7 @@ def test_transform_collects_facts_of_steps(tmp_path):
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         findings = (created(p, "Facts", [found]),) | "Findings" >> AddFacts()
         sides = {name: AsSingleton(created(p, name, [of])) for name, of in (("labels", LABELS), ("table", TABLE))}
-        metadata = WriteMetadata(findings, Target((RECIPE,), str(tmp_path), 0.2), sides)
+        metadata = WriteMetadata(findings, [RECIPE], job_limits(tmp_path), sides)
         manifests = created(p, "Written", shards) | metadata
         assert_that(
             manifests | beam.Map(lambda manifest: manifest.splits == {"train": split_of(tmp_path, 9)}), equal_to([True])

@@ -17,10 +17,10 @@ from recordmill.transforms.encoders.encode_objects import scale_to_pixels
 from recordmill.transforms.join.traits import Trait, choose_labels
 from recordmill.transforms.user_samples.convert_samples import (
     SampleCoder,
-    block_of,
     check_distinct,
-    checked,
-    samples_of,
+    convert_block,
+    convert_samples,
+    validate_sample,
 )
 from recordmill.transforms.user_samples.record_options import RecordOptions
 
@@ -86,7 +86,7 @@ def no_reject(split: str, rejected: object) -> None:
 
 
 def as_block(samples, labels=LABELS, of_image=False, reject=no_reject):
-    return block_of(
+    return convert_samples(
         samples,
         labels,
         RecordOptions(layout="classification" if of_image else "detection", split="train=0.5,val=0.5", output="out"),
@@ -97,16 +97,16 @@ def as_block(samples, labels=LABELS, of_image=False, reject=no_reject):
 @settings(max_examples=300)
 @given(st.builds(sample_of, SIZE, IMAGES, **FIELDS, **DETECTED))
 def test_sample_is_row_of_block(sample):
-    block = unpack_block(pack_block(as_block([checked(sample)])))
+    block = unpack_block(pack_block(as_block([validate_sample(sample)])))
     block.check()
-    assert list(samples_of(block, LABELS, SPLITS)) == [sample]
+    assert list(convert_block(block, LABELS, SPLITS)) == [sample]
 
 
 @given(st.builds(sample_of, SIZE, IMAGES, **FIELDS, class_name=st.sampled_from(["dog", "ö"])))
 def test_sample_of_one_class_is_row_of_block(sample):
     labels = LabelMap((Category(0, "dog"), Category(1, "ö")))
-    block = unpack_block(pack_block(as_block([checked(sample)], labels, of_image=True)))
-    assert list(samples_of(block, labels, SPLITS)) == [sample]
+    block = unpack_block(pack_block(as_block([validate_sample(sample)], labels, of_image=True)))
+    assert list(convert_block(block, labels, SPLITS)) == [sample]
 
 
 @given(
@@ -114,7 +114,7 @@ def test_sample_of_one_class_is_row_of_block(sample):
 )
 def test_blocks_do_not_depend_on_order_of_samples(samples):
     blocks = [as_block(order) for order in (samples, samples[::-1])]
-    packed = [block and list(samples_of(block, LABELS, SPLITS)) for block in blocks]
+    packed = [block and list(convert_block(block, LABELS, SPLITS)) for block in blocks]
     assert packed[0] == packed[1]
 
 
@@ -127,7 +127,7 @@ BOX = (1, 2, 3, 4)
     [
         (Sample("a"), Reason.MALFORMED_IMAGE, "'a' has neither path nor data"),
         (Sample("a", path="x", **IMAGE), Reason.MALFORMED_IMAGE, "'a' has both path and data"),
-        (Sample("a", path="img/", size_bytes=1), Reason.MALFORMED_IMAGE, "path 'img/' is that of a folder"),
+        (Sample("a", path="img/", size_bytes=1), Reason.MALFORMED_IMAGE, "path 'img/' is a folder"),
         (Sample("../a", **IMAGE), Reason.UNSAFE_FILE_NAME, "'../a': its file name has .. in it"),
         (Sample(7, **IMAGE), Reason.MALFORMED_IMAGE, "Sample 7: Expected `str`"),
         (Sample("a", **IMAGE, width=4), Reason.MALFORMED_IMAGE, "width 4 and height None"),
@@ -141,7 +141,7 @@ BOX = (1, 2, 3, 4)
 )
 def test_samples_that_cannot_be_used(sample, reason, said):
     with pytest.raises(UnusableError) as fault:
-        checked(sample)
+        validate_sample(sample)
     assert fault.value.reason is reason
     assert said in fault.value.detail
 
@@ -198,12 +198,12 @@ def test_fractions_and_ids_left_out():
 
 
 def test_a_split_that_is_not_written():
-    with pytest.raises(ConfigError, match=r"Sample 'a' is of split test, .* train, val"):
+    with pytest.raises(ConfigError, match=r"Sample 'a' has split test, .* train, val"):
         as_block([Sample("a", **IMAGE, split="test")])
 
 
 def test_samples_of_one_key():
-    with pytest.raises(CollidingImagesError, match="two Samples have the name 'a'"):
+    with pytest.raises(CollidingImagesError, match="two Samples have the same name 'a'"):
         check_distinct([Sample("a"), Sample("b"), Sample("a")])
     with pytest.raises(CollidingImagesError, match="image_id 1, 'a' and 'b'"):
         check_distinct([Sample("a", image_id=1), Sample("b", image_id=1)])
