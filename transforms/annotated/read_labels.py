@@ -218,10 +218,17 @@ def labelled_rows(
     block = sample_rows(samples, objects)
     if any(rejected):
         block = block.replace(rejected=ragged_bytes(rejected))
-    categories = [each.source for of_image in objects for each in of_image] if source.categories is None else []
+    categories = (
+        [object_.source for image_objects in objects for object_ in image_objects] if source.categories is None else []
+    )
     traits = {
-        Trait("category", each.category, -1 if each.category_id is None else each.category_id, len(each.keypoints) // 3)
-        for each in categories
+        Trait(
+            "category",
+            object_.category,
+            -1 if object_.category_id is None else object_.category_id,
+            len(object_.keypoints) // 3,
+        )
+        for object_ in categories
     }
     if block.num_objects:
         boxes = block.boxes_xywh_px if block.in_fractions is None else block.boxes_xywh_px[~block.in_fractions]
@@ -229,7 +236,7 @@ def labelled_rows(
         traits |= {Trait(kind) for kind, is_frame in ((FRACTIONS, is_within), (PIXELS, ~is_within)) if is_frame.any()}
     parts = {part for sample in samples for part in sample.parts}
     traits |= {trait for sample in samples for trait in area_traits(sample)}
-    parts |= {Part.KEYPOINTS for sample in samples for each in sample.objects if each.keypoints}
+    parts |= {Part.KEYPOINTS for sample in samples for object_ in sample.objects if object_.keypoints}
     traits |= {Trait("part", part.value) for part in parts}
     traits |= {Trait("category", tag) for sample in samples for tag in sample.tags if source.categories is None}
     return block, traits | {Trait(NOTE, note) for image in images for note in image.notes}

@@ -144,14 +144,16 @@ def _describe_samples(
         read: Facts of the source of the Samples.
     """
     has_warned = any(metric == Metric.NEGATIVE_AREAS.value for part in read for _, metric in part.counts)
-    found = [trait for trait in (Trait(*trait) for trait in traits) if not (has_warned and trait.kind == NEGATIVE_AREA)]
-    kinds = {trait.kind for trait in found}
-    labels = known[0] if known else choose_labels(found, options.is_image_class)
+    distinct = [
+        trait for trait in (Trait(*trait) for trait in traits) if not (has_warned and trait.kind == NEGATIVE_AREA)
+    ]
+    kinds = {trait.kind for trait in distinct}
+    labels = known[0] if known else choose_labels(distinct, options.is_image_class)
     yield labels
     category_id = (Part.CATEGORY_ID,) if labels.is_shifted and not options.is_image_class else ()
-    parts = (*options.parts, *parts_of(found), *category_id)
+    parts = (*options.parts, *parts_of(distinct), *category_id)
     yield TaggedOutput(_TABLE, options.layout_table.with_parts(parts))
-    for text in trait_warnings(found, labels):
+    for text in trait_warnings(distinct, labels):
         facts.warn(options.splits[0], text)
     for kind in sorted(kinds & {*OPTIONAL_KINDS, "objects", "class_name"} - options.stored_kinds):
         kind_parts = {"masks": MASKS["both"], **PARTS}.get(kind, ())
@@ -159,7 +161,7 @@ def _describe_samples(
         option = 'masks="rle"' if kind == "masks" else f"{kind}=True"
         fix = f"give {option}" if can_store else "the layout has no feature for that"
         facts.warn(options.splits[0], f"Samples have {kind}, which is not stored in layout {options.layout}: {fix}")
-    ids = {(trait.name, trait.category_id) for trait in found if trait.category_id != -1}
+    ids = {(trait.name, trait.category_id) for trait in distinct if trait.category_id != -1}
     ids -= {(category.name, category.id) for category in labels.categories}
     if ids and not known:
         name, id_ = min(ids)

@@ -159,7 +159,7 @@ def test_encoders_stay_as_long_as_split_has_them(tmp_path):
     def commit_encoded(split: str, *terms: str) -> None:
         encoders = [TextEncoder(1, "a/b", TextSettings(TextForm.COUNTS), "train", 7, terms)] if terms else []
         stage(tmp_path, msgspec.structs.replace(RECIPE, split=split), [])
-        manifest = of_split(split, 0, encoders=tuple(each.info for each in encoders))
+        manifest = of_split(split, 0, encoders=tuple(encoder.info for encoder in encoders))
         commit_splits(str(tmp_path), manifest, statistics_of(manifest), encoders)
 
     file, classes = tmp_path / "encoders" / "a%2Fb.json", tmp_path / "encoders" / "classes.json"
@@ -257,7 +257,7 @@ def test_indexes_come_and_go_with_their_shards(tmp_path):
     commit_with_index(tmp_path, of_split("val", 1), b"v")
     commit_with_index(tmp_path, of_split("train", 3), b"o")
     commit_with_index(tmp_path, of_split("train", 2), b"n")
-    new = {f"coco-train.tfrecord-0000{each}-of-00002.idx": b"n" for each in range(2)}
+    new = {f"coco-train.tfrecord-0000{number}-of-00002.idx": b"n" for number in range(2)}
     assert indexes(tmp_path) == {"coco-val.tfrecord-00000-of-00001.idx": b"v"} | new
     commit(tmp_path, of_split("train", 1))
     assert indexes(tmp_path) == {"coco-val.tfrecord-00000-of-00001.idx": b"v"}

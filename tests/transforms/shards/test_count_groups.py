@@ -25,8 +25,10 @@ def test_transform_counts_group_once():
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         _, facts = applied(p | beam.Create(images), CountGroups(Division(SHARES, "^[a-z]")))
         counts = {("train", "groups"): 2, ("val", "groups"): 1}
-        assert_that(facts | beam.Map(lambda found: found.counts), equal_to([counts]), "Counted")
-        assert_that(facts | "Largest" >> beam.Map(lambda found: found.largest_group), equal_to([(8, "a")]), "Largest")
+        assert_that(facts | beam.Map(lambda step_facts: step_facts.counts), equal_to([counts]), "Counted")
+        assert_that(
+            facts | "Largest" >> beam.Map(lambda step_facts: step_facts.largest_group), equal_to([(8, "a")]), "Largest"
+        )
 
 
 def test_unmatched_groups_are_counted():
@@ -35,8 +37,8 @@ def test_unmatched_groups_are_counted():
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         _, facts = applied(p | beam.Create(images), CountGroups(division))
         counts = {("train", "groups"): 1, ("train", "ungrouped"): 1, ("val", "ungrouped"): 1}
-        assert_that(facts | beam.Map(lambda found: found.counts), equal_to([counts]), "Counted")
-        warned = facts | beam.FlatMap(lambda found: found.warnings)
+        assert_that(facts | beam.Map(lambda step_facts: step_facts.counts), equal_to([counts]), "Counted")
+        warned = facts | beam.FlatMap(lambda step_facts: step_facts.warnings)
         assert_that(warned, equal_to(list(unmatched_warnings("123", division))), "Warnings")
 
 

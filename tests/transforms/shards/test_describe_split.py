@@ -67,7 +67,7 @@ COUNTS = {
 }
 UNLISTED = Unlisted(1, ("x.jpg",))
 FIRST = tuple(
-    RejectLine(each.what, each.reason.value, each.detail, each.id) for each in map(REJECTED.__getitem__, (3, 1, 0, 2))
+    RejectLine(row.what, row.reason.value, row.detail, row.id) for row in map(REJECTED.__getitem__, (3, 1, 0, 2))
 )
 STATISTICS = b"{}"
 
@@ -120,15 +120,15 @@ def facts(inputs=INPUTS, counts=COUNTS, statistics=MappingProxyType({})) -> Fact
     )
 
 
-def described(rejects=REJECTED, shards=SHARDS, class_counts=(9, 0), recipe=RECIPE, **found) -> SplitManifest:
+def described(rejects=REJECTED, shards=SHARDS, class_counts=(9, 0), recipe=RECIPE, **changed) -> SplitManifest:
     list_ = RejectList(tally(rejects), "abc", FIRST)
-    return describe_split(recipe, facts(**found), list_, class_counts, STATISTICS, shards)
+    return describe_split(recipe, facts(**changed), list_, class_counts, STATISTICS, shards)
 
 
 def test_describe_split():
     assert described() == described(REJECTED[::-1], SHARDS[::-1], inputs=INPUTS[::-1]) == SPLIT
-    of_rejected = COUNTS | {Metric.OF_REJECTED_IMAGES.value: 1}  # besides those that their rejects count
-    assert described(counts=of_rejected).annotations.of_rejected_images == 3
+    counts = COUNTS | {Metric.OF_REJECTED_IMAGES.value: 1}  # besides those that their rejects count
+    assert described(counts=counts).annotations.of_rejected_images == 3
 
 
 def test_images_without_objects():
@@ -345,12 +345,12 @@ def test_count_classes(tasks, counts):
     assert facts.build().classes == counts
 
 
-def test_plan_is_manifest_before_picture_is_read():
+def test_plan_is_manifest_before_image_is_read():
     rejected = [Rejected("annotation", 1, Reason.MALFORMED_BOX, ""), Rejected("image", 1, Reason.IMAGE_MISSING, "")]
     rows = InputRows("b.json", "captions", 3, 4), InputRows("a.json", "instances", 3, 4)
     facts = Facts(
         {("val", "groups"): 2, ("val", "crowd"): 1},
-        {("val", each.path, each.kind): each for each in rows},
+        {("val", row.path, row.kind): row for row in rows},
         count_rejects(("val", reject) for reject in rejected),
         classes={("val", 1): 4},
         plans={"val": SplitSize(5, 150, 2)},
@@ -373,6 +373,6 @@ def test_metric_with_name_of_field_is_in_manifest():
     facts = Facts(counts={("train", name): number for name, number in numbers.items()})
     split = describe_split(RECIPE, facts, RejectList(tally([]), "", ()), [], b"")
     fields = [(counts, name) for counts in (split.images, split.annotations) for name in counts.__struct_fields__]
-    found = {name: getattr(counts, name) for counts, name in fields if name in numbers}
-    assert found == {name: numbers[name] for name in found}
-    assert {"groups", "emptied", "of_rejected_images", "keypoints_outside"} <= found.keys()
+    fields_by_name = {name: getattr(counts, name) for counts, name in fields if name in numbers}
+    assert fields_by_name == {name: numbers[name] for name in fields_by_name}
+    assert {"groups", "emptied", "of_rejected_images", "keypoints_outside"} <= fields_by_name.keys()

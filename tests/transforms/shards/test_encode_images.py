@@ -22,9 +22,9 @@ SIZES = st.lists(st.integers(0, 3_000_000), max_size=80)
 
 @given(SIZES)
 def test_batches_are_of_few_images_and_few_bytes(sizes):
-    found = list(batch_spans(sizes, [False] * len(sizes)))
-    assert [row for start, end in found for row in range(start, end)] == list(range(len(sizes)))
-    for start, end in found:
+    spans = list(batch_spans(sizes, [False] * len(sizes)))
+    assert [row for start, end in spans for row in range(start, end)] == list(range(len(sizes)))
+    for start, end in spans:
         assert 1 <= end - start <= 32
         assert end - start == 1 or sum(sizes[start:end]) <= 2_000_000
 
@@ -52,7 +52,7 @@ def test_no_byte_depends_on_the_run(tmp_path, table, monkeypatch):
         ref = ImageRef(str(path), path.stat().st_size, str(path.stat().st_mtime_ns))
         tasks.append(ImageTask(number, path.name, 40, 30, ref, "train", annotations))
     block = block_of_tasks(tasks, ("train",))
-    found = []
+    outputs = []
     for run_images, tasks_at_once in ((64, 256), (1, 256), (10, 9)):
         monkeypatch.setattr(encode_images, "_RUN_IMAGES", run_images)
         monkeypatch.setattr(encode_images, "_TASKS_AT_ONCE", tasks_at_once)
@@ -61,9 +61,9 @@ def test_no_byte_depends_on_the_run(tmp_path, table, monkeypatch):
             runs = list(maker.start(RecordContext(LABELS, table, pool, 2))(block, "train"))
         numbers = np.concatenate([run.records_per_image for run in runs]).tolist()
         rejected = [reject for run in runs for reject in run.rejected]
-        found.append(([b"".join(record) for run in runs for record in run.records], numbers, rejected))
-    assert found[0] == found[1] == found[2]
-    assert len(found[0][2]) >= 3
+        outputs.append(([b"".join(record) for run in runs for record in run.records], numbers, rejected))
+    assert outputs[0] == outputs[1] == outputs[2]
+    assert len(outputs[0][2]) >= 3
 
 
 @pytest.mark.parametrize(("table", "turned"), [(CLASSIFICATION, 1), (DETECTION.with_parts(()), 0)])

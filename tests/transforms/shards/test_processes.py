@@ -76,9 +76,9 @@ def test_error_of_process_is_that_of_thread(shard):
     Path(shard.output).write_bytes(b"")
     with pytest.raises(FileExistsError) as here:
         shard.finish()
-    with pytest.raises(FileExistsError) as there:
+    with pytest.raises(FileExistsError) as folder:
         in_another(fail, shard)
-    assert str(there.value) == str(here.value)
+    assert str(folder.value) == str(here.value)
 
 
 def leave(shard: Shard, ending: str) -> None:
