@@ -21,13 +21,15 @@ from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, shard_names
+from recordmill.schemas.names import NameSources
 from recordmill.schemas.problems import FINGERPRINT, FINGERPRINT_VERSION, Fingerprints
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.dataset.facts import Facts
+from recordmill.transforms.shards.check_findings import JobLimits
 from recordmill.transforms.shards.shard_file import FinishedShards
-from recordmill.transforms.shards.write_metadata import Target, write_metadata
+from recordmill.transforms.shards.write_metadata import write_metadata
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _CLASSES = 1203
@@ -80,7 +82,9 @@ def main() -> None:
         recipe = Recipe(FORMAT, "made", "train", "detection", (), (), (), {"gzip": False})
         labels = LabelMap(tuple(Category(index, f"class {index}") for index in range(_CLASSES)))
         started = time.process_time()
-        manifest = write_metadata(Target((recipe,), output, 0.1), facts, notes, lists, labels, DETECTION.with_parts(()))
+        limits = JobLimits(("train",), NameSources((), (), ""), 0.1, output, is_exact=True)
+        table = DETECTION.with_parts(())
+        manifest = write_metadata([recipe], limits, facts, notes, lists, labels, table)
         examples = manifest.splits["train"].examples
         print(f"{examples:,} records committed: {time.process_time() - started:.1f} s of processor, {peak()}")
 

@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from recordmill.launch.cli import command, load_recogniser, log_to_stderr, run_command
 from recordmill.launch.command_line.parser import parse_values
 from recordmill.launch.runners.signals import interrupt_on_termination
-from recordmill.pipelines.verbs import CONVERSIONS, VERBS, fields_of
+from recordmill.pipelines.verbs import CONVERSIONS, VERBS, verb_fields
 from recordmill.schemas.errors import ConfigError, JobError, RecordmillError, missing_extra, without_flags
 from recordmill.transforms.runtime.threads import end_with_parent
 from recordmill.transforms.storage.os_errors import explain_os_error, is_command_error
@@ -53,7 +53,7 @@ def convert(
             splits += written
     except RecordmillError as error:
         verbs = CONVERSIONS if is_several else (verb,)
-        names = {field.flag: field.name for known in verbs for field in fields_of(known)}
+        names = {field.flag: field.name for known in verbs for field in verb_fields(known)}
         error.args = (without_flags(str(error), names), *error.args[1:])
         raise
     except OSError as error:

@@ -23,15 +23,15 @@ def prepare(options: FormatOptions) -> Job:
     """Return the job of a format.
 
     Raises:
-        ConfigError: See `FormatOptions.source` and `FormatOptions.splits_of`.
+        ConfigError: See `FormatOptions.source` and `FormatOptions.source_splits`.
     """
     source = options.source()
-    splits = options.splits_of(source)
+    splits = options.source_splits(source)
     without = [part.value for part in source.parts if part not in LAYOUTS[options.layout].parts]
     if without:
         text = f"the layout {options.layout} has no feature for {', '.join(without)}, which {options.data} has"
         source = replace(source, warnings=(*source.warnings, text))
-    options = options.of_source(source)
+    options = options.with_source(source)
     steps = partial(gather, options=options, source=source, splits=splits)
     return Job(options, splits, partial(inputs, options, source), steps, image_contents(options, splits, options.table))
 
@@ -50,14 +50,14 @@ def gather(p: beam.Pipeline, options: FormatOptions, source: Source, splits: tup
     existing = existing_labels(options.output, splits)
     categories, labels, table = traits | "DescribeClasses" >> DescribeClasses(*job, existing)
     if options.divides_ranked:
-        rows = _divided(rows, categories, *job, division)
+        rows = _divide_annotated(rows, categories, *job, division)
     blocks = rows | "JoinAnnotated" >> JoinAnnotated(*job, categories)
     return Gathered(
         choose_images(options, blocks, splits), labels, table, division=division if options.keeps_groups else None
     )
 
 
-def _divided(
+def _divide_annotated(
     rows: PCollection,
     categories: PCollection,
     options: FormatOptions,

@@ -22,13 +22,13 @@ from recordmill.transforms.encoders.record_maker import RecordMaker
 from recordmill.transforms.insight.write_report import try_to_report
 from recordmill.transforms.join.divide_images import read_groups, with_groups
 from recordmill.transforms.join.drop_images import DropCopies, ExcludeImages, read_exclusions
-from recordmill.transforms.shards.check_findings import CheckFindings, Demands, LimitRejects
+from recordmill.transforms.shards.check_findings import CheckFindings, JobLimits, LimitRejects
 from recordmill.transforms.shards.count_groups import CountGroups
 from recordmill.transforms.shards.describe_split import count_classes, write_plan
 from recordmill.transforms.shards.encode_images import EncodeImages
 from recordmill.transforms.shards.plan_blocks import PlanBlocks
 from recordmill.transforms.shards.shard_file import ShardRecipe
-from recordmill.transforms.shards.write_metadata import Target, WriteMetadata
+from recordmill.transforms.shards.write_metadata import WriteMetadata
 from recordmill.transforms.shards.write_shards import WriteShards, WriteWithBeam
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import file_version, storage_for
@@ -71,7 +71,7 @@ def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSin
     return AsSingleton(path | "ReadGroups" >> read)
 
 
-def planned_blocks(
+def block_contents(
     options: ImageOptions, splits: Sequence[str], maker: RecordMaker, estimate: RecordEstimate
 ) -> Contents:
     """Return an encoder of the images of Blocks."""
@@ -82,7 +82,7 @@ def image_contents(options: StoredImageOptions, splits: Sequence[str], table: Fe
     """Return the encoder of records that hold images. `table` has the features that are known before the job."""
     min_area = options.min_area if isinstance(options, AnnotatedOptions) else 0.0
     maker = EncodeImages(options.box_policy, options.image_rules, min_area)
-    return planned_blocks(options, splits, maker, maker.estimate(table))
+    return block_contents(options, splits, maker, maker.estimate(table))
 
 
 def input_file(kind: str, path: str, masks: str = "") -> InputFile:
@@ -91,7 +91,7 @@ def input_file(kind: str, path: str, masks: str = "") -> InputFile:
     return InputFile(kind, path, size, checksum, masks)
 
 
-def _chosen_files(options: ImageOptions) -> Iterator[InputFile]:
+def _choice_files(options: ImageOptions) -> Iterator[InputFile]:
     """Yield the files of `--groups` and `--exclude`, after a check of their lines."""
     if isinstance(options, DividedOptions) and options.groups:
         read_groups(options.groups)
@@ -115,18 +115,18 @@ class Job(NamedTuple):
 
     options: ImageOptions
     splits: tuple[str, ...]
-    # Returns the files that determine the bytes of each split, with their checksums, besides --groups and --exclude.
+    # Returns the files that determine the bytes of each split, with their checksums, except --groups and --exclude.
     inputs: Callable[[], Iterable[InputFile]]
     gather: Callable[[beam.Pipeline], Gathered]  # adds the steps of a source
     contents: Contents
-    found: Mapping[str, RecipeValue] = {}  # values besides the options that determine the bytes of each split
-    notes: tuple[str, ...] = ()  # what was found in a folder, for a person
+    more_recorded: Mapping[str, RecipeValue] = {}  # values besides the options that determine the bytes of each split
+    notes: tuple[str, ...] = ()  # contents of a folder, in words
 
     def recipes(self) -> list[Recipe]:
         """Return the recipe of each split."""
         options, images = self.options, tuple(sorted(self.options.images))
-        inputs = (*self.inputs(), *_chosen_files(options))
-        recorded = options.record_options | dict(self.found)
+        inputs = (*self.inputs(), *_choice_files(options))
+        recorded = options.record_options | dict(self.more_recorded)
         return [
             Recipe(FORMAT, options.name, split, options.layout, options.table.parts, inputs, images, recorded)
             for split in self.splits
@@ -139,15 +139,13 @@ class Job(NamedTuple):
         with collect_facts() as facts:
             gathered, placed = self._plan(p)
         findings = tuple(facts) | "AddFindings" >> AddFacts()
-        demands = demands_of(options, self.splits, options.output)
-        checked = findings | "CheckFindings" >> CheckFindings(demands)
+        limits = job_limits(options, self.splits, options.output)
+        checked = findings | "CheckFindings" >> CheckFindings(limits)
         writer = _writer(options, gathered, checked, self.contents.maker, self.splits)
         written = placed | "WriteShards" >> writer
-        limit = beam.ParDo(LimitRejects(demands), AsSingleton(checked), AsIter(findings.lists))
-        written | "LimitRejects" >> limit
-        duplicates = options.refused_duplicates if isinstance(options, StoredImageOptions) else "report"
-        target = Target(tuple(recipes), options.output, options.max_rejects, duplicates, options.words)
-        manifest = written | "WriteMetadata" >> WriteMetadata(findings, target, gathered.sides)
+        limit_rejects = beam.ParDo(LimitRejects(limits), AsSingleton(checked), AsIter(findings.lists))
+        written | "LimitRejects" >> limit_rejects
+        manifest = written | "WriteMetadata" >> WriteMetadata(findings, recipes, limits, gathered.sides)
         manifest | "ReportFolder" >> beam.Map(lambda _, output: try_to_report(output), options.output)
         return manifest
 
@@ -159,7 +157,7 @@ class Job(NamedTuple):
                 count = WithFacts(count_classes, AsSingleton(gathered.labels), self.splits)
                 gathered.blocks | "CountClasses" >> count
         findings = tuple(facts) | "AddFindings" >> AddFacts()
-        checked = findings | "CheckFindings" >> CheckFindings(demands_of(self.options, self.splits, output=""))
+        checked = findings | "CheckFindings" >> CheckFindings(job_limits(self.options, self.splits, output=""))
         checked | "ReportPlan" >> beam.Map(write_plan, path, recipes, AsList(findings.facts), **gathered.sides)
 
     def _plan(self, p: beam.Pipeline) -> tuple[Gathered, PCollection]:
@@ -185,11 +183,20 @@ def _image_names(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[tu
         yield splits[split], name_key(name)
 
 
-def demands_of(options: ImageOptions, splits: tuple[str, ...], output: str) -> Demands:
+def job_limits(options: ImageOptions, splits: tuple[str, ...], output: str) -> JobLimits:
     """Return the limits for the findings of a job that writes to the folder `output`."""
     shares = options.split if options.splits == splits and len(splits) > 1 else ()
-    limits = options.max_rejects, output, options.has_exact_sizes
-    return Demands(splits, options.name_sources, *limits, tuple(shares), options.share_cure, options.words)
+    return JobLimits(
+        splits,
+        options.name_sources,
+        options.max_rejects,
+        output,
+        options.has_exact_sizes,
+        tuple(shares),
+        options.share_cure,
+        options.words,
+        options.refused_duplicates if isinstance(options, StoredImageOptions) else "report",
+    )
 
 
 def _writer(

@@ -63,12 +63,16 @@ class VerifyOptions(ServiceVerifyOptions):
         le=4096,
     )
     images: Images = READ.opt(
-        "Where the images are, for `--recompute`; repeatable.", (), "DIR|ZIP", "where they were", needs="recompute"
+        "Folders of the images, for `--recompute`; repeatable.",
+        (),
+        "DIR|ZIP",
+        "the recorded folders",
+        needs="recompute",
     )
     tolerance: float | None = RUN.opt(
         "Tolerance of `--recompute`, as a fraction of the largest feature.",
         metavar="FRACTION",
-        usual="that of the manifest, 0.001",
+        usual="the value in the manifest, 0.001",
         needs="recompute",
         ge=0,
         le=1,
@@ -76,13 +80,13 @@ class VerifyOptions(ServiceVerifyOptions):
 
     def _faults(self) -> Iterator[str]:
         if self.recompute is not None and self.check not in (None, "tensorflow"):
-            yield f"--recompute needs TensorFlow, and --check {self.check} does without it: give one"
+            yield f"--recompute needs TensorFlow, which --check {self.check} does not use; give only one of them"
 
 
 class ExtractOptions(DataSetOptions):
     """Options of `recordmill extract`."""
 
-    target: str = ARGUMENT.opt("Where to write it: a new or empty folder.", ..., "DIR")
+    target: str = ARGUMENT.opt("Output folder: new or empty.", ..., "DIR")
     format_: Literal["coco", "yolo", "voc", "labelme", "hf"] = WRITE.opt(
         "Format of the labels. `coco`: COCO JSON. `yolo`: data.yaml, images and labels, for Ultralytics. `voc`: Pascal "
         "VOC. `labelme`: a JSON file beside each image. `hf`: Hugging Face's imagefolder, with metadata.jsonl.",
@@ -106,9 +110,9 @@ class ShowOptions(Options):
         "category=NAME|FEATURE=VALUE",
     )
     count: int | None = READ.opt(
-        "Number of records. Default for consecutive or found ones: as many as fit side by side; with `--index` or "
-        "`--id`: 1; with `--save` and a folder: 20.",
-        usual="as many as there is room for",
+        "Number of records. Default for consecutive records and for `--find`: as many as fit side by side; with "
+        "`--index` or `--id`: 1; with `--save` and a folder: 20.",
+        usual="as many as fit",
         ge=1,
     )
     as_json: bool = WRITE.opt("Print one JSON document instead.", False, alias="json")
@@ -123,20 +127,20 @@ class ShowOptions(Options):
         return self.save.lower().endswith((".png", ".jpg", ".jpeg"))
 
     @property
-    def found(self) -> tuple[str, str]:
+    def find_terms(self) -> tuple[str, str]:
         """Return both sides of --find; empty without it."""
         name, _, value = self.find.partition("=")
         return name, value
 
     def _faults(self) -> Iterator[str]:
         if self.save and self.as_json:
-            yield "--save and --json each say what to do with a record; give one of them"
-        if self.find and not all(self.found):
+            yield "--save and --json contradict each other; give only one of them"
+        if self.find and not all(self.find_terms):
             yield f"--find {self.find!r} must be category=NAME, or FEATURE=VALUE"
         if self.id and self.find:
-            yield "--id and --find each say which records; give one of them"
+            yield "--id and --find both select records; give only one of them"
         if self.saves_one_image and (self.count or 1) > 1:
-            yield f"--save {self.save} is one image, and --count {self.count} are more; name a folder to save them in"
+            yield f"--save {self.save} is one image, but --count is {self.count}. Name a folder to save them in"
 
 
 class IndexOptions(Options):
@@ -148,24 +152,24 @@ class IndexOptions(Options):
 
 
 class AutoOptions(Options):
-    """Options of `recordmill auto`. All others are those of the command that it finds."""
+    """Options of `recordmill auto`. The options of the recognised command are accepted, too."""
 
     data: Data = READ.opt("The data set: its folder or .zip, or its file.", ..., "FILE|DIR|ZIP")
-    format_in: str | None = READ.opt("Command that reads it. Needed where two fit.", metavar="NAME")
+    format_in: str | None = READ.opt("Command that reads it. Required if several match.", metavar="NAME")
     output: str = WRITE.opt("Folder of the data set that is written.", ..., "DIR")
 
 
 class SampleOptions(Options):
     """Options of `recordmill sample`."""
 
-    folder: str = ARGUMENT.opt("Where to write it: a new or empty folder.", ..., "DIR")
+    folder: str = ARGUMENT.opt("Output folder: new or empty.", ..., "DIR")
     count: int = WRITE.opt("Number of images.", 240, ge=1)
     seed: int = WRITE.opt("Seed of the generated images.", 0)
-    odd: bool = WRITE.opt("Add images in every unusual form: formats, depths, turned, damaged.", False)
+    odd: bool = WRITE.opt("Add unusual images: other formats and depths, rotated, damaged.", False)
 
 
 class TerminalOptions(Options):
-    """Options of all verbs: what is shown during a run."""
+    """Options of all verbs: output on the terminal."""
 
     progress: Literal["auto", "plain", "none"] = RUN.opt(
         "Show progress as a live line, as plain lines, or not. `auto`: a live line on a terminal.", "auto"

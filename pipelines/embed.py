@@ -3,7 +3,7 @@
 import apache_beam as beam
 
 from recordmill.pipelines import folder, table
-from recordmill.pipelines.convert import Gathered, Job, planned_blocks
+from recordmill.pipelines.convert import Gathered, Job, block_contents
 from recordmill.pipelines.embed_options import EmbedOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.models import FETCHED, ON_DISK, RANDOM, TOLERANCE, FeatureModel
@@ -44,8 +44,8 @@ def prepare(options: EmbedOptions) -> Job:
         return gathered
 
     maker = EmbedImages(options.choice, model, options.batch, options.dtype, options.resize)
-    contents = planned_blocks(options, source.splits, maker, maker.estimate(features))
-    return source._replace(options=options, gather=gather, contents=contents, found=_recorded(options, model))
+    contents = block_contents(options, source.splits, maker, maker.estimate(features))
+    return source._replace(options=options, gather=gather, contents=contents, more_recorded=_recorded(options, model))
 
 
 def _warn_random(_: bytes, facts: FactsBuilder, splits: tuple[str, ...]) -> None:

@@ -21,7 +21,7 @@ from recordmill.transforms.records.read_shards import ManifestShard
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
-def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestShard]:
+def shards_to_extract(folder: str, manifest: Manifest, split: str) -> list[ManifestShard]:
     """Return the shards of a split in the manifest; of all splits if `split` is empty.
 
     Raises:
@@ -31,11 +31,11 @@ def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestS
     if is_of_rows or "image.encoded" not in manifest.table.sources:
         why = "whose records are rows" if is_of_rows else "whose records hold no images"
         raise ConfigError(
-            f"{folder} is of layout {manifest.layout}, {why}, so there is nothing to extract; recordmill.open reads "
-            "them"
+            f"{folder} has layout {manifest.layout}, {why}, so there is nothing to extract. Read them with "
+            "recordmill.open"
         )
     if split and split not in manifest.splits:
-        raise ConfigError(f"--split {split!r}: {folder} has no such split; it has {', '.join(manifest.splits)}")
+        raise ConfigError(f"--split {split!r}: {folder} has no such split. Its splits are {', '.join(manifest.splits)}")
     splits = [split] if split else list(manifest.splits)
     return [
         ManifestShard(join_path(folder, shard.file), name, shard, manifest.table, manifest.labels)
@@ -51,8 +51,8 @@ def check_format(folder: str, manifest: Manifest, format_: str) -> None:
     coco = f"recordmill extract {folder} DIR writes COCO JSON"
     if manifest.table.record_of is RecordOf.ANNOTATION:
         raise ConfigError(
-            f"--as {format_}: {folder} is of layout {manifest.layout}, which has a record for each annotation, and a "
-            f"label file has all of an image. {coco}, and recordmill coco reads that"
+            f"--as {format_}: {folder} has layout {manifest.layout}, with one record per annotation, but a label "
+            f"file has all annotations of an image. {coco}, which recordmill coco reads"
         )
     if "objects.id" not in manifest.table.sources and not LABEL_FORMATS[format_].holds_classes:
         raise ConfigError(
@@ -60,11 +60,11 @@ def check_format(folder: str, manifest: Manifest, format_: str) -> None:
         )
 
 
-def not_extracted(manifest: Manifest, splits: Sequence[str], format_: str) -> Iterator[str]:
+def missing_contents(manifest: Manifest, splits: Sequence[str], format_: str) -> Iterator[str]:
     """Yield a line for each kind of contents that records or the format lack."""
     layout, sources = manifest.layout, manifest.table.sources
     for line in uncarried_lines((rows for split in splits for rows in manifest.splits[split].inputs), layout):
-        yield f"not in the records, and so not here: {line}"
+        yield f"not in the records, and not extracted: {line}"
     if format_ != "coco":
         yield from LABEL_FORMATS[format_].warn(splits, manifest.labels, manifest.table)
         if manifest.labels.categories:
@@ -76,15 +76,15 @@ def not_extracted(manifest: Manifest, splits: Sequence[str], format_: str) -> It
     if "objects.is_crowd" not in sources:
         yield f"layout {layout} does not say which objects are crowds: iscrowd is 0"
     if manifest.table.record_of is RecordOf.ANNOTATION:
-        yield f"layout {layout} has no record of an image without objects"
+        yield f"layout {layout} has no records for images without objects"
     if "objects.area_whole" in sources:
         yield f"layout {layout} keeps areas without their fraction"
     if "captions.text" in sources and "captions.id" not in sources:
         yield f"layout {layout} does not keep the ids of captions: they are numbered from 1"
     if "panoptic.category_png" in sources:
-        yield f"layout {layout} does not keep panoptic segments, but masks: those are written, and no panoptic JSON"
+        yield f"layout {layout} keeps masks instead of panoptic segments: masks are written, without a panoptic JSON"
     elif Part.SEMANTIC in manifest.table.parts:
-        yield f"layout {layout} does not keep regions of stuff, but a mask: that is written, and no stuff JSON"
+        yield f"layout {layout} keeps a mask instead of regions of stuff: the mask is written, without a stuff JSON"
 
 
 def build(p: beam.Pipeline, report: str, shards: list[ManifestShard], manifest: Manifest, options: ExtractOptions):
@@ -95,18 +95,18 @@ def build(p: beam.Pipeline, report: str, shards: list[ManifestShard], manifest: 
         | "Shards" >> beam.Create(shards)
         | "SpreadShards" >> beam.Reshuffle()
         | "ExtractShards" >> beam.ParDo(ExtractShard(folder, options.workers, format_, len(shards)))
-        | "GroupBySplit" >> beam.GroupByKey()  # (split, [a shard's file])
+        | "GroupBySplit" >> beam.GroupByKey()  # (split, [file of a shard])
         | "WriteDocuments" >> beam.Map(write_split, folder, manifest.table, manifest.labels, format_)
     )
-    written = beam.Map(_write_report, report, AsList(splits), folder, format_, manifest.labels, manifest.table)
+    written = beam.Map(_write_extract_report, report, AsList(splits), folder, format_, manifest.labels, manifest.table)
     p | "Once" >> beam.Impulse() | "Report" >> written
 
 
-def _write_report(
+def _write_extract_report(
     _: bytes, path: str, splits: list[ExtractedSplit], folder: str, format_: str, labels: LabelMap, table: FeatureTable
 ) -> None:
     """Write the list of splits to `path`, and the files of a format about the complete data set."""
     if format_ != "coco":
-        for file in LABEL_FORMATS[format_].finish([each.split for each in splits], labels, table):
+        for file in LABEL_FORMATS[format_].finish([split.split for split in splits], labels, table):
             FileWriter(folder).write(file)
     storage_for(path).write(path, msgspec.json.encode(sorted(splits, key=attrgetter("split"))))

@@ -25,8 +25,8 @@ class Verb(NamedTuple):
     # True if it stands for commands of other verbs, which `recognise_commands` and `recognise_values` of its module
     # yield; it has no `prepare`.
     recognises: bool = False
-    service_options_path: str = ""  # as options_path, of a verb that does not convert, in a service
-    # function that takes DataContents and the options' class, and yields the Ways to read what is there; empty if
+    service_options_path: str = ""  # options in a service, of a verb that does not convert
+    # function that takes DataContents and the options' class, and yields each Interpretation; empty if
     # `auto` does not find the verb
     ways_path: str = ""
 
@@ -36,22 +36,22 @@ class Verb(NamedTuple):
 
     @property
     def options(self) -> type[Options]:
-        return _imported(self.options_path)
+        return _import_name(self.options_path)
 
     @property
     def service_options(self) -> type[Options]:
-        return _imported(self.service_options_path or self.options_path)
+        return _import_name(self.service_options_path or self.options_path)
 
     def ways(self, contents: Any) -> Iterator[Any]:
-        """Yield the Ways to read DataContents by this verb."""
-        yield from _imported(self.ways_path)(contents, self.options)
+        """Yield each Interpretation of DataContents by this verb."""
+        yield from _import_name(self.ways_path)(contents, self.options)
 
     def load(self, function: str) -> Any:
         """Import the module, and Beam if it needs it, and return one of its functions."""
         return getattr(import_module(self.module), function)
 
 
-def _imported(path: str) -> Any:
+def _import_name(path: str) -> Any:
     module, _, name = path.rpartition(".")
     return getattr(import_module(module), name)
 
@@ -60,7 +60,7 @@ _DRAW = "recordmill sample sample"
 _CONVERT = "recordmill coco --images sample/images --instances sample/annotations/instances.json"
 _CONVERTED = (_DRAW, f"{_CONVERT} --output tfrecords")
 
-_OF_FORMATS = "recordmill.pipelines.annotated"
+_FORMATS_MODULE = "recordmill.pipelines.annotated"
 _conversion = partial(Verb, converts=True, resumes=True)
 
 
@@ -93,7 +93,7 @@ def _format(name: str, what: str, text: str) -> Verb:
     examples = f"recordmill {name} --data DATA --output tfrecords"
     return _conversion(
         f"recordmill.transforms.{name}.{name}_options.{name.title()}Options",
-        _OF_FORMATS,
+        _FORMATS_MODULE,
         f"Convert {what} to TFRecord shards. {text}",
         "--data FILE|DIR|ZIP --output DIR [more flags]",
         (f"{examples} --dry-run", examples),
@@ -233,12 +233,15 @@ VERBS = {
 
 EXAMPLES = (*_CONVERTED, "recordmill verify tfrecords")  # of the complete program
 CONVERSIONS = tuple(name for name, verb in VERBS.items() if verb.converts)
-FORMATS = tuple(name for name, verb in VERBS.items() if verb.module == _OF_FORMATS)
+FORMATS = tuple(name for name, verb in VERBS.items() if verb.module == _FORMATS_MODULE)
 """Formats of annotated images. DATA in their examples is the user's."""
 
 
-def fields_of(verb: str) -> tuple[OptionField, ...]:
+def verb_fields(verb: str) -> tuple[OptionField, ...]:
     """Return all options of a verb, in help's order."""
     terminal: type[Options] = import_module("recordmill.pipelines.dataset_options").TerminalOptions
     hidden = () if VERBS[verb].runs_beam else ("progress",)
-    return (*option_fields(VERBS[verb].options), *(each for each in option_fields(terminal) if each.name not in hidden))
+    return (
+        *option_fields(VERBS[verb].options),
+        *(option for option in option_fields(terminal) if option.name not in hidden),
+    )

@@ -49,37 +49,37 @@ def expected_shards(options: VerifyOptions) -> list[ShardToVerify]:
             split.recipe.options.get("boxes") != "keep",
             manifest.encoders,
             options.chosen_check,
-            _recomputing(split.recipe, options),
+            _recompute_settings(split.recipe, options),
         )
         for name, split in manifest.splits.items()
-        for shard in _sampled(split.shards, options.sample)
+        for shard in _sample_shards(split.shards, options.sample)
     ]
 
 
-def _sampled(shards: Sequence[ShardInfo], fraction: float) -> list[ShardInfo]:
+def _sample_shards(shards: Sequence[ShardInfo], fraction: float) -> list[ShardInfo]:
     """Return a reproducible sample of the shards, at least one."""
     number = max(1, ceil(fraction * len(shards)))
     drawn = set(sorted(shards, key=lambda shard: sha256(shard.file.encode()).digest())[:number])
     return [shard for shard in shards if shard in drawn]
 
 
-def _recomputing(recipe: Recipe, options: VerifyOptions) -> Recomputing | None:
+def _recompute_settings(recipe: Recipe, options: VerifyOptions) -> Recomputing | None:
     if options.recompute is None:
         return None
     if recipe.layout != FEATURES.layout:
         raise ConfigError(
-            f"--recompute makes features of embed again, and {options.folder} has records of layout {recipe.layout}: "
-            "leave it out"
+            f"--recompute computes features of `embed` again, but records of {options.folder} have layout "
+            f"{recipe.layout}. Leave --recompute out"
         )
     folders = options.images or recipe.images
     if not folders:
         raise ConfigError(
-            f"--recompute reads the images again, and those of {options.folder} were in the rows of a table: give the "
-            "folder that has them as --images, or leave it out"
+            f"--recompute reads the images again, but the recipe of {options.folder} does not name their folder. Add "
+            "--images with the folder of the images, or leave --recompute out"
         )
     known: dict[str, Any] = recipe.options
-    choice, found = recorded_model(known)
-    maker = EmbedImages(choice, found, known["batch"], known["dtype"], known["resize"])
+    choice, model = recorded_model(known)
+    maker = EmbedImages(choice, model, known["batch"], known["dtype"], known["resize"])
     tolerance = known["tolerance"] if options.tolerance is None else options.tolerance
     return Recomputing(maker, folders, options.recompute, tolerance)
 
@@ -96,33 +96,33 @@ def load_models(expected: Iterable[ShardToVerify]) -> None:
 
 def build(p: beam.Pipeline, report: str, expected: list[ShardToVerify], workers: int | None) -> None:
     """Check every shard. The list of ShardCheck is written as JSON to `report`."""
-    checks = _checks(p, expected, workers)
-    p | "Once" >> beam.Impulse() | "Report" >> beam.Map(_write_report, report, AsList(checks))
+    checks = _check_shards(p, expected, workers)
+    p | "Once" >> beam.Impulse() | "Report" >> beam.Map(_write_checks, report, AsList(checks))
 
 
 def build_judging(p: beam.Pipeline, expected: list[ShardToVerify], folder: str, workers: int | None) -> None:
     """Check every shard in a job that fails if there are errors, for services without a report."""
-    checks = _checks(p, expected, workers)
+    checks = _check_shards(p, expected, workers)
     p | "Once" >> beam.Impulse() | "Judge" >> beam.Map(_judge, folder, AsList(checks))
 
 
-def _checks(p: beam.Pipeline, expected: list[ShardToVerify], workers: int | None) -> PCollection[ShardCheck]:
+def _check_shards(p: beam.Pipeline, expected: list[ShardToVerify], workers: int | None) -> PCollection[ShardCheck]:
     verify = beam.ParDo(VerifyShard(workers, len(expected))).with_output_types(ShardCheck)
     return p | "Shards" >> beam.Create(expected) | "SpreadShards" >> beam.Reshuffle() | "VerifyShards" >> verify
 
 
-def _ordered(checks: Iterable[ShardCheck]) -> list[ShardCheck]:
+def _sort_checks(checks: Iterable[ShardCheck]) -> list[ShardCheck]:
     return sorted(checks, key=lambda check: (check.split, check.file))
 
 
-def _write_report(_: bytes, path: str, checks: list[ShardCheck]) -> None:
-    storage_for(path).write(path, msgspec.json.encode(_ordered(checks)))
+def _write_checks(_: bytes, path: str, checks: list[ShardCheck]) -> None:
+    storage_for(path).write(path, msgspec.json.encode(_sort_checks(checks)))
 
 
 def _judge(_: bytes, folder: str, checks: list[ShardCheck]) -> None:
     examples, size = sum(check.examples for check in checks), sum(check.bytes for check in checks)
     read = f"{examples:,} records in {len(checks):,} shards, {size:,} bytes"
-    faults = all_faults(folder, _ordered(checks))
+    faults = all_faults(folder, _sort_checks(checks))
     if not faults:
         _LOGGER.info("%s: no fault in %s", folder, read)
         return
@@ -130,6 +130,6 @@ def _judge(_: bytes, folder: str, checks: list[ShardCheck]) -> None:
         _LOGGER.error("%s: %s", folder, fault)
     named = "; ".join(map(str, faults.listed[:_NAMED_FAULTS])) + ("; …" if len(faults) > _NAMED_FAULTS else "")
     raise FaultyDatasetError(
-        f"{folder} is not what was written: {number_text(len(faults), 'fault')} in {read}: {named}. Nothing should "
-        "train on it; write it again, with --overwrite"
+        f"{folder} differs from what was written: {number_text(len(faults), 'fault')} in {read}: {named}. Do not "
+        "train on it. Write it again with --overwrite"
     )

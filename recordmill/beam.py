@@ -44,7 +44,7 @@ from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
 from recordmill.transforms.shards.encode_images import EncodeImages
-from recordmill.transforms.user_samples.convert_samples import block_of, samples_of, unpack_sample
+from recordmill.transforms.user_samples.convert_samples import convert_block, convert_samples, unpack_sample
 from recordmill.transforms.user_samples.gather_samples import CheckSamples
 from recordmill.transforms.user_samples.record_options import RecordOptions
 
@@ -246,7 +246,7 @@ def _read(gathered: Gathered, facts_of_steps: Sequence[PCollection], splits: Seq
 
 
 def _samples(keyed: tuple[int, bytes], labels: LabelMap, splits: Sequence[str]) -> Iterator[Sample]:
-    yield from samples_of(unpack_block(keyed[1]), labels, splits)
+    yield from convert_block(unpack_block(keyed[1]), labels, splits)
 
 
 class _Encode(ThreadedDoFn):
@@ -258,7 +258,7 @@ class _Encode(ThreadedDoFn):
         self._logged = 0
 
     def process(self, batch: list[bytes], labels: LabelMap, table: FeatureTable) -> Iterator[bytes]:
-        block = block_of(list(map(unpack_sample, batch)), labels, self._options, self._reject)
+        block = convert_samples(list(map(unpack_sample, batch)), labels, self._options, self._reject)
         if block is None:
             return
         maker = EncodeImages(self._options.box_policy, self._options.image_rules)

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from recordmill.pipelines.verbs import EXAMPLES, VERBS, fields_of
+from recordmill.pipelines.verbs import EXAMPLES, VERBS, verb_fields
 
 _BEAM = "Flags after a lone -- go to Apache Beam; they say where the job runs."
 _EXIT_CODES = (
@@ -45,7 +45,7 @@ def verb_help(name: str) -> str:
     notes = f"{_BEAM} {_EXIT_CODES}" if verb.runs_beam else ""
     parser = _help_parser(f"recordmill {name} {verb.usage}{beam}", verb.text, verb.examples, notes)
     groups: dict[str, Any] = {}
-    for field in fields_of(name):
+    for field in verb_fields(name):
         group = groups.get(field.group) or parser.add_argument_group(field.group or "arguments")
         groups[field.group] = group
         text = f"{field.help} (default {field.shown_default})" if field.shown_default else field.help

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from recordmill.launch.command_line.help import program_help, verb_help
 from recordmill.pipelines.dataset_options import TerminalOptions
-from recordmill.pipelines.verbs import VERBS, fields_of
+from recordmill.pipelines.verbs import VERBS, verb_fields
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.option import OptionField, Options, option_fields
 
@@ -54,7 +54,7 @@ def parse(arguments: Sequence[str]) -> Command:
         raise ConfigError(f"{_verb_fault(verb)} (recordmill --help lists the verbs)")
     if any(word in HELP for word in rest):
         _print_and_exit(verb_help(verb))
-    typed, faults = read_words(fields_of(verb), rest)
+    typed, faults = read_words(verb_fields(verb), rest)
     advice = f" (recordmill {verb} --help lists the flags)" if faults else ""
     command = _build_command(verb, typed, faults, advice)
     if command.terminal.print_config:
@@ -69,12 +69,12 @@ def parse_values(verb: str, values: Mapping[str, Any]) -> Command:
         ConfigError: With all errors.
     """
     faults: list[str] = []
-    fields = {field.name: field for field in fields_of(verb) if field.name not in ("print_config", "debug")}
+    fields = {field.name: field for field in verb_fields(verb) if field.name not in ("print_config", "debug")}
     return _build_command(verb, drop_unknown(values, fields, "", faults), faults)
 
 
 def _build_command(verb: str, typed: Mapping[str, Any], faults: list[str], advice: str = "") -> Command:
-    fields, values = {field.name: field for field in fields_of(verb)}, dict(typed)
+    fields, values = {field.name: field for field in verb_fields(verb)}, dict(typed)
     if path := values.get("config"):
         values = _read_config(path, fields, faults) | values
     models: list[Any] = []
@@ -97,7 +97,7 @@ def _print_and_exit(text: str) -> NoReturn:
 def _verb_fault(word: str) -> str:
     if word.startswith("-"):
         name = word.partition("=")[0]
-        is_known = any(name == field.flag for verb in VERBS for field in fields_of(verb))
+        is_known = any(name == field.flag for verb in VERBS for field in verb_fields(verb))
         return f"{name} must come after the verb" if is_known else f"unknown flag {name}; the verb must come first"
     near = difflib.get_close_matches(word, VERBS, 1)
     return f"{word!r} is not a verb" + (f"; did you mean {near[0]}?" if near else f"; the verbs are {', '.join(VERBS)}")

@@ -73,9 +73,10 @@ def _other_verb(folder: str) -> str:
     from recordmill.pipelines.recognise import recognise  # imports pyarrow
 
     with suppress(RecordmillError, OSError):
-        found = () if is_remote(folder) else recognise(folder)
-        if len(found) == 1:
-            return f", or convert it by recordmill {shlex.join((found[0].verb, *found[0].commands[0]))}: {found[0].why}"
+        matches = () if is_remote(folder) else recognise(folder)
+        if len(matches) == 1:
+            verb, match = matches[0]
+            return f", or convert it by recordmill {shlex.join((verb, *match.commands[0]))}: {match.why}"
     return ""
 
 

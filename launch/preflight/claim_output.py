@@ -38,7 +38,7 @@ from recordmill.transforms.dataset.dataset_folder import (
     unfinished_splits,
 )
 from recordmill.transforms.join.list_images import listing_of
-from recordmill.transforms.shards.shard_file import damage_of
+from recordmill.transforms.shards.shard_file import describe_damage
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -179,7 +179,7 @@ def _damaged_shards(output: str, split: SplitManifest) -> list[str]:
     """Return a split's file errors: missing, other size, other checksum."""
     storage = storage_for(output)
     with ThreadPoolExecutor(_CONCURRENT_CHECKS) as pool:
-        damages = pool.map(lambda shard: damage_of(storage, join_path(output, shard.file), shard), split.shards)
+        damages = pool.map(lambda shard: describe_damage(storage, join_path(output, shard.file), shard), split.shards)
         return [f"{shard.file} {damage}" for shard, damage in zip(split.shards, damages, strict=True) if damage]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from recordmill.launch.command_line.parser import Command, parse, parse_values, read_words
 from recordmill.pipelines.recognise import choose_format
-from recordmill.pipelines.verbs import VERBS, fields_of
+from recordmill.pipelines.verbs import VERBS, verb_fields
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.sizes import printable
 
@@ -22,7 +22,7 @@ def recognise_commands(words: Sequence[str]) -> Iterator[Command]:
     """
     rest = list(words)
     data, asked = _pop_flag(rest, "--data"), _pop_flag(rest, "--format-in")
-    known = {field.flag for verb in VERBS for field in fields_of(verb)}
+    known = {field.flag for verb in VERBS for field in verb_fields(verb)}
     for name in (word.partition("=")[0] for word in rest):
         if name not in known and (near := difflib.get_close_matches(name, ("--data", "--format-in"), 1, _CLOSE)):
             raise ConfigError(f"unknown flag {name}; did you mean {near[0]}?")
@@ -33,17 +33,17 @@ def recognise_values(values: Mapping[str, Any]) -> Iterator[Command]:
     """Yield the commands that values of options by name stand for, as `recognise_commands` does."""
     rest = {name: value for name, value in values.items() if name not in ("data", "format_in")}
     for verb, *flags in _print_commands(values.get("data"), values.get("format_in"), []):
-        yield parse_values(verb, read_words(fields_of(verb), flags)[0] | rest)
+        yield parse_values(verb, read_words(verb_fields(verb), flags)[0] | rest)
 
 
 def _print_commands(data: str | None, asked: str | None, rest: Sequence[str]) -> Iterator[list[str]]:
     """Yield the words of commands, after each is printed."""
     if not data:
         raise ConfigError("--data is missing: the folder, .zip or file of the data set (recordmill auto --help)")
-    interpretation = choose_format(data, asked)
-    print(printable(f"{data} is read by recordmill {interpretation.verb}: {interpretation.why}"))
-    for flags in interpretation.commands:
-        command = [interpretation.verb, *flags, *rest]
+    verb, match = choose_format(data, asked)
+    print(printable(f"{data} is read by recordmill {verb}: {match.why}"))
+    for flags in match.commands:
+        command = [verb, *flags, *rest]
         print(printable(f"recordmill {shlex.join(command)}"), flush=True)
         yield command
 

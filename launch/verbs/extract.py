@@ -32,7 +32,7 @@ def run(options: ExtractOptions, progress_mode: str, beams: PipelineOptions) -> 
     """
     require_local(beams)
     manifest = require_manifest(options.folder)
-    shards = extract.listed_shards(options.folder, manifest, options.split)
+    shards = extract.shards_to_extract(options.folder, manifest, options.split)
     extract.check_format(options.folder, manifest, options.format_)
     if fault := folder_fault(options.target):
         raise ConfigError(fault)
@@ -47,7 +47,7 @@ def run(options: ExtractOptions, progress_mode: str, beams: PipelineOptions) -> 
             progress.expect_records(infos, in_this_process=mode == "in_memory")
             build = partial(extract.build, shards=shards, manifest=manifest, options=options)
             extracted = run_for_report(build, beams, list[ExtractedSplit])
-        notes = extract.not_extracted(manifest, [split.split for split in extracted], options.format_)
+        notes = extract.missing_contents(manifest, [split.split for split in extracted], options.format_)
         _print_extracted(options.target, extracted, notes)
     return any(split.faults for split in extracted)
 

@@ -60,7 +60,7 @@ def run(options: ShowOptions) -> None:
     if options.save and (fault := _target_fault(options)):
         raise ConfigError(f"--save: {fault}")
     shards = find_shards(options.path, options.split)
-    choice = Choice(options.id, options.index, *options.found)
+    choice = Choice(options.id, options.index, *options.find_terms)
     console = terminal()
     if choice == Choice() and not (options.as_json or options.save):
         print_overview(console, options.path, shards)

@@ -36,7 +36,7 @@ def bbox_format_option(boxes: str, more: str = "") -> Any:
         f"Meaning of the four numbers of a {boxes}. Left, top, width, height; or "
         "left, top, right, bottom; or (`cxcywh`) centre, width, height; in pixels, or (`rel-`) as fractions of the "
         f"image size{more}. Without it, a file whose boxes do not look like `xywh` is refused.",
-        usual="xywh, if it looks like that",
+        usual="xywh, if the boxes look like it",
     )
 
 
@@ -83,7 +83,7 @@ class StoredImageOptions(ImageOptions):
 
     def _faults(self) -> Iterator[str]:
         if self.writer == "beam" and self.refused_duplicates != "report":
-            yield f"--writer beam does not search for duplicates: leave out --duplicates {self.duplicates}"
+            yield f"--writer beam does not search for duplicates: leave --duplicates {self.duplicates} out"
         yield from pair_faults("dtype", self.dtype, "KEY=int64 or KEY=float32", NUMERIC)
         yield from super()._faults()
         if not (self.rename or self.dtype):
@@ -104,8 +104,8 @@ class StoredImageOptions(ImageOptions):
 
     @property
     def record_options(self) -> dict[str, RecipeValue]:
-        found = super().record_options
-        return found | {"duplicates": self.duplicates} if self.duplicates == "drop" else found
+        recorded = super().record_options
+        return recorded | {"duplicates": self.duplicates} if self.duplicates == "drop" else recorded
 
     @property
     def box_policy(self) -> str:
@@ -173,7 +173,7 @@ class AnnotatedOptions(ObjectOptions, DividedOptions):
 
     def _faults(self) -> Iterator[str]:
         if self.stratify and len(self.split) < 2:
-            yield "--stratify divides categories, but --split names a single split"
+            yield "--stratify needs several splits, but --split names one"
         if self.stratify and self.given("split_by"):
-            yield f"--stratify and --split-by {self.split_by} contradict each other: give one"
+            yield f"--stratify and --split-by {self.split_by} contradict each other; give only one of them"
         yield from super()._faults()

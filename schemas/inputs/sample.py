@@ -96,9 +96,9 @@ class Sample(msgspec.Struct, frozen=True):
         """Optional parts of the record that depend on the Sample and not on an option."""
         has = {
             Part.LVIS: self.neg_category_ids or self.not_exhaustive_category_ids,
-            Part.FLAGS: any(each.difficult or each.truncated or each.view for each in self.objects),
-            Part.ORIENTED: any(each.corners for each in self.objects),
-            Part.TRACKS: any(each.track_id is not None for each in self.objects),
+            Part.FLAGS: any(item.difficult or item.truncated or item.view for item in self.objects),
+            Part.ORIENTED: any(item.corners for item in self.objects),
+            Part.TRACKS: any(item.track_id is not None for item in self.objects),
             Part.TAGS: self.tags,
         }
         return {part for part, value in has.items() if value}

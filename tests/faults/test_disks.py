@@ -125,7 +125,7 @@ def test_images_out_of_reach_are_read_by_next_run(sample_job, recordmill, monkey
     """A network drive that comes and goes: too many rejects, and the same command goes on."""
     whole = sample_job.undisturbed(recordmill)
     away = sample_job.images.with_name("away")
-    write = write_shards._write
+    write = write_shards._write_records
 
     def without_images(*arguments):
         if not away.exists():  # after all images have been listed, and before any is read
@@ -133,7 +133,7 @@ def test_images_out_of_reach_are_read_by_next_run(sample_job, recordmill, monkey
         return write(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(write_shards, "_write", without_images)
+        patch.setattr(write_shards, "_write_records", without_images)
         outcome = recordmill(*sample_job.flags())
     assert outcome.code == 1
     assert "images (100.0%) are rejected" in outcome.err, outcome

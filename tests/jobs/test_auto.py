@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recordmill.pipelines.recognise import choose_format, recognise, unwrapped
+from recordmill.pipelines.recognise import choose_format, recognise, unwrap_folder
 from tests.conftest import CATEGORIES, SHARED_DATA, image_row, manifest_of, write_coco
 from tests.jobs.folders import draw_all
 from tests.jobs.test_image_table import file_rows
@@ -16,7 +16,7 @@ FORMATS = SHARED_DATA / "formats"
 
 
 def commands(data: Path) -> list[tuple]:
-    return [(each.verb, *(" ".join(flags) for flags in each.commands)) for each in recognise(str(data))]
+    return [(verb, *(" ".join(flags) for flags in match.commands)) for verb, match in recognise(str(data))]
 
 
 def test_recognised(tmp_path):
@@ -99,9 +99,9 @@ def test_ambiguous_or_unknown_is_refused(tmp_path, recordmill):
         (("--data", "flat", "--format_in=voc"), "unknown flag --format_in; did you mean --format-in?"),
         (
             ("--data", "flat", "--format-in", "yollo"),
-            "--format-in 'yollo' is not a format; did you mean yolo? they are",
+            "(got 'yollo'). Did you mean yolo?",
         ),
-        (("--data", "flat", "--format-in", "embed"), "--format-in 'embed' is not a format; they are coco, "),
+        (("--data", "flat", "--format-in", "embed"), "--format-in must be one of coco, folder, "),
     ):
         refused = recordmill("auto", *words, "--output", tmp_path / "no")
         assert (refused.code, said in refused.err) == (2, True), refused.err
@@ -127,14 +127,14 @@ def test_folders_that_wrap_a_data_set(tmp_path):
         file = tmp_path / "a" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
-    assert unwrapped(str(tmp_path / "a")) == str(inner)
+    assert unwrap_folder(str(tmp_path / "a")) == str(inner)
     shutil.make_archive(str(tmp_path / "a"), "zip", tmp_path / "a")
-    assert choose_format(f"{tmp_path}/a.zip", None).commands == (("--images", f"{tmp_path}/a.zip/sets/pets"),)
+    assert choose_format(f"{tmp_path}/a.zip", None)[1].commands == (("--images", f"{tmp_path}/a.zip/sets/pets"),)
 
     (tmp_path / "a" / "sets" / "labels.csv").touch()
-    assert unwrapped(str(tmp_path / "a")) == str(inner.parent)
+    assert unwrap_folder(str(tmp_path / "a")) == str(inner.parent)
     split = draw_all(tmp_path / "b", ["Train/cat/a.jpg", "Train/dog/a.jpg"])
-    assert unwrapped(str(split)) == str(split)
+    assert unwrap_folder(str(split)) == str(split)
 
 
 def test_contradictory_annotations(tmp_path, recordmill):
@@ -144,12 +144,12 @@ def test_contradictory_annotations(tmp_path, recordmill):
         (data / "annotations" / name).write_text('{"images": [], "annotations": [], "categories": []}')
     refused = recordmill("auto", "--data", data, "--output", tmp_path / "out")
     assert (refused.code, "annotations/instances.json.gz" in refused.err) == (2, True), refused.err
-    assert [each.verb for each in recognise(str(data), "folder")] == ["folder"]
+    assert [verb for verb, _ in recognise(str(data), "folder")] == ["folder"]
     (data / "annotations").rename(data / "notes")  # so `images` and `maps` may be classes
-    assert [each.verb for each in recognise(str(data))] == ["coco", "folder"]
-    assert choose_format(str(data), "yolo").commands == (("--data", str(data)),)
+    assert [verb for verb, _ in recognise(str(data))] == ["coco", "folder"]
+    assert choose_format(str(data), "yolo")[1].commands == (("--data", str(data)),)
     (data / "notes" / "instances.json").write_text("{}")
-    assert [each.verb for each in recognise(str(data))] == ["folder"]
+    assert [verb for verb, _ in recognise(str(data))] == ["folder"]
 
 
 @pytest.mark.skipif(not FORMATS.is_dir(), reason="needs shared/data")

@@ -119,7 +119,7 @@ def test_masks_and_images_by_the_name_that_xml_states(recordmill, tmp_path):
         "images with masks in SegmentationObject that no <object> has: 1; the masks are skipped ('JPEGImages/b.jpg')",
         "images with objects that have no mask in SegmentationObject: 2 ('JPEGImages/b.jpg', 'JPEGImages/c.jpg')",
         "images without a label file: 1; they are written without objects, as background ('JPEGImages/bare.jpg')",
-        "label files without an image: 2; they are left out ('Annotations/0010.xml', 'Annotations/0011.xml')",
+        "label files without an image: 2; they are skipped ('Annotations/0010.xml', 'Annotations/0011.xml')",
     ]
 
 

@@ -60,7 +60,7 @@ def test_all_splits_in_one_run(folder, recordmill):
     ]
     assert splits["train"]["warnings"] == [
         "images without a label file: 1; they are written without objects, as background ('images/train/3.jpg')",
-        "label files without an image: 1; they are left out ('labels/val/5.txt')",
+        "label files without an image: 1; they are skipped ('labels/val/5.txt')",
     ]
     assert recordmill("verify", folder / "out").code == 0
 
@@ -106,7 +106,7 @@ def test_what_looks_like_labels_is_said(folder, recordmill):
     done = recordmill(*flags(folder))
     assert done.code == 0, done
     assert "the names False are YAML's reading of words such as yes, no, null" in done.out
-    assert "label files without an image: 2; they are left out ('labels/train/3.TXT', 'labels/val/5.txt')" in done.out
+    assert "label files without an image: 2; they are skipped ('labels/train/3.TXT', 'labels/val/5.txt')" in done.out
     assert "images with the label file of another one, whose name differs by the suffix alone: 1" in done.out
 
 

@@ -13,11 +13,11 @@ PLAIN = "coco --images {images} --instances {instances} --output {out}"
 ALL = PLAIN + " --keypoints {keypoints} --captions {captions} --panoptic {panoptic} --panoptic-masks {panoptic_masks}"
 FOLDER = "--images {images} --output {out} --label-from name"
 MODEL = "--model mobilenet --input-size 32x32 --weights none"
-OF_PICTURES = f"--rows {{images}} --images {{classes}} --image-column image --label label {HALVES} --output {{out}}"
+IMAGE_ROWS = f"--rows {{images}} --images {{classes}} --image-column image --label label {HALVES} --output {{out}}"
 COMMANDS = {
     "every kind by name and group": f"{ALL} --match name {HALVES} --group-from [0-9] --caption-text tfidf",
     "folder by group": f"folder {FOLDER} {HALVES} --group-from [0-9] --exclude {{groups}} --duplicates drop",
-    "features of rows": f"embed {OF_PICTURES} {MODEL}",
+    "features of rows": f"embed {IMAGE_ROWS} {MODEL}",
     "stratified, Beam's sink": f"folder {FOLDER} {HALVES} --stratify --writer beam",
     "texts of two columns, Beam's sink": (
         f"table --rows {{objects}} --label shape --output {{out}} --key object {HALVES} --stratify --writer beam"
@@ -48,4 +48,4 @@ def test_flattened_inputs_have_one_coder(sample, tmp_path, line):
             if transform.spec.urn == primitives.FLATTEN.urn
         }
         assert len(coders) >= (1 if command.verb == "table" else 2)
-        assert {name for name, found in coders.items() if len(found) > 1} == set()
+        assert {name for name, coder_names in coders.items() if len(coder_names) > 1} == set()

@@ -33,7 +33,7 @@ LABELS = {"labels": ("labels.csv",)}
 PANOPTIC = {"panoptic": ("p.json",), "panoptic_masks": ("m",)}
 CAPTIONS = {"captions": ("c.json",), "caption_text": "counts"}
 ROWS = {"rows": ("t.csv",), "image_column": "path", "label": "kind"}
-PICTURES = {"images": ("pics",), "image_column": "path"}
+IMAGE_ROWS = {"images": ("pics",), "image_column": "path"}
 TEXTS = {"text_column": ("t",), "text": "counts"}
 BEYOND = (1 << 63, -(1 << 63) - 1)
 
@@ -147,8 +147,8 @@ REFUSED = [
     (TableOptions, {"exclude": ("x",)}, "--exclude"),
     (TableOptions, {"split_by": "rank"}, "--split-by"),
     (TableOptions, {"split_by": "rank", "split": HALVES, "label": "x", "stratify": True}, "--split-by"),
-    (TableOptions, {**PICTURES, "raw_size": "12"}, "--raw-size"),
-    (TableOptions, {**PICTURES, "raw_size": "2x2", "format": "png", "check": "header"}, "--check --format"),
+    (TableOptions, {**IMAGE_ROWS, "raw_size": "12"}, "--raw-size"),
+    (TableOptions, {**IMAGE_ROWS, "raw_size": "2x2", "format": "png", "check": "header"}, "--check --format"),
     (TableOptions, {"split": HALVES, "stratify": True}, "--stratify"),
     (TableOptions, {"label": "kind", "stratify": True}, "--stratify"),
     (TableOptions, {"label": "kind", "split": HALVES, "stratify": True, "group_column": "g"}, "--stratify"),
@@ -158,7 +158,7 @@ REFUSED = [
     (TableOptions, {"rename": ("a",)}, "--rename"),
     (TableOptions, {"rename": ("a=b", "a=c")}, "--rename"),
     (TableOptions, {"label_as": "text"}, "--label-as"),
-    (TableOptions, {**PICTURES, "rename": ("image/width=image/height",)}, "--rename"),
+    (TableOptions, {**IMAGE_ROWS, "rename": ("image/width=image/height",)}, "--rename"),
     (TableOptions, {**TEXTS, "text": "tfidf", "dtype": ("t/value=int64",)}, "--dtype"),
     (CocoOptions, {"dtype": ("image/width=int32",)}, "--dtype"),
     (CocoOptions, {"dtype": ("image/wide=int64",)}, "--dtype"),
@@ -207,8 +207,8 @@ def test_refused(kind, changed, flags):
     with pytest.raises(ConfigError) as caught:
         options(kind, **changed)
     faults = str(caught.value).replace("Val and val, which differ only in case, so that", "").split("; ")
-    found = [fault.split()[0].rstrip(":") for fault in faults if fault.startswith(("--", "OUT"))]
-    assert found == flags.split()
+    flag_faults = [fault.split()[0].rstrip(":") for fault in faults if fault.startswith(("--", "OUT"))]
+    assert flag_faults == flags.split()
 
 
 @pytest.mark.parametrize(
@@ -239,8 +239,8 @@ def test_refused(kind, changed, flags):
     ],
 )
 def test_limits_are_allowed(kind, changed):
-    found = options(kind, **changed)
-    assert {name: getattr(found, name) for name in changed} == changed
+    parsed = options(kind, **changed)
+    assert {name: getattr(parsed, name) for name in changed} == changed
 
 
 # What the options become
@@ -272,9 +272,9 @@ def test_sources_of_coco_options():
         "panoptic_masks": ("p.zip", "q"),
         "image_info": ("i.json",),
     }
-    found = options(CocoOptions, **files).sources
-    assert len(found) == 7
-    assert set(found) == {
+    sources = options(CocoOptions, **files).sources
+    assert len(sources) == 7
+    assert set(sources) == {
         AnnotationSource(AnnotationKind.INSTANCES, "a.json"),
         AnnotationSource(AnnotationKind.INSTANCES, "b.json"),
         AnnotationSource(AnnotationKind.KEYPOINTS, "k.json"),
@@ -302,9 +302,9 @@ def test_sources_of_coco_options():
     ],
 )
 def test_record_holds_parts_of_flags(changed, parts):
-    found = options(CocoOptions, **changed)
-    assert found.table == LAYOUTS[found.layout].with_parts(parts)
-    assert found.table.parts == parts
+    parsed = options(CocoOptions, **changed)
+    assert parsed.table == LAYOUTS[parsed.layout].with_parts(parts)
+    assert parsed.table.parts == parts
 
 
 def test_config_of_folder():
@@ -314,10 +314,10 @@ def test_config_of_folder():
     assert (plain.image_rules, plain.box_policy) == (ImageRules("decode"), "keep")
     assert options(CocoOptions, boxes="drop").box_policy == "drop"
     columns = {"path_column": "p", "label_column": "l", "split_column": "s"}
-    pictures = {"check": "header", "format": "png", "max_side": 9, "jpeg_quality": 80}
-    found = options(FolderOptions, **LABELS, **columns, **pictures, split=HALVES, split_seed=3)
-    assert (found.shares, found.splits) == (SplitShares(HALVES, 3), ("a", "b"))
-    assert (found.columns, found.image_rules) == (LabelColumns("p", "l", "s"), ImageRules("header", "png", 9, 80))
+    image_options = {"check": "header", "format": "png", "max_side": 9, "jpeg_quality": 80}
+    parsed = options(FolderOptions, **LABELS, **columns, **image_options, split=HALVES, split_seed=3)
+    assert (parsed.shares, parsed.splits) == (SplitShares(HALVES, 3), ("a", "b"))
+    assert (parsed.columns, parsed.image_rules) == (LabelColumns("p", "l", "s"), ImageRules("header", "png", 9, 80))
     by_name = options(FolderOptions, label_from="name", label_separator="-")
     assert by_name.path_labels == PathLabels("-")
     assert options(FolderOptions, label_from="name").path_labels == PathLabels("_")
@@ -328,15 +328,15 @@ def test_groups_are_looked_for_in_letters_as_names_have_them():
     assert given.division == Division(SplitShares(HALVES), "\u00e9")
 
 
-def test_rows_are_known_by_their_picture_unless_there_is_key():
-    of_picture = options(TableOptions, **PICTURES).row_splits(("train",))
-    assert (of_picture.key, of_picture.images, of_picture.columns) == ("path", ("pics",), ("path",))
-    of_key = options(TableOptions, **PICTURES, key="id").row_splits(("train",))
-    assert (of_key.key, of_key.images, of_key.columns) == ("id", (), ("id",))
-    chosen = options(TableOptions, **PICTURES, key="id", columns=("a",))
+def test_rows_are_known_by_their_image_unless_there_is_key():
+    by_image = options(TableOptions, **IMAGE_ROWS).row_splits(("train",))
+    assert (by_image.key, by_image.images, by_image.columns) == ("path", ("pics",), ("path",))
+    by_key = options(TableOptions, **IMAGE_ROWS, key="id").row_splits(("train",))
+    assert (by_key.key, by_key.images, by_key.columns) == ("id", (), ("id",))
+    chosen = options(TableOptions, **IMAGE_ROWS, key="id", columns=("a",))
     assert (chosen.read_columns, chosen.written_columns) == (("a", "id", "path"), ("a",))
     assert chosen.image_rules == ImageRules("decode")
-    assert options(TableOptions, **PICTURES, raw_size="24x32").image_rules == ImageRules("decode", raw_size=(24, 32))
+    assert options(TableOptions, **IMAGE_ROWS, raw_size="24x32").image_rules == ImageRules("decode", raw_size=(24, 32))
 
 
 def test_rows_of_embed_are_table():
@@ -366,8 +366,8 @@ def test_files_of_model_are_inputs(tmp_path):
 )
 def test_settings_of_texts(given, min_df):
     """In scikit-learn's terms, 1 is one text and 1.0 are all texts."""
-    found = options(CocoOptions, **CAPTIONS, text_features=7, min_df=given, ngrams="1, 3", no_lower=True)
-    settings = found.settings(TextForm.COUNTS, ("the", "on", "the"))
+    parsed = options(CocoOptions, **CAPTIONS, text_features=7, min_df=given, ngrams="1, 3", no_lower=True)
+    settings = parsed.settings(TextForm.COUNTS, ("the", "on", "the"))
     assert settings == TextSettings(TextForm.COUNTS, (1, 3), False, ("on", "the"), min_df, 7)
     assert type(settings.min_df) is type(min_df)
 
@@ -384,9 +384,9 @@ def test_settings_of_texts(given, min_df):
     ],
 )
 def test_features_of_texts_have_names_that_were_asked_for(layout, form, names, expected):
-    found = options(CocoOptions, captions=("c.json",), layout=layout, caption_text=form, text_names=names).table
-    before = {feature.name for feature in LAYOUTS[layout].with_parts(found.parts[:1]).features}
-    assert [feature.name for feature in found.features if feature.name not in before] == expected
+    table = options(CocoOptions, captions=("c.json",), layout=layout, caption_text=form, text_names=names).table
+    before = {feature.name for feature in LAYOUTS[layout].with_parts(table.parts[:1]).features}
+    assert [feature.name for feature in table.features if feature.name not in before] == expected
 
 
 ENCODERS = ("stop_words", "encoders")
@@ -394,7 +394,7 @@ UNRECORDED = {"output", "name", "layout", "images", "workers", "overwrite", "dry
 
 
 @pytest.mark.parametrize(
-    ("kind", "others"),
+    ("kind", "more_unrecorded"),
     [
         (
             CocoOptions,
@@ -405,8 +405,8 @@ UNRECORDED = {"output", "name", "layout", "images", "workers", "overwrite", "dry
         (EmbedOptions, {"exclude", "groups", "labels", "rows", "schema"}),
     ],
 )
-def test_options_that_change_no_record(kind, others):
-    assert {each.name for each in option_fields(kind) if not each.is_recorded} == UNRECORDED | others
+def test_options_that_change_no_record(kind, more_unrecorded):
+    assert {option.name for option in option_fields(kind) if not option.is_recorded} == UNRECORDED | more_unrecorded
 
 
 def test_recipe_has_options_not_at_their_defaults():
@@ -439,7 +439,7 @@ def test_other_recipes(kind, one, other, is_same):
 
 def test_keys_of_images_that_rows_name_are_none_of_columns():
     rename = {"rename": ("image/width=w", "a=b")}
-    given = options(TableOptions, **PICTURES, **rename)
+    given = options(TableOptions, **IMAGE_ROWS, **rename)
     assert given.renamed == {"a": "b"}
     assert "w" in {feature.name for feature in given.table.features}
     assert options(TableOptions, **rename).renamed == {"a": "b", "image/width": "w"}

@@ -28,9 +28,9 @@ def test_sample_of_shards_is_fixed(tmp_path, fraction, number):
     shards = tuple(msgspec.structs.replace(shard, file=f"coco-train.tfrecord-{n:05}-of-00100") for n in range(100))
     write(tmp_path, msgspec.structs.replace(SPLIT, shards=shards))
     options = VerifyOptions(folder=str(tmp_path), sample=fraction)
-    files = [each.info.file for each in expected_shards(options)]
+    files = [shard.info.file for shard in expected_shards(options)]
     assert len(files) == len(set(files)) == number
-    assert files == sorted(files) == [each.info.file for each in expected_shards(options)]
+    assert files == sorted(files) == [shard.info.file for shard in expected_shards(options)]
     assert number != 25 or files[0] != shards[0].file != files[1]  # spread over all
 
 
@@ -40,19 +40,19 @@ def check() -> ShardCheck:
 
 
 def test_judging_job_fails_by_all_faults(monkeypatch, check, caplog):
-    found = [Fault(check.file, number, "schema", "no class") for number in range(4)]
+    listed = [Fault(check.file, number, "schema", "no class") for number in range(4)]
     elsewhere = Fault("labels.csv", None, "missing", "it is gone")
     checks = [msgspec.structs.replace(check, split="val", examples=2000), check]
 
     def faults(folder: str, ordered: list[ShardCheck]) -> Faults:
-        assert (folder, [each.split for each in ordered]) == ("gs://b/out", ["train", "val"])
-        return Faults((elsewhere, *found), more=3)
+        assert (folder, [shard_check.split for shard_check in ordered]) == ("gs://b/out", ["train", "val"])
+        return Faults((elsewhere, *listed), more=3)
 
     monkeypatch.setattr(verify, "all_faults", faults)
     with pytest.raises(FaultyDatasetError) as raised:
         verify._judge(b"", "gs://b/out", checks)
     assert "8 faults in 2,003 records" in str(raised.value)
-    assert [record.message for record in caplog.records] == [f"gs://b/out: {each}" for each in (elsewhere, *found)]
+    assert [record.message for record in caplog.records] == [f"gs://b/out: {fault}" for fault in (elsewhere, *listed)]
 
 
 def test_job_that_judges_ends_well_without_faults(monkeypatch, check):

@@ -22,8 +22,8 @@ class FormatOptions(AnnotatedOptions):
     """Options of a format, which has them in transforms/NAME/NAME_options.py, and `source` in read_NAME.py.
 
     Attributes:
-        known_names: regular expression of the names of files that only this format has.
-        known_columns: columns of tables that only this format has.
+        known_names: Regular expression of the names of files that only this format has.
+        known_columns: Columns of tables that only this format has.
     """
 
     data: Data = READ.opt("The data set: its file, or its folder or .zip.", ..., "FILE|DIR|ZIP")
@@ -37,7 +37,7 @@ class FormatOptions(AnnotatedOptions):
     known_columns: ClassVar[frozenset[str]] = frozenset()
     _parts: tuple[Part, ...] = PrivateAttr(())
 
-    def of_source(self, source: Source) -> "FormatOptions":
+    def with_source(self, source: Source) -> "FormatOptions":
         """Return the options with what the data set says."""
         options = self.model_copy(update={"images": source.images})
         options._parts = source.parts
@@ -47,7 +47,7 @@ class FormatOptions(AnnotatedOptions):
         """Look at the data set, but not at each file.
 
         Raises:
-            ConfigError: it is none, or can be read in several ways.
+            ConfigError: It is not a data set of the format, or can be read in several ways.
         """
         name = type(self).model_fields["name"].default
         source: Source = import_module(f"recordmill.transforms.{name}.read_{name}").source(self)
@@ -65,26 +65,27 @@ class FormatOptions(AnnotatedOptions):
 
     @classmethod
     def recognise_rows(cls, head: bytes) -> str:
-        """Return what shows that a CSV without column names is of the format; "" if nothing does."""
+        """Return the evidence that a CSV without column names has this format; "" if there is none."""
         return ""
 
-    def splits_of(self, source: Source) -> tuple[str, ...]:
+    def source_splits(self, source: Source) -> tuple[str, ...]:
         """Return the splits that are written.
 
         Raises:
-            ConfigError: both the data set and --split name the splits.
+            ConfigError: Both the data set and --split name the splits.
         """
         if not source.splits or (len(source.splits) == 1 and self.split != ALL_TRAIN):
             return self.splits
         if self.split != ALL_TRAIN:
             raise ConfigError(
-                f"{self.data} says which split an image is of ({', '.join(source.splits)}), and so does --split"
+                f"{self.data} names the splits of its images ({', '.join(source.splits)}), and so does --split. "
+                "Leave --split out"
             )
         return source.splits
 
     @property
     def matching(self) -> Match:
-        """How names of images find their files."""
+        """Rule that matches image names with files."""
         return getattr(self, "match", "path")
 
     @property

@@ -1,4 +1,4 @@
-"""Image rows of label files are joined by image: partial Blocks become whole ones with the classes of the data set."""
+"""Join image rows of label files by image: partial Blocks become complete Blocks with the classes of the data set."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
@@ -35,7 +35,7 @@ from recordmill.transforms.shards.limit_records import limit_records
 
 _UNPACK_REJECTED = unpacker(list[Rejected])
 _LABELS, _TABLE = "labels", "table"
-_CURE = "write all splits by one command, or give each the same classes"
+_FIX = "write all splits with one command, or give each the same classes"
 
 Keyed = tuple[int, bytes]
 """Number of a range of images, and a packed Block."""
@@ -73,7 +73,7 @@ def _describe_traits(
 ) -> Iterator[Any]:
     traits, layout = [Trait(*trait) for trait in packed], options.layout_table
     if not source.label_name and not any(trait.kind == FILES for trait in traits):
-        raise ConfigError(f"{source.path}: no label file of the format {source.kind} is in it")
+        raise ConfigError(f"{source.path} has no label file of the format {source.kind}")
     notes = frozenset(trait.name for trait in traits if trait.kind == NOTE)
     warnings = [*source.warnings, *source.check(notes), *frame_warnings(traits, source)]
     known = source.categories
@@ -81,14 +81,14 @@ def _describe_traits(
     warnings += trait_warnings(traits, categories)
     labels = select_categories(categories, options.categories)
     if existing:
-        labels, absent = adopt_labels(labels, existing, True, _CURE)
+        labels, absent = adopt_labels(labels, existing, True, _FIX)
         warnings += [absent] if absent else []
     yield categories
     yield TaggedOutput(_LABELS, labels)
     table, parts = choose_features((), labels, options.table, layout), parts_of(traits)
     yield TaggedOutput(_TABLE, layout.with_parts((*table.parts, *parts)))
-    if without := sorted({*parts} - {*source.parts, *layout.parts}):  # of others, the command has warned
-        warnings.append(f"the layout {layout.layout} has no feature for {', '.join(without)}: not written")
+    if lacking := sorted({*parts} - {*source.parts, *layout.parts}):  # the command has warned about the rest
+        warnings.append(f"the layout {layout.layout} has no feature for {', '.join(lacking)}: not written")
     facts.warn_all([split], warnings)
 
 
@@ -101,11 +101,11 @@ def frame_warnings(traits: Iterable[Trait], source: Source) -> Iterator[str]:
     kinds = {trait.kind for trait in traits}
     if FRACTIONS in kinds and PIXELS not in kinds:
         raise ConfigError(
-            f"{source.path}: all boxes are within 0..1, as fractions are, and boxes of {source.kind} are in pixels: "
-            "multiply them by the image size"
+            f"{source.path}: all boxes are within 0..1, like fractions, but boxes of {source.kind} are in pixels. "
+            "Multiply them by the image size"
         )
     if FRACTIONS in kinds:
-        yield f"{source.path}: some boxes are within 0..1, as fractions are, and all are read as pixels: look at these"
+        yield f"{source.path}: some boxes are within 0..1, like fractions; all boxes are read as pixels. Check them"
 
 
 class JoinAnnotated(beam.PTransform):
@@ -121,19 +121,19 @@ class JoinAnnotated(beam.PTransform):
         self._arguments = options, source, splits, AsSingleton(categories)
 
     def expand(self, rows: PCollection[Keyed]) -> PCollection[tuple[BlockKey, bytes]]:
-        join = WithFacts(_join_range, *self._arguments, types=tuple[BlockKey, bytes])
+        join = WithFacts(_join_annotated_range, *self._arguments, types=tuple[BlockKey, bytes])
         return rows | "GroupByRange" >> beam.GroupByKey() | "Join" >> join
 
 
 def label_pairs(keyed: Keyed, labels: LabelMap, options: FormatOptions, source: Source) -> Iterator[Keyed]:
     """Yield the result of `selected_labels` for the objects of a Block."""
-    block = numbered(unpack_block(keyed[1]), labels, source)
+    block = number_categories(unpack_block(keyed[1]), labels, source)
     if block.num_objects:
         yield keyed[0], selected_labels(block, labels, options.filters)
 
 
 # Long list of arguments: the options of JoinAnnotated, as this runs on workers.
-def _join_range(
+def _join_annotated_range(
     group: tuple[int, Iterable[bytes]],
     facts: FactsBuilder,
     options: FormatOptions,
@@ -164,18 +164,18 @@ def join_rows(
         labels: All classes.
         facts: Gets rejects and counts.
     """
-    block = _without_rejected(merged(join_blocks(blocks)), source, splits, facts)
+    block = _drop_rejected(merge_rows(join_blocks(blocks)), source, splits, facts)
     block = without_faults(block, splits, facts, options.matching, options.division.group_from)
-    block = numbered(block, labels, source)
+    block = number_categories(block, labels, source)
     if block.num_objects:
         block = screen_annotations(block, labels, options.filters, splits, facts)
     block = limit_records(block, RecordEstimate(options.table, options.max_side), splits, facts)
     return block.take(image_order(block, hash_images(block.image_id, options.seed)))
 
 
-def merged(block: Block) -> Block:
-    """Return one row an image and split, with the objects of all its rows, in the order of files and rows in them. Rows
-    that state different sizes are a reject of their image."""
+def merge_rows(block: Block) -> Block:
+    """Return one row per image and split, with the objects of all its rows, in the order of files and rows in them. An
+    image whose rows state different sizes is rejected."""
     if block.part is None:
         return block
     block = block.take(np.lexsort((block.part, block.source, block.split, block.image_id)))
@@ -186,7 +186,9 @@ def merged(block: Block) -> Block:
     numbers = np.add.reduceat(block.objects_per_image, firsts)
     columns = dict(block.take(firsts).image_columns())
     spans = [*pairwise([*firsts.tolist(), len(block)])]
-    rejects = [[] for _ in range(len(block))] if block.rejected is None else list(map(_rejects, block.rejected.rows()))
+    rejects = (
+        [[] for _ in range(len(block))] if block.rejected is None else list(map(_unpack_rejects, block.rejected.rows()))
+    )
     columns["image_size_px"] = block.image_size_px[firsts]
     for row, (start, end) in enumerate(spans):
         if sizes := sorted({*map(tuple, block.image_size_px[start:end].tolist())} - {(0, 0)}):
@@ -203,50 +205,56 @@ def merged(block: Block) -> Block:
         columns["rejected"] = ragged_bytes([pack([*chain(*rejects[start:end])]) for start, end in spans])
     if block.labels is not None and block.labels.values.size:
         labels = labels_of(block)
-        columns["labels"] = label_column([_with_captions(labels[start:end]) for start, end in spans])
-    found = Block(**columns)
+        columns["labels"] = label_column([_merge_captions(labels[start:end]) for start, end in spans])
+    images = Block(**columns)
     if block.first_object_of_image is None:
-        return found
+        return images
     objects = dict(block.object_columns())
     owner = np.repeat(np.arange(len(firsts)), numbers)
-    place = np.arange(len(owner)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
+    position = np.arange(len(owner)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
     has_several = np.diff(np.append(firsts, len(block)))[owner] > 1
-    names, ids = found.file_name.texts(), block.object_id.copy()
+    names, ids = images.file_name.texts(), block.object_id.copy()
     for row in np.flatnonzero(has_several).tolist():
-        ids[row] = name_id(f"{name_key(names[owner[row]])} object {place[row]}")
-    return found.replace(**objects | {"object_id": ids}, first_object_of_image=np.append(0, np.cumsum(numbers)))
+        ids[row] = name_id(f"{name_key(names[owner[row]])} object {position[row]}")
+    return images.replace(**objects | {"object_id": ids}, first_object_of_image=np.append(0, np.cumsum(numbers)))
 
 
-def _with_captions(labels: Sequence[ImageLabels]) -> ImageLabels:
+def _merge_captions(labels: Sequence[ImageLabels]) -> ImageLabels:
     """Return the first row's labels with all captions."""
-    texts = [caption.caption for of_row in labels for caption in of_row.captions]
+    texts = [caption.caption for row_labels in labels for caption in row_labels.captions]
     return msgspec.structs.replace(labels[0], captions=tuple(map(Caption, range(len(texts)), texts)))
 
 
-def _rejects(packed: bytes) -> list[Rejected]:
+def _unpack_rejects(packed: bytes) -> list[Rejected]:
     return _UNPACK_REJECTED(packed) if packed else []
 
 
-def _without_rejected(block: Block, source: Source, splits: tuple[str, ...], facts: FactsBuilder) -> Block:
+def _drop_rejected(block: Block, source: Source, splits: tuple[str, ...], facts: FactsBuilder) -> Block:
     """Count rows; drop images with an unreadable label file."""
-    rejected = [[] for _ in range(len(block))] if block.rejected is None else list(map(_rejects, block.rejected.rows()))
+    rejected = (
+        [[] for _ in range(len(block))] if block.rejected is None else list(map(_unpack_rejects, block.rejected.rows()))
+    )
     is_usable = np.ones(len(block), bool)
-    for row, (split, found) in enumerate(zip(block.split.tolist(), rejected, strict=True)):
-        for each in found:
-            facts.reject(splits[split], each)
-            is_usable[row] &= each.what != "image"
-    others = [labels.rows for labels in labels_of(block)]
-    annotations = block.objects_per_image + others + [sum(each.what != "image" for each in found) for found in rejected]
+    for row, (split, row_rejects) in enumerate(zip(block.split.tolist(), rejected, strict=True)):
+        for reject in row_rejects:
+            facts.reject(splits[split], reject)
+            is_usable[row] &= reject.what != "image"
+    label_counts = [labels.rows for labels in labels_of(block)]
+    annotations = (
+        block.objects_per_image
+        + label_counts
+        + [sum(reject.what != "image" for reject in row_rejects) for row_rejects in rejected]
+    )
     for split, name in enumerate(splits):
-        of_split = block.split == split
-        if of_split.any():
-            numbers = int(of_split.sum()), int(annotations[of_split].sum())
+        is_in_split = block.split == split
+        if is_in_split.any():
+            numbers = int(is_in_split.sum()), int(annotations[is_in_split].sum())
             facts.add_rows(name, InputRows(source.path, source.kind, *numbers))
     return block.replace(rejected=None, source=None, part=None).take(is_usable)
 
 
-def numbered(block: Block, labels: LabelMap, source: Source) -> Block:
-    """Return the Block with the ids of its categories, in place of hashes of their names."""
+def number_categories(block: Block, labels: LabelMap, source: Source) -> Block:
+    """Return the Block with the ids of its categories instead of hashes of their names."""
     if source.categories is not None or not block.num_objects:
         return block
     hashes = np.array([name_id(category.name) for category in labels.categories], np.int64)

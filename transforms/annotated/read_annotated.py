@@ -1,4 +1,4 @@
-"""Folders and label files of a Source become Blocks of image rows with their objects."""
+"""Convert the folders and label files of a Source to Blocks of image rows with their objects."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -16,19 +16,19 @@ from recordmill.schemas.names import Match, name_key
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.read_labels import (
     ALONE,
-    AT_ONCE,
     BARE,
     BITS,
+    MAX_BATCH_IMAGES,
     NOTICES,
-    SMALL_BYTES,
+    SMALL_FILE_BYTES,
     TRAITS,
     Keyed,
     LabelFile,
     ReadBeside,
     ReadNaming,
     ReadStated,
-    buckets_of,
-    label_files,
+    label_buckets,
+    unpack_label_files,
 )
 from recordmill.transforms.annotated.source import Source, SourceFolder, SplitList
 from recordmill.transforms.blocks.pack_block import pack_parts
@@ -43,7 +43,7 @@ from recordmill.transforms.storage.resolve import storage_for
 _LABELS, _ROWS = "labels", "rows"
 _IN_FLIGHT = 64
 _CHUNK = 4096
-"""Files that are Python objects at a time; columns take a tenth of their memory."""
+"""Number of files that are Python objects at the same time. Columns take a tenth of the memory."""
 
 
 class ReadAnnotated(beam.PTransform):
@@ -70,7 +70,7 @@ class ReadAnnotated(beam.PTransform):
         listed = (
             p
             | "Folders" >> beam.Create(source.folders)
-            | "CutNames" >> beam.FlatMap(_parts)
+            | "CutNames" >> beam.FlatMap(_name_ranges)
             | "SpreadParts" >> beam.Reshuffle()
             | "ListFolder"
             >> beam.FlatMap(_list_part, *job).with_output_types(Keyed).with_outputs(_LABELS, _ROWS, main="images")
@@ -104,11 +104,11 @@ class ReadAnnotated(beam.PTransform):
             has_images = any(folder.has_images for folder in source.folders)
             sides = (rows, listed.images) if has_images else (rows,)
             rows = sides | "MatchRows" >> MatchRows(options.matching, self._division, options.seed, BITS)
-        notices | "GroupNotices" >> beam.GroupByKey() | "Warn" >> WithFacts(_warn_names, self._splits[0])
+        notices | "GroupNotices" >> beam.GroupByKey() | "Warn" >> WithFacts(_warn_notice, self._splits[0])
         return rows, traits | "Distinct" >> beam.Distinct()
 
 
-def _parts(folder: SourceFolder) -> Iterator[tuple[SourceFolder, tuple[str, str]]]:
+def _name_ranges(folder: SourceFolder) -> Iterator[tuple[SourceFolder, tuple[str, str]]]:
     for part in storage_for(folder.path).parts(folder.path):
         yield folder, (part.start, part.end)
 
@@ -120,19 +120,22 @@ def _list_part(
     split = source.split_index(folder.split, splits) if folder.split and folder.has_images else -1
     files = list_outside(folder.path, NameRange(*bounds), options.output, None)
     chunks = (_sort_files(chunk, folder, source, options.matching) for chunk in batched(files, _CHUNK))
-    for several in batched(chunks, FILES_AT_ONCE // _CHUNK):
-        images, buckets, labels = (list(parts) for parts in zip(*several, strict=True))
-        block, of_block = join_blocks(images), np.concatenate(buckets)
+    for chunk_files in batched(chunks, FILES_AT_ONCE // _CHUNK):
+        images, buckets, labels = (list(parts) for parts in zip(*chunk_files, strict=True))
+        block, block_buckets = join_blocks(images), np.concatenate(buckets)
         if not source.label_name:
-            yield from pack_parts(block, of_block)
-            yield from (TaggedOutput(_LABELS, run) for run in _runs([*chain.from_iterable(map(label_files, labels))]))
+            yield from pack_parts(block, block_buckets)
+            yield from (
+                TaggedOutput(_LABELS, run)
+                for run in _label_file_runs([*chain.from_iterable(map(unpack_label_files, labels))])
+            )
             continue
-        yield from pack_parts(block.replace(split=np.full(len(block), split, np.int64)), of_block, is_zipped=True)
+        yield from pack_parts(block.replace(split=np.full(len(block), split, np.int64)), block_buckets, is_zipped=True)
         if source.lists and folder.split and len(block):
             rows = Block(file_name=block.file_name, split=np.full(len(block), split, np.int64))
-            yield from (TaggedOutput(_ROWS, keyed) for keyed in pack_parts(rows, of_block, is_zipped=True))
+            yield from (TaggedOutput(_ROWS, keyed) for keyed in pack_parts(rows, block_buckets, is_zipped=True))
         block = join_blocks(labels)
-        keyed_labels = pack_parts(block, buckets_of(block.file_name.texts()), is_zipped=True)
+        keyed_labels = pack_parts(block, label_buckets(block.file_name.texts()), is_zipped=True)
         yield from (TaggedOutput(_LABELS, keyed) for keyed in keyed_labels)
 
 
@@ -148,11 +151,11 @@ def _sort_files(
     return file_block(images), buckets, labels.replace(class_name=ragged_texts([folder.split] * len(labels)))
 
 
-def _runs(labels: list[LabelFile]) -> Iterator[list[LabelFile]]:
+def _label_file_runs(labels: list[LabelFile]) -> Iterator[list[LabelFile]]:
     """Yield runs of small label files; large ones stay alone."""
-    small = [label for label in labels if label.size_bytes <= SMALL_BYTES]
-    yield from batched(small, AT_ONCE)
-    yield from ([label] for label in labels if label.size_bytes > SMALL_BYTES)
+    small = [label for label in labels if label.size_bytes <= SMALL_FILE_BYTES]
+    yield from batched(small, MAX_BATCH_IMAGES)
+    yield from ([label] for label in labels if label.size_bytes > SMALL_FILE_BYTES)
 
 
 def _read_list(list_: SplitList, source: Source, splits: tuple[str, ...]) -> Iterator[Keyed]:
@@ -164,10 +167,10 @@ def _read_list(list_: SplitList, source: Source, splits: tuple[str, ...]) -> Ite
             index = source.split_index(split, splits)
             rows = Block(file_name=ragged_texts(batch), split=np.full(len(batch), index, np.int64))
             labels = list(map(source.label_name, batch)) if source.label_name else batch
-            yield from pack_parts(rows, buckets_of(labels), is_zipped=True)
+            yield from pack_parts(rows, label_buckets(labels), is_zipped=True)
 
 
-def _warn_names(group: tuple[str, Iterable[Names]], facts: FactsBuilder, split: str) -> None:
+def _warn_notice(group: tuple[str, Iterable[Names]], facts: FactsBuilder, split: str) -> None:
     text, names = group[0], add_names(map(Names._make, group[1]))
     shown = ", ".join(map(repr, names.first)) + " …" * (names.number > len(names.first))
     facts.warn(split, text.format(number=f"{names.number:,}", names=shown))

@@ -42,16 +42,16 @@ BITS = 8
 """2 ** 8 buckets of names, and ranges of images: of a million images, some 4,000 are in memory together."""
 TRAITS, NOTICES = "traits", "notices"
 BARE, ALONE = "bare", "alone"
-"""Images and label files without each other, of a format whose label files state the name of their image, too."""
-_MOST_BYTES = 64 << 20
+"""Images without a label file, and label files without an image, if label files also state image names."""
+_MAX_LABEL_BYTES = 64 << 20
 """Maximum size of a label file beside an image."""
-SMALL_BYTES = 1 << 20
+SMALL_FILE_BYTES = 1 << 20
 """Maximum size of a label file that names its image and is fetched ahead, or read with others."""
-AT_ONCE = 1000
+MAX_BATCH_IMAGES = 1000
 _NO_LABEL_FILE = "images without a label file: {number}; they are written without objects, as background ({names})"
-_NO_IMAGE = "label files without an image: {number}; they are left out ({names})"
-_OF_IMAGES = (Reason.MALFORMED_IMAGE, Reason.MALFORMED_LABELS, Reason.SIZE_MISMATCH)
-_SHARED = "images with the label file of another one, whose name differs by the suffix alone: {number} ({names})"
+_NO_IMAGE = "label files without an image: {number}; they are skipped ({names})"
+_IMAGE_REASONS = (Reason.MALFORMED_IMAGE, Reason.MALFORMED_LABELS, Reason.SIZE_MISMATCH)
+_SHARED = "images that share a label file, because their names differ only by the suffix: {number} ({names})"
 _NO_ROWS = Block(file_name=ragged_texts([]), split=np.zeros(0, np.int64))
 
 Keyed = tuple[int, bytes]
@@ -71,11 +71,11 @@ Fetched = bytes | OSError | None
 """Bytes of a label file, or why it cannot be read; None if it is read as a stream."""
 
 
-def buckets_of(names: Sequence[str]) -> np.ndarray:
+def label_buckets(names: Sequence[str]) -> np.ndarray:
     return name_buckets(names, "path", 1 << BITS)
 
 
-def label_files(block: Block) -> list[LabelFile]:
+def unpack_label_files(block: Block) -> list[LabelFile]:
     """Return the label files of a Block, whose `class_name` is their split."""
     files = image_paths(block), block.file_bytes.tolist(), block.file_version.texts()
     return list(map(LabelFile, *files, block.file_name.texts(), block.class_name.texts()))
@@ -88,19 +88,19 @@ class _LabelReader(ThreadedDoFn):
         super().__init__(threads)
         self._options, self._source, self._splits = options, source, splits
 
-    def _parsed(self, labels: Iterable[LabelFile]) -> Iterator[LabelledImage]:
-        parse = partial(_parse, source=self._source)
+    def _parse_files(self, labels: Iterable[LabelFile]) -> Iterator[LabelledImage]:
+        parse = partial(_parse_file_beside, source=self._source)
         return look_ahead(parse, labels, self.pool, self.threads) if self.threads > 1 else map(parse, labels)
 
     def _labelled(self, rows: Block, keys: Sequence[str], labels: Sequence[LabelFile | None]) -> Iterator[Any]:
         """Yield rows with their label files' objects, Traits and notices.
 
         Args:
-            keys: name that the label file of each row should have.
-            labels: label file of each row.
+            keys: Expected name of each row's label file.
+            labels: Label file of each row.
         """
         read = {label.name: label for label in labels if label}
-        by_label = dict(zip(read, self._parsed(read.values()), strict=True))
+        by_label = dict(zip(read, self._parse_files(read.values()), strict=True))
         images = [by_label[label.name] if label else LabelledImage(Sample("")) for label in labels]
         names = rows.file_name.texts()
         if names:
@@ -114,7 +114,7 @@ class _LabelReader(ThreadedDoFn):
         yield from _notice(
             _SHARED, [n for n, label in zip(names, labels, strict=True) if label and first[label.name] != n]
         )
-        yield from _notices(names, images)
+        yield from _image_notices(names, images)
 
 
 class ReadBeside(_LabelReader):
@@ -124,28 +124,28 @@ class ReadBeside(_LabelReader):
         progress.set_step("reading label files")
         images, labels, lists = (list(side) for side in group[1])
         source, label_of = self._source, self._source.label_name or str
-        known = {label.name: label for packed in labels for label in label_files(unpack_block(packed))}
+        known = {label.name: label for packed in labels for label in unpack_label_files(unpack_block(packed))}
         files = join_blocks([NO_FILES.replace(split=_NO_ROWS.split), *map(unpack_block, images)])
         if source.lists:
-            rows = _listed(join_blocks([_NO_ROWS, *map(unpack_block, lists)]), files, label_of, facts)
+            rows = _resolve_listed_names(join_blocks([_NO_ROWS, *map(unpack_block, lists)]), files, label_of, facts)
         else:
-            rows = _unique(files)
+            rows = _drop_repeated_rows(files)
         rows = rows.replace(image_id=np.array(list(map(name_id, map(name_key, rows.file_name.texts()))), np.int64))
         rows = match_rows(rows, files.replace(split=None) if source.lists else None, "path", division).rows
         keys = [label_of(name_key(name)) for name in rows.file_name.texts()]
         is_found = rows.state == FileState.FOUND
-        wanted = [known.get(key) if found else None for key, found in zip(keys, is_found.tolist(), strict=True)]
+        wanted = [known.get(key) if is_file else None for key, is_file in zip(keys, is_found.tolist(), strict=True)]
         is_bare = is_found & np.array([label is None for label in wanted], bool)
         alone = [*(known.keys() - {label_of(name) for name in files.file_name.texts()})]
         if source.stated_label:
-            bare, kept = rows.take(is_bare), np.flatnonzero(~is_bare).tolist()
+            bare, labelled = rows.take(is_bare), np.flatnonzero(~is_bare).tolist()
             if len(bare):
-                yield from (TaggedOutput(BARE, each) for each in pack_parts(bare, buckets_of(keys)[is_bare]))
-            rows, keys, wanted = rows.take(~is_bare), [keys[row] for row in kept], [wanted[row] for row in kept]
-            for name, image in zip(alone, self._parsed(known[name] for name in alone), strict=True):
+                yield from (TaggedOutput(BARE, keyed) for keyed in pack_parts(bare, label_buckets(keys)[is_bare]))
+            rows, keys, wanted = rows.take(~is_bare), [keys[row] for row in labelled], [wanted[row] for row in labelled]
+            for name, image in zip(alone, self._parse_files(known[name] for name in alone), strict=True):
                 stated = image.sample.file_name if image.sample else ""
                 key = source.stated_label(name, stated) if stated else name
-                yield TaggedOutput(ALONE, (int(buckets_of([key])[0]), (key, known[name])))
+                yield TaggedOutput(ALONE, (int(label_buckets([key])[0]), (key, known[name])))
         else:
             yield from _notice(_NO_LABEL_FILE, rows.take(is_bare).file_name.texts())
             yield from _notice(_NO_IMAGE, [name for name in alone if not re.fullmatch(source.ignorable_labels, name)])
@@ -153,7 +153,7 @@ class ReadBeside(_LabelReader):
 
 
 class ReadStated(_LabelReader):
-    """Read the label files that state the names of images, which no file has that is called like them."""
+    """Read label files whose stated image name differs from their own name."""
 
     def process(self, group: Any, facts: FactsBuilder) -> Iterator[Any]:
         images, labels = (list(side) for side in group[1])
@@ -170,30 +170,32 @@ class ReadStated(_LabelReader):
         yield from _notice(_NO_IMAGE, [label.name for _, label in labels if label.name not in used])
 
 
-def _listed(rows: Block, files: Block, label_of: Any, facts: FactsBuilder) -> Block:
-    """Return the rows of lists, with the names of their images where they lack the suffix."""
-    there = set(files.file_name.texts())
+def _resolve_listed_names(rows: Block, files: Block, label_of: Any, facts: FactsBuilder) -> Block:
+    """Return the rows of lists. A name without a suffix gets the name of its image file."""
+    existing = set(files.file_name.texts())
     by_label: dict[str, list[str]] = {}
-    for name in sorted(there):
+    for name in sorted(existing):
         by_label.setdefault(label_of(name), []).append(name)
-    names = [name if name in there else (by_label.get(label_of(name)) or [name])[0] for name in rows.file_name.texts()]
-    facts.add_unlisted(*(there - set(names)))
-    return _unique(rows.replace(file_name=ragged_texts(names)))
+    names = [
+        name if name in existing else (by_label.get(label_of(name)) or [name])[0] for name in rows.file_name.texts()
+    ]
+    facts.add_unlisted(*(existing - set(names)))
+    return _drop_repeated_rows(rows.replace(file_name=ragged_texts(names)))
 
 
-def _unique(rows: Block) -> Block:
-    """Return the rows without those of an image that is twice in one split."""
+def _drop_repeated_rows(rows: Block) -> Block:
+    """Return the rows without repeated rows of an image in a split."""
     first: dict[tuple[str, int], int] = {}
     for row, key in enumerate(zip(rows.file_name.texts(), rows.split.tolist(), strict=True)):
         first.setdefault(key, row)
     return rows if len(first) == len(rows) else rows.take(np.array(list(first.values()), np.int64))
 
 
-def _parse(label: LabelFile, source: Source) -> LabelledImage:
+def _parse_file_beside(label: LabelFile, source: Source) -> LabelledImage:
     try:
-        data = storage_for(label.path).read(label.path, label.version, _MOST_BYTES)
+        data = storage_for(label.path).read(label.path, label.version, _MAX_LABEL_BYTES)
     except (FileNotFoundError, UnreadableFileError) as error:
-        return _unreadable(error)
+        return _reject_label_file(error)
     return next(source.parse(data, label.name), LabelledImage(Sample("")))
 
 
@@ -203,8 +205,8 @@ def labelled_rows(
     """Return images as rows of a Block, without the columns of splits and files, and the Traits of all.
 
     Args:
-        names: of the images.
-        files: label file of each, for messages.
+        names: Names of the images.
+        files: Label file of each image, for messages.
     """
     finder = CategoryFinder(None if source.categories is None else LabelMap(source.categories))
     samples, objects, rejected = [], [], []
@@ -235,10 +237,10 @@ def labelled_rows(
     if block.num_objects:
         boxes = block.boxes_xywh_px if block.in_fractions is None else block.boxes_xywh_px[~block.in_fractions]
         is_within = np.abs(np.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]])).max(axis=1) <= 1
-        traits |= {Trait(kind) for kind, there in ((FRACTIONS, is_within), (PIXELS, ~is_within)) if there.any()}
+        traits |= {Trait(kind) for kind, is_frame in ((FRACTIONS, is_within), (PIXELS, ~is_within)) if is_frame.any()}
     parts = {part for sample in samples for part in sample.parts}
     traits |= {trait for sample in samples for trait in area_traits(sample)}
-    parts |= {Part.KEYPOINTS for sample in samples for each in sample.objects if each.keypoints}
+    parts |= {Part.KEYPOINTS for sample in samples for object_ in sample.objects if object_.keypoints}
     traits |= {Trait("part", part.value) for part in parts}
     traits |= {Trait("category", tag) for sample in samples for tag in sample.tags if source.categories is None}
     return block, traits | {Trait(NOTE, note) for image in images for note in image.notes}
@@ -251,19 +253,19 @@ class ReadNaming(_LabelReader):
         progress.set_step("reading label files")
         source, splits = self._source, self._splits
         if self.threads > 1:
-            files = look_ahead(_fetched, labels, self.pool, self.threads, lambda label: label.size_bytes)
+            files = look_ahead(_fetch_label_file, labels, self.pool, self.threads, lambda label: label.size_bytes)
         else:
-            files = map(_fetched, labels)
-        found = (
+            files = map(_fetch_label_file, labels)
+        named_images = (
             (label, part, image)
             for label, file in zip(labels, files, strict=True)
-            for part, image in enumerate(_parsed(label, file, source))
+            for part, image in enumerate(_parse_naming_file(label, file, source))
         )
-        for batch in _batches(found):
+        for batch in _batch_named_images(named_images):
             for label, _, image in batch:
                 split = label.split
                 for fault in () if image.sample else image.faults:
-                    is_image, counted = fault.reason in _OF_IMAGES, split if split in splits else splits[0]
+                    is_image, counted = fault.reason in _IMAGE_REASONS, split if split in splits else splits[0]
                     what = "image" if is_image else "annotation"
                     facts.reject(counted, Rejected(what, None, fault.reason, fault.text(label.name)))
                     facts.add_rows(counted, InputRows(source.path, source.kind, is_image, not is_image))
@@ -271,7 +273,7 @@ class ReadNaming(_LabelReader):
         yield TaggedOutput(TRAITS, tuple(Trait(FILES)))
 
     def _named_rows(self, rows: list[_Named]) -> Iterator[Any]:
-        """Yield images with their label files and numbers in these."""
+        """Yield images with their label files and their numbers in these."""
         if not rows:
             return
         labels, parts, images = zip(*rows, strict=True)
@@ -286,15 +288,15 @@ class ReadNaming(_LabelReader):
             split=np.array([self._source.split_index(split, self._splits) for split in splits], np.int64),
         )
         if any(sample.path or sample.data for sample in samples):
-            held = [
-                label if sample.path or sample.data else _NOT_HELD
+            stored = [
+                label if sample.path or sample.data else _NO_STORED_FILE
                 for sample, label in zip(samples, labels, strict=True)
             ]
-            sizes = [len(sample.data) or label.size_bytes for sample, label in zip(samples, held, strict=True)]
+            sizes = [len(sample.data) or label.size_bytes for sample, label in zip(samples, stored, strict=True)]
             block = block.replace(
-                file_folder=ragged_texts([label.path for label in held]),
+                file_folder=ragged_texts([label.path for label in stored]),
                 file_bytes=np.array(sizes, np.int64),
-                file_version=ragged_texts([label.version for label in held]),
+                file_version=ragged_texts([label.version for label in stored]),
             )
             # The label files of a format hold all images, or none. A dry run writes none.
             if samples[0].data and not self._options.dry_run:
@@ -307,55 +309,55 @@ class ReadNaming(_LabelReader):
                 )
         yield from pack_parts(block, name_buckets(name_keys(names), self._options.matching, 1 << BITS))
         yield from (TaggedOutput(TRAITS, tuple(trait)) for trait in traits)
-        yield from _notices(names, images)
+        yield from _image_notices(names, images)
 
 
-def _batches(found: Iterable[_Named]) -> Iterator[list[_Named]]:
-    """Yield batches of at most `AT_ONCE` images, and of about `KEPT_BYTES` of their data."""
+def _batch_named_images(named_images: Iterable[_Named]) -> Iterator[list[_Named]]:
+    """Yield batches of at most `MAX_BATCH_IMAGES` images, and of about `KEPT_BYTES` of their data."""
     batch: list[_Named] = []
     size = 0
-    for row in found:
+    for row in named_images:
         batch.append(row)
         size += len(row[2].sample.data) if row[2].sample else 0
-        if len(batch) == AT_ONCE or size >= KEPT_BYTES:
+        if len(batch) == MAX_BATCH_IMAGES or size >= KEPT_BYTES:
             yield batch
             batch, size = [], 0
     yield from [batch] if batch else ()
 
 
-_NOT_HELD = LabelFile("")
+_NO_STORED_FILE = LabelFile("")
 
 
-def _fetched(label: LabelFile) -> Fetched:
+def _fetch_label_file(label: LabelFile) -> Fetched:
     """Return the bytes of a small file, or why it cannot be read; None of a large one."""
     try:
-        is_small = label.size_bytes <= SMALL_BYTES
+        is_small = label.size_bytes <= SMALL_FILE_BYTES
         return storage_for(label.path).read(label.path, label.version) if is_small else None
     except (FileNotFoundError, UnreadableFileError) as error:
         return error
 
 
-def _parsed(label: LabelFile, file: Fetched, source: Source) -> Iterator[LabelledImage]:
+def _parse_naming_file(label: LabelFile, file: Fetched, source: Source) -> Iterator[LabelledImage]:
     try:
         if isinstance(file, OSError):
             raise file
         with storage_for(label.path).open(label.path, label.version) if file is None else io.BytesIO(file) as stream:
             yield from source.parse(stream, label.name)
     except (FileNotFoundError, UnreadableFileError) as error:
-        yield _unreadable(error)
+        yield _reject_label_file(error)
 
 
-def _unreadable(error: OSError) -> LabelledImage:
+def _reject_label_file(error: OSError) -> LabelledImage:
     return LabelledImage(None, (LabelFault(Reason.MALFORMED_LABELS, f"the file cannot be read ({error.strerror})"),))
 
 
-def _notices(names: Sequence[str], images: Sequence[LabelledImage]) -> Iterator[TaggedOutput]:
-    found: dict[str, list[str]] = {}
+def _image_notices(names: Sequence[str], images: Sequence[LabelledImage]) -> Iterator[TaggedOutput]:
+    names_by_text: dict[str, list[str]] = {}
     for name, image in zip(names, images, strict=True):
         for text in image.warnings:
-            found.setdefault(text, []).append(name)
-    for text, of_text in found.items():
-        yield from _notice(text, of_text)
+            names_by_text.setdefault(text, []).append(name)
+    for text, text_names in names_by_text.items():
+        yield from _notice(text, text_names)
 
 
 def _notice(text: str, names: Sequence[str]) -> Iterator[TaggedOutput]:

@@ -15,7 +15,7 @@ from functools import partial
 
 import msgspec
 
-from recordmill.schemas.dataset.dataset_files import MANIFEST, split_manifest, split_rejects
+from recordmill.schemas.dataset.dataset_files import MANIFEST, split_manifest, split_rejects, state_folder
 from recordmill.schemas.dataset.manifest import Manifest, encode_manifest
 from recordmill.schemas.dataset.tfds import is_readable, shard_links, tfds_files
 from recordmill.schemas.errors import CategoryError, JobError
@@ -31,7 +31,7 @@ from recordmill.transforms.dataset.dataset_folder import delete_old_files, file_
 from recordmill.transforms.dataset.rejects import rejects_path
 from recordmill.transforms.insight.across_splits import compare_all_splits, fingerprints_path, folder_statistics
 from recordmill.transforms.records.shard_index import index_file
-from recordmill.transforms.shards.shard_file import is_whole, moves
+from recordmill.transforms.shards.shard_file import is_intact, shard_files
 from recordmill.transforms.storage.interface import Storage, is_remote
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -62,18 +62,18 @@ def commit_splits(
     """
     storage = storage_for(output)
     own = {split: msgspec.structs.replace(manifest, splits={split: entry}) for split, entry in manifest.splits.items()}
-    shards = {shard.file for each in manifest.splits.values() for shard in each.shards}
+    shards = {shard.file for entry in manifest.splits.values() for shard in entry.shards}
     before = read_split_manifests(output)
-    _merged(output, {**before, **own})  # raises before anything is changed, if splits contradict each other
+    _merge_manifests(output, {**before, **own})  # raises before anything is changed, if splits contradict each other
     both = before.keys() & own.keys()
     replaced = {split: before[split] for split in both if encode_manifest(before[split]) != encode_manifest(own[split])}
     if replaced:
-        _withdraw(output, replaced, kept=shards)
+        _withdraw(output, replaced, current_shards=shards)
     for encoder in encoders:
         storage.write(join_path(output, encoder_file(encoder.column)), encode_encoder(encoder))
     for split, entry in manifest.splits.items():
         with ThreadPoolExecutor(_MOVES) as pool:
-            list(pool.map(partial(_move, storage, output, split), entry.shards))
+            list(pool.map(partial(_move_shard, storage, output, split), entry.shards))
         _move_list(storage, rejects_path(output, split), join_path(output, split_rejects(split)), entry.rejects_sha256)
         storage.write(join_path(output, split_statistics(split)), statistics[split])
         fingerprints = join_path(output, split_fingerprints(split))
@@ -85,7 +85,7 @@ def commit_splits(
     try:
         whole = publish(output)
     except CategoryError:  # another job has committed its split meanwhile
-        _withdraw(output, own, kept=shards)
+        _withdraw(output, own, current_shards=shards)
         raise
     for entry in manifest.splits.values():
         delete_old_files(output, entry)
@@ -99,9 +99,9 @@ def _write_or_delete(storage: Storage, path: str, data: bytes | None) -> None:
         storage.write(path, data)
 
 
-def _withdraw(output: str, replaced: Mapping[str, Manifest], kept: set[str]) -> None:
-    """Remove splits from the data set: first their manifests, then their shards without a new namesake, and encoders
-    that no other split has."""
+def _withdraw(output: str, replaced: Mapping[str, Manifest], current_shards: set[str]) -> None:
+    """Remove splits from the data set: first their manifests, then their shards that are not in `current_shards`, and
+    encoders that no other split has."""
     storage = storage_for(output)
     for split in replaced:
         storage.delete(join_path(output, split_manifest(split)))
@@ -109,7 +109,7 @@ def _withdraw(output: str, replaced: Mapping[str, Manifest], kept: set[str]) -> 
     for split, manifest in replaced.items():
         entry = manifest.splits[split]
         links = shard_links(shard_names(manifest.name, split, manifest.layout), entry)
-        shards = sorted({shard.file for shard in entry.shards} - kept)
+        shards = sorted({shard.file for shard in entry.shards} - current_shards)
         for file in (*shards, *map(index_file, shards), *sorted(links)):
             storage.delete(join_path(output, file))
         files = {info.file for info in manifest.encoders} | ({CLASSES} if manifest.encoders else set())
@@ -117,16 +117,16 @@ def _withdraw(output: str, replaced: Mapping[str, Manifest], kept: set[str]) -> 
             storage.delete(join_path(output, file))
 
 
-def _move(storage: Storage, output: str, split: str, shard: ShardInfo) -> None:
+def _move_shard(storage: Storage, output: str, split: str, shard: ShardInfo) -> None:
     """Move a shard and its index from the state folder, unless they were moved before."""
-    for move in moves(split, shard):
-        path, written = join_path(output, move.target), join_path(output, move.written)
+    for name, file in shard_files(shard).items():
+        path, written = join_path(output, name), join_path(output, f"{state_folder(split)}/{name}")
         with suppress(FileNotFoundError):
-            if _is_ours(storage, written, move.file):
+            if _is_ours(storage, written, file):
                 storage.move(written, path)
                 continue
-        if not is_whole(storage, path, move.file):
-            raise JobError(f"{path} is gone, or not as it was written: does another run write there? Run again")
+        if not is_intact(storage, path, file):
+            raise JobError(f"{path} is missing or has changed. Another run may have written there; run again")
 
 
 def _move_list(storage: Storage, written: str, path: str, sha256: str) -> None:
@@ -143,14 +143,14 @@ def _move_list(storage: Storage, written: str, path: str, sha256: str) -> None:
             if file_sha256(written) == sha256:
                 storage.move(written, path)
                 return
-    raise JobError(f"{path} is gone, or not as it was written: does another run write there? Run again")
+    raise JobError(f"{path} is missing or has changed. Another run may have written there; run again")
 
 
 def _is_ours(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:
     """Return True if no other run has replaced the file. For a local shard it compares the size only, because a
     checksum would read all of it."""
     if is_remote(path) or isinstance(file, IndexInfo):
-        return is_whole(storage, path, file)
+        return is_intact(storage, path, file)
     return storage.size(path) == file.bytes
 
 
@@ -166,11 +166,11 @@ def publish(output: str) -> Manifest | None:
     storage.delete(join_path(output, REPORT))  # outdated; written again at the end of the job
     splits = read_split_manifests(output)
     while True:
-        manifest = _merged(output, splits)
+        manifest = _merge_manifests(output, splits)
         if manifest is None:
             storage.delete(path)
         else:
-            manifest = _with_duplicates(output, manifest)
+            manifest = _write_duplicates(output, manifest)
             _write_companions(output, manifest)
             storage.write(path, encode_manifest(manifest))
         seen, splits = splits, read_split_manifests(output)
@@ -178,7 +178,7 @@ def publish(output: str) -> Manifest | None:
             return manifest
 
 
-def _merged(output: str, splits: Mapping[str, Manifest]) -> Manifest | None:
+def _merge_manifests(output: str, splits: Mapping[str, Manifest]) -> Manifest | None:
     """Return the manifest of all splits.
 
     Raises:
@@ -186,8 +186,8 @@ def _merged(output: str, splits: Mapping[str, Manifest]) -> Manifest | None:
     """
     if not splits:
         return None
-    first, *others = (splits[name] for name in sorted(splits))
-    for other in others:
+    first, *rest = (splits[name] for name in sorted(splits))
+    for other in rest:
         _check_agreement(output, first, other)
     entries = {name: manifest.splits[name] for name, manifest in sorted(splits.items())}
     return msgspec.structs.replace(first, splits=entries, sha256="")
@@ -213,7 +213,7 @@ def _check_agreement(output: str, one: Manifest, other: Manifest) -> None:
     for is_same, what, harm in differences:
         if not is_same:
             raise CategoryError(
-                f"{output}: split {second} has {what} than split {split}; {harm}. Its shards are kept; write one "
+                f"{output}: split {second} has {what} than split {split}; {harm}. Its shards are kept. Write one "
                 "of the two splits to another folder"
             )
 
@@ -224,7 +224,7 @@ def companions(manifest: Manifest) -> Mapping[str, bytes]:
     if manifest.labels.all or manifest.table.record_of is not RecordOf.ROW:
         texts |= label_files(manifest.labels, manifest.label_by_id)
     if manifest.table.record_of is RecordOf.ROW:
-        texts |= schema_files(manifest.features, [each.name for each in manifest.categories])
+        texts |= schema_files(manifest.features, [category.name for category in manifest.categories])
     files = {name: text.encode() for name, text in texts.items()} | tfds_files(manifest)
     if manifest.encoders:
         files[CLASSES] = classes_file(category.name for category in manifest.categories)
@@ -245,7 +245,7 @@ def _write_companions(output: str, manifest: Manifest) -> None:
         storage.write(join_path(output, name), data)
 
 
-def _with_duplicates(output: str, manifest: Manifest) -> Manifest:
+def _write_duplicates(output: str, manifest: Manifest) -> Manifest:
     """Write the files of duplicates and possible problems, and return the manifest with their numbers."""
     storage = storage_for(output)
     duplicates, problems, files = compare_all_splits(output, manifest) or (msgspec.UNSET, msgspec.UNSET, {})

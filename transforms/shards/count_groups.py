@@ -12,7 +12,7 @@ from recordmill.schemas.rejects import Metric
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 
-_SHOWN = 3
+_MAX_SHOWN_NAMES = 3
 
 
 class GroupSizes(NamedTuple):
@@ -37,30 +37,30 @@ class CountGroups(beam.PTransform):
         self._division = division
 
     def expand(self, images: PCollection[tuple[str, str]]):
-        groups = images | "GroupOfImage" >> beam.Map(_grouped, self._division)
+        groups = images | "GroupOfImage" >> beam.Map(_group_image, self._division)
         sizes = (
             groups
-            | "ImagesOfGroup" >> beam.combiners.Count.PerElement()  # ((split, group, whether it is one), number)
-            | "OfSplit" >> beam.Map(_of_split).with_output_types(tuple[str, GroupSizes])
+            | "ImagesOfGroup" >> beam.combiners.Count.PerElement()  # ((split, group, is_alone), number)
+            | "OfSplit" >> beam.Map(_group_sizes).with_output_types(tuple[str, GroupSizes])
             | "AddSizes" >> beam.CombinePerKey(add_sizes)
         )
-        listed = images | "Listed" >> beam.FlatMap(_listed, self._division).with_output_types(str)
+        names = images | "Listed" >> beam.FlatMap(_grouped_name, self._division).with_output_types(str)
         once = images.pipeline | "OnceGrouped" >> beam.Impulse()
-        return once | "Groups" >> WithFacts(_report_groups, AsList(sizes), AsIter(listed), self._division)
+        return once | "Groups" >> WithFacts(_report_groups, AsList(sizes), AsIter(names), self._division)
 
 
-def _grouped(image: tuple[str, str], division: Division) -> tuple[str, str, bool]:
+def _group_image(image: tuple[str, str], division: Division) -> tuple[str, str, bool]:
     split, name = image
     return split, division.group_of(name), not division.group_from and name not in division.groups
 
 
-def _listed(image: tuple[str, str], division: Division) -> Iterator[str]:
+def _grouped_name(image: tuple[str, str], division: Division) -> Iterator[str]:
     _, name = image
     if name in division.groups:
         yield name
 
 
-def _of_split(counted: tuple[tuple[str, str, bool], int]) -> tuple[str, GroupSizes]:
+def _group_sizes(counted: tuple[tuple[str, str, bool], int]) -> tuple[str, GroupSizes]:
     (split, group, is_alone), images = counted
     if is_alone:
         return split, GroupSizes(images, 0, (0, ""), images)
@@ -78,27 +78,27 @@ def _report_groups(
         facts.warn(*warning)
 
 
-def unmatched_warnings(found: Iterable[str], division: Division) -> Iterator[tuple[str, str]]:
-    """Yield a warning if a file of groups has names without an image. `found` are the images that it names.
+def unmatched_warnings(named: Iterable[str], division: Division) -> Iterator[tuple[str, str]]:
+    """Yield a warning if a file of groups has names without an image. `named` are the images that it names.
 
     Raises:
         ConfigError: The file names no image.
     """
-    unmatched = sorted(division.groups.keys() - set(found))
+    unmatched = sorted(division.groups.keys() - set(named))
     if not unmatched:
         return
-    shown = ", ".join(map(repr, unmatched[:_SHOWN])) + " …" * (len(unmatched) > _SHOWN)
-    advice = "names are paths below --images, as image/filename of records has them"
+    shown = ", ".join(map(repr, unmatched[:_MAX_SHOWN_NAMES])) + " …" * (len(unmatched) > _MAX_SHOWN_NAMES)
+    advice = "Names are paths below --images, like image/filename of records"
     if len(unmatched) == len(division.groups):
-        raise ConfigError(f"--groups names no image that is converted, but {shown}, so it would do nothing: {advice}")
+        raise ConfigError(f"--groups does not name a converted image ({shown}), so it has no effect. {advice}")
     yield (
         division.shares.names[0],
-        f"--groups: {len(unmatched):,} of the {len(division.groups):,} names in it are of no image that is converted "
-        f"({shown}); {advice}",
+        f"--groups: {len(unmatched):,} of {len(division.groups):,} names do not match a converted image ({shown}). "
+        f"{advice}",
     )
 
 
 def add_sizes(sizes: Iterable[GroupSizes]) -> GroupSizes:
-    """Return the sum of two counts."""
+    """Return the sum of the counts."""
     images, groups, largest, ungrouped = zip(GroupSizes(0, 0, (0, "")), *sizes, strict=True)
     return GroupSizes(sum(images), sum(groups), max(largest), sum(ungrouped))

@@ -62,17 +62,17 @@ def describe_split(
         compression="GZIP" if recipe.options.get("gzip") else "",
         inputs=inputs,
         images=ImageCounts(
-            **_of_one_name(ImageCounts, number),
+            **_metric_fields(ImageCounts, number),
             rows=sum(rows.images for rows in inputs) - number[Metric.ROWS_MERGED],
             written=number[Metric.IMAGES],
             without_record=number[Metric.IMAGES_WITHOUT_RECORD],
             rejected=rejected.reasons("image", "row"),
-            rewritten=_rewritten(number),
+            rewritten=_count_rewritten(number),
             removed=number[Metric.IMAGES_REMOVED],
             without_objects=objects_an_image.bins.get(ZERO_BIN, 0),
         ),
         annotations=AnnotationCounts(
-            **_of_one_name(AnnotationCounts, number),
+            **_metric_fields(AnnotationCounts, number),
             rows=sum(rows.annotations for rows in inputs),
             stuff=number[Metric.REGIONS],
             joined=number[Metric.ANNOTATIONS_MERGED],
@@ -94,7 +94,7 @@ def describe_split(
     )
 
 
-def _of_one_name(counts: type[msgspec.Struct], number: Mapping[Metric, int]) -> dict[str, Any]:
+def _metric_fields(counts: type[msgspec.Struct], number: Mapping[Metric, int]) -> dict[str, Any]:
     """Return the fields of the manifest that have the name of a Metric."""
     fields = set(counts.__struct_fields__)
     return {metric.value: number[metric] for metric in Metric if metric.value in fields}
@@ -105,7 +105,7 @@ def class_counts(split: str, labels: LabelMap, facts: Facts) -> list[int]:
     return [facts.classes.get((split, index), 0) for index in range(len(labels.categories))]
 
 
-def _rewritten(number: Mapping[Metric, int]) -> RewrittenImages | None:
+def _count_rewritten(number: Mapping[Metric, int]) -> RewrittenImages | None:
     formats = {**REWRITTEN_FROM, "other": Metric.FROM_OTHER}
     by_format = {name: number[metric] for name, metric in formats.items() if number[metric]}
     if not by_format:
@@ -119,7 +119,7 @@ def _rewritten(number: Mapping[Metric, int]) -> RewrittenImages | None:
     )
 
 
-def check_whole(split: SplitManifest, table: FeatureTable) -> None:
+def check_totals(split: SplitManifest, table: FeatureTable) -> None:
     """Check that every image and every annotation is accounted for.
 
     Raises:
@@ -130,16 +130,16 @@ def check_whole(split: SplitManifest, table: FeatureTable) -> None:
     if images.rows != images.accounted:
         faults.append(
             f"{images.rows} images came in, {images.written} were written, {images.without_record} give no record, "
-            f"{images.of_other_classes} are of other classes and {images.rejected} are rejected"
+            f"{images.of_other_classes} have other classes and {images.rejected} are rejected"
         )
     if annotations.rows != annotations.accounted:
         faults.append(
             f"{annotations.rows} annotations came in and {annotations.accounted} are accounted for: {annotations}"
         )
-    each_has_one = any(source == "image.class_index" or source.startswith(CLASS_OF_ROW) for source in table.sources)
-    classified = images.written if each_has_one else annotations.objects
+    has_image_class = any(source == "image.class_index" or source.startswith(CLASS_OF_ROW) for source in table.sources)
+    classified = images.written if has_image_class else annotations.objects
     if sum(split.class_counts) != classified:
-        faults.append(f"{classified} are in records and {sum(split.class_counts)} of them are of a class")
+        faults.append(f"{classified} are in records and {sum(split.class_counts)} of them have a class")
     records = annotations.objects if table.record_of is RecordOf.ANNOTATION else images.written
     if split.examples != records:
         faults.append(f"{records} records were made and {split.examples} are in the shards")
@@ -161,12 +161,12 @@ class Rows(NamedTuple):
     what: str = "image"
 
 
-def rows_of_all(rows: Mapping[str, Rows]) -> dict[str, int]:
+def total_rows(rows: Mapping[str, Rows]) -> dict[str, int]:
     """Return the numbers of input images, or rows, and annotations of all splits, by the `what` of a Rejected."""
     unit = next(iter(rows.values())).what
     return {
-        unit: sum(of_split.images for of_split in rows.values()),
-        "annotation": sum(of_split.annotations for of_split in rows.values()),
+        unit: sum(split_rows.images for split_rows in rows.values()),
+        "annotation": sum(split_rows.annotations for split_rows in rows.values()),
     }
 
 
@@ -195,15 +195,15 @@ def check_rejects(
         EmptyDatasetError: There is no image, or none for a split.
         TooManyRejectsError: More than `max_rejects` of the images or of the annotations are rejected.
     """
-    totals = rows_of_all(rows)
+    totals = total_rows(rows)
     unit, images = next(iter(totals.items()))
     if not images:
         where = ", ".join(sorted(set(inputs))) or "the pipeline"
         raise EmptyDatasetError(f"{where}: no {unit}s, so there is nothing to write")
     for what, total in totals.items():
         reasons = rejected.reasons(what)
-        asked_for = sum(reasons.pop(reason, 0) for reason in REQUESTED_REASONS)
-        number, total = sum(reasons.values()), total - asked_for
+        num_expected = sum(reasons.pop(reason, 0) for reason in REQUESTED_REASONS)
+        number, total = sum(reasons.values()), total - num_expected
         if not is_over(number, total, max_rejects):
             continue
         first = msgspec.json.decode(rejected.first[what], type=RejectLine)
@@ -211,16 +211,16 @@ def check_rejects(
         accept = ", or with a larger --max-rejects to accept this" if may_accept and number < total else ""
         raise TooManyRejectsError(
             f"{number} of {total} {what}s ({number / total:.1%}) are rejected, more than --max-rejects {max_rejects:g} "
-            f"allows: {counted}; the first: {first.detail}. {advice}: "
-            f"run again with the data mended{accept}"
+            f"allows: {counted}; the first: {first.detail}. {advice}. "
+            f"Fix the data and run again{accept}"
         )
-    for name, of_split in rows.items():
-        if not of_split.images:
-            cure = "" if inputs else "give the same split= to what reads and what writes, or "  # of Samples
+    for name, split_rows in rows.items():
+        if not split_rows.images:
+            fix = "" if inputs else "give the same split= to the reading and the writing transform, or "  # of Samples
             raise EmptyDatasetError(
-                f"split {name} gets none of the {images} {unit}s; {cure}give it a larger share, try another "
-                "--split-seed, --split-by rank or --stratify, or leave it out; with groups, look whether there are "
-                "more than a few"
+                f"split {name} gets none of the {images} {unit}s; {fix}give it a larger share, try another "
+                "--split-seed, --split-by rank or --stratify, or leave it out. With groups, check that there "
+                "are more than a few"
             )
 
 
@@ -237,15 +237,17 @@ def check_examples(splits: Mapping[str, SplitManifest], rejects: Mapping[str, Re
         images = split.images
         if split.examples:
             continue
-        left_out = "none is of the classes that were asked for" if images.of_other_classes else "all are rejected"
-        left_out = "none has an object" if images.without_record else left_out
+        reason_text = "none has one of the requested classes" if images.of_other_classes else "all are rejected"
+        reason_text = "none has an object" if images.without_record else reason_text
         rejected = sum(images.rejected.values())
-        left_out = f"{rejected} are rejected, and the pipeline removed {images.removed}" if images.removed else left_out
+        reason_text = (
+            f"{rejected} are rejected, and the pipeline removed {images.removed}" if images.removed else reason_text
+        )
         counted = ", ".join(f"{reason} {count}" for reason, count in images.rejected.items())
         first = next((f": {counted}; the first: {line.detail}" for line in rejects[name].first if rejected), "")
         raise EmptyDatasetError(
-            f"of the {images.rows} {split.recipe.unit}s of split {name} {left_out}{first}; see {rejects_path}; nothing "
-            "was written"
+            f"of the {images.rows} {split.recipe.unit}s of split {name} {reason_text}{first}. See {rejects_path}. "
+            "Nothing was written"
         )
 
 
@@ -255,12 +257,12 @@ def write_plan(checked: object, path: str, recipes: Sequence[Recipe], facts: lis
     Args:
         checked: Result of a check that comes first.
         recipes: One per split.
-        sides: Arguments of `plan_of`.
+        sides: Arguments of `describe_plan`.
     """
-    storage_for(path).write(path, msgspec.json.encode(plan_of(recipes, add_facts(facts), **sides)))
+    storage_for(path).write(path, msgspec.json.encode(describe_plan(recipes, add_facts(facts), **sides)))
 
 
-def plan_of(
+def describe_plan(
     recipes: Sequence[Recipe],
     facts: Facts,
     labels: LabelMap,

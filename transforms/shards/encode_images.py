@@ -94,7 +94,7 @@ def _encode_images(
     load = partial(_load_batch, encoder=encoder, rules=rules)
     start, size = 0, 0
     images: list[LoadedImage] = []
-    for batch, loaded in _ahead(load, block, split, estimate, context):
+    for batch, loaded in _load_ahead(load, block, split, estimate, context):
         if images and (len(images) + len(loaded) > _RUN_IMAGES or size + batch.bytes > _RUN_BYTES):
             yield _encode_run(encoder, block.cut(start, start + len(images)), images)
             start, images, size = start + len(images), [], 0
@@ -110,12 +110,12 @@ def _encode_run(encoder: ExampleEncoder, block: Block, images: list[LoadedImage]
     except FORESEEN:
         raise
     except Exception as error:
-        rows, found = fewest(
-            lambda some: encoder.encode(block.take(some), [images[row] for row in some.tolist()]),
+        rows, first_error = fewest(
+            lambda part: encoder.encode(block.take(part), [images[row] for row in part.tolist()]),
             np.arange(len(images)),
             error,
         )
-        raise step_error("encode images", found, [block.take(rows)]) from found
+        raise step_error("encode images", first_error, [block.take(rows)]) from first_error
 
 
 def _load_batch(batch: Batch, encoder: ExampleEncoder, rules: ImageRules) -> list[LoadedImage]:
@@ -123,7 +123,7 @@ def _load_batch(batch: Batch, encoder: ExampleEncoder, rules: ImageRules) -> lis
     loaded = []
     for row, task in enumerate(batch.tasks, batch.first):
         try:
-            loaded.append(_load(task, batch.block, row, encoder, rules))
+            loaded.append(_load_row(task, batch.block, row, encoder, rules))
         except FORESEEN:
             raise
         except Exception as error:
@@ -131,14 +131,14 @@ def _load_batch(batch: Batch, encoder: ExampleEncoder, rules: ImageRules) -> lis
     return loaded
 
 
-def _load(task: ImageTask, block: Block, row: int, encoder: ExampleEncoder, rules: ImageRules) -> LoadedImage:
+def _load_row(task: ImageTask, block: Block, row: int, encoder: ExampleEncoder, rules: ImageRules) -> LoadedImage:
     firsts = block.first_object_of_image
     if encoder.per_annotation and firsts[row] == firsts[row + 1]:
         return LoadedImage(task, None)
-    picture = load_image(task, rules)
-    if isinstance(picture, Rejected):
-        return LoadedImage(task, picture)
-    return encoder.draw(task, block, row, picture)
+    stored = load_image(task, rules)
+    if isinstance(stored, Rejected):
+        return LoadedImage(task, stored)
+    return encoder.draw(task, block, row, stored)
 
 
 def _encode_rows(
@@ -150,7 +150,7 @@ def _encode_rows(
     rules: ImageRules,
 ) -> Iterator[EncodedRun]:
     encode = partial(_encode_row_batch, encoder=encoder, rules=rules)
-    made = (made for _, made in _ahead(encode, block, split, estimate, context))
+    made = (made for _, made in _load_ahead(encode, block, split, estimate, context))
     return encode_runs(chain.from_iterable(made))
 
 
@@ -162,7 +162,7 @@ def _encode_row_batch(batch: Batch, encoder: ImageRowEncoder, rules: ImageRules)
     return made
 
 
-def _ahead(
+def _load_ahead(
     work: Callable[[Batch], Result], block: Block, split: str, estimate: RecordEstimate, context: RecordContext
 ) -> Iterator[tuple[Batch, Result]]:
     """Yield batches in order, with the results of their threads."""
@@ -171,27 +171,27 @@ def _ahead(
         return batch, work(batch)
 
     return look_ahead(
-        with_batch, _batches(block, split, estimate), context.pool, context.threads, lambda batch: batch.bytes
+        with_batch, _image_batches(block, split, estimate), context.pool, context.threads, lambda batch: batch.bytes
     )
 
 
-def _batches(block: Block, split: str, estimate: RecordEstimate) -> Iterator[Batch]:
+def _image_batches(block: Block, split: str, estimate: RecordEstimate) -> Iterator[Batch]:
     for start in range(0, len(block), _TASKS_AT_ONCE):
         part = block.cut(start, min(start + _TASKS_AT_ONCE, len(block)))
         tasks = image_tasks(Block(**dict(part.image_columns())), (split,))
         sizes = estimate.estimate_block(part)[0].tolist()
-        for first, last in batches(sizes, [is_remote(task.ref.path) for task in tasks]):
+        for first, last in batch_spans(sizes, [is_remote(task.ref.path) for task in tasks]):
             yield Batch(part, first, tasks[first:last], sum(sizes[first:last]))
 
 
-def batches(sizes: Sequence[int], are_remote: Sequence[bool]) -> Iterator[tuple[int, int]]:
+def batch_spans(sizes: Sequence[int], are_remote: Sequence[bool]) -> Iterator[tuple[int, int]]:
     """Yield start and end of batches of consecutive images, up to _BATCH_IMAGES and _BATCH_BYTES. With single local
     images, threads would spend a fifth of their time on getting tasks. An image in a bucket is its own batch.
 
     Args:
         sizes: Bytes of each image.
 
-    >>> list(batches([1_000_000, 1_500_000, 9, 9], [False, False, False, True]))
+    >>> list(batch_spans([1_000_000, 1_500_000, 9, 9], [False, False, False, True]))
     [(0, 1), (1, 3), (3, 4)]
     """
     start = total = 0

@@ -93,37 +93,37 @@ def empty_shards(split: str, plan: SplitPlan) -> Iterator[ShardKey]:
         yield from (ShardKey(split, index, plan.shards) for index in range(plan.shards) if index not in used)
 
 
-_FEW_IMAGES = 2
-_SOME_SHARDS = 10
-_MANY_SHARDS = 10_000
-_IMAGE_BYTES = 10_000
+_MIN_IMAGES_PER_SHARD = 2
+_MIN_SHARDS = 10
+_MAX_SHARDS = 10_000
+_MIN_SHARD_BYTES = 10_000
 """Minimum plausible shard size in bytes. A smaller size probably lacks its unit."""
 
 
-def sizing_warnings(split: str, plan: SplitPlan, asked: ShardSizing, what: str = "image") -> Iterator[str]:
+def sizing_warnings(split: str, plan: SplitPlan, requested: ShardSizing, what: str = "image") -> Iterator[str]:
     """Yield warnings about unusual plans; `what`: `image`, `row`."""
-    gives = f"{_flag(asked)} gives split {split} {plan.shards:,} shards for {plan.images:,} {what}s"
+    plan_text = f"{_sizing_flag(requested)} gives split {split} {plan.shards:,} shards for {plan.images:,} {what}s"
     empty = plan.shards - plan.images
-    if empty > 0 and asked.num_shards is not None:
-        yield f"{gives}: {empty:,} of them are empty; give fewer"
-    elif what == "image" and plan.shards > 1 and (asked.shard_bytes or _IMAGE_BYTES) < _IMAGE_BYTES:
-        yield f"{gives}, as no image is so small; did you mean {asked.shard_bytes}MB?"
-    elif plan.shards >= _SOME_SHARDS and plan.images < _FEW_IMAGES * plan.shards:
-        yield f"{gives}, about one in each; {_cure(asked)}"
-    elif plan.shards > _MANY_SHARDS:
-        yield f"{gives}, and so many files are slow to open and to list; {_cure(asked)}"
+    if empty > 0 and requested.num_shards is not None:
+        yield f"{plan_text}: {empty:,} of them are empty. Use a smaller number"
+    elif what == "image" and plan.shards > 1 and (requested.shard_bytes or _MIN_SHARD_BYTES) < _MIN_SHARD_BYTES:
+        yield f"{plan_text}. Images are larger than that; did you mean {requested.shard_bytes}MB?"
+    elif plan.shards >= _MIN_SHARDS and plan.images < _MIN_IMAGES_PER_SHARD * plan.shards:
+        yield f"{plan_text}, about one in each. {_sizing_fix(requested)}"
+    elif plan.shards > _MAX_SHARDS:
+        yield f"{plan_text}. That many files are slow to list and open. {_sizing_fix(requested)}"
 
 
-def _flag(asked: ShardSizing) -> str:
-    if asked.num_shards is not None:
-        return f"--num-shards {asked.num_shards:,}"
-    if asked.examples_per_shard is not None:
-        return f"--examples-per-shard {asked.examples_per_shard:,}"
-    return f"--shard-size of {asked.shard_bytes:,} bytes"
+def _sizing_flag(requested: ShardSizing) -> str:
+    if requested.num_shards is not None:
+        return f"--num-shards {requested.num_shards:,}"
+    if requested.examples_per_shard is not None:
+        return f"--examples-per-shard {requested.examples_per_shard:,}"
+    return f"--shard-size of {requested.shard_bytes:,} bytes"
 
 
-def _cure(asked: ShardSizing) -> str:
-    return "give fewer" if asked.num_shards is not None else "give more"
+def _sizing_fix(requested: ShardSizing) -> str:
+    return "Use a smaller number" if requested.num_shards is not None else "Use a larger number"
 
 
 class BlockCensus(msgspec.Struct, frozen=True, array_like=True):
@@ -154,14 +154,16 @@ class PlanBlocks(beam.PTransform):
         self._splits, self._sizing, self._seed, self._estimate = splits, sizing, seed, estimate
 
     def expand(self, blocks: PCollection[tuple[BlockKey, bytes]]):
-        census = blocks | "TakeCensus" >> beam.FlatMap(_census, self._seed, self._estimate).with_output_types(bytes)
+        census = blocks | "TakeCensus" >> beam.FlatMap(_pack_census, self._seed, self._estimate).with_output_types(
+            bytes
+        )
         once = blocks.pipeline | "OncePlanned" >> beam.Impulse()
         plans = once | "PlanSplits" >> WithFacts(_plan_splits, self._sizing, AsList(census), self._splits)
-        place = beam.FlatMap(_place, AsSingleton(plans), self._splits, self._estimate)
+        place = beam.FlatMap(_place_block, AsSingleton(plans), self._splits, self._estimate)
         return blocks | "Place" >> place.with_output_types(tuple[ShardKey, bytes])
 
 
-def _census(keyed: tuple[BlockKey, bytes], seed: int, estimate: RecordEstimate) -> Iterator[bytes]:
+def _pack_census(keyed: tuple[BlockKey, bytes], seed: int, estimate: RecordEstimate) -> Iterator[bytes]:
     key, packed = keyed
     yield from map(pack, take_census(key, unpack_block(packed), seed, estimate))
 
@@ -188,32 +190,34 @@ def _plan_splits(
     yield plans
 
 
-def report_plans(plans: Mapping[str, SplitPlan], asked: ShardSizing, facts: FactsBuilder, unit: str = "image") -> None:
+def report_plans(
+    plans: Mapping[str, SplitPlan], requested: ShardSizing, facts: FactsBuilder, unit: str = "image"
+) -> None:
     """Add plans and their warnings to `facts`; `unit` is `image` or `row`."""
     for split, plan in plans.items():
         progress.count_planned(plan.images, plan.shards, f"{unit}s")
         facts.add_plan(split, SplitSize(plan.images, plan.bytes, plan.shards))
-        for text in sizing_warnings(split, plan, asked, unit):
+        for text in sizing_warnings(split, plan, requested, unit):
             facts.warn(split, text)
 
 
 def plan_blocks(counted: Iterable[BlockCensus], splits: Sequence[str], sizing: ShardSizing) -> dict[str, SplitPlan]:
     """Plan each split that has an image."""
-    of_split: dict[int, list[BlockCensus]] = {}
+    by_split: dict[int, list[BlockCensus]] = {}
     for census in counted:
-        of_split.setdefault(census.split, []).append(census)
+        by_split.setdefault(census.split, []).append(census)
     plans = {}
-    for split in sorted(of_split):
-        found = sorted(of_split[split], key=lambda census: census.key)
-        sums = np.array([(census.images, census.bytes, census.examples) for census in found], np.int64).T
-        *_, last_bytes = max((census.last for census in found if census.last), default=(0, 0, 0))
-        keys = np.array([census.key for census in found], np.int64).tobytes()
-        largest = max(census.largest for census in found)
+    for split in sorted(by_split):
+        blocks = sorted(by_split[split], key=lambda census: census.key)
+        sums = np.array([(census.images, census.bytes, census.examples) for census in blocks], np.int64).T
+        *_, last_bytes = max((census.last for census in blocks if census.last), default=(0, 0, 0))
+        keys = np.array([census.key for census in blocks], np.int64).tobytes()
+        largest = max(census.largest for census in blocks)
         plans[splits[split]] = plan_split(sizing, sums, largest, last_bytes, keys=keys)
     return plans
 
 
-def _place(
+def _place_block(
     keyed: tuple[BlockKey, bytes], plans: dict[str, SplitPlan], splits: Sequence[str], estimate: RecordEstimate
 ) -> Iterator[tuple[ShardKey, bytes]]:
     key, packed = keyed
@@ -236,7 +240,7 @@ def place_images(key: BlockKey, block: Block, plan: SplitPlan, estimate: RecordE
     sizes, examples = estimate.estimate_block(block)
     if plan.sizing.num_shards is not None:
         ranks = before[0] + np.arange(len(block))
-        return block, _multiplied(ranks, plan.shards) // plan.images
+        return block, _multiply_ranks(ranks, plan.shards) // plan.images
     if plan.sizing.examples_per_shard is not None:
         return _fill_shards(block, before[2] + starts_of(examples)[:-1], examples, plan)
     bytes_before = before[1] + starts_of(sizes)[:-1]
@@ -244,7 +248,7 @@ def place_images(key: BlockKey, block: Block, plan: SplitPlan, estimate: RecordE
     return block, np.minimum(shards, plan.shards - 1)
 
 
-def _multiplied(ranks: np.ndarray, shards: int) -> np.ndarray:
+def _multiply_ranks(ranks: np.ndarray, shards: int) -> np.ndarray:
     """Return the products; raise OverflowError beyond 64 bits."""
     if len(ranks) and int(ranks[-1]) * shards >= 1 << 63:
         raise OverflowError(f"{int(ranks[-1]):,} images in {shards:,} shards")

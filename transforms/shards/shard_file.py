@@ -30,7 +30,7 @@ from recordmill.transforms.runtime.beam_steps import library_versions
 from recordmill.transforms.storage.interface import Storage, crc32c_text
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
-_MAY_PASS = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE, Reason.MASK_MISSING)
+_TRANSIENT = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE, Reason.MASK_MISSING)
 """Reject reasons that may not recur. A shard with one is written again."""
 
 _WRITE_BYTES = 1 << 20
@@ -161,7 +161,7 @@ def write_index(path: str, index: ShardIndex) -> IndexInfo:
     return IndexInfo(len(data), crc32c_text(google_crc32c.Checksum(data)))
 
 
-def folders_of(recipe: ShardRecipe, split: str) -> set[str]:
+def shard_folders(recipe: ShardRecipe, split: str) -> set[str]:
     """Return the folders with files of a split's shards."""
     state = join_path(recipe.output, state_folder(split))
     return {recipe.output, state, join_path(state, INDEX)}
@@ -230,10 +230,11 @@ class FinishedShards:
         result = note.decode()
         if (result.plan, result.made_by) != (plan, library_versions(self._layout)):
             return None
-        if any(reject.reason in _MAY_PASS for reject in result.rejected):
+        if any(reject.reason in _TRANSIENT for reject in result.rejected):
             return None
-        is_whole = all(map(self._exists, moves(key.split, result.info)))
-        return (written_shard(note.sha256, result), result) if is_whole else None
+        if not self._has_files(key.split, result.info):
+            return None
+        return written_shard(note.sha256, result), result
 
     def result(self, key: ShardKey, sha256: str) -> ShardResult:
         """Return the result in a shard's note.
@@ -247,7 +248,7 @@ class FinishedShards:
         note = self._read(key)
         if note is None or note.sha256 != sha256:
             raise JobError(
-                f"{self._note(key)} is gone, or not as it was written: does another run write there? Run again"
+                f"{self._note(key)} is missing or has changed. Another run may have written there; run again"
             )
         return note.decode()
 
@@ -263,34 +264,29 @@ class FinishedShards:
             return None
         return note if hashlib.sha256(note.result).hexdigest() == note.sha256 else None
 
-    def _exists(self, move: "Move") -> bool:
-        """Return True if a file is undamaged, in the state folder or, after an interrupted commit, in the output."""
-        paths = (join_path(self._output, file) for file in (move.written, move.target))
-        return any(is_whole(self._storage, path, move.file) for path in paths)
+    def _has_files(self, split: str, shard: ShardInfo) -> bool:
+        """Return True if shard and index are intact, in the state folder or, after an interrupted commit, in the
+        output."""
+        folders = join_path(self._output, state_folder(split)), self._output
+        return all(
+            any(is_intact(self._storage, join_path(folder, name), file) for folder in folders)
+            for name, file in shard_files(shard).items()
+        )
 
 
-class Move(NamedTuple):
-    """File of a finished shard: its path in the state folder, and its final path."""
-
-    written: str
-    target: str
-    file: ShardInfo | IndexInfo
-
-
-def moves(split: str, shard: ShardInfo) -> list[Move]:
-    """Return the moves of a shard and its index."""
-    files: dict[str, ShardInfo | IndexInfo] = {shard.file: shard}
-    if shard.index is not msgspec.UNSET:
-        files = {index_file(shard.file): shard.index, **files}
-    return [Move(f"{state_folder(split)}/{name}", name, file) for name, file in files.items()]
+def shard_files(shard: ShardInfo) -> dict[str, ShardInfo | IndexInfo]:
+    """Return the files of a shard by name, in the order of their moves: the index comes first."""
+    if shard.index is msgspec.UNSET:
+        return {shard.file: shard}
+    return {index_file(shard.file): shard.index, shard.file: shard}
 
 
-def is_whole(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:
-    return not damage_of(storage, path, file)
+def is_intact(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:
+    return not describe_damage(storage, path, file)
 
 
-def damage_of(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> str:
-    """Return what is wrong with a file's size or checksum; empty if nothing is."""
+def describe_damage(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> str:
+    """Return the difference of a file's size or checksum; empty if both match."""
     try:
         size, crc32c = storage.checksum(path)
     except FileNotFoundError:

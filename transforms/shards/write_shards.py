@@ -7,7 +7,6 @@ import logging
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -46,7 +45,7 @@ from recordmill.transforms.shards.shard_file import (
     ShardFile,
     ShardRecipe,
     WrittenShard,
-    folders_of,
+    shard_folders,
     write_index,
     written_shard,
 )
@@ -92,14 +91,14 @@ def write_shard(
     block = ordered_block(packed, recipe.seed)
     block = block.replace(split=np.zeros(len(block), np.int64))
     context = RecordContext(labels, table, pool, threads, recipe.output)
-    plan, finished = plan_digest(key, block, recipe, context), FinishedShards(recipe.output, recipe.name, recipe.layout)
-    if found := finished.find(key, plan):
-        written, result = found
-        _LOGGER.info("%s is there already, with %d examples", result.info.file, result.info.examples)
+    plan, notes = plan_digest(key, block, recipe, context), FinishedShards(recipe.output, recipe.name, recipe.layout)
+    if finished := notes.find(key, plan):
+        written, result = finished
+        _LOGGER.info("%s already exists, with %d examples", result.info.file, result.info.examples)
         continued = 0 if block.is_continuation is None else int(block.is_continuation.sum())
         progress.count_skipped_images(result.info.examples if block.rows is not None else len(block) - continued)
     else:
-        written = finished.note(_write(key, block, plan, recipe, context))
+        written = notes.note(_write_records(key, block, plan, recipe, context))
     progress.count_finished_shard()
     return written
 
@@ -119,7 +118,7 @@ def plan_digest(key: ShardKey, block: Block, recipe: ShardRecipe, context: Recor
     return digest.hexdigest()
 
 
-def _write(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, context: RecordContext) -> ShardResult:
+def _write_records(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, context: RecordContext) -> ShardResult:
     counted: Counter[Metric] = Counter()
     classes: Counter[int] = Counter()
     rejected: list[Rejected] = []
@@ -136,7 +135,7 @@ def _write(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, context:
             classes.update(run.class_counts)
             rejected += run.rejected
             if run.facts:
-                facts.add(run.facts, find_places(run.records_per_image, lengths, first, offset))
+                facts.add(run.facts, locate_records(run.records_per_image, lengths, first, offset))
             progress.count_written_images(run.images, run.bytes)
             for size in run.rejected_bytes:
                 progress.count_rejected_image(size)
@@ -157,7 +156,7 @@ def _write(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, context:
     )
 
 
-def find_places(records_per_image: np.ndarray, lengths: np.ndarray, first: int, offset: int) -> RecordPlaces:
+def locate_records(records_per_image: np.ndarray, lengths: np.ndarray, first: int, offset: int) -> RecordPlaces:
     """Return the positions of the records of consecutive images.
 
     Args:
@@ -165,7 +164,7 @@ def find_places(records_per_image: np.ndarray, lengths: np.ndarray, first: int, 
         lengths: int64, size of each framed record in bytes.
         first, offset: Index and offset of the first record in the shard.
 
-    >>> find_places(np.array([1, 2]), np.array([30, 40, 50]), first=7, offset=900)
+    >>> locate_records(np.array([1, 2]), np.array([30, 40, 50]), first=7, offset=900)
     RecordPlaces(record=array([7, 8]), offset=array([900, 930]), bytes=array([30, 90]))
     """
     rows = starts_of(records_per_image)
@@ -204,7 +203,6 @@ class _ShardFacts:
         return msgspec.structs.replace(fingerprints, problems=worst_problems(self.images.problems))
 
 
-@dataclass(eq=False, repr=False)
 class WriteShards(beam.PTransform):
     """Convert (ShardKey, packed Block) to WrittenShard; empty ones have b"".
 
@@ -214,18 +212,20 @@ class WriteShards(beam.PTransform):
         threads: Number of threads that fetch and check images; None for the number of cores where a shard is written.
     """
 
-    checked: PCollection
-    labels: PCollection
-    table: PCollection
-    recipe: ShardRecipe
-    threads: int | None
-
-    @property
-    def sides(self) -> tuple[AsSingleton, ...]:
-        return AsSingleton(self.labels), AsSingleton(self.table), AsSingleton(self.checked)
+    def __init__(
+        self,
+        checked: PCollection,
+        labels: PCollection,
+        table: PCollection,
+        recipe: ShardRecipe,
+        threads: int | None,
+    ):
+        super().__init__()
+        self._sides = AsSingleton(labels), AsSingleton(table), AsSingleton(checked)
+        self._recipe, self._threads = recipe, threads
 
     def expand(self, placed: PCollection[tuple[ShardKey, bytes]]):
-        write = beam.ParDo(_WriteShard(self.recipe, self.threads), *self.sides)
+        write = beam.ParDo(_WriteShard(self._recipe, self._threads), *self._sides)
         grouped = placed | "GroupByShard" >> beam.GroupByKey()  # (ShardKey, [packed Block])
         return grouped | "Write" >> write.with_output_types(WrittenShard)
 
@@ -239,7 +239,7 @@ class _WriteShard(ShardDoFn):
         self, group: tuple[ShardKey, Iterable[bytes]], labels: LabelMap, table: FeatureTable, _: object
     ) -> Iterator[WrittenShard]:
         key, packed = group
-        folders = folders_of(self._recipe, key.split)
+        folders = shard_folders(self._recipe, key.split)
         arguments = self._recipe, labels, table, key, list(packed)
         yield from self.do(write_shard, *arguments, shards=key.count, folders=folders)
 
@@ -269,32 +269,37 @@ class _MakeRecords(_WriteShard):
             yield TaggedOutput(_RUNS, written_shard("", result))
 
 
-@dataclass(eq=False, repr=False)
 class WriteWithBeam(WriteShards):
-    """Convert like WriteShards, but write with Beam's sink to the state folders of the splits."""
+    """Convert like WriteShards, but write with Beam's sink to the state folders of the splits.
 
-    splits: Sequence[str]
-    num_shards: int | None  # of each split; None if the runner chooses
+    Args:
+        arguments: Arguments of WriteShards.
+        num_shards: Number of shards of each split; None if the runner chooses.
+    """
+
+    def __init__(self, *arguments: Any, splits: Sequence[str], num_shards: int | None):
+        super().__init__(*arguments)
+        self._splits, self._num_shards = splits, num_shards
 
     def expand(self, placed: PCollection[tuple[ShardKey, bytes]]):
         _LOGGER.warning(
             "--writer beam: a job that is stopped starts from the beginning; no statistics, no search for duplicates"
         )
-        make = beam.ParDo(_MakeRecords(self.recipe, self.threads), *self.sides).with_outputs(_RUNS, main="records")
+        make = beam.ParDo(_MakeRecords(self._recipe, self._threads), *self._sides).with_outputs(_RUNS, main="records")
         made = placed | "GroupByShard" >> beam.GroupByKey() | "MakeRecords" >> make
-        return (made[_RUNS], *(self._write(made.records, split) for split in self.splits)) | "All" >> beam.Flatten()
+        return (made[_RUNS], *(self._write(made.records, split) for split in self._splits)) | "All" >> beam.Flatten()
 
     def _write(self, records: PCollection, split: str) -> PCollection:
-        name = shard_names(self.recipe.name, split, self.recipe.layout).stable_prefix
-        path = join_path(self.recipe.output, f"{state_folder(split)}/{name}")
-        suffix = ".gz" if self.recipe.gzip else ""  # makes Beam compress
-        sink = beam.io.WriteToTFRecord(path, file_name_suffix=suffix, num_shards=self.num_shards or 0)
-        of_split = beam.FlatMapTuple(lambda name, record: [record] * (name == split)).with_output_types(bytes)
-        note = beam.Map(_note, split, self.recipe).with_output_types(Any)
-        return records | f"Of-{split}" >> of_split | f"Write-{split}" >> sink | f"Note-{split}" >> note
+        name = shard_names(self._recipe.name, split, self._recipe.layout).stable_prefix
+        path = join_path(self._recipe.output, f"{state_folder(split)}/{name}")
+        suffix = ".gz" if self._recipe.gzip else ""  # makes Beam compress
+        sink = beam.io.WriteToTFRecord(path, file_name_suffix=suffix, num_shards=self._num_shards or 0)
+        select = beam.FlatMapTuple(lambda name, record: [record] * (name == split)).with_output_types(bytes)
+        note = beam.Map(_note_beam_shard, split, self._recipe).with_output_types(Any)
+        return records | f"Of-{split}" >> select | f"Write-{split}" >> sink | f"Note-{split}" >> note
 
 
-def _note(path: str, split: str, recipe: ShardRecipe) -> TimestampedValue:
+def _note_beam_shard(path: str, split: str, recipe: ShardRecipe) -> TimestampedValue:
     """Read a shard, write its index and its note."""
     reader, file = ShardReader(path), path.rsplit("/", 1)[-1]
     deque(reader.records(), maxlen=0)

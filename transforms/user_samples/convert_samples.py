@@ -29,7 +29,7 @@ _INT64 = 1 << 63
 Reject = Callable[[str, Rejected], None]
 
 
-def _plain(value: Any) -> Any:
+def _convert_value(value: Any) -> Any:
     """Return a NumPy value or a path as a type that msgspec encodes."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
@@ -38,7 +38,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not a value of a Sample")
 
 
-pack_sample = msgspec.msgpack.Encoder(enc_hook=_plain, order="deterministic").encode
+pack_sample = msgspec.msgpack.Encoder(enc_hook=_convert_value, order="deterministic").encode
 unpack_sample = unpacker(Sample)
 
 
@@ -51,7 +51,7 @@ class SampleCoder(StructCoder):
     def decode(self, encoded):
         try:
             return unpack_sample(encoded)
-        except msgspec.ValidationError:  # a value has another type, and `checked` rejects the Sample
+        except msgspec.ValidationError:  # a value has another type, and `validate_sample` rejects the Sample
             return Sample(**msgspec.msgpack.decode(encoded))
 
     def is_deterministic(self):
@@ -64,7 +64,7 @@ class SampleCoder(StructCoder):
 registry.register_coder(Sample, SampleCoder)
 
 
-def checked(sample: Sample) -> Sample:
+def validate_sample(sample: Sample) -> Sample:
     """Return a Sample with values of its fields' types.
 
     Raises:
@@ -72,23 +72,23 @@ def checked(sample: Sample) -> Sample:
     """
     name = getattr(sample, "file_name", sample)
     try:
-        found = unpack_sample(pack_sample(sample))
+        checked = unpack_sample(pack_sample(sample))
     except (msgspec.MsgspecError, TypeError, OverflowError) as error:
         raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: {error}") from error
-    if fault := name_fault(found.file_name):
+    if fault := name_fault(checked.file_name):
         raise UnusableError(Reason.UNSAFE_FILE_NAME, f"Sample {name!r}: its file name {fault}")
-    if bool(found.path) == bool(found.data):
-        what = "both path and data" if found.path else "neither path nor data"
+    if bool(checked.path) == bool(checked.data):
+        what = "both path and data" if checked.path else "neither path nor data"
         raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r} has {what}; give one, with the image")
-    if found.path.endswith("/"):
-        raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: path {found.path!r} is that of a folder")
-    if found.image_id is not None and not -_INT64 <= found.image_id < _INT64:
-        raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: image_id {found.image_id} is beyond 64 bits")
-    sides = [side for side in (found.width, found.height) if side is not None]
+    if checked.path.endswith("/"):
+        raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: path {checked.path!r} is a folder")
+    if checked.image_id is not None and not -_INT64 <= checked.image_id < _INT64:
+        raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: image_id {checked.image_id} is beyond 64 bits")
+    sides = [side for side in (checked.width, checked.height) if side is not None]
     if len(sides) == 1 or min(sides, default=1) < 1:
-        size = f"width {found.width} and height {found.height}"
-        raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: {size}; give two sizes in pixels, or none")
-    return found
+        size = f"width {checked.width} and height {checked.height}"
+        raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: {size}; give both in pixels, or neither")
+    return checked
 
 
 def sample_split(sample: Sample, division: Division) -> str:
@@ -101,13 +101,15 @@ def sample_split(sample: Sample, division: Division) -> str:
         return division.split_of(name_key(sample.file_name))
     if sample.split not in division.names:
         raise ConfigError(
-            f"Sample {sample.file_name!r} is of split {sample.split}, and the splits that are written are "
-            f"{', '.join(division.names)}: give the same split= to what reads and what writes"
+            f"Sample {sample.file_name!r} has split {sample.split}, which is not written (splits: "
+            f"{', '.join(division.names)}). Give the same split= to the reading and the writing transform"
         )
     return sample.split
 
 
-def block_of(samples: Sequence[Sample], labels: LabelMap, options: RecordOptions, reject: Reject) -> Block | None:
+def convert_samples(
+    samples: Sequence[Sample], labels: LabelMap, options: RecordOptions, reject: Reject
+) -> Block | None:
     """Return checked Samples as the images of a Block, in order; None if none is usable.
 
     Args:
@@ -121,9 +123,13 @@ def block_of(samples: Sequence[Sample], labels: LabelMap, options: RecordOptions
     for sample in samples:
         split = sample_split(sample, options.division)
         try:
-            file = _find_file(sample)
+            file = _find_sample_file(sample)
             if options.is_image_class and sample.class_name not in finder.by_name:
-                what = "no class" if sample.class_name is None else f"class {sample.class_name!r}, which is not a label"
+                what = (
+                    "no class"
+                    if sample.class_name is None
+                    else f"class {sample.class_name!r}, which is not one of the labels"
+                )
                 raise UnusableError(Reason.NO_CLASS, f"Sample {sample.file_name!r} has {what}")
         except UnusableError as fault:
             rejected = Rejected("image", id_of(sample), fault.reason, fault.detail, annotations=sample.annotation_rows)
@@ -158,11 +164,11 @@ def check_distinct(samples: Iterable[Sample]) -> None:
         name, number = sample.file_name, id_of(sample)
         if (other := names.get(number)) is not None:
             what = f"name {name!r}" if other == name else f"image_id {number}, {other!r} and {name!r}"
-            raise CollidingImagesError(f"two Samples have the {what}; give each Sample its own")
+            raise CollidingImagesError(f"two Samples have the same {what}; give each Sample its own")
         names[number] = name
 
 
-def _find_file(sample: Sample) -> File:
+def _find_sample_file(sample: Sample) -> File:
     """Return the image file of a Sample."""
     file: File | None
     if sample.data:
@@ -181,29 +187,29 @@ def _find_file(sample: Sample) -> File:
     return file
 
 
-def samples_of(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iterator[Sample]:
+def convert_block(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iterator[Sample]:
     """Yield the images of a complete Block as Samples."""
     names = {category.id: category.name for category in labels.categories}
     for task in image_tasks(block, splits):
-        of_image = task.labels
+        labels_ = task.labels
         objects = [
             SampleObject(
-                names[each.category_id],
-                each.bbox_xywh_px,
-                keypoints=each.keypoints_xyv,
-                segmentation=each.segmentation.decode(),
-                is_crowd=each.is_crowd,
-                area_px2=each.area_px2,
-                category_id=each.category_id,
-                id=each.id,
-                frame="fraction" if each.in_fractions else "px",
-                difficult=each.difficult,
-                truncated=each.truncated,
-                view=each.view,
-                track_id=None if each.track_id < 0 else each.track_id,
-                corners=each.corners_px,
+                names[annotation.category_id],
+                annotation.bbox_xywh_px,
+                keypoints=annotation.keypoints_xyv,
+                segmentation=annotation.segmentation.decode(),
+                is_crowd=annotation.is_crowd,
+                area_px2=annotation.area_px2,
+                category_id=annotation.category_id,
+                id=annotation.id,
+                frame="fraction" if annotation.in_fractions else "px",
+                difficult=annotation.difficult,
+                truncated=annotation.truncated,
+                view=annotation.view,
+                track_id=None if annotation.track_id < 0 else annotation.track_id,
+                corners=annotation.corners_px,
             )
-            for each in task.annotations
+            for annotation in task.annotations
         ]
         yield Sample(
             task.file_name,
@@ -212,15 +218,15 @@ def samples_of(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iterato
             task.width,
             task.height,
             tuple(objects),
-            of_image.class_name,
-            tuple(caption.caption for caption in of_image.captions),
+            labels_.class_name,
+            tuple(caption.caption for caption in labels_.captions),
             task.split,
             task.image_id,
-            of_image.regions,
-            next(iter(of_image.panoptic), None),
-            of_image.neg_category_ids,
-            of_image.not_exhaustive_category_ids,
+            labels_.regions,
+            next(iter(labels_.panoptic), None),
+            labels_.neg_category_ids,
+            labels_.not_exhaustive_category_ids,
             task.ref.size_bytes,
             task.ref.version,
-            of_image.tags,
+            labels_.tags,
         )

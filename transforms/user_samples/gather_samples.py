@@ -29,12 +29,12 @@ from recordmill.transforms.join.traits import (
     trait_warnings,
 )
 from recordmill.transforms.user_samples.convert_samples import (
-    block_of,
     check_distinct,
-    checked,
+    convert_samples,
     pack_sample,
     sample_split,
     unpack_sample,
+    validate_sample,
 )
 from recordmill.transforms.user_samples.record_options import MASKS, PARTS, RecordOptions
 
@@ -44,24 +44,24 @@ _BITS = 10
 _PIPELINE = "the pipeline"
 
 
-def traits_of(sample: Sample, options: RecordOptions) -> set[Trait]:
-    found = {Trait("class", sample.class_name)} if sample.class_name is not None and options.is_image_class else set()
+def sample_traits(sample: Sample, options: RecordOptions) -> set[Trait]:
+    traits = {Trait("class", sample.class_name)} if sample.class_name is not None and options.is_image_class else set()
     has = {
-        "keypoints": any(each.keypoints for each in sample.objects),
+        "keypoints": any(item.keypoints for item in sample.objects),
         "captions": sample.captions,
         "stuff": sample.stuff,
         "panoptic": sample.panoptic,
-        "masks": any(each.segmentation for each in sample.objects),
+        "masks": any(item.segmentation for item in sample.objects),
         "objects": sample.objects and options.is_image_class,
         "class_name": sample.class_name is not None and not options.is_image_class,
     }
-    found |= {Trait(kind) for kind, value in has.items() if value}
-    found |= {Trait("part", part.value) for part in sample.parts} | area_traits(sample)
+    traits |= {Trait(kind) for kind, value in has.items() if value}
+    traits |= {Trait("part", part.value) for part in sample.parts} | area_traits(sample)
     if not options.is_image_class:
-        for each in sample.objects:
-            id_ = -1 if each.category_id is None else each.category_id
-            found.add(Trait("category", each.category, id_, len(each.keypoints) // 3))
-    return found
+        for item in sample.objects:
+            id_ = -1 if item.category_id is None else item.category_id
+            traits.add(Trait("category", item.category, id_, len(item.keypoints) // 3))
+    return traits
 
 
 def stored_sample(sample: Sample, options: RecordOptions) -> Sample:
@@ -70,11 +70,11 @@ def stored_sample(sample: Sample, options: RecordOptions) -> Sample:
     if not {"keypoints", "masks"} <= options.stored_kinds:
         objects = tuple(
             msgspec.structs.replace(
-                each,
-                keypoints=each.keypoints if "keypoints" in options.stored_kinds else (),
-                segmentation=each.segmentation if "masks" in options.stored_kinds else "",
+                item,
+                keypoints=item.keypoints if "keypoints" in options.stored_kinds else (),
+                segmentation=item.segmentation if "masks" in options.stored_kinds else "",
             )
-            for each in objects
+            for item in objects
         )
     return msgspec.structs.replace(
         sample,
@@ -118,14 +118,14 @@ class CheckSamples(beam.PTransform):
 
 def _check_sample(sample: Sample, facts: FactsBuilder, options: RecordOptions) -> Iterator[Any]:
     try:
-        checked_sample = checked(sample)
+        checked_sample = validate_sample(sample)
     except UnusableError as fault:
         split = str(getattr(sample, "split", ""))
         split = split if split in options.splits else options.splits[0]
         facts.reject(split, Rejected("image", None, fault.reason, fault.detail))
         facts.add_rows(split, InputRows(_PIPELINE, "samples", 1, 0))
         return
-    for trait in traits_of(checked_sample, options):
+    for trait in sample_traits(checked_sample, options):
         yield TaggedOutput(_TRAITS, tuple(trait))
     number = int(ranges_of(hash_images(np.array([id_of(checked_sample)]), options.seed), _BITS)[0])
     yield number, pack_sample(stored_sample(checked_sample, options))
@@ -144,29 +144,31 @@ def _describe_samples(
         read: Facts of the source of the Samples.
     """
     has_warned = any(metric == Metric.NEGATIVE_AREAS.value for part in read for _, metric in part.counts)
-    found = [trait for trait in (Trait(*trait) for trait in traits) if not (has_warned and trait.kind == NEGATIVE_AREA)]
-    kinds = {trait.kind for trait in found}
-    labels = known[0] if known else choose_labels(found, options.is_image_class)
+    distinct = [
+        trait for trait in (Trait(*trait) for trait in traits) if not (has_warned and trait.kind == NEGATIVE_AREA)
+    ]
+    kinds = {trait.kind for trait in distinct}
+    labels = known[0] if known else choose_labels(distinct, options.is_image_class)
     yield labels
     category_id = (Part.CATEGORY_ID,) if labels.is_shifted and not options.is_image_class else ()
-    parts = (*options.parts, *parts_of(found), *category_id)
+    parts = (*options.parts, *parts_of(distinct), *category_id)
     yield TaggedOutput(_TABLE, options.layout_table.with_parts(parts))
-    for text in trait_warnings(found, labels):
+    for text in trait_warnings(distinct, labels):
         facts.warn(options.splits[0], text)
     for kind in sorted(kinds & {*OPTIONAL_KINDS, "objects", "class_name"} - options.stored_kinds):
-        of_kind = {"masks": MASKS["both"], **PARTS}.get(kind, ())
-        can_store = set(of_kind) & set(LAYOUTS[options.layout].parts)
-        asked = 'masks="rle"' if kind == "masks" else f"{kind}=True"
-        cure = f"give {asked}" if can_store else "the layout has no feature for that"
-        facts.warn(options.splits[0], f"Samples have {kind}, which is not stored in layout {options.layout}: {cure}")
-    ids = {(trait.name, trait.category_id) for trait in found if trait.category_id != -1}
+        kind_parts = {"masks": MASKS["both"], **PARTS}.get(kind, ())
+        can_store = set(kind_parts) & set(LAYOUTS[options.layout].parts)
+        option = 'masks="rle"' if kind == "masks" else f"{kind}=True"
+        fix = f"give {option}" if can_store else "the layout has no feature for that"
+        facts.warn(options.splits[0], f"Samples have {kind}, which is not stored in layout {options.layout}: {fix}")
+    ids = {(trait.name, trait.category_id) for trait in distinct if trait.category_id != -1}
     ids -= {(category.name, category.id) for category in labels.categories}
     if ids and not known:
         name, id_ = min(ids)
         facts.warn(
             options.splits[0],
-            f"the category ids of Samples are not one for each name ({name!r} has {id_}, among others), so categories "
-            "are numbered from 1 in the order of names: give labels= to keep ids",
+            f"a category name of Samples has several ids ({name!r} has {id_}, among others), so categories are "
+            "numbered from 1 in the order of names. Give labels= to keep ids",
         )
 
 
@@ -186,7 +188,7 @@ class GatherSamples(beam.PTransform):
         options = self._options
         with collect_facts() as own:
             checked_samples, labels, table = samples | CheckSamples(options, self._labels, self._facts)
-            join = WithFacts(_join_range, AsSingleton(labels), options, types=tuple[BlockKey, bytes])
+            join = WithFacts(_join_samples, AsSingleton(labels), options, types=tuple[BlockKey, bytes])
             blocks = checked_samples | "GroupByRange" >> beam.GroupByKey() | "Join" >> join
         for facts in own:
             hand_over(facts)
@@ -198,7 +200,7 @@ class GatherSamples(beam.PTransform):
         return blocks, labels, table
 
 
-def _join_range(
+def _join_samples(
     group: tuple[int, Iterable[bytes]], facts: FactsBuilder, labels: LabelMap, options: RecordOptions
 ) -> Iterator[tuple[BlockKey, bytes]]:
     number = group[0]
@@ -207,7 +209,7 @@ def _join_range(
     for sample in samples:
         rows = InputRows(_PIPELINE, "samples", 1, sample.annotation_rows)
         facts.add_rows(sample_split(sample, options.division), rows)
-    block = block_of(samples, labels, options, facts.reject)
+    block = convert_samples(samples, labels, options, facts.reject)
     if block is not None:
         yield from cut_range(number, block)
 
@@ -221,23 +223,23 @@ def _balance_rows(
     Args:
         read, passed: Facts of the source, and of the Samples that the pipeline passed on.
     """
-    of_source, of_samples = add_facts(read), add_facts(passed)
+    source_facts, sample_facts = add_facts(read), add_facts(passed)
     for split in splits:
-        left, arrived = _remaining(of_source, split), _rows(of_samples, split)
-        same = [min(pair) for pair in zip(left, arrived, strict=True)]
-        facts.add_rows(split, InputRows(_PIPELINE, "samples", -same[0], -same[1]))
-        facts.count(split, Metric.IMAGES_REMOVED, left[0] - same[0])
-        facts.count(split, Metric.ANNOTATIONS_REMOVED, left[1] - same[1])
+        left, arrived = _remaining_totals(source_facts, split), _input_totals(sample_facts, split)
+        unchanged = [min(pair) for pair in zip(left, arrived, strict=True)]
+        facts.add_rows(split, InputRows(_PIPELINE, "samples", -unchanged[0], -unchanged[1]))
+        facts.count(split, Metric.IMAGES_REMOVED, left[0] - unchanged[0])
+        facts.count(split, Metric.ANNOTATIONS_REMOVED, left[1] - unchanged[1])
 
 
-def _rows(facts: Facts, split: str) -> tuple[int, int]:
-    found = [rows for (name, _, _), rows in facts.inputs.items() if name == split]
-    return sum(rows.images for rows in found), sum(rows.annotations for rows in found)
+def _input_totals(facts: Facts, split: str) -> tuple[int, int]:
+    inputs = [rows for (name, _, _), rows in facts.inputs.items() if name == split]
+    return sum(rows.images for rows in inputs), sum(rows.annotations for rows in inputs)
 
 
-def _remaining(facts: Facts, split: str) -> tuple[int, int]:
+def _remaining_totals(facts: Facts, split: str) -> tuple[int, int]:
     """Return the numbers of images and annotations that remain of those that were read."""
-    images, annotations = _rows(facts, split)
+    images, annotations = _input_totals(facts, split)
 
     def count(*metrics: Metric) -> int:
         return sum(facts.counts.get((split, metric.value), 0) for metric in metrics)

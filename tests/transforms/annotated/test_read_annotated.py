@@ -85,11 +85,11 @@ def test_a_name_that_two_files_match(folder):
     ("sizes", "lengths"), [([], []), ([0] * 7, [3, 3, 1]), ([6, 6, 1, 1], [2, 2]), ([10, 0, 0, 0], [1, 3])]
 )
 def test_batches_have_most_images_and_most_bytes(monkeypatch, sizes, lengths):
-    monkeypatch.setattr(read_labels, "AT_ONCE", 3)
+    monkeypatch.setattr(read_labels, "MAX_BATCH_IMAGES", 3)
     monkeypatch.setattr(read_labels, "KEPT_BYTES", 10)
     images = [LabelledImage(Sample("", data=b"x" * size)) for size in sizes]
     found = [(("a.rows", "", 0, "", ""), number, image) for number, image in enumerate(images)]
-    assert [len(batch) for batch in read_labels._batches(found)] == lengths
+    assert [len(batch) for batch in read_labels._batch_named_images(found)] == lengths
 
 
 def rows_of(*objects: SampleObject, line: int = 0):

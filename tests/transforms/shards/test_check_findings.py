@@ -17,14 +17,14 @@ from recordmill.transforms.dataset.compare_names import NO_NAMES, Names
 from recordmill.transforms.dataset.facts import AddFacts, Facts, FactsBuilder, add_facts
 from recordmill.transforms.dataset.rejects import RejectKind, Rejects
 from recordmill.transforms.shards.check_findings import (
-    ENOUGH,
+    MIN_LISTED_REJECTS,
     CheckFindings,
-    Demands,
+    JobLimits,
     RejectLimit,
     check_findings,
     check_space,
-    count_rows,
-    kinds_apart,
+    count_input_rows,
+    disjoint_kinds,
     missed_shares,
     shared_files,
 )
@@ -33,8 +33,8 @@ from tests.conftest import rejects_of
 from tests.transforms.dataset.kinds import kind_rejects
 
 
-def demands(output="", max_rejects: float = 0.1, rows=("a.json",), splits=("train",)) -> Demands:
-    return Demands(splits, NameSources(("img",), rows, "path"), max_rejects, str(output), True)
+def demands(output="", max_rejects: float = 0.1, rows=("a.json",), splits=("train",)) -> JobLimits:
+    return JobLimits(splits, NameSources(("img",), rows, "path"), max_rejects, str(output), True)
 
 
 def rejected(
@@ -47,10 +47,10 @@ def names(*given: str) -> Names:
     return Names(len(given), given, given)
 
 
-def check(asked: Demands, rows: dict[str, Rows], found, images: Names = NO_NAMES, files: Names = NO_NAMES) -> None:
+def check(limits: JobLimits, rows: dict[str, Rows], kinds, images: Names = NO_NAMES, files: Names = NO_NAMES) -> None:
     """Check kinds of rejects, names of images without a file, and names of files without an image."""
-    rejects = add_facts([Facts(rejects=dict([kind])) for kind in found]).rejects
-    check_findings(asked, rows, Facts(rejects=rejects, unmatched=images, unlisted=files), found)
+    rejects = add_facts([Facts(rejects=dict([kind])) for kind in kinds]).rejects
+    check_findings(limits, rows, Facts(rejects=rejects, unmatched=images, unlisted=files), kinds)
 
 
 def test_rows_are_counted_by_split():
@@ -59,7 +59,7 @@ def test_rows_are_counted_by_split():
     facts.add_rows("train", InputRows("b.json", "captions", 4, 8))
     facts.add_rows("val", InputRows("c.csv", "labels", 2, 0))
     facts.count("train", Metric.ROWS_MERGED, 4)
-    assert count_rows(["train", "val", "test"], facts.build()) == {
+    assert count_input_rows(["train", "val", "test"], facts.build()) == {
         "train": Rows(5, 17),
         "val": Rows(2, 0),
         "test": Rows(0, 0),
@@ -73,25 +73,25 @@ def test_annotation_files_of_different_splits(merged, is_said):
     facts.add_rows("val", InputRows("b.json", "captions", 40, 8))
     facts.add_rows("train", InputRows("c.json", "image_info", 4, 0))
     facts.count("train", Metric.ROWS_MERGED, merged)
-    said = list(kinds_apart(facts.build()))
-    assert [text.partition(" (")[0] for text in said] == [f"the annotation files share {merged} images"] * is_said
+    warnings = list(disjoint_kinds(facts.build()))
+    assert [text.partition(" (")[0] for text in warnings] == [f"the annotation files share {merged} images"] * is_said
     facts.count("train", Metric.SHARED_FILES, 2)
-    assert list(kinds_apart(facts.build())) == []
+    assert list(disjoint_kinds(facts.build())) == []
     (text,) = shared_files(facts.build())
     assert text.startswith("2 image ids name a file that another id names, so ")
 
 
 @pytest.mark.parametrize(("merged", "is_advised"), [(0, False), (9, True)])
 def test_cure_for_files_of_two_splits(merged, is_advised):
-    found = rejected(9)
+    kinds = rejected(9)
     facts = Facts(
         {("train", Metric.ROWS_MERGED.value): merged},
         {("train", f"{kind}.json", kind): InputRows(f"{kind}.json", kind, 10, 9) for kind in ("instances", "captions")},
-        dict(found),
+        dict(kinds),
         unmatched=names("1.jpg"),
     )
     with pytest.raises(TooManyRejectsError) as caught:
-        check_findings(demands(), {"train": Rows(20 - merged, 18)}, facts, found)
+        check_findings(demands(), {"train": Rows(20 - merged, 18)}, facts, kinds)
     assert ("--images can be repeated" in str(caught.value)) == is_advised
     assert ("or with a larger --max-rejects" in str(caught.value)) == is_advised
 
@@ -107,7 +107,7 @@ BROKEN, UNSAFE = Reason.MALFORMED_IMAGE, Reason.UNSAFE_FILE_NAME
 
 
 @pytest.mark.parametrize(
-    ("found", "images", "files", "error", "included", "excluded"),
+    ("kinds", "images", "files", "error", "included", "excluded"),
     [
         (rejected(10), ["1.jpg"], ["t/1.jpg"], NoImageFoundError, "--match suffix or --images img/t.", "No image"),
         (rejected(10, UNSAFE), ["1.jpg"], ["t/1.jpg"], NoImageFoundError, "none of the 10 images", "No image"),
@@ -123,18 +123,18 @@ BROKEN, UNSAFE = Reason.MALFORMED_IMAGE, Reason.UNSAFE_FILE_NAME
         ([*rejected(1), *rejected(3, BROKEN)], ["1.jpg"], [], TooManyRejectsError, "malformed_image 3", "a.json names"),
     ],
 )
-def test_images_without_file_differ_from_other_rejects(found, images, files, error, included, excluded):
+def test_images_without_file_differ_from_other_rejects(kinds, images, files, error, included, excluded):
     with pytest.raises(error) as caught:
-        check(demands(), {"train": Rows(10, 0)}, found, names(*images), names(*files))
+        check(demands(), {"train": Rows(10, 0)}, kinds, names(*images), names(*files))
     assert included in str(caught.value)
     assert excluded not in str(caught.value)
     assert "rejects.jsonl" not in str(caught.value)  # without an output
 
 
 def test_samples_without_image_folder_are_not_looked_up():
-    asked = demands()._replace(sources=NameSources((), ()))
+    limits = demands()._replace(sources=NameSources((), ()))
     with pytest.raises(TooManyRejectsError, match="malformed_image 9; the first: number 0"):
-        check(asked, {"train": Rows(10, 0)}, [*rejected(9, BROKEN), *rejected(1)], names("1.jpg"))
+        check(limits, {"train": Rows(10, 0)}, [*rejected(9, BROKEN), *rejected(1)], names("1.jpg"))
 
 
 def test_without_any_file_nothing_is_written(tmp_path):
@@ -144,16 +144,14 @@ def test_without_any_file_nothing_is_written(tmp_path):
 
 
 def test_too_many_rejects(tmp_path):
-    found, rows = [*rejected(1, split="val"), *rejected(6)], {"train": Rows(9, 0), "val": Rows(1, 0)}
+    kinds, rows = [*rejected(1, split="val"), *rejected(6)], {"train": Rows(9, 0), "val": Rows(1, 0)}
     with pytest.raises(TooManyRejectsError) as caught:
-        check(demands(tmp_path, splits=("train", "val")), rows, found, names("1.jpg"), names("1.JPG"))
+        check(demands(tmp_path, splits=("train", "val")), rows, kinds, names("1.jpg"), names("1.JPG"))
     text = str(caught.value)
     assert text.startswith("7 of 10 images (70.0%) are rejected, more than --max-rejects 0.1 allows: image_missing 7; ")
     paths = ", ".join(f"{tmp_path}/.recordmill-{split}/rejects.jsonl" for split in ("train", "val"))
     assert f"They are listed in {paths}. a.json names '1.jpg'; img has '1.JPG'. Names differ in case" in text
-    assert text.endswith(
-        "No image was read: run again with the data mended, or with a larger --max-rejects to accept this"
-    )
+    assert text.endswith("No image was read. Fix the data and run again, or with a larger --max-rejects to accept this")
     assert [(line["split"], line["id"]) for line in rejects_of(tmp_path)] == [
         *(("train", id_) for id_ in range(6)),
         ("val", 0),
@@ -190,7 +188,7 @@ def test_images_beside_file_that_names_them_are_named_of(tmp_path):
     assert told == [True, False, False]
 
 
-def checked(p, number: int, asked: Demands) -> beam.PCollection:
+def checked(p, number: int, limits: JobLimits) -> beam.PCollection:
     facts = FactsBuilder()
     for path in ("a.json", "b.json"):
         facts.add_rows("train", InputRows(path, "instances", 3, 4))
@@ -200,8 +198,8 @@ def checked(p, number: int, asked: Demands) -> beam.PCollection:
     facts.add_unmatched("1.jpg")
     facts.warn("train", "this is odd")
     facts.warn("val", "this is odd")
-    found = p | "Facts" >> beam.Create([msgspec.structs.replace(facts.build(), rejects=dict(rejected(number)))])
-    return (found,) | AddFacts() | CheckFindings(asked)
+    step_facts = p | "Facts" >> beam.Create([msgspec.structs.replace(facts.build(), rejects=dict(rejected(number)))])
+    return (step_facts,) | AddFacts() | CheckFindings(limits)
 
 
 def test_transform_warns_once(caplog):
@@ -228,17 +226,17 @@ def limit(output, max_rejects: float) -> RejectLimit:
     return RejectLimit(demands(output, max_rejects, splits=("train", "val")))
 
 
-def add(limit: RejectLimit, items, found=()) -> None:
+def add(limit: RejectLimit, items, earlier=()) -> None:
     """Add the rejects of one shard."""
     for run in kind_rejects(items):
-        limit.add(run, ROWS, kind_rejects(found))
+        limit.add(run, ROWS, kind_rejects(earlier))
 
 
-def accepted(limit: RejectLimit, items, found=()) -> int:
+def accepted(limit: RejectLimit, items, earlier=()) -> int:
     """How many rejects were taken before the error."""
     for number, item in enumerate(items):
         try:
-            add(limit, [item], found)
+            add(limit, [item], earlier)
         except TooManyRejectsError:
             return number
     pytest.fail("no error")
@@ -249,8 +247,8 @@ def test_first_reject_over_limit_of_all_splits_stops_job(tmp_path):
 
 
 def test_rejects_of_earlier_steps_count(tmp_path):
-    found = [reject(-number - 1) for number in range(50)] + [reject(-number, "annotation") for number in range(9)]
-    assert accepted(limit(tmp_path, 0.2), map(reject, range(1000)), found) == 150
+    earlier = [reject(-number - 1) for number in range(50)] + [reject(-number, "annotation") for number in range(9)]
+    assert accepted(limit(tmp_path, 0.2), map(reject, range(1000)), earlier) == 150
 
 
 def test_shard_written_again_counts_once(tmp_path):
@@ -268,17 +266,17 @@ def test_images_and_annotations_have_limits_of_their_own(tmp_path):
 
 
 def test_few_rejects_let_job_go_on_and_list_all(tmp_path):
-    assert accepted(limit(tmp_path, 0), map(reject, range(1000))) == ENOUGH - 1
+    assert accepted(limit(tmp_path, 0), map(reject, range(1000))) == MIN_LISTED_REJECTS - 1
 
 
 def test_rejects_so_far_are_written_by_split_and_counted(tmp_path):
-    stopped, found = limit(tmp_path, 0.1), [reject(-1, split="val")]
+    stopped, earlier = limit(tmp_path, 0.1), [reject(-1, split="val")]
     for number in range(99):
-        add(stopped, [reject(number)], found)
+        add(stopped, [reject(number)], earlier)
     with pytest.raises(
         TooManyRejectsError, match=r"101 of 1000 images \(10\.1%\) .*--max-rejects 0\.1 .*so far are in"
     ):
-        add(stopped, [reject(99)], found)
+        add(stopped, [reject(99)], earlier)
     assert sorted((row["split"], row["id"]) for row in rejects_of(tmp_path)) == [
         *(("train", number) for number in range(100)),
         ("val", -1),
@@ -298,14 +296,14 @@ def test_rejects_so_far_are_written_by_split_and_counted(tmp_path):
 )
 def test_missed_shares(images, missed):
     shares = (("train", Fraction(4, 5)), ("val", Fraction(1, 5)))
-    asked = demands(splits=("train", "val"))._replace(shares=shares, share_cure="cure")
+    limits = demands(splits=("train", "val"))._replace(shares=shares, share_cure="cure")
     plans = {name: SplitSize(number, 1, 1) for name, number in zip(("train", "val"), images, strict=True)}
-    found = list(missed_shares(asked, Facts(plans=plans)))
-    assert [missed in sentence for sentence in found] == [True] * bool(missed)
+    sentences = list(missed_shares(limits, Facts(plans=plans)))
+    assert [missed in sentence for sentence in sentences] == [True] * bool(missed)
     counts = {(split, Metric.GROUPS.value): 3 for split in plans}
     groups = ". Each of 6 groups stays in one split; 'a' has 71 images. cure"
-    grouped = missed_shares(asked, Facts(counts, plans=plans, largest_group=(71, "a")))
-    assert list(grouped) == [sentence.replace(". cure", groups) for sentence in found]
+    grouped = missed_shares(limits, Facts(counts, plans=plans, largest_group=(71, "a")))
+    assert list(grouped) == [sentence.replace(". cure", groups) for sentence in sentences]
 
 
 SIZES = {"train": SplitSize(10, 900, 2), "val": SplitSize(1, 100, 1)}

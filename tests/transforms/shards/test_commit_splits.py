@@ -159,7 +159,7 @@ def test_encoders_stay_as_long_as_split_has_them(tmp_path):
     def commit_encoded(split: str, *terms: str) -> None:
         encoders = [TextEncoder(1, "a/b", TextSettings(TextForm.COUNTS), "train", 7, terms)] if terms else []
         stage(tmp_path, msgspec.structs.replace(RECIPE, split=split), [])
-        manifest = of_split(split, 0, encoders=tuple(each.info for each in encoders))
+        manifest = of_split(split, 0, encoders=tuple(encoder.info for encoder in encoders))
         commit_splits(str(tmp_path), manifest, statistics_of(manifest), encoders)
 
     file, classes = tmp_path / "encoders" / "a%2Fb.json", tmp_path / "encoders" / "classes.json"
@@ -257,7 +257,7 @@ def test_indexes_come_and_go_with_their_shards(tmp_path):
     commit_with_index(tmp_path, of_split("val", 1), b"v")
     commit_with_index(tmp_path, of_split("train", 3), b"o")
     commit_with_index(tmp_path, of_split("train", 2), b"n")
-    new = {f"coco-train.tfrecord-0000{each}-of-00002.idx": b"n" for each in range(2)}
+    new = {f"coco-train.tfrecord-0000{number}-of-00002.idx": b"n" for number in range(2)}
     assert indexes(tmp_path) == {"coco-val.tfrecord-00000-of-00001.idx": b"v"} | new
     commit(tmp_path, of_split("train", 1))
     assert indexes(tmp_path) == {"coco-val.tfrecord-00000-of-00001.idx": b"v"}
@@ -282,7 +282,7 @@ def test_same_split_once_more_is_never_taken_from_manifest(tmp_path, monkeypatch
 
 def test_shard_gone_or_damaged_is_no_part_of_data_set(tmp_path):
     (tmp_path / "coco-train.tfrecord-00000-of-00002").write_bytes(bytes(10))
-    with pytest.raises(JobError, match=r"coco-train\.tfrecord-00000-of-00002 is gone, or not as it was written"):
+    with pytest.raises(JobError, match=r"coco-train\.tfrecord-00000-of-00002 is missing or has changed"):
         commit_splits(str(tmp_path), of_split("train"), {"train": b"{}"})
     assert not (tmp_path / "manifest.json").exists()
     assert not (tmp_path / "manifest-train.json").exists()
@@ -298,7 +298,7 @@ def test_file_of_another_run_is_left(tmp_path, file):
     (state / ".index").mkdir()
     (state / ".index" / f"{shard.file}.idx").write_bytes(b"xxx" if file else b"idx")
     (state / shard.file).write_bytes(bytes(shard.bytes if file else shard.bytes + 1))
-    with pytest.raises(JobError, match=f"{file}{shard.file}.* is gone, or not as it was written: does"):
+    with pytest.raises(JobError, match=f"{file}{shard.file}.* is missing or has changed"):
         commit_splits(str(tmp_path), manifest, {"train": b"{}"})
     assert not (tmp_path / "manifest.json").exists()
 
@@ -308,7 +308,7 @@ def test_rejects_of_another_run(tmp_path):
     stage(tmp_path, RECIPE, [])
     (tmp_path / ".recordmill-train" / "rejects.jsonl").write_text("of another image")
     (tmp_path / "rejects-train.jsonl").write_text("of yet another")
-    with pytest.raises(JobError, match=r"rejects-train\.jsonl is gone, or not as it was written"):
+    with pytest.raises(JobError, match=r"rejects-train\.jsonl is missing or has changed"):
         commit_splits(str(tmp_path), manifest, {"train": b"{}"})
     assert not (tmp_path / "manifest.json").exists()
     (tmp_path / "rejects-train.jsonl").write_text("train")  # that run, of the same images, is done
@@ -348,7 +348,7 @@ def test_foreign_shard_in_bucket(gcs):
     for shard, data in zip(shards, (b"abc", b"abd"), strict=True):
         gcs.put(f"out/.recordmill-train/{shard.file}", data)
     gcs.put("out/.recordmill-train/rejects.jsonl", b"train")
-    with pytest.raises(JobError, match="00001-of-00002 is gone, or not as it was written"):
+    with pytest.raises(JobError, match="00001-of-00002 is missing or has changed"):
         commit_splits("gs://bucket/out", manifest, {"train": b"{}"})
     gcs.put(f"out/.recordmill-train/{shards[1].file}", b"abc")
     assert commit_splits("gs://bucket/out", manifest, {"train": b"{}"}) == manifest

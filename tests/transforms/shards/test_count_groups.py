@@ -25,8 +25,10 @@ def test_transform_counts_group_once():
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         _, facts = applied(p | beam.Create(images), CountGroups(Division(SHARES, "^[a-z]")))
         counts = {("train", "groups"): 2, ("val", "groups"): 1}
-        assert_that(facts | beam.Map(lambda found: found.counts), equal_to([counts]), "Counted")
-        assert_that(facts | "Largest" >> beam.Map(lambda found: found.largest_group), equal_to([(8, "a")]), "Largest")
+        assert_that(facts | beam.Map(lambda step_facts: step_facts.counts), equal_to([counts]), "Counted")
+        assert_that(
+            facts | "Largest" >> beam.Map(lambda step_facts: step_facts.largest_group), equal_to([(8, "a")]), "Largest"
+        )
 
 
 def test_unmatched_groups_are_counted():
@@ -35,22 +37,22 @@ def test_unmatched_groups_are_counted():
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         _, facts = applied(p | beam.Create(images), CountGroups(division))
         counts = {("train", "groups"): 1, ("train", "ungrouped"): 1, ("val", "ungrouped"): 1}
-        assert_that(facts | beam.Map(lambda found: found.counts), equal_to([counts]), "Counted")
-        warned = facts | beam.FlatMap(lambda found: found.warnings)
+        assert_that(facts | beam.Map(lambda step_facts: step_facts.counts), equal_to([counts]), "Counted")
+        warned = facts | beam.FlatMap(lambda step_facts: step_facts.warnings)
         assert_that(warned, equal_to(list(unmatched_warnings("123", division))), "Warnings")
 
 
 def test_names_of_no_image_are_named_with_their_number():
     division = Division(SHARES, groups=dict.fromkeys("abcdef", "g"))
     ((split, text),) = unmatched_warnings(["b", "b", "d"], division)
-    assert (split, text.partition(";")[0]) == (
+    assert (split, text.partition(". ")[0]) == (
         "train",
-        "--groups: 4 of the 6 names in it are of no image that is converted ('a', 'c', 'e' …)",
+        "--groups: 4 of 6 names do not match a converted image ('a', 'c', 'e' …)",
     )
     assert list(unmatched_warnings("fedcba", division)) == []
     assert list(unmatched_warnings([], Division(SHARES))) == []
 
 
 def test_list_that_names_no_image_would_do_nothing():
-    with pytest.raises(ConfigError, match="--groups names no image that is converted, but 'a', 'b', so it would do no"):
+    with pytest.raises(ConfigError, match="--groups does not name a converted image \\('a', 'b'\\), so it has no eff"):
         list(unmatched_warnings([], Division(SHARES, groups={"b": "1", "a": "2"})))

@@ -31,10 +31,10 @@ from recordmill.transforms.shards.describe_split import (
     Rows,
     check_examples,
     check_rejects,
-    check_whole,
+    check_totals,
     count_classes,
+    describe_plan,
     describe_split,
-    plan_of,
 )
 from tests.transforms.blocks.of_tasks import block_of_tasks
 from tests.transforms.dataset.kinds import tally
@@ -68,7 +68,7 @@ COUNTS = {
 }
 UNLISTED = Unlisted(1, ("x.jpg",))
 FIRST = tuple(
-    RejectLine(each.what, each.reason.value, each.detail, each.id) for each in map(REJECTED.__getitem__, (3, 1, 0, 2))
+    RejectLine(row.what, row.reason.value, row.detail, row.id) for row in map(REJECTED.__getitem__, (3, 1, 0, 2))
 )
 STATISTICS = b"{}"
 
@@ -121,15 +121,15 @@ def facts(inputs=INPUTS, counts=COUNTS, statistics=MappingProxyType({})) -> Fact
     )
 
 
-def described(rejects=REJECTED, shards=SHARDS, class_counts=(9, 0), recipe=RECIPE, **found) -> SplitManifest:
+def described(rejects=REJECTED, shards=SHARDS, class_counts=(9, 0), recipe=RECIPE, **changed) -> SplitManifest:
     list_ = RejectList(tally(rejects), "abc", FIRST)
-    return describe_split(recipe, facts(**found), list_, class_counts, STATISTICS, shards)
+    return describe_split(recipe, facts(**changed), list_, class_counts, STATISTICS, shards)
 
 
 def test_describe_split():
     assert described() == described(REJECTED[::-1], SHARDS[::-1], inputs=INPUTS[::-1]) == SPLIT
-    of_rejected = COUNTS | {Metric.OF_REJECTED_IMAGES.value: 1}  # besides those that their rejects count
-    assert described(counts=of_rejected).annotations.of_rejected_images == 3
+    counts = COUNTS | {Metric.OF_REJECTED_IMAGES.value: 1}  # besides those that their rejects count
+    assert described(counts=counts).annotations.of_rejected_images == 3
 
 
 def test_images_without_objects():
@@ -143,7 +143,7 @@ def test_images_of_other_classes_are_counted_apart_and_add_up():
     counts = {Metric.IMAGES.value: 8, Metric.OF_OTHER_CLASSES.value: 2}
     split = described(REJECTED[2:3], class_counts=(0, 8), inputs=inputs, counts=counts)
     assert split.images == ImageCounts(11, 8, 0, {"malformed_image": 1}, of_other_classes=2)
-    check_whole(split, FOLDER)
+    check_totals(split, FOLDER)
 
 
 def test_compression_is_as_tensorflow_names_it():
@@ -163,9 +163,9 @@ REJECTS = {"image_missing": 1, "malformed_image": 1}
 def test_one_number_of_images_wrong_is_named(changed):
     numbers = WHOLE | {"rejected": REJECTS} | changed
     with pytest.raises(LostImagesError) as caught:
-        check_whole(msgspec.structs.replace(SPLIT, images=msgspec.structs.replace(SPLIT.images, **changed)), TABLE)
+        check_totals(msgspec.structs.replace(SPLIT, images=msgspec.structs.replace(SPLIT.images, **changed)), TABLE)
     assert str(caught.value).startswith(
-        "{rows} images came in, {written} were written, {without_record} give no record, {of_other_classes} are of "
+        "{rows} images came in, {written} were written, {without_record} give no record, {of_other_classes} have "
         "other classes and {rejected} are rejected".format(**numbers)
     )
 
@@ -187,7 +187,7 @@ def test_one_number_of_images_wrong_is_named(changed):
 def test_one_number_of_annotations_wrong_is_named(changed, rows, accounted):
     counts = msgspec.structs.replace(SPLIT.annotations, **changed)
     with pytest.raises(LostImagesError, match=f"^{rows} annotations came in and {accounted} are accounted for"):
-        check_whole(msgspec.structs.replace(SPLIT, annotations=counts), TABLE)
+        check_totals(msgspec.structs.replace(SPLIT, annotations=counts), TABLE)
 
 
 @pytest.mark.parametrize(
@@ -201,28 +201,28 @@ def test_one_number_of_annotations_wrong_is_named(changed, rows, accounted):
 def test_record_that_did_not_reach_shard_is_named(record_of, examples, told):
     split = msgspec.structs.replace(SPLIT, shards=(ShardInfo("x", examples, 1, "crc", "a"),))
     with pytest.raises(LostImagesError, match=told):
-        check_whole(split, record_of)
+        check_totals(split, record_of)
 
 
 def test_with_one_record_object_image_may_give_none():
     images = ImageCounts(10, 7, 1, SPLIT.images.rejected)
     split = msgspec.structs.replace(SPLIT, images=images, shards=(ShardInfo("x", 9, 1, "crc", "a"),))
-    check_whole(split, KERAS)
+    check_totals(split, KERAS)
 
 
 def test_clipped_boxes_and_masks_are_not_counted_twice():
     counts = msgspec.structs.replace(SPLIT.annotations, boxes_clipped=9, masks=9)
-    check_whole(msgspec.structs.replace(SPLIT, annotations=counts), TABLE)
+    check_totals(msgspec.structs.replace(SPLIT, annotations=counts), TABLE)
 
 
 @pytest.mark.parametrize(("table", "number"), [(TABLE, 9), (KERAS, 9), (FOLDER, 8)])
 def test_objects_or_images_of_no_class_are_named(table, number):
     shards = (ShardInfo("x", 9 if table is KERAS else 8, 1, "c", "a"),)
     whole = msgspec.structs.replace(SPLIT, shards=shards, class_counts=(1, number - 1))
-    check_whole(whole, table)
+    check_totals(whole, table)
     for classified in (number - 1, number + 1):
-        with pytest.raises(LostImagesError, match=f"{number} are in records and {classified} of them are of a class"):
-            check_whole(msgspec.structs.replace(whole, class_counts=(1, classified - 1)), table)
+        with pytest.raises(LostImagesError, match=f"{number} are in records and {classified} of them have a class"):
+            check_totals(msgspec.structs.replace(whole, class_counts=(1, classified - 1)), table)
 
 
 # Too much is rejected
@@ -259,7 +259,7 @@ def test_rejects_up_to_limit_are_accepted(rows, rejected, max_rejects):
 @pytest.mark.parametrize(
     ("rows", "rejected", "max_rejects", "told"),
     [
-        (ROWS, IMAGES[:10], 0.5, r"10 of 10 images .*: run again with the data mended$"),
+        (ROWS, IMAGES[:10], 0.5, r"10 of 10 images .*\. Fix the data and run again$"),
         (ROWS, ANNOTATIONS, 0.06, r"2 of 33 annotations \(6\.1%\)"),
         (ROWS, ASKED_FOR, 0.4, "^1 of 2 images .*: image_missing 1; the first: gone"),
         (HUNDRED, IMAGES, 0.29, "30 of 100 images"),
@@ -276,8 +276,8 @@ def test_too_many_rejects_are_named_with_cure():
         check(max_rejects=0.19)
     assert str(caught.value) == (
         "2 of 10 images (20.0%) are rejected, more than --max-rejects 0.19 allows: "
-        "image_missing 1, malformed_image 1; the first: no file 'ü.jpg'. Do this: "
-        "run again with the data mended, or with a larger --max-rejects to accept this"
+        "image_missing 1, malformed_image 1; the first: no file 'ü.jpg'. Do this. "
+        "Fix the data and run again, or with a larger --max-rejects to accept this"
     )
 
 
@@ -290,7 +290,9 @@ def test_paths_of_no_images_are_named():
 def test_one_split_without_images():
     with pytest.raises(EmptyDatasetError, match="split val gets none of the 10 images; give it a larger share"):
         check({**ROWS, "val": Rows(0, 0)})
-    with pytest.raises(EmptyDatasetError, match="images; give the same split= to what reads and what writes, or give"):
+    with pytest.raises(
+        EmptyDatasetError, match="images; give the same split= to the reading and the writing transform, or"
+    ):
         check({**ROWS, "val": Rows(0, 0)}, inputs=())  # of a user's pipeline
 
 
@@ -299,14 +301,14 @@ def test_one_split_without_images():
     [
         (
             ImageCounts(2, 0, 0, {"image_missing": 1, "too_large": 1}),
-            "all are rejected: image_missing 1, too_large 1; the first: gone; see rejects.jsonl; nothing",
+            "all are rejected: image_missing 1, too_large 1; the first: gone. See rejects.jsonl. Nothing",
         ),
-        (ImageCounts(2, 0, 2, {}), "none has an object; see"),
+        (ImageCounts(2, 0, 2, {}), "none has an object. See"),
         (
             ImageCounts(2, 0, 0, {"image_missing": 1}, removed=1),
-            "1 are rejected, and the pipeline removed 1: image_missing 1; the first: gone; see",
+            "1 are rejected, and the pipeline removed 1: image_missing 1; the first: gone. See",
         ),
-        (ImageCounts(2, 0, 0, {"image_missing": 1}, of_other_classes=1), "none is of the classes that were asked for"),
+        (ImageCounts(2, 0, 0, {"image_missing": 1}, of_other_classes=1), "none has one of the requested classes"),
     ],
 )
 def test_one_split_without_examples(images, told):
@@ -344,18 +346,18 @@ def test_count_classes(tasks, counts):
     assert facts.build().classes == counts
 
 
-def test_plan_is_manifest_before_picture_is_read():
+def test_plan_is_manifest_before_image_is_read():
     rejected = [Rejected("annotation", 1, Reason.MALFORMED_BOX, ""), Rejected("image", 1, Reason.IMAGE_MISSING, "")]
     rows = InputRows("b.json", "captions", 3, 4), InputRows("a.json", "instances", 3, 4)
     facts = Facts(
         {("val", "groups"): 2, ("val", "crowd"): 1},
-        {("val", each.path, each.kind): each for each in rows},
+        {("val", row.path, row.kind): row for row in rows},
         count_rejects(("val", reject) for reject in rejected),
         classes={("val", 1): 4},
         plans={"val": SplitSize(5, 150, 2)},
     )
     recipes = [msgspec.structs.replace(SPLIT.recipe, split=split) for split in ("train", "val")]
-    plan = plan_of(recipes, facts, LABELS, LAYOUTS["detection"].with_parts(()))
+    plan = describe_plan(recipes, facts, LABELS, LAYOUTS["detection"].with_parts(()))
     train, val = plan.manifest.splits.values()
     assert plan.sizes == {"train": SplitSize(0, 0, 0), "val": SplitSize(5, 150, 2)}
     assert (val.images.written, val.images.rejected, val.images.groups) == (5, {"image_missing": 1}, 2)
@@ -372,6 +374,6 @@ def test_metric_with_name_of_field_is_in_manifest():
     facts = Facts(counts={("train", name): number for name, number in numbers.items()})
     split = describe_split(RECIPE, facts, RejectList(tally([]), "", ()), [], b"")
     fields = [(counts, name) for counts in (split.images, split.annotations) for name in counts.__struct_fields__]
-    found = {name: getattr(counts, name) for counts, name in fields if name in numbers}
-    assert found == {name: numbers[name] for name in found}
-    assert {"groups", "emptied", "of_rejected_images", "keypoints_outside"} <= found.keys()
+    fields_by_name = {name: getattr(counts, name) for counts, name in fields if name in numbers}
+    assert fields_by_name == {name: numbers[name] for name in fields_by_name}
+    assert {"groups", "emptied", "of_rejected_images", "keypoints_outside"} <= fields_by_name.keys()

@@ -14,7 +14,7 @@ from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS
 from recordmill.schemas.rejects import Metric
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.shards import encode_images
-from recordmill.transforms.shards.encode_images import EncodeImages, batches
+from recordmill.transforms.shards.encode_images import EncodeImages, batch_spans
 from tests.transforms.blocks.of_tasks import block_of_tasks
 from tests.transforms.encoders.drawn_tasks import LABELS
 
@@ -23,21 +23,21 @@ SIZES = st.lists(st.integers(0, 3_000_000), max_size=80)
 
 @given(SIZES)
 def test_batches_are_of_few_images_and_few_bytes(sizes):
-    found = list(batches(sizes, [False] * len(sizes)))
-    assert [row for start, end in found for row in range(start, end)] == list(range(len(sizes)))
-    for start, end in found:
+    spans = list(batch_spans(sizes, [False] * len(sizes)))
+    assert [row for start, end in spans for row in range(start, end)] == list(range(len(sizes)))
+    for start, end in spans:
         assert 1 <= end - start <= 32
         assert end - start == 1 or sum(sizes[start:end]) <= 2_000_000
 
 
 @given(SIZES)
 def test_no_batch_could_have_taken_next_image(sizes):
-    for (start, end), _ in pairwise(batches(sizes, [False] * len(sizes))):
+    for (start, end), _ in pairwise(batch_spans(sizes, [False] * len(sizes))):
         assert end + 1 - start > 32 or sum(sizes[start : end + 1]) > 2_000_000
 
 
 def test_image_in_bucket_is_batch():
-    assert list(batches([1] * 4, [False, True, True, False])) == [(0, 1), (1, 2), (2, 4)]
+    assert list(batch_spans([1] * 4, [False, True, True, False])) == [(0, 1), (1, 2), (2, 4)]
 
 
 @pytest.mark.parametrize("table", [DETECTION.with_parts(()), KERAS], ids=["detection", "keras"])
@@ -53,7 +53,7 @@ def test_no_byte_depends_on_the_run(tmp_path, table, monkeypatch):
         ref = ImageFile(str(path), path.stat().st_size, str(path.stat().st_mtime_ns))
         tasks.append(ImageTask(number, path.name, 40, 30, ref, "train", annotations))
     block = block_of_tasks(tasks, ("train",))
-    found = []
+    outputs = []
     for run_images, tasks_at_once in ((64, 256), (1, 256), (10, 9)):
         monkeypatch.setattr(encode_images, "_RUN_IMAGES", run_images)
         monkeypatch.setattr(encode_images, "_TASKS_AT_ONCE", tasks_at_once)
@@ -62,9 +62,9 @@ def test_no_byte_depends_on_the_run(tmp_path, table, monkeypatch):
             runs = list(maker.start(RecordContext(LABELS, table, pool, 2))(block, "train"))
         numbers = np.concatenate([run.records_per_image for run in runs]).tolist()
         rejected = [reject for run in runs for reject in run.rejected]
-        found.append(([b"".join(record) for run in runs for record in run.records], numbers, rejected))
-    assert found[0] == found[1] == found[2]
-    assert len(found[0][2]) >= 3
+        outputs.append(([b"".join(record) for run in runs for record in run.records], numbers, rejected))
+    assert outputs[0] == outputs[1] == outputs[2]
+    assert len(outputs[0][2]) >= 3
 
 
 @pytest.mark.parametrize(("table", "turned"), [(CLASSIFICATION, 1), (DETECTION.with_parts(()), 0)])

@@ -77,9 +77,9 @@ def planned(
     ]
     rng.shuffle(keyed)
     plans = plan_blocks(
-        [each for key, block in keyed for each in take_census(key, block, SEED, estimate)], SPLITS, sizing
+        [census for key, block in keyed for census in take_census(key, block, SEED, estimate)], SPLITS, sizing
     )
-    found: dict[ShardKey, list[tuple[int, list[ImageTask]]]] = {}
+    pieces_by_shard: dict[ShardKey, list[tuple[int, list[ImageTask]]]] = {}
     for key, block in keyed:
         for number, split in enumerate(SPLITS):
             if (part := block.take(block.split == number)) and len(part):
@@ -87,8 +87,10 @@ def planned(
                 placed.check("test")
                 for shard in np.unique(shards).tolist():
                     pieces = image_tasks(placed.take(shards == shard), SPLITS)
-                    found.setdefault(ShardKey(split, shard, plans[split].shards), []).append((key, pieces))
-    placed_images = {shard: [image for _, pieces in sorted(of) for image in pieces] for shard, of in found.items()}
+                    pieces_by_shard.setdefault(ShardKey(split, shard, plans[split].shards), []).append((key, pieces))
+    placed_images = {
+        shard: [image for _, pieces in sorted(of) for image in pieces] for shard, of in pieces_by_shard.items()
+    }
     return {split: msgspec.structs.replace(plan, before=b"", keys=b"") for split, plan in plans.items()}, placed_images
 
 
@@ -113,18 +115,18 @@ def assert_is_promised(
     assert (plan.images, plan.bytes, plan.examples) == (len(images), sizes.sum(), examples.sum())
     bytes_before, examples_before = np.cumsum(sizes) - sizes, np.cumsum(examples) - examples
     shards = [shard for shard, piece in pieces if not piece.is_continuation]
-    of_examples = [shard for shard, piece in pieces for _ in range(expected_amount(estimate, piece)[1])]
+    example_shards = [shard for shard, piece in pieces for _ in range(expected_amount(estimate, piece)[1])]
     if sizing.num_shards is not None:
         assert plan.shards == sizing.num_shards
         assert shards == (np.arange(len(images)) * plan.shards // len(images)).tolist()
         return
     if sizing.examples_per_shard is not None:
-        assert of_examples == (np.arange(plan.examples) // sizing.examples_per_shard).tolist()
+        assert example_shards == (np.arange(plan.examples) // sizing.examples_per_shard).tolist()
         first = examples_before // sizing.examples_per_shard
     else:
         assert plan.sizing.shard_bytes == max(sizing.shard_bytes or 0, sizes.max(), 1)
         first = (bytes_before + sizes // 2) // plan.sizing.shard_bytes
-    assert plan.shards == 1 + max(of_examples, default=0)
+    assert plan.shards == 1 + max(example_shards, default=0)
     assert shards == np.minimum(first, plan.shards - 1).tolist()
 
 
@@ -141,16 +143,16 @@ def test_plan_blocks(images, sizing, table, rng, most):
     estimate = RecordEstimate(table)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_MOST_IMAGES", most)
-        of_ranges = [planned(images, sizing, estimate, bits, rng) for bits in (1, 4, 12)]
-    assert of_ranges[0] == of_ranges[1] == of_ranges[2]
-    plans, placed = of_ranges[0]
+        plansby_bits = [planned(images, sizing, estimate, bits, rng) for bits in (1, 4, 12)]
+    assert plansby_bits[0] == plansby_bits[1] == plansby_bits[2]
+    plans, placed = plansby_bits[0]
     assert plans.keys() == {image.split for image in images}
     for split, plan in plans.items():
         used, empty = [key.index for key in placed if key.split == split], list(empty_shards(split, plan))
         assert sorted([*used, *(key.index for key in empty)]) == list(range(plan.shards))
         assert {key.count for key in empty} <= {plan.shards}
-        of_split = {key: pieces for key, pieces in placed.items() if key.split == split}
-        assert_is_promised([image for image in images if image.split == split], plan, sizing, of_split, estimate)
+        split_pieces = {key: pieces for key, pieces in placed.items() if key.split == split}
+        assert_is_promised([image for image in images if image.split == split], plan, sizing, split_pieces, estimate)
 
 
 def test_rows_of_one_id():
@@ -160,7 +162,7 @@ def test_rows_of_one_id():
         for record in (b"", b"a")
         for place in "12"
     ]
-    rows = [msgspec.structs.replace(task(1, 9, 0), labels=each) for each in labels]
+    rows = [msgspec.structs.replace(task(1, 9, 0), labels=row_labels) for row_labels in labels]
     for order in permutations(rows):
         (_, placed) = planned(
             list(order), ShardSizing(num_shards=3), RecordEstimate(CLASSIFICATION), 4, random.Random(0)
@@ -222,16 +224,18 @@ def test_transform(sizing, table):
         for id_ in ids
     ]
     estimate = RecordEstimate(table)
-    found, expected = planned(images, sizing, estimate, 3, rng)
-    counts = {split: plan.shards for split, plan in found.items()}
+    plans, expected = planned(images, sizing, estimate, 3, rng)
+    counts = {split: plan.shards for split, plan in plans.items()}
     empty = [ShardKey(split, index, count) for split, count in counts.items() for index in range(count)]
     blocks = [keyed for number, block in ranges_in(images, 3) for keyed in cut_range(number, block)]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         keyed_blocks, facts = applied(p | beam.Create(blocks), PlanBlocks(SPLITS, sizing, SEED, estimate))
         placed = keyed_blocks | beam.FlatMapTuple(
-            lambda key, packed: [(key, each) for each in image_tasks(unpack_block(packed), SPLITS)] if packed else []
+            lambda key, packed: [(key, image) for image in image_tasks(unpack_block(packed), SPLITS)] if packed else []
         )
-        assert_that(placed, equal_to([(key, image) for key, found in expected.items() for image in found]), "Placed")
+        assert_that(
+            placed, equal_to([(key, image) for key, images_ in expected.items() for image in images_]), "Placed"
+        )
         without = keyed_blocks | "Empty" >> beam.FlatMapTuple(lambda key, packed: () if packed else (key,))
         assert_that(without, equal_to([key for key in empty if key not in expected]), "Without")
         totals = facts | "Totals" >> beam.FlatMap(
@@ -249,20 +253,20 @@ def warned(shards: int, images: int, **asked: int) -> list[str]:
     ("shards", "images", "asked", "told"),
     [
         (64, 3, {"num_shards": 64}, "--num-shards 64 gives split val 64 shards for 3 images: 61 of them are empty"),
-        (2, 1, {"num_shards": 2}, "1 of them are empty; give fewer"),
-        (10, 19, {"num_shards": 10}, "10 shards for 19 images, about one in each; give fewer"),
-        (10, 10, {"num_shards": 10}, "about one in each; give fewer"),
+        (2, 1, {"num_shards": 2}, "1 of them are empty. Use a smaller number"),
+        (10, 19, {"num_shards": 10}, "10 shards for 19 images, about one in each. Use a smaller number"),
+        (10, 10, {"num_shards": 10}, "about one in each. Use a smaller number"),
         (1500, 1501, {"examples_per_shard": 1}, "--examples-per-shard 1 gives split val 1,500 shards"),
         (
             89,
             239,
             {"shard_bytes": 200},
-            "--shard-size of 200 bytes gives split val 89 shards for 239 images, as no image",
+            "--shard-size of 200 bytes gives split val 89 shards for 239 images. Images are larger than that",
         ),
         (89, 239, {"shard_bytes": 200}, "did you mean 200MB?"),
-        (20, 20, {"shard_bytes": 100_000}, "about one in each; give more"),
+        (20, 20, {"shard_bytes": 100_000}, "about one in each. Use a larger number"),
         (10_001, 1_000_000, {"shard_bytes": 20_000}, "--shard-size of 20,000 bytes gives split val 10,001 shards"),
-        (10_001, 1_000_000, {"num_shards": 10_001}, "slow to open and to list; give fewer"),
+        (10_001, 1_000_000, {"num_shards": 10_001}, "slow to list and open. Use a smaller number"),
     ],
 )
 def test_odd_schema_is_named_with_numbers_and_cure(shards, images, asked, told):

@@ -13,7 +13,7 @@ import pytest
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.processes import fork_processes, forked_processes
-from recordmill.transforms.shards.shard_file import folders_of
+from recordmill.transforms.shards.shard_file import shard_folders
 from recordmill.transforms.shards.write_shards import write_shard
 from recordmill.transforms.storage.local_storage import LocalUpload
 from tests.faults import warm_process
@@ -38,7 +38,7 @@ def begun(shard: Shard) -> list[Future[ShardResult]]:
     """Two shards, of half the tasks each, on their way."""
     recipe, (labels, table) = shard.recipe(False), shard.CONTEXT
     packed = {key: pack_tasks(shard.tasks[half]) for key, half in HALVES.items()}
-    folders = folders_of(recipe, "train")
+    folders = shard_folders(recipe, "train")
     return [
         forked_processes().submit(write_shard, (recipe, labels, table, key, blocks), 2, 2, folders)
         for key, blocks in packed.items()
@@ -76,9 +76,9 @@ def test_error_of_process_is_that_of_thread(shard):
     Path(shard.output).write_bytes(b"")
     with pytest.raises(FileExistsError) as here:
         shard.finish()
-    with pytest.raises(FileExistsError) as there:
+    with pytest.raises(FileExistsError) as folder:
         in_another(fail, shard)
-    assert str(there.value) == str(here.value)
+    assert str(folder.value) == str(here.value)
 
 
 def leave(shard: Shard, ending: str) -> None:

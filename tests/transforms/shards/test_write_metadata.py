@@ -25,6 +25,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION
+from recordmill.schemas.names import NameSources
 from recordmill.schemas.problems import Fingerprints
 from recordmill.schemas.rejects import Reason, Rejected, RejectLine
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
@@ -33,10 +34,11 @@ from recordmill.transforms.dataset.compare_names import Names
 from recordmill.transforms.dataset.facts import AddFacts, Facts, add_facts
 from recordmill.transforms.dataset.rejects import RejectList, count_rejects
 from recordmill.transforms.shards import write_metadata as module
+from recordmill.transforms.shards.check_findings import JobLimits
 from recordmill.transforms.shards.commit_splits import commit_splits
 from recordmill.transforms.shards.describe_split import describe_split
 from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard
-from recordmill.transforms.shards.write_metadata import Target, WriteMetadata, write_metadata
+from recordmill.transforms.shards.write_metadata import WriteMetadata, write_metadata
 from recordmill.transforms.storage.local_storage import LocalStorage, TemporaryName
 from tests.transforms.dataset.kinds import tally
 from tests.transforms.insight.test_find_duplicates import shard as fingerprints_of
@@ -61,19 +63,25 @@ def facts_of(split: str, rejected=REJECTED, inputs=INPUTS, counts=COUNTS, files=
     )
 
 
+def job_limits(folder, splits=("train",), max_rejects=0.2, duplicates="report") -> JobLimits:
+    return JobLimits(splits, NameSources((), (), ""), max_rejects, str(folder), True, duplicates=duplicates)
+
+
 def write_all(
     folder, recipes, *facts: Facts, max_rejects=0.2, labels=LABELS, table=TABLE, duplicates="report", notes=()
 ):
     """Write splits whose shards have just been finished, and left these notes."""
-    added, lists = add_facts(facts), [kind for each in facts for kind in each.rejects.items()]
-    target = Target(tuple(recipes), str(folder), max_rejects, duplicates)
-    return write_metadata(target, added, notes, lists, labels, table)
+    added, lists = add_facts(facts), [kind for part in facts for kind in part.rejects.items()]
+    limits = job_limits(folder, tuple(recipe.split for recipe in recipes), max_rejects, duplicates)
+    return write_metadata(recipes, limits, added, notes, lists, labels, table)
 
 
-def write(folder, recipe=RECIPE, shards=SHARDS, max_rejects=0.2, labels=LABELS, table=TABLE, **found) -> SplitManifest:
+def write(
+    folder, recipe=RECIPE, shards=SHARDS, max_rejects=0.2, labels=LABELS, table=TABLE, **changed
+) -> SplitManifest:
     """Write one split, whose shards have just been finished."""
     notes = stage(folder, recipe, shards)
-    facts = facts_of(recipe.split, **found)
+    facts = facts_of(recipe.split, **changed)
     manifest = write_all(folder, [recipe], facts, max_rejects=max_rejects, labels=labels, table=table, notes=notes)
     return manifest.splits[recipe.split]
 
@@ -156,9 +164,9 @@ def test_manifest_is_written_when_all_else_is_in_its_place(tmp_path, monkeypatch
     write(tmp_path)
     finished = contents(tmp_path)
     del finished["manifest.json"]
-    (found,) = at_the_manifest
-    state = {name: found.pop(name) for name in list(found) if name.startswith(".")}
-    assert found == finished
+    (files,) = at_the_manifest
+    state = {name: files.pop(name) for name in list(files) if name.startswith(".")}
+    assert files == finished
     assert state.keys() >= {".recordmill-train/recipe.json"}
 
 
@@ -209,7 +217,8 @@ def test_splits_of_one_job_are_written_together(tmp_path):
     written = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
     assert manifest == msgspec.structs.replace(written, sha256="")
     first = tuple(
-        RejectLine(each.what, each.reason.value, each.detail, each.id) for each in map(REJECTED.__getitem__, (1, 0, 2))
+        RejectLine(reject.what, reject.reason.value, reject.detail, reject.id)
+        for reject in map(REJECTED.__getitem__, (1, 0, 2))
     )
     digest = hashlib.sha256((tmp_path / "rejects-val.jsonl").read_bytes()).hexdigest()
     statistics = (tmp_path / "statistics-val.json").read_bytes()
@@ -235,14 +244,14 @@ def test_note_gone_or_of_another_run_keeps_job_from_manifest(tmp_path):
     note = tmp_path / ".recordmill-train" / "coco-train.tfrecord-00001-of-00002.json"
     for harm in (lambda: None, note.unlink):
         harm()
-        with pytest.raises(JobError, match="is gone, or not as it was written"):
+        with pytest.raises(JobError, match="is missing or has changed"):
             write_all(tmp_path, [RECIPE], facts_of("train"), notes=[(key, "0" * 64), other])
     assert not list(tmp_path.glob("*manifest*"))
 
 
-def committed(folder, picture: int = 0) -> Manifest:
+def committed(folder, image: int = 0) -> Manifest:
     """A folder that another run has committed, whose shards are whole."""
-    of = fingerprints_of(SHARDS[0].file, ("a.jpg", picture, 0, 0), ("b.jpg", 1, 0, 0)) if picture else None
+    of = fingerprints_of(SHARDS[0].file, ("a.jpg", image, 0, 0), ("b.jpg", 1, 0, 0)) if image else None
     whole = [msgspec.structs.replace(info, crc32c=crc32c(bytes(info.bytes))) for info in SHARDS]
     notes = stage(folder, RECIPE, whole[:1], of) + stage(folder, RECIPE, whole[1:])
     return write_all(folder, [RECIPE], facts_of("train"), notes=notes)
@@ -258,7 +267,7 @@ def test_run_with_another_recipe_that_has_started_meanwhile(tmp_path):
     notes, note = stage(tmp_path, RECIPE, SHARDS), tmp_path / ".recordmill-train" / "recipe.json"
     note.write_bytes(encode_json(msgspec.structs.replace(RECIPE, options={"seed": 1})))
     before = contents(tmp_path)
-    with pytest.raises(JobError, match="another job has begun to write train otherwise, before this one"):
+    with pytest.raises(JobError, match="another job has begun to write train with other options, before this job"):
         write_all(tmp_path, [RECIPE], facts_of("train"), notes=notes)
     assert contents(tmp_path) == before  # of the other job, which goes on
     note.write_bytes(encode_json(RECIPE))
@@ -282,13 +291,13 @@ def test_foreign_split_is_not_ours(tmp_path, monkeypatch, harm):
         recipe = msgspec.structs.replace(RECIPE, images=("others",))
     else:
         monkeypatch.setattr(module, "library_versions", lambda layout: {"recordmill": "9"})
-    with pytest.raises(JobError, match="is gone, or not as it was written"):
+    with pytest.raises(JobError, match="is missing or has changed"):
         late(tmp_path, recipe)
 
 
-@pytest.mark.parametrize(("policy", "picture", "is_refused"), [("fail", 1, True), ("fail", 2, False)])
-def test_late_run_searches_duplicates_of_first(tmp_path, policy, picture, is_refused):
-    committed(tmp_path, picture)
+@pytest.mark.parametrize(("policy", "image", "is_refused"), [("fail", 1, True), ("fail", 2, False)])
+def test_late_run_searches_duplicates_of_first(tmp_path, policy, image, is_refused):
+    committed(tmp_path, image)
     if not is_refused:
         assert list(late(tmp_path, duplicates=policy).splits) == ["train"]
         return
@@ -302,35 +311,35 @@ def test_transform_collects_facts_of_steps(tmp_path):
     def created(p, label, items):
         return p | label >> beam.Create(items)
 
-    found = facts_of("train", REJECTED[2:], counts=dict.fromkeys(COUNTS, 1))
-    of_shards = Facts(
+    step_facts = facts_of("train", REJECTED[2:], counts=dict.fromkeys(COUNTS, 1))
+    shard_facts = Facts(
         {("train", metric): number - 1 for metric, number in COUNTS.items()},
         rejects=count_rejects(("train", reject) for reject in REJECTED[:2]),
         classes={("train", 0): 8},
         statistics={"train": Statistics(2)},
     )
-    facts = [of_shards, Facts()]
-    shards = [WrittenShard(key, note, each) for (key, note), each in zip(notes, facts, strict=True)]
+    facts = [shard_facts, Facts()]
+    shards = [WrittenShard(key, note, part) for (key, note), part in zip(notes, facts, strict=True)]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        findings = (created(p, "Facts", [found]),) | "Findings" >> AddFacts()
+        findings = (created(p, "Facts", [step_facts]),) | "Findings" >> AddFacts()
         sides = {name: AsSingleton(created(p, name, [of])) for name, of in (("labels", LABELS), ("table", TABLE))}
-        metadata = WriteMetadata(findings, Target((RECIPE,), str(tmp_path), 0.2), sides)
+        metadata = WriteMetadata(findings, [RECIPE], job_limits(tmp_path), sides)
         manifests = created(p, "Written", shards) | metadata
         assert_that(
             manifests | beam.Map(lambda manifest: manifest.splits == {"train": split_of(tmp_path, 9)}), equal_to([True])
         )
-    found = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
-    assert found.splits == {"train": split_of(tmp_path, 9)}
-    assert found.num_classes == 4  # of the ids 1 and 3
+    step_facts = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
+    assert step_facts.splits == {"train": split_of(tmp_path, 9)}
+    assert step_facts.num_classes == 4  # of the ids 1 and 3
     assert [line["id"] for line in lines(tmp_path)] == [4, 5, 9, None]
 
 
 @pytest.mark.parametrize(
-    ("policy", "picture", "is_refused"), [("leakage", 1, True), ("leakage", 2, False), ("fail", 1, True)]
+    ("policy", "image", "is_refused"), [("leakage", 1, True), ("leakage", 2, False), ("fail", 1, True)]
 )
-def test_concurrent_split_is_compared(tmp_path, monkeypatch, policy, picture, is_refused):
-    def finish(recipe: Recipe, shards, picture: int) -> Manifest:
-        of = fingerprints_of(shards[0].file, (f"{recipe.split}.jpg", picture, 0, 0))
+def test_concurrent_split_is_compared(tmp_path, monkeypatch, policy, image, is_refused):
+    def finish(recipe: Recipe, shards, image: int) -> Manifest:
+        of = fingerprints_of(shards[0].file, (f"{recipe.split}.jpg", image, 0, 0))
         notes = stage(tmp_path, recipe, shards[:1], of) + stage(tmp_path, recipe, shards[1:])
         return write_all(tmp_path, [recipe], facts_of(recipe.split), duplicates=policy, notes=notes)
 
@@ -341,8 +350,8 @@ def test_concurrent_split_is_compared(tmp_path, monkeypatch, policy, picture, is
 
     monkeypatch.setattr(module, "commit_splits", after_the_other)
     if not is_refused:
-        assert list(finish(RECIPE, SHARDS, picture).splits) == ["train", "val"]
+        assert list(finish(RECIPE, SHARDS, image).splits) == ["train", "val"]
         return
     with pytest.raises(DuplicatesError, match=r"refuses 2 images in 1 group .*The splits are complete, and stay"):
-        finish(RECIPE, SHARDS, picture)
+        finish(RECIPE, SHARDS, image)
     assert (tmp_path / "manifest-train.json").exists()

@@ -47,15 +47,15 @@ OUTSIDE = Annotation(6, 1, (90.0, 0.0, 10.0, 10.0), 100.0, False)
 def three_tasks(tmp_path) -> list[ImageTask]:
     """Three images: a good one with a box outside, one that is cut short, and another good one."""
     (tmp_path / "images").mkdir()
-    found = []
+    tasks = []
     for id_, annotations in ((1, (INSIDE, OUTSIDE)), (2, (INSIDE,)), (3, ())):
         path = tmp_path / "images" / f"{id_}.png"
         Image.new("RGB", (40, 30), (id_, 0, 0)).save(path)
         if id_ == 2:
             path.write_bytes(path.read_bytes()[:-12])
         ref = ImageFile(str(path), path.stat().st_size, str(path.stat().st_mtime_ns))
-        found.append(ImageTask(id_, path.name, 40, 30, ref, "train", annotations))
-    return found
+        tasks.append(ImageTask(id_, path.name, 40, 30, ref, "train", annotations))
+    return tasks
 
 
 def digest_of(key, tasks, recipe, labels, table) -> str:
@@ -327,7 +327,7 @@ def test_write_with_beam(tmp_path, tasks, monkeypatch, gzip, ending):
     notes = [line.split() for path in tmp_path.glob("notes*") for line in path.read_text().splitlines()]
     finished = FinishedShards(str(tmp_path / "out"), "coco", "detection")
     infos = [finished.result(ShardKey(split, int(index), 2), note).info for split, index, note in notes]
-    found = []
+    written_records = []
     for split in ("train", "val"):
         state = tmp_path / "out" / f".recordmill-{split}"
         names = [f"coco-{split}.tfrecord-0000{index}-of-00002{ending}" for index in range(2)]
@@ -342,6 +342,6 @@ def test_write_with_beam(tmp_path, tasks, monkeypatch, gzip, ending):
             assert ShardInfo(name, len(inside), len(data), *digests, index) in infos
             if not gzip:
                 assert (state / ".index" / f"{name}.idx").read_bytes() == index_of(inside)
-            found += [(split, record) for record in inside]
+            written_records += [(split, record) for record in inside]
     assert len(infos) == 4
-    assert sorted(found) == sorted((split, record) for record in records for split in ("train", "val"))
+    assert sorted(written_records) == sorted((split, record) for record in records for split in ("train", "val"))

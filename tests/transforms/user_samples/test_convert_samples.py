@@ -18,10 +18,10 @@ from recordmill.transforms.encoders.encode_objects import scale_to_pixels
 from recordmill.transforms.join.traits import Trait, choose_labels
 from recordmill.transforms.user_samples.convert_samples import (
     SampleCoder,
-    block_of,
     check_distinct,
-    checked,
-    samples_of,
+    convert_block,
+    convert_samples,
+    validate_sample,
 )
 from recordmill.transforms.user_samples.record_options import RecordOptions
 
@@ -88,11 +88,13 @@ def no_reject(split: str, rejected: object) -> None:
     raise AssertionError(rejected)
 
 
-def as_block(samples, labels=LABELS, of_image=False, reject=no_reject):
-    return block_of(
+def as_block(samples, labels=LABELS, is_image_class=False, reject=no_reject):
+    return convert_samples(
         samples,
         labels,
-        RecordOptions(layout="classification" if of_image else "detection", split="train=0.5,val=0.5", output="out"),
+        RecordOptions(
+            layout="classification" if is_image_class else "detection", split="train=0.5,val=0.5", output="out"
+        ),
         reject,
     )
 
@@ -100,16 +102,16 @@ def as_block(samples, labels=LABELS, of_image=False, reject=no_reject):
 @settings(max_examples=300)
 @given(st.builds(sample_of, SIZE, IMAGES, **FIELDS, **DETECTED))
 def test_sample_is_row_of_block(sample):
-    block = unpack_block(pack_block(as_block([checked(sample)])))
+    block = unpack_block(pack_block(as_block([validate_sample(sample)])))
     block.check("test")
-    assert list(samples_of(block, LABELS, SPLITS)) == [sample]
+    assert list(convert_block(block, LABELS, SPLITS)) == [sample]
 
 
 @given(st.builds(sample_of, SIZE, IMAGES, **FIELDS, class_name=st.sampled_from(["dog", "ö"])))
 def test_sample_of_one_class_is_row_of_block(sample):
     labels = LabelMap((Category(0, "dog"), Category(1, "ö")))
-    block = unpack_block(pack_block(as_block([checked(sample)], labels, of_image=True)))
-    assert list(samples_of(block, labels, SPLITS)) == [sample]
+    block = unpack_block(pack_block(as_block([validate_sample(sample)], labels, is_image_class=True)))
+    assert list(convert_block(block, labels, SPLITS)) == [sample]
 
 
 @given(
@@ -117,7 +119,7 @@ def test_sample_of_one_class_is_row_of_block(sample):
 )
 def test_blocks_do_not_depend_on_order_of_samples(samples):
     blocks = [as_block(order) for order in (samples, samples[::-1])]
-    packed = [block and list(samples_of(block, LABELS, SPLITS)) for block in blocks]
+    packed = [block and list(convert_block(block, LABELS, SPLITS)) for block in blocks]
     assert packed[0] == packed[1]
 
 
@@ -126,11 +128,11 @@ BOX = (1, 2, 3, 4)
 
 
 @pytest.mark.parametrize(
-    ("sample", "reason", "said"),
+    ("sample", "reason", "detail"),
     [
         (Sample("a"), Reason.MALFORMED_IMAGE, "'a' has neither path nor data"),
         (Sample("a", path="x", **IMAGE), Reason.MALFORMED_IMAGE, "'a' has both path and data"),
-        (Sample("a", path="img/", size_bytes=1), Reason.MALFORMED_IMAGE, "path 'img/' is that of a folder"),
+        (Sample("a", path="img/", size_bytes=1), Reason.MALFORMED_IMAGE, "path 'img/' is a folder"),
         (Sample("../a", **IMAGE), Reason.UNSAFE_FILE_NAME, "'../a': its file name has .. in it"),
         (Sample(7, **IMAGE), Reason.MALFORMED_IMAGE, "Sample 7: Expected `str`"),
         (Sample("a", **IMAGE, width=4), Reason.MALFORMED_IMAGE, "width 4 and height None"),
@@ -142,22 +144,22 @@ BOX = (1, 2, 3, 4)
         ({"file_name": "a"}, Reason.MALFORMED_IMAGE, "'a'"),
     ],
 )
-def test_samples_that_cannot_be_used(sample, reason, said):
+def test_samples_that_cannot_be_used(sample, reason, detail):
     with pytest.raises(UnusableError) as fault:
-        checked(sample)
+        validate_sample(sample)
     assert fault.value.reason is reason
-    assert said in fault.value.detail
+    assert detail in fault.value.detail
 
 
 CLASSES = LabelMap((Category(0, "dog"),))
 
 
 @pytest.mark.parametrize(
-    ("sample", "labels", "reason", "said"),
+    ("sample", "labels", "reason", "detail"),
     [
         *(
-            (Sample("a", **IMAGE, objects=(each,)), LABELS, reason, said)
-            for each, reason, said in (
+            (Sample("a", **IMAGE, objects=(each,)), LABELS, reason, detail)
+            for each, reason, detail in (
                 (SampleObject("cow", BOX), Reason.UNKNOWN_CATEGORY, "'cow' is not a label"),
                 (SampleObject("cat", BOX), Reason.UNKNOWN_CATEGORY, "'cat' is ambiguous"),
                 (SampleObject("dog", (1, 2, -3, 4)), Reason.MALFORMED_BOX, "negative width"),
@@ -173,25 +175,25 @@ CLASSES = LabelMap((Category(0, "dog"),))
         (Sample("a", **IMAGE, class_name="cow"), CLASSES, Reason.NO_CLASS, "has class 'cow'"),
     ],
 )
-def test_objects_and_images_that_cannot_be_used(sample, labels, reason, said):
+def test_objects_and_images_that_cannot_be_used(sample, labels, reason, detail):
     """Without an object, its image stays."""
-    found = []
-    block = as_block([sample], labels, labels is CLASSES, lambda split, rejected: found.append(rejected))
+    rejects = []
+    block = as_block([sample], labels, labels is CLASSES, lambda split, rejected: rejects.append(rejected))
     what = "annotation" if sample.objects else "image"
-    assert [(one.what, one.reason) for one in found] == [(what, reason)]
-    assert re.search(f"Sample 'a'.*{said}", found[0].detail)
+    assert [(one.what, one.reason) for one in rejects] == [(what, reason)]
+    assert re.search(f"Sample 'a'.*{detail}", rejects[0].detail)
     assert (block and (len(block), block.num_objects)) == ((1, 0) if sample.objects else None)
 
 
 def test_fractions_and_ids_left_out():
-    each = SampleObject("dog", (0.25, 0.5, 0.5, 0.25), "fraction", (0.5, 0.5, 2.0, 0.0, 0.0, 0.0))
+    object_ = SampleObject("dog", (0.25, 0.5, 0.5, 0.25), "fraction", (0.5, 0.5, 2.0, 0.0, 0.0, 0.0))
     polygon = SampleObject("dog", (0, 0, 1, 1), "fraction", segmentation="[[0,0,0.5,0,0.5,1]]")
     pixels = SampleObject("dog", (1, 2, 3, 4), segmentation="[[0,0,5,0,5,5]]")
-    sample = Sample("a", **IMAGE, objects=(each, each, polygon, pixels))
+    sample = Sample("a", **IMAGE, objects=(object_, object_, polygon, pixels))
     block = scale_to_pixels(unpack_block(pack_block(as_block([sample]))), np.array([[40, 20]]))
-    block, others = block.take_objects(np.arange(4) < 2), block.take_objects(np.arange(4) > 1)
-    assert others.boxes_xywh_px.tolist() == [[0, 0, 40, 20], [1, 2, 3, 4]]
-    assert others.segmentation.texts() == ["[[0.0,0.0,20.0,0.0,20.0,20.0]]", "[[0,0,5,0,5,5]]"]
+    block, more_objects = block.take_objects(np.arange(4) < 2), block.take_objects(np.arange(4) > 1)
+    assert more_objects.boxes_xywh_px.tolist() == [[0, 0, 40, 20], [1, 2, 3, 4]]
+    assert more_objects.segmentation.texts() == ["[[0.0,0.0,20.0,0.0,20.0,20.0]]", "[[0,0,5,0,5,5]]"]
     assert block.keypoints_xyv.values.tolist() == [20, 10, 2, 0, 0, 0] * 2
     assert block.boxes_xywh_px.tolist() == [[10, 10, 20, 5]] * 2
     assert block.area_px2.tolist() == [100, 100]
@@ -201,12 +203,12 @@ def test_fractions_and_ids_left_out():
 
 
 def test_a_split_that_is_not_written():
-    with pytest.raises(ConfigError, match=r"Sample 'a' is of split test, .* train, val"):
+    with pytest.raises(ConfigError, match=r"Sample 'a' has split test, .* train, val"):
         as_block([Sample("a", **IMAGE, split="test")])
 
 
 def test_samples_of_one_key():
-    with pytest.raises(CollidingImagesError, match="two Samples have the name 'a'"):
+    with pytest.raises(CollidingImagesError, match="two Samples have the same name 'a'"):
         check_distinct([Sample("a"), Sample("b"), Sample("a")])
     with pytest.raises(CollidingImagesError, match="image_id 1, 'a' and 'b'"):
         check_distinct([Sample("a", image_id=1), Sample("b", image_id=1)])
@@ -223,7 +225,7 @@ def test_coder_accepts_rejects():
 
 
 @pytest.mark.parametrize(
-    ("found", "categories"),
+    ("traits", "categories"),
     [
         ([("dog", 18), ("cat", 17)], [(17, "cat"), (18, "dog")]),
         ([("dog", 18), ("cat", 18)], [(1, "cat"), (2, "dog")]),
@@ -232,8 +234,8 @@ def test_coder_accepts_rejects():
         ([], []),
     ],
 )
-def test_labels_of_samples(found, categories):
-    labels = choose_labels([Trait("category", *of) for of in found], of_image=False)
+def test_labels_of_samples(traits, categories):
+    labels = choose_labels([Trait("category", *of) for of in traits], of_image=False)
     assert [(category.id, category.name) for category in labels.categories] == categories
 
 
