@@ -53,7 +53,7 @@ _NOT_FOUND = (Reason.IMAGE_MISSING, Reason.UNSAFE_FILE_NAME)
 
 
 class JobLimits(NamedTuple):
-    """What a job accepts.
+    """Limits of the findings of a job.
 
     Attributes:
         splits: Splits to write.
