@@ -18,16 +18,16 @@ from recordmill.transforms.blocks.cut_range import BlockKey, cut_range
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.collect_facts import WithFacts, collect_facts, hand_over
 from recordmill.transforms.dataset.facts import AddFacts, Facts, FactsBuilder, add_facts
-from recordmill.transforms.join.sample_rows import id_of
-from recordmill.transforms.join.traits import (
+from recordmill.transforms.join.observed_labels import (
     NEGATIVE_AREA,
     OPTIONAL_KINDS,
-    Trait,
-    area_traits,
+    ObservedLabel,
     choose_labels,
-    parts_of,
-    trait_warnings,
+    find_negative_areas,
+    label_warnings,
+    observed_parts,
 )
+from recordmill.transforms.join.sample_rows import id_of
 from recordmill.transforms.user_samples.convert_samples import (
     block_of,
     check_distinct,
@@ -44,8 +44,12 @@ _BITS = 10
 _PIPELINE = "the pipeline"
 
 
-def traits_of(sample: Sample, options: RecordOptions) -> set[Trait]:
-    found = {Trait("class", sample.class_name)} if sample.class_name is not None and options.is_image_class else set()
+def traits_of(sample: Sample, options: RecordOptions) -> set[ObservedLabel]:
+    found = (
+        {ObservedLabel("class", sample.class_name)}
+        if sample.class_name is not None and options.is_image_class
+        else set()
+    )
     has = {
         "keypoints": any(each.keypoints for each in sample.objects),
         "captions": sample.captions,
@@ -55,12 +59,12 @@ def traits_of(sample: Sample, options: RecordOptions) -> set[Trait]:
         "objects": sample.objects and options.is_image_class,
         "class_name": sample.class_name is not None and not options.is_image_class,
     }
-    found |= {Trait(kind) for kind, value in has.items() if value}
-    found |= {Trait("part", part.value) for part in sample.parts} | area_traits(sample)
+    found |= {ObservedLabel(kind) for kind, value in has.items() if value}
+    found |= {ObservedLabel("part", part.value) for part in sample.parts} | find_negative_areas(sample)
     if not options.is_image_class:
         for each in sample.objects:
             id_ = -1 if each.category_id is None else each.category_id
-            found.add(Trait("category", each.category, id_, len(each.keypoints) // 3))
+            found.add(ObservedLabel("category", each.category, id_, len(each.keypoints) // 3))
     return found
 
 
@@ -144,14 +148,18 @@ def _describe_samples(
         read: Facts of the source of the Samples.
     """
     has_warned = any(metric == Metric.NEGATIVE_AREAS.value for part in read for _, metric in part.counts)
-    found = [trait for trait in (Trait(*trait) for trait in traits) if not (has_warned and trait.kind == NEGATIVE_AREA)]
+    found = [
+        trait
+        for trait in (ObservedLabel(*trait) for trait in traits)
+        if not (has_warned and trait.kind == NEGATIVE_AREA)
+    ]
     kinds = {trait.kind for trait in found}
     labels = known[0] if known else choose_labels(found, options.is_image_class)
     yield labels
     category_id = (Part.CATEGORY_ID,) if labels.is_shifted and not options.is_image_class else ()
-    parts = (*options.parts, *parts_of(found), *category_id)
+    parts = (*options.parts, *observed_parts(found), *category_id)
     yield TaggedOutput(_TABLE, options.layout_table.with_parts(parts))
-    for text in trait_warnings(found, labels):
+    for text in label_warnings(found, labels):
         facts.warn(options.splits[0], text)
     for kind in sorted(kinds & {*OPTIONAL_KINDS, "objects", "class_name"} - options.stored_kinds):
         of_kind = {"masks": MASKS["both"], **PARTS}.get(kind, ())
