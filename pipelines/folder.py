@@ -46,7 +46,7 @@ def prepare(options: FolderOptions) -> Job:
         ConfigError: No image has a class, splits are given in two ways, or the tables have none.
         AnnotationFileError: A table cannot be read.
     """
-    splits = splits_of(options)
+    splits = choose_splits(options)
     steps, contents = partial(gather, options=options, splits=splits), image_contents(options, splits, options.table)
     return Job(options, splits, partial(inputs, options), steps, contents)
 
@@ -59,7 +59,7 @@ def inputs(options: FolderOptions) -> Iterator[InputFile]:
         yield from map(unlisted_folder, sorted(options.images))
 
 
-def splits_of(options: FolderOptions) -> tuple[str, ...]:
+def choose_splits(options: FolderOptions) -> tuple[str, ...]:
     """Return the splits of the tables of labels, or else those of the options. Without tables, check first for images.
 
     Raises:
@@ -72,13 +72,13 @@ def splits_of(options: FolderOptions) -> tuple[str, ...]:
     if not with_splits:
         return options.splits
     if len(with_splits) < len(by_table):
-        raise ConfigError(f"--labels: {', '.join(with_splits)} says which split an image is of, the others do not")
+        raise ConfigError(f"--labels: {', '.join(with_splits)} has a column of splits, the other tables do not")
     splits = tuple(sorted({split for splits in by_table.values() for split in splits or ()}))
     if not splits:
-        raise ConfigError(f"{', '.join(with_splits)}: no row that can be used, so there is nothing to write")
+        raise ConfigError(f"{', '.join(with_splits)}: no row is usable, so there is nothing to write")
     if options.split != ALL_TRAIN:
         raise ConfigError(
-            f"{with_splits[0]} says which split an image is of ({', '.join(splits)}), and so does --split"
+            f"{with_splits[0]} has a column of splits ({', '.join(splits)}): leave out --split, or remove the column"
         )
     return splits
 
@@ -95,12 +95,12 @@ def gather(p: beam.Pipeline, options: FolderOptions, splits: tuple[str, ...]) ->
     rows = p | "LabelTables" >> beam.Create(tables) | ReadTables(options, splits, division) if tables else files
     sides = (rows, files) if tables else (rows,)
     blocks = sides | "JoinFiles" >> JoinFiles(splits, options.seed, options.classes, options.input_rows)
-    blocks = _divided(blocks, options, division, splits)  # of images that can be written, unless they are broken
+    blocks = _divide_blocks(blocks, options, division, splits)  # of images that can be written, unless they are broken
     blocks | "CountRows" >> WithFacts(count_block_rows, options, splits)
     classes = rows | "ListClasses" >> ListClasses(options.classes, _class_folders(options))
     adopt = WithFacts(_adopt_labels, existing_labels(options.output, splits), options.classes, splits)
     labels = classes | "AdoptLabels" >> adopt
-    _warn(rows, labels, options, splits)
+    _warn_about_classes(rows, labels, options, splits)
     return Gathered(
         choose_images(options, blocks, splits),
         labels,
@@ -109,7 +109,7 @@ def gather(p: beam.Pipeline, options: FolderOptions, splits: tuple[str, ...]) ->
     )
 
 
-def _divided(
+def _divide_blocks(
     blocks: PCollection, options: FolderOptions, division: Division | AsSingleton, splits: tuple[str, ...]
 ) -> PCollection:
     """Return Blocks with splits that may depend on all images."""
@@ -135,17 +135,19 @@ def _adopt_labels(
     yield labels
 
 
-def _warn(rows: PCollection, labels: PCollection, options: FolderOptions, splits: tuple[str, ...]) -> None:
+def _warn_about_classes(
+    rows: PCollection, labels: PCollection, options: FolderOptions, splits: tuple[str, ...]
+) -> None:
     """Add the steps that warn about classes and their folders."""
     if not options.classes:
-        labels | "WarnNames" >> WithFacts(_warn_names, splits)
+        labels | "WarnNames" >> WithFacts(_warn_class_names, splits)
     if folders := _class_folders(options):
         texts = [*folders_without_images(folders, options.output)]
         rows.pipeline | "FoldersWithoutImages" >> beam.Create([texts]) | "WarnFolders" >> WithFacts(_warn_texts, splits)
         rows | "WarnNestedClasses" >> WarnNestedClasses(labels, splits)
 
 
-def _warn_names(labels: LabelMap, facts: FactsBuilder, splits: tuple[str, ...]) -> None:
+def _warn_class_names(labels: LabelMap, facts: FactsBuilder, splits: tuple[str, ...]) -> None:
     facts.warn_all(splits, [*misread_numbers(labels), *name_warnings(labels)])
 
 

@@ -138,7 +138,7 @@ class ReadFolder(_Transform):
         super().__init__(_NOWHERE, dict(options))
 
     def expand(self, p):
-        splits = folder.splits_of(self._options)
+        splits = folder.choose_splits(self._options)
         with collect_facts() as facts:
             gathered = folder.gather(p, self._options, splits)
         return _read(gathered, facts, splits)

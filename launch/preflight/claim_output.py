@@ -37,7 +37,7 @@ from recordmill.transforms.dataset.dataset_folder import (
     read_split_manifests,
     unfinished_splits,
 )
-from recordmill.transforms.join.list_images import listing_of
+from recordmill.transforms.join.list_images import list_folder
 from recordmill.transforms.shards.shard_file import describe_damage
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -122,7 +122,7 @@ class _Listings(dict[str, InputFile]):
     """Listings of image folders. Each folder is listed once, and only to compare a complete split with it."""
 
     def __missing__(self, folder: str) -> InputFile:
-        self[folder] = listing_of(folder)
+        self[folder] = list_folder(folder)
         return self[folder]
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from recordmill.launch.cli import main
 from recordmill.schemas.statistics import SplitComparison, SplitStatistics
 from recordmill.transforms.insight.across_splits import compare_splits
-from recordmill.transforms.join.list_images import listing_of
+from recordmill.transforms.join.list_images import list_folder
 from tests.conftest import manifest_of, read_examples, rejects_of, shard_bytes
 from tests.jobs.folders import draw, draw_all, write_table
 
@@ -21,14 +21,14 @@ SPLITS = ("train", "val", "test")
 THREE = ("--split", "train=0.5,val=0.25,test=0.25")
 NOT_IMAGES = (".git/1.jpg", "Cat/._1.jpg", "Cat/.DS_Store", "big dog/Thumbs.db", "notes.txt")
 CLASSES = ["Cat", "big dog", "Öl"]
-"""Classes of `pictures`, by index: upper case sorts before lower case, and both before other characters than ASCII."""
+"""Classes of `images`, by index: upper case sorts before lower case, and both before other characters than ASCII."""
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory) -> Path:
+def images(tmp_path_factory) -> Path:
     """Class folders of 24 JPEGs and PNGs of 1 to 4 channels and different sizes: endings in upper case, folders in
-    folders, spaces, an accent. And files that are no images, or are hidden."""
-    folder = tmp_path_factory.mktemp("pictures")
+    folders, spaces, an accent. And files that are not images, or are hidden."""
+    folder = tmp_path_factory.mktemp("images")
     for number in range(8):
         draw(folder / "Cat" / f"{number}.jpg", number, "L" if number == 3 else "RGB")
         mode = ("L", "LA", "RGB", "RGBA")[number % 4]
@@ -48,31 +48,31 @@ def three_splits(images: Path, out: Path) -> list[object]:
 
 
 @pytest.fixture(scope="module")
-def converted(pictures, tmp_path_factory) -> Path:
-    """`pictures` in three splits of two shards each."""
+def converted(images, tmp_path_factory) -> Path:
+    """`images` in three splits of two shards each."""
     folder = tmp_path_factory.mktemp("converted")
-    assert main(list(map(str, ["folder", *three_splits(pictures, folder)]))) == 0
+    assert main(list(map(str, ["folder", *three_splits(images, folder)]))) == 0
     return folder
 
 
 def examples_of(out: Path) -> dict[str, dict[str, list]]:
-    """Every record of every split by file name, and its split under `split`."""
-    found = {}
+    """Return all records by file name, with their split under `split`."""
+    examples = {}
     for split in manifest_of(out)["splits"]:
         for example in read_examples(out, split):
             name = example["image/filename"][0].decode()
-            assert name not in found
-            found[name] = example | {"split": split}
-    return found
+            assert name not in examples
+            examples[name] = example | {"split": split}
+    return examples
 
 
 def splits_of(out: Path) -> dict[str, str]:
     return {name: example["split"] for name, example in examples_of(out).items()}
 
 
-def test_every_feature_is_the_file_s(pictures, converted):
+def test_every_feature_is_the_file_s(images, converted):
     examples = examples_of(converted)
-    paths = {path.relative_to(pictures).as_posix(): path for path in pictures.rglob("*") if path.is_file()}
+    paths = {path.relative_to(images).as_posix(): path for path in images.rglob("*") if path.is_file()}
     files = {name: path for name, path in paths.items() if name not in NOT_IMAGES}
     assert set(examples) == set(files)
     assert len(files) == 24
@@ -103,19 +103,19 @@ def test_every_feature_is_the_file_s(pictures, converted):
         assert split["images"] == {"rows": written[name], "written": written[name], "without_record": 0, "rejected": {}}
         assert sum(shard["examples"] for shard in split["shards"]) == written[name] > 0
         assert split["unlisted"] == {"files": 5, "first": sorted(NOT_IMAGES)}
-        assert split["recipe"]["inputs"] == [msgspec.to_builtins(listing_of(str(pictures)))]
+        assert split["recipe"]["inputs"] == [msgspec.to_builtins(list_folder(str(images)))]
     assert (converted / "labels.csv").read_text() == "0,Cat\n1,big dog\n2,Öl\n"
 
 
 def test_statistics_are_of_the_records(converted):
     whole = json.loads((converted / "statistics.json").read_bytes())
-    splits = {name: msgspec.convert(found, SplitStatistics) for name, found in whole["splits"].items()}
+    splits = {name: msgspec.convert(statistics, SplitStatistics) for name, statistics in whole["splits"].items()}
     assert msgspec.convert(whole["across_splits"], SplitComparison) == compare_splits(splits)
-    for split, found in whole["splits"].items():
-        assert json.loads((converted / f"statistics-{split}.json").read_bytes()) == found
-        assert found["images"] == len(read_examples(converted, split))
+    for split, statistics in whole["splits"].items():
+        assert json.loads((converted / f"statistics-{split}.json").read_bytes()) == statistics
+        assert statistics["images"] == len(read_examples(converted, split))
         counts = manifest_of(converted)["splits"][split]["class_counts"]
-        assert [each["images"] for each in found["classes"]] == counts
+        assert [row["images"] for row in statistics["classes"]] == counts
 
 
 def test_extracted_files_give_same_bytes(converted, tmp_path, recordmill):
@@ -129,11 +129,11 @@ def test_extracted_files_give_same_bytes(converted, tmp_path, recordmill):
     assert shard_bytes(tmp_path / "out") == shard_bytes(converted)
 
 
-def test_zip_and_one_thread_give_same_bytes(pictures, converted, tmp_path, recordmill):
-    archive = tmp_path / "pictures.zip"
+def test_zip_and_one_thread_give_same_bytes(images, converted, tmp_path, recordmill):
+    archive = tmp_path / "images.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        for path in sorted(pictures.rglob("*")):
-            file.write(path, path.relative_to(pictures).as_posix())
+        for path in sorted(images.rglob("*")):
+            file.write(path, path.relative_to(images).as_posix())
     assert recordmill("folder", *three_splits(archive, tmp_path / "out"), "--workers", 1).code == 0
     assert shard_bytes(tmp_path / "out") == shard_bytes(converted)
 
@@ -161,11 +161,11 @@ def test_stratified_group_is_in_one_split(many, tmp_path, recordmill):
     listed.write_text("file_name,group\n" + "".join(f"./{name}/{n}.png,{n}\n" for n in range(6) for name in "ab"))
     flags = ["--images", many, "--output", tmp_path / "out", *THREE, "--stratify", "--groups", listed]
     assert recordmill("folder", *flags).code == 0
-    found = splits_of(tmp_path / "out")
-    assert [found[f"a/{n}.png"] for n in range(6)] == [found[f"b/{n}.png"] for n in range(6)]
+    split_by_name = splits_of(tmp_path / "out")
+    assert [split_by_name[f"a/{n}.png"] for n in range(6)] == [split_by_name[f"b/{n}.png"] for n in range(6)]
     splits = manifest_of(tmp_path / "out")["splits"]
     assert sum(split["images"].get("groups", 0) for split in splits.values()) == 6
-    assert Counter(found.values()) == {"train": 20, "val": 9, "test": 11}  # no split is off by more than a pair
+    assert Counter(split_by_name.values()) == {"train": 20, "val": 9, "test": 11}  # no split is off by more than a pair
 
 
 def test_splits_by_rank_are_exact_for_wanted_classes(many, tmp_path, recordmill):
@@ -178,17 +178,17 @@ def test_splits_by_rank_are_exact_for_wanted_classes(many, tmp_path, recordmill)
 def test_rows_that_are_rejected_do_not_count(many, tmp_path, recordmill, how):
     """56 of 80 rows of class a have no file, and an image of b is in two classes."""
     paths = {"a": [f"a/{n}.png" for n in range(80)], "b": [f"b/{n}.png" for n in range(12)]}
-    rows = [(path, name) for name, of_class in paths.items() for path in of_class]
+    rows = [(path, name) for name, class_paths in paths.items() for path in class_paths]
     write_table(tmp_path / "t.csv", [("path", "label"), *rows, ("b/0.png", "a")])
     flags = ["--images", many, "--labels", tmp_path / "t.csv", "--output", tmp_path / "out", *THREE, *how]
     assert recordmill("folder", *flags, "--max-rejects", 1).code == 0
-    found = Counter((name[0], split) for name, split in splits_of(tmp_path / "out").items())
+    counts = Counter((name[0], split) for name, split in splits_of(tmp_path / "out").items())
     shares = {"train": 0.5, "val": 0.25, "test": 0.25}
-    sums = Counter(split for (_, split), number in found.items() for _ in range(number))
+    sums = Counter(split for (_, split), number in counts.items() for _ in range(number))
     assert all(abs(sums[split] - 35 * share) <= 2 for split, share in shares.items())
     if how == ["--stratify"]:
-        assert [found["a", split] for split in shares] == [12, 6, 6]
-        assert all(abs(found["b", split] - 11 * share) < 1 for split, share in shares.items())
+        assert [counts["a", split] for split in shares] == [12, 6, 6]
+        assert all(abs(counts["b", split] - 11 * share) < 1 for split, share in shares.items())
     for split in manifest_of(tmp_path / "out")["splits"].values():
         (rows_of,) = split["inputs"]
         assert rows_of["images"] == split["images"]["written"] + sum(split["images"]["rejected"].values())

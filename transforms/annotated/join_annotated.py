@@ -27,9 +27,9 @@ from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.join.choose_categories import choose_features, select_categories
-from recordmill.transforms.join.match_blocks import without_faults
+from recordmill.transforms.join.match_blocks import drop_faulty_images
+from recordmill.transforms.join.observed_labels import ObservedLabel, choose_labels, label_warnings, observed_parts
 from recordmill.transforms.join.screen_objects import screen_annotations, selected_labels
-from recordmill.transforms.join.traits import Trait, choose_labels, parts_of, trait_warnings
 from recordmill.transforms.runtime.beam_steps import pack, unpacker
 from recordmill.transforms.shards.limit_records import limit_records
 
@@ -42,7 +42,7 @@ Keyed = tuple[int, bytes]
 
 
 class DescribeClasses(beam.PTransform):
-    """Convert Traits to one LabelMap of all classes, one LabelMap of the selected classes, and one FeatureTable.
+    """Convert ObservedLabels to one LabelMap of all classes, one LabelMap of the selected classes, and one FeatureTable.
 
     Args:
         existing: Labels of the data set that the splits are added to; None for a new data set.
@@ -71,28 +71,28 @@ def _describe_traits(
     existing: ExistingLabels | None,
     packed: list[tuple[str, str, int, int]],
 ) -> Iterator[Any]:
-    traits, layout = [Trait(*trait) for trait in packed], options.layout_table
+    traits, layout = [ObservedLabel(*trait) for trait in packed], options.layout_table
     if not source.label_name and not any(trait.kind == FILES for trait in traits):
         raise ConfigError(f"{source.path} has no label file of the format {source.kind}")
     notes = frozenset(trait.name for trait in traits if trait.kind == NOTE)
     warnings = [*source.warnings, *source.check(notes), *frame_warnings(traits, source)]
     known = source.categories
-    categories = choose_labels(traits, of_image=False) if known is None else LabelMap(known)
-    warnings += trait_warnings(traits, categories)
+    categories = choose_labels(traits, is_image_class=False) if known is None else LabelMap(known)
+    warnings += label_warnings(traits, categories)
     labels = select_categories(categories, options.categories)
     if existing:
         labels, absent = adopt_labels(labels, existing, True, _FIX)
         warnings += [absent] if absent else []
     yield categories
     yield TaggedOutput(_LABELS, labels)
-    table, parts = choose_features((), labels, options.table, layout), parts_of(traits)
+    table, parts = choose_features((), labels, options.table, layout), observed_parts(traits)
     yield TaggedOutput(_TABLE, layout.with_parts((*table.parts, *parts)))
     if lacking := sorted({*parts} - {*source.parts, *layout.parts}):  # the command has warned about the rest
         warnings.append(f"the layout {layout.layout} has no feature for {', '.join(lacking)}: not written")
     facts.warn_all([split], warnings)
 
 
-def frame_warnings(traits: Iterable[Trait], source: Source) -> Iterator[str]:
+def frame_warnings(traits: Iterable[ObservedLabel], source: Source) -> Iterator[str]:
     """Yield a warning of fractions among boxes in pixels.
 
     Raises:
@@ -165,7 +165,7 @@ def join_rows(
         facts: Gets rejects and counts.
     """
     block = _drop_rejected(merge_rows(join_blocks(blocks)), source, splits, facts)
-    block = without_faults(block, splits, facts, options.matching, options.division.group_from)
+    block = drop_faulty_images(block, splits, facts, options.matching, options.division.group_from)
     block = number_categories(block, labels, source)
     if block.num_objects:
         block = screen_annotations(block, labels, options.filters, splits, facts)

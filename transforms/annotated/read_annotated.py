@@ -35,8 +35,8 @@ from recordmill.transforms.blocks.pack_block import pack_parts
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.compare_names import Names, add_names
 from recordmill.transforms.dataset.facts import FactsBuilder
-from recordmill.transforms.join.list_images import FILES_AT_ONCE, batched, file_block, list_outside
-from recordmill.transforms.join.match_blocks import MatchRows, name_buckets
+from recordmill.transforms.join.list_images import FILES_AT_ONCE, file_block, list_outside, split_batches
+from recordmill.transforms.join.match_blocks import MatchRows, assign_buckets
 from recordmill.transforms.storage.interface import NameRange, is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -54,7 +54,7 @@ class ReadAnnotated(beam.PTransform):
         division: Assignment of images to splits; used if the source does not have the split of each image.
 
     Returns:
-        (range, packed Block of image rows with objects); Traits as tuples.
+        (range, packed Block of image rows with objects); ObservedLabels as tuples.
     """
 
     def __init__(
@@ -119,8 +119,8 @@ def _list_part(
     folder, bounds = SourceFolder(*listed[0]), listed[1]
     split = source.split_index(folder.split, splits) if folder.split and folder.has_images else -1
     files = list_outside(folder.path, NameRange(*bounds), options.output, None)
-    chunks = (_sort_files(chunk, folder, source, options.matching) for chunk in batched(files, _CHUNK))
-    for chunk_files in batched(chunks, FILES_AT_ONCE // _CHUNK):
+    chunks = (_sort_files(chunk, folder, source, options.matching) for chunk in split_batches(files, _CHUNK))
+    for chunk_files in split_batches(chunks, FILES_AT_ONCE // _CHUNK):
         images, buckets, labels = (list(parts) for parts in zip(*chunk_files, strict=True))
         block, block_buckets = join_blocks(images), np.concatenate(buckets)
         if not source.label_name:
@@ -146,7 +146,7 @@ def _sort_files(
     named = [(folder.prefix + name, file) for name, file in files]
     images = [(name, file) for name, file in named if folder.has_images and is_image_name(name)]
     names = [source.label_name(name) if source.label_name else name for name, _ in images]
-    buckets = name_buckets(names, match, 1 << BITS)
+    buckets = assign_buckets(names, match, 1 << BITS)
     labels = file_block((name, file) for name, file in named if source.is_label(name))
     return file_block(images), buckets, labels.replace(class_name=ragged_texts([folder.split] * len(labels)))
 
@@ -154,7 +154,7 @@ def _sort_files(
 def _label_file_runs(labels: list[LabelFile]) -> Iterator[list[LabelFile]]:
     """Yield runs of small label files; large ones stay alone."""
     small = [label for label in labels if label.size_bytes <= SMALL_FILE_BYTES]
-    yield from batched(small, MAX_BATCH_IMAGES)
+    yield from split_batches(small, MAX_BATCH_IMAGES)
     yield from ([label] for label in labels if label.size_bytes > SMALL_FILE_BYTES)
 
 
@@ -163,7 +163,7 @@ def _read_list(list_: SplitList, source: Source, splits: tuple[str, ...]) -> Ite
     with storage_for(path).open(path) as file:
         lines = (line.decode("utf-8-sig", "replace").strip() for line in file)
         names = source.parse_list(path, (line for line in lines if line))
-        for batch in batched(map(name_key, names), FILES_AT_ONCE):
+        for batch in split_batches(map(name_key, names), FILES_AT_ONCE):
             index = source.split_index(split, splits)
             rows = Block(file_name=ragged_texts(batch), split=np.full(len(batch), index, np.int64))
             labels = list(map(source.label_name, batch)) if source.label_name else batch

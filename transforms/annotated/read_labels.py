@@ -29,9 +29,9 @@ from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.compare_names import Names
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.images.load_images import KEPT_BYTES, keep_files
-from recordmill.transforms.join.match_blocks import NO_FILES, FileState, match_rows, name_buckets, name_keys
+from recordmill.transforms.join.match_blocks import NO_FILES, FileState, assign_buckets, match_rows, name_keys
+from recordmill.transforms.join.observed_labels import ObservedLabel, find_negative_areas
 from recordmill.transforms.join.sample_rows import CategoryFinder, id_of, sample_rows, usable_objects
-from recordmill.transforms.join.traits import Trait, area_traits
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, pack
 from recordmill.transforms.runtime.threads import look_ahead
@@ -72,7 +72,7 @@ Fetched = bytes | OSError | None
 
 
 def label_buckets(names: Sequence[str]) -> np.ndarray:
-    return name_buckets(names, "path", 1 << BITS)
+    return assign_buckets(names, "path", 1 << BITS)
 
 
 def unpack_label_files(block: Block) -> list[LabelFile]:
@@ -93,7 +93,7 @@ class _LabelReader(ThreadedDoFn):
         return look_ahead(parse, labels, self.pool, self.threads) if self.threads > 1 else map(parse, labels)
 
     def _labelled(self, rows: Block, keys: Sequence[str], labels: Sequence[LabelFile | None]) -> Iterator[Any]:
-        """Yield rows with their label files' objects, Traits and notices.
+        """Yield rows with their label files' objects, ObservedLabels and notices.
 
         Args:
             keys: Expected name of each row's label file.
@@ -131,7 +131,7 @@ class ReadBeside(_LabelReader):
         else:
             rows = _drop_repeated_rows(files)
         rows = rows.replace(image_id=np.array(list(map(name_id, map(name_key, rows.file_name.texts()))), np.int64))
-        rows = match_rows(rows, files.replace(split=None) if source.lists else None, "path", division).rows
+        rows, _ = match_rows(rows, files.replace(split=None) if source.lists else None, "path", division)
         keys = [label_of(name_key(name)) for name in rows.file_name.texts()]
         is_found = rows.state == FileState.FOUND
         wanted = [known.get(key) if is_file else None for key, is_file in zip(keys, is_found.tolist(), strict=True)]
@@ -201,8 +201,8 @@ def _parse_file_beside(label: LabelFile, source: Source) -> LabelledImage:
 
 def labelled_rows(
     names: Sequence[str], images: Sequence[LabelledImage], files: Sequence[str], source: Source
-) -> tuple[Block, set[Trait]]:
-    """Return images as rows of a Block, without the columns of splits and files, and the Traits of all.
+) -> tuple[Block, set[ObservedLabel]]:
+    """Return images as rows of a Block, without the columns of splits and files, and the ObservedLabels of all.
 
     Args:
         names: Names of the images.
@@ -226,7 +226,7 @@ def labelled_rows(
         block = block.replace(rejected=ragged_bytes(rejected))
     usable = [given for pairs in objects for _, given in pairs] if source.categories is None else []
     traits = {
-        Trait(
+        ObservedLabel(
             "category",
             given.category,
             -1 if given.category_id is None else given.category_id,
@@ -237,13 +237,15 @@ def labelled_rows(
     if block.num_objects:
         boxes = block.boxes_xywh_px if block.in_fractions is None else block.boxes_xywh_px[~block.in_fractions]
         is_within = np.abs(np.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]])).max(axis=1) <= 1
-        traits |= {Trait(kind) for kind, is_frame in ((FRACTIONS, is_within), (PIXELS, ~is_within)) if is_frame.any()}
+        traits |= {
+            ObservedLabel(kind) for kind, is_frame in ((FRACTIONS, is_within), (PIXELS, ~is_within)) if is_frame.any()
+        }
     parts = {part for sample in samples for part in sample.parts}
-    traits |= {trait for sample in samples for trait in area_traits(sample)}
+    traits |= {trait for sample in samples for trait in find_negative_areas(sample)}
     parts |= {Part.KEYPOINTS for sample in samples for object_ in sample.objects if object_.keypoints}
-    traits |= {Trait("part", part.value) for part in parts}
-    traits |= {Trait("category", tag) for sample in samples for tag in sample.tags if source.categories is None}
-    return block, traits | {Trait(NOTE, note) for image in images for note in image.notes}
+    traits |= {ObservedLabel("part", part.value) for part in parts}
+    traits |= {ObservedLabel("category", tag) for sample in samples for tag in sample.tags if source.categories is None}
+    return block, traits | {ObservedLabel(NOTE, note) for image in images for note in image.notes}
 
 
 class ReadNaming(_LabelReader):
@@ -270,7 +272,7 @@ class ReadNaming(_LabelReader):
                     facts.reject(counted, Rejected(what, None, fault.reason, fault.text(label.name)))
                     facts.add_rows(counted, InputRows(source.path, source.kind, is_image, not is_image))
             yield from self._named_rows([row for row in batch if row[2].sample])
-        yield TaggedOutput(TRAITS, tuple(Trait(FILES)))
+        yield TaggedOutput(TRAITS, tuple(ObservedLabel(FILES)))
 
     def _named_rows(self, rows: list[_Named]) -> Iterator[Any]:
         """Yield images with their label files and their numbers in these."""
@@ -307,7 +309,7 @@ class ReadNaming(_LabelReader):
                     file_offset=keep_files(path, [sample.data for sample in samples]),
                     file_version=ragged_texts([""] * len(samples)),
                 )
-        yield from pack_parts(block, name_buckets(name_keys(names), self._options.matching, 1 << BITS))
+        yield from pack_parts(block, assign_buckets(name_keys(names), self._options.matching, 1 << BITS))
         yield from (TaggedOutput(TRAITS, tuple(trait)) for trait in traits)
         yield from _image_notices(names, images)
 

@@ -148,7 +148,7 @@ def parser(parse: Callable[..., Iterator[LabelledImage]]) -> Callable[..., Itera
 
 
 NOTE, FILES, FRACTIONS, PIXELS = "note", "files", "fractions", "pixels"
-"""Kinds of Traits: a note; label files that name their images; boxes in pixels, all within 0..1 or beyond."""
+"""Kinds of ObservedLabels: a note; label files that name their images; boxes in pixels, all within 0..1 or beyond."""
 
 
 def yield_nothing(*_: Any) -> Iterator[str]:

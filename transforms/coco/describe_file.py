@@ -16,7 +16,7 @@ from recordmill.transforms.coco.convert_rows import count_keypoints, keypoint_re
 from recordmill.transforms.coco.decode_coco import CocoRows
 from recordmill.transforms.coco.file_fields import COUNTED, count_fields, field_rows, has_data, has_numbers
 from recordmill.transforms.coco.sample_boxes import SampledBoxes, fraction_boxes, join_samples, sample_boxes
-from recordmill.transforms.join.guess_box_format import check_box_format, warn_of_boxes
+from recordmill.transforms.join.guess_box_format import box_warnings, check_box_format
 
 OF_OBJECTS = (AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS)
 
@@ -162,7 +162,7 @@ def describe_file(source: AnnotationSource, summaries: Iterable[BlockSummary]) -
         sample = join_samples(boxes)
         sized = sample.boxes(_sizes(sample.image_ids, [block.sizes for block in blocks]))
         check_box_format(source.path, sized)
-        return msgspec.structs.replace(file, warnings=(*file.warnings, *warn_of_boxes(source.path, sized)))
+        return msgspec.structs.replace(file, warnings=(*file.warnings, *box_warnings(source.path, sized)))
     return file
 
 

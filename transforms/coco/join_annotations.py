@@ -36,7 +36,7 @@ from recordmill.transforms.coco.convert_rows import other_format
 from recordmill.transforms.coco.merge_annotations import complete_annotations, merge_parts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.list_images import ListParts, list_images
-from recordmill.transforms.join.match_blocks import without_faults
+from recordmill.transforms.join.match_blocks import drop_faulty_images
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import unpacker
 from recordmill.transforms.storage.interface import NameRange
@@ -156,7 +156,7 @@ def join_annotations(blocks: Iterable[Block], inputs: JoinInputs, facts: FactsBu
     others = _merge_odd(odd, images, annotations, inputs, facts)
     block = with_id_texts(join_blocks([plain, *others]), facts.texts)
     division = inputs.division
-    block = without_faults(block, division.names, facts, inputs.match, division.group_from)
+    block = drop_faulty_images(block, division.names, facts, inputs.match, division.group_from)
     return block.take(image_order(block, hash_images(block.image_id, inputs.seed)))
 
 

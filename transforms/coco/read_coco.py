@@ -34,7 +34,7 @@ from recordmill.transforms.coco.describe_file import BlockSummary, describe_file
 from recordmill.transforms.coco.sample_boxes import sampled_of
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
-from recordmill.transforms.join.match_blocks import name_buckets, name_keys
+from recordmill.transforms.join.match_blocks import assign_buckets, name_keys
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.interface import UnreadableFileError, is_remote
 from recordmill.transforms.storage.resolve import find_archive, join_path, open_unpacked, storage_for
@@ -125,7 +125,7 @@ def _read_rows(
         keys = name_keys(images.file_name.texts())
         if options.no_list:
             images = _with_files(images, part.images[0])
-        for bucket, packed in pack_parts(images, name_buckets(keys, options.match, 1 << bits)):
+        for bucket, packed in pack_parts(images, assign_buckets(keys, options.match, 1 << bits)):
             yield TaggedOutput(_ROWS, (bucket, packed))
     annotations = annotation_block(block, rows, part.sources)
     if len(annotations):

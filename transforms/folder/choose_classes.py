@@ -1,4 +1,4 @@
-"""Classes of images: those of --classes, or all."""
+"""Choose the classes of images: those of --classes, or all."""
 
 import contextlib
 import logging
@@ -42,9 +42,9 @@ def label_paths(
     """Return rows of the files that are images, with the columns of their files.
 
     Args:
-        files: by their `recordmill.schemas.names.name_key`.
-        splits: of the job; the column `split` is an index of them.
-        facts: gets files that are no images, and images without a class.
+        files: Files by their `recordmill.schemas.names.name_key`.
+        splits: Splits of the job; the column `split` has their indices.
+        facts: Gets files that are not images, and rejects of images without a class.
     """
     labelled: list[tuple[str, ImageFile]] = []
     classes: list[str] = []
@@ -56,31 +56,28 @@ def label_paths(
         else:
             labelled.append((name, file))
             classes.append(rule.class_of(name))
-    return named_rows(file_block(labelled)).replace(
+    return build_image_rows(file_block(labelled)).replace(
         split=np.array([splits.index(division.split_of(name)) for name, _ in labelled], np.int64),
         class_name=ragged_texts(classes),
     )
 
 
-def named_rows(block: Block) -> Block:
-    """Rows of images whose ids come from their names, and whose sizes are not known."""
+def build_image_rows(block: Block) -> Block:
+    """Return image rows of files: ids are hashes of names, and sizes are unknown."""
     ids = np.array(list(map(name_id, block.file_name.texts())), np.int64)
     return block.replace(image_id=ids, image_size_px=np.zeros((len(ids), 2), np.int64))
 
 
 def path_fault(name: str, rule: PathLabels, division: Division) -> tuple[Reason, str] | None:
-    """Return the reason, by its name, why an image cannot be used; None if it can."""
+    """Return the reason and detail if the name of an image makes it unusable; else None."""
     if fault := name_fault(name):
         return Reason.UNSAFE_FILE_NAME, f"{name!r} {fault}"
     if not rule.class_of(name):
-        missing = "is in no folder" if rule.separator is None else f"has no {rule.separator!r} after its class"
+        missing = "is not in a folder" if rule.separator is None else f"has no {rule.separator!r} after its class"
         return Reason.NO_CLASS, f"{name!r} {missing}"
     if fault := division.fault(name):
         return Reason.NO_GROUP, f"{name!r} {fault}"
     return None
-
-
-_SHOWN = 10
 
 
 class ListClasses(beam.PTransform):
@@ -98,14 +95,14 @@ class ListClasses(beam.PTransform):
     def expand(self, rows: PCollection[tuple[int, bytes]]) -> PCollection[LabelMap]:
         return (
             rows
-            | "Classes" >> beam.FlatMap(_class_names).with_output_types(str)
+            | "Classes" >> beam.FlatMap(_list_class_names).with_output_types(str)
             | "Distinct" >> beam.Distinct()
             | "CollectClasses" >> beam.combiners.ToList()
             | "LabelMap" >> beam.Map(class_labels, self._names, self._folders)
         )
 
 
-def _class_names(keyed: tuple[int, bytes]) -> set[str]:
+def _list_class_names(keyed: tuple[int, bytes]) -> set[str]:
     return set(unpack_block(keyed[1]).class_name.texts())
 
 
@@ -130,19 +127,19 @@ class WarnNestedClasses(beam.PTransform):
     def expand(self, rows: PCollection[tuple[int, bytes]]):
         return (
             rows
-            | "Folders" >> beam.FlatMap(_folders).with_output_types(Nested)
+            | "Folders" >> beam.FlatMap(_count_nested_folders).with_output_types(Nested)
             | "CountFolders" >> beam.CombinePerKey(sum)
             | "CollectFolders" >> beam.combiners.ToList()
             | "Warn" >> WithFacts(_warn_nested, AsSingleton(self._labels), self._splits)
         )
 
 
-def _folders(keyed: tuple[int, bytes]) -> Iterable[Nested]:
-    found: Counter[tuple[str, str]] = Counter()
+def _count_nested_folders(keyed: tuple[int, bytes]) -> Iterable[Nested]:
+    counts: Counter[tuple[str, str]] = Counter()
     for name in unpack_block(keyed[1]).file_name.texts():
-        first, *others = name.split("/")[:-1]
-        found.update((first, folder) for folder in set(others))
-    return found.items()
+        class_name, *folders = name.split("/")[:-1]
+        counts.update((class_name, folder) for folder in set(folders))
+    return counts.items()
 
 
 def _warn_nested(nested: list[Nested], facts: FactsBuilder, labels: LabelMap, splits: tuple[str, ...]) -> None:
@@ -150,48 +147,49 @@ def _warn_nested(nested: list[Nested], facts: FactsBuilder, labels: LabelMap, sp
 
 
 def nested_classes(nested: Iterable[Nested], labels: LabelMap) -> Iterator[str]:
-    """Yield a sentence for each class whose folder holds folders that are named like other classes, in any case."""
+    """Yield a warning for each class whose folder contains folders with the names of other classes, in any case."""
     names = [category.name for category in labels.categories]
     known = {name.casefold(): name for name in names}
-    found: dict[str, list[tuple[str, int]]] = {}
+    folders_by_class: dict[str, list[tuple[str, int]]] = {}
     for (name, folder), number in sorted(nested):
         if name in names and known.get(folder.casefold(), name) != name:
-            found.setdefault(name, []).append((folder, number))
-    others = [name for name in names if name not in found]
-    for name, folders in found.items():
-        shown = first_texts((f"{folder!r} {number:,}" for folder, number in folders), _FOLDERS_SHOWN)
-        cure = f"--classes {','.join(others)}" if 0 < len(others) <= _FOLDERS_SHOWN else "--classes with the others"
+            folders_by_class.setdefault(name, []).append((folder, number))
+    remaining = [name for name in names if name not in folders_by_class]
+    for name, folders in folders_by_class.items():
+        examples = first_texts((f"{folder!r} {number:,}" for folder, number in folders), _FOLDERS_SHOWN)
+        is_short = 0 < len(remaining) <= _FOLDERS_SHOWN
+        fix = f"--classes {','.join(remaining)}" if is_short else "--classes with the other classes"
         yield (
-            f"class {name!r} holds folders named like other classes, with so many images: {shown}; if it is a "
-            f"copy, or a split, leave it out by {cure}"
+            f"class {name!r} contains folders with the names of other classes (images per folder: {examples}); if it "
+            f"is a copy, or a split, exclude it by {fix}"
         )
 
 
 def folders_without_images(folders: Iterable[str], output: str) -> Iterator[str]:
-    """Yield a sentence for each class folder on this machine that gives no image. A bucket has no empty folders.
+    """Yield a warning for each class folder on this machine that has no image. A bucket has no empty folders.
 
     Args:
-        output: which is no class.
+        output: Output folder of the job, which is not a class.
     """
     for folder in folders:
-        for name, found in () if is_remote(folder) else _class_folders(folder):
+        for name, below in () if is_remote(folder) else _walk_class_folders(folder):
             path = os.path.join(folder, name)
             if os.path.realpath(path) == os.path.realpath(output) or not is_image_name(f"{name}/1.jpg"):
                 continue
             files: list[str] = []
-            for file in found:
+            for file in below:
                 files.append(file)
                 if is_image_name(file):
                     break
             else:
                 why = "it is empty"
                 if files:
-                    why = f"none of its {len(files):,} files, such as {files[0]!r}, is named as images are"
-                    why += _ending_hint(os.path.join(folder, files[0]))
-                yield f"folder {name!r} in {folder} has no image, so it is not a class: {why}"
+                    why = f"none of its {len(files):,} files, such as {files[0]!r}, has the suffix of an image format"
+                    why += _suffix_hint(os.path.join(folder, files[0]))
+                yield f"folder {name!r} in {folder} contains no images, so it does not become a class: {why}"
 
 
-def _class_folders(folder: str) -> Iterator[tuple[str, Iterable[str]]]:
+def _walk_class_folders(folder: str) -> Iterator[tuple[str, Iterable[str]]]:
     """Yield the folders in a folder or .zip on this machine, and the names of the files below each."""
     if find_archive(folder):
         names = sorted(file.name for file in storage_for(folder).walk(folder) if "/" in file.name)
@@ -202,12 +200,12 @@ def _class_folders(folder: str) -> Iterator[tuple[str, Iterable[str]]]:
                 yield entry.name, (f"{entry.name}/{file.name}" for file in storage_for(entry.path).walk(entry.path))
 
 
-def _ending_hint(path: str) -> str:
-    """Return a hint at the ending of a file that is an image; empty if it is none."""
+def _suffix_hint(path: str) -> str:
+    """Return a hint to rename a file that is an image; empty if it is not an image."""
     kind = ""
     with contextlib.suppress(OSError):
         kind = image_kind(storage_for(path).read_range(path, 0, 16))
-    return f"; that is a {kind.upper()} image: give such files the ending of their format" if kind else ""
+    return f"; that is a {kind.upper()} image: give such files the suffix of their format" if kind else ""
 
 
 _LOGGER = logging.getLogger(__name__)
@@ -216,22 +214,22 @@ _SAMPLE = 1000  # files, a page of a bucket's listing
 
 
 def check_sample(options: FolderOptions) -> None:
-    """Read the first names of each folder in a bucket; warn if none is an image of a class.
+    """List the first files of each folder in a bucket; warn if none is an image of a class.
 
     Raises:
-        ConfigError: these are all the files, so the job would start its machines for nothing.
+        ConfigError: The folders have no other files, so the job would start its machines for nothing.
     """
     folders = [folder for folder in options.images if is_remote(folder)]
-    seen = {folder: [name for name, _ in islice(list_images(folder), _SAMPLE)] for folder in folders}
-    without = {folder: why for folder in folders if (why := _sample_fault(options, seen[folder]))}
-    if len(without) == len(options.images) and all(len(names) < _SAMPLE for names in seen.values()):
-        raise ConfigError("; ".join(f"--images {path} has no image of a class: {why}" for path, why in without.items()))
-    for folder, why in without.items():
+    samples = {folder: [name for name, _ in islice(list_images(folder), _SAMPLE)] for folder in folders}
+    faults = {folder: why for folder in folders if (why := _sample_fault(options, samples[folder]))}
+    if len(faults) == len(options.images) and all(len(sample) < _SAMPLE for sample in samples.values()):
+        raise ConfigError("; ".join(f"--images {path} has no image of a class: {why}" for path, why in faults.items()))
+    for folder, why in faults.items():
         _LOGGER.warning("--images %s: no image of a class among its first %s files: %s", folder, f"{_SAMPLE:,}", why)
 
 
 def _sample_fault(options: FolderOptions, names: list[str]) -> str:
-    """Return why no file is an image of a class; empty if one is."""
+    """Return why none of the files is an image of a class; empty if one is."""
     images = list(filter(is_image_name, names))
     if not images:
         return f"{names[0]!r} has no suffix of an image format" if names else "it is empty"

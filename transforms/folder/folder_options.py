@@ -11,8 +11,8 @@ from recordmill.schemas.inputs.options import DividedOptions
 from recordmill.schemas.names import NameSources
 
 
-def _column(what: str, usual: str, needs: str = "labels") -> Any:
-    text = f"Column of {what}s in `--labels`. Without it, the first column named {usual}."
+def _column_option(content: str, usual: str, needs: str = "labels") -> Any:
+    text = f"Column of {content}s in `--labels`. Without it, the first column named {usual}."
     return READ.opt(text, metavar="NAME", needs=needs)
 
 
@@ -25,16 +25,19 @@ class LabelledOptions(DividedOptions):
         "FILE",
         also="csv annotations",
     )
-    path_column: str | None = _column(
+    path_column: str | None = _column_option(
         "path", "`path`, `image`, `image_path`, `image_uri`, `filename`, `file_name`, `file`, `name` or `id`"
     )
-    label_column: str | None = _column("label", "`label`, `class`, `class_name`, `category` or `target`")
-    split_column: str | None = _column("split", "`split`, `set`, `subset` or `ml_use`", "labels rows")
+    label_column: str | None = _column_option("label", "`label`, `class`, `class_name`, `category` or `target`")
+    split_column: str | None = _column_option("split", "`split`, `set`, `subset` or `ml_use`", "labels rows")
     label_from: Literal["folder", "name"] = READ.opt(
-        "Where the class of an image is. Its first folder, or the start of its file's name.", "folder"
+        "Source of the class of an image: its first folder, or the start of its file's name.", "folder"
     )
     label_separator: str = READ.opt(
-        "End of the class in a file's name: cat_0.jpg. If there are several, the last.", "_", "TEXT", needs="label_from"
+        "Separator after the class in a file's name, as in cat_0.jpg. If there are several, the last.",
+        "_",
+        "TEXT",
+        needs="label_from",
     )
     name: str = redefine_option(DividedOptions, "name", "images")
     split: Shares = redefine_option(
@@ -47,7 +50,7 @@ class LabelledOptions(DividedOptions):
     stratify: bool = WRITE.opt("Give each split its share of every class.", False)
     classes: Names = WRITE.opt(
         "Only these classes, in the order of their indices. Images of other classes are skipped and counted. Needed if "
-        "separate runs for train and val must number classes the same way, or if there is only one class folder. "
+        "separate runs for train and val must give classes the same indices, or if there is only one class folder. "
         "Without it, classes are sorted, by number if all are numbers.",
         (),
         "NAME[,NAME…]",
@@ -70,7 +73,7 @@ class LabelledOptions(DividedOptions):
         if not self.label_separator:
             yield "--label-separator is empty"
         if self.labels and self.label_from != "folder":
-            yield f"--labels gives the labels, and so does --label-from {self.label_from}: give one"
+            yield f"--labels and --label-from {self.label_from} contradict each other: give one"
         for name in sorted({name for name in self.classes if self.classes.count(name) > 1}):
             yield f"--classes names {name!r} twice"
         if self.stratify and len(self.split) < 2:
@@ -79,8 +82,8 @@ class LabelledOptions(DividedOptions):
             yield f"--stratify and --split-by {self.split_by} contradict each other: give one"
         if self.stratify and self.group_from:
             yield (
-                "--stratify and --group-from contradict each other: a group may have images of different classes, and "
-                "is not divided; give one"
+                "--stratify and --group-from contradict each other: a group is not divided, and may have images of "
+                "several classes; give one"
             )
         yield from super()._faults()
 

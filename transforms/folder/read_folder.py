@@ -12,20 +12,19 @@ from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_bl
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
-from recordmill.transforms.folder.choose_classes import label_paths, named_rows
+from recordmill.transforms.folder.choose_classes import build_image_rows, label_paths
 from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.folder.read_labels import read_labels
-from recordmill.transforms.join.join_files import RANGE_BITS, count_rows
+from recordmill.transforms.join.join_files import RANGE_BITS, count_input_rows
 from recordmill.transforms.join.list_images import Files, file_block
 
 
 def folder_rows(
     files: Files, facts: FactsBuilder, options: FolderOptions, splits: tuple[str, ...], division: Division
 ) -> Iterator[Keyed]:
-    """Yield (range, packed Block) of image rows, if paths give the classes, or else of files. Their rejects are
-    counted in `facts`."""
+    """Yield (range, packed Block) of image rows if paths give the classes, or else of files."""
     if options.labels:
-        block = named_rows(file_block(files))
+        block = build_image_rows(file_block(files))
     else:
         block = label_paths(files, options.path_labels, division, splits, facts)
         facts.count_rejected_rows(options.input_rows.path, options.input_rows.kind)
@@ -55,4 +54,4 @@ def count_block_rows(
     keyed: tuple[BlockKey, bytes], facts: FactsBuilder, options: FolderOptions, splits: tuple[str, ...]
 ) -> None:
     """Count the rows of a Block, whose images have their final splits."""
-    count_rows(facts, [unpack_block(keyed[1]).split], splits, options.input_rows)
+    count_input_rows(facts, [unpack_block(keyed[1]).split], splits, options.input_rows)

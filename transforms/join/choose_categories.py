@@ -13,25 +13,28 @@ from recordmill.schemas.inputs.labels import LabelMap, sorted_names
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
 from recordmill.schemas.sizes import first_texts
 
-_NAMES_SHOWN, _SHOWN = 20, 10
+_CATEGORIES_SHOWN, _CLASSES_SHOWN = 20, 10
 
 
 def choose_features(
-    files: Iterable[AnnotationFile], labels: LabelMap, asked: FeatureTable, layout: FeatureTable
+    files: Iterable[AnnotationFile], labels: LabelMap, requested: FeatureTable, layout: FeatureTable
 ) -> FeatureTable:
     """Return the requested features. Add LVIS's lists if a file has them, and category ids if labels differ from them.
 
     Raises:
         CategoryError: Labels are category names, and two categories have the same name.
     """
-    is_text = any(feature.source == asked.label and feature.kind is FeatureKind.BYTES for feature in asked.features)
-    if is_text and (twice := labels.duplicate_names()):
+    is_text = any(
+        feature.source == requested.label and feature.kind is FeatureKind.BYTES for feature in requested.features
+    )
+    if is_text and (duplicates := labels.duplicate_names()):
         raise CategoryError(
-            f"two categories are called {twice[0]!r}, and --label-as text would store one name for both; leave it out"
+            f"two categories are called {duplicates[0]!r}, and --label-as text would store one name for both; leave "
+            "--label-as out"
         )
     lvis = (Part.LVIS,) if any(file.lvis for file in files) else ()
     category_id = (Part.CATEGORY_ID,) if labels.is_shifted else ()
-    return layout.with_parts((*asked.parts, *lvis, *category_id))
+    return layout.with_parts((*requested.parts, *lvis, *category_id))
 
 
 def select_categories(labels: LabelMap, names: tuple[str, ...]) -> LabelMap:
@@ -42,54 +45,60 @@ def select_categories(labels: LabelMap, names: tuple[str, ...]) -> LabelMap:
     """
     known = {category.name for category in labels.categories}
     if unknown := [name for name in names if name not in known]:
-        raise NoSuchClassError("; ".join(_no_category(name, known) for name in unknown))
+        raise NoSuchClassError("; ".join(_describe_unknown(name, known) for name in unknown))
     selected = tuple(category for category in labels.categories if not names or category.name in names)
     return msgspec.structs.replace(labels, categories=selected)
 
 
-def _no_category(name: str, known: set[str]) -> str:
+def _describe_unknown(name: str, known: set[str]) -> str:
     if near := difflib.get_close_matches(name, known, 1):
         hint = f"did you mean {near[0]!r}?"
     else:
-        hint = f"there are: {first_texts(sorted(known), _NAMES_SHOWN) or 'none'}"
-    return f"--categories {name!r}: no category has that name; {hint}"
+        hint = f"the categories are: {first_texts(sorted(known), _CATEGORIES_SHOWN) or 'none'}"
+    return f"--categories {name!r}: no category has this name; {hint}"
 
 
-def class_labels(found: Iterable[str], names: tuple[str, ...], folders: tuple[str, ...] = ()) -> LabelMap:
-    """Return the classes with indices as ids: `names` in their order; without `names` the found classes, sorted, as
+def class_labels(observed: Iterable[str], names: tuple[str, ...], folders: tuple[str, ...] = ()) -> LabelMap:
+    """Return the classes with indices as ids: `names` in their order; without `names` the observed classes, sorted, as
     numbers if all are numbers.
 
+    Args:
+        observed: Classes of the images.
+        folders: Folders of the class folders; empty if classes are not folders.
+
     Raises:
-        NoSuchClassError: none of `names` was found, or one was found only in another case (Cat for cat).
-        CategoryError: the names of the folders in `folders` are not likely to be classes.
+        NoSuchClassError: No image has a class of `names`, or its class has another case (Cat for cat).
+        CategoryError: The names of the class folders are probably not classes.
     """
-    found = set(found)
-    if names and found and not found & set(names):
-        raise NoSuchClassError(f"--classes {','.join(names)}: no example is of these; there are {_some(found)}")
+    classes = set(observed)
+    if names and classes and not classes & set(names):
+        raise NoSuchClassError(
+            f"--classes {','.join(names)}: no image has one of these classes; the classes are {_quote_classes(classes)}"
+        )
     if folders and not names:
-        _check_folders(found, folders)
-    ordered = names or sorted_names(found)
-    for name in sorted(set(names) - found):  # which may be right, as a split may lack a class
-        for other in sorted(found - set(names)):
-            if name.casefold().strip() == other.casefold().strip():
-                raise NoSuchClassError(f"--classes {name!r}: no example is of that class; did you mean {other!r}?")
+        _check_folders(classes, folders)
+    ordered = names or sorted_names(classes)
+    for name in sorted(set(names) - classes):  # not an error by itself: a split may lack a class
+        for candidate in sorted(classes - set(names)):
+            if name.casefold().strip() == candidate.casefold().strip():
+                raise NoSuchClassError(f"--classes {name!r}: no image has this class; did you mean {candidate!r}?")
     return LabelMap(tuple(Category(index, name) for index, name in enumerate(ordered)))
 
 
-def _check_folders(found: set[str], folders: tuple[str, ...]) -> None:
-    where, first = " ".join(folders), min(found, default="")
-    if found and {name.lower() for name in found} <= SPLIT_OF_WORD.keys():
+def _check_folders(classes: set[str], folders: tuple[str, ...]) -> None:
+    paths, first = " ".join(folders), min(classes, default="")
+    if classes and {name.lower() for name in classes} <= SPLIT_OF_WORD.keys():
         raise CategoryError(
-            f"the folders in {where} are called {_some(found)}, as splits are, and would become the classes; convert "
-            f"each by a run of its own (--images {folders[0]}/{first} --split {first.lower()} …), or, if they are "
-            f"classes, give --classes {','.join(sorted(found))}"
+            f"the folders in {paths} have the names of splits, {_quote_classes(classes)}, and would become the "
+            f"classes; convert each in its own run (--images {folders[0]}/{first} --split {first.lower()} …), or, if "
+            f"they are classes, give --classes {','.join(sorted(classes))}"
         )
-    if len(found) == 1:
+    if len(classes) == 1:
         raise CategoryError(
-            f"all images in {where} are in one folder, {first!r}, so there would be one class; if class folders are "
-            f"in that, give --images {folders[0]}/{first}; if it is the only class, --classes {first}"
+            f"all images in {paths} are in one folder, {first!r}, so there would be one class; if that folder contains "
+            f"the class folders, give --images {folders[0]}/{first}; if it is the only class, give --classes {first}"
         )
 
 
-def _some(names: set[str]) -> str:
-    return first_texts(map(repr, sorted(names)), _SHOWN)
+def _quote_classes(names: set[str]) -> str:
+    return first_texts(map(repr, sorted(names)), _CLASSES_SHOWN)

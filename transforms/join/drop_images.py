@@ -1,4 +1,4 @@
-"""Skip images: those that files name (reason `excluded`), and copies of other images (`duplicate`)."""
+"""Drop images that files name (reason `excluded`), and copies of other images (`duplicate`)."""
 
 import re
 from collections import defaultdict
@@ -71,22 +71,22 @@ def read_exclusions(paths: Iterable[str], kinds: Sequence[str] = ()) -> Exclusio
         ConfigError: A file is neither, or has no entries; the message names the line.
         OSError: Storage fails.
     """
-    found, by_name, by_id = list[ExcludedLine](), defaultdict[str, list[int]](list), defaultdict[int, list[int]](list)
+    lines, by_name, by_id = list[ExcludedLine](), defaultdict[str, list[int]](list), defaultdict[int, list[int]](list)
     for path in paths:
-        before = len(found)
-        for line in _lines(path):
+        before = len(lines)
+        for line in _read_exclusion_lines(path):
             if not kinds or line.kind in ("", *kinds):
-                by_name[name_key(line.file_name)].append(len(found))
+                by_name[name_key(line.file_name)].append(len(lines))
                 if not line.kind:
                     is_number = _IMAGE_ID.fullmatch(line.file_name)
-                    by_id[int(line.file_name) if is_number else name_id(line.file_name)].append(len(found))
-                found.append(line)
-        if len(found) == before and not path.endswith(".jsonl"):  # a split without problems has an empty list
-            raise ConfigError(f"--exclude {path} has no line. Leave it out if nothing is to be excluded.")
-    return Exclusions(found, dict(by_name), dict(by_id))
+                    by_id[int(line.file_name) if is_number else name_id(line.file_name)].append(len(lines))
+                lines.append(line)
+        if len(lines) == before and not path.endswith(".jsonl"):  # a split without problems has an empty list
+            raise ConfigError(f"--exclude {path} has no lines. Leave it out if nothing should be excluded.")
+    return Exclusions(lines, dict(by_name), dict(by_id))
 
 
-def _lines(path: str) -> Iterator[ExcludedLine]:
+def _read_exclusion_lines(path: str) -> Iterator[ExcludedLine]:
     try:
         text = read_unpacked(path).decode("utf-8-sig")
     except (UnicodeDecodeError, AnnotationFileError) as error:  # damaged gzip
@@ -96,7 +96,7 @@ def _lines(path: str) -> Iterator[ExcludedLine]:
             line = _DECODER.decode(row) if row.startswith("{") else ExcludedLine(row)
         except msgspec.DecodeError as error:
             raise ConfigError(
-                f"--exclude {path}, line {number} names no image ({error}). Each line must be one of "
+                f"--exclude {path}, line {number} does not name an image ({error}). Each line must be one of "
                 "problems-SPLIT.jsonl of a data set, a file name or an image id."
             ) from error
         if (line.what == "image") != (line.id is None):
@@ -118,7 +118,7 @@ def exclude_images(
         facts: Gets the rejects.
     """
     images, objects = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
-    found: list[int] = []
+    matched: list[int] = []
     columns = name_keys(block.file_name.texts()), block.image_id.tolist(), block.split.tolist()
     for row, (key, id_, split) in enumerate(zip(*columns, strict=True)):
         for number in (*exclusions.by_name.get(key, ()), *exclusions.by_id.get(id_, ())):
@@ -127,30 +127,32 @@ def exclude_images(
                 continue
             if line.id is None:
                 images[row].add(line.kind)
-                found.append(number)
+                matched.append(number)
             elif block.num_objects:
                 first, last = block.first_object_of_image[row : row + 2].tolist()
                 for object_ in np.flatnonzero(block.object_id[first:last] == line.id).tolist():
                     objects[first + object_].add(line.kind)
-                    found.append(number)
+                    matched.append(number)
     for object_, kinds in objects.items():
         row = int(np.searchsorted(block.first_object_of_image, object_, "right")) - 1
         if row not in images:
             id_, image_id = int(block.object_id[object_]), int(block.image_id[row])
-            reject = Rejected("annotation", id_, Reason.EXCLUDED, f"{columns[0][row]!r}: {_detail(kinds)}", image_id)
+            reject = Rejected(
+                "annotation", id_, Reason.EXCLUDED, f"{columns[0][row]!r}: {_exclusion_detail(kinds)}", image_id
+            )
             facts.reject(splits[columns[2][row]], reject)
     if objects:
         block = block.take_objects(~np.isin(np.arange(block.num_objects), list(objects)))
-    texts = {row: _detail(kinds) for row, kinds in images.items()}
-    return _leave_out(block, splits, Reason.EXCLUDED, texts, facts), found
+    texts = {row: _exclusion_detail(kinds) for row, kinds in images.items()}
+    return _reject_images(block, splits, Reason.EXCLUDED, texts, facts), matched
 
 
-def _detail(kinds: set[str]) -> str:
-    known = ", ".join(sorted(kinds - {""}))
-    return f"--exclude names it{f' ({known})' if known else ''}"
+def _exclusion_detail(kinds: set[str]) -> str:
+    problems = ", ".join(sorted(kinds - {""}))
+    return f"--exclude names it{f' ({problems})' if problems else ''}"
 
 
-def _leave_out(
+def _reject_images(
     block: Block, splits: Sequence[str], reason: Reason, texts: Mapping[int, str], facts: FactsBuilder
 ) -> Block:
     """Return a Block without some images, which become rejects.
@@ -183,13 +185,13 @@ class ExcludeImages(beam.PTransform):
     def expand(self, blocks: PCollection) -> PCollection:
         once = blocks.pipeline | "ExcludeFiles" >> beam.Create([self._paths])
         exclusions = AsSingleton(once | "ReadExclusions" >> beam.Map(read_exclusions, self._kinds))
-        exclude = WithFacts(_exclude, self._splits, exclusions, tags=(_MATCHED,))
+        exclude = WithFacts(_exclude_images, self._splits, exclusions, tags=(_MATCHED,))
         remaining, matched = blocks | "Exclude" >> exclude
         once | "WarnUnmatched" >> WithFacts(_warn_unmatched, AsIter(matched), exclusions, self._splits[0])
         return remaining
 
 
-def _exclude(
+def _exclude_images(
     keyed: tuple[Any, bytes], facts: FactsBuilder, splits: tuple[str, ...], exclusions: Exclusions
 ) -> Iterator[Any]:
     key, packed = keyed
@@ -221,13 +223,13 @@ def unmatched_warning(exclusions: Exclusions, matched: Iterable[int]) -> str:
     unmatched = [line for number, line in enumerate(exclusions.lines) if number not in named]
     if not unmatched:
         return ""
-    shown = (each.file_name if each.id is None else f"{each.what} {each.id} of {each.file_name}" for each in unmatched)
-    shown_text = ", ".join(map(repr, list(shown)[:_SHOWN])) + " …" * (len(unmatched) > _SHOWN)
-    what = f"{len(unmatched):,} of {len(exclusions.lines):,} lines name nothing" if named else "no line names anything"
+    names = (line.file_name if line.id is None else f"{line.what} {line.id} of {line.file_name}" for line in unmatched)
+    examples = ", ".join(map(repr, islice(names, _SHOWN))) + " …" * (len(unmatched) > _SHOWN)
+    number = f"{len(unmatched):,} of {len(exclusions.lines):,} lines do not name" if named else "no line names"
     text = (
-        f"--exclude: {what} that is converted ({shown_text}). File names are paths below --images, as image/filename "
-        "of records has them. A line with a split names an image of that split only: to exclude it from any, leave "
-        "`split` out of the line."
+        f"--exclude: {number} an image or annotation of this job ({examples}). File names are paths below --images, as "
+        "in image/filename of records. A line with a split names an image of that split only; to exclude the image "
+        "from any split, remove `split` from the line."
     )
     if not named:
         raise ConfigError(text)
@@ -240,7 +242,7 @@ _OTHER_LABELS = ", with other labels"
 
 
 CopyKey = tuple[str, int, str, int]
-"""Split and id of an image, path of its file, and offset in it: rows of a table with one key may have several."""
+"""Split and id of an image, path of its file, and offset in it. Rows of a table with one id may have several files."""
 
 
 class Candidate(NamedTuple):
@@ -248,7 +250,7 @@ class Candidate(NamedTuple):
 
     Attributes:
         labels: Digest of its class, and of the classes and boxes of its objects.
-        is_row: Of a table, whose rows of one image are no copies.
+        is_row: Row of a table. Rows of one image are not copies.
         offset, size_bytes: Of the image, see ImageFile.
         digest: Of an image without a file.
     """
@@ -278,19 +280,21 @@ class DropCopies(beam.PTransform):
     def expand(self, blocks: PCollection) -> PCollection:
         copies = (
             blocks
-            | "Candidates" >> beam.FlatMap(_candidates, self._splits).with_output_types(tuple[int, Any])
+            | "Candidates" >> beam.FlatMap(_list_candidates, self._splits).with_output_types(tuple[int, Any])
             | "BySize" >> beam.GroupByKey()
-            | "OfEqualSize" >> beam.FlatMap(_of_equal_size).with_output_types(Any)
+            | "DropUniqueSizes" >> beam.FlatMap(_drop_unique_sizes).with_output_types(Any)
             | "SpreadReads" >> beam.Reshuffle()
-            | "Digest" >> beam.FlatMap(_digested).with_output_types(tuple[bytes, Any])
+            | "Digest" >> beam.FlatMap(_digest_candidate).with_output_types(tuple[bytes, Any])
             | "ByDigest" >> beam.GroupByKey()
-            | "Copies" >> beam.FlatMap(_copies)  # (CopyKey, text)
+            | "Copies" >> beam.FlatMap(_find_copies)  # (CopyKey, text)
         )
         differing = (
-            copies | "OtherLabels" >> beam.Filter(_has_other_labels) | "Number" >> beam.combiners.Count.Globally()
+            copies
+            | "FilterOtherLabels" >> beam.Filter(_has_other_labels)
+            | "CountOtherLabels" >> beam.combiners.Count.Globally()
         )
         differing | "Warn" >> WithFacts(_warn_other_labels, self._splits[0])
-        return blocks | "Drop" >> WithFacts(_drop, self._splits, AsDict(copies))
+        return blocks | "Drop" >> WithFacts(_drop_copies, self._splits, AsDict(copies))
 
 
 def _has_other_labels(copy: tuple[CopyKey, str]) -> bool:
@@ -302,18 +306,19 @@ def _warn_other_labels(number: int, facts: FactsBuilder, split: str) -> None:
         facts.warn(
             split,
             f"--duplicates drop: {number:,} of the dropped images have other labels than the copy that is kept. "
-            "rejects-SPLIT.jsonl names both: look which labels are right.",
+            "rejects-SPLIT.jsonl names both: check which labels are right.",
         )
 
 
-def _candidates(keyed: tuple[Any, bytes], splits: tuple[str, ...]) -> Iterator[tuple[int, Candidate]]:
+def _list_candidates(keyed: tuple[Any, bytes], splits: tuple[str, ...]) -> Iterator[tuple[int, Candidate]]:
     block = unpack_block(keyed[1])
     tasks = image_tasks(block.replace(first_object_of_image=None), splits)
     for row, task in enumerate(tasks):
         labels = labels_digest(block.cut(row, row + 1))
         ref, is_row = task.ref, task.labels.row is not None
-        of_file = ref.path, labels, is_row, ref.offset, ref.size_bytes, _digest(ref.data) if ref.data else b""
-        yield ref.size_bytes, Candidate(task.split, task.file_name, task.image_id, *of_file)
+        digest = _digest_bytes(ref.data) if ref.data else b""
+        image = task.split, task.file_name, task.image_id
+        yield ref.size_bytes, Candidate(*image, ref.path, labels, is_row, ref.offset, ref.size_bytes, digest)
 
 
 def labels_digest(image: Block) -> bytes:
@@ -325,7 +330,7 @@ def labels_digest(image: Block) -> bytes:
     return blake2b(data, digest_size=8).digest()
 
 
-def _of_equal_size(group: tuple[int, Iterable[Candidate]]) -> Iterator[Candidate]:
+def _drop_unique_sizes(group: tuple[int, Iterable[Candidate]]) -> Iterator[Candidate]:
     candidates = iter(group[1])
     pair = list(islice(candidates, 2))
     if len(pair) > 1:
@@ -333,19 +338,19 @@ def _of_equal_size(group: tuple[int, Iterable[Candidate]]) -> Iterator[Candidate
         yield from candidates
 
 
-def _digested(candidate: Candidate) -> Iterator[tuple[bytes, Candidate]]:
+def _digest_candidate(candidate: Candidate) -> Iterator[tuple[bytes, Candidate]]:
     ref = ImageFile(candidate.path, candidate.size_bytes, offset=candidate.offset)
     try:
-        yield candidate.digest or _digest(fetch_file(ref)), candidate
+        yield candidate.digest or _digest_bytes(fetch_file(ref)), candidate
     except (FileNotFoundError, UnreadableFileError, FileTooLargeError):
         return
 
 
-def _digest(data: bytes) -> bytes:
+def _digest_bytes(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()
 
 
-def _copies(group: tuple[bytes, Iterable[Candidate]]) -> Iterator[tuple[CopyKey, str]]:
+def _find_copies(group: tuple[bytes, Iterable[Candidate]]) -> Iterator[tuple[CopyKey, str]]:
     return find_copies(map(Candidate._make, group[1]))
 
 
@@ -356,18 +361,18 @@ def find_copies(candidates: Iterable[Candidate]) -> Iterator[tuple[CopyKey, str]
     Args:
         candidates: Images of the same bytes.
     """
-    kept, *others = sorted(candidates, key=lambda each: (copy_order(each.split, each.file_name), each))
-    for other in others:
-        if other.is_row and (other.path, other.offset) == (kept.path, kept.offset):
+    original, *copies = sorted(candidates, key=lambda image: (copy_order(image.split, image.file_name), image))
+    for copy in copies:
+        if copy.is_row and (copy.path, copy.offset) == (original.path, original.offset):
             continue
-        labels = "" if other.labels == kept.labels else _OTHER_LABELS
+        labels = "" if copy.labels == original.labels else _OTHER_LABELS
         yield (
-            (other.split, other.image_id, other.path, other.offset),
-            f"the same bytes as {kept.file_name!r} of {kept.split}, which is kept{labels}",
+            (copy.split, copy.image_id, copy.path, copy.offset),
+            f"the same bytes as {original.file_name!r} of {original.split}, which is kept{labels}",
         )
 
 
-def _drop(
+def _drop_copies(
     keyed: tuple[Any, bytes], facts: FactsBuilder, splits: tuple[str, ...], copies: dict[CopyKey, str]
 ) -> Iterator[Any]:
     def drop(blocks: list[Block]) -> Block:
@@ -375,7 +380,7 @@ def _drop(
         tasks = image_tasks(block.replace(first_object_of_image=None), splits)
         keys = ((task.split, task.image_id, task.ref.path, task.ref.offset) for task in tasks)
         texts = {row: copies[key] for row, key in enumerate(keys) if key in copies}
-        return _leave_out(block, splits, Reason.DUPLICATE, texts, facts)
+        return _reject_images(block, splits, Reason.DUPLICATE, texts, facts)
 
     block = run_step("drop copies", drop, [unpack_block(keyed[1])])
     if len(block):

@@ -23,7 +23,7 @@ _APART, _TOGETHER = 0.5, 0.7
 """Intersection over union of a box and its polygons' bounds. It is at least 0.7 for each of 21,820 objects of eight
 real files."""
 _FEW_APART = 0.01
-"""Fraction of boxes elsewhere than their polygons that is more than chance."""
+"""Fraction of boxes apart from their polygons that is more than chance."""
 _MANY, _HALF = 100, 0.55
 """Number of boxes of which one is usually beyond this fraction of the width or height."""
 _SMALL_PX = 8
@@ -68,30 +68,30 @@ def check_box_format(path: str, boxes: Boxes) -> None:
     guess = guess_box_format(boxes)
     if not guess:
         return
-    looks, cure = "", "convert them, or "
+    looks, fix = "", "convert them, or "
     if guess.formats:
         looks = f" and look like {' or '.join(_MEANINGS[format_] for format_ in guess.formats)}"
-        cure = f"--bbox-format {' or '.join(format_.value for format_ in guess.formats)} reads that, "
+        fix = f"--bbox-format {' or '.join(format_.value for format_ in guess.formats)} reads that format, "
     raise WrongFlagError(
-        f"{path}: {guess.evidence}{looks}; read as COCO's x, y, width, height in pixels, all would be in wrong places: "
-        f"{cure}--bbox-format xywh accepts them unchanged"
+        f"{path}: {guess.evidence}{looks}; as COCO's x, y, width, height in pixels, all would be in the wrong place: "
+        f"{fix}--bbox-format xywh accepts the boxes as they are"
     )
 
 
-def warn_of_boxes(path: str, boxes: Boxes) -> Iterator[str]:
-    """Yield a warning if boxes are drawn on smaller images, or some are elsewhere than their polygons."""
-    reaches = (_edges(boxes, BoxFormat.XYWH)[2:] / boxes.sizes)[:, np.isfinite(boxes.sizes[0])]
+def box_warnings(path: str, boxes: Boxes) -> Iterator[str]:
+    """Yield a warning if boxes seem to be drawn on smaller images, and one if boxes do not overlap their polygons."""
+    reaches = (_box_edges(boxes, BoxFormat.XYWH)[2:] / boxes.sizes)[:, np.isfinite(boxes.sizes[0])]
     if reaches.shape[1] >= _MANY and reaches.max() <= _HALF:
         yield (
             f"{path}: none of {reaches.shape[1]:,} boxes reaches beyond {reaches.max():.0%} of the width or height of "
             "its image, as if they had been drawn on smaller images: if so, scale the annotations"
         )
     boxes = boxes.select(np.isfinite(boxes.extents[0]) & np.all(boxes.numbers[2:] > 0, axis=0))
-    number, apart = boxes.areas.size, (_overlaps(boxes, _edges(boxes, BoxFormat.XYWH)) < _APART).sum()
+    number, apart = boxes.areas.size, (_overlaps(boxes, _box_edges(boxes, BoxFormat.XYWH)) < _APART).sum()
     if apart >= _SEVERAL and apart > number * _FEW_APART:
         yield (
-            f"{path}: {apart:,} of {number:,} boxes with polygons overlap them by less than half, and are stored as "
-            "they are: correct them; --masks png lists them in problems-SPLIT.jsonl, which --exclude takes"
+            f"{path}: {apart:,} of {number:,} boxes with polygons overlap them by less than half, and are stored "
+            "unchanged: correct them; --masks png lists them in problems-SPLIT.jsonl, which --exclude reads"
         )
 
 
@@ -127,8 +127,8 @@ def _guess_fractions(boxes: Boxes) -> Guess | None:
     }
     formats = tuple(format_ for format_, fitting in fits.items() if fitting.sum() > number * _NEARLY_ALL)
     formats = _matching_formats(boxes, formats) or formats
-    none = "" if formats else ", and fit neither as corners, nor as corner or centre and size"
-    return Guess(formats, f"{within.sum():,} of {number:,} boxes have no number above 1{none}")
+    misfit = "" if formats else ", and fit neither as corners, nor as corner or centre and size"
+    return Guess(formats, f"{within.sum():,} of {number:,} boxes have no number above 1{misfit}")
 
 
 def _centred_within(numbers: np.ndarray) -> np.ndarray:
@@ -141,17 +141,17 @@ def _guess_corners(boxes: Boxes) -> Guess | None:
     """Detect two corners instead of a corner and a size."""
     boxes = boxes.select(np.any(boxes.numbers[:2] > 1, axis=0))  # a box at 0, 0 has equal numbers in both formats
     number = boxes.areas.size
-    corners, sized = boxes.numbers, _edges(boxes, BoxFormat.XYWH)
+    corners, sized = boxes.numbers, _box_edges(boxes, BoxFormat.XYWH)
     is_ordered = np.all(corners[2:] >= corners[:2], axis=0)
     if not number or is_ordered.sum() < number * _NEARLY_ALL:
         return None
-    for fits, known, what in (
+    for fits, is_known, relation in (
         (_has_area, np.isfinite(boxes.areas), "have the `area` of (x2 - x1) * (y2 - y1)"),
         (_holds_polygons, np.isfinite(boxes.extents[0]), "end where x2 and y2 of their polygons are"),
     ):
         agree = (is_ordered & fits(boxes, corners) & ~fits(boxes, sized)).sum()
-        if agree >= _FEW and agree > known.sum() * _MOST:
-            return Guess((BoxFormat.XYXY,), f"{agree:,} of {number:,} boxes {what}")
+        if agree >= _FEW and agree > is_known.sum() * _MOST:
+            return Guess((BoxFormat.XYXY,), f"{agree:,} of {number:,} boxes {relation}")
     least = _MOST if _has_area(boxes, sized).sum() > number * _MOST else _MANY_ACROSS
     across = _is_across(boxes, sized).sum()
     inside = (is_ordered & ~_is_across(boxes, corners)).sum()
@@ -164,7 +164,7 @@ def _guess_other(boxes: Boxes) -> Guess | None:
     """Detect boxes that do not overlap their polygons."""
     boxes = boxes.select(np.isfinite(boxes.extents[0]))
     number = boxes.areas.size
-    overlaps = _overlaps(boxes, _edges(boxes, BoxFormat.XYWH))
+    overlaps = _overlaps(boxes, _box_edges(boxes, BoxFormat.XYWH))
     apart = (overlaps < _APART).sum()
     if apart < _SEVERAL or apart <= number * _MOST:
         return None
@@ -177,8 +177,10 @@ def _guess_other(boxes: Boxes) -> Guess | None:
         "they are mirrored from top to bottom": [left, bottom - height, left + width, bottom],
         "x and y are swapped": [top, left, top + height, left + width],
         "they are y1, x1, y2, x2": [top, left, height, width],
-        "they are percentages of the image's sides": _edges(boxes, BoxFormat.XYWH) * np.tile(boxes.sizes, (2, 1)) / 100,
-        "they are thousandths of the image's sides": _edges(boxes, BoxFormat.XYWH)
+        "they are percentages of the image's sides": _box_edges(boxes, BoxFormat.XYWH)
+        * np.tile(boxes.sizes, (2, 1))
+        / 100,
+        "they are thousandths of the image's sides": _box_edges(boxes, BoxFormat.XYWH)
         * np.tile(boxes.sizes, (2, 1))
         / 1000,
     }
@@ -193,11 +195,11 @@ def _matching_formats(boxes: Boxes, formats: Sequence[BoxFormat]) -> tuple[BoxFo
     """Return the formats in which nearly all boxes match their polygons; () if there are few polygons."""
     boxes = boxes.select(np.isfinite(boxes.extents[0]))
     number = boxes.areas.size
-    fits = {format_: (_overlaps(boxes, _edges(boxes, format_)) > _TOGETHER).sum() for format_ in formats}
+    fits = {format_: (_overlaps(boxes, _box_edges(boxes, format_)) > _TOGETHER).sum() for format_ in formats}
     return tuple(format_ for format_ in formats if number >= _SEVERAL and fits[format_] > number * _NEARLY_ALL)
 
 
-def _edges(boxes: Boxes, format_: BoxFormat) -> np.ndarray:
+def _box_edges(boxes: Boxes, format_: BoxFormat) -> np.ndarray:
     """Return xmin, ymin, xmax, ymax of boxes in pixels: [4, N]. NaN if the format needs an unknown image size."""
     first, second = boxes.numbers[:2], boxes.numbers[2:]
     if format_ in (BoxFormat.XYWH, BoxFormat.REL_XYWH):
@@ -212,25 +214,25 @@ def _overlaps(boxes: Boxes, edges: np.ndarray) -> np.ndarray:
     """Return the intersection over union of edges and the polygons' bounds: [N], 0..1. NaN if either is unknown."""
     low, high = np.maximum(boxes.extents[:2], edges[:2]), np.minimum(boxes.extents[2:], edges[2:])
     inside = np.prod(np.maximum(high - low, 0), axis=0)
-    areas = [np.prod(np.maximum(of[2:] - of[:2], 0), axis=0) for of in (boxes.extents, edges)]
+    areas = [np.prod(np.maximum(bounds[2:] - bounds[:2], 0), axis=0) for bounds in (boxes.extents, edges)]
     union = areas[0] + areas[1] - inside
     return inside / np.where(union > 0, union, np.nan)
 
 
 def _guess_across(boxes: Boxes) -> Guess | None:
     """Detect boxes that begin at their centres, with swapped axes, or of images before they were shrunk."""
-    number, edges = boxes.areas.size, _edges(boxes, BoxFormat.XYWH)
+    number, edges = boxes.areas.size, _box_edges(boxes, BoxFormat.XYWH)
     across = _is_across(boxes, edges).sum()
     if number < _ENOUGH or across < max(_SEVERAL, number * _FEW_ACROSS):
         return None
     evidence = f"{across:,} of {number:,} boxes reach beyond the edge of their image"
-    centred = _edges(boxes, BoxFormat.CXCYWH)
+    centred = _box_edges(boxes, BoxFormat.CXCYWH)
     if not (_is_across(boxes, centred) | np.any(centred[:2] < -1, axis=0)).any():
         return Guess((BoxFormat.CXCYWH,), evidence)
     if not _is_across(boxes, edges[[1, 0, 3, 2]]).any():
         return Guess((), f"{evidence}, and none if x and y, or the images' width and height, are swapped")
     if across > number * _MOST:
-        return Guess((), f"{evidence}, as if it had been made smaller after they were drawn")
+        return Guess((), f"{evidence}, as if the images had been shrunk after the boxes were drawn")
     return None
 
 

@@ -1,4 +1,4 @@
-"""Names of images by the paths that tables have, and of label files by the names of images."""
+"""Names of images from the paths in tables, and names of label files from the names of images."""
 
 import os
 import posixpath
@@ -8,28 +8,29 @@ from recordmill.schemas.names import name_key
 
 
 def image_name(path: str, folders: tuple[str, ...]) -> str:
-    """Return the `recordmill.schemas.names.name_key` of the file that a table's path names, relative to its folder."""
+    """Return the `recordmill.schemas.names.name_key` of a path in a table, relative to its folder of images."""
     return name_key(path_below(path.strip(), folders))
 
 
 def path_below(path: str, folders: tuple[str, ...]) -> str:
-    """Return a path relative to its folder of images; unchanged if it is relative, or in no such folder."""
+    """Return a path relative to its folder of images; unchanged if it is relative, or in none of the folders."""
     if not path.startswith("/") and "://" not in path:
         return path
-    whole = _whole(path)
+    absolute = _absolute_path(path)
     return next(
-        (whole[len(folder) :] for folder in _whole_folders(folders, os.getcwd()) if whole.startswith(folder)), path
+        (absolute[len(folder) :] for folder in _absolute_folders(folders, os.getcwd()) if absolute.startswith(folder)),
+        path,
     )
 
 
 @lru_cache
-def _whole_folders(folders: tuple[str, ...], _: str) -> list[str]:
-    """Return folders, the innermost first; relative ones are below the working folder, the second parameter."""
-    return sorted((f"{_whole(folder)}/" for folder in folders), key=len, reverse=True)
+def _absolute_folders(folders: tuple[str, ...], _: str) -> list[str]:
+    """Return absolute folders, the innermost first. The second parameter is the working folder: a key of the cache."""
+    return sorted((f"{_absolute_path(folder)}/" for folder in folders), key=len, reverse=True)
 
 
-def _whole(path: str) -> str:
-    """Return the one spelling of a path, from its root; the text before `://` is unchanged."""
+def _absolute_path(path: str) -> str:
+    """Return the normalized absolute path; the text before `://` is unchanged."""
     scheme, separator, rest = path.rpartition("://")
     return scheme + separator + posixpath.normpath(rest) if separator else os.path.abspath(path)
 

@@ -1,4 +1,4 @@
-"""Image rows meet their files: rows of one file or class each become whole Blocks."""
+"""Join image rows with their files to complete Blocks."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -13,7 +13,7 @@ from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order, run_step
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
-from recordmill.transforms.join.match_blocks import NO_FILES, check_same_files, match_rows, without_faults
+from recordmill.transforms.join.match_blocks import NO_FILES, check_same_files, drop_faulty_images, match_rows
 
 RANGE_BITS = 6
 """A million images are some 3 MB in each of 64 ranges."""
@@ -35,11 +35,11 @@ class JoinFiles(beam.PTransform):
 
     def expand(self, sides):
         grouped = sides | "BothSides" >> beam.Flatten() | "GroupByRange" >> beam.GroupByKey()
-        return grouped | "Join" >> WithFacts(_join_range, *self._options, types=tuple[BlockKey, bytes])
+        return grouped | "Join" >> WithFacts(_join_files, *self._options, types=tuple[BlockKey, bytes])
 
 
 # Long list of arguments: the options of JoinFiles, as this runs on workers.
-def _join_range(
+def _join_files(
     group: tuple[int, Iterable[bytes]],
     facts: FactsBuilder,
     splits: tuple[str, ...],
@@ -53,7 +53,7 @@ def _join_range(
         joined = join_files(blocks, classes, splits, seed, facts)
         if source:
             rows = [block.split for block in blocks if block.split is not None]
-            count_rows(facts, rows, splits, source, [] if joined is None else [joined.split])
+            count_input_rows(facts, rows, splits, source, [] if joined is None else [joined.split])
         return joined
 
     joined = run_step("join files", join, list(map(unpack_block, packed)))
@@ -61,7 +61,7 @@ def _join_range(
         yield from cut_range(number, joined)
 
 
-def count_rows(
+def count_input_rows(
     facts: FactsBuilder,
     rows: Iterable[np.ndarray],
     splits: Sequence[str],
@@ -85,12 +85,12 @@ def join_files(
     """Return a range's images in order; None without any.
 
     Args:
-        blocks: in any order: rows, which have a split, and the columns of their files if they come from paths or have
-            met their files; and files, if a table of labels names the images.
-        classes: names of the classes that are wanted; empty for all.
+        blocks: Blocks of rows, which have the column `split`, and Blocks of files, in any order. There are no Blocks of
+            files if the rows have the columns of their files.
+        classes: Names of the selected classes; empty for all.
 
     Raises:
-        CollidingImagesError: a name is that of two files.
+        CollidingImagesError: Two files have the same name.
     """
     parts = list(blocks)
     rows = [part for part in parts if part.split is not None]
@@ -100,42 +100,42 @@ def join_files(
         return None
     block = join_blocks(rows)
     if block.state is None:
-        matched = match_rows(block, join_blocks([NO_FILES, *files]) if block.file_bytes is None else None, "path")
-        block = matched.rows
-        facts.add_unlisted(*matched.unlisted)
+        block, unlisted = match_rows(
+            block, join_blocks([NO_FILES, *files]) if block.file_bytes is None else None, "path"
+        )
+        facts.add_unlisted(*unlisted)
     if block.class_name is not None:  # each row of another table is a record
-        block = _without_repeated(block, splits, facts)
-    block = without_faults(block, splits, facts)
-    block = _chosen(block, classes, splits, facts)
+        block = _drop_repeated_rows(block, splits, facts)
+    block = drop_faulty_images(block, splits, facts)
+    block = _select_classes(block, classes, splits, facts)
     return block.take(image_order(block, hash_images(block.image_id, seed)))
 
 
-def _without_repeated(block: Block, splits: Sequence[str], facts: FactsBuilder) -> Block:
-    """Drop rows of one name: all of them if they differ, as their order depends on the runner; else all but one."""
+def _drop_repeated_rows(block: Block, splits: Sequence[str], facts: FactsBuilder) -> Block:
+    """Drop rows with the same name: all if they differ, because their order depends on the runner; else all but one."""
     ids, numbers = np.unique(block.image_id, return_counts=True)
     dropped = np.zeros(len(block), bool)
     for image_id in ids[numbers > 1].tolist():
         rows = np.flatnonzero(block.image_id == image_id)
-        found = block.take(rows)
-        names, labels = found.file_name.texts(), found.class_name.texts()
-        check_same_files(names[0], found)
-        of_splits = [splits[split] for split in found.split.tolist()]
-        said = sorted({f"{label!r} in {split}" for label, split in zip(labels, of_splits, strict=True)})
-        detail = f"another row says the same of {names[0]!r}"
-        if len(said) > 1:
-            detail = f"{len(rows)} rows of {names[0]!r} say {', '.join(said)}: none is taken"
-        rejected = rows if len(said) > 1 else rows[1:]
+        repeated = block.take(rows)
+        name, classes = repeated.file_name.texts()[0], repeated.class_name.texts()
+        check_same_files(name, repeated)
+        row_splits = [splits[split] for split in repeated.split.tolist()]
+        labels = sorted({f"{label!r} in {split}" for label, split in zip(classes, row_splits, strict=True)})
+        rejected, detail = rows[1:], f"another row of {name!r} has the same label"
+        if len(labels) > 1:
+            rejected, detail = rows, f"{len(rows)} rows of {name!r} have different labels, {', '.join(labels)}"
         dropped[rejected] = True
-        for split in of_splits[-len(rejected) :]:
+        for split in row_splits[-len(rejected) :]:
             facts.reject(split, Rejected("image", image_id, Reason.DUPLICATE_IMAGE_ID, detail))
     return block.take(np.flatnonzero(~dropped)) if dropped.any() else block
 
 
-def _chosen(block: Block, classes: Sequence[str], splits: Sequence[str], facts: FactsBuilder) -> Block:
+def _select_classes(block: Block, classes: Sequence[str], splits: Sequence[str], facts: FactsBuilder) -> Block:
     """Drop images of other classes."""
     if not classes:
         return block
-    is_chosen = np.array([name in set(classes) for name in block.class_name.texts()], bool)
-    for split, number in enumerate(np.bincount(block.split[~is_chosen]).tolist()):
+    is_selected = np.array([name in set(classes) for name in block.class_name.texts()], bool)
+    for split, number in enumerate(np.bincount(block.split[~is_selected]).tolist()):
         facts.count(splits[split], Metric.OF_OTHER_CLASSES, number)
-    return block.take(np.flatnonzero(is_chosen))
+    return block.take(np.flatnonzero(is_selected))

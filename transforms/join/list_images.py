@@ -22,7 +22,7 @@ from recordmill.transforms.blocks.image_tasks import file_folder
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
-from recordmill.transforms.join.match_blocks import name_buckets
+from recordmill.transforms.join.match_blocks import assign_buckets
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.interface import ALL_NAMES, NameRange, StoredFile, is_remote, join_checksums
 from recordmill.transforms.storage.resolve import find_archive, storage_for
@@ -44,14 +44,14 @@ class ListedPart(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Listing:
-    """Checksum of the names and sizes of images in a folder or a range of it: of `SIZE NAME` lines, sorted by name.
+    """Checksum of the `SIZE NAME` lines of images in a folder or a range of it, sorted by name.
     Buckets are listed in that order, so memory does not grow. Other folders are sorted in memory."""
 
     def __init__(self, folder: str, start: str = ""):
         self._start = start
         self._is_sorted = is_remote(folder) and not find_archive(folder)
         self._crc32c = self._text_bytes = self._file_bytes = 0
-        self._held: list[tuple[str, int]] = []
+        self._unsorted: list[tuple[str, int]] = []
 
     def count(self, files: Iterator[StoredFile]) -> Iterator[StoredFile]:
         """Yield the same files, and count the images."""
@@ -60,7 +60,7 @@ class Listing:
                 if self._is_sorted:
                     self._add(file.name, file.size_bytes)
                 else:
-                    self._held.append((file.name, file.size_bytes))
+                    self._unsorted.append((file.name, file.size_bytes))
             yield file
 
     def _add(self, name: str, size_bytes: int) -> None:
@@ -69,11 +69,11 @@ class Listing:
         self._text_bytes += len(line)
         self._file_bytes += size_bytes
 
-    def found(self) -> ListedPart:
-        """Return the counts."""
-        for name, size_bytes in sorted(self._held):
+    def to_part(self) -> ListedPart:
+        """Return the listing of all counted images."""
+        for name, size_bytes in sorted(self._unsorted):
             self._add(name, size_bytes)
-        self._held = []
+        self._unsorted = []
         return ListedPart(self._start, self._text_bytes, self._crc32c, self._file_bytes)
 
 
@@ -86,12 +86,12 @@ def join_parts(folder: str, parts: Iterable[ListedPart]) -> InputFile:
     return InputFile(LISTING, folder, file_bytes, base64.b64encode(crc32c.to_bytes(4, "big")).decode())
 
 
-def listing_of(folder: str) -> InputFile:
+def list_folder(folder: str) -> InputFile:
     """List a folder, and return the listing of its images."""
     listing = Listing(folder)
     for _ in listing.count(storage_for(folder).walk(folder)):
         pass
-    return join_parts(folder, [listing.found()])
+    return join_parts(folder, [listing.to_part()])
 
 
 _LOGGER = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class ListFolders(beam.PTransform):
 
     def expand(self, folders: PCollection[str]) -> PCollection[Keyed]:
         options = self._output, self._is_noted, self._make, *self._args
-        listing = WithFacts(_list_folder, *options, types=Keyed, tags=(_LISTINGS,))
+        listing = WithFacts(_list_range, *options, types=Keyed, tags=(_LISTINGS,))
         files, listings = folders | "ListParts" >> ListParts() | "ListFolder" >> listing
         if self._is_noted:
             grouped = listings | "GroupByFolder" >> beam.GroupByKey()  # (folder, [ListedPart])
@@ -130,32 +130,32 @@ class ListParts(beam.PTransform):
     def expand(self, folders: PCollection[str]) -> PCollection[tuple[str, tuple[str, str]]]:
         return (
             folders
-            | "CutNames" >> beam.FlatMap(_parts).with_output_types(tuple[str, tuple[str, str]])
+            | "CutNames" >> beam.FlatMap(_cut_names).with_output_types(tuple[str, tuple[str, str]])
             | "SpreadParts" >> beam.Reshuffle()
         )
 
 
-def _parts(folder: str) -> Iterator[tuple[str, tuple[str, str]]]:
+def _cut_names(folder: str) -> Iterator[tuple[str, tuple[str, str]]]:
     progress.set_step("listing images")
     for part in storage_for(folder).parts(folder):
         yield folder, (part.start, part.end)
 
 
-def _list_folder(
-    listed: tuple[str, tuple[str, str]],
+def _list_range(
+    folder_range: tuple[str, tuple[str, str]],
     facts: FactsBuilder,
     output: str,
     is_noted: bool,
     make: Callable[..., Iterator[Keyed]],
     *args: Any,
 ) -> Iterator[Any]:
-    folder, bounds = listed
+    folder, bounds = folder_range
     part = NameRange(*bounds)
     listing = Listing(folder, part.start) if is_noted else None
-    for files in batched(list_outside(folder, part, output, listing), FILES_AT_ONCE):
+    for files in split_batches(list_outside(folder, part, output, listing), FILES_AT_ONCE):
         yield from make(files, facts, *args)
     if listing:
-        yield TaggedOutput(_LISTINGS, (folder, listing.found()))
+        yield TaggedOutput(_LISTINGS, (folder, listing.to_part()))
 
 
 def _note_listing(group: tuple[str, Iterable[ListedPart]], facts: FactsBuilder) -> None:
@@ -169,7 +169,7 @@ def files_by_name(files: Files, _: FactsBuilder, match: str, buckets: int) -> It
     Args:
         match: A `recordmill.schemas.names.Match`.
     """
-    yield from pack_parts(file_block(files), name_buckets([name for name, _ in files], match, buckets))
+    yield from pack_parts(file_block(files), assign_buckets([name for name, _ in files], match, buckets))
 
 
 def file_block(files: Iterable[tuple[str, ImageFile]]) -> Block:
@@ -183,7 +183,7 @@ def file_block(files: Iterable[tuple[str, ImageFile]]) -> Block:
     )
 
 
-def batched(items: Iterable[Item], number: int) -> Iterator[list[Item]]:
+def split_batches(items: Iterable[Item], number: int) -> Iterator[list[Item]]:
     """Yield lists of `number` items; the last may be shorter."""
     iterator = iter(items)
     while batch := list(islice(iterator, number)):
@@ -193,21 +193,21 @@ def batched(items: Iterable[Item], number: int) -> Iterator[list[Item]]:
 def list_outside(folder: str, part: NameRange, output: str, listing: Listing | None) -> Iterator[tuple[str, ImageFile]]:
     """Yield names and files of a folder that are not below the folder `output`."""
     progress.set_step("listing images")
-    ours = _name_within(folder, output)
+    prefix = _output_prefix(folder, output)
     for name, file in list_images(folder, listing, part):
-        if not (ours and name.startswith(ours)):
+        if not (prefix and name.startswith(prefix)):
             yield name, file
 
 
-def _name_within(folder: str, output: str) -> str:
+def _output_prefix(folder: str, output: str) -> str:
     """Return the prefix of names of files of `output` in a listing of `folder`; empty if `output` is not below it.
 
     >>> _name_within("gs://b/images", "gs://b/images/out/")
     'out/'
     """
     real = [path.rstrip("/") if is_remote(path) else os.path.realpath(path) for path in (folder, output)]
-    within = f"{real[0]}/"
-    return name_key(real[1].removeprefix(within)) + "/" if real[1].startswith(within) else ""
+    parent = f"{real[0]}/"
+    return name_key(real[1].removeprefix(parent)) + "/" if real[1].startswith(parent) else ""
 
 
 def list_images(
@@ -219,18 +219,18 @@ def list_images(
     """
     _LOGGER.info("Listing %s from %r to %r", folder, *part)
     files = storage_for(folder).walk(folder, part)
-    passed_over, first = 0, ""
+    skipped, first = 0, ""
     for file in listing.count(files) if listing else files:
         try:
             file.path.encode()
         except UnicodeEncodeError:
-            passed_over, first = passed_over + 1, min(first or file.path, file.path)
+            skipped, first = skipped + 1, min(first or file.path, file.path)
             continue
         yield name_key(file.name), ImageFile(file.path, file.size_bytes, file.version)
-    if passed_over:
+    if skipped:
         _LOGGER.warning(
-            "%s: files whose names are not UTF-8 are passed over (number: %d), the first %r; rename them",
+            "%s: files whose names are not UTF-8 are skipped (number: %d), the first %r; rename them",
             folder,
-            passed_over,
+            skipped,
             first,
         )

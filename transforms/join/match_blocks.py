@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import NamedTuple
 from zlib import crc32
 
 import apache_beam as beam
@@ -36,15 +35,8 @@ class FileState(IntEnum):
     NO_GROUP = 5
 
 
-class MatchedRows(NamedTuple):
-    """Image rows with the columns of their files, and names of files without a row."""
-
-    rows: Block
-    unlisted: list[str]
-
-
 def name_keys(names: Sequence[str]) -> list[str]:
-    """Return each name's `name_key`, which mostly is the name."""
+    """Return the `name_key` of each name. For most names it is the name itself."""
     return [name if _is_plain(name) else name_key(name) for name in names]
 
 
@@ -53,7 +45,7 @@ def _is_plain(name: str) -> bool:
     return is_clean and name.isascii()
 
 
-def name_buckets(names: Sequence[str], match: str, number: int) -> np.ndarray:
+def assign_buckets(names: Sequence[str], match: str, number: int) -> np.ndarray:
     """Return the bucket, 0..number - 1, of each name and of its file: int64 [N].
 
     Args:
@@ -65,7 +57,9 @@ def name_buckets(names: Sequence[str], match: str, number: int) -> np.ndarray:
     return np.fromiter(map(crc32, encoded), np.int64, len(names)) % number
 
 
-def match_rows(rows: Block, files: Block | None, match: str, division: Division | None = None) -> MatchedRows:
+def match_rows(
+    rows: Block, files: Block | None, match: str, division: Division | None = None
+) -> tuple[Block, list[str]]:
     """Add the columns of their files to image rows of one bucket: folder, size, version, state; and their split.
 
     Args:
@@ -73,15 +67,18 @@ def match_rows(rows: Block, files: Block | None, match: str, division: Division 
         rows: Rows with image_id and file_name. If `match` is not path, a row gets the name of its file.
         files: Files with file_name, file_folder, file_bytes and file_version; None to use columns of the rows.
 
+    Returns:
+        The rows, and the names of files without a row.
+
     Raises:
         CollidingImagesError: Two files have the same name; or see `match_names`.
     """
     names = rows.file_name.texts()
     keys = name_keys(names)
     is_path = np.ones(len(rows), bool)
-    found_names = files.file_name.texts() if files is not None else []
+    file_names = files.file_name.texts() if files is not None else []
     if match != "path":
-        pairs = _match_ends(keys, found_names, match)
+        pairs = _match_ends(keys, file_names, match)
         is_path = np.array([key in pairs for key in keys], bool)
         names = [pairs.get(key, name) for key, name in zip(keys, names, strict=True)]
         keys = [pairs.get(key, key) for key in keys]
@@ -89,26 +86,28 @@ def match_rows(rows: Block, files: Block | None, match: str, division: Division 
     unlisted: list[str] = []
     has_file = np.ones(len(rows), bool)
     if files is not None:
-        place = _file_indices(keys, found_names, files)
-        unlisted = sorted(set(found_names) - set(keys))
-        has_file = place >= 0
-        found = join_blocks([files, _NO_FILE]).take(place)  # -1 is the last row
+        indices = _file_indices(keys, file_names, files)
+        unlisted = sorted(set(file_names) - set(keys))
+        has_file = indices >= 0
+        row_files = join_blocks([files, _NO_FILE]).take(indices)  # -1 is the last row
         if rows.file_folder is not None:  # label files that contain their images
             is_held = ~has_file & (rows.file_folder.lengths > 0)
             has_file |= is_held
-            found = join_blocks([found, rows]).take(np.arange(len(rows)) + len(rows) * is_held)
+            row_files = join_blocks([row_files, rows]).take(np.arange(len(rows)) + len(rows) * is_held)
         rows = rows.replace(
-            file_folder=_folders(found, names, keys), file_bytes=found.file_bytes, file_version=found.file_version
+            file_folder=_file_folders(row_files, names, keys),
+            file_bytes=row_files.file_bytes,
+            file_version=row_files.file_version,
         )
     if division:
-        rows = rows.replace(split=_splits(keys, division))
-    rows = rows.replace(state=_states(rows, names, keys, has_file, is_path, division))
-    shared = _shared(keys, rows.image_id) if files is not None else np.ones(len(rows), bool)
-    return MatchedRows(rows.replace(is_shared=shared), unlisted)
+        rows = rows.replace(split=_split_indices(keys, division))
+    rows = rows.replace(state=_file_states(rows, names, keys, has_file, is_path, division))
+    shared = _shared_rows(keys, rows.image_id) if files is not None else np.ones(len(rows), bool)
+    return rows.replace(is_shared=shared), unlisted
 
 
-def _folders(files: Block, names: Sequence[str], keys: Sequence[str]) -> Ragged:
-    """Return the column `file_folder` of rows whose files have their key as name."""
+def _file_folders(files: Block, names: Sequence[str], keys: Sequence[str]) -> Ragged:
+    """Return the column `file_folder` of rows. The names of their files are the keys."""
     if all(name is key or name == key for name, key in zip(names, keys, strict=True)):
         return files.file_folder
     paths = image_paths(files)
@@ -139,18 +138,18 @@ def _match_ends(keys: Sequence[str], files: Sequence[str], match: str) -> dict[s
 
 
 def _file_indices(keys: Sequence[str], names: Sequence[str], files: Block) -> np.ndarray:
-    """Return the index of the file of each image's name: int64 [N], -1 without."""
+    """Return the index of the file of each image's name: int64 [N], -1 if it has no file."""
     first: dict[str, int] = {}
-    others: dict[str, list[int]] = {}
+    collisions: dict[str, list[int]] = {}
     for index, name in enumerate(names):
         if first.setdefault(name, index) != index:
-            others.setdefault(name, [first[name]]).append(index)
-    for name in others.keys() & set(keys):
-        check_same_files(name, files.take(np.array(others[name], np.int64)))
+            collisions.setdefault(name, [first[name]]).append(index)
+    for name in collisions.keys() & set(keys):
+        check_same_files(name, files.take(np.array(collisions[name], np.int64)))
     return np.fromiter((first.get(key, -1) for key in keys), np.int64, len(keys))
 
 
-def _splits(keys: Sequence[str], division: Division) -> np.ndarray:
+def _split_indices(keys: Sequence[str], division: Division) -> np.ndarray:
     """Return the index of each name's split: int64."""
     if len(division.names) == 1:
         return np.zeros(len(keys), np.int64)
@@ -158,14 +157,14 @@ def _splits(keys: Sequence[str], division: Division) -> np.ndarray:
     return np.fromiter((index[division.split_of(key)] for key in keys), np.int64, len(keys))
 
 
-def _shared(keys: Sequence[str], image_ids: np.ndarray) -> np.ndarray:
+def _shared_rows(keys: Sequence[str], image_ids: np.ndarray) -> np.ndarray:
     """Return bool: the row's name belongs to several ids."""
     _, names = np.unique(np.array(keys, object), return_inverse=True) if keys else (None, np.zeros(0, np.int64))
     pairs = np.unique(np.stack([names, image_ids], axis=1), axis=0)
     return np.bincount(pairs[:, 0], minlength=1)[names] > 1
 
 
-def _states(
+def _file_states(
     rows: Block,
     names: Sequence[str],
     keys: Sequence[str],
@@ -194,38 +193,38 @@ def check_same_files(name: str, files: Block) -> None:
     if len(set(map(name_key, paths))) == 1:
         forms = " and ".join(map(ascii, paths))
         raise CollidingImagesError(
-            f"{name!r} exists in {len(paths)} Unicode normalizations, {forms}; rename one, or delete it"
+            f"{name!r} exists in {len(paths)} Unicode normalizations, {forms}; rename or delete one"
         )
     raise CollidingImagesError(
-        f"{name!r} is both {' and '.join(paths)}; give --images only the folder that is meant, or rename one"
+        f"several files are called {name!r}: {' and '.join(paths)}; give --images only the folder of one, or rename one"
     )
 
 
-def without_faults(
+def drop_faulty_images(
     block: Block, splits: Sequence[str], facts: FactsBuilder, match: str = "path", group_from: str = ""
 ) -> Block:
     """Drop images with unusable files, and reject them in `facts`."""
     is_faulty = block.state != FileState.FOUND
-    found = block.take(np.flatnonzero(is_faulty))
-    columns = found.state, found.image_id, found.file_bytes, found.split, found.objects_per_image
+    faulty = block.take(np.flatnonzero(is_faulty))
+    columns = faulty.state, faulty.image_id, faulty.file_bytes, faulty.split, faulty.objects_per_image
     for (state, image_id, size_bytes, split, objects), name, labels in zip(
-        np.stack(columns, axis=1).tolist(), found.file_name.texts(), labels_of(found), strict=True
+        np.stack(columns, axis=1).tolist(), faulty.file_name.texts(), labels_of(faulty), strict=True
     ):
         if state in (FileState.UNSAFE_NAME, FileState.MISSING):
             facts.add_unmatched(name)
-        reason, detail = _file_fault(state, name, size_bytes, match, group_from)
+        reason, detail = _describe_state(state, name, size_bytes, match, group_from)
         facts.reject(splits[split], labels.rejected(image_id, reason, detail, objects + labels.rows))
-    if len(found):
+    if len(faulty):
         block = block.take(np.flatnonzero(~is_faulty))
     return block.replace(state=None, is_shared=None)
 
 
-def _file_fault(state: int, name: str, size_bytes: int, match: str, group_from: str) -> tuple[Reason, str]:
+def _describe_state(state: int, name: str, size_bytes: int, match: str, group_from: str) -> tuple[Reason, str]:
     """Return the reject reason of a FileState."""
     if state == FileState.UNSAFE_NAME:
         return Reason.UNSAFE_FILE_NAME, f"the file name {name!r} {name_fault(name)}"
     if state == FileState.MISSING:
-        hint = "; the parts of a path are to be separated by /" if match == "path" and "\\" in name else ""
+        hint = "; separate the parts of a path by /" if match == "path" and "\\" in name else ""
         return Reason.IMAGE_MISSING, f"no file {name!r} under --images{hint}"
     if state == FileState.NOT_A_FILE:
         return Reason.IMAGE_INACCESSIBLE, f"{name!r}: {NOT_A_FILE}"
@@ -260,19 +259,19 @@ def match_names(images: Iterable[str], files: Iterable[str], match: str) -> dict
     """
     images, files = set(images), set(files)
     if match == "name":
-        return _paired(images, files, match) if images and files else {}
+        return _pair_names(images, files, match) if images and files else {}
     pairs = {name: name for name in images & files}
     images, files = images - pairs.keys(), files - pairs.keys()
     for length in range(max((len(name_parts(name)) for name in images), default=0), 0, -1):
-        of_images, of_files = _by_end(images, length), _by_end(files, length)
-        for end in sorted(of_images.keys() & of_files.keys()):
-            found = _paired(of_images[end], of_files[end], match)
-            pairs |= found
-            images, files = images - found.keys(), files - set(found.values())
+        images_by_end, files_by_end = _group_by_end(images, length), _group_by_end(files, length)
+        for end in sorted(images_by_end.keys() & files_by_end.keys()):
+            pair = _pair_names(images_by_end[end], files_by_end[end], match)
+            pairs |= pair
+            images, files = images - pair.keys(), files - set(pair.values())
     return dict(sorted(pairs.items()))
 
 
-def _by_end(names: Iterable[str], length: int) -> dict[tuple[str, ...], set[str]]:
+def _group_by_end(names: Iterable[str], length: int) -> dict[tuple[str, ...], set[str]]:
     """Return names by their last parts; shorter names are skipped."""
     by_end = defaultdict(set)
     for name in names:
@@ -281,17 +280,17 @@ def _by_end(names: Iterable[str], length: int) -> dict[tuple[str, ...], set[str]
     return by_end
 
 
-def _paired(images: set[str], files: set[str], match: str) -> dict[str, str]:
-    """Return image and file; raise CollidingImagesError for several."""
+def _pair_names(images: set[str], files: set[str], match: str) -> dict[str, str]:
+    """Return the file of the only image; raise CollidingImagesError if there are several images or files."""
     if len(images) == len(files) == 1:
         return dict(zip(images, files, strict=True))
     raise CollidingImagesError(
-        f"--match {match}: the images {_shown(images)} match the files {_shown(files)} equally well; rename them, or "
-        "pass a narrower folder to --images"
+        f"--match {match}: the images {_quote_names(images)} match the files {_quote_names(files)} equally well; "
+        "rename them, or give --images only one of the folders"
     )
 
 
-def _shown(names: set[str]) -> str:
+def _quote_names(names: set[str]) -> str:
     return first_texts(map(repr, sorted(names)), _SHOWN, " and ")
 
 
@@ -339,12 +338,14 @@ def _match_bucket(
     rows = [block for block in blocks if block.image_id is not None]
     files = [block for block in blocks if block.image_id is None]
     if rows:
-        found = join_blocks([NO_FILES, *files]) if has_files else None
-        matched = run_step("match rows", lambda some: match_rows(join_blocks(some), found, match, division), rows)
-        facts.add_unlisted(*matched.unlisted)
+        all_files = join_blocks([NO_FILES, *files]) if has_files else None
+        matched, unlisted = run_step(
+            "match rows", lambda blocks: match_rows(join_blocks(blocks), all_files, match, division), rows
+        )
+        facts.add_unlisted(*unlisted)
         if division and has_files:
-            is_found = matched.rows.state == FileState.FOUND
-            facts.count(division.names[0], Metric.SHARED_FILES, int(np.sum(matched.rows.is_shared & is_found)))
-        yield from pack_parts(matched.rows, ranges_of(hash_images(matched.rows.image_id, seed), bits))
+            is_found = matched.state == FileState.FOUND
+            facts.count(division.names[0], Metric.SHARED_FILES, int(np.sum(matched.is_shared & is_found)))
+        yield from pack_parts(matched, ranges_of(hash_images(matched.image_id, seed), bits))
     else:
         facts.add_unlisted(*{name for block in files for name in block.file_name.texts()})

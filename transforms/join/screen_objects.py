@@ -1,7 +1,6 @@
 """Leave out objects that filters skip, and those of unknown categories."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,35 +13,30 @@ from recordmill.transforms.blocks.image_tasks import label_column, labels_of
 from recordmill.transforms.dataset.facts import FactsBuilder
 
 
-class ScreenedObjects(NamedTuple):
-    """Results of filters for the M objects of a Block.
+def screen_objects(
+    block: Block, labels: LabelMap, filters: Filters
+) -> tuple[np.ndarray, tuple[tuple[Metric, np.ndarray], ...]]:
+    """Find the objects of known categories among the M objects of a Block, and the objects that filters skip.
 
-    Attributes:
+    Args:
+        labels: All categories of the input.
+
+    Returns:
         is_known: bool [M], a category has the category id of the object.
         unwanted: Metric of each filter, and bool [M], the filter skips the object.
     """
-
-    is_known: np.ndarray
-    unwanted: tuple[tuple[Metric, np.ndarray], ...]
-
-    @property
-    def is_wanted(self) -> np.ndarray:
-        """bool [M], the category is known, and no filter skips the object."""
-        return self.is_known & ~np.logical_or.reduce([is_unwanted for _, is_unwanted in self.unwanted])
-
-
-def screen_objects(block: Block, labels: LabelMap, filters: Filters) -> ScreenedObjects:
-    """Return the objects that filters skip, and those of unknown categories. `labels` has all input categories."""
     categories = sorted(labels.categories, key=lambda category: category.id)
-    known = np.array([category.id for category in categories], np.int64)
-    place = np.minimum(np.searchsorted(known, block.category_id), max(len(known) - 1, 0))
+    known_ids = np.array([category.id for category in categories], np.int64)
+    index = np.minimum(np.searchsorted(known_ids, block.category_id), max(len(known_ids) - 1, 0))
     nothing = np.zeros(block.num_objects, bool)
     is_in_px = ~nothing if block.in_fractions is None else ~block.in_fractions
-    is_selected = np.array([not filters.categories or each.name in filters.categories for each in categories], bool)
-    return ScreenedObjects(
-        known[place] == block.category_id if len(known) else nothing,
+    is_selected = np.array(
+        [not filters.categories or category.name in filters.categories for category in categories], bool
+    )
+    return (
+        known_ids[index] == block.category_id if len(known_ids) else nothing,
         (
-            (Metric.FILTERED_CATEGORY, ~is_selected[place] if len(known) else nothing),
+            (Metric.FILTERED_CATEGORY, ~is_selected[index] if len(known_ids) else nothing),
             (Metric.FILTERED_CROWD, block.is_crowd & (not filters.crowd)),
             # Some tools write -1 for an area. An area in fractions is known once the image has been read.
             (Metric.FILTERED_AREA, is_in_px & (block.area_px2 < filters.min_area_px2) & (filters.min_area_px2 > 0)),
@@ -52,7 +46,8 @@ def screen_objects(block: Block, labels: LabelMap, filters: Filters) -> Screened
 
 def selected_labels(block: Block, labels: LabelMap, filters: Filters) -> bytes:
     """Return int64 [N, 2] as bytes: image id and category id of objects that pass the filters, each pair once."""
-    is_wanted = screen_objects(block, labels, filters).is_wanted
+    is_known, unwanted = screen_objects(block, labels, filters)
+    is_wanted = is_known & ~np.logical_or.reduce([is_unwanted for _, is_unwanted in unwanted])
     pairs = np.stack([block.image_id[block.image_of_object], block.category_id], axis=1)[is_wanted]
     return np.unique(pairs, axis=0).tobytes()
 
@@ -72,16 +67,16 @@ def screen_annotations(
     for index in np.flatnonzero(~is_known).tolist():
         image = image_of_object[index]
         category_id = int(block.category_id[index])
-        reject = _unknown(int(block.image_id[image]), int(block.object_id[index]), [category_id])
+        reject = _unknown_category(int(block.image_id[image]), int(block.object_id[index]), [category_id])
         facts.reject(splits[block.split[image]], reject)
     dropped = ~is_known
     for metric, is_unwanted in unwanted:
-        found = is_unwanted & ~dropped
-        for split, number in enumerate(np.bincount(block.split[image_of_object[found]]).tolist()):
+        filtered = is_unwanted & ~dropped
+        for split, number in enumerate(np.bincount(block.split[image_of_object[filtered]]).tolist()):
             facts.count(splits[split], metric, number)
-        dropped |= found
+        dropped |= filtered
     has_objects, keeps_objects = (
-        np.bincount(image_of_object[which], minlength=len(block)) > 0 for which in (is_known, ~dropped)
+        np.bincount(image_of_object[is_counted], minlength=len(block)) > 0 for is_counted in (is_known, ~dropped)
     )
     for split, number in enumerate(np.bincount(block.split[has_objects & ~keeps_objects]).tolist()):
         facts.count(splits[split], Metric.EMPTIED, number)
@@ -92,24 +87,26 @@ def _screen_labels(block: Block, labels: LabelMap, splits: Sequence[str], facts:
     """Drop stuff and panoptic annotations of unknown categories."""
     if block.labels is None or not block.labels.values.size:
         return block
-    known = {category.id for category in labels.segments}
+    known_ids = {category.id for category in labels.segments}
     screened = []
-    for image_id, split, found in zip(block.image_id.tolist(), block.split.tolist(), labels_of(block), strict=True):
+    for image_id, split, image_labels in zip(
+        block.image_id.tolist(), block.split.tolist(), labels_of(block), strict=True
+    ):
         regions, panoptic = [], []
-        for region in found.regions:
-            if region.category_id in known:
+        for region in image_labels.regions:
+            if region.category_id in known_ids:
                 regions.append(region)
             else:
-                facts.reject(splits[split], _unknown(image_id, region.id, [region.category_id]))
-        for row in found.panoptic:
-            if unknown := sorted({segment.category_id for segment in row.segments} - known):
-                facts.reject(splits[split], _unknown(image_id, None, unknown))
+                facts.reject(splits[split], _unknown_category(image_id, region.id, [region.category_id]))
+        for row in image_labels.panoptic:
+            if unknown := sorted({segment.category_id for segment in row.segments} - known_ids):
+                facts.reject(splits[split], _unknown_category(image_id, None, unknown))
             else:
                 panoptic.append(row)
-        screened.append(msgspec.structs.replace(found, regions=tuple(regions), panoptic=tuple(panoptic)))
+        screened.append(msgspec.structs.replace(image_labels, regions=tuple(regions), panoptic=tuple(panoptic)))
     return block.replace(labels=label_column(screened))
 
 
-def _unknown(image_id: int, annotation_id: int | None, category_ids: list[int]) -> Rejected:
+def _unknown_category(image_id: int, annotation_id: int | None, category_ids: list[int]) -> Rejected:
     detail = f"no category has the id {', '.join(map(str, category_ids))}"
     return Rejected("annotation", annotation_id, Reason.UNKNOWN_CATEGORY, detail, image_id)

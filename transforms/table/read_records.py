@@ -24,7 +24,7 @@ from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.images.load_images import KEPT_BYTES, keep_files
 from recordmill.transforms.join.divide_images import class_borders
 from recordmill.transforms.join.join_files import RANGE_BITS
-from recordmill.transforms.join.match_blocks import FileState, MatchRows, name_buckets
+from recordmill.transforms.join.match_blocks import FileState, MatchRows, assign_buckets
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.rows.row_batch import RowBatch
 from recordmill.transforms.runtime import progress
@@ -81,7 +81,7 @@ def read_image_rows(file: RowsFile, facts: FactsBuilder, chosen: ChosenSchema, r
                 number += 1
         elif made.names:
             block = image_block(made, np.arange(len(made.names)), file, chosen, recipe)
-            yield from pack_parts(block, name_buckets(made.names, "path", BUCKETS))
+            yield from pack_parts(block, assign_buckets(made.names, "path", BUCKETS))
 
 
 def image_block(made: MadeRows, rows: np.ndarray, file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Block:
@@ -164,7 +164,7 @@ def _placed(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterato
         elif made.names:
             strata = ragged_texts(list(map(str, made.strata.tolist())))
             block = Block(image_id=positions, file_name=ragged_texts(made.names), class_name=strata)
-            yield from pack_parts(block, name_buckets(made.names, "path", BUCKETS))
+            yield from pack_parts(block, assign_buckets(made.names, "path", BUCKETS))
 
 
 def _found(keyed: Keyed) -> Iterator[Units]:

@@ -18,16 +18,16 @@ from recordmill.transforms.blocks.cut_range import BlockKey, cut_range
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.collect_facts import WithFacts, collect_facts, hand_over
 from recordmill.transforms.dataset.facts import AddFacts, Facts, FactsBuilder, add_facts
-from recordmill.transforms.join.sample_rows import id_of
-from recordmill.transforms.join.traits import (
+from recordmill.transforms.join.observed_labels import (
     NEGATIVE_AREA,
     OPTIONAL_KINDS,
-    Trait,
-    area_traits,
+    ObservedLabel,
     choose_labels,
-    parts_of,
-    trait_warnings,
+    find_negative_areas,
+    label_warnings,
+    observed_parts,
 )
+from recordmill.transforms.join.sample_rows import id_of
 from recordmill.transforms.user_samples.convert_samples import (
     check_distinct,
     convert_samples,
@@ -44,8 +44,12 @@ _BITS = 10
 _PIPELINE = "the pipeline"
 
 
-def sample_traits(sample: Sample, options: RecordOptions) -> set[Trait]:
-    traits = {Trait("class", sample.class_name)} if sample.class_name is not None and options.is_image_class else set()
+def sample_traits(sample: Sample, options: RecordOptions) -> set[ObservedLabel]:
+    traits = (
+        {ObservedLabel("class", sample.class_name)}
+        if sample.class_name is not None and options.is_image_class
+        else set()
+    )
     has = {
         "keypoints": any(item.keypoints for item in sample.objects),
         "captions": sample.captions,
@@ -55,12 +59,12 @@ def sample_traits(sample: Sample, options: RecordOptions) -> set[Trait]:
         "objects": sample.objects and options.is_image_class,
         "class_name": sample.class_name is not None and not options.is_image_class,
     }
-    traits |= {Trait(kind) for kind, value in has.items() if value}
-    traits |= {Trait("part", part.value) for part in sample.parts} | area_traits(sample)
+    traits |= {ObservedLabel(kind) for kind, value in has.items() if value}
+    traits |= {ObservedLabel("part", part.value) for part in sample.parts} | find_negative_areas(sample)
     if not options.is_image_class:
         for item in sample.objects:
             id_ = -1 if item.category_id is None else item.category_id
-            traits.add(Trait("category", item.category, id_, len(item.keypoints) // 3))
+            traits.add(ObservedLabel("category", item.category, id_, len(item.keypoints) // 3))
     return traits
 
 
@@ -138,22 +142,24 @@ def _describe_samples(
     read: Iterable[Facts],
     options: RecordOptions,
 ) -> Iterator[Any]:
-    """Yield LabelMap and FeatureTable of Traits as tuples.
+    """Yield LabelMap and FeatureTable of ObservedLabels as tuples.
 
     Args:
         read: Facts of the source of the Samples.
     """
     has_warned = any(metric == Metric.NEGATIVE_AREAS.value for part in read for _, metric in part.counts)
     distinct = [
-        trait for trait in (Trait(*trait) for trait in traits) if not (has_warned and trait.kind == NEGATIVE_AREA)
+        trait
+        for trait in (ObservedLabel(*trait) for trait in traits)
+        if not (has_warned and trait.kind == NEGATIVE_AREA)
     ]
     kinds = {trait.kind for trait in distinct}
     labels = known[0] if known else choose_labels(distinct, options.is_image_class)
     yield labels
     category_id = (Part.CATEGORY_ID,) if labels.is_shifted and not options.is_image_class else ()
-    parts = (*options.parts, *parts_of(distinct), *category_id)
+    parts = (*options.parts, *observed_parts(distinct), *category_id)
     yield TaggedOutput(_TABLE, options.layout_table.with_parts(parts))
-    for text in trait_warnings(distinct, labels):
+    for text in label_warnings(distinct, labels):
         facts.warn(options.splits[0], text)
     for kind in sorted(kinds & {*OPTIONAL_KINDS, "objects", "class_name"} - options.stored_kinds):
         kind_parts = {"masks": MASKS["both"], **PARTS}.get(kind, ())

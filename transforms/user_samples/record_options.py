@@ -9,7 +9,7 @@ from recordmill.schemas.inputs.image_options import MASKS, ObjectOptions
 from recordmill.schemas.inputs.option import WRITE, Images, redefine_option
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.layouts import LAYOUTS, CocoLayout
-from recordmill.transforms.join.traits import OPTIONAL_KINDS
+from recordmill.transforms.join.observed_labels import OPTIONAL_KINDS
 
 PARTS = {
     "keypoints": (Part.KEYPOINTS,),

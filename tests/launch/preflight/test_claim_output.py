@@ -22,7 +22,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.join.list_images import listing_of
+from recordmill.transforms.join.list_images import list_folder
 from tests.jobs.folders import whole_folder
 from tests.transforms.storage.conftest import path_of
 
@@ -336,13 +336,13 @@ def test_images_are_listed_once_for_complete_splits(tmp_path, monkeypatch):
     folder = str(tmp_path / "images")
     with_file("images/1.jpg", bytes(3))(tmp_path)
     listed = []
-    monkeypatch.setattr(claim_module, "listing_of", lambda folder: listed.append(folder) or listing_of(folder))
+    monkeypatch.setattr(claim_module, "list_folder", lambda folder: listed.append(folder) or list_folder(folder))
     asked = [changed(inputs=(unlisted_folder(folder),), split=name) for name in ("train", "val")]
     output = tmp_path / "out"
     assert claim_output(str(output), asked, overwrite=False) == [NEW] * 2
     assert claim_output(str(output), asked, overwrite=False) == [UNFINISHED] * 2
     assert listed == []
-    finish(output, *(recipe.with_listings({folder: listing_of(folder)}) for recipe in asked))
+    finish(output, *(recipe.with_listings({folder: list_folder(folder)}) for recipe in asked))
     assert claim_output(str(output), asked, overwrite=True) == [UNFINISHED] * 2
     assert claim_output(str(output), asked, overwrite=False) == [COMPLETE] * 2
     assert listed == [folder]

@@ -18,7 +18,7 @@ from recordmill.transforms.annotated.join_annotated import frame_warnings
 from recordmill.transforms.annotated.naming import decode_part
 from recordmill.transforms.annotated.read_labels import labelled_rows
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage
-from recordmill.transforms.join.traits import trait_warnings
+from recordmill.transforms.join.observed_labels import label_warnings
 from tests.conftest import draw_jpeg, manifest_of, read_examples, rejects_of
 from tests.transforms.annotated.line_format import LineOptions
 
@@ -93,7 +93,7 @@ def test_batches_have_most_images_and_most_bytes(monkeypatch, sizes, lengths):
 
 
 def rows_of(*objects: SampleObject, line: int = 0):
-    """The Block and the Traits of an image, and its Source."""
+    """The Block and the ObservedLabels of an image, and its Source."""
     source, found = LineOptions(data="data", output="out").source(), ImageParts()
     with found.rejecting("shape 1", line):
         found.objects += objects
@@ -138,7 +138,7 @@ def test_boxes_in_fractions_alone_are_an_error():
 @pytest.mark.parametrize(("area", "number"), [(-1.0, 1), (0.0, 0), (None, 0)])
 def test_negative_areas_are_a_warning(area, number):
     _, traits, _ = rows_of(SampleObject("dog", (0, 0, 4, 3), area_px2=area))
-    assert ["negative area" in text for text in trait_warnings(traits, LabelMap(()))] == [True] * number
+    assert ["negative area" in text for text in label_warnings(traits, LabelMap(()))] == [True] * number
 
 
 class Numbers(msgspec.Struct):

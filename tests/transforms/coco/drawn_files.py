@@ -19,7 +19,7 @@ from recordmill.transforms.coco.convert_rows import annotation_block, image_bloc
 from recordmill.transforms.coco.decode_coco import decode_coco
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.list_images import file_block
-from recordmill.transforms.join.match_blocks import NO_FILES, match_rows, name_buckets, name_keys
+from recordmill.transforms.join.match_blocks import NO_FILES, assign_buckets, match_rows, name_keys
 
 Kind = AnnotationKind
 LARGE_ID = 1 << 40
@@ -157,14 +157,14 @@ def matched_rows(
     """Rows that have met their files, in eight buckets of names."""
     matched = []
     listed = [file_block(files.items())]
-    of_rows = in_groups(rows, lambda block: name_buckets(name_keys(block.file_name.texts()), "path", 8), rng)
-    of_files = in_groups(listed, lambda block: name_buckets(block.file_name.texts(), "path", 8), rng)
+    of_rows = in_groups(rows, lambda block: assign_buckets(name_keys(block.file_name.texts()), "path", 8), rng)
+    of_files = in_groups(listed, lambda block: assign_buckets(block.file_name.texts(), "path", 8), rng)
     for bucket in of_rows.keys() | of_files.keys():
         found = join_blocks([NO_FILES, *of_files.get(bucket, [])])
         if bucket in of_rows:
-            result = match_rows(join_blocks(of_rows[bucket]), found, "path", division)
-            matched.append(result.rows)
-            facts.add_unlisted(*result.unlisted)
+            block, unlisted = match_rows(join_blocks(of_rows[bucket]), found, "path", division)
+            matched.append(block)
+            facts.add_unlisted(*unlisted)
         else:
             facts.add_unlisted(*found.file_name.texts())
     return matched

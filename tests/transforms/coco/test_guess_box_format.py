@@ -12,7 +12,7 @@ from recordmill.schemas.inputs.boxes import box_area_px2, box_xywh_px
 from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.transforms.coco.coco_rows import AnnotationRow, MaskedRow
 from recordmill.transforms.coco.sample_boxes import join_samples, sample_boxes, sampled_of
-from recordmill.transforms.join.guess_box_format import Guess, check_box_format, guess_box_format, warn_of_boxes
+from recordmill.transforms.join.guess_box_format import Guess, box_warnings, check_box_format, guess_box_format
 
 XYWH, XYXY, CXCYWH, REL_XYWH, REL_XYXY, REL_CXCYWH = BoxFormat
 SIZE = (640, 480)
@@ -249,10 +249,10 @@ def test_boxes_that_begin_at_their_centres():
 @pytest.mark.parametrize(("number", "scale", "texts"), [(300, 0.5, 1), (90, 0.5, 0), (300, 0.7, 0)])
 def test_boxes_drawn_on_smaller_images(number, scale, texts):
     boxes = sample_boxes([row([scale * edge for edge in box]) for box in scattered(number)])
-    found = list(warn_of_boxes("a.json", boxes.boxes(SIZES)))
+    found = list(box_warnings("a.json", boxes.boxes(SIZES)))
     assert len(found) == texts
     assert all(text.startswith("a.json: none of 300 boxes reaches beyond 50% of the width") for text in found)
-    assert list(warn_of_boxes("a.json", boxes.boxes({}))) == []
+    assert list(box_warnings("a.json", boxes.boxes({}))) == []
 
 
 # What is looked at

@@ -22,7 +22,7 @@ from recordmill.transforms.coco.coco_rows import CocoImageRow
 from recordmill.transforms.coco.convert_rows import image_block
 from recordmill.transforms.coco.decode_coco import CocoRows
 from recordmill.transforms.coco.read_coco import ReadAnnotations, cut_file, read_block
-from recordmill.transforms.join.match_blocks import name_buckets
+from recordmill.transforms.join.match_blocks import assign_buckets
 from recordmill.transforms.runtime.beam_steps import unpacker
 from recordmill.transforms.storage import zip_storage
 from tests.transforms.coco.whole_files import IMAGE, OBJECT, document, read_whole
@@ -52,7 +52,7 @@ def test_read_coco(tmp_path, pack):
     detail = "annotation row: Object missing required field `bbox`"
     bad.append(Rejected("annotation", 11, Reason.MALFORMED_ANNOTATION, detail, 6))
     of_images = [
-        (int(name_buckets([name], "path", 8)[0]), 1, 0, id_, f"pics/{name}")
+        (int(assign_buckets([name], "path", 8)[0]), 1, 0, id_, f"pics/{name}")
         for id_, name in ((1, "a.jpg"), (2, "b.jpg"))
     ]
     ranges = ranges_of(hash_images(np.array([1, 5, 6]), 1), 3).tolist()

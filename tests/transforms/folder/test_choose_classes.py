@@ -1,4 +1,4 @@
-"""Classes of folders, and warnings about folders that are none."""
+"""Classes of folders, and warnings about folders that are not classes."""
 
 import logging
 import re
@@ -40,7 +40,7 @@ def names(labels: LabelMap) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("classes", "expected"),
     [
         (["dog", "cat", "Cow"], ["Cow", "cat", "dog"]),
         (["10", "9", "1"], ["1", "9", "10"]),
@@ -56,8 +56,8 @@ def names(labels: LabelMap) -> list[str]:
         ([], []),
     ],
 )
-def test_all_classes_are_sorted_and_numbers_by_their_value(found, expected):
-    for order in permutations(found):
+def test_all_classes_are_sorted_and_numbers_by_their_value(classes, expected):
+    for order in permutations(classes):
         assert names(class_labels(order, ())) == expected
 
 
@@ -71,48 +71,62 @@ FIRST_TENS = ", ".join(map(repr, TENS[:10]))
 
 
 @pytest.mark.parametrize(
-    ("found", "asked", "folders", "message"),
+    ("observed", "asked", "folders", "message"),
     [
-        (["cat", "dog"], ("Emu",), (), "--classes Emu: no example is of these; there are 'cat', 'dog'"),
-        (["cat"], ("cta", "Dog"), ("pets",), "--classes cta,Dog: no example is of these; there are 'cat'"),
-        (TENS[:10], ("x",), (), f"--classes x: no example is of these; there are {FIRST_TENS}"),
-        (TENS, ("x",), (), f"--classes x: no example is of these; there are {FIRST_TENS} and 7 more"),
-        (["cat", "dog"], ("cat", "Dog"), (), "--classes 'Dog': no example is of that class; did you mean 'dog'?"),
+        (
+            ["cat", "dog"],
+            ("Emu",),
+            (),
+            "--classes Emu: no image has one of these classes; the classes are 'cat', 'dog'",
+        ),
+        (
+            ["cat"],
+            ("cta", "Dog"),
+            ("pets",),
+            "--classes cta,Dog: no image has one of these classes; the classes are 'cat'",
+        ),
+        (TENS[:10], ("x",), (), f"--classes x: no image has one of these classes; the classes are {FIRST_TENS}"),
+        (TENS, ("x",), (), f"--classes x: no image has one of these classes; the classes are {FIRST_TENS} and 7 more"),
+        (["cat", "dog"], ("cat", "Dog"), (), "--classes 'Dog': no image has this class; did you mean 'dog'?"),
         (
             ["cat", "dog"],
             ("cat", "ZEBRA", "DOG "),
             (),
-            "--classes 'DOG ': no example is of that class; did you mean 'd",
+            "--classes 'DOG ': no image has this class; did you mean 'd",
         ),
         *(
-            (found, (), ("pets", "more"), f"the folders in pets more are called {', '.join(map(repr, found))}, as spli")
-            for found in (["test", "train"], ["Train", "VALID", "test"], ["train"], ["dev", "eval", "training"])
+            (
+                classes,
+                (),
+                ("pets", "more"),
+                f"the folders in pets more have the names of splits, {', '.join(map(repr, classes))}, and",
+            )
+            for classes in (["test", "train"], ["Train", "VALID", "test"], ["train"], ["dev", "eval", "training"])
         ),
         (
             ["train", "val"],
             (),
             ("pets",),
-            "the folders in pets are called 'train', 'val', as splits are, and would become the classes; convert each "
-            "by a run of its own (--images pets/train --split train …), or, if they are classes, give --classes "
-            "train,val",
+            "the folders in pets have the names of splits, 'train', 'val', and would become the classes; convert each "
+            "in its own run (--images pets/train --split train …), or, if they are classes, give --classes train,val",
         ),
         (
             ["pets"],
             (),
             ("images",),
-            "all images in images are in one folder, 'pets', so there would be one class; if class folders are in "
-            "that, give --images images/pets; if it is the only class, --classes pets",
+            "all images in images are in one folder, 'pets', so there would be one class; if that folder contains the "
+            "class folders, give --images images/pets; if it is the only class, give --classes pets",
         ),
     ],
 )
-def test_class_labels_mistakes(found, asked, folders, message):
+def test_class_labels_mistakes(observed, asked, folders, message):
     with pytest.raises(CategoryError) as caught:
-        class_labels(found, asked, folders)
+        class_labels(observed, asked, folders)
     assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize(
-    ("found", "asked", "folders"),
+    ("observed", "asked", "folders"),
     [
         *((["cat", "dog"], asked, ()) for asked in (("cat", "cats"), ("cat", "dogs"), ("car", "dog"))),
         (["cat", "dog"], ("dog", "cat", "Cat"), ()),
@@ -126,20 +140,20 @@ def test_class_labels_mistakes(found, asked, folders, message):
         (["trains", "vals"], (), ("images",)),
     ],
 )
-def test_class_labels_that_may_be_meant(found, asked, folders):
+def test_class_labels_that_may_be_meant(observed, asked, folders):
     """A split may lack a class."""
-    assert names(class_labels(found, asked, folders)) == list(asked or sorted(found))
+    assert names(class_labels(observed, asked, folders)) == list(asked or sorted(observed))
 
 
 @pytest.mark.parametrize(
-    ("found", "asked", "expected"),
+    ("observed", "asked", "expected"),
     [
         ([["dog", "cat"], ["dog"]], ("cow", "dog"), ["cow", "dog"]),
-        ([["train"], ["val"]], (), "the folders in pets are called 'train', 'val', as splits are"),
+        ([["train"], ["val"]], (), "the folders in pets have the names of splits, 'train', 'val',"),
     ],
 )
-def test_list_classes(found, asked, expected):
-    blocks = [(0, pack_block(Block(class_name=ragged_texts(names)))) for names in found]
+def test_list_classes(observed, asked, expected):
+    blocks = [(0, pack_block(Block(class_name=ragged_texts(names)))) for names in observed]
     p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
     labels = p | beam.Create(blocks) | ListClasses(asked, ("pets",))
     if isinstance(expected, str):
@@ -159,14 +173,14 @@ def test_class_folders_that_give_no_image(tmp_path):
         (tmp_path / name).write_bytes(b"\xff\xd8\xff")
     texts = list(folders_without_images([str(tmp_path), "gs://bucket/x", "images.zip"], str(tmp_path / "out")))
     assert len(texts) == 2
-    named = "none of its 2 files, such as 'bee/[01]', is named as images are; that is a JPEG image: give such files the"
-    assert re.search(f"'bee' .* gives no image, .* {named} ending", texts[0])
+    reason = "none of its 2 files, such as 'bee/[01]', has the suffix of an image format; that is a JPEG image: give"
+    assert re.search(f"'bee' .* contains no images, .* {reason} such files the suffix", texts[0])
     assert re.search("'cat' .* it is empty", texts[1])
     with ZipFile(tmp_path / "images.zip", "w") as archive:
         for name in ("ant/1.jpg", "bee/0", "readme"):
             archive.writestr(name, b"\xff\xd8\xff")
     (text,) = folders_without_images([str(tmp_path / "images.zip")], "out")
-    assert "none of its 1 files, such as 'bee/0', is named as images are; that is a JPEG image" in text
+    assert "none of its 1 files, such as 'bee/0', has the suffix of an image format; that is a JPEG image" in text
 
 
 # Folders in class folders that are named like classes
@@ -177,13 +191,13 @@ PETS = labels_of("Cat", "Dog", "cleaned")
 def test_copied_classes_are_named():
     nested = [(("cleaned", "dog"), 12_499), (("cleaned", "Cat"), 12_499)]
     (text,) = nested_classes(nested, PETS)
-    assert text.startswith("class 'cleaned' holds folders named like other classes")
-    assert "'Cat' 12,499, 'dog' 12,499" in text
+    assert text.startswith("class 'cleaned' contains folders with the names of other classes")
+    assert "(images per folder: 'Cat' 12,499, 'dog' 12,499)" in text
     assert text.endswith("--classes Cat,Dog")
     many = [f"c{number}" for number in range(8)]
     (text,) = nested_classes([(("all", name), 1) for name in many], labels_of("all", *many))
     assert "'c4' 1 and 3 more" in text
-    assert text.endswith("--classes with the others")
+    assert text.endswith("--classes with the other classes")
 
 
 @pytest.mark.parametrize(
@@ -192,10 +206,10 @@ def test_copied_classes_are_named():
         [],
         [(("Cat", "Cat"), 3), (("Cat", "cat"), 3)],  # its own name
         [(("Cat", "side"), 3)],
-        [(("other", "Cat"), 3)],  # no class that is asked for
+        [(("other", "Cat"), 3)],  # not a selected class
     ],
 )
-def test_other_folders_are_no_matter(nested):
+def test_other_folders_in_classes(nested):
     assert list(nested_classes(nested, PETS)) == []
 
 
@@ -227,7 +241,7 @@ def looked_at(*folders: str, **options) -> None:
 @pytest.mark.parametrize(
     ("names", "why"),
     [
-        (["a.jpg", "b.jpg"], "'a.jpg' is in no folder"),
+        (["a.jpg", "b.jpg"], "'a.jpg' is not in a folder"),
         (["cat/a.txt", "cat/.b.jpg"], "'cat/.b.jpg' has no suffix of an image format"),
     ],
 )
@@ -267,7 +281,7 @@ def test_folders_that_may_have_classes(bucket, tmp_path, caplog):
 def test_the_commands_look(bucket, recordmill, verb):
     bucket.put("images/a.jpg", b"")
     outcome = recordmill(*verb, "--images", "gs://bucket/images", "--output", "gs://bucket/out")
-    assert (outcome.code, "has no image of a class: 'a.jpg' is in no folder" in outcome.err) == (2, True), outcome
+    assert (outcome.code, "has no image of a class: 'a.jpg' is not in a folder" in outcome.err) == (2, True), outcome
 
 
 def test_table_of_images_needs_no_listing(bucket, recordmill):

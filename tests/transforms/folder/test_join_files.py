@@ -54,7 +54,7 @@ FILES = st.dictionaries(st.sampled_from([*NAMES, "f.txt"]), REFS, max_size=5)
 @settings(max_examples=150)
 @given(ROWS, FILES, st.sampled_from([(), ("cat",), ("dog", "cow")]), st.booleans(), st.randoms(use_true_random=False))
 def test_join_files(rows, files, classes, has_files, shuffling):
-    """Rows of a table meet listed files; or rows come with them. In any order of any Blocks."""
+    """Rows of a table are joined with listed files, or rows have their files. In any order of any Blocks."""
     files = [(name, ImageFile(f"pics/{name}", file.size_bytes, file.version)) for name, file in files.items()]
     if has_files:
         rows = [row for row in rows if row.name in dict(files)]
@@ -66,11 +66,11 @@ def test_join_files(rows, files, classes, has_files, shuffling):
     if not has_files:
         blocks += [file_block(part) for part in (files[:1], files[1:])]
     shuffling.shuffle(blocks)
-    found, facts = join(blocks, classes)
-    tasks, rejects, refs = found or [], listed(facts), dict(files)
-    others = [split for (split, metric), number in facts.counts.items() for _ in range(number)]
-    of_splits = Counter([*others, *(task.split for task in tasks), *(reject.split for reject in rejects)])
-    assert of_splits == Counter(row.split for row in rows)
+    joined, facts = join(blocks, classes)
+    tasks, rejects, refs = joined or [], listed(facts), dict(files)
+    skipped = [split for (split, metric), number in facts.counts.items() for _ in range(number)]
+    split_counts = Counter([*skipped, *(task.split for task in tasks), *(reject.split for reject in rejects)])
+    assert split_counts == Counter(row.split for row in rows)
     assert {metric for _, metric in facts.counts} <= {Metric.OF_OTHER_CLASSES}
     hashes = hash_images(np.array([task.image_id for task in tasks], np.int64), SEED).tolist()
     assert hashes == sorted({*hashes})
@@ -82,36 +82,39 @@ def test_join_files(rows, files, classes, has_files, shuffling):
     without = {reject.id for _, reject in rejects if reject.reason in (Reason.IMAGE_MISSING, Reason.UNSAFE_FILE_NAME)}
     assert sorted(map(name_id, facts.unmatched.compared)) == sorted(without)
     again, other_facts = join(blocks[::-1], classes)
-    assert again == found
+    assert again == joined
     assert Counter(listed(other_facts)) == Counter(rejects)
 
 
 def test_only_files():
-    found, facts = join([file_block([("a.jpg", ImageFile("x/a.jpg", 1))])])
-    assert (found, facts.unlisted.first) == (None, ("a.jpg",))
+    joined, facts = join([file_block([("a.jpg", ImageFile("x/a.jpg", 1))])])
+    assert (joined, facts.unlisted.first) == (None, ("a.jpg",))
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "detail"),
     [
-        ([("cat", "train"), ("dog", "train")], "2 rows of 'a.jpg' say 'cat' in train, 'dog' in train: none is taken"),
-        ([("cat", "train"), ("cat", "val")], "2 rows of 'a.jpg' say 'cat' in train, 'cat' in val: none is taken"),
+        (
+            [("cat", "train"), ("dog", "train")],
+            "2 rows of 'a.jpg' have different labels, 'cat' in train, 'dog' in train",
+        ),
+        ([("cat", "train"), ("cat", "val")], "2 rows of 'a.jpg' have different labels, 'cat' in train, 'cat' in val"),
         (
             [("cat", "train"), ("cat", "train"), ("dog", "val")],
-            "3 rows of 'a.jpg' say 'cat' in train, 'dog' in val: none is taken",
+            "3 rows of 'a.jpg' have different labels, 'cat' in train, 'dog' in val",
         ),
-        ([("cat", "val")] * 3, "another row says the same of 'a.jpg'"),
+        ([("cat", "val")] * 3, "another row of 'a.jpg' has the same label"),
     ],
 )
-def test_repeated_rows(rows, said):
+def test_repeated_rows(rows, detail):
     for order in permutations(rows):
-        found, facts = join(
+        tasks, facts = join(
             [block_of([Row("a.jpg", *row)], SPLITS) for row in order]
             + [file_block([("a.jpg", ImageFile("x/a.jpg", 1))])]
         )
         is_same = len({*rows}) == 1
-        assert len(found) == is_same
-        expected = Rejected("image", name_id("a.jpg"), Reason.DUPLICATE_IMAGE_ID, said)
+        assert len(tasks) == is_same
+        expected = Rejected("image", name_id("a.jpg"), Reason.DUPLICATE_IMAGE_ID, detail)
         assert Counter(listed(facts)) == Counter(SplitReject(split, expected) for _, split in rows[is_same:])
 
 
@@ -123,7 +126,7 @@ def test_colliding_files(has_files):
         blocks = [with_files([row], {"a.jpg": file}) for file in refs]
     else:
         blocks = [block_of([row], SPLITS), *(file_block([("a.jpg", file)]) for file in refs)]
-    with pytest.raises(CollidingImagesError, match=r"is both one/a\.jpg and two/a\.jpg; give --images only the folder"):
+    with pytest.raises(CollidingImagesError, match=r"are called .a\.jpg.: one/a\.jpg and two/a\.jpg; give"):
         join(blocks)
 
 
@@ -137,8 +140,8 @@ def test_rows_of_other_tables():
         blocks.append(block.replace(image_id=np.array([7])))
     files = file_block([(name, ImageFile(f"x/{name}", 1)) for name in "wx"])
     for order in permutations(blocks):
-        found, facts = join([*order, files])
-        assert [(task.labels.row.record, task.file_name, task.labels.row.place) for task in found] == sorted(
+        tasks, facts = join([*order, files])
+        assert [(task.labels.row.record, task.file_name, task.labels.row.place) for task in tasks] == sorted(
             row for row in rows if row[1] != "z"
         )
         reject = Rejected("row", 5, Reason.IMAGE_MISSING, "9: no file 'z' under --images")

@@ -24,9 +24,9 @@ def label(names: list[str], rule: PathLabels, division: Division = HALVES) -> tu
     builder = FactsBuilder()
     files = [(name, ImageFile(f"images/{name}", number, f"v{number}")) for number, name in enumerate(names)]
     block = label_paths(files, rule, division, SPLITS, builder)
-    kept = block.file_bytes.tolist()
-    assert image_paths(block) == [f"images/{names[number]}" for number in kept]
-    assert block.file_version.texts() == [f"v{number}" for number in kept]
+    numbers = block.file_bytes.tolist()
+    assert image_paths(block) == [f"images/{names[number]}" for number in numbers]
+    assert block.file_version.texts() == [f"v{number}" for number in numbers]
     return rows_in(block, SPLITS), builder.build()
 
 
@@ -54,14 +54,14 @@ def test_other_files(rule, name):
 @pytest.mark.parametrize(
     ("rule", "division", "name", "reason", "fault"),
     [
-        (FOLDER, HALVES, "1.jpg", Reason.NO_CLASS, "is in no folder"),
+        (FOLDER, HALVES, "1.jpg", Reason.NO_CLASS, "is not in a folder"),
         (NAME, HALVES, "cat/1.jpg", Reason.NO_CLASS, "has no '_' after its class"),
         (NAME, HALVES, "_1.jpg", Reason.NO_CLASS, "has no '_' after its class"),
         (PathLabels("::"), HALVES, "cat:1.jpg", Reason.NO_CLASS, "has no '::' after its class"),
         (FOLDER, HALVES, "a\\..\\b/1.jpg", Reason.UNSAFE_FILE_NAME, "has .. in it"),
-        (FOLDER, HALVES, "a\n.jpg", Reason.UNSAFE_FILE_NAME, "has a control character"),  # before it is in no folder
+        (FOLDER, HALVES, "a\n.jpg", Reason.UNSAFE_FILE_NAME, "has a control character"),  # before it is not in a folder
         (FOLDER, GROUPS, "cat/1.jpg", Reason.NO_GROUP, "has nothing that --group-from p[0-9]+ finds"),
-        (FOLDER, GROUPS, "1.jpg", Reason.NO_CLASS, "is in no folder"),
+        (FOLDER, GROUPS, "1.jpg", Reason.NO_CLASS, "is not in a folder"),
     ],
 )
 def test_rejects(rule, division, name, reason, fault):

@@ -90,7 +90,7 @@ def test_columns(rows, table, columns, split):
 
 
 @pytest.mark.parametrize(
-    ("header", "columns", "told"),
+    ("header", "columns", "message"),
     [
         ("Bild,label", USUAL, r"column of paths \(path, .*, id\); its columns are 'Bild', 'label': .* --path-column"),
         ("path,Klasse", USUAL, r"column of labels \(label, .*\); its columns are 'path', 'Klasse': .* --label-column"),
@@ -98,9 +98,9 @@ def test_columns(rows, table, columns, split):
         ("path,label", LabelColumns(split="set"), "column called 'set'; .*: name the column with --split-column"),
     ],
 )
-def test_missing_columns(rows, header, columns, told):
+def test_missing_columns(rows, header, columns, message):
     for rest in ("", "\na.jpg,cat\n"):
-        with pytest.raises(AnnotationFileError, match=f"labels.csv has no {told}$"):
+        with pytest.raises(AnnotationFileError, match=f"labels.csv has no {message}$"):
             rows(f"{header}{rest}", columns)
 
 
@@ -114,31 +114,31 @@ def test_table_without_rows_has_none(rows):
 @pytest.mark.parametrize(
     ("row", "fault"),
     [
-        (",cat,train", "it has no path"),
-        (" ,cat,train", "it has no path"),
+        (",cat,train", "the path is empty"),
+        (" ,cat,train", "the path is empty"),
         ("a.jpg,,train", "'a.jpg' has no label"),
         ("a.jpg,cat,", "'a.jpg' has no split"),
         ("a.jpg,cat", "2 cells instead of 3"),
         ("\udce9.jpg,cat,x", "column path is not UTF-8: b'\\xe9.jpg'; save the file as UTF-8"),
         (
             "a.jpg,cat,Hold-Out",
-            "'a.jpg' is of split 'hold-out', which must be letters, digits and _: it is part of file names",
+            "'a.jpg' has split 'hold-out', which must be letters, digits and _: it is part of file names",
         ),
-        ("a.jpg,cat,ALL", "'a.jpg' is of split 'all', which is what TFDS calls all splits together"),
+        ("a.jpg,cat,ALL", "'a.jpg' has split 'all', which is what TFDS calls all splits together"),
     ],
 )
 def test_row_that_lacks_something_is_named(rows, row, fault):
-    found = rows(f"path,label,split\n{row}\nb.jpg,dog,val\n".encode(errors="surrogateescape"))
-    assert [found[0].number, found[0].fault] == [1, fault]
-    assert found[1] == good(2, "b.jpg", "dog", "val")
+    faulty, other = rows(f"path,label,split\n{row}\nb.jpg,dog,val\n".encode(errors="surrogateescape"))
+    assert [faulty.number, faulty.fault] == [1, fault]
+    assert other == good(2, "b.jpg", "dog", "val")
 
 
 @pytest.mark.parametrize("label", ["cat\ndog", "c\x00t", "c\x9bt"])
 def test_label_with_control_character_is_malformed(rows, label):
     """A control character would break a line of labels.csv, or act on a terminal."""
-    found = rows(f'path,label\na.jpg,"{label}"\nb.jpg,dog\n')
-    assert found[0].fault == f"'a.jpg' has a label with a control character, {label!r}"
-    assert found[1] == good(2, "b.jpg", "dog")
+    faulty, other = rows(f'path,label\na.jpg,"{label}"\nb.jpg,dog\n')
+    assert faulty.fault == f"'a.jpg' has a label with a control character, {label!r}"
+    assert other == good(2, "b.jpg", "dog")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_good_labels(rows, label, read_as):
     assert rows(f"path,label\na.jpg,{label}\n") == [good(1, "a.jpg", read_as)]
 
 
-# Files that are no tables
+# Files that are not tables
 
 
 @pytest.mark.parametrize(
@@ -255,8 +255,8 @@ FOLDERS = "images/", "images/deep", "/data/images", "gs://bucket/images", "photo
 def test_names(tmp_path, monkeypatch, path, name):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "labels.csv").write_text(f"path,label\n{path.format(here=tmp_path)},cat\n")
-    found = read(tmp_path / "labels.csv", *FOLDERS, division=HALVES, splits=HALVES.names)
-    assert found == [Row(name, "cat", HALVES.split_of(name))]
+    rows = read(tmp_path / "labels.csv", *FOLDERS, division=HALVES, splits=HALVES.names)
+    assert rows == [Row(name, "cat", HALVES.split_of(name))]
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ NO_GROUP = Rejected(
 def test_splits(tmp_path, table, division, splits):
     """Rejects are of the split that the row gives, or of the first one."""
     (tmp_path / "labels.csv").write_text(table)
-    found = read(tmp_path / "labels.csv", division=division, splits=("a", "b"))
-    assert [item.split for item in found] == splits
+    rows = read(tmp_path / "labels.csv", division=division, splits=("a", "b"))
+    assert [row.split for row in rows] == splits
     if "p1" in table:
-        assert found[1].reject == NO_GROUP
+        assert rows[1].reject == NO_GROUP

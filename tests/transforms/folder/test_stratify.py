@@ -23,7 +23,7 @@ MAX = (1 << 63) - 1
 
 
 def divided(places: list[int], shares: SplitShares, class_name: str = "cat") -> list[str]:
-    """The split of each place, with the borders of them all."""
+    """Return the split of each place, by the borders of all places."""
     borders = class_borders(class_name, np.array([(place, 1) for place in places], np.int64), shares)
     return [shares.split_at(place, borders) for place in places]
 
@@ -39,10 +39,10 @@ def expected_counts(images: int, shares: SplitShares, class_name: str = "cat") -
 
 def test_units_of_one_position_have_one_order():
     units = np.array([(1, 1), (5, 9), (5, 1), (7, 4), (5, 3), *((place, 2) for place in range(10, 40))], np.int64)
-    found = {
+    borders = {
         class_borders("cat", units[np.random.default_rng(seed).permutation(len(units))], THIRDS) for seed in range(20)
     }
-    assert len(found) == 1
+    assert len(borders) == 1
 
 
 PLACES = st.lists(st.integers(0, MAX - 1), unique=True, max_size=60)
@@ -88,18 +88,18 @@ SPLITS = ("test", "train", "val")
 
 
 def stratified_one_by_one(rows: list[Row], division: Division) -> dict[str, str]:
-    """The split of each image, with all images in one place."""
+    """Return the split of each image by a loop over all images."""
     classes: dict[str, Counter[str]] = {}
     for row in rows:
         classes.setdefault(division.groups.get(row.name, row.name), Counter())[row.class_name] += 1
-    most = {group: min(found, key=lambda name: (-found[name], name)) for group, found in classes.items()}
+    most = {group: min(counts, key=lambda name: (-counts[name], name)) for group, counts in classes.items()}
     units: dict[str, list[tuple[int, int]]] = {}
     for row in rows:
         if row.name not in division.groups:
             units.setdefault(row.class_name, []).append((division.shares.position(row.name), 1))
     for group in {*division.groups.values()} & most.keys():
         units.setdefault(most[group], []).append((division.shares.position(group), classes[group].total()))
-    borders = {name: class_borders(name, np.array(of_class), division.shares) for name, of_class in units.items()}
+    borders = {name: class_borders(name, np.array(images), division.shares) for name, images in units.items()}
     groups = {row.name: division.groups.get(row.name, row.name) for row in rows}
     return {
         name: division.shares.split_at(division.shares.position(group), borders[most[group]])
@@ -116,16 +116,16 @@ def test_stratify(groups):
     if not groups:
         counted = Counter((name.split("/")[0], split) for name, split in expected.items())
         assert all(
-            abs(counted[kind, split] - of_kind * share) <= 1
-            for kind, of_kind in IMAGES.items()
+            abs(counted[kind, split] - images * share) <= 1
+            for kind, images in IMAGES.items()
             for split, share in THREE.shares
         )
     random.Random(0).shuffle(rows)
     blocks = [(number, pack_block(block_of(rows[number::4], SPLITS))) for number in range(4)]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        found = p | beam.Create(blocks) | Stratify(division, SPLITS)
-        each = found | beam.FlatMapTuple(
+        stratified = p | beam.Create(blocks) | Stratify(division, SPLITS)
+        numbered_rows = stratified | beam.FlatMapTuple(
             lambda number, packed: [(number, *row) for row in rows_in(unpack_block(packed), SPLITS)]
         )
         wanted = [(n, row.name, row.class_name, expected[row.name]) for n in range(4) for row in rows[n::4]]
-        assert_that(each, equal_to(wanted))
+        assert_that(numbered_rows, equal_to(wanted))

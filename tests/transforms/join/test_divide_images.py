@@ -13,7 +13,7 @@ from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.splits import Division, SplitShares, name_id
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
-from recordmill.transforms.join.divide_images import DivideImages, merge_groups, read_groups, stratify, units_of
+from recordmill.transforms.join.divide_images import DivideImages, count_units, merge_groups, read_groups, stratify
 from recordmill.transforms.join.match_blocks import FileState
 from recordmill.transforms.storage.resolve import file_version
 
@@ -24,26 +24,26 @@ LABELLED = st.lists(st.sets(st.integers(-2, 9), max_size=4), min_size=1, max_siz
 def split_of_units(labels: list[set[int]], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Split of each image, by position; and the labels of images in another order."""
     positions = np.sort(np.random.default_rng(3).choice(1 << 40, len(labels), replace=False))
-    pairs = [(positions[image], label) for image, found in enumerate(labels) for label in found]
+    pairs = [(positions[image], label) for image, image_labels in enumerate(labels) for label in image_labels]
     shuffled = np.array(pairs, np.int64).reshape(-1, 2)[np.random.default_rng(seed).permutation(len(pairs))]
-    units = units_of(positions[np.random.default_rng(seed).permutation(len(labels))], shuffled)
-    return stratify(units, SHARES), positions
+    _, *counts = count_units(positions[np.random.default_rng(seed).permutation(len(labels))], shuffled)
+    return stratify(*counts, SHARES), positions
 
 
 @given(LABELLED, st.integers(0, 99))
 def test_stratified_splits_are_exact(labels, seed):
-    found, _ = split_of_units(labels, seed)
-    assert found.tolist() == split_of_units(labels)[0].tolist()
-    for number, share in zip(np.bincount(found, minlength=3).tolist(), (0.7, 0.2, 0.1), strict=True):
+    splits, _ = split_of_units(labels, seed)
+    assert splits.tolist() == split_of_units(labels)[0].tolist()
+    for number, share in zip(np.bincount(splits, minlength=3).tolist(), (0.7, 0.2, 0.1), strict=True):
         assert abs(number - share * len(labels)) < 1 + 1e-9
 
 
 def test_each_label_gets_its_shares():
     rng = np.random.default_rng(0)
     labels = [set(rng.choice(12, rng.integers(0, 5), p=np.arange(1, 13) / 78).tolist()) for _ in range(400)]
-    found, _ = split_of_units(labels)
+    all_splits, _ = split_of_units(labels)
     for label in range(12):
-        splits = [split for split, of_image in zip(found.tolist(), labels, strict=True) if label in of_image]
+        splits = [split for split, names in zip(all_splits.tolist(), labels, strict=True) if label in names]
         for split, share in enumerate((0.7, 0.2, 0.1)):
             assert abs(splits.count(split) - share * len(splits)) <= 2
 
@@ -51,10 +51,10 @@ def test_each_label_gets_its_shares():
 def test_image_with_two_labels_counts_for_both():
     """By the first label alone, val would get three of the four images of label 2."""
     halves = SplitShares((("train", Fraction(1, 2)), ("val", Fraction(1, 2))))
-    units = units_of(np.arange(8), np.array([(0, 1), (1, 1), (0, 2), (1, 2), (2, 2), (3, 2)], np.int64))
-    found = stratify(units, halves)
-    assert sorted(found[:2].tolist()) == sorted(found[2:4].tolist()) == [0, 1]
-    assert np.bincount(found).tolist() == [4, 4]
+    _, *counts = count_units(np.arange(8), np.array([(0, 1), (1, 1), (0, 2), (1, 2), (2, 2), (3, 2)], np.int64))
+    splits = stratify(*counts, halves)
+    assert sorted(splits[:2].tolist()) == sorted(splits[2:4].tolist()) == [0, 1]
+    assert np.bincount(splits).tolist() == [4, 4]
 
 
 def rows(names: list[str], missing: set[str]) -> list[tuple[int, bytes]]:
@@ -77,9 +77,9 @@ def named(keyed: tuple[int, bytes]) -> list[tuple[str, int]]:
 def assert_divided(names: list[str], division: Division, check, missing=frozenset(), labels=()) -> None:
     """Check the splits (0 test, 1 train, 2 val) by name."""
 
-    def matches(found: list[tuple[str, int]]) -> None:
-        splits = dict(found)
-        assert len(set(found)) == len(splits) == len(names)
+    def matches(rows: list[tuple[str, int]]) -> None:
+        splits = dict(rows)
+        assert len(set(rows)) == len(splits) == len(names)
         check(splits)
 
     with beam.Pipeline() as p:
@@ -96,8 +96,8 @@ def test_splits_by_rank_are_exact_and_in_order_of_positions():
     missing = set(NAMES[:7])
 
     def check(splits: dict[str, int]) -> None:
-        found = sorted((SHARES.position(name), splits[name]) for name in NAMES if name not in missing)
-        numbers = [number for _, number in found]
+        ordered = sorted((SHARES.position(name), splits[name]) for name in NAMES if name not in missing)
+        numbers = [number for _, number in ordered]
         assert numbers == sorted(numbers, key=[1, 2, 0].index)
         assert [numbers.count(number) for number in (1, 2, 0)] == [28, 8, 4]
         assert {splits[name] for name in missing} == {2}
@@ -121,8 +121,8 @@ def test_labels_of_images_decide():
     labels = [(name_id(name) % 2, np.array([name_id(name), 1] * 2, np.int64).tobytes()) for name in first]
 
     def check(splits: dict[str, int]) -> None:
-        of_label = [splits[name] for name in first]
-        assert [of_label.count(number) for number in (1, 2, 0)] == [14, 4, 2]
+        label_splits = [splits[name] for name in first]
+        assert [label_splits.count(number) for number in (1, 2, 0)] == [14, 4, 2]
         assert abs(list(splits.values()).count(1) - 0.7 * 47) < 1
 
     assert_divided(NAMES, Division(SHARES), check, labels=[*labels, (0, np.array([5, 1], np.int64).tobytes())])
@@ -191,21 +191,24 @@ def test_groups_are_same_however_they_are_spelt(read):
 
 FAULTS = [
     ("", "is empty, or its first line is; it must name the columns"),
-    ("a,b\na,1\n", "has no column file_name and no column group: there are 'a', 'b'; it is to be duplicates.jsonl of"),
-    ("path,group\na,1\n", "has no column file_name: there are 'path', 'group'"),
-    ("file_name,class\na,1\n", "has no column group: there are 'file_name', 'class'"),
-    ("file_name,group\n", "has no group in it: leave the option out, if there are none"),
-    (line(), "has no group in it: leave the option out, if there are none"),
-    ('file_name,group\n"a\nb",1\nb,\n', "row 2: no group; leave out images that are in no group"),
-    ("file_name,group\na,1\n\n,2\n", "row 2: no file_name; leave out images"),
-    ("file_name,group\na\n", "row 1: 1 cells instead of 2"),
-    ('file_name,group\na,1\n"b,2\n', "row 2: 1 cells instead of 2"),
+    (
+        "a,b\na,1\n",
+        "has no column file_name and no column group; its columns are 'a', 'b'. The file must be duplicates.jsonl of",
+    ),
+    ("path,group\na,1\n", "has no column file_name; its columns are 'path', 'group'"),
+    ("file_name,class\na,1\n", "has no column group; its columns are 'file_name', 'class'"),
+    ("file_name,group\n", "has no groups. Leave the option out if no images are grouped."),
+    (line(), "has no groups. Leave the option out if no images are grouped."),
+    ('file_name,group\n"a\nb",1\nb,\n', "row 2: group is empty; leave out rows of images without a group"),
+    ("file_name,group\na,1\n\n,2\n", "row 2: file_name is empty; leave out rows"),
+    ("file_name,group\na\n", "row 1: 1 cells where there are 2 columns"),
+    ('file_name,group\na,1\n"b,2\n', "row 2: 1 cells where there are 2 columns"),
     (b"file_name,group\n\xff,1\n", "row 1: column file_name is not UTF-8: b'\\xff'; save the file as UTF-8"),
-    (f"{line('a')}\n{{", "line 2 is no group (Input data was truncated); each line is to be"),
-    (f"{line('a')}\n\n[]", "line 3 is no group (Expected `object`, got `array`)"),
-    ('{"images": [{"name": "a"}]}', "line 1 is no group (Object missing required field `file_name`"),
-    ('{"what": "image"}', "line 1 is no group (Object missing required field `images`)"),
-    (gzip.compress(b"file_name,group\n", mtime=0)[:-9], "is damaged or truncated"),
+    (f"{line('a')}\n{{", "line 2 is not a group (Input data was truncated); each line must be"),
+    (f"{line('a')}\n\n[]", "line 3 is not a group (Expected `object`, got `array`)"),
+    ('{"images": [{"name": "a"}]}', "line 1 is not a group (Object missing required field `file_name`"),
+    ('{"what": "image"}', "line 1 is not a group (Object missing required field `images`)"),
+    (gzip.compress(b"file_name,group\n", mtime=0)[:-9], "is damaged or was cut short"),
 ]
 
 
@@ -229,14 +232,14 @@ GROUPS = st.lists(
 
 
 @given(GROUPS, st.randoms())
-def test_order_is_no_matter_and_who_shares_group_is_together(groups, shuffling):
-    found = merge_groups(groups)
-    assert merge_groups(shuffling.sample(groups, len(groups))) == found
-    assert set(found) == {name for _, names in groups for name in names}
-    together = {frozenset(name for name in found if found[name] == group) for group in found.values()}
+def test_merge_groups_in_any_order(groups, shuffling):
+    merged = merge_groups(groups)
+    assert merge_groups(shuffling.sample(groups, len(groups))) == merged
+    assert set(merged) == {name for _, names in groups for name in names}
+    together = {frozenset(name for name in merged if merged[name] == group) for group in merged.values()}
     assert together == set(connected(groups))
-    for group in found.values():
-        members = {label for label, names in groups if any(found[name] == group for name in names)}
+    for group in merged.values():
+        members = {label for label, names in groups if any(merged[name] == group for name in names)}
         assert group <= min(members)
 
 

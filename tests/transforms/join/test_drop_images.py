@@ -87,12 +87,12 @@ def test_exclude_images(read, lines, images, objects, packed):
     left = image_tasks(block, SPLITS)
     assert {task.image_id for task in left} == {1, 2, 3, 4} - set(images)
     for task in left:
-        given = {each.id for each in IMAGES[task.image_id - 1].annotations}
-        assert {each.id for each in task.annotations} == given - set(objects.get(task.image_id, ()))
-    rejects = [each.reject for each in listed(facts.build())]
-    of_images = sorted(each.id for each in rejects if each.what == "image")
-    of_objects = [(each.image_id, each.id) for each in rejects if each.what == "annotation"]
-    assert (of_images, of_objects) == (images, [(id_, each) for id_ in objects for each in objects[id_]])
+        ids = {object_.id for object_ in IMAGES[task.image_id - 1].annotations}
+        assert {object_.id for object_ in task.annotations} == ids - set(objects.get(task.image_id, ()))
+    rejects = [row.reject for row in listed(facts.build())]
+    image_ids = sorted(reject.id for reject in rejects if reject.what == "image")
+    object_ids = [(reject.image_id, reject.id) for reject in rejects if reject.what == "annotation"]
+    assert (image_ids, object_ids) == (images, [(id_, number) for id_ in objects for number in objects[id_]])
 
 
 def test_string_id_excludes_image(read):
@@ -131,13 +131,13 @@ def test_kinds_are_chosen(read):
 
 def test_entries_that_name_nothing(read):
     exclusions = read("a.jpg", "gone.jpg", problem("a.jpg", "thin_boxes", 99))
-    _, found = exclude_images(block_of_tasks(IMAGES, SPLITS), SPLITS, exclusions, FactsBuilder())
-    text = unmatched_warning(exclusions, found)
+    _, matched = exclude_images(block_of_tasks(IMAGES, SPLITS), SPLITS, exclusions, FactsBuilder())
+    text = unmatched_warning(exclusions, matched)
     assert text.startswith(
-        "--exclude: 2 of 3 lines name nothing that is converted ('gone.jpg', 'annotation 99 of a.jpg')"
+        "--exclude: 2 of 3 lines do not name an image or annotation of this job ('gone.jpg', 'annotation 99 of a.jpg')"
     )
     assert unmatched_warning(exclusions, [0, 1, 2]) == ""
-    with pytest.raises(ConfigError, match=r"no line names anything that is converted \('a\.jpg'"):
+    with pytest.raises(ConfigError, match=r"no line names an image or annotation of this job \('a\.jpg'"):
         unmatched_warning(exclusions, [])
 
 
@@ -150,12 +150,12 @@ def test_empty_list_of_problems_excludes_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        ([""], "has no line. Leave it out"),
-        (["a.jpg", {"images": []}], "line 2 names no image"),
-        ([{"file_name": 7}], "line 1 names no image"),
+        ([""], "has no lines. Leave it out"),
+        (["a.jpg", {"images": []}], "line 2 does not name an image"),
+        ([{"file_name": 7}], "line 1 does not name an image"),
         ([{"file_name": "a", "what": "annotation"}], "line 1 is about an annotation, with id None"),
-        ([problem("a", "thin_boxes", 1 << 63)], "line 1 names no image"),
-        (["{"], "line 1 names no image"),
+        ([problem("a", "thin_boxes", 1 << 63)], "line 1 does not name an image"),
+        (["{"], "line 1 does not name an image"),
     ],
 )
 def test_not_a_list_is_refused(read, lines, reason):
@@ -181,9 +181,9 @@ def test_not_a_list_is_refused(read, lines, reason):
 def test_find_copies_in_any_order(images, dropped):
     candidates = [Candidate(split, name, id_, f"i/{name}", labels.encode()) for split, name, id_, labels in images]
     for order in itertools.permutations(candidates):
-        found = {key: text.removeprefix("the same bytes as ") for key, text in find_copies(order)}
-        assert {key[:2]: text for key, text in found.items()} == dropped
-        assert {(key[1], key[2]) for key in found} <= {(each.image_id, each.path) for each in candidates}
+        copies = {key: text.removeprefix("the same bytes as ") for key, text in find_copies(order)}
+        assert {key[:2]: text for key, text in copies.items()} == dropped
+        assert {(key[1], key[2]) for key in copies} <= {(image.image_id, image.path) for image in candidates}
 
 
 @pytest.mark.parametrize("places", [("i/a", -1, "i/a", -1, "i/b", -1), ("i", 0, "i", 0, "i", 9)])
@@ -202,12 +202,12 @@ def test_copies_without_a_file_and_within_one(tmp_path):
     """Images that come as bytes, and images of one file: those of equal size are compared by their own bytes."""
     (tmp_path / "several").write_bytes(b"oneabcabctwo")
     held = Block(image_data=ragged_bytes([b"abc", b"xyz", b"abc"]), file_folder=ragged_texts([""] * 3))
-    kept = Block(
+    sliced = Block(
         file_offset=np.array([0, 3, 6, 9]),
         image_data=ragged_bytes([b""] * 4),
         file_folder=ragged_texts([str(tmp_path / "several")] * 4),
     )
-    block = join_blocks([held.replace(file_offset=np.full(3, -1)), kept])
+    block = join_blocks([held.replace(file_offset=np.full(3, -1)), sliced])
     block = block.replace(
         image_id=np.arange(7),
         file_name=ragged_texts([f"{name}.jpg" for name in "abcdefg"]),

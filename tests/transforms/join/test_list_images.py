@@ -19,11 +19,11 @@ from recordmill.transforms.join.list_images import (
     Listing,
     files_by_name,
     join_parts,
+    list_folder,
     list_images,
     list_outside,
-    listing_of,
 )
-from recordmill.transforms.join.match_blocks import name_buckets
+from recordmill.transforms.join.match_blocks import assign_buckets
 from recordmill.transforms.storage.interface import ALL_NAMES, StoredFile
 from recordmill.transforms.storage.resolve import storage_for
 from tests.transforms.dataset.kinds import applied
@@ -47,36 +47,36 @@ def fill(folder: str) -> str:
     return folder
 
 
-def found(folder: str) -> InputFile:
+def expected_listing(folder: str) -> InputFile:
     return InputFile("images", folder, 18, checksum(LINES.encode()))
 
 
 @pytest.mark.parametrize("folder", ["{}/images", "{}/a.zip", "gs://bucket/images"])
-def test_listing_of(gcs, tmp_path, folder):
+def test_list_folder(gcs, tmp_path, folder):
     gcs.page_size = 2
     folder = fill(folder.format(tmp_path))
-    assert listing_of(folder) == found(folder)
+    assert list_folder(folder) == expected_listing(folder)
 
 
 def test_a_name_that_is_not_utf_8(tmp_path):
     open(os.path.join(os.fsencode(tmp_path), b"caf\xe9.jpg"), "wb").close()
-    assert listing_of(str(tmp_path)).crc32c == checksum(b"0 caf\xe9.jpg\n")
+    assert list_folder(str(tmp_path)).crc32c == checksum(b"0 caf\xe9.jpg\n")
 
 
 def test_change_gives_another_listing(tmp_path):
     """Files added, of another size, gone, of another class."""
     folder = fill(str(tmp_path))
-    cat, listings = tmp_path / "cat", [listing_of(folder)]
-    assert listing_of(folder) == listings[0]
+    cat, listings = tmp_path / "cat", [list_folder(folder)]
+    assert list_folder(folder) == listings[0]
     (cat / "2.jpg").write_bytes(b"")
-    listings.append(listing_of(folder))
+    listings.append(list_folder(folder))
     (cat / "2.jpg").write_bytes(b"1")
-    listings.append(listing_of(folder))
+    listings.append(list_folder(folder))
     (cat / "2.jpg").rename(tmp_path / "dog" / "2.jpg")
-    listings.append(listing_of(folder))
+    listings.append(list_folder(folder))
     (cat / "1.jpg").unlink()
-    listings.append(listing_of(folder))
-    assert len({each.crc32c for each in listings}) == len(listings)
+    listings.append(list_folder(folder))
+    assert len({listing.crc32c for listing in listings}) == len(listings)
 
 
 def test_files_of_bucket_are_taken_as_they_come():
@@ -84,7 +84,7 @@ def test_files_of_bucket_are_taken_as_they_come():
     listing = Listing("gs://bucket/images")
     files = [StoredFile("", 1, "", name) for name in ("b.jpg", "a.jpg")]
     assert list(listing.count(iter(files))) == files
-    assert join_parts("gs://bucket/images", [listing.found()]).crc32c == checksum(b"1 b.jpg\n1 a.jpg\n")
+    assert join_parts("gs://bucket/images", [listing.to_part()]).crc32c == checksum(b"1 b.jpg\n1 a.jpg\n")
 
 
 def test_parts_in_any_order_are_as_whole(gcs):
@@ -94,9 +94,9 @@ def test_parts_in_any_order_are_as_whole(gcs):
     for part in storage.parts(folder):
         listing = Listing(folder, part.start)
         assert all(name.path for name in listing.count(storage.walk(folder, part)))
-        parts.append(listing.found())
+        parts.append(listing.to_part())
     assert [part.start for part in storage.parts(folder)] == ["", "images/cat.d/", "images/cat/", "images/dog/"]
-    assert join_parts(folder, reversed(parts)) == found(folder)
+    assert join_parts(folder, reversed(parts)) == expected_listing(folder)
 
 
 def test_every_file_is_listed_by_its_name_below_folder(tmp_path):
@@ -110,8 +110,8 @@ def test_every_file_is_listed_by_its_name_below_folder(tmp_path):
     for stored in names.values():
         (tmp_path / stored).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / stored).write_bytes(stored.encode())
-    found = dict(list_images(str(tmp_path)))
-    assert found == {
+    files = dict(list_images(str(tmp_path)))
+    assert files == {
         name: ImageFile(str(tmp_path / stored), len(stored.encode()), str((tmp_path / stored).stat().st_mtime_ns))
         for name, stored in names.items()
     }
@@ -131,9 +131,9 @@ def test_names_not_utf_8_are_skipped_with_warning(tmp_path, caplog):
     for name in (b"caf\xe9.jpg", b"caf\xe8.jpg", b"caf\xea.jpg"):
         open(os.path.join(os.fsencode(tmp_path), name), "wb").close()
     assert [name for name, _ in list_images(str(tmp_path))] == ["a.jpg"]
-    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert "number: 3" in told
-    assert f"the first {str(tmp_path) + '/caf' + chr(0xDCE8) + '.jpg'!r}" in told
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "number: 3" in warning
+    assert f"the first {str(tmp_path) + '/caf' + chr(0xDCE8) + '.jpg'!r}" in warning
 
 
 def named(keyed: tuple[int, bytes]) -> list[tuple[int, str, str, int, str]]:
@@ -154,7 +154,7 @@ def test_list_files(tmp_path, match):
             path.write_bytes(name.encode())
             os.utime(path, ns=(5, 5))
             key = unicodedata.normalize("NFC", name)
-            bucket = int(name_buckets([key], match, 8)[0])
+            bucket = int(assign_buckets([key], match, 8)[0])
             expected.append((bucket, key, str(path), len(name.encode()), "5"))
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         folders = p | beam.Create([f"{tmp_path}/one", f"{tmp_path}/two"])
@@ -168,5 +168,5 @@ def test_list_outside(tmp_path, output):
         (tmp_path / "images" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "images" / name).touch()
     (tmp_path / "link").symlink_to(tmp_path / "images")
-    found = list_outside(str(tmp_path / "images"), ALL_NAMES, f"{tmp_path}/{output}", None)
-    assert sorted(name for name, _ in found) == ["a.jpg", "outside/c.jpg"]
+    files = list_outside(str(tmp_path / "images"), ALL_NAMES, f"{tmp_path}/{output}", None)
+    assert sorted(name for name, _ in files) == ["a.jpg", "outside/c.jpg"]

@@ -25,14 +25,13 @@ from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.join.list_images import file_block
 from recordmill.transforms.join.match_blocks import (
     NO_FILES,
-    MatchedRows,
     MatchRows,
+    assign_buckets,
     base_name,
+    drop_faulty_images,
     match_names,
     match_rows,
-    name_buckets,
     name_keys,
-    without_faults,
 )
 from tests.transforms.dataset.kinds import SplitReject, applied, listed
 
@@ -60,15 +59,15 @@ def row_block(rows: list[Row]) -> Block:
 
 def match(
     rows: list[Row], files: list[File] | None, how: str, division: Division
-) -> tuple[list[ImageTask], Facts, MatchedRows]:
-    """Matched rows of all buckets."""
+) -> tuple[list[ImageTask], Facts, Block]:
+    """Tasks, Facts, and rows with the columns of their files."""
     builder = FactsBuilder()
-    matched = match_rows(
+    matched, unlisted = match_rows(
         row_block(rows), None if files is None else join_blocks([NO_FILES, file_block(files)]), how, division
     )
-    matched.rows.check("test")
-    builder.add_unlisted(*matched.unlisted)
-    block = without_faults(matched.rows, division.names, builder, how, division.group_from)
+    matched.check("test")
+    builder.add_unlisted(*unlisted)
+    block = drop_faulty_images(matched, division.names, builder, how, division.group_from)
     return image_tasks(block, division.names), builder.build(), matched
 
 
@@ -104,38 +103,38 @@ REFS = st.builds(
 )
 def test_match_rows(rows, files, how, division, rng):
     """Each row is an image or a reject, in any order of rows and files, and in any number of buckets."""
-    found_files = [(name, ImageFile(f"pics/{name}", file.size_bytes, file.version)) for name, file in files.items()]
+    named_files = [(name, ImageFile(f"pics/{name}", file.size_bytes, file.version)) for name, file in files.items()]
     try:
-        tasks, facts, matched = match(rows, found_files, how, division)
+        tasks, facts, matched = match(rows, named_files, how, division)
     except CollidingImagesError:
         with pytest.raises(CollidingImagesError):
-            match(rows[::-1], found_files[::-1], how, division)
+            match(rows[::-1], named_files[::-1], how, division)
         return
-    rejects, refs = listed(facts), dict(found_files)
+    rejects, refs = listed(facts), dict(named_files)
     assert sorted([*(task.image_id for task in tasks), *(reject.id for _, reject in rejects)]) == sorted(dict(rows))
     for task in tasks:
         key = name_key(task.file_name)
         assert task.file_name == (dict(rows)[task.image_id] if how == "path" else key)
         assert (task.ref, task.split) == (refs[key], division.split_of(key))
         assert (task.annotations, task.labels) == ((OBJECT,), LABELS)
-    names = matched.rows.file_name.texts()
+    names = matched.file_name.texts()
     keys = Counter(map(name_key, names))
-    assert matched.rows.is_shared.tolist() == [keys[name_key(name)] > 1 for name in names]
+    assert matched.is_shared.tolist() == [keys[name_key(name)] > 1 for name in names]
     assert sorted(facts.unlisted.compared) == sorted(refs.keys() - keys.keys())
     without = {reject.id for _, reject in rejects if reject.reason in (Reason.IMAGE_MISSING, Reason.UNSAFE_FILE_NAME)}
-    lone = [name for name, id_ in zip(names, matched.rows.image_id.tolist(), strict=True) if id_ in without]
+    lone = [name for name, id_ in zip(names, matched.image_id.tolist(), strict=True) if id_ in without]
     assert sorted(facts.unmatched.compared) == sorted(lone)
     rng.shuffle(rows)
-    rng.shuffle(found_files)
-    buckets = name_buckets(name_keys([name for _, name in rows]), how, 8).tolist()
-    file_buckets = name_buckets([name for name, _ in found_files], how, 8).tolist()
+    rng.shuffle(named_files)
+    buckets = assign_buckets(name_keys([name for _, name in rows]), how, 8).tolist()
+    file_buckets = assign_buckets([name for name, _ in named_files], how, 8).tolist()
     tasks_of_buckets, rejects_of_buckets = [], []
     for bucket in range(8):
-        of_bucket = [row for row, number in zip(rows, buckets, strict=True) if number == bucket]
-        of_files = [file for file, number in zip(found_files, file_buckets, strict=True) if number == bucket]
-        some, some_facts, _ = match(of_bucket, of_files, how, division)
-        tasks_of_buckets += some
-        rejects_of_buckets += listed(some_facts)
+        bucket_rows = [row for row, number in zip(rows, buckets, strict=True) if number == bucket]
+        bucket_files = [file for file, number in zip(named_files, file_buckets, strict=True) if number == bucket]
+        bucket_tasks, bucket_facts, _ = match(bucket_rows, bucket_files, how, division)
+        tasks_of_buckets += bucket_tasks
+        rejects_of_buckets += listed(bucket_facts)
     assert (Counter(tasks_of_buckets), Counter(rejects_of_buckets)) == (Counter(tasks), Counter(rejects))
 
 
@@ -148,7 +147,7 @@ def test_match_rows(rows, files, how, division, rng):
             None,
             "path",
             Reason.IMAGE_MISSING,
-            "no file 'x/c\\\\a.jpg' under --images; the parts of a path are to be separated by /",
+            "no file 'x/c\\\\a.jpg' under --images; separate the parts of a path by /",
         ),
         ("/x/c\\a.jpg", None, "suffix", Reason.IMAGE_MISSING, "no file '/x/c\\\\a.jpg' under --images"),
         ("../a.jpg", None, "path", Reason.UNSAFE_FILE_NAME, "the file name '../a.jpg' has .. in it"),
@@ -164,15 +163,15 @@ def test_match_rows(rows, files, how, division, rng):
             ImageFile("x", 256_000_001),
             "name",
             Reason.TOO_LARGE,
-            "'a.jpg': 256,000,001 bytes, where at most 256,000,000 are read",
+            "'a.jpg': 256,000,001 bytes; the limit is 256,000,000",
         ),
-        ("a.jpg", ImageFile("x", 1), "path", Reason.NO_GROUP, "'a.jpg' has nothing that --group-from ^[a-z]+/ finds"),
+        ("a.jpg", ImageFile("x", 1), "path", Reason.NO_GROUP, "'a.jpg' does not match --group-from ^[a-z]+/"),
         (
             "c\\a.jpg",
             ImageFile("x", 1),
             "path",
             Reason.NO_GROUP,
-            "'c\\\\a.jpg' has nothing that --group-from ^[a-z]+/ finds",
+            "'c\\\\a.jpg' does not match --group-from ^[a-z]+/",
         ),
     ],
 )
@@ -190,27 +189,29 @@ def test_faults(name, file, how, reason, detail):
             ["a.jpg"],
             [("a.jpg", "two/a.jpg"), ("a.jpg", "one/a.jpg")],
             "path",
-            "'a.jpg' is both one/a.jpg and two/a.jpg; give --images only the folder that is meant, or rename one",
+            "several files are called 'a.jpg': one/a.jpg and two/a.jpg; "
+            "give --images only the folder of one, or rename one",
         ),
         (
             ["x/1.jpg"],
             [("1.jpg", "one/1.jpg"), ("1.jpg", "two/1.jpg")],
             "suffix",
-            "'1.jpg' is both one/1.jpg and two/1.jpg; give --images only the folder that is meant, or rename one",
+            "several files are called '1.jpg': one/1.jpg and two/1.jpg; "
+            "give --images only the folder of one, or rename one",
         ),
         (
             ["é.jpg"],
             [("é.jpg", "one/\u00e9.jpg"), ("é.jpg", "one/e\u0301.jpg")],
             "path",
-            "'é.jpg' is there in 2 forms of Unicode, 'one/e\\u0301.jpg' and 'one/\\xe9.jpg'; rename one, or delete it",
+            "'é.jpg' exists in 2 Unicode normalizations, 'one/e\\u0301.jpg' and 'one/\\xe9.jpg'; rename or delete one",
         ),
         (["b.jpg"], [("a.jpg", "two/a.jpg"), ("a.jpg", "one/a.jpg")], "path", None),  # no row has the name
         (["a.jpg"], [("a.jpg", "one/a.jpg"), ("a.jpg", "one/a.jpg")], "path", None),  # one file, listed twice
     ],
 )
 def test_collisions(rows, files, how, message):
-    found = [(name, ImageFile(path, 1)) for name, path in files]
-    for order in permutations(found):
+    named_files = [(name, ImageFile(path, 1)) for name, path in files]
+    for order in permutations(named_files):
         if message is None:
             assert match([(1, name) for name in rows], list(order), how, ONE)[1].unlisted.number == (rows == ["b.jpg"])
             continue
@@ -224,11 +225,11 @@ def test_rows_that_have_files():
     rows = row_block([(1, "a.jpg"), (2, "../b.jpg"), (3, "a.jpg")]).replace(
         file_folder=ragged_texts(["p/", "", "p/"]), file_bytes=np.array([9, 9, 9]), file_version=ragged_texts([""] * 3)
     )
-    matched = match_rows(rows, None, "path", ONE)
+    matched, unlisted = match_rows(rows, None, "path", ONE)
     builder = FactsBuilder()
-    assert matched.unlisted == []
-    assert matched.rows.is_shared.all()
-    (first, second) = image_tasks(without_faults(matched.rows, ONE.names, builder), ONE.names)
+    assert unlisted == []
+    assert matched.is_shared.all()
+    (first, second) = image_tasks(drop_faulty_images(matched, ONE.names, builder), ONE.names)
     assert (first.ref, second.ref) == (ImageFile("p/a.jpg", 9), ImageFile("p/a.jpg", 9))
     assert [reject.reason for _, reject in listed(builder.build())] == [Reason.UNSAFE_FILE_NAME]
 
@@ -247,8 +248,8 @@ def test_ids_that_share_a_file_are_counted():
 def test_rows_that_have_splits():
     """Without a division, they keep them."""
     rows = row_block([(1, "a.jpg"), (2, "b.jpg")]).replace(split=np.array([1, 0]))
-    matched = match_rows(rows, file_block([("a.jpg", ImageFile("a.jpg", 1))]), "path")
-    assert matched.rows.split.tolist() == [1, 0]
+    matched, _ = match_rows(rows, file_block([("a.jpg", ImageFile("a.jpg", 1))]), "path")
+    assert matched.split.tolist() == [1, 0]
 
 
 @given(st.lists(st.text(max_size=5) | st.sampled_from(NAMES)))
@@ -278,12 +279,12 @@ def test_longest_common_end_decides(images, files, pairs):
 
 
 @pytest.mark.parametrize(
-    ("match", "images", "files", "told"),
+    ("match", "images", "files", "message"),
     [
-        ("suffix", ["1.jpg"], ["a/1.jpg", "b/1.jpg"], "the images '1.jpg' could be the files 'a/1.jpg' and 'b/1.jpg'"),
-        ("suffix", ["a/1.jpg", "b/1.jpg"], ["1.jpg"], "the images 'a/1.jpg' and 'b/1.jpg' could be the files '1.jpg'"),
-        ("suffix", ["x/a/1.jpg", "y/a/1.jpg"], ["a/1.jpg"], "'x/a/1.jpg' and 'y/a/1.jpg' could be the files 'a/1.jpg'"),
-        ("name", ["1.jpg"], ["1.jpg", "b/1.jpg"], "the images '1.jpg' could be the files '1.jpg' and 'b/1.jpg'"),
+        ("suffix", ["1.jpg"], ["a/1.jpg", "b/1.jpg"], "the images '1.jpg' match the files 'a/1.jpg' and 'b/1.jpg'"),
+        ("suffix", ["a/1.jpg", "b/1.jpg"], ["1.jpg"], "the images 'a/1.jpg' and 'b/1.jpg' match the files '1.jpg'"),
+        ("suffix", ["x/a/1.jpg", "y/a/1.jpg"], ["a/1.jpg"], "'x/a/1.jpg' and 'y/a/1.jpg' match the files 'a/1.jpg'"),
+        ("name", ["1.jpg"], ["1.jpg", "b/1.jpg"], "the images '1.jpg' match the files '1.jpg' and 'b/1.jpg'"),
         (
             "name",
             ["1.jpg"],
@@ -292,10 +293,10 @@ def test_longest_common_end_decides(images, files, pairs):
         ),
     ],
 )
-def test_ambiguous_flag_is_error_that_names_both(match, images, files, told):
+def test_ambiguous_flag_is_error_that_names_both(match, images, files, message):
     with pytest.raises(CollidingImagesError) as caught:
         match_names(images, files, match)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert f"--match {match}" in str(caught.value)
 
 

@@ -15,7 +15,7 @@ from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.encoders.encode_objects import scale_to_pixels
-from recordmill.transforms.join.traits import Trait, choose_labels
+from recordmill.transforms.join.observed_labels import ObservedLabel, choose_labels
 from recordmill.transforms.user_samples.convert_samples import (
     SampleCoder,
     check_distinct,
@@ -234,15 +234,15 @@ def test_coder_accepts_rejects():
         ([], []),
     ],
 )
-def test_labels_of_samples(traits, categories):
-    labels = choose_labels([Trait("category", *of) for of in traits], of_image=False)
+def test_labels_of_samples(found, categories):
+    labels = choose_labels([ObservedLabel("category", *of) for of in found], is_image_class=False)
     assert [(category.id, category.name) for category in labels.categories] == categories
 
 
 def test_keypoints_of_samples():
-    traits = [Trait("category", "dog", 1, 0), Trait("category", "dog", 1, 2)]
-    assert len(choose_labels(traits, of_image=False).categories[0].keypoints) == 2
+    traits = [ObservedLabel("category", "dog", 1, 0), ObservedLabel("category", "dog", 1, 2)]
+    assert len(choose_labels(traits, is_image_class=False).categories[0].keypoints) == 2
     with pytest.raises(CategoryError, match="'dog' have 2 and 3 keypoints"):
-        choose_labels([*traits, Trait("category", "dog", 1, 3)], of_image=False)
+        choose_labels([*traits, ObservedLabel("category", "dog", 1, 3)], is_image_class=False)
     with pytest.raises(ConfigError, match="give labels="):
-        choose_labels([Trait("stuff")], of_image=False)
+        choose_labels([ObservedLabel("stuff")], is_image_class=False)
