@@ -2,9 +2,9 @@
 
 import apache_beam as beam
 
-from recordmill.pipelines import folder, table
 from recordmill.pipelines.convert import Gathered, Job, block_contents
 from recordmill.pipelines.embed_options import EmbedOptions
+from recordmill.pipelines.verbs import VERBS
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.models import FETCHED, ON_DISK, RANDOM, TOLERANCE, FeatureModel
 from recordmill.schemas.inputs.options import RecipeValue
@@ -14,7 +14,6 @@ from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.encoders.embed_images import EmbedImages
 from recordmill.transforms.encoders.load_model import load_model
 from recordmill.transforms.storage.resolve import storage_for
-from recordmill.transforms.table.table_options import TableOptions
 
 _RANDOM_WEIGHTS = (
     "--weights none: the weights are random, so the features mean nothing; give --weights imagenet or a file to train "
@@ -32,8 +31,7 @@ def prepare(options: EmbedOptions) -> Job:
     weights = options.weights
     if weights not in (RANDOM, ON_DISK, FETCHED, "") and storage_for(weights).size(weights) is None:
         raise ConfigError(f"--weights {weights}: no such file")
-    given = options.source
-    source = table.prepare(given) if isinstance(given, TableOptions) else folder.prepare(given)
+    source: Job = VERBS[options.source_verb].load("prepare")(options.source)
     model = load_model(options.choice).model
     features = options.stored(features_table(model.feature_shape, options.dtype))
 

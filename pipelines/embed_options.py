@@ -2,17 +2,18 @@
 
 import os
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
+from recordmill.pipelines.verbs import VERBS
 from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.inputs.labelled_options import LabelledOptions
 from recordmill.schemas.inputs.models import FETCHED, ON_DISK, RANDOM, ModelChoice, Preprocessing
 from recordmill.schemas.inputs.option import MODEL, Images, flag, redefine_option
 from recordmill.schemas.inputs.options import parse_image_size
+from recordmill.schemas.inputs.rows_options import RowsOptions
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.names import NameSources
-from recordmill.transforms.folder.folder_options import FolderOptions, LabelledOptions
 from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.table.table_options import RowsOptions, TableOptions
 
 _OF_RECORDS = {"dtype", "layout", "name", "rename", "label_as"}  # what the encoder writes of a row
 
@@ -58,13 +59,18 @@ class EmbedOptions(LabelledOptions, RowsOptions):
         return LAYOUTS[self.layout]
 
     @property
-    def source(self) -> FolderOptions | TableOptions:
+    def source_verb(self) -> str:
+        """Verb of the source of images."""
+        return "table" if self.rows else "folder"
+
+    @property
+    def source(self) -> Any:
         """Options of the source of images."""
-        kind, base = (TableOptions, RowsOptions) if self.rows else (FolderOptions, LabelledOptions)
+        base: Any = RowsOptions if self.rows else LabelledOptions
         values = {name: getattr(self, name) for name in base.model_fields.keys() - _OF_RECORDS}
         if self.rows:
             values["columns"] = tuple(filter(None, [self.label]))
-        return kind.model_construct().model_copy(update=values)
+        return VERBS[self.source_verb].options.model_construct().model_copy(update=values)
 
     @property
     def share_cure(self) -> str:

@@ -177,7 +177,7 @@ def test_arrows_point_up_the_list():
 SOURCES = {f"transforms.{name}" for name in ("coco", "folder", "table", *FORMATS)}
 """What reads a data set. Any of them can go without the others: tests/matrix/test_removed_sources.py removes each."""
 WIRING = {
-    *(f"recordmill.pipelines.{name}" for name in ("coco", "folder", "table", "embed", "embed_options")),
+    *(f"recordmill.pipelines.{name}" for name in ("coco", "folder", "table")),
     "recordmill.pipelines.transform_options",  # until recordmill.beam reads any format
     "recordmill.beam",
 }

@@ -42,7 +42,7 @@ Keyed = tuple[int, bytes]
 
 
 class DescribeClasses(beam.PTransform):
-    """Convert ObservedLabels to one LabelMap of all classes, one LabelMap of the selected classes, and one FeatureTable.
+    """Convert ObservedLabels to LabelMaps of all classes and of the selected classes, and one FeatureTable.
 
     Args:
         existing: Labels of the data set that the splits are added to; None for a new data set.

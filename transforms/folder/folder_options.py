@@ -1,91 +1,11 @@
 """Options of `recordmill folder`."""
 
-from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.inputs.image_options import StoredImageOptions
-from recordmill.schemas.inputs.images import LabelColumns, PathLabels
-from recordmill.schemas.inputs.option import READ, WRITE, Files, Names, Shares, redefine_option
-from recordmill.schemas.inputs.options import DividedOptions
-from recordmill.schemas.names import NameSources
-
-
-def _column_option(content: str, usual: str, needs: str = "labels") -> Any:
-    text = f"Column of {content}s in `--labels`. Without it, the first column named {usual}."
-    return READ.opt(text, metavar="NAME", needs=needs)
-
-
-class LabelledOptions(DividedOptions):
-    """Options of conversions of images of one class each."""
-
-    labels: Files = READ.opt(
-        "Tables of image paths and their labels, and perhaps splits; repeatable. CSV in UTF-8, JSON Lines or Parquet.",
-        (),
-        "FILE",
-        also="csv annotations",
-    )
-    path_column: str | None = _column_option(
-        "path", "`path`, `image`, `image_path`, `image_uri`, `filename`, `file_name`, `file`, `name` or `id`"
-    )
-    label_column: str | None = _column_option("label", "`label`, `class`, `class_name`, `category` or `target`")
-    split_column: str | None = _column_option("split", "`split`, `set`, `subset` or `ml_use`", "labels rows")
-    label_from: Literal["folder", "name"] = READ.opt(
-        "Source of the class of an image: its first folder, or the start of its file's name.", "folder"
-    )
-    label_separator: str = READ.opt(
-        "Separator after the class in a file's name, as in cat_0.jpg. If there are several, the last.",
-        "_",
-        "TEXT",
-        needs="label_from",
-    )
-    name: str = redefine_option(DividedOptions, "name", "images")
-    split: Shares = redefine_option(
-        DividedOptions,
-        "split",
-        text="One split, or several with their shares. `train=0.8,val=0.1,test=0.1`: shares are decimals or fractions "
-        "(`1/3`) and sum to 1. A column of splits in the tables decides instead, in lower case.",
-        usual="train",
-    )
-    stratify: bool = WRITE.opt("Give each split its share of every class.", False)
-    classes: Names = WRITE.opt(
-        "Only these classes, in the order of their indices. Images of other classes are skipped and counted. Needed if "
-        "separate runs for train and val must give classes the same indices, or if there is only one class folder. "
-        "Without it, classes are sorted, by number if all are numbers.",
-        (),
-        "NAME[,NAME…]",
-        "all, sorted",
-    )
-
-    @property
-    def name_sources(self) -> NameSources:
-        return NameSources(self.images, self.labels or self.images)
-
-    @property
-    def columns(self) -> LabelColumns:
-        return LabelColumns(self.path_column, self.label_column, self.split_column)
-
-    @property
-    def path_labels(self) -> PathLabels:
-        return PathLabels(self.label_separator if self.label_from == "name" else None)
-
-    def _faults(self) -> Iterator[str]:
-        if not self.label_separator:
-            yield "--label-separator is empty"
-        if self.labels and self.label_from != "folder":
-            yield f"--labels and --label-from {self.label_from} contradict each other: give one"
-        for name in sorted({name for name in self.classes if self.classes.count(name) > 1}):
-            yield f"--classes names {name!r} twice"
-        if self.stratify and len(self.split) < 2:
-            yield "--stratify divides classes, but --split names a single split"
-        if self.stratify and self.given("split_by"):
-            yield f"--stratify and --split-by {self.split_by} contradict each other: give one"
-        if self.stratify and self.group_from:
-            yield (
-                "--stratify and --group-from contradict each other: a group is not divided, and may have images of "
-                "several classes; give one"
-            )
-        yield from super()._faults()
+from recordmill.schemas.inputs.labelled_options import LabelledOptions
+from recordmill.schemas.inputs.option import redefine_option
 
 
 class FolderOptions(LabelledOptions, StoredImageOptions):

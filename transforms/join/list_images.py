@@ -202,7 +202,7 @@ def list_outside(folder: str, part: NameRange, output: str, listing: Listing | N
 def _output_prefix(folder: str, output: str) -> str:
     """Return the prefix of names of files of `output` in a listing of `folder`; empty if `output` is not below it.
 
-    >>> _name_within("gs://b/images", "gs://b/images/out/")
+    >>> _output_prefix("gs://b/images", "gs://b/images/out/")
     'out/'
     """
     real = [path.rstrip("/") if is_remote(path) else os.path.realpath(path) for path in (folder, output)]

@@ -1,0 +1,87 @@
+"""Options of readers of rows."""
+
+from recordmill.schemas.inputs.option import (
+    READ,
+    WRITE,
+    File,
+    Images,
+    Names,
+    Rows,
+)
+from recordmill.schemas.inputs.options import (
+    ChoiceOptions,
+)
+
+
+class RowsOptions(ChoiceOptions):
+    """Options of all readers of rows, whose records may hold what their columns name."""
+
+    rows: Rows = READ.opt(
+        "CSV, TSV, JSON Lines or Parquet (`.csv .tsv .jsonl .parquet`); repeatable. The first three also as `.gz`, "
+        "`.bz2` or `.zst`; local or in a bucket, with `*` and `?` in the file's name. Files of one table may have "
+        "several formats.",
+        (),
+        "FILE|GLOB",
+    )
+    images: Images = READ.opt(
+        "Folder or .zip of the images that `--image-column` names; repeatable. With all folders in it. A name that two "
+        "folders have is an error.",
+        (),
+        "DIR|ZIP",
+    )
+    image_column: str | None = READ.opt(
+        "Column of image paths below `--images`; without `--images`, of the image files themselves (bytes, or Hugging "
+        "Face's `image` of `bytes` and `path`). Each record has the image of its row, checked, and the path only as "
+        "`image/filename`. Without `--key`, the image is the key of its row.",
+        metavar="COLUMN",
+        needs="rows",
+    )
+    key: str | None = READ.opt(
+        "Column that determines a row's split and position. Without it, the complete record determines them, so that "
+        "equal rows go to one split.",
+        metavar="COLUMN",
+        needs="rows",
+    )
+    label: str | None = READ.opt(
+        "Column of classes, stored as class indices. Names are in `label_map.json` and `labels.csv`.",
+        metavar="COLUMN",
+        needs="rows",
+    )
+    classes: Names = READ.opt(
+        "Classes in the order of their indices; repeatable. Rows of other classes are rejected. Without it, all "
+        "classes are sorted, by number if all are numbers.",
+        (),
+        "NAME[,NAME…]",
+        "all of --label, sorted",
+        needs="label",
+    )
+    schema_file: File | None = READ.opt(
+        "Types of columns: `schema.json` of a data set, or TensorFlow Metadata's `schema.pbtxt`. A value of another "
+        "type is rejected. Without it, types follow from all values.",
+        metavar="FILE",
+        alias="schema",
+        needs="rows",
+    )
+    encoding: str = READ.opt("Encoding of CSV and TSV files.", "utf-8", "NAME", needs="rows")
+    delimiter: str = READ.opt(
+        "Separator of the cells of CSV and TSV files. One character, or `tab`. Without it, the one of `,` `;` tab `|` "
+        "that the first line has most of, or the one in a line `sep=;` before it.",
+        "",
+        "CHAR",
+        needs="rows",
+    )
+    split_column: str | None = WRITE.opt(
+        "Column of each row's split, instead of `--split`. In lower case.",
+        metavar="COLUMN",
+        needs="rows",
+    )
+    group_column: str | None = WRITE.opt(
+        "Keep rows in one split that have the same value here. A patient, a video.",
+        metavar="COLUMN",
+        needs="rows",
+    )
+    stratify: bool = WRITE.opt(
+        "Give each split its share of every class. Of `--label`, exact to the row. Rows are read once more for it.",
+        False,
+        needs="label",
+    )
