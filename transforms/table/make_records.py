@@ -16,7 +16,7 @@ from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, Ro
 from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
-from recordmill.transforms.join.image_names import path_key, path_below
+from recordmill.transforms.join.image_names import path_below, path_key
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.rows.row_batch import BadRow, RowBatch, name_of, shown
 from recordmill.transforms.table.choose_schema import ChosenSchema, file_column
