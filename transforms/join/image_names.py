@@ -7,7 +7,7 @@ from functools import lru_cache
 from recordmill.schemas.names import name_key
 
 
-def image_name(path: str, folders: tuple[str, ...]) -> str:
+def path_key(path: str, folders: tuple[str, ...]) -> str:
     """Return the `recordmill.schemas.names.name_key` of a path in a table, relative to its folder of images."""
     return name_key(path_below(path.strip(), folders))
 

@@ -220,7 +220,7 @@ def drop_faulty_images(
 
 
 def _describe_state(state: int, name: str, size_bytes: int, match: str, group_from: str) -> tuple[Reason, str]:
-    """Return the reject reason of a FileState."""
+    """Return the reason and detail of the reject for a FileState."""
     if state == FileState.UNSAFE_NAME:
         return Reason.UNSAFE_FILE_NAME, f"the file name {name!r} {name_fault(name)}"
     if state == FileState.MISSING:

@@ -16,7 +16,7 @@ from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, Ro
 from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
-from recordmill.transforms.join.image_names import image_name, path_below
+from recordmill.transforms.join.image_names import path_below, path_key
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.rows.row_batch import BadRow, RowBatch, format_name, format_value
 from recordmill.transforms.table.choose_schema import ChosenSchema, file_column
@@ -157,7 +157,7 @@ class RowEncoder:
             files = good.values(file_column(good.columns, recipe.image_column))
             names = list(map(_file_name, good.values(f"{recipe.image_column}.path"), files))
         elif recipe.images:
-            names = [image_name(path, recipe.images) for path in good.values(recipe.image_column)]
+            names = [path_key(path, recipe.images) for path in good.values(recipe.image_column)]
         if splits.key:
             identities = self._texts(good, splits.key)
         elif recipe.holds_files:
@@ -195,7 +195,7 @@ class RowEncoder:
         """Return the values of a column, as UTF-8. None of them is missing."""
         values = [format_name(value) for value in batch.values(column)]
         if column == self._splits.key and self._splits.images:
-            values = [image_name(value, self._splits.images) for value in values]
+            values = [path_key(value, self._splits.images) for value in values]
         return [value.encode() for value in values]
 
     def _identity_faults(self, batch: RowBatch) -> Iterator[ValueFault]:

@@ -34,7 +34,7 @@ def test_a_dry_run_writes_nothing(gcs, converted, recordmill):
 def test_overwrite(gcs, converted, recordmill):
     refused = recordmill(*converted, "--num-shards", 2)
     assert refused.code == 2
-    assert "num-shards was 3, now 2" in refused.err
+    assert "num-shards: 3, now 2" in refused.err
     assert writes(gcs) == []
     assert recordmill(*converted, "--num-shards", 2, "--overwrite").code == 0
     assert [name[-14:] for name in sorted(shards_of(objects_of(gcs, "out")))] == ["00000-of-00002", "00001-of-00002"]

@@ -172,7 +172,7 @@ def test_select_categories(names, expected):
 def test_name_that_no_category_has_is_error(names, hint):
     with pytest.raises(CategoryError) as caught:
         select_categories(ALL, names)
-    assert f"--categories {names[-1]!r}: no category has that name" in str(caught.value)
+    assert f"--categories {names[-1]!r}: no category has this name" in str(caught.value)
     assert hint in str(caught.value)
 
 

@@ -291,7 +291,9 @@ def check(boxes: list, sizes: dict = SIZES) -> None:
 
 def test_refusal_names_both_flags():
     check(scattered(9))
-    with pytest.raises(WrongFlagError, match=r"^a\.json: .*--bbox-format rel-xyxy reads that, --bbox-format xywh"):
+    with pytest.raises(
+        WrongFlagError, match=r"^a\.json: .*--bbox-format rel-xyxy reads that format, --bbox-format xywh"
+    ):
         check([written(box, REL_XYXY) for box in scattered(9)])
     with pytest.raises(WrongFlagError, match=r"made smaller.*: convert them, or --bbox-format xywh accepts") as caught:
         check(scattered(30), {1: (160, 120)})
