@@ -74,8 +74,8 @@ def _recompute_settings(recipe: Recipe, options: VerifyOptions) -> Recomputing |
     folders = options.images or recipe.images
     if not folders:
         raise ConfigError(
-            f"--recompute reads the images again, but the recipe of {options.folder} does not name their folder. Add "
-            "--images with the folder of the images, or leave --recompute out"
+            f"--recompute reads the images again, but those of {options.folder} are named in the rows of a table. "
+            "Add --images with their folder, or leave --recompute out"
         )
     known: dict[str, Any] = recipe.options
     choice, model = recorded_model(known)

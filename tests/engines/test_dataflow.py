@@ -220,7 +220,7 @@ def test_job_verifies_and_its_template_fails_at_fault(gcs, dataflow, recordmill)
         assert recordmill(*verify, f"--template_location=gs://{BUCKET}/t/job.json").code == 0  # nothing is read yet
         assert launched(gcs, dataflow) == f"JOB_STATE_{state}"
     told = "\n".join(text for _, text in dataflow.messages)
-    assert f"FaultyDatasetError: gs://{BUCKET}/out is not what was written: " in told
+    assert f"FaultyDatasetError: gs://{BUCKET}/out differs from what was written: " in told
     assert f"{name} record 0: data_crc: " in told
 
     for words, reason in (

@@ -152,7 +152,7 @@ def test_real_labelstudio(tmp_path, recordmill):
 def test_a_folder_without_label_files_is_an_error(tmp_path, recordmill):
     draw_jpeg(tmp_path / "1.jpg")
     outcome = recordmill("tfcsv", "--data", tmp_path, "--output", tmp_path / "out")
-    assert (outcome.code, "no label file of the format tfcsv is in it" in outcome.err) == (2, True)
+    assert (outcome.code, "has no label file of the format tfcsv" in outcome.err) == (2, True)
 
 
 def test_folders_of_splits_in_capitals_and_files(tmp_path, recordmill):

@@ -201,7 +201,7 @@ def test_fractions_end_the_job(recordmill, tmp_path):
     path.write_text(path.read_text().replace("10", "0.25").replace("30", "1"))
     done = run(recordmill, tmp_path / "VOC")
     assert done.code == 2
-    assert "all boxes are within 0..1, as fractions are, and boxes of voc are in pixels" in done.err
+    assert "all boxes are within 0..1, like fractions, but boxes of voc are in pixels" in done.err
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real data set is not here")

@@ -107,7 +107,7 @@ def test_what_looks_like_labels_is_said(folder, recordmill):
     assert done.code == 0, done
     assert "the names False are YAML's reading of words such as yes, no, null" in done.out
     assert "label files without an image: 2; they are skipped ('labels/train/3.TXT', 'labels/val/5.txt')" in done.out
-    assert "images with the label file of another one, whose name differs by the suffix alone: 1" in done.out
+    assert "images that share a label file, because their names differ only by the suffix: 1" in done.out
 
 
 @needs_real_data
