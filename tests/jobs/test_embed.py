@@ -124,5 +124,5 @@ def test_rows_hold_pictures(inputs, embedded, tmp_path, recordmill):
     rejects = sorted((row["id"], row["reason"]) for row in rejects_of(tmp_path / "out"))
     assert rejects == [(9, "image_unreadable"), (13, "image_unreadable"), (22, "missing_value")]
     outcome = recordmill("verify", tmp_path / "out", "--recompute", 2)
-    assert (outcome.code, "does not name their folder" in outcome.err) == (2, True)
+    assert (outcome.code, "--images" in outcome.err) == (2, True)
     assert recordmill("verify", tmp_path / "out", "--recompute", 2, "--images", inputs / "images").code == 0
