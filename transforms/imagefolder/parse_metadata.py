@@ -203,12 +203,12 @@ def _decode_cell(text: str) -> Any:
 
 
 def first_value(entry: Mapping[str, Any], keys: Sequence[str]) -> Any:
-    """Return the value of the first of the keys that an object has; None without one."""
+    """Return the value of the first key in an object that is not null; None without one."""
     return next((entry[key] for key in keys if entry.get(key) is not None), None)
 
 
 def is_numbered(entry: Mapping[str, Any]) -> bool:
-    """Return True if the class of an object is a number."""
+    """Return True if an object gives its class by number."""
     return isinstance(first_value(entry, CLASSES), int | float)
 
 
