@@ -198,7 +198,7 @@ def test_group_is_first_of_pattern_or_all_that_it_finds(pattern, group):
 
 
 @pytest.mark.parametrize(
-    ("pattern", "fault"), [("", "is empty"), ("a(", "is no regular expression (missing )"), ("x", "")]
+    ("pattern", "fault"), [("", "is empty"), ("a(", "is not a regular expression (missing )"), ("x", "")]
 )
 def test_not_a_pattern_is_named(pattern, fault):
     assert group_fault(pattern).startswith(fault)

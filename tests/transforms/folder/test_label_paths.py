@@ -60,7 +60,7 @@ def test_other_files(rule, name):
         (PathLabels("::"), HALVES, "cat:1.jpg", Reason.NO_CLASS, "has no '::' after its class"),
         (FOLDER, HALVES, "a\\..\\b/1.jpg", Reason.UNSAFE_FILE_NAME, "has .. in it"),
         (FOLDER, HALVES, "a\n.jpg", Reason.UNSAFE_FILE_NAME, "has a control character"),  # before it is not in a folder
-        (FOLDER, GROUPS, "cat/1.jpg", Reason.NO_GROUP, "has nothing that --group-from p[0-9]+ finds"),
+        (FOLDER, GROUPS, "cat/1.jpg", Reason.NO_GROUP, "does not match --group-from p[0-9]+"),
         (FOLDER, GROUPS, "1.jpg", Reason.NO_CLASS, "is not in a folder"),
     ],
 )
