@@ -130,10 +130,10 @@ HEAD = "path,label,split\n"
 @pytest.mark.parametrize(
     ("tables", "split", "word"),
     [
-        ((f"{HEAD}1.jpg,cat,a\n", "path,label\n2.jpg,cat\n"), TRAIN, "the others do not"),
-        ((f"{HEAD}1.jpg,cat,y\n2.jpg,cat,x\n",), HALVES, "(x, y), and so does --split"),
-        ((f"{HEAD}1.jpg,cat,y\n",), VAL, "(y), and so does --split"),
-        ((f"{HEAD}1.jpg,cat,val\n",), VAL, "(val), and so does --split"),
+        ((f"{HEAD}1.jpg,cat,a\n", "path,label\n2.jpg,cat\n"), TRAIN, "the other tables do not"),
+        ((f"{HEAD}1.jpg,cat,y\n2.jpg,cat,x\n",), HALVES, "has a column of splits (x, y)"),
+        ((f"{HEAD}1.jpg,cat,y\n",), VAL, "has a column of splits (y)"),
+        ((f"{HEAD}1.jpg,cat,val\n",), VAL, "has a column of splits (val)"),
         ((f"{HEAD},,\n , ,\n",), TRAIN, "no row"),
         ((f"{HEAD}1.jpg,cat,\n2.jpg,,x\n",), TRAIN, "no row"),
     ],

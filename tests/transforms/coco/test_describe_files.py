@@ -164,9 +164,9 @@ def test_select_categories(names, expected):
     ("names", "hint"),
     [
         (("dgo",), "did you mean 'dog'"),
-        (("cat", "zebra"), "there are: bird, cat, dog"),
+        (("cat", "zebra"), "the categories are: bird, cat, dog"),
         (("Dog",), "did you mean 'dog'"),
-        (("grass",), "there are: bird, cat, dog"),
+        (("grass",), "the categories are: bird, cat, dog"),
     ],
 )
 def test_name_that_no_category_has_is_error(names, hint):

@@ -295,7 +295,7 @@ def test_refusal_names_both_flags():
         WrongFlagError, match=r"^a\.json: .*--bbox-format rel-xyxy reads that format, --bbox-format xywh"
     ):
         check([written(box, REL_XYXY) for box in scattered(9)])
-    with pytest.raises(WrongFlagError, match=r"made smaller.*: convert them, or --bbox-format xywh accepts") as caught:
+    with pytest.raises(WrongFlagError, match=r"shrunk.*: convert them, or --bbox-format xywh accepts") as caught:
         check(scattered(30), {1: (160, 120)})
     assert "reads" not in str(caught.value)
 
