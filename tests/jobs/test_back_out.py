@@ -151,4 +151,4 @@ def test_unfinished_extraction_of_another_format_is_refused(copy_converted, tmp_
 def test_record_an_annotation_is_refused(copy_converted, tmp_path, recordmill):
     copy_converted(tmp_path / "out", "--layout", "keras")
     refused = recordmill("extract", tmp_path / "out", tmp_path / "dir", "--as", "yolo")
-    assert (refused.code, "a record for each annotation" in refused.err) == (2, True)
+    assert (refused.code, "one record per annotation" in refused.err) == (2, True)

@@ -154,7 +154,7 @@ def test_panoptic_file_without_pngs_is_not_read(tmp_path):
     data = export(tmp_path, LAYOUTS["coco"], CATEGORIES)
     (data / "annotations/panoptic_val2017.json").write_text("{}")
     (warning,) = given(data).warnings
-    assert "no folder panoptic_val2017 of its PNGs" in warning
+    assert "the folder panoptic_val2017 of its PNGs is missing" in warning
 
 
 @pytest.mark.skipif(not SHARED_DATA.exists(), reason="the real data sets are not on this machine")

@@ -92,13 +92,13 @@ def test_tracks_of_a_video(recordmill, tmp_path):
     [
         ({}, [], "has no .xml file: give CVAT's annotations.xml"),
         ({"a.xml": "<annotations/>", "b.xml": "<annotations/>"}, [], "has a.xml, b.xml: give one of them"),
-        ({"a.xml": "<annotation/>"}, [], "its root is <annotation>, where <annotations> is expected"),
+        ({"a.xml": "<annotation/>"}, [], "the root is <annotation>, not <annotations>"),
         ({"a.xml": "<annotations/>"}, ["--frame-name", "frame.png"], "has no number"),
         ({"a.xml": "<annotations/>"}, ["--frame-name", "{name}.png"], "has no number"),
         (
             {"a.xml": "<annotations><meta><project><subsets>val\nVal</subsets></project></meta></annotations>"},
             [],
-            "two of the subsets val, Val are one split",
+            "two of the subsets val, Val are the same split",
         ),
     ],
 )

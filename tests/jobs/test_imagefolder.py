@@ -188,7 +188,7 @@ def test_splits_with_different_names_of_classes(folder, recordmill):
     for name, described in (("train", HUGGING_FACE), ("validation", {})):
         write_shard(folder / "hub" / f"{name}.parquet", [b"-"], described)
     done = recordmill("imagefolder", "--data", folder / "hub", "--output", folder / "out")
-    assert (done.code, "have different names of classes: --class-names" in done.err) == (2, True)
+    assert (done.code, "have different names of classes: add --class-names" in done.err) == (2, True)
 
 
 def only_shards(*names: str, **more: object) -> Callable[[Path], None]:
@@ -223,7 +223,7 @@ def train_rows(text: str, name: str = "metadata.jsonl") -> Callable[[Path], obje
         (train_rows('{"image": "1.jpg", "text": "a"}'), "image, text"),
         (train_rows('{"file_name": "1.jpg", "label": "cat"}'), "--label-column label"),
         (train_rows("[{}]"), "is one JSON array"),
-        (train_rows(""), "metadata.jsonl: no row is in it"),
+        (train_rows(""), "metadata.jsonl has no rows"),
         (train_rows('{"file_name"'), "metadata.jsonl, row 1: not JSON"),
         (only_shards("train-0.parquet", objects=None), "--image-column image --label LABEL"),
         (only_shards("train-0.parquet", image=None), "has neither file_name nor images"),

@@ -59,7 +59,7 @@ def test_lists_of_splits_and_faults(recordmill, tmp_path):
     assert classes(folder, "val") == {"JPEGImages/b.1.jpg": [b"dog"], "JPEGImages/c.jpg": []}
     assert [(line["reason"], line["detail"]) for line in rejects_of(tmp_path / "out")] == [
         ("unknown_category", "Annotations/a.xml, line 4: an object without <name>"),
-        ("malformed_labels", "Annotations/half.xml, line 2: it is no XML from here on (no element found)"),
+        ("malformed_labels", "Annotations/half.xml, line 2: it is not valid XML from here on (no element found)"),
         ("image_missing", "no file 'JPEGImages/gone.jpg' under --images"),
     ]
     warnings = manifest_of(tmp_path / "out")["splits"]["train"]["warnings"]
@@ -171,7 +171,7 @@ def test_origin_and_split(recordmill, tmp_path, caplog):
     path = folder / "VOC2007" / "Annotations" / "a.xml"
     path.write_text(path.read_text().replace(">0<", ">1<"))
     run(recordmill, folder, "--dry-run")
-    assert "the least xmin is 1, as where the first pixel is 1: --voc-origin 1 moves" in caplog.text
+    assert "the least xmin is 1, as if the first pixel were 1: --voc-origin 1 moves" in caplog.text
     assert run(recordmill, folder, "--voc-origin", 1, "--split", "test").code == 0
     assert manifest_of(tmp_path / "out")["splits"]["test"]["warnings"] == []
     (example,) = read_examples(tmp_path / "out", "test")

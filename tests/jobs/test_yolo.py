@@ -56,7 +56,7 @@ def test_all_splits_in_one_run(folder, recordmill):
     splits = manifest_of(folder / "out")["splits"]
     assert [splits["train"]["annotations"][what] for what in ("rows", "objects", "boxes_clipped")] == [3, 2, 0]
     assert [line["detail"] for line in rejects_of(folder / "out")] == [
-        "labels/train/1.txt, line 3: 4 columns, where a box has 5, and a polygon 7, 9 or more: '1 0.5 0.5 0.5'"
+        "labels/train/1.txt, line 3: 4 columns; a box has 5, a polygon 7, 9 or more: '1 0.5 0.5 0.5'"
     ]
     assert splits["train"]["warnings"] == [
         "images without a label file: 1; they are written without objects, as background ('images/train/3.jpg')",
@@ -105,7 +105,7 @@ def test_what_looks_like_labels_is_said(folder, recordmill):
     draw_jpeg(folder / "data" / "images" / "train" / "1.png")
     done = recordmill(*flags(folder))
     assert done.code == 0, done
-    assert "the names False are YAML's reading of words such as yes, no, null" in done.out
+    assert "the names False are YAML's values of words such as yes, no, null" in done.out
     assert "label files without an image: 2; they are skipped ('labels/train/3.TXT', 'labels/val/5.txt')" in done.out
     assert "images that share a label file, because their names differ only by the suffix: 1" in done.out
 

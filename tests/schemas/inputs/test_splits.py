@@ -218,5 +218,5 @@ def test_groups_have_one_split():
         assert found == {THREE.split_of(f"g{number}")}
     for name in (f"{number}.jpg" for number in range(30)):
         assert divided.split_of(name) == THREE.split_of(name) == Division(THREE).split_of(name)
-    assert divided.fault("7.jpg") == "has nothing that --group-from ^(g[0-9]+)_ finds"
+    assert divided.fault("7.jpg") == "does not match --group-from ^(g[0-9]+)_"
     assert divided.fault("g7_1.jpg") == Division(THREE).fault("7.jpg") == ""

@@ -35,8 +35,8 @@ def test_debug_checks_blocks(recordmill, sample, tmp_path, monkeypatch):
     match = match_blocks.match_rows
 
     def match_wrongly(*arguments):
-        matched = match(*arguments)
-        return matched._replace(rows=matched.rows.replace(state=matched.rows.state - 1))
+        rows, unlisted = match(*arguments)
+        return rows.replace(state=rows.state - 1), unlisted
 
     monkeypatch.setattr(match_blocks, "match_rows", match_wrongly)
     failed = recordmill(*coco_flags(sample, tmp_path / "debug", "--debug", "--progress", "none"))

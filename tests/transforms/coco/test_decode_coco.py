@@ -145,7 +145,7 @@ def test_url_beside_name_is_counted(neighbours):
 
 def test_address_no_text_is_no_name():
     (reject,) = decode(document([{"id": 1, "coco_url": 5}])).rejected
-    detail = "image row: it has no file_name, and its coco_url is no text (Expected `str | null`, got `int`)"
+    detail = "image row: it has no file_name, and its coco_url is not a text (Expected `str | null`, got `int`)"
     assert reject == Rejected("image", 1, Reason.MALFORMED_IMAGE, detail)
 
 

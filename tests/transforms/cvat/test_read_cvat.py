@@ -196,7 +196,7 @@ def test_faults_of_tracks():
         Reason.MALFORMED_ANNOTATION,
         Reason.MALFORMED_BOX,
     ]
-    with pytest.raises(ConfigError, match="tracks of several tasks"):
+    with pytest.raises(ConfigError, match="tracks of 2 tasks"):
         parsed('<track id="0" label="a" task_id="1"/><track id="0" label="a" task_id="2"/>')
 
 

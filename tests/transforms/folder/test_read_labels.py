@@ -282,7 +282,7 @@ def test_unsafe_paths(tmp_path, path, fault):
 
 GROUPS = Division(HALVES.shares, "p[0-9]+")
 NO_GROUP = Rejected(
-    "image", None, Reason.NO_GROUP, "labels.csv row 2: the path 'c.jpg' has nothing that --group-from p[0-9]+ finds"
+    "image", None, Reason.NO_GROUP, "labels.csv row 2: the path 'c.jpg' does not match --group-from p[0-9]+"
 )
 
 

@@ -201,14 +201,14 @@ FAULTS = [
     (line(), "has no groups. Leave the option out if no images are grouped."),
     ('file_name,group\n"a\nb",1\nb,\n', "row 2: group is empty; leave out rows of images without a group"),
     ("file_name,group\na,1\n\n,2\n", "row 2: file_name is empty; leave out rows"),
-    ("file_name,group\na\n", "row 1: 1 cells where there are 2 columns"),
-    ('file_name,group\na,1\n"b,2\n', "row 2: 1 cells where there are 2 columns"),
+    ("file_name,group\na\n", "row 1: 1 cells instead of 2"),
+    ('file_name,group\na,1\n"b,2\n', "row 2: 1 cells instead of 2"),
     (b"file_name,group\n\xff,1\n", "row 1: column file_name is not UTF-8: b'\\xff'; save the file as UTF-8"),
     (f"{line('a')}\n{{", "line 2 is not a group (Input data was truncated); each line must be"),
     (f"{line('a')}\n\n[]", "line 3 is not a group (Expected `object`, got `array`)"),
     ('{"images": [{"name": "a"}]}', "line 1 is not a group (Object missing required field `file_name`"),
     ('{"what": "image"}', "line 1 is not a group (Object missing required field `images`)"),
-    (gzip.compress(b"file_name,group\n", mtime=0)[:-9], "is damaged or was cut short"),
+    (gzip.compress(b"file_name,group\n", mtime=0)[:-9], "is damaged or truncated"),
 ]
 
 

@@ -328,7 +328,7 @@ def test_files_of_schema_are_read_back(tmp_path):
     }
     for name in files:
         (tmp_path / name).write_text("feature { nonsense }" if name.endswith("pbtxt") else "{}")
-        with pytest.raises(ConfigError, match="is no schema"):
+        with pytest.raises(ConfigError, match="is not a schema"):
             read_schema(str(tmp_path / name))
 
 

@@ -120,13 +120,13 @@ def test_values_that_are_no_paths(tmp_path):
     pq.write_table(pa.table({"path": [b"\xff\xd8\xff"], "kind": ["cat"]}), tmp_path / "b.parquet")
     (tmp_path / "without.csv").write_text("kind\ncat\n")
     expected = {
-        "t.jsonl": [(Reason.OTHER_TYPE, "1 is no path"), (Reason.OTHER_TYPE, "2 is no path")],
+        "t.jsonl": [(Reason.OTHER_TYPE, "1 is not the path"), (Reason.OTHER_TYPE, "2 is no path")],
         "t.parquet": [
-            (Reason.OTHER_TYPE, "nan is no path"),
-            (Reason.OTHER_TYPE, "1.5 is no path"),
+            (Reason.OTHER_TYPE, "nan is not the path"),
+            (Reason.OTHER_TYPE, "1.5 is not the path"),
             (Reason.MISSING_VALUE, "no value"),
         ],
-        "b.parquet": [(Reason.OTHER_TYPE, r"b'\xff\xd8\xff' is no path")],
+        "b.parquet": [(Reason.OTHER_TYPE, r"b'\xff\xd8\xff' is not the path")],
         "without.csv": [(Reason.MISSING_VALUE, "no value")],
     }
     for name, faults in expected.items():

@@ -234,8 +234,8 @@ def test_coder_accepts_rejects():
         ([], []),
     ],
 )
-def test_labels_of_samples(found, categories):
-    labels = choose_labels([ObservedLabel("category", *of) for of in found], is_image_class=False)
+def test_labels_of_samples(traits, categories):
+    labels = choose_labels([ObservedLabel("category", *of) for of in traits], is_image_class=False)
     assert [(category.id, category.name) for category in labels.categories] == categories
 
 
