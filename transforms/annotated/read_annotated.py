@@ -37,6 +37,7 @@ from recordmill.transforms.dataset.compare_names import Names, add_names
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.list_images import FILES_AT_ONCE, file_block, list_outside, split_batches
 from recordmill.transforms.join.match_blocks import MatchRows, assign_buckets
+from recordmill.transforms.runtime.beam_steps import pack
 from recordmill.transforms.storage.interface import NameRange, is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -125,10 +126,8 @@ def _list_part(
         block, block_buckets = join_blocks(images), np.concatenate(buckets)
         if not source.label_name:
             yield from pack_parts(block, block_buckets)
-            yield from (
-                TaggedOutput(_LABELS, run)
-                for run in _label_file_runs([*chain.from_iterable(map(unpack_label_files, labels))])
-            )
+            runs = _label_file_runs([*chain.from_iterable(map(unpack_label_files, labels))])
+            yield from (TaggedOutput(_LABELS, pack(run)) for run in runs)  # Beam would pickle each file
             continue
         yield from pack_parts(block.replace(split=np.full(len(block), split, np.int64)), block_buckets, is_zipped=True)
         if source.lists and folder.split and len(block):

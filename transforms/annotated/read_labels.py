@@ -33,7 +33,7 @@ from recordmill.transforms.join.match_blocks import NO_FILES, FileState, assign_
 from recordmill.transforms.join.observed_labels import ObservedLabel, find_negative_areas
 from recordmill.transforms.join.sample_rows import CategoryFinder, id_of, sample_rows, usable_objects
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, pack
+from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, pack, unpacker
 from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -145,18 +145,22 @@ class ReadBeside(_LabelReader):
             for name, image in zip(alone, self._parse_files(known[name] for name in alone), strict=True):
                 stated = image.sample.file_name if image.sample else ""
                 key = source.stated_label(name, stated) if stated else name
-                yield TaggedOutput(ALONE, (int(label_buckets([key])[0]), (key, known[name])))
+                yield TaggedOutput(ALONE, (int(label_buckets([key])[0]), (key, pack(known[name]))))
         else:
             yield from _notice(_NO_LABEL_FILE, rows.take(is_bare).file_name.texts())
             yield from _notice(_NO_IMAGE, [name for name in alone if not re.fullmatch(source.ignorable_labels, name)])
         yield from self._labelled(rows, keys, wanted)
 
 
+_UNPACK_LABEL = unpacker(LabelFile)
+
+
 class ReadStated(_LabelReader):
     """Read label files whose stated image name differs from their own name."""
 
     def process(self, group: Any, facts: FactsBuilder) -> Iterator[Any]:
-        images, labels = (list(side) for side in group[1])
+        images, packed = (list(side) for side in group[1])
+        labels: list[tuple[str, LabelFile]] = [(key, _UNPACK_LABEL(label)) for key, label in packed]
         rows, label_of = join_blocks([_NO_ROWS, *map(unpack_block, images)]), self._source.label_name or str
         by_key: dict[str, LabelFile] = {}
         for key, label in sorted(labels, key=lambda item: (item[0], item[1].name)):
@@ -248,11 +252,15 @@ def labelled_rows(
     return block, traits | {ObservedLabel(NOTE, note) for image in images for note in image.notes}
 
 
+_UNPACK_RUN = unpacker(list[LabelFile])
+
+
 class ReadNaming(_LabelReader):
     """Read runs of label files that name their images."""
 
-    def process(self, labels: list[LabelFile], facts: FactsBuilder) -> Iterator[Any]:
+    def process(self, packed: bytes, facts: FactsBuilder) -> Iterator[Any]:
         progress.set_step("reading label files")
+        labels: list[LabelFile] = _UNPACK_RUN(packed)
         source, splits = self._source, self._splits
         if self.threads > 1:
             files = look_ahead(_fetch_label_file, labels, self.pool, self.threads, lambda label: label.size_bytes)
