@@ -142,7 +142,10 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
     for name in sorted(filter(is_metadata, os.listdir(output))) if is_there else ():
         path = os.path.join(output, name)
         if not os.path.islink(path) and not os.path.isfile(path):  # a folder, a pipe or the like
-            yield f"--output {output} has {name}, which is not a file, as in a data set; choose another --output"
+            yield (
+                f"--output {output} has {name}, which is not a file, so a data set cannot use its name: choose another "
+                "--output"
+            )
     storage = storage_for(output)
     found = [name for name in storage.names(output) if is_metadata(name) and name not in reported]
     # Checked in this order, because an ending run writes its manifest before it deletes its state.

@@ -151,7 +151,7 @@ def test_images_in_parquet_files(folder, recordmill):
     flags = ["imagefolder", "--data", one, "--output", folder / "two", "--max-rejects", 1, "--duplicates", "drop"]
     assert (recordmill(*flags).code, len(examples_by_name(folder / "two"))) == (0, 2)
     done = recordmill("imagefolder", "--data", one, "--output", folder / "one", "--images", folder)
-    assert (done.code, "leave out --images" in done.err) == (2, True)
+    assert (done.code, "omit --images" in done.err) == (2, True)
 
 
 def test_boxes_of_another_convention(folder, recordmill):

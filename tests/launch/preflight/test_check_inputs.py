@@ -223,7 +223,7 @@ def test_foreign_file_of_our_name_is_refused(folder, name):
 def test_folder_of_our_file_name_is_refused(folder, name, make):
     (folder / "out").mkdir()
     make(folder / "out" / name)
-    assert f"--output out has {name}, which is no file" in fault("coco")
+    assert f"--output out has {name}, which is not a file" in fault("coco")
 
 
 @pytest.mark.parametrize("ours", ["manifest.json", ".recordmill-val/recipe.json"])

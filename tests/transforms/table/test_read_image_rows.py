@@ -120,7 +120,7 @@ def test_values_that_are_no_paths(tmp_path):
     pq.write_table(pa.table({"path": [b"\xff\xd8\xff"], "kind": ["cat"]}), tmp_path / "b.parquet")
     (tmp_path / "without.csv").write_text("kind\ncat\n")
     expected = {
-        "t.jsonl": [(Reason.OTHER_TYPE, "1 is not the path"), (Reason.OTHER_TYPE, "2 is no path")],
+        "t.jsonl": [(Reason.OTHER_TYPE, "1 is not the path"), (Reason.OTHER_TYPE, "2 is not the path")],
         "t.parquet": [
             (Reason.OTHER_TYPE, "nan is not the path"),
             (Reason.OTHER_TYPE, "1.5 is not the path"),
