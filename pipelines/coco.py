@@ -23,7 +23,7 @@ from recordmill.transforms.coco.describe_files import DescribeFiles
 from recordmill.transforms.coco.find_exports import find_exports
 from recordmill.transforms.coco.join_annotations import ListMasks
 from recordmill.transforms.coco.join_images import JoinImages
-from recordmill.transforms.coco.read_coco import ReadAnnotations, range_bits, united
+from recordmill.transforms.coco.read_coco import ReadAnnotations, flatten_collections, range_bits
 from recordmill.transforms.dataset.collect_facts import WithFacts, collect_facts, hand_over
 from recordmill.transforms.dataset.compare_names import NO_NAMES
 from recordmill.transforms.dataset.dataset_folder import existing_labels
@@ -58,14 +58,14 @@ def gather(p: beam.Pipeline, options: CocoOptions, given: Given, text: EncoderSo
     """Return annotations joined with image files, and the categories; captions are encoded by `text`."""
     division = read_division(p, options)
     read = [p | f"ReadCoco{part.split}" >> _read_part(part, options) for part in given.parts]
-    files = united([files for _, _, files in read], "Files")
+    files = flatten_collections([files for _, _, files in read], "Files")
     existing = existing_labels(options.output, given.splits)
     categories, labels, table = files | "DescribeFiles" >> DescribeFiles(options, given, existing)
     joined = [
         join_part(part, rows, annotations, categories, division, options, given.splits)
         for part, (rows, annotations, _) in zip(given.parts, read, strict=True)
     ]
-    blocks, encoders = choose_images(options, united(joined, "Blocks"), given.splits), None
+    blocks, encoders = choose_images(options, flatten_collections(joined, "Blocks"), given.splits), None
     if text is not None:
         blocks, encoders = blocks | "EncodeCaptions" >> EncodeCaptions(text, given.splits)
         encoders | "EncoderWarnings" >> WithFacts(_warn_encoder, given.splits)

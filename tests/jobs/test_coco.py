@@ -66,16 +66,16 @@ def test_shuffled_rows_give_same_bytes(sample, tmp_path, copy_converted, recordm
 
 
 def test_both_writers_write_same_records(sample, tmp_path, recordmill):
-    found = {}
+    examples = {}
     for writer in ("planned", "beam"):
         folder = tmp_path / writer
         flags = ("--num-shards", 3, "--writer", writer, "--gzip")
         assert recordmill(*coco_flags(sample, folder, *flags)).code == 0
         assert len(shard_bytes(folder)) == 3
-        found[writer] = sorted(read_examples(folder), key=lambda example: example["image/source_id"])
+        examples[writer] = sorted(read_examples(folder), key=lambda example: example["image/source_id"])
         assert recordmill("verify", folder).code == 0
-    assert found["planned"] == found["beam"]
-    counts = [manifest_of(tmp_path / writer)["splits"]["train"] for writer in found]
+    assert examples["planned"] == examples["beam"]
+    counts = [manifest_of(tmp_path / writer)["splits"]["train"] for writer in examples]
     assert counts[0]["images"].pop("without_objects") == 2, "counted by statistics, which Beam's writer has not"
     for key in ("images", "annotations", "record_bytes", "unlisted", "inputs"):
         assert counts[0][key] == counts[1][key]
@@ -277,13 +277,15 @@ def test_fault_of_ours_names_step_and_image(name, step, sample, tmp_path, monkey
     real = pkgutil.resolve_name(f"recordmill.transforms.{name}")
 
     def failing(*args):
-        for each in args:
-            if isinstance(each, Block | ImageTask) and row["id"] in np.atleast_1d(each.image_id):
+        for arg in args:
+            if isinstance(arg, Block | ImageTask) and row["id"] in np.atleast_1d(arg.image_id):
                 raise ZeroDivisionError("on purpose")
         return real(*args)
 
     monkeypatch.setattr(f"recordmill.transforms.{name}", failing)
     assert main([*coco_flags(sample, tmp_path / "out"), "--progress", "none"]) == 1
     line = capsys.readouterr().err.splitlines()[-1]
-    said = f"step '{step}' failed with ZeroDivisionError: on purpose; image {row['id']}; file name {row['file_name']!r}"
-    assert said in line
+    message = (
+        f"step '{step}' failed with ZeroDivisionError: on purpose; image {row['id']}; file name {row['file_name']!r}"
+    )
+    assert message in line

@@ -23,7 +23,7 @@ from tests.conftest import (
 )
 
 ROBOFLOW = [{"id": 0, "name": "pets", "supercategory": "none"}] + [
-    each | {"supercategory": "pets"} for each in CATEGORIES
+    category | {"supercategory": "pets"} for category in CATEGORIES
 ]
 LAYOUTS = {
     "roboflow": {
@@ -57,8 +57,8 @@ def export(folder: Path, layout: dict, categories: list[dict]) -> Path:
         rows = [image_row(id_, f"{prefix}{id_}.jpg", 40 + number, 30) for id_ in range(3)]
         for row in rows:
             draw_jpeg(folder / images / row["file_name"], row["width"])
-        found = [annotation(id_, id_, category_id=(1, 3)[id_ % 2]) for id_ in range(3)]
-        file = {"images": rows, "annotations": found, "categories": categories}
+        annotations = [annotation(id_, id_, category_id=(1, 3)[id_ % 2]) for id_ in range(3)]
+        file = {"images": rows, "annotations": annotations, "categories": categories}
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(json.dumps(file))
     return folder
@@ -71,12 +71,12 @@ def given(data: Path, **options: object) -> Given:
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layouts(name, tmp_path):
     layout = LAYOUTS[name]
-    found = given(export(tmp_path, layout, CATEGORIES))
-    assert {part.split: [part.sources[0].path, *part.images] for part in found.parts} == {
+    inputs = given(export(tmp_path, layout, CATEGORIES))
+    assert {part.split: [part.sources[0].path, *part.images] for part in inputs.parts} == {
         split: [str(tmp_path / path), str(tmp_path / images)] for split, (path, images, _) in layout.items()
     }
-    assert {part.shares_images for part in found.parts} == {name == "one folder of images"}
-    assert found.splits == tuple(split or "train" for split in layout)
+    assert {part.shares_images for part in inputs.parts} == {name == "one folder of images"}
+    assert inputs.splits == tuple(split or "train" for split in layout)
 
 
 @pytest.mark.parametrize("name", ["coco", "one folder of images"])
@@ -113,40 +113,40 @@ def test_placeholder_of_roboflow(tmp_path, recordmill):
 
 
 def test_split_of_one_file(tmp_path):
-    found = given(export(tmp_path, LAYOUTS["cvat"], CATEGORIES), split="train=0.5,val=0.5")
-    assert ([part.split for part in found.parts], found.splits) == ([""], ("train", "val"))
+    inputs = given(export(tmp_path, LAYOUTS["cvat"], CATEGORIES), split="train=0.5,val=0.5")
+    assert ([part.split for part in inputs.parts], inputs.splits) == ([""], ("train", "val"))
 
 
 @pytest.mark.parametrize(
-    ("copied", "options", "said"),
+    ("copied", "options", "message"),
     [
         ("", {"split": "train=0.5,val=0.5"}, "and so does --split"),
         ("", {"instances": ["a.json"]}, "--instances names them"),
         ("annotations/captions_train2014.json", {"layout": "keras"}, "is read as .*: --layout keras .* --captions"),
-        ("annotations/instances_train2014.json", {}, "both are instances"),
-        ("labels.json", {}, "says no split"),
+        ("annotations/instances_train2014.json", {}, "are both instances"),
+        ("labels.json", {}, "has no split"),
     ],
 )
-def test_folders_and_options_that_contradict(copied, options, said, tmp_path):
+def test_folders_and_options_that_contradict(copied, options, message, tmp_path):
     data = export(tmp_path, LAYOUTS["coco"], CATEGORIES)
     if copied:
         shutil.copy(data / "annotations/instances_train2017.json", data / copied)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         given(data, **options)
 
 
-@pytest.mark.parametrize(("deleted", "said"), [("train2017", "--images gives"), ("annotations", "no annotation file")])
-def test_incomplete_folders(deleted, said, tmp_path):
+@pytest.mark.parametrize(("deleted", "message"), [("train2017", "by --images"), ("annotations", "no annotation file")])
+def test_incomplete_folders(deleted, message, tmp_path):
     data = export(tmp_path, LAYOUTS["coco"], CATEGORIES)
     shutil.rmtree(data / deleted)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         given(data)
 
 
 def test_archive_within_an_archive(tmp_path):
     with ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("b.zip", b"")
-    with pytest.raises(ConfigError, match=r"a file in an archive is not read; unpack .*/a\.zip$"):
+    with pytest.raises(ConfigError, match=r"files inside an archive are not read; unpack .*/a\.zip$"):
         given(tmp_path / "a.zip" / "b.zip")
 
 

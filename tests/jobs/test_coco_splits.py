@@ -69,7 +69,7 @@ def test_no_group_is_in_two_splits(converted, inputs, tmp_path, recordmill):
     train, val = by_name(converted, "train"), by_name(converted, "val")
     groups = [{name.split("/")[0] for name in names} for names in (train, val)]
     assert groups[0] & groups[1] == set()
-    assert [len(of_split) for of_split in groups] == [3, 5]  # of all versions
+    assert [len(split_groups) for split_groups in groups] == [3, 5]  # of all versions
     assert recordmill(*flags(inputs, tmp_path, "--max-rejects", 0.5)).code == 0
     whole = by_name(tmp_path, "train")
     assert whole.pop("nobody.jpg")
@@ -115,7 +115,7 @@ def test_all_image_is_counted_in_its_split(converted, inputs, recordmill):
             assert reject["split"] == "train"
     counts = {split: entry["images"] for split, entry in manifest_of(converted)["splits"].items()}
     assert [counts[split]["groups"] for split in ("train", "val")] == [3, 5]
-    assert sum(each["rows"] for each in counts.values()) == len(NAMES) + 2
+    assert sum(split_counts["rows"] for split_counts in counts.values()) == len(NAMES) + 2
     assert recordmill("verify", converted).code == 0
 
 

@@ -18,7 +18,7 @@ CAPTIONS = "captions"  # column name of the captions' encoder
 ANNOTATIONS = ("instances", "keypoints", "captions", "stuff", "panoptic", "image_info")
 
 
-def _file(text: str, also: str = "") -> Any:
+def _file_option(text: str, also: str = "") -> Any:
     return READ.opt(text, (), "FILE", also=also)
 
 
@@ -32,23 +32,23 @@ class CocoOptions(TextOptions, AnnotatedOptions):
         "All splits are written.",
         metavar="DIR|ZIP",
     )
-    instances: Files = _file(
+    instances: Files = _file_option(
         "Objects: boxes, areas, crowd flags, segmentations; repeatable, as all annotation files. All are joined on "
         "image id. LVIS files are read, too.",
         "annotations ann-file",
     )
-    keypoints: Files = _file(
+    keypoints: Files = _file_option(
         "Objects with keypoints, joined with `--instances` on annotation id. Names and number of the keypoints come "
         "from the category; if it names none, the number comes from its rows (`keypoint_1`, …). A row with the id and "
         "category of an `--instances` row is the same object."
     )
-    captions: Files = _file("Captions.")
-    panoptic: Files = _file("Panoptic segments; needs `--panoptic-masks`.")
-    stuff: Files = _file(
+    captions: Files = _file_option("Captions.")
+    panoptic: Files = _file_option("Panoptic segments; needs `--panoptic-masks`.")
+    stuff: Files = _file_option(
         "Regions of stuff, for a semantic mask. To read them as boxes and masks of objects, pass the file to "
         "`--instances`."
     )
-    image_info: Files = _file("Images without annotations, for example of test sets.")
+    image_info: Files = _file_option("Images without annotations, for example of test sets.")
     panoptic_masks: Masks = READ.opt(
         "Folder or .zip of the PNGs of each `--panoptic` file. Give them in the order of `--panoptic`.", (), "DIR|ZIP"
     )
@@ -143,12 +143,14 @@ class CocoOptions(TextOptions, AnnotatedOptions):
         return recorded | ({"categories": sorted(self.categories)} if self.categories else {})
 
     def _check_keys(self) -> None:
-        key_of = {each.source: each.name for each in LAYOUTS[self.layout].renamed(self._text_names).features}
-        given = {*parse_pairs(self.rename).values(), *self.kinds}
-        held = {feature.source for feature in self.table.features}
+        key_by_source = {
+            feature.source: feature.name for feature in LAYOUTS[self.layout].renamed(self._text_names).features
+        }
+        changed_names = {*parse_pairs(self.rename).values(), *self.kinds}
+        stored = {feature.source for feature in self.table.features}
         for feature in self.layout_table.features:
-            if feature.name in given and feature.source not in held and feature.part not in OF_INPUT:
-                key = key_of[feature.source]
+            if feature.name in changed_names and feature.source not in stored and feature.part not in OF_INPUT:
+                key = key_by_source[feature.source]
                 raise ConfigError(f"--{'rename' if key in parse_pairs(self.rename) else 'dtype'}: no record has {key}")
 
     def _faults(self) -> Iterator[str]:

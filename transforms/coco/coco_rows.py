@@ -42,7 +42,7 @@ class AddressedImageRow(CocoImageRow, gc=False):
         try:
             return _ADDRESS.decode(self.coco_url or b"null")
         except msgspec.ValidationError as error:
-            raise ValueError(f"it has no file_name, and its coco_url is not a text ({error})") from error
+            raise ValueError(f"it has no file_name, and its coco_url is not a string ({error})") from error
 
     def named(self) -> CocoImageRow:
         """Return the row with a file name: `file_name`, else the last part of `coco_url`."""
@@ -152,7 +152,7 @@ def id_number(text: str, texts: dict[int, str]) -> int:
         return number
     number = name_id(text)
     if texts.setdefault(number, text) != text:
-        raise collision(number, text, texts[number])
+        raise collision_error(number, text, texts[number])
     return number
 
 
@@ -173,7 +173,7 @@ class RowDecoder:
         self._decode = msgspec.json.Decoder(type_, strict=False).decode
         fields = () if type_ is msgspec.Raw else type_.__struct_fields__
         known = {"image_id": texts.images, "id": texts.annotations if "image_id" in fields else texts.images}
-        self._texts = {key: found for key, found in known.items() if key in fields}
+        self._texts = {key: id_texts for key, id_texts in known.items() if key in fields}
         self._decode_texts = self._decode
         if self._texts:
             with_texts = msgspec.defstruct(type_.__name__, [(key, Int64 | str) for key in self._texts], bases=(type_,))
@@ -198,18 +198,18 @@ class RowDecoder:
                 self.number_texts += has_number_text
                 return row
         row = self._decode_texts(raw)
-        for key, found in self._texts.items():
+        for key, id_texts in self._texts.items():
             text = getattr(row, key)
             if not isinstance(text, str):
                 continue
             if not text:
                 return self._decode(raw)  # raises ValidationError for the empty id
-            setattr(row, key, id_number(text, found))
+            setattr(row, key, id_number(text, id_texts))
             self._has_texts = True
         return row
 
 
-def collision(id_: int, *texts: str) -> CollidingImagesError:
+def collision_error(id_: int, *texts: str) -> CollidingImagesError:
     """Return the error for two ids with the same number. At least one of the ids is a string."""
     shown = " and ".join(repr(text) if text else f"the number {id_}" for text in sorted(texts))
     return CollidingImagesError(f"the ids {shown} have the same hash, {id_}: rename one")

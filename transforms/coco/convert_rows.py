@@ -46,14 +46,14 @@ def row_converter(source: AnnotationSource) -> Converter:
     A block of a file may lack the image sizes and the categories. So `complete_annotations` converts boxes that are not
     in COCO's format, and checks the number of keypoints. Both are unchanged here.
     """
-    of_object = partial(_annotation, is_xywh=not other_format(source))
+    convert_object = partial(_convert_object, is_xywh=not other_format(source))
     converters: dict[AnnotationKind, Converter] = {
-        AnnotationKind.KEYPOINTS: partial(_with_keypoints, of_object),
+        AnnotationKind.KEYPOINTS: partial(_convert_keypoints, convert_object),
         AnnotationKind.CAPTIONS: lambda row: Caption(row.id, row.caption),
         AnnotationKind.STUFF: lambda row: StuffAnnotation(row.id, row.category_id, bytes(row.segmentation)),
-        AnnotationKind.PANOPTIC: partial(_panoptic, source.masks),
+        AnnotationKind.PANOPTIC: partial(_convert_panoptic, source.masks),
     }
-    return converters.get(source.kind, of_object)
+    return converters.get(source.kind, convert_object)
 
 
 def other_format(source: AnnotationSource) -> BoxFormat | None:
@@ -61,7 +61,7 @@ def other_format(source: AnnotationSource) -> BoxFormat | None:
     return None if source.bbox_format is BoxFormat.XYWH else source.bbox_format
 
 
-def _annotation(
+def _convert_object(
     row: AnnotationRow, keypoints_xyv: tuple[float, ...] = (), is_xywh: bool = True
 ) -> Annotation | Rejected:
     """Convert a row. If `is_xywh` is False, `bbox` is unchanged, and a missing area is NaN."""
@@ -71,22 +71,22 @@ def _annotation(
     except msgspec.DecodeError:
         fault = "bbox is not a list of four numbers"
     if fault:
-        return _malformed(row, Reason.MALFORMED_BOX, f"{fault}: {_shown(row.bbox)}")
+        return _reject_row(row, Reason.MALFORMED_BOX, f"{fault}: {_shorten_json(row.bbox)}")
     area = row.area
     if area is None:
         area = box[2] * box[3] if is_xywh else math.nan
     if is_xywh and not abs(area) <= LARGEST:
-        return _malformed(row, Reason.MALFORMED_ANNOTATION, f"area is {area}")
+        return _reject_row(row, Reason.MALFORMED_ANNOTATION, f"area is {area}")
     segmentation = bytes(getattr(row, "segmentation", b""))
     return Annotation(row.id, row.category_id, box, area, bool(row.iscrowd), segmentation, keypoints_xyv)
 
 
-def _with_keypoints(convert: Callable[..., Annotation | Rejected], row: KeypointsRow) -> Annotation | Rejected:
+def _convert_keypoints(convert: Callable[..., Annotation | Rejected], row: KeypointsRow) -> Annotation | Rejected:
     try:
         numbers = _NUMBERS.decode(row.keypoints) or () if row.keypoints else ()
     except msgspec.DecodeError:
-        detail = f"keypoints are not a list of numbers: {_shown(row.keypoints)}"
-        return _malformed(row, Reason.MALFORMED_KEYPOINTS, detail)
+        detail = f"keypoints are not a list of numbers: {_shorten_json(row.keypoints)}"
+        return _reject_row(row, Reason.MALFORMED_KEYPOINTS, detail)
     return convert(row, numbers)
 
 
@@ -99,7 +99,7 @@ def count_keypoints(rows: Iterable[KeypointsRow]) -> dict[int, dict[int, int]]:
                 number, rest = divmod(len(_NUMBERS.decode(row.keypoints) or ()), 3)
                 if not rest:
                     counts[row.category_id][number] += 1
-    return {id_: dict(of_category) for id_, of_category in counts.items()}
+    return {id_: dict(category_counts) for id_, category_counts in counts.items()}
 
 
 def keypoint_reach(rows: Iterable[KeypointsRow]) -> float:
@@ -112,7 +112,7 @@ def keypoint_reach(rows: Iterable[KeypointsRow]) -> float:
     return reach
 
 
-def _panoptic(masks: str, row: PanopticRow) -> PanopticAnnotation | Rejected:
+def _convert_panoptic(masks: str, row: PanopticRow) -> PanopticAnnotation | Rejected:
     segments = tuple(Segment(e.id, e.category_id, bool(e.iscrowd), e.bbox, e.area) for e in row.segments_info)
     fault = segments_fault(segments)
     if name_wrong := name_fault(row.file_name):
@@ -134,11 +134,11 @@ def segments_fault(segments: tuple[Segment, ...]) -> str:
     return ""
 
 
-def _malformed(row: AnnotationRow, reason: Reason, detail: str) -> Rejected:
+def _reject_row(row: AnnotationRow, reason: Reason, detail: str) -> Rejected:
     return Rejected("annotation", row.id, reason, detail, row.image_id)
 
 
-def _shown(raw: msgspec.Raw) -> str:
+def _shorten_json(raw: msgspec.Raw) -> str:
     """Return JSON text on one line, at most 100 characters."""
     return " ".join(bytes(raw)[:200].decode(errors="replace").split())[:100]
 
@@ -154,32 +154,32 @@ LABELS = {
 _BOXES = msgspec.json.Decoder(list[tuple[float, float, float, float]])
 
 
-def size_of(row: CocoImageRow) -> tuple[int, int] | None:
+def row_size_px(row: CocoImageRow) -> tuple[int, int] | None:
     """Return width and height in pixels; None if unknown. Exporters that do not know the size write 0."""
     return (row.width, row.height) if row.width and row.height and row.width > 0 and row.height > 0 else None
 
 
-def image_block(block: AnnotationBlock, rows: CocoRows, sources: Sequence[AnnotationSource]) -> Block:
+def convert_image_rows(block: AnnotationBlock, rows: CocoRows, sources: Sequence[AnnotationSource]) -> Block:
     """Return the image rows of a file's block as a Block, in the order of the file. Image ids may repeat.
 
     Args:
         rows: Decoded rows of `block`.
-        sources: All annotation files, see `JoinInputs`.
+        sources: All annotation files, see `join_annotations`.
     """
     names = [posixpath.normpath(row.file_name) if "/../" in row.file_name else row.file_name for row in rows.images]
-    found = Block(
+    converted = Block(
         image_id=np.array([row.id for row in rows.images], np.int64),
         file_name=ragged_texts(names),
-        image_size_px=np.array([size_of(row) or (0, 0) for row in rows.images], np.int64).reshape(-1, 2),
+        image_size_px=np.array([row_size_px(row) or (0, 0) for row in rows.images], np.int64).reshape(-1, 2),
         labels=label_column(list(map(_lvis_labels, rows.images))),
     )
-    return _with_origin(found, block, rows, sources)
+    return _add_origin(converted, block, rows, sources)
 
 
-def _with_origin(found: Block, block: AnnotationBlock, rows: CocoRows, sources: Sequence[AnnotationSource]) -> Block:
+def _add_origin(converted: Block, block: AnnotationBlock, rows: CocoRows, sources: Sequence[AnnotationSource]) -> Block:
     """Add string ids, and the columns `source` and `part`: index of the file, and number of the block in the file."""
-    source, part = (np.full(len(found), number, np.int64) for number in (sources.index(block.source), block.number))
-    return with_id_texts(found, rows.id_texts).replace(source=source, part=part)
+    source, part = (np.full(len(converted), number, np.int64) for number in (sources.index(block.source), block.number))
+    return with_id_texts(converted, rows.id_texts).replace(source=source, part=part)
 
 
 def _lvis_labels(row: CocoImageRow) -> ImageLabels:
@@ -191,46 +191,50 @@ def _lvis_labels(row: CocoImageRow) -> ImageLabels:
     )
 
 
-def annotation_block(block: AnnotationBlock, rows: CocoRows, sources: Sequence[AnnotationSource]) -> Block:
+def convert_annotation_rows(block: AnnotationBlock, rows: CocoRows, sources: Sequence[AnnotationSource]) -> Block:
     """Return annotations and rejects with an image id, grouped by image, in file order. Each image has one row.
 
     Args:
-        rows, sources: See `image_block`.
+        rows, sources: See `convert_image_rows`.
     """
     source = block.source
     annotations = rows.annotations if source.kind is not AnnotationKind.IMAGE_INFO else []
     rejected = [reject for reject in rows.rejected if reject.image_id is not None]
     if rows.objects is None or rejected:
-        found = _converted(source, annotations, rejected, rows.id_texts)
+        converted = _convert_annotations(source, annotations, rejected, rows.id_texts)
     else:
         columns = dict(rows.objects)
-        found = _by_image(columns.pop("image_id"), columns)
-    return _with_origin(found, block, rows, sources)
+        converted = _group_objects(columns.pop("image_id"), columns)
+    return _add_origin(converted, block, rows, sources)
 
 
-def _converted(source: AnnotationSource, rows: Sequence[Any], rejected: Sequence[Rejected], texts: IdTexts) -> Block:
+def _convert_annotations(
+    source: AnnotationSource, rows: Sequence[Any], rejected: Sequence[Rejected], texts: IdTexts
+) -> Block:
     convert, label = row_converter(source), LABELS.get(source.kind)
     named = IdTexts({}, texts.annotations).with_ids  # the join adds the string ids of images
     converted = [(row.image_id, convert(row)) for row in rows]
-    good: list[tuple[int, Any]] = [each for each in converted if not isinstance(each[1], Rejected)]
-    labels, bad = defaultdict[int, list[Any]](list), defaultdict[int, list[Rejected]](list)
-    for reject in (*rejected, *(each for _, each in converted if isinstance(each, Rejected))):
-        bad[reject.image_id or 0].append(named(reject))
-    for image_id, each in good if label else ():
-        labels[image_id].append(each)
-    objects = [] if label else good
+    annotations: list[tuple[int, Any]] = [pair for pair in converted if not isinstance(pair[1], Rejected)]
+    labels, rejects = defaultdict[int, list[Any]](list), defaultdict[int, list[Rejected]](list)
+    for reject in (*rejected, *(result for _, result in converted if isinstance(result, Rejected))):
+        rejects[reject.image_id or 0].append(named(reject))
+    for image_id, annotation in annotations if label else ():
+        labels[image_id].append(annotation)
+    objects = [] if label else annotations
     image_of_object = np.array([image_id for image_id, _ in objects], np.int64)
-    block = _by_image(image_of_object, object_columns([each for _, each in objects]), [*labels, *bad])
+    block = _group_objects(
+        image_of_object, object_columns([annotation for _, annotation in objects]), [*labels, *rejects]
+    )
     ids = block.image_id.tolist()
     replace = msgspec.structs.replace
-    of_images = [
+    image_labels = [
         replace(NO_LABELS, **{label: tuple(labels[id_])}) if label and id_ in labels else NO_LABELS for id_ in ids
     ]
-    packed = [pack(bad[id_]) if id_ in bad else b"" for id_ in ids]
-    return block.replace(labels=label_column(of_images), rejected=ragged_bytes(packed) if bad else None)
+    packed = [pack(rejects[id_]) if id_ in rejects else b"" for id_ in ids]
+    return block.replace(labels=label_column(image_labels), rejected=ragged_bytes(packed) if rejects else None)
 
 
-def plain_objects(source: AnnotationSource, rows: Sequence[AnnotationRow]) -> dict[str, Any] | None:
+def convert_plain_objects(source: AnnotationSource, rows: Sequence[AnnotationRow]) -> dict[str, Any] | None:
     """Return the object columns of rows in file order, and `image_id`: int64. Return None if a row is faulty, or the
     file has other annotations than boxes in COCO's format."""
     if source.kind is not AnnotationKind.INSTANCES or other_format(source):
@@ -261,10 +265,10 @@ def plain_objects(source: AnnotationSource, rows: Sequence[AnnotationRow]) -> di
     return columns
 
 
-def _by_image(image_of_object: np.ndarray, objects: dict[str, Any], others: Sequence[int] = ()) -> Block:
-    """Return a Block of the images of the objects, and of images `others` without objects."""
+def _group_objects(image_of_object: np.ndarray, objects: dict[str, Any], empty_image_ids: Sequence[int] = ()) -> Block:
+    """Return a Block of the images of the objects, and of images `empty_image_ids` without objects."""
     order = np.argsort(image_of_object, kind="stable")
-    image_ids = np.unique(np.concatenate([image_of_object, np.array(others, np.int64)]))
+    image_ids = np.unique(np.concatenate([image_of_object, np.array(empty_image_ids, np.int64)]))
     ordered = image_of_object[order]
     starts = np.append(np.searchsorted(ordered, image_ids), len(ordered)).astype(np.int64)
     columns = {

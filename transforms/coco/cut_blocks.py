@@ -68,7 +68,7 @@ def _fault_offset(error: msgspec.DecodeError, data: bytes) -> int:
     return int(offset[1]) - _is_trailing(error) if offset else len(data)
 
 
-def _not_json(error: msgspec.DecodeError, offset: int) -> NotJsonError:
+def _json_error(error: msgspec.DecodeError, offset: int) -> NotJsonError:
     return NotJsonError(str(error).removeprefix("JSON is malformed: ").split(" (byte")[0], offset)
 
 
@@ -87,7 +87,7 @@ def whole_value(data: bytes) -> Cut | None:
         if _is_truncated(error):
             return None
         if not _is_trailing(error):
-            raise _not_json(error, _fault_offset(error, data)) from error
+            raise _json_error(error, _fault_offset(error, data)) from error
         data = data[: _fault_offset(error, data)]
     return Cut(len(data.rstrip()))
 
@@ -103,7 +103,7 @@ def whole_rows(border: bytes, data: bytes) -> Cut | None:
     Raises:
         NotJsonError: The text is not a list.
     """
-    for end in _ends(data, border):
+    for end in _candidate_ends(data, border):
         closed = b"".join((b"[", memoryview(data)[:end], b"]"))
         try:
             rows = len(_ROWS.decode(closed))
@@ -115,14 +115,14 @@ def whole_rows(border: bytes, data: bytes) -> Cut | None:
                 return Cut(len(closed) - 2, len(_ROWS.decode(closed)))
             if not _is_truncated(error) and offset < len(closed) - 1:
                 # The error is before the cut.
-                raise _not_json(error, offset - 1) from error
+                raise _json_error(error, offset - 1) from error
     return None
 
 
-def _ends(data: bytes, border: bytes) -> Iterator[int]:
+def _candidate_ends(data: bytes, border: bytes) -> Iterator[int]:
     """Yield possible ends of the last row, most likely first."""
-    if border and (found := data.rfind(border)) >= 0:
-        yield found + 1
+    if border and (border_start := data.rfind(border)) >= 0:
+        yield border_start + 1
     end = len(data)
     for _ in range(_ENDS_TRIED):
         end = data.rfind(b"}", 0, end)
@@ -230,8 +230,8 @@ class _Text:
     def skip_space(self) -> bytes:
         """Drop white space. Return the next byte; empty at the end of the file."""
         while True:
-            found = _SPACE.match(self.data)
-            self.drop(found.end() if found else 0)
+            space = _SPACE.match(self.data)
+            self.drop(space.end() if space else 0)
             if self.data or self.is_whole:
                 return self.data[:1]
             self.read(self.block_bytes)
@@ -255,7 +255,7 @@ def _cut_file(text: _Text) -> Iterator[JsonBlock]:
     if not first:
         raise AnnotationFileError(f"{text.path} is empty; expected a COCO annotation file")
     if first != b"{":
-        yield JsonBlock("", 0, 0, _value(text))  # its decoder reports errors
+        yield JsonBlock("", 0, 0, _cut_value(text))  # its decoder reports errors
         if text.skip_space():
             raise text.fault(0, "trailing characters")
         return
@@ -264,7 +264,7 @@ def _cut_file(text: _Text) -> Iterator[JsonBlock]:
     if is_end := text.skip_space() == b"}":
         text.drop(1)
     while not is_end:
-        key = _key(text)
+        key = _cut_key(text)
         if key in fields and key in LISTS:
             raise AnnotationFileError(
                 f"{text.path} has two lists {key!r}, of which the first would be dropped; make them one list"
@@ -273,7 +273,7 @@ def _cut_file(text: _Text) -> Iterator[JsonBlock]:
             yield from _cut_list(text, key)
             fields[key] = b"[]"
         else:
-            fields[key] = _value(text) if key in LISTS else _skip_value(text, key)
+            fields[key] = _cut_value(text) if key in LISTS else _skip_value(text, key)
         if (after := text.skip_space()) not in (b",", b"}"):
             raise text.fault(0 if after else None)
         is_end = after == b"}"
@@ -284,23 +284,23 @@ def _cut_file(text: _Text) -> Iterator[JsonBlock]:
     yield JsonBlock("", 0, 0, b"{%b}" % rest)
 
 
-def _key(text: _Text) -> str:
-    while not (found := _KEY.match(text.data)):
-        fault = _fault_of_key(text.data)
+def _cut_key(text: _Text) -> str:
+    while not (key_match := _KEY.match(text.data)):
+        fault = _key_fault_offset(text.data)
         if text.is_whole or fault is not None:
             raise text.fault(fault)
         text.read(text.block_bytes)
     try:
-        key = msgspec.json.decode(without_lone_surrogates(found[1]), type=str)
+        key = msgspec.json.decode(without_lone_surrogates(key_match[1]), type=str)
     except msgspec.DecodeError as error:
-        raise text.fault(found.start(1) + _fault_offset(error, found[1])) from error
+        raise text.fault(key_match.start(1) + _fault_offset(error, key_match[1])) from error
     except UnicodeDecodeError as error:
         raise AnnotationFileError(f"{text.path} is not UTF-8, as JSON has to be: {error.reason}") from error
-    text.drop(found.end())
+    text.drop(key_match.end())
     return key
 
 
-def _fault_of_key(data: bytes) -> int | None:
+def _key_fault_offset(data: bytes) -> int | None:
     """Return the offset of an invalid key; None if the text ends too early to tell."""
     try:
         msgspec.json.decode(b"{" + data, type=dict[str, msgspec.Raw])
@@ -309,7 +309,7 @@ def _fault_of_key(data: bytes) -> int | None:
     return None
 
 
-def _value(text: _Text) -> bytes:
+def _cut_value(text: _Text) -> bytes:
     """Return the next value, and drop it from the text."""
     while True:
         cut = _cut_text(text, whole_value)
@@ -326,7 +326,7 @@ def _skip_value(text: _Text, key: str) -> bytes:
     """Drop an unused value. Return true if the value has data, else false. A list of objects is never in memory as a
     whole."""
     is_list = text.skip_space() == b"["
-    values = (b"[%b]" % block.text for block in _cut_list(text, key)) if is_list else iter([_value(text)])
+    values = (b"[%b]" % block.text for block in _cut_list(text, key)) if is_list else iter([_cut_value(text)])
     return b"true" if sum(has_data(msgspec.Raw(value)) for value in values) else b"false"
 
 
@@ -351,8 +351,8 @@ def _cut_list(text: _Text, name: str) -> Iterator[JsonBlock]:
                 raise text.fault()
             text.read(max(text.block_bytes, len(text.data)))
         yield JsonBlock(name, number, text.offset, text.data[: cut.end])
-        if found := _BORDER.match(text.data, cut.end):
-            border = text.data[cut.end - 1 : found.end()]
+        if border_match := _BORDER.match(text.data, cut.end):
+            border = text.data[cut.end - 1 : border_match.end()]
         text.drop(cut.end)
         number += cut.rows
 
@@ -363,21 +363,21 @@ def _cut_text(text: _Text, cut: Callable[[bytes], Cut | None]) -> Cut | None:
     Raises:
         AnnotationFileError: The text is not JSON.
     """
-    found, offset = None, 0
+    json_error, offset = None, 0
     try:
         # msgspec takes a lone surrogate near the end for a truncated pair.
         if (whole := cut(text.data)) or not text.is_whole:
             return whole
     except NotJsonError as error:
-        found, offset = error, error.args[1]
-    odd = quote_nan(without_lone_surrogates(text.data))
-    if odd != text.data:
+        json_error, offset = error, error.args[1]
+    cleaned = quote_nan(without_lone_surrogates(text.data))
+    if cleaned != text.data:
         try:
-            in_odd = cut(odd)
+            cleaned_cut = cut(cleaned)
         except NotJsonError as error:
-            found, offset = error, _unquoted_offset(text.data, error.args[1])
+            json_error, offset = error, _unquoted_offset(text.data, error.args[1])
         else:
-            return in_odd and in_odd._replace(end=_unquoted_offset(text.data, in_odd.end))
-    if not found or (offset >= len(text.data) - _WORD and not text.is_whole):
+            return cleaned_cut and cleaned_cut._replace(end=_unquoted_offset(text.data, cleaned_cut.end))
+    if not json_error or (offset >= len(text.data) - _WORD and not text.is_whole):
         return None
-    raise text.fault(offset, found.args[0]) from found
+    raise text.fault(offset, json_error.args[0]) from json_error

@@ -36,11 +36,11 @@ from recordmill.transforms.coco.file_fields import (
     count_entry_fields,
     count_fields,
     decode_with_fields,
+    drop_fields,
     field_names,
     field_rows,
     has_data,
     required_names,
-    without,
 )
 from recordmill.transforms.images.decode_segmentation import run_bounds_px
 
@@ -52,12 +52,12 @@ class CocoRows(NamedTuple):
         unread: Number of rows with data in each field that the types do not have.
         fields: Names of the fields in which at least one annotation row has data.
         has_annotations: True if the file has a list of annotations. The list may be empty.
-        sampled: Every n-th object row; `file_fields.text_of` has its segmentation.
+        sampled: Every n-th object row; `file_fields.field_text` has its segmentation.
         without_box: Number of object rows whose `bbox` was made from segmentations.
         rotated: Number of rows with `attributes.rotation`, which CVAT writes.
         id_texts: Ids that are strings other than decimal numbers.
         number_texts: Number of rows with a number as text.
-        objects: Columns of `annotations`, see `convert_rows.plain_objects`.
+        objects: Columns of `annotations`, see `convert_rows.convert_plain_objects`.
     """
 
     images: list[CocoImageRow]
@@ -117,7 +117,7 @@ def _has_no_box(row: AnnotationRow) -> bool:
     return row.bbox == _NULL or row.bbox == _NO_NUMBERS
 
 
-def _with_box(raw: msgspec.Raw) -> msgspec.Raw:
+def _fill_box(raw: msgspec.Raw) -> msgspec.Raw:
     """Return the row of an object. A row without a `bbox`, or with an empty one, gets the bounds of its masks."""
     fields = FIELDS.decode(raw)
     segmentation = bytes(fields.get("segmentation", b""))
@@ -161,11 +161,13 @@ def decode_coco(
         except msgspec.DecodeError:
             data = without_lone_surrogates(data)
         rows = _decode_rows(path, quote_nan(data), row)
-        are_quoted = _are_quoted(data, "categories", _category, "name")
+        are_quoted = _are_quoted(data, "categories", _decode_category, "name")
         for category in rows.categories:
             if category.name in _NO_TEXTS and next(are_quoted):
-                raise AnnotationFileError(f"{path}: the name of category {category.id} is {category.name}, no text")
-        return _without_quoted_texts(rows, data, row)
+                raise AnnotationFileError(
+                    f"{path}: the name of category {category.id} is {category.name}, not a string"
+                )
+        return _reject_quoted_texts(rows, data, row)
     except UnicodeDecodeError as error:
         raise AnnotationFileError(f"{path} is not UTF-8, as JSON has to be: {error.reason}") from error
     except RecursionError as error:
@@ -176,13 +178,13 @@ def _decode_rows(path: str, data: bytes, row: _RowType) -> CocoRows:
     rows = None
     for image in CocoImageRow, AddressedImageRow:
         with contextlib.suppress(msgspec.ValidationError):
-            rows = _rows(path, decode_with_fields(data, image, row.type), [], row)
+            rows = _collect_rows(path, decode_with_fields(data, image, row.type), [], row)
             rows = rows._replace(sampled=rows.annotations[row.sampled])
             break
     if rows is None or (row.fills_boxes and any(map(_has_no_box, rows.annotations))):
         rows = _decode_row_by_row(path, data, row)
-    if row.type is PanopticRow and (of_segments := count_entry_fields(data, "segments_info", SegmentRow)):
-        counts = {**rows.unread.get("annotations", {}), **of_segments}
+    if row.type is PanopticRow and (segment_counts := count_entry_fields(data, "segments_info", SegmentRow)):
+        counts = {**rows.unread.get("annotations", {}), **segment_counts}
         rows = rows._replace(unread={**rows.unread, "annotations": dict(sorted(counts.items()))})
     return rows._replace(rotated=len(_ROTATION.findall(data))) if b'"rotation"' in data else rows
 
@@ -192,7 +194,7 @@ def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
     try:
         file = RAW_FILE.decode(data)
     except msgspec.ValidationError as error:
-        raise _not_coco(path, data, error) from error
+        raise _not_coco_error(path, data, error) from error
     images, annotations = [], []
     rejected = []
     texts = IdTexts({}, {})
@@ -201,27 +203,27 @@ def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
         try:
             images.append(decode_image(raw))
         except msgspec.ValidationError as error:
-            id_ = _peek(raw, "id", texts.images)
+            id_ = _peek_id(raw, "id", texts.images)
             rejected.append(Rejected("image", id_, Reason.MALFORMED_IMAGE, f"image row: {error}"))
     rows = file.annotations or []
     without_box = 0
     for raw in rows:
         try:
-            filled = _with_box(raw) if row.fills_boxes else raw
+            filled = _fill_box(raw) if row.fills_boxes else raw
             annotations.append(decode(filled))
             without_box += filled is not raw
         except msgspec.ValidationError as error:
             detail = f"annotation row: {error}"
-            id_, image_id = _peek(raw, "id", texts.annotations), _peek(raw, "image_id", texts.images)
+            id_, image_id = _peek_id(raw, "id", texts.annotations), _peek_id(raw, "image_id", texts.images)
             rejected.append(Rejected("annotation", id_, row.malformed, detail, image_id))
     counts = count_fields([msgspec.Raw(data)]), count_fields(file.images), count_fields(rows)
     usable = annotations if file.annotations is not msgspec.UNSET else msgspec.UNSET
-    found = _rows(path, DecodedFile(images, usable, file.categories, counts), rejected, row)
+    decoded = _collect_rows(path, DecodedFile(images, usable, file.categories, counts), rejected, row)
     decode_sampled, sampled = RowDecoder(_MASKED.get(row.type, row.type), IdTexts({}, {})), []
     for raw in rows[row.sampled]:
         with contextlib.suppress(msgspec.DecodeError):
             sampled.append(decode_sampled(raw))
-    return found._replace(
+    return decoded._replace(
         without_box=without_box,
         id_texts=texts,
         number_texts=decode_image.number_texts + decode.number_texts,
@@ -229,33 +231,33 @@ def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
     )
 
 
-def _rows(path: str, file: DecodedFile, rejected: list[Rejected], row: _RowType) -> CocoRows:
+def _collect_rows(path: str, file: DecodedFile, rejected: list[Rejected], row: _RowType) -> CocoRows:
     """Return the rows of a decoded file."""
-    of_file, of_images, of_annotations = file.counts
+    file_counts, image_counts, annotation_counts = file.counts
     try:
-        categories = list(map(_category, file.categories))
+        categories = list(map(_decode_category, file.categories))
     except msgspec.ValidationError as error:
-        raise _not_coco(path, b"", error) from error
+        raise _not_coco_error(path, b"", error) from error
     images = file.images
     if images and isinstance(images[0], AddressedImageRow):
-        # After decoding row by row, `of_images` already has coco_url, with the rejected rows counted.
-        of_images = {"coco_url": sum(has_data(image.coco_url) for image in images), **of_images}
+        # After decoding row by row, `image_counts` already has coco_url, with the rejected rows counted.
+        image_counts = {"coco_url": sum(has_data(image.coco_url) for image in images), **image_counts}
         images = [image.named() for image in images]
     unread = field_rows(
-        without(of_file, LISTS),
-        without(of_images, field_names(CocoImageRow)),
-        without(of_annotations, field_names(row.type)),
-        without(count_fields(file.categories), field_names(Category)),
+        drop_fields(file_counts, LISTS),
+        drop_fields(image_counts, field_names(CocoImageRow)),
+        drop_fields(annotation_counts, field_names(row.type)),
+        drop_fields(count_fields(file.categories), field_names(Category)),
     )
     annotations = file.annotations or []
-    fields = {name for name, number in of_annotations.items() if number}
+    fields = {name for name, number in annotation_counts.items() if number}
     if annotations:
         fields |= required_names(row.type)
     has_list = file.annotations is not msgspec.UNSET
     return CocoRows(images, annotations, categories, rejected, unread, frozenset(fields), has_list)
 
 
-def _not_coco(path: str, data: bytes, error: msgspec.ValidationError) -> AnnotationFileError:
+def _not_coco_error(path: str, data: bytes, error: msgspec.ValidationError) -> AnnotationFileError:
     if kind := describe_content(data):
         return AnnotationFileError(f"{path} is {kind}")
     return AnnotationFileError(
@@ -264,7 +266,7 @@ def _not_coco(path: str, data: bytes, error: msgspec.ValidationError) -> Annotat
     )
 
 
-def _category(raw: msgspec.Raw) -> Category:
+def _decode_category(raw: msgspec.Raw) -> Category:
     """Decode a category. An invalid value in an optional field drops only that field."""
     try:
         return _CATEGORY_ROW.decode(raw)
@@ -283,7 +285,7 @@ _OPTIONAL_TYPES = {field.name: field.type for field in msgspec.structs.fields(Ca
 _OPTIONAL_FIELDS = _OPTIONAL_TYPES.keys()
 
 
-def _peek(raw: msgspec.Raw, key: str, texts: dict[int, str]) -> int | None:
+def _peek_id(raw: msgspec.Raw, key: str, texts: dict[int, str]) -> int | None:
     """Return the id of a row that did not decode; None without a valid id. `texts` gets the id if it is a string."""
     try:
         value = msgspec.json.decode(raw)[key]
@@ -307,10 +309,10 @@ def _are_quoted(data: bytes, list_: str, decode: Callable[[msgspec.Raw], Any], k
                 yield bytes(FIELDS.decode(raw).get(key, b"")) == f'"{text}"'.encode()
 
 
-def _without_quoted_texts(rows: CocoRows, data: bytes, row_type: _RowType) -> CocoRows:
+def _reject_quoted_texts(rows: CocoRows, data: bytes, row_type: _RowType) -> CocoRows:
     """Reject rows whose caption or file name is the bare word NaN or Infinity. pandas writes NaN for missing values."""
     decode_image = RowDecoder(AddressedImageRow, IdTexts({}, {}))
-    kept: dict[str, list[Any]] = {"images": [], "annotations": []}
+    valid_rows: dict[str, list[Any]] = {"images": [], "annotations": []}
     rejected = list(rows.rejected)
     for list_, decode, key in (
         ("images", lambda raw: decode_image(raw).named(), "file_name"),
@@ -319,11 +321,11 @@ def _without_quoted_texts(rows: CocoRows, data: bytes, row_type: _RowType) -> Co
         are_quoted = _are_quoted(data, list_, decode, key)
         for row in getattr(rows, list_):
             if (text := getattr(row, key, None)) not in _NO_TEXTS or not next(are_quoted):
-                kept[list_].append(row)
+                valid_rows[list_].append(row)
                 continue
-            detail = f"the {key} is {text}" + ", no text" * (key == "file_name")
+            detail = f"the {key} is {text}" + ", not a string" * (key == "file_name")
             what, reason = (
                 ("image", Reason.MALFORMED_IMAGE) if list_ == "images" else ("annotation", row_type.malformed)
             )
             rejected.append(Rejected(what, getattr(row, "id", None), reason, detail, getattr(row, "image_id", None)))
-    return rows._replace(images=kept["images"], annotations=kept["annotations"], rejected=rejected)
+    return rows._replace(images=valid_rows["images"], annotations=valid_rows["annotations"], rejected=rejected)

@@ -17,7 +17,7 @@ from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, ExistingLabels, La
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.rejects import Metric
 from recordmill.transforms.coco.coco_options import CocoOptions
-from recordmill.transforms.coco.file_fields import COUNTED, without
+from recordmill.transforms.coco.file_fields import COUNTED, drop_fields
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.choose_categories import choose_features, select_categories
@@ -52,14 +52,14 @@ def _describe_files(
 ) -> Iterator[Any]:
     categories = merge_categories(files)
     facts.warn_all(given.splits[:1], filter(None, given.warnings))
-    if given.data and (unused := placeholder(categories, files)):
+    if given.data and (unused := find_placeholder(categories, files)):
         facts.warn(
             given.splits[0],
-            f"category {unused.name!r} (id {unused.id}) is skipped: no annotation has it, and it is the "
-            "supercategory of all others, as Roboflow writes it; --instances instead of --data keeps it",
+            f"category {unused.name!r} (id {unused.id}) is dropped: no annotation has it, and it is the supercategory "
+            "of all others, as in exports of Roboflow; to keep it, use --instances instead of --data",
         )
-        kept = tuple(each for each in categories.categories if each is not unused)
-        categories = msgspec.structs.replace(categories, categories=kept)
+        classes = tuple(category for category in categories.categories if category is not unused)
+        categories = msgspec.structs.replace(categories, categories=classes)
     labels = select_categories(categories, options.categories)
     if existing:
         labels, absent = adopt_labels(labels, existing, True, _CURE)
@@ -81,12 +81,12 @@ _SOURCES = {
 """Feature of each field that only some layouts store."""
 
 
-def placeholder(labels: LabelMap, files: Sequence[AnnotationFile]) -> Category | None:
+def find_placeholder(labels: LabelMap, files: Sequence[AnnotationFile]) -> Category | None:
     """Return the category that Roboflow adds as the parent of all others, with id 0 and no annotation; None without."""
-    first, *others = labels.categories or (None,)
-    if first is None or first.id or not others or any(file.uses_zero for file in files):
+    parent, *children = labels.categories or (None,)
+    if parent is None or parent.id or not children or any(file.uses_zero for file in files):
         return None
-    return first if all(each.supercategory == first.name for each in others) else None
+    return parent if all(child.supercategory == parent.name for child in children) else None
 
 
 def report_inputs(
@@ -103,13 +103,13 @@ def report_inputs(
         split_by_file: Split by path, for files whose images all belong to one split.
     """
     for rows in describe_inputs(files, layout):
-        first, *others = (split_by_file[rows.path],) if rows.path in split_by_file else splits
+        first, *other_splits = (split_by_file[rows.path],) if rows.path in split_by_file else splits
         facts.add_rows(first, rows)
-        for split in others:
+        for split in other_splits:
             facts.add_rows(split, msgspec.structs.replace(rows, images=0, annotations=0))
     facts.count(splits[0], Metric.NEGATIVE_AREAS, sum(file.negative_areas for file in files))
-    of_files = chain.from_iterable(file.warnings for file in files)
-    for text in (*of_files, *_isthing_warnings(files), *_category_warnings(files), *_name_warnings(files)):
+    file_warnings = chain.from_iterable(file.warnings for file in files)
+    for text in (*file_warnings, *_isthing_warnings(files), *_category_warnings(files), *_name_warnings(files)):
         facts.warn(splits[0], text)
 
 
@@ -133,11 +133,11 @@ _NEED_NONE = (AnnotationKind.CAPTIONS, AnnotationKind.IMAGE_INFO)
 
 def _category_warnings(files: Sequence[AnnotationFile]) -> Iterator[str]:
     """Yield a warning if no annotation has a class because no file has categories."""
-    without = [file.path for file in files if file.annotations and file.kind not in _NEED_NONE]
-    if without and not any(file.categories for file in files):
+    paths = [file.path for file in files if file.annotations and file.kind not in _NEED_NONE]
+    if paths and not any(file.categories for file in files):
         yield (
-            f"{', '.join(without)}: no categories, so no annotation has a class; add the list categories, of objects "
-            "with an integer id and a name, from the file of another split for example"
+            f"{', '.join(paths)}: the list categories is missing or empty, so no annotation has a class; add it, for "
+            "example from the file of another split: objects with an integer id and a name"
         )
 
 
@@ -155,7 +155,8 @@ def describe_inputs(files: Iterable[AnnotationFile], layout: FeatureTable) -> li
     uncarried: dict[str, FieldRows] = {}
     for file in files:
         fields = {
-            list_: without(file.unread.get(list_, {}), joined) | without(file.optional.get(list_, {}), by_layout)
+            list_: drop_fields(file.unread.get(list_, {}), joined)
+            | drop_fields(file.optional.get(list_, {}), by_layout)
             for list_ in COUNTED
         }
         before = uncarried.get(file.path, fields)  # a file may be given to two flags
@@ -165,7 +166,7 @@ def describe_inputs(files: Iterable[AnnotationFile], layout: FeatureTable) -> li
         }
     described = []
     for file in files:
-        fields = {list_: of_list for list_, of_list in uncarried.pop(file.path, {}).items() if of_list}
+        fields = {list_: list_counts for list_, list_counts in uncarried.pop(file.path, {}).items() if list_counts}
         described.append(InputRows(file.path, file.kind.value, file.images, file.annotations, fields))
     return described
 
@@ -187,38 +188,38 @@ def merge_categories(files: Iterable[AnnotationFile]) -> LabelMap:
     for file in files:
         for category in file.categories:
             known, source = by_id.setdefault(category.id, (category, file.path))
-            by_id[category.id] = _agreed(known, source, category, file.path), source
+            by_id[category.id] = _merge_category(known, source, category, file.path), source
     for file in files:
         for id_, number in file.keypoints.items():
             known, source = by_id[id_]
-            by_id[id_] = _with_keypoints(known, source, number, file.path), source
-    objects = _ids(files, AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS)
+            by_id[id_] = _add_keypoint_names(known, source, number, file.path), source
+    objects = _category_ids(files, AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS)
     if not objects:
-        objects = _ids(files, AnnotationKind.IMAGE_INFO)
-    segments = _ids(files, AnnotationKind.PANOPTIC, AnnotationKind.STUFF)
+        objects = _category_ids(files, AnnotationKind.IMAGE_INFO)
+    segments = _category_ids(files, AnnotationKind.PANOPTIC, AnnotationKind.STUFF)
     labels = LabelMap(
         tuple(by_id[id_][0] for id_ in sorted(objects)),
         tuple(by_id[id_][0] for id_ in sorted(segments)),
     )
     if max(labels.semantic_by_id().values(), default=0) >= SEMANTIC_IGNORE:
         raise CategoryError(
-            f"{len(labels.segments)} categories of segments have more stuff among them than the 253 values that a mask "
-            "of one byte has for it; leave some out of the file"
+            f"{len(labels.segments)} categories of segments include more stuff than the 253 values of a one-byte "
+            "mask; remove some from the file"
         )
     largest = max(labels.label_by_id().values(), default=0)
     if largest >= _INT64_MAX:
         raise CategoryError(
-            f"category {by_id[largest][0].name!r} has the id {largest}: num_classes, the largest label + 1, would be "
-            "beyond the integers of 64 bits that readers have; renumber it"
+            f"category {by_id[largest][0].name!r} has the id {largest}: num_classes, the largest label + 1, would "
+            "exceed the 64-bit integers of readers; renumber it"
         )
     return labels
 
 
-def _ids(files: Iterable[AnnotationFile], *kinds: AnnotationKind) -> set[int]:
+def _category_ids(files: Iterable[AnnotationFile], *kinds: AnnotationKind) -> set[int]:
     return {category.id for file in files if file.kind in kinds for category in file.categories}
 
 
-def _agreed(known: Category, source: str, other: Category, path: str) -> Category:
+def _merge_category(known: Category, source: str, other: Category, path: str) -> Category:
     """Return the union of two rows with one id: a panoptic file adds isthing, a keypoints file its keypoints."""
     if known.name != other.name:
         raise CategoryError(
@@ -239,7 +240,7 @@ def _agreed(known: Category, source: str, other: Category, path: str) -> Categor
     )
 
 
-def _with_keypoints(known: Category, source: str, number: int, path: str) -> Category:
+def _add_keypoint_names(known: Category, source: str, number: int, path: str) -> Category:
     """Name the keypoints of a category by number, if no file names them. `number` is that of its rows in `path`."""
     named = name_keypoints(known, number)
     if len(named.keypoints) != number:

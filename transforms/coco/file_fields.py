@@ -92,27 +92,27 @@ def decode_with_fields(data: bytes, image: type, row: Any) -> DecodedFile:
         except msgspec.ValidationError as error:
             if not (unknown := _UNKNOWN.fullmatch(str(error))):
                 raise
-            names = _with_names_of(data, names, unknown[1], int(unknown[2] or 0))
+            names = _add_field_names(data, names, unknown[1], int(unknown[2] or 0))
         else:
             counts = (
-                _count([file], _RawFile, names.file),
-                _count(file.images, image, names.images),
-                _count(file.annotations or [], row, names.annotations),
+                _count_data([file], _RawFile, names.file),
+                _count_data(file.images, image, names.images),
+                _count_data(file.annotations or [], row, names.annotations),
             )
             return DecodedFile(file.images, file.annotations, file.categories, counts)
     raise msgspec.ValidationError("its rows have different fields")
 
 
-def _with_names_of(data: bytes, names: _FieldNames, list_: str | None, index: int) -> _FieldNames:
+def _add_field_names(data: bytes, names: _FieldNames, list_: str | None, index: int) -> _FieldNames:
     """Add field names of the file object, of the first and last rows of its lists, and of the row `index` of `list_`,
     which has an unknown field."""
     fields = FIELDS.decode(data)
-    found = {"file": fields.keys() - set(LISTS)}
+    names_by_list = {"file": fields.keys() - set(LISTS)}
     for name in LISTS[:2]:
         rows = _ROWS.decode(fields.get(name, b"[]"))
         samples = {0, len(rows) - 1, *([index] if name == list_ else [])} if rows else ()
-        found[name] = {key for sample in samples for key in FIELDS.decode(rows[sample])}
-    return _FieldNames(*(known | found[name] for name, known in names._asdict().items()))
+        names_by_list[name] = {key for sample in samples for key in FIELDS.decode(rows[sample])}
+    return _FieldNames(*(known | names_by_list[name] for name, known in names._asdict().items()))
 
 
 class _RawFile(msgspec.Struct):
@@ -130,16 +130,16 @@ RAW_FILE = msgspec.json.Decoder(_RawFile)
 def _decoder(image: type, row: Any, names: _FieldNames) -> msgspec.json.Decoder:
     if max(map(len, names)) > _MOST_NAMES:
         raise msgspec.ValidationError("its rows have too many fields")
-    image, row = _with_places(image, names.images), _with_places(row, names.annotations)
+    image, row = _extend_row_type(image, names.images), _extend_row_type(row, names.annotations)
     lists = [("images", list[image]), ("annotations", list[row] | msgspec.UnsetType, msgspec.UNSET)]  # type: ignore[valid-type]
-    return msgspec.json.Decoder(_with_places(_RawFile, names.file, lists))
+    return msgspec.json.Decoder(_extend_row_type(_RawFile, names.file, lists))
 
 
-def _with_places(struct: Any, names: Iterable[str], fields: Iterable[Any] = ()) -> Any:
+def _extend_row_type(struct: Any, names: Iterable[str], fields: Iterable[Any] = ()) -> Any:
     """Return a subtype with further `fields`, and a raw JSON attribute for each of `names`; msgspec.Raw unchanged."""
     if struct is msgspec.Raw:
         return struct
-    places = _places(struct, names)
+    places = _attribute_names(struct, names)
     texts = [(place, msgspec.Raw, NO_TEXT) for place in places]
     try:
         return msgspec.defstruct(
@@ -149,8 +149,8 @@ def _with_places(struct: Any, names: Iterable[str], fields: Iterable[Any] = ()) 
         raise msgspec.ValidationError(str(error)) from error
 
 
-def _places(struct: Any, names: Iterable[str]) -> dict[str, str]:
-    """Return the field name by attribute, of the attributes that `_with_places` adds to a type."""
+def _attribute_names(struct: Any, names: Iterable[str]) -> dict[str, str]:
+    """Return the field name by attribute, of the attributes that `_extend_row_type` adds to a type."""
     return {f"field_{index}": name for index, name in enumerate(sorted(set(names) - field_names(struct)))}
 
 
@@ -159,7 +159,7 @@ def field_names(struct: Any) -> set[str]:
     return set(getattr(struct, "__struct_encode_fields__", ()))
 
 
-def text_of(row: Any, name: str) -> bytes:
+def field_text(row: Any, name: str) -> bytes:
     """Return the JSON text of a raw field, which the row's type may have as a further one; empty without the field."""
     attributes = dict(zip(row.__struct_encode_fields__, row.__struct_fields__, strict=True))
     return getattr(row, attributes.get(name, name), b"")
@@ -171,27 +171,27 @@ def required_names(struct: Any) -> set[str]:
     return {field.encode_name for field in fields if field.required}
 
 
-def _count(rows: list[Any], struct: Any, names: Iterable[str]) -> dict[str, int]:
-    """Count the rows with data in each of the fields `names`. The rows' type is from `_with_places`."""
+def _count_data(rows: list[Any], struct: Any, names: Iterable[str]) -> dict[str, int]:
+    """Count the rows with data in each of the fields `names`. The rows' type is from `_extend_row_type`."""
     if struct is msgspec.Raw:
         return {}
     # map() and filter() avoid a call of a Python function for each of a million rows.
     return {
         name: list(map(_NO_DATA.match, filter(None, map(attrgetter(place), rows)))).count(None)
-        for place, name in _places(struct, names).items()
+        for place, name in _attribute_names(struct, names).items()
     }
 
 
 def count_fields(rows: Iterable[msgspec.Raw]) -> Counter[str]:
     """Count the rows with data in each field."""
-    found: Counter[tuple[str, ...]] = Counter()  # rows have few different lists of fields
+    rows_by_fields: Counter[tuple[str, ...]] = Counter()  # rows have few different lists of fields
     for row in rows:
         try:
-            found[tuple([name for name, value in FIELDS.decode(row).items() if has_data(value)])] += 1
+            rows_by_fields[tuple([name for name, value in FIELDS.decode(row).items() if has_data(value)])] += 1
         except msgspec.ValidationError:  # the row is not an object
             continue
     counts: Counter[str] = Counter()
-    for names, number in found.items():
+    for names, number in rows_by_fields.items():
         counts.update(dict.fromkeys(names, number))
     return counts
 
@@ -206,21 +206,21 @@ def count_entry_fields(data: bytes, name: str, entry: type) -> dict[str, int]:
     texts = [(field, msgspec.Raw, NO_TEXT) for field in sorted(field_names(entry))]
     usual = msgspec.defstruct(entry.__name__, texts, forbid_unknown_fields=True, gc=False)
     with contextlib.suppress(msgspec.ValidationError):
-        msgspec.json.decode(data, type=_with_list("annotations", _with_list(name, usual)))
+        msgspec.json.decode(data, type=_list_struct("annotations", _list_struct(name, usual)))
         return {}
     counts: Counter[str] = Counter()
-    row = msgspec.json.Decoder(_with_list(name, msgspec.Raw))
-    for raw in msgspec.json.decode(data, type=_with_list("annotations", msgspec.Raw)).annotations:
+    row = msgspec.json.Decoder(_list_struct(name, msgspec.Raw))
+    for raw in msgspec.json.decode(data, type=_list_struct("annotations", msgspec.Raw)).annotations:
         with contextlib.suppress(msgspec.ValidationError):  # the row is rejected elsewhere
             counts += count_fields(getattr(row.decode(raw), name))
-    return {f"{name}.{field}": number for field, number in without(counts, field_names(entry)).items()}
+    return {f"{name}.{field}": number for field, number in drop_fields(counts, field_names(entry)).items()}
 
 
-def _with_list(name: str, entry: Any) -> Any:
+def _list_struct(name: str, entry: Any) -> Any:
     return msgspec.defstruct("Object", [(name, list[entry], msgspec.field(default_factory=list))], gc=False)
 
 
-def without(counts: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
+def drop_fields(counts: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
     """Return the counts without these fields."""
     return {name: counts[name] for name in counts.keys() - set(names)}
 
@@ -228,7 +228,7 @@ def without(counts: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
 def field_rows(*counts: Mapping[str, int]) -> FieldRows:
     """Return the manifest's form of counts of the file, its images, annotations and categories: without zeros."""
     lists = {
-        list_: {name: of_list[name] for name in sorted(of_list) if of_list[name]}
-        for list_, of_list in zip(COUNTED, counts, strict=False)
+        list_: {name: list_counts[name] for name in sorted(list_counts) if list_counts[name]}
+        for list_, list_counts in zip(COUNTED, counts, strict=False)
     }
-    return {list_: of_list for list_, of_list in lists.items() if of_list}
+    return {list_: list_counts for list_, list_counts in lists.items() if list_counts}

@@ -25,7 +25,7 @@ _USUAL = ("_annotations.coco.json", "labels.json", "annotations.json", "result.j
 """Names that Roboflow, FiftyOne, labelme2coco, Label Studio and others use, next to the images or their folder."""
 _ANNOTATIONS = "annotations"
 _SUBSET = re.compile(rf"(?:.*[_.-])?({'|'.join(SPLIT_OF_FOLDER)})(?:\d{{4}})?", re.IGNORECASE)
-_CURE = "give the files by their flags in place of --data: --images and --instances, for example"
+_CURE = "give the files by their flags instead of --data: --images and --instances, for example"
 _IMAGES_TRIED = 3
 
 
@@ -45,13 +45,13 @@ class ExportFile(NamedTuple):
 
     @property
     def split(self) -> str:
-        return split_of(self.subset)
+        return split_of_subset(self.subset)
 
 
-def split_of(subset: str) -> str:
+def split_of_subset(subset: str) -> str:
     """Return the split that a subset is written as.
 
-    >>> [split_of(each) for each in ("train2017", "valid", "custom_val", "default", "test-dev2017")]
+    >>> [split_of_subset(name) for name in ("train2017", "valid", "custom_val", "default", "test-dev2017")]
     ['train', 'val', 'val', '', 'test_dev']
     """
     if match := _SUBSET.fullmatch(subset):
@@ -71,23 +71,23 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
         return options, Given((ExportPart("", options.sources, options.images),), options.splits)
     if not storage_for(data).is_folder(data):
         if find_archive(data):
-            raise ConfigError(f"--data {data}: a file in an archive is not read; unpack {find_archive(data)}")
-        raise ConfigError(f"--data {data} is not a folder or .zip; pass a file with its flag, for example --instances")
-    named = [file._replace(masks=_masks(data, file)) for file in _files(data)]
-    found = [file for file in named if file.masks or file.kind is not AnnotationKind.PANOPTIC]
-    unread = dict.fromkeys(_json_names(data, _ANNOTATIONS), "its name does not match a kind of annotation file")
-    unread |= {file.name: f"the folder {_stem(file.name)} of its PNGs is missing next to it" for file in named}
-    read = {file.name for file in found}
+            raise ConfigError(f"--data {data}: files inside an archive are not read; unpack {find_archive(data)}")
+        raise ConfigError(f"--data {data} is not a folder or .zip; give a file by its flag, --instances for example")
+    candidates = [file._replace(masks=_find_masks(data, file)) for file in _find_annotation_files(data)]
+    export_files = [file for file in candidates if file.masks or file.kind is not AnnotationKind.PANOPTIC]
+    unread = dict.fromkeys(_json_names(data, _ANNOTATIONS), "its name does not say the kind of its annotations")
+    unread |= {file.name: f"the folder {_stem(file.name)} of its PNGs is missing" for file in candidates}
+    read = {file.name for file in export_files}
     warnings = (f"{join_path(data, name)} is not read: {why}" for name, why in unread.items() if name not in read)
-    by_split = _by_split(data, found)
-    folders = {split: options.images or (_image_folder(data, files[0]),) for split, files in by_split.items()}
-    options = _naming(options, found, folders)
+    by_split = _group_by_split(data, export_files)
+    folders = {split: options.images or (_find_image_folder(data, files[0]),) for split, files in by_split.items()}
+    options = _name_files(options, export_files, folders)
     sources = {source.path: source for source in options.sources}
     parts = []
     for split, files in by_split.items():
-        of_files = tuple(sources[join_path(data, file.name)] for file in files)
+        split_sources = tuple(sources[join_path(data, file.name)] for file in files)
         is_shared = list(folders.values()).count(folders[split]) > 1
-        parts.append(ExportPart(split, of_files, folders[split], is_shared))
+        parts.append(ExportPart(split, split_sources, folders[split], is_shared))
     if options.split != ALL_TRAIN and len(parts) > 1:
         raise ConfigError(f"--data has a file for each of the splits {', '.join(by_split)}, and so does --split")
     if options.split != ALL_TRAIN or not parts[0].split:
@@ -107,29 +107,33 @@ def is_export_name(name: str) -> bool:
     return folder in ("", _ANNOTATIONS) and bool(_NAMED.fullmatch(base))
 
 
-def _by_split(data: str, found: Sequence[ExportFile]) -> dict[str, list[ExportFile]]:
+def _group_by_split(data: str, export_files: Sequence[ExportFile]) -> dict[str, list[ExportFile]]:
     """Return each split's files, by split and kind."""
-    if not found:
+    if not export_files:
         raise ConfigError(
             f"--data {data} has no annotation file of a COCO export: neither {_ANNOTATIONS}/*.json nor one of "
             f"{', '.join(_USUAL)}, in it or in {', '.join(SPLIT_OF_FOLDER)}; {_CURE}; "
             f"recordmill auto --data {data} recognises other formats"
         )
     usual, kinds = USUAL_SPLITS, list(_KINDS.values())
-    ordered = sorted(found, key=lambda file: (kinds.index(file.kind), file.name))
+    ordered = sorted(export_files, key=lambda file: (kinds.index(file.kind), file.name))
     ordered.sort(key=lambda file: (usual.index(file.split) if file.split in usual else len(usual), file.split))
     by_split = {split: list(files) for split, files in groupby(ordered, key=lambda file: file.split)}
     for one, other in pairwise(ordered):
         if (one.split, one.kind) == (other.split, other.kind):
             what = f"{one.kind.value} of the split {one.split}" if one.split else one.kind.value
-            raise ConfigError(f"--data {data}: {one.name} and {other.name} both are {what}; {_CURE}")
+            raise ConfigError(f"--data {data}: {one.name} and {other.name} are both {what}; {_CURE}")
     if "" in by_split and len(by_split) > 1:
         names = ", ".join(file.name for file in by_split[""])
-        raise ConfigError(f"--data {data}: the name of {names} says no split, and those of other files do; {_CURE}")
+        raise ConfigError(
+            f"--data {data}: the name of {names} has no split, but the names of other files have one; {_CURE}"
+        )
     return by_split
 
 
-def _naming(options: CocoOptions, found: Sequence[ExportFile], folders: dict[str, tuple[str, ...]]) -> CocoOptions:
+def _name_files(
+    options: CocoOptions, export_files: Sequence[ExportFile], folders: dict[str, tuple[str, ...]]
+) -> CocoOptions:
     """Return options with the files in place of `data`.
 
     Raises:
@@ -137,18 +141,18 @@ def _naming(options: CocoOptions, found: Sequence[ExportFile], folders: dict[str
     """
     data = options.data or ""
     named: dict[str, Any] = {"data": None, "images": [*dict.fromkeys(chain.from_iterable(folders.values()))]}
-    for file in found:
+    for file in export_files:
         named.setdefault(file.kind.value, []).append(join_path(data, file.name))
-    named["panoptic_masks"] = [file.masks for file in found if file.masks]
-    values = {each.name: getattr(options, each.attribute) for each in option_fields(CocoOptions)}
+    named["panoptic_masks"] = [file.masks for file in export_files if file.masks]
+    values = {option.name: getattr(options, option.attribute) for option in option_fields(CocoOptions)}
     try:
         return CocoOptions(**values | named)
     except ConfigError as error:
-        names = ", ".join(file.name for file in found)
+        names = ", ".join(file.name for file in export_files)
         raise ConfigError(f"--data {data} is read as {names}: {error}; {_CURE}") from error
 
 
-def _files(data: str) -> Iterator[ExportFile]:
+def _find_annotation_files(data: str) -> Iterator[ExportFile]:
     """Yield files with known names. Without any, yield all JSON files of the folder `annotations`, or of the export."""
     names = _json_names(data, _ANNOTATIONS)
     matches = {name: match for name in names if (match := _NAMED.fullmatch(posixpath.basename(name)))}
@@ -171,7 +175,7 @@ def _stem(name: str) -> str:
     return posixpath.basename(name).partition(".json")[0]
 
 
-def _masks(data: str, file: ExportFile) -> str:
+def _find_masks(data: str, file: ExportFile) -> str:
     """Return the folder, or .zip, of the PNGs of a panoptic file; empty if not found, or for other kinds of files."""
     if file.kind is not AnnotationKind.PANOPTIC:
         return ""
@@ -181,7 +185,7 @@ def _masks(data: str, file: ExportFile) -> str:
     return next((path for path in places if storage_for(path).is_folder(path)), "")
 
 
-def _image_folder(data: str, file: ExportFile) -> str:
+def _find_image_folder(data: str, file: ExportFile) -> str:
     """Return the folder that has one of the first images that a file names.
 
     Raises:
@@ -195,8 +199,8 @@ def _image_folder(data: str, file: ExportFile) -> str:
     if match := _SUBSET.search(file.subset):
         subsets += [file.subset[match.start(1) :], f"{match[1]}2017"]
     near = [posixpath.join(beside, folder) for folder in ("data", "images")]
-    of_subset = [f"{folder}{subset}" for subset in filter(None, subsets) for folder in ("", "images/")]
-    places = [*dict.fromkeys((beside, *of_subset, *near, "images", "data", ""))]
+    subset_folders = [f"{folder}{subset}" for subset in filter(None, subsets) for folder in ("", "images/")]
+    places = [*dict.fromkeys((beside, *subset_folders, *near, "images", "data", ""))]
     known = [name for name in names if not name_fault(name)]
     for place in places:
         path = join_path(data, place) if place else data
@@ -204,7 +208,7 @@ def _image_folder(data: str, file: ExportFile) -> str:
         if not names or any(storage_for(file).size(file) is not None for file in files):
             return path
     raise ConfigError(
-        f"--data {data}: {file.name} names the image {names[0]!r}, which is in none of "
-        f"{', '.join(place or 'the folder itself' for place in places)}; --images gives the folder of all images, and "
-        "--match name finds them by the ends of their names"
+        f"--data {data}: {file.name} names the image {names[0]!r}, which is not in any of "
+        f"{', '.join(place or 'the folder itself' for place in places)}; give the folder of all images by --images, or "
+        "find them by the ends of their names with --match name"
     )

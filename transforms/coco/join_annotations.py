@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 import apache_beam as beam
 import msgspec
@@ -30,13 +29,11 @@ from recordmill.transforms.blocks.image_tasks import (
     object_columns,
     with_id_texts,
 )
-from recordmill.transforms.blocks.run_step import hash_images, image_order
-from recordmill.transforms.coco.coco_rows import collision
+from recordmill.transforms.coco.coco_rows import collision_error
 from recordmill.transforms.coco.convert_rows import other_format
 from recordmill.transforms.coco.merge_annotations import complete_annotations, merge_parts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.list_images import ListParts, list_images
-from recordmill.transforms.join.match_blocks import drop_faulty_images
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import unpacker
 from recordmill.transforms.storage.interface import NameRange
@@ -50,20 +47,20 @@ class ListMasks(beam.PTransform):
     """Convert folder paths to one MaskFiles of all their files."""
 
     def expand(self, folders: PCollection[str]) -> PCollection[MaskFiles]:
-        listed = beam.FlatMap(_list).with_output_types(tuple[str, File])
+        listed = beam.FlatMap(_list_masks).with_output_types(tuple[str, File])
         parts = folders | "ListMaskParts" >> ListParts()
         names = parts | "ListMaskFolder" >> listed | "CollectMasks" >> beam.combiners.ToList()
-        return names | "ByName" >> beam.Map(_by_name)
+        return names | "ByName" >> beam.Map(_group_masks)
 
 
-def _list(listed: tuple[str, tuple[str, str]]) -> Iterator[tuple[str, File]]:
+def _list_masks(listed: tuple[str, tuple[str, str]]) -> Iterator[tuple[str, File]]:
     progress.set_step("listing masks")
     folder, bounds = listed
     for name, file in list_images(folder, part=NameRange(*bounds)):
         yield name_key(join_path(folder, name)), file
 
 
-def _by_name(listed: Iterable[tuple[str, File]]) -> dict[str, list[File]]:
+def _group_masks(listed: Iterable[tuple[str, File]]) -> dict[str, list[File]]:
     files = defaultdict[str, list[File]](list)
     for name, file in listed:
         files[name].append(file)
@@ -82,11 +79,11 @@ def match_mask(image: AnnotatedImage, files: MaskFiles | None) -> tuple[Annotate
     if files is None or not image.labels.panoptic:
         return image, None
     (panoptic,) = image.labels.panoptic
-    found = files.get(name_key(panoptic.file.path), [])
-    if len(found) > 1:
-        paths = " and ".join(sorted(file.path for file in found))
+    candidates = files.get(name_key(panoptic.file.path), [])
+    if len(candidates) > 1:
+        paths = " and ".join(sorted(file.path for file in candidates))
         raise CollidingImagesError(f"the panoptic PNG of one name is both {paths}; rename one")
-    file = found[0] if found else _in_archive(panoptic.file.path)
+    file = candidates[0] if candidates else _find_archived_png(panoptic.file.path)
     matched: tuple[PanopticAnnotation, ...] = ()
     reject = None
     if fault := _mask_fault(file):
@@ -99,10 +96,10 @@ def match_mask(image: AnnotatedImage, files: MaskFiles | None) -> tuple[Annotate
     return msgspec.structs.replace(image, labels=labels), reject
 
 
-def _in_archive(path: str) -> File | None:
+def _find_archived_png(path: str) -> File | None:
     """Return a member of a .zip whose path differs from its listed name, see `ZipStorage`."""
-    found = storage_for(path).stat(path) if find_archive(path) else None
-    return File(path, found.size_bytes, found.version) if found else None
+    member = storage_for(path).stat(path) if find_archive(path) else None
+    return File(path, member.size_bytes, member.version) if member else None
 
 
 def _mask_fault(file: File | None) -> tuple[Reason, str] | None:
@@ -117,69 +114,66 @@ def _mask_fault(file: File | None) -> tuple[Reason, str] | None:
 
 _UNPACK_REJECTED = unpacker(list[Rejected])
 
-
-class JoinInputs(NamedTuple):
-    """Inputs of the join besides Blocks.
-
-    Attributes:
-        sources: All annotation files. The column `source` of a Block is an index into `sources`.
-        masks: Files of panoptic PNGs; None if they are not listed.
-    """
-
-    sources: tuple[AnnotationSource, ...]
-    labels: LabelMap
-    division: Division
-    match: str
-    seed: int
-    masks: MaskFiles | None = None
+RowGroup = tuple[int, list[FileAnnotations], list[int]]
+"""Image id, annotations of each file for it, and indices of its rows in the Block of image rows."""
 
 
-def join_annotations(blocks: Iterable[Block], inputs: JoinInputs, facts: FactsBuilder) -> Block:
-    """Join all partial Blocks of a range of images. Return one Block of the images in order.
+def join_annotations(
+    blocks: Iterable[Block],
+    sources: Sequence[AnnotationSource],
+    labels: LabelMap,
+    division: Division,
+    masks: MaskFiles | None,
+    facts: FactsBuilder,
+) -> Block:
+    """Join all partial Blocks of a range of images. Return one Block of the images in any order.
 
     Args:
         blocks: Partial Blocks in any order: image rows with file_name, or annotations with first_object_of_image.
+        sources: All annotation files. The column `source` of a Block is an index into `sources`.
+        labels: All categories of the input.
+        masks: Files of panoptic PNGs; None if they are not listed.
         facts: Gets rejects and counts.
 
     Raises:
         CollidingImagesError: See `merge_parts` and `match_mask`.
     """
     parts = sorted(blocks, key=lambda block: (int(block.source[0]), int(block.part[0])))
-    facts.texts = _id_texts(parts)
-    of_images = [part for part in parts if part.file_name is not None]
-    of_annotations = [part for part in parts if part.file_name is None]
-    images = join_blocks(of_images) if of_images else NO_IMAGES
-    annotations = join_blocks(of_annotations) if of_annotations else NO_ANNOTATIONS
-    images = images.replace(labels=_filled(images, images.labels))
-    odd = _odd_ids(images, annotations, inputs.sources)
-    plain = _join_plain(images.take(~np.isin(images.image_id, odd)), annotations, inputs, facts)
-    others = _merge_odd(odd, images, annotations, inputs, facts)
-    block = with_id_texts(join_blocks([plain, *others]), facts.texts)
-    division = inputs.division
-    block = drop_faulty_images(block, division.names, facts, inputs.match, division.group_from)
-    return block.take(image_order(block, hash_images(block.image_id, inputs.seed)))
+    facts.texts = _collect_id_texts(parts)
+    image_parts = [part for part in parts if part.file_name is not None]
+    annotation_parts = [part for part in parts if part.file_name is None]
+    images = join_blocks(image_parts) if image_parts else NO_IMAGES
+    annotations = join_blocks(annotation_parts) if annotation_parts else NO_ANNOTATIONS
+    images = images.replace(labels=_fill_texts(images, images.labels))
+    odd = _find_odd_ids(images, annotations, sources)
+    is_odd = np.isin(images.image_id, odd)
+    plain = _join_plain(images.take(~is_odd), annotations, sources, division.names, facts)
+    images = images.take(is_odd)
+    groups = _complete_groups(group_rows(odd, images, annotations, sources), labels)
+    merged = _merge_images(groups, images, division, masks, facts)
+    return with_id_texts(join_blocks([plain, *merged]), facts.texts)
 
 
-def _id_texts(blocks: Sequence[Block]) -> IdTexts:
+def _collect_id_texts(blocks: Sequence[Block]) -> IdTexts:
     """Return all string ids.
 
     Raises:
         CollidingImagesError: Two strings, or a string and a number, have the same id.
     """
-    found = IdTexts({}, {})
+    all_texts = IdTexts({}, {})
     if all(block.id_text is None and block.object_id_text is None for block in blocks):
-        return found
+        return all_texts
     images: list[tuple[int, str]] = []
     objects: list[tuple[int, str]] = []
     for block in blocks:
         numbers = block.image_id.tolist()
         images += zip(numbers, [""] * len(numbers) if block.id_text is None else block.id_text.texts(), strict=True)
         objects += id_texts(block).annotations.items()
-    for known, ids in (found.images, images), (found.annotations, objects):
+    for known, ids in (all_texts.images, images), (all_texts.annotations, objects):
         for id_, text in ids:
             if known.setdefault(id_, text) != text:
-                raise collision(id_, text, known[id_])
-    return found
+                raise collision_error(id_, text, known[id_])
+    return all_texts
 
 
 NO_ANNOTATIONS = Block(
@@ -190,39 +184,41 @@ NO_ANNOTATIONS = Block(
 )
 
 
-def _filled(block: Block, column: Ragged | None) -> Ragged:
+def _fill_texts(block: Block, column: Ragged | None) -> Ragged:
     return ragged_texts([""] * len(block)) if column is None else column
 
 
-def _odd_ids(images: Block, annotations: Block, sources: Sequence[AnnotationSource]) -> np.ndarray:
+def _find_odd_ids(images: Block, annotations: Block, sources: Sequence[AnnotationSource]) -> np.ndarray:
     """Return the image ids whose rows have to be merged one by one: int64, sorted."""
     ids, numbers = np.unique(images.image_id, return_counts=True)
     sides = images.image_size_px
     too_large = sides[:, 0] > MAX_PIXELS // np.maximum(sides[:, 1], 1)
-    is_plain = np.array([each.kind is AnnotationKind.INSTANCES and not other_format(each) for each in sources], bool)
-    of_objects = annotations.image_id
+    is_plain = np.array(
+        [source.kind is AnnotationKind.INSTANCES and not other_format(source) for source in sources], bool
+    )
+    annotated_ids = annotations.image_id
     odd = [
         ids[numbers > 1],
         images.image_id[too_large],
-        of_objects[~np.isin(of_objects, ids)],
-        of_objects[~is_plain[annotations.source]],
-        _in_several(of_objects, annotations.source),
-        _with_equal_objects(annotations),
+        annotated_ids[~np.isin(annotated_ids, ids)],
+        annotated_ids[~is_plain[annotations.source]],
+        _find_in_several_files(annotated_ids, annotations.source),
+        _find_equal_objects(annotations),
     ]
     for column in (annotations.labels, annotations.rejected):
         if column is not None:
-            odd.append(of_objects[column.lengths > 0])
+            odd.append(annotated_ids[column.lengths > 0])
     return np.unique(np.concatenate(odd))
 
 
-def _in_several(image_ids: np.ndarray, sources: np.ndarray) -> np.ndarray:
+def _find_in_several_files(image_ids: np.ndarray, sources: np.ndarray) -> np.ndarray:
     """Return the image ids with annotations in several files."""
     order = np.lexsort((sources, image_ids))
     ids, files = image_ids[order], sources[order]
     return ids[1:][(ids[1:] == ids[:-1]) & (files[1:] != files[:-1])]
 
 
-def _with_equal_objects(annotations: Block) -> np.ndarray:
+def _find_equal_objects(annotations: Block) -> np.ndarray:
     """Return the image ids with two objects of one id."""
     image_ids = annotations.image_id[annotations.image_of_object]
     order = np.lexsort((annotations.object_id, image_ids))
@@ -230,7 +226,9 @@ def _with_equal_objects(annotations: Block) -> np.ndarray:
     return ids[1:][(ids[1:] == ids[:-1]) & (objects[1:] == objects[:-1])]
 
 
-def _join_plain(images: Block, annotations: Block, inputs: JoinInputs, facts: FactsBuilder) -> Block:
+def _join_plain(
+    images: Block, annotations: Block, sources: Sequence[AnnotationSource], splits: Sequence[str], facts: FactsBuilder
+) -> Block:
     """Join images with their objects. Each image has one row."""
     by_id = np.argsort(images.image_id)
     place = np.searchsorted(images.image_id[by_id], annotations.image_id)
@@ -241,26 +239,29 @@ def _join_plain(images: Block, annotations: Block, inputs: JoinInputs, facts: Fa
     order = order[np.searchsorted(image_of_object[order], 0) :]
     columns = {name: taken(column, order) for name, column in annotations.object_columns()}
     numbers = np.bincount(image_of_object[order], minlength=len(images))
-    if len(inputs.division.names) > 1:
-        _count_rows(images, annotations.take(is_known), place[is_known], inputs, facts)
+    if len(splits) > 1:
+        annotations = annotations.take(is_known)
+        for split, rows in _count_rows(images, annotations, place[is_known], sources, len(splits)):
+            _move_rows(facts, splits[split], splits[0], rows)
     return images.replace(**columns, first_object_of_image=starts_of(numbers), source=None, part=None)
 
 
-def _count_rows(images: Block, annotations: Block, place: np.ndarray, inputs: JoinInputs, facts: FactsBuilder) -> None:
-    """Count each file's rows for splits after the first.
+def _count_rows(
+    images: Block, annotations: Block, place: np.ndarray, sources: Sequence[AnnotationSource], num_splits: int
+) -> Iterator[tuple[int, InputRows]]:
+    """Yield (split, row counts of a file) for each split after the first.
 
     Args:
         place: int64, index in `images` of each row of `annotations`.
     """
-    names = inputs.division.names
-    for split in range(1, len(names)):
-        of_images = images.source[images.split == split]
-        of_split = images.split[place] == split
-        for number, source in enumerate(inputs.sources):
-            rows = int((of_images == number).sum())
-            objects = int(annotations.objects_per_image[of_split & (annotations.source == number)].sum())
+    for split in range(1, num_splits):
+        row_sources = images.source[images.split == split]
+        is_in_split = images.split[place] == split
+        for number, source in enumerate(sources):
+            rows = int((row_sources == number).sum())
+            objects = int(annotations.objects_per_image[is_in_split & (annotations.source == number)].sum())
             if rows or objects:
-                _move_rows(facts, names[split], names[0], InputRows(source.path, source.kind.value, rows, objects))
+                yield split, InputRows(source.path, source.kind.value, rows, objects)
 
 
 def _move_rows(facts: FactsBuilder, split: str, first: str, rows: InputRows) -> None:
@@ -269,48 +270,58 @@ def _move_rows(facts: FactsBuilder, split: str, first: str, rows: InputRows) -> 
     facts.add_rows(first, InputRows(rows.path, rows.kind, -rows.images, -rows.annotations))
 
 
-def _merge_odd(
-    odd: np.ndarray, images: Block, annotations: Block, inputs: JoinInputs, facts: FactsBuilder
+def _complete_groups(groups: Iterable[RowGroup], labels: LabelMap) -> Iterator[RowGroup]:
+    categories = {category.id: category for category in labels.categories}
+    for image_id, parts, indices in groups:
+        yield image_id, [complete_annotations(part, categories) for part in parts], indices
+
+
+def _merge_images(
+    groups: Iterable[RowGroup], images: Block, division: Division, masks: MaskFiles | None, facts: FactsBuilder
 ) -> Iterator[Block]:
     """Merge the rows of images one by one. Yield one Block of the images that are not rejected, if any."""
     merged: list[AnnotatedImage] = []
-    rows: list[int] = []
-    categories = {category.id: category for category in inputs.labels.categories}
-    images = images.take(np.isin(images.image_id, odd))
-    for image_id, parts, indices in list_parts(odd, images, annotations, inputs.sources):
-        parts = [complete_annotations(part, categories) for part in parts]
-        image_rows = images.take(np.array(indices, np.int64))
-        if merged_image := _merge_image(image_id, parts, image_rows, inputs, facts):
-            image, row = merged_image
+    indices: list[int] = []
+    for image_id, parts, image_indices in groups:
+        rows = images.take(np.array(image_indices, np.int64))
+        image = _merge_image(image_id, parts, rows, division, masks, facts)
+        if image:
             merged.append(image)
-            rows.append(indices[row])
+            indices.append(image_indices[rows.file_name.texts().index(image.image.file_name)])
     if merged:
-        block = images.take(np.array(rows, np.int64)).replace(source=None, part=None)
+        block = images.take(np.array(indices, np.int64)).replace(source=None, part=None)
         sizes = [(image.image.width or 0, image.image.height or 0) for image in merged]
         yield block.replace(
             image_size_px=np.array(sizes, np.int64).reshape(-1, 2),
-            labels=_filled(block, label_column([image.labels for image in merged])),
+            labels=_fill_texts(block, label_column([image.labels for image in merged])),
             first_object_of_image=starts_of(np.array([len(image.annotations) for image in merged], np.int64)),
             **object_columns([annotation for image in merged for annotation in image.annotations]),
         )
 
 
 def _merge_image(
-    image_id: int, parts: list[FileAnnotations], rows: Block, inputs: JoinInputs, facts: FactsBuilder
-) -> tuple[AnnotatedImage, int] | None:
-    """Merge the rows of all files for one image. Return the image and the index of its row; None if rejected."""
-    division = inputs.division
+    image_id: int,
+    parts: list[FileAnnotations],
+    rows: Block,
+    division: Division,
+    masks: MaskFiles | None,
+    facts: FactsBuilder,
+) -> AnnotatedImage | None:
+    """Merge the rows of all files for one image; None if the image is rejected.
+
+    Args:
+        rows: Image rows of all files.
+    """
     items = list(merge_parts(image_id, parts))
-    image, row = next((item for item in items if isinstance(item, AnnotatedImage)), None), 0
+    image = next((item for item in items if isinstance(item, AnnotatedImage)), None)
     names = rows.file_name.texts()
     if image is None:
         split = division.split_of(name_key(min(names))) if names else division.names[0]
         is_listed = (rows.file_folder.lengths > 0) & ~rows.is_shared
         facts.add_unlisted(*{name_key(name) for name in rows.take(is_listed).file_name.texts()})
     else:
-        row = names.index(image.image.file_name)
-        split = division.names[rows.split[row]]
-        image, reject = match_mask(image, inputs.masks)
+        split = division.names[rows.split[names.index(image.image.file_name)]]
+        image, reject = match_mask(image, masks)
         items += [reject] if reject else []
     for item in items:
         if isinstance(item, Rejected):
@@ -321,36 +332,39 @@ def _merge_image(
         for part in parts:
             moved = InputRows(part.source, part.kind.value, len(part.rows), part.annotation_rows)
             _move_rows(facts, split, division.names[0], moved)
-    return (image, row) if image else None
+    return image
 
 
-def list_parts(
+def group_rows(
     odd: np.ndarray, images: Block, annotations: Block, sources: Sequence[AnnotationSource]
-) -> Iterator[tuple[int, list[FileAnnotations], list[int]]]:
-    """Yield each image id, the annotations of each file for it, and the indices of its rows in `images`."""
-    rows, others = _indices(odd, images.image_id), _indices(odd, annotations.image_id)
+) -> Iterator[RowGroup]:
+    """Yield the RowGroup of each image id in `odd`."""
+    indices, annotation_indices = _indices_by_id(odd, images.image_id), _indices_by_id(odd, annotations.image_id)
     names, sizes, lists = images.file_name.texts(), images.image_size_px.tolist(), labels_of(images)
     for image_id in odd.tolist():
-        image_indices = sorted(rows.get(image_id, ()), key=images.part.item)
-        of_sources = defaultdict[int, tuple[list[int], list[int]]](lambda: ([], []))
-        for side, block, indices in ((0, images, image_indices), (1, annotations, others.get(image_id, ()))):
-            for index in indices:
-                of_sources[int(block.source[index])][side].append(index)
+        image_indices = sorted(indices.get(image_id, ()), key=images.part.item)
+        by_source = defaultdict[int, tuple[list[int], list[int]]](lambda: ([], []))
+        for index in image_indices:
+            by_source[int(images.source[index])][0].append(index)
+        for index in annotation_indices.get(image_id, ()):
+            by_source[int(annotations.source[index])][1].append(index)
         parts = []
-        for source, (of_rows, of_annotations) in sorted(of_sources.items()):
-            given = tuple(ImageRow(image_id, names[row], *(pixels or None for pixels in sizes[row])) for row in of_rows)
-            labels = lists[of_rows[0]] if of_rows else NO_LABELS
-            found = annotations.take(np.array(of_annotations, np.int64))
-            parts.append(_file_annotations(image_id, sources[source], given, labels, found))
+        for source, (row_indices, part_indices) in sorted(by_source.items()):
+            rows = tuple(
+                ImageRow(image_id, names[index], *(pixels or None for pixels in sizes[index])) for index in row_indices
+            )
+            labels = lists[row_indices[0]] if row_indices else NO_LABELS
+            part = annotations.take(np.array(part_indices, np.int64))
+            parts.append(_file_annotations(image_id, sources[source], rows, labels, part))
         yield image_id, parts, image_indices
 
 
-def _indices(odd: np.ndarray, image_ids: np.ndarray) -> dict[int, list[int]]:
+def _indices_by_id(odd: np.ndarray, image_ids: np.ndarray) -> dict[int, list[int]]:
     """Return ascending row indices per image of `odd`, by id."""
-    found = defaultdict[int, list[int]](list)
+    indices_by_id = defaultdict[int, list[int]](list)
     for index in np.flatnonzero(np.isin(image_ids, odd)).tolist():
-        found[int(image_ids[index])].append(index)
-    return found
+        indices_by_id[int(image_ids[index])].append(index)
+    return indices_by_id
 
 
 def _file_annotations(
@@ -358,7 +372,7 @@ def _file_annotations(
 ) -> FileAnnotations:
     """Return the rows of a file for an image. `lists` has LVIS's lists of category ids."""
     packed = annotations.rejected.rows() if annotations.rejected is not None else []
-    labels = labels_of(annotations)
+    label_rows = labels_of(annotations)
     return FileAnnotations(
         image_id,
         source.path,
@@ -366,9 +380,9 @@ def _file_annotations(
         rows,
         tuple(annotations_of(annotations)),
         ImageLabels(
-            tuple(chain.from_iterable(each.captions for each in labels)),
-            tuple(chain.from_iterable(each.regions for each in labels)),
-            tuple(chain.from_iterable(each.panoptic for each in labels)),
+            tuple(chain.from_iterable(labels.captions for labels in label_rows)),
+            tuple(chain.from_iterable(labels.regions for labels in label_rows)),
+            tuple(chain.from_iterable(labels.panoptic for labels in label_rows)),
             lists.neg_category_ids,
             lists.not_exhaustive_category_ids,
         ),

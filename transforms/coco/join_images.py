@@ -11,14 +11,14 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import Division
 from recordmill.transforms.blocks.cut_range import BlockKey, cut_range
 from recordmill.transforms.blocks.pack_block import unpack_block
-from recordmill.transforms.blocks.run_step import run_step
+from recordmill.transforms.blocks.run_step import hash_images, image_order, run_step
 from recordmill.transforms.coco.coco_options import CocoOptions
-from recordmill.transforms.coco.join_annotations import JoinInputs, MaskFiles, join_annotations
+from recordmill.transforms.coco.join_annotations import MaskFiles, join_annotations
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.join.divide_images import DivideImages
-from recordmill.transforms.join.match_blocks import MatchRows
+from recordmill.transforms.join.match_blocks import MatchRows, drop_faulty_images
 from recordmill.transforms.join.screen_objects import screen_annotations, selected_labels
 from recordmill.transforms.shards.limit_records import limit_records
 
@@ -58,7 +58,7 @@ class JoinImages(beam.PTransform):
         sides = (rows,) if self._files is None else (rows, self._files)
         matched = sides | "MatchRows" >> MatchRows(options.match, self._division, options.seed, self._bits)
         if options.divides_ranked:
-            selected = beam.FlatMap(_selected_labels, labels, options).with_output_types(tuple[int, bytes])
+            selected = beam.FlatMap(_select_labels, labels, options).with_output_types(tuple[int, bytes])
             ranked_by = (annotations | "SelectedLabels" >> selected,) if options.stratify else ()
             matched = (matched, *ranked_by) | "DivideImages" >> DivideImages(self._division, self._splits)
         return (
@@ -67,19 +67,19 @@ class JoinImages(beam.PTransform):
             | "GroupByRange" >> beam.GroupByKey()
             | "Join"
             >> WithFacts(
-                _join_range, options, self._sources, labels, self._division, masks, types=tuple[BlockKey, bytes]
+                _join_coco_range, options, self._sources, labels, self._division, masks, types=tuple[BlockKey, bytes]
             )
         )
 
 
-def _selected_labels(keyed: tuple[int, bytes], labels: LabelMap, options: CocoOptions) -> Iterator[tuple[int, bytes]]:
+def _select_labels(keyed: tuple[int, bytes], labels: LabelMap, options: CocoOptions) -> Iterator[tuple[int, bytes]]:
     block = unpack_block(keyed[1])
     if block.num_objects:
         yield keyed[0], selected_labels(block, labels, options.filters)
 
 
 # Long list of arguments: the options of JoinImages, as this runs on workers.
-def _join_range(
+def _join_coco_range(
     group: tuple[int, Iterable[bytes]],
     facts: FactsBuilder,
     options: CocoOptions,
@@ -89,10 +89,11 @@ def _join_range(
     masks: MaskFiles | None,
 ) -> Iterator[tuple[BlockKey, bytes]]:
     number, packed = group
-    inputs = JoinInputs(sources, labels, division, options.match, options.seed, masks)
 
     def join(blocks: list[Block]) -> Block:
-        block = join_annotations(blocks, inputs, facts)
+        block = join_annotations(blocks, sources, labels, division, masks, facts)
+        block = drop_faulty_images(block, division.names, facts, options.match, division.group_from)
+        block = block.take(image_order(block, hash_images(block.image_id, options.seed)))
         block = screen_annotations(block, labels, options.filters, division.names, facts)
         return limit_records(block, RecordEstimate(options.table, options.max_side), division.names, facts)
 

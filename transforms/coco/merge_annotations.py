@@ -52,7 +52,7 @@ def merge_parts(image_id: int, parts: Iterable[FileAnnotations]) -> Iterator[Ann
             detail = f"no image row has the id {image_id}"
             yield Rejected("annotation", getattr(row, "id", None), Reason.UNKNOWN_IMAGE, detail, image_id)
         return
-    image, reason, detail = _agreed_row(listing)
+    image, reason, detail = _choose_image_row(listing)
     annotated = AnnotatedImage(image, "", merged.annotations, merged.labels)
     same = f"another row of its file says the same of {image.file_name!r}"
     again = Rejected("image", image_id, Reason.DUPLICATE_IMAGE_ID, detail if reason is _AMBIGUOUS else same)
@@ -66,14 +66,14 @@ _AMBIGUOUS = Reason.DUPLICATE_IMAGE_ID
 _NAMES_SHOWN = 3
 
 
-def _agreed_row(parts: list[FileAnnotations]) -> tuple[ImageRow, Reason | None, str]:
+def _choose_image_row(parts: list[FileAnnotations]) -> tuple[ImageRow, Reason | None, str]:
     """Return the row that all files agree on, and the reject reason (None without) and detail of the image."""
     for part in parts:
         if len(part.rows) > 1 and len(names := {name_key(row.file_name): row.file_name for row in part.rows}) > 1:
             shown = ", ".join(map(repr, sorted(names.values())[:_NAMES_SHOWN])) + " …" * (len(names) > _NAMES_SHOWN)
             detail = (
-                f"{part.source} gives this id to {len(names)} images, {shown}: none is taken, as the "
-                f"{len(part.annotations) + part.labels.rows} annotations of the id may be of any"
+                f"{part.source} gives this id to {len(names)} images, {shown}: all are rejected, because "
+                f"the {len(part.annotations) + part.labels.rows} annotations of the id may belong to any of them"
             )
             return part.rows[0], _AMBIGUOUS, detail
     image = parts[0].rows[0]
@@ -83,18 +83,18 @@ def _agreed_row(parts: list[FileAnnotations]) -> tuple[ImageRow, Reason | None, 
         if row.file_name != image.file_name and name_key(row.file_name) != name_key(image.file_name):
             raise CollidingImagesError(
                 f"image id {image.id} is {image.file_name!r} in {parts[0].source} and {row.file_name!r} in "
-                f"{source}: the files use one id for different images, and joining them would mix up annotations; "
+                f"{source}: the files use one id for different images, so joining them would mix up annotations; "
                 "convert each with a separate --split, or renumber one"
             )
         if row.width:
             image = image if image.width else row
             sizes.setdefault((row.width, row.height), source)
     if len(sizes) > 1:
-        said = " but ".join(f"{width}x{height} in {source}" for (width, height), source in sizes.items())
-        return image, Reason.SIZE_MISMATCH, f"{image.file_name!r} is {said}"
+        shown_sizes = " but ".join(f"{width}x{height} in {source}" for (width, height), source in sizes.items())
+        return image, Reason.SIZE_MISMATCH, f"{image.file_name!r} is {shown_sizes}"
     if image.width and image.height and image.width * image.height > MAX_PIXELS:
-        found = f"the JSON gives {image.width}x{image.height} pixels; at most {MAX_PIXELS:,} are decoded"
-        return image, Reason.TOO_LARGE, f"{image.file_name!r}: {found}"
+        fault = f"the JSON gives {image.width}x{image.height} pixels; at most {MAX_PIXELS:,} are decoded"
+        return image, Reason.TOO_LARGE, f"{image.file_name!r}: {fault}"
     return image, None, ""
 
 
@@ -119,21 +119,21 @@ def merge_annotations(image_id: int, parts: Sequence[FileAnnotations]) -> Merged
     other rows with the same id the first is kept: by the name of the file, then by its order.
     """
     rejected: list[Rejected] = []
-    of_objects = [part for part in parts if part.annotations]
-    ids = [annotation.id for part in of_objects for annotation in part.annotations]
-    if len(of_objects) == 1 and all(map(lt, ids, ids[1:])):  # common case: no sort
-        annotations, joined = of_objects[0].annotations, 0
+    object_parts = [part for part in parts if part.annotations]
+    ids = [annotation.id for part in object_parts for annotation in part.annotations]
+    if len(object_parts) == 1 and all(map(lt, ids, ids[1:])):  # common case: no sort
+        annotations, joined = object_parts[0].annotations, 0
     else:
-        annotations, joined = _merge_objects(image_id, of_objects, rejected)
+        annotations, joined = _merge_objects(image_id, object_parts, rejected)
     if all(part.labels is NO_LABELS for part in parts):  # common case
         labels = NO_LABELS
     else:
         labels = ImageLabels(
-            _unique(image_id, parts, lambda part: part.labels.captions, rejected),
-            _unique(image_id, parts, lambda part: part.labels.regions, rejected),
-            _one_panoptic(image_id, parts, rejected),
-            _first(part.labels.neg_category_ids for part in parts),
-            _first(part.labels.not_exhaustive_category_ids for part in parts),
+            _merge_unique(image_id, parts, lambda part: part.labels.captions, rejected),
+            _merge_unique(image_id, parts, lambda part: part.labels.regions, rejected),
+            _merge_panoptic(image_id, parts, rejected),
+            _first_list(part.labels.neg_category_ids for part in parts),
+            _first_list(part.labels.not_exhaustive_category_ids for part in parts),
         )
     return MergedAnnotations(annotations, labels, rejected, joined)
 
@@ -145,7 +145,7 @@ def _merge_objects(
     rows = sorted(
         ((annotation, part) for part in parts for annotation in part.annotations),
         # Instances come first. The sort is stable, so the rows of a file keep their order.
-        key=lambda each: (each[0].id, each[1].kind is AnnotationKind.KEYPOINTS, each[1].source),
+        key=lambda row: (row[0].id, row[1].kind is AnnotationKind.KEYPOINTS, row[1].source),
     )
     merged: list[tuple[Annotation, FileAnnotations]] = []
     joined = 0
@@ -159,11 +159,11 @@ def _merge_objects(
             merged[-1] = msgspec.structs.replace(before, keypoints_xyv=annotation.keypoints_xyv), part
             joined += 1
         else:
-            rejected.append(_duplicate(image_id, annotation.id, first.source, part.source))
+            rejected.append(_reject_duplicate(image_id, annotation.id, first.source, part.source))
     return tuple(annotation for annotation, _ in merged), joined
 
 
-def _duplicate(image_id: int, annotation_id: int | None, first: str, second: str) -> Rejected:
+def _reject_duplicate(image_id: int, annotation_id: int | None, first: str, second: str) -> Rejected:
     where = f"twice in {first}" if first == second else f"in {first} and in {second}"
     detail = f"an annotation of this id is {where}; the first is kept"
     return Rejected("annotation", annotation_id, Reason.DUPLICATE_ANNOTATION_ID, detail, image_id)
@@ -172,7 +172,7 @@ def _duplicate(image_id: int, annotation_id: int | None, first: str, second: str
 _Row = TypeVar("_Row", Caption, StuffAnnotation)
 
 
-def _unique(
+def _merge_unique(
     image_id: int,
     parts: Iterable[FileAnnotations],
     rows_of: Callable[[FileAnnotations], tuple[_Row, ...]],
@@ -180,16 +180,16 @@ def _unique(
 ) -> tuple[_Row, ...]:
     """Return the rows of all parts with unique ids, ordered by id. `rejected` gets the duplicates."""
     rows = sorted(((row, part.source) for part in parts for row in rows_of(part)), key=lambda row: (row[0].id, row[1]))
-    kept: list[tuple[_Row, str]] = []
+    unique: list[tuple[_Row, str]] = []
     for row, source in rows:
-        if kept and kept[-1][0].id == row.id:
-            rejected.append(_duplicate(image_id, row.id, kept[-1][1], source))
+        if unique and unique[-1][0].id == row.id:
+            rejected.append(_reject_duplicate(image_id, row.id, unique[-1][1], source))
         else:
-            kept.append((row, source))
-    return tuple(row for row, _ in kept)
+            unique.append((row, source))
+    return tuple(row for row, _ in unique)
 
 
-def _one_panoptic(
+def _merge_panoptic(
     image_id: int, parts: Iterable[FileAnnotations], rejected: list[Rejected]
 ) -> tuple[PanopticAnnotation, ...]:
     rows = sorted(((row, part.source) for part in parts for row in part.labels.panoptic), key=itemgetter(1))
@@ -199,7 +199,7 @@ def _one_panoptic(
     return tuple(row for row, _ in rows[:1])
 
 
-def _first(lists: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+def _first_list(lists: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
     return next(filter(None, lists), ())
 
 
@@ -211,33 +211,33 @@ def complete_annotations(part: FileAnnotations, categories: Mapping[int, Categor
     """
     if part.bbox_format is None and part.kind is not AnnotationKind.KEYPOINTS:
         return part
-    kept: list[Annotation] = []
+    usable: list[Annotation] = []
     rejected = list(part.rejected)
     for annotation in part.annotations:
         completed: Annotation | Rejected = annotation
         if part.bbox_format:
-            completed = _in_pixels(annotation, part, part.bbox_format)
+            completed = _convert_box(annotation, part, part.bbox_format)
         if isinstance(completed, Annotation) and completed.keypoints_xyv:
-            completed = _with_keypoints(completed, part.image_id, categories.get(annotation.category_id))
+            completed = _check_keypoints(completed, part.image_id, categories.get(annotation.category_id))
         if isinstance(completed, Annotation):
-            kept.append(completed)
+            usable.append(completed)
         else:
             rejected.append(completed)
-    return msgspec.structs.replace(part, annotations=tuple(kept), rejected=tuple(rejected), bbox_format=None)
+    return msgspec.structs.replace(part, annotations=tuple(usable), rejected=tuple(rejected), bbox_format=None)
 
 
-def _in_pixels(row: Annotation, part: FileAnnotations, format_: BoxFormat) -> Annotation | Rejected:
+def _convert_box(row: Annotation, part: FileAnnotations, format_: BoxFormat) -> Annotation | Rejected:
     def rejected(reason: Reason, detail: str) -> Rejected:
         return Rejected("annotation", row.id, reason, detail, part.image_id)
 
     numbers = row.bbox_xywh_px
-    shown = _shown(numbers)
+    shown = _format_numbers(numbers)
     width, height = next(((row.width, row.height) for row in reversed(part.rows) if row.width), (None, None))
     if format_.is_fraction and not (width and height):
         if not part.rows:
             detail = f"bbox is fractions of an image, and no image row of the file has the id {part.image_id}"
             return rejected(Reason.UNKNOWN_IMAGE, detail)
-        detail = f"bbox is fractions of an image whose width and height the file does not say: {shown}"
+        detail = f"bbox is fractions of an image whose width and height are missing from the file: {shown}"
         return rejected(Reason.MALFORMED_BOX, detail)
     box = box_xywh_px(numbers, format_, width or 0, height or 0)
     if fault := box_fault(box):
@@ -248,16 +248,18 @@ def _in_pixels(row: Annotation, part: FileAnnotations, format_: BoxFormat) -> An
     return msgspec.structs.replace(row, bbox_xywh_px=box, area_px2=area)
 
 
-def _with_keypoints(row: Annotation, image_id: int, category: Category | None) -> Annotation | Rejected:
+def _check_keypoints(row: Annotation, image_id: int, category: Category | None) -> Annotation | Rejected:
     if category is None:  # screen_annotations rejects the object
         return msgspec.structs.replace(row, keypoints_xyv=())
     expected = len(category.keypoints)
     if not (fault := keypoints_fault(row.keypoints_xyv, expected)):
         return row
     by_rows = " by most of its rows" if expected and category.keypoints == unnamed_keypoints(expected) else ""
-    detail = f"category {category.name!r} has {expected} keypoints{by_rows}: {fault}: {_shown(row.keypoints_xyv)}"
+    detail = (
+        f"category {category.name!r} has {expected} keypoints{by_rows}: {fault}: {_format_numbers(row.keypoints_xyv)}"
+    )
     return Rejected("annotation", row.id, Reason.MALFORMED_KEYPOINTS, detail, image_id)
 
 
-def _shown(numbers: tuple[float, ...]) -> str:
+def _format_numbers(numbers: tuple[float, ...]) -> str:
     return f"[{', '.join(f'{number:.15g}' for number in numbers)}]"[:100]

@@ -27,11 +27,16 @@ from recordmill.transforms.blocks.image_tasks import file_folder
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.coco.coco_options import CocoOptions
-from recordmill.transforms.coco.convert_rows import annotation_block, image_block, other_format, plain_objects
+from recordmill.transforms.coco.convert_rows import (
+    convert_annotation_rows,
+    convert_image_rows,
+    convert_plain_objects,
+    other_format,
+)
 from recordmill.transforms.coco.cut_blocks import BLOCK_BYTES, cut_blocks
 from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco
 from recordmill.transforms.coco.describe_file import BlockSummary, describe_file, guesses_boxes, summarize
-from recordmill.transforms.coco.sample_boxes import sampled_of
+from recordmill.transforms.coco.sample_boxes import sample_step
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.match_blocks import assign_buckets, name_keys
@@ -80,21 +85,21 @@ class ReadAnnotations(beam.PTransform):
                 read.append(spread | f"Read{name}" >> decode)
         annotations, summaries, rows = zip(*read, strict=True)
         described = (
-            united(summaries, "Summaries")
-            | "TypeOfSummaries" >> beam.Map(_same).with_output_types(tuple[bytes, BlockSummary])
+            flatten_collections(summaries, "Summaries")
+            | "TypeOfSummaries" >> beam.Map(_keep_element).with_output_types(tuple[bytes, BlockSummary])
             | "BySource" >> beam.GroupByKey()
             | "DescribeFile" >> beam.MapTuple(_describe_source).with_output_types(AnnotationFile)
         )
-        typed_rows = united(rows, "Rows") | "TypeOfRows" >> beam.Map(_same).with_output_types(Keyed)
-        return typed_rows, united(annotations, "Annotations"), described
+        typed = "TypeOfRows" >> beam.Map(_keep_element).with_output_types(Keyed)
+        return flatten_collections(rows, "Rows") | typed, flatten_collections(annotations, "Annotations"), described
 
 
-def united(parts: Sequence[PCollection], name: str) -> PCollection:
+def flatten_collections(parts: Sequence[PCollection], name: str) -> PCollection:
     """Flatten PCollections to one."""
     return parts[0] if len(parts) == 1 else parts | name >> beam.Flatten()
 
 
-def _same(element: Any) -> Any:
+def _keep_element(element: Any) -> Any:
     """Return the element. A Map of this function sets the element type of a tagged output."""
     return element
 
@@ -121,18 +126,18 @@ def _read_rows(
             progress.count_reject(reject)
     yield TaggedOutput(_SUMMARIES, (msgspec.json.encode(block.source), summarize(block, rows)))
     if rows.images:
-        images = image_block(block, rows, part.sources)
+        images = convert_image_rows(block, rows, part.sources)
         keys = name_keys(images.file_name.texts())
         if options.no_list:
-            images = _with_files(images, part.images[0])
+            images = _add_assumed_files(images, part.images[0])
         for bucket, packed in pack_parts(images, assign_buckets(keys, options.match, 1 << bits)):
             yield TaggedOutput(_ROWS, (bucket, packed))
-    annotations = annotation_block(block, rows, part.sources)
+    annotations = convert_annotation_rows(block, rows, part.sources)
     if len(annotations):
         yield from pack_parts(annotations, ranges_of(hash_images(annotations.image_id, options.seed), bits))
 
 
-def _with_files(rows: Block, folder: str) -> Block:
+def _add_assumed_files(rows: Block, folder: str) -> Block:
     """Add file columns to image rows, on the assumption that `folder` has all files."""
     names = rows.file_name.texts()
     paths = ["" if name_fault(name) else join_path(folder, posixpath.normpath(name)) for name in names]
@@ -163,8 +168,8 @@ def cut_file(source: AnnotationSource, most_bytes: int = BLOCK_BYTES) -> Iterato
     try:
         for number, block in enumerate(cut_blocks(path, pieces, block_bytes)):
             text = block.text if is_packed or not block.list else b""
-            of_text = block.start, len(block.text), google_crc32c.value(block.text)
-            yield AnnotationBlock(source, number, block.list, block.first_row, *of_text, sampled_of(size), text)
+            text_range = block.start, len(block.text), google_crc32c.value(block.text)
+            yield AnnotationBlock(source, number, block.list, block.first_row, *text_range, sample_step(size), text)
     except AnnotationFileError:
         for _ in pieces if is_remote(path) or find_archive(path) else ():
             pass  # reading to the end reports damaged bytes
@@ -188,7 +193,7 @@ def read_block(block: AnnotationBlock, masks: bool = False) -> CocoRows:
         first = -block.first_row % block.sampled
         sampled = slice(first, None, block.sampled) if guesses_boxes(source) else slice(0)
         rows = decode_coco(source.path, block.list, text, source.kind, masks, fills, sampled)
-        return rows._replace(objects=plain_objects(source, rows.annotations))
+        return rows._replace(objects=convert_plain_objects(source, rows.annotations))
 
 
 def _read_text(block: AnnotationBlock) -> bytes:
@@ -197,8 +202,11 @@ def _read_text(block: AnnotationBlock) -> bytes:
         text = storage_for(path).read_range(path, block.start, block.size)
         if google_crc32c.value(text) == block.crc32c:
             return text
-    found = f"its bytes from {block.start:,} on are not those that it was cut at, {_TRIES} times; run again"
-    raise UnreadableFileError(errno.EIO, found, path)
+    fault = (
+        f"the bytes from {block.start:,} on differ from those of the first read, in {_TRIES} attempts; the file "
+        "changed, or its reads are damaged: run again"
+    )
+    raise UnreadableFileError(errno.EIO, fault, path)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 
 from recordmill.schemas.inputs.boxes import BOX, LARGEST
 from recordmill.transforms.coco.coco_rows import AnnotationRow, polygon_bounds
-from recordmill.transforms.coco.file_fields import text_of
+from recordmill.transforms.coco.file_fields import field_text
 from recordmill.transforms.join.guess_box_format import Boxes
 
 _SAMPLE = 10_000
@@ -44,11 +44,11 @@ class SampledBoxes(NamedTuple):
     def boxes(self, sizes: Mapping[int, tuple[int, int]]) -> Boxes:
         """Return Boxes with image sizes. `sizes` has width and height in pixels by image id."""
         unknown = (np.nan, np.nan)
-        of_images = [sizes.get(image_id, unknown) for image_id in self.image_ids.tolist()]
-        return Boxes(self.numbers, np.array(of_images, float).reshape(-1, 2).T, self.areas, self.extents)
+        image_sizes = [sizes.get(image_id, unknown) for image_id in self.image_ids.tolist()]
+        return Boxes(self.numbers, np.array(image_sizes, float).reshape(-1, 2).T, self.areas, self.extents)
 
 
-def sampled_of(file_bytes: int) -> int:
+def sample_step(file_bytes: int) -> int:
     """Return the step between sampled rows of a file of this size, for about _SAMPLE rows at most."""
     return max(1, file_bytes // (_SAMPLE * _ROW_BYTES))
 
@@ -64,7 +64,7 @@ def sample_boxes(rows: Sequence[AnnotationRow]) -> SampledBoxes:
                 image_ids.append(row.image_id)
                 numbers.append(box)
                 areas.append(np.nan if row.area is None else row.area)
-                extents.append(polygon_bounds(text_of(row, "segmentation")) or unknown)
+                extents.append(polygon_bounds(field_text(row, "segmentation")) or unknown)
     return SampledBoxes(
         np.array(image_ids, np.int64),
         np.array(numbers, float).reshape(-1, 4).T,

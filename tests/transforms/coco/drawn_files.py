@@ -15,7 +15,7 @@ from recordmill.schemas.inputs.files import ImageFile
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
-from recordmill.transforms.coco.convert_rows import annotation_block, image_block, plain_objects
+from recordmill.transforms.coco.convert_rows import convert_annotation_rows, convert_image_rows, convert_plain_objects
 from recordmill.transforms.coco.decode_coco import decode_coco
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.list_images import file_block
@@ -110,12 +110,12 @@ def annotation_rows(kind: Kind) -> st.SearchStrategy[dict[str, Any]]:
 @st.composite
 def files(draw: st.DrawFn, names: st.SearchStrategy[str]) -> list[DrawnFile]:
     chosen = draw(st.lists(st.sampled_from(SOURCES), min_size=1, max_size=4, unique=True))
-    found = []
+    drawn = []
     for source in chosen:
         images = draw(st.lists(image_rows(names), max_size=6))
         annotations = [] if source.kind is Kind.IMAGE_INFO else draw(st.lists(annotation_rows(source.kind), max_size=9))
-        found.append(DrawnFile(source, images, annotations))
-    return found
+        drawn.append(DrawnFile(source, images, annotations))
+    return drawn
 
 
 def blocks_of(drawn: Sequence[DrawnFile], rng: random.Random) -> tuple[list[Block], list[Block]]:
@@ -125,18 +125,22 @@ def blocks_of(drawn: Sequence[DrawnFile], rng: random.Random) -> tuple[list[Bloc
     for file in drawn:
         number = 0
         for name in ("images", "annotations") if rng.random() < 0.5 else ("annotations", "images"):
-            of_list = getattr(file, name)
-            if not of_list:
+            list_rows = getattr(file, name)
+            if not list_rows:
                 continue
-            cuts = [0, *sorted(rng.sample(range(1, len(of_list)), min(2, max(len(of_list) - 1, 0)))), len(of_list)]
+            cuts = [
+                0,
+                *sorted(rng.sample(range(1, len(list_rows)), min(2, max(len(list_rows) - 1, 0)))),
+                len(list_rows),
+            ]
             for start, end in itertools.pairwise(cuts):
                 block = AnnotationBlock(file.source, number, name, start, 0, 0, 0, 0)
                 number += 1
-                text = b",".join(json.dumps(row).encode() for row in of_list[start:end])
-                found = decode_coco(file.source.path, name, text, file.source.kind, True)
-                rows.append(image_block(block, found, sources))
-                found = found._replace(objects=plain_objects(file.source, found.annotations))
-                annotations.append(annotation_block(block, found, sources))
+                text = b",".join(json.dumps(row).encode() for row in list_rows[start:end])
+                rows_read = decode_coco(file.source.path, name, text, file.source.kind, True)
+                rows.append(convert_image_rows(block, rows_read, sources))
+                rows_read = rows_read._replace(objects=convert_plain_objects(file.source, rows_read.annotations))
+                annotations.append(convert_annotation_rows(block, rows_read, sources))
     return [block for block in rows if len(block)], [block for block in annotations if len(block)]
 
 
@@ -157,16 +161,16 @@ def matched_rows(
     """Rows that have met their files, in eight buckets of names."""
     matched = []
     listed = [file_block(files.items())]
-    of_rows = in_groups(rows, lambda block: assign_buckets(name_keys(block.file_name.texts()), "path", 8), rng)
-    of_files = in_groups(listed, lambda block: assign_buckets(block.file_name.texts(), "path", 8), rng)
-    for bucket in of_rows.keys() | of_files.keys():
-        found = join_blocks([NO_FILES, *of_files.get(bucket, [])])
-        if bucket in of_rows:
-            block, unlisted = match_rows(join_blocks(of_rows[bucket]), found, "path", division)
+    rows_by_bucket = in_groups(rows, lambda block: assign_buckets(name_keys(block.file_name.texts()), "path", 8), rng)
+    files_by_bucket = in_groups(listed, lambda block: assign_buckets(block.file_name.texts(), "path", 8), rng)
+    for bucket in rows_by_bucket.keys() | files_by_bucket.keys():
+        bucket_files = join_blocks([NO_FILES, *files_by_bucket.get(bucket, [])])
+        if bucket in rows_by_bucket:
+            block, unlisted = match_rows(join_blocks(rows_by_bucket[bucket]), bucket_files, "path", division)
             matched.append(block)
             facts.add_unlisted(*unlisted)
         else:
-            facts.add_unlisted(*found.file_name.texts())
+            facts.add_unlisted(*bucket_files.file_name.texts())
     return matched
 
 

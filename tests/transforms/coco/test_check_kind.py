@@ -116,13 +116,15 @@ def test_keypoints_file_without_keypoint(tmp_path, points):
 @pytest.mark.parametrize(("x", "texts"), [(1.5, 1), (2, 0)])
 def test_keypoints_that_are_fractions(tmp_path, x, texts):
     points = {"keypoints": [x, 0.5, 2]}
-    found = warnings_of(tmp_path, "keypoints", {**OBJECT, **points}, {**OBJECT, "id": 8, "keypoints": [0.25, 0, 1]})
-    assert ["no keypoint has a coordinate above 1.5, as fractions" in text for text in found] == [True] * texts
+    warnings = warnings_of(tmp_path, "keypoints", {**OBJECT, **points}, {**OBJECT, "id": 8, "keypoints": [0.25, 0, 1]})
+    assert ["no keypoint has a coordinate above 1.5. They look like fractions" in text for text in warnings] == [
+        True
+    ] * texts
 
 
 def test_numbers_as_texts(tmp_path):
     (text,) = warnings_of(tmp_path, "instances", {**OBJECT, "area": "12"}, {**OBJECT, "id": 8.0}, {**OBJECT, "id": "9"})
-    assert "2 rows have numbers as texts" in text
+    assert "2 rows have numbers as strings" in text
 
 
 def test_rotated_boxes(tmp_path):
@@ -139,9 +141,11 @@ def test_some_boxes_are_elsewhere_than_their_polygons(tmp_path, wrong, texts):
     right = [{**OBJECT, **OUTLINE, "id": id_, "bbox": [1, 2, 4, 4]} for id_ in range(8)]
     moved = [{**OBJECT, **OUTLINE, "id": id_, "bbox": [9, 2, 4, 4]} for id_ in range(8, 8 + wrong)]
     empty = {**OBJECT, **OUTLINE, "bbox": [1, 2, 0, 0]}  # is rejected
-    found = warnings_of(tmp_path, "instances", *right, *moved, *({**empty, "id": id_} for id_ in range(20, 24)))
-    assert len(found) == texts
-    assert all(f"{wrong} of {8 + wrong} boxes with polygons overlap them by less than half" in text for text in found)
+    warnings = warnings_of(tmp_path, "instances", *right, *moved, *({**empty, "id": id_} for id_ in range(20, 24)))
+    assert len(warnings) == texts
+    assert all(
+        f"{wrong} of {8 + wrong} boxes with polygons overlap them by less than half" in text for text in warnings
+    )
 
 
 def test_some_boxes_are_fractions(tmp_path):
@@ -158,7 +162,7 @@ def test_negative_areas(tmp_path):
 
 def test_ids_that_are_texts(tmp_path):
     (text,) = warnings_of(tmp_path, "instances", OBJECT, {**OBJECT, "id": "eight"}, {**OBJECT, "id": "0009"})
-    assert "0 images and 1 annotations have ids that are texts" in text
+    assert "0 images and 1 annotations have string ids" in text
 
 
 def test_boxes_of_polygons(tmp_path):

@@ -249,9 +249,9 @@ def test_box_without_fault_is_finite_and_not_negative(box):
 @pytest.mark.parametrize("kind", [INSTANCES, KEYPOINTS])
 def test_segmentation_is_kept_as_text_where_masks_are_wanted(tmp_path, kind, segmentation):
     row = {**OBJECT, "segmentation": segmentation}
-    (kept,) = read_rows(tmp_path, kind, row, masks=True).part.annotations
+    (masked,) = read_rows(tmp_path, kind, row, masks=True).part.annotations
     (plain,) = read_rows(tmp_path, kind, row).part.annotations
-    assert kept.segmentation.decode().replace('"NaN"', "NaN") == json.dumps(segmentation)
+    assert masked.segmentation.decode().replace('"NaN"', "NaN") == json.dumps(segmentation)
     assert plain.segmentation == b""
 
 
@@ -295,7 +295,7 @@ def test_box_in_format_given_becomes_pixels(tmp_path, format_, numbers, kind):
 @pytest.mark.parametrize("image", [{"id": 1, "file_name": "a.jpg"}, IMAGE | {"width": 0}, IMAGE | {"height": -1}])
 def test_fractions_without_image_size(tmp_path, image):
     read = read_in(tmp_path, BoxFormat.REL_XYWH, [OBJECT | {"bbox": [0.25, 0.1, 0.5, 0.5]}], image)
-    detail = "bbox is fractions of an image whose width and height the file does not say: [0.25, 0.1, 0.5, 0.5]"
+    detail = "bbox is fractions of an image whose width and height are missing from the file: [0.25, 0.1, 0.5, 0.5]"
     assert read.rejected == [Rejected("annotation", 7, Reason.MALFORMED_BOX, detail, 1)]
     assert read.part.annotations == ()
     (annotation,) = read_in(tmp_path, BoxFormat.XYXY, [OBJECT], image).part.annotations
@@ -322,7 +322,9 @@ def test_odd_boxes_need_a_format(tmp_path, kind):
     with pytest.raises(WrongFlagError, match=r"9 of 9 boxes have no number above 1 and look like .* fractions"):
         read_in(tmp_path, None, rows, kind=kind)
     annotations = read_in(tmp_path, BoxFormat.XYWH, rows, kind=kind).part.annotations
-    assert {(each.bbox_xywh_px, each.area_px2) for each in annotations} == {((0.25, 0.1, 0.5, 0.5), 12.5)}
+    assert {(annotation.bbox_xywh_px, annotation.area_px2) for annotation in annotations} == {
+        ((0.25, 0.1, 0.5, 0.5), 12.5)
+    }
 
 
 # Keypoints
@@ -376,7 +378,7 @@ def test_number_of_unnamed_keypoints(tmp_path):
     read = Read(tmp_path, document(annotations=[*rows, *bad], categories=categories), KEYPOINTS)
     assert read.file.keypoints == {2: 2, 4: 3}  # of two that are as frequent the larger
     assert [row.id for row in read.part.annotations] == [0, 2, 3, 4, 6, 21]
-    assert {(each.id, each.reason) for each in read.rejected} == {
+    assert {(reject.id, reject.reason) for reject in read.rejected} == {
         (n, Reason.MALFORMED_KEYPOINTS) for n in (1, 5, 7, 20)
     }
     (detail,) = (reject.detail for reject in read.rejected if reject.id == 1)
@@ -453,7 +455,9 @@ BAD_SEGMENTS = [
     [{**SEGMENT, "iscrowd": "many"}],
     [SEGMENT, {**SEGMENT, "category_id": 2}],
 ]
-BAD_PANOPTIC = [{"segments_info": each} for each in BAD_SEGMENTS] + [{"file_name": n} for n in ("../../x", "", None)]
+BAD_PANOPTIC = [{"segments_info": segments} for segments in BAD_SEGMENTS] + [
+    {"file_name": n} for n in ("../../x", "", None)
+]
 
 
 @pytest.mark.parametrize("bad", BAD_PANOPTIC, ids=range(len(BAD_PANOPTIC)))
@@ -473,8 +477,8 @@ def test_shared_annotation_ids_are_kept(tmp_path):
     assert sum(len(annotations) for _, annotations in read.parts.values()) == 6
     (warning,) = read.file.warnings
     assert warning.startswith(
-        f"{read.path}: annotations of different images share an id, as those of the images 2 and 3 share 7 (number of "
-        "such ids: 2); none is rejected for it, but "
+        f"{read.path}: annotations of different images share an id: those of images 2 and 3 share 7 (number of such "
+        "ids: 2). None is rejected, but "
     )
     assert Read(tmp_path, document([IMAGE], [OBJECT, OBJECT])).file.warnings == ()
 
@@ -512,7 +516,7 @@ def test_bad_row_changes_nothing_for_others(tmp_path_factory, images, annotation
     assert (in_blocks.parts, in_blocks.file) == (fast.parts, fast.file)
     slow = Read(folder, document([*images, {"id": 1}], [{**OBJECT, "image_id": ["?"]}, *annotations]))
     assert slow.parts == fast.parts
-    assert {(each.what, each.id, each.image_id) for each in slow.rejected} == {
+    assert {(rejected.what, rejected.id, rejected.image_id) for rejected in slow.rejected} == {
         ("annotation", 7, None),
         ("image", 1, None),
     }

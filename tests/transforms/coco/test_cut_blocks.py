@@ -37,11 +37,13 @@ def test_blocks_hold_all_rows_in_order_at_their_offsets(images, annotations, inf
     data = json.dumps({key: document[key] for key in order}, indent=1 if is_wide else None).encode()
     blocks = cut(data, size)
     for list_, rows in (("images", images), ("annotations", annotations)):
-        of_list = [block for block in blocks if block.list == list_]
-        found = [decoded(block.text) for block in of_list]
-        assert [row for of_block in found for row in of_block] == decoded(json.dumps(rows).encode()[1:-1])
-        assert [block.first_row for block in of_list] == [sum(map(len, found[:index])) for index in range(len(found))]
-        assert all(data[block.start :].startswith(block.text) for block in of_list)
+        list_blocks = [block for block in blocks if block.list == list_]
+        decoded_blocks = [decoded(block.text) for block in list_blocks]
+        assert [row for block_rows in decoded_blocks for row in block_rows] == decoded(json.dumps(rows).encode()[1:-1])
+        assert [block.first_row for block in list_blocks] == [
+            sum(map(len, decoded_blocks[:index])) for index in range(len(decoded_blocks))
+        ]
+        assert all(data[block.start :].startswith(block.text) for block in list_blocks)
     (rest,) = (block for block in blocks if not block.list)
     assert rest == blocks[-1]
     is_told = has_data(msgspec.Raw(quote_nan(json.dumps(info).encode())))
@@ -105,7 +107,7 @@ def test_rows_of_hundreds_of_objects_are_cut(text, more):
     rows = [row, *more] * 6
     blocks = [block for block in cut(json.dumps({"annotations": rows}).encode(), size + 300) if block.list]
     assert max(len(block.text) for block in blocks) < 2.5 * size
-    assert [each for block in blocks for each in decoded(block.text)] == rows
+    assert [block_row for block in blocks for block_row in decoded(block.text)] == rows
 
 
 @pytest.mark.parametrize("end", ['"annotations": [{"id": 1, "caption": "cut \\ud83d"}]', '"categories": ["\\ud83d"]'])

@@ -26,7 +26,7 @@ def decode(content: object, kind: AnnotationKind = AnnotationKind.INSTANCES) -> 
         [row for block in blocks for row in block.annotations],
         blocks[-1].categories,
         [reject for block in blocks for reject in block.rejected],
-        {list_: of_list for block in blocks for list_, of_list in block.unread.items()},
+        {list_: list_counts for block in blocks for list_, list_counts in block.unread.items()},
         frozenset(name for block in blocks for name in block.fields),
         blocks[-1].has_annotations,
     )
@@ -60,7 +60,7 @@ def test_rows_are_typed_and_boxes_keep_their_text(bad_rows):
     assert len(rows.rejected) == 2 * bool(bad_images)
 
 
-def of_texts(image_ids: tuple[object, ...], **more: object) -> CocoRows:
+def decode_text_ids(image_ids: tuple[object, ...], **more: object) -> CocoRows:
     """One image and one object for each id; the first object is of another type in a field."""
     rows = [ROW | {"id": f"o{number}", "image_id": id_} for number, id_ in enumerate(image_ids)]
     content = document([IMAGE | {"id": id_} for id_ in image_ids], [rows[0] | more, *rows[1:]])
@@ -71,7 +71,7 @@ def of_texts(image_ids: tuple[object, ...], **more: object) -> CocoRows:
 @pytest.mark.parametrize(("area", "bad"), [(12.5, 0), (math.nan, 0), ("x", 1)])
 def test_ids_that_are_texts(area, bad):
     digits = "9" * 5000  # int() refuses so many
-    rows = of_texts(("0998", "-7", digits, 5, "12.0", "a.jpg"), area=area)
+    rows = decode_text_ids(("0998", "-7", digits, 5, "12.0", "a.jpg"), area=area)
     numbers = [998, -7, name_id(digits), 5, 12, name_id("a.jpg")]
     assert [image.id for image in images(rows)] == numbers
     assert [row.image_id for row in rows.annotations] == numbers[bad:]
@@ -85,12 +85,12 @@ def test_ids_that_are_texts(area, bad):
 def test_two_texts_of_one_hash_end_job(monkeypatch):
     monkeypatch.setattr(coco_rows, "name_id", lambda text: 5)
     with pytest.raises(CollidingImagesError, match="the ids 'a' and 'b' have the same hash, 5"):
-        of_texts(("a", "b"))
+        decode_text_ids(("a", "b"))
 
 
 @pytest.mark.parametrize("id_", ["", None, [1], 1.5])
 def test_invalid_ids(id_):
-    rows = of_texts((3, id_))
+    rows = decode_text_ids((3, id_))
     assert [image.id for image in images(rows)] == [3]
     assert [reject.reason for reject in rows.rejected] == [Reason.MALFORMED_IMAGE, Reason.MALFORMED_ANNOTATION]
 
@@ -122,12 +122,12 @@ def test_file_name_no_text_is_malformed_and_not_name(name):
     images = [IMAGE, {**IMAGE, "id": 2, "file_name": name}, {**IMAGE, "id": 3, "file_name": "NaN.jpg"}]
     rows = decode(document(images))
     assert [row.id for row in rows.images] == [1, 3]
-    detail = f"the file_name is {json.dumps(name)}, no text"
+    detail = f"the file_name is {json.dumps(name)}, not a string"
     assert rows.rejected == [Rejected("image", 2, Reason.MALFORMED_IMAGE, detail)]
     addressed = [{**IMAGE, "id": 2, "file_name": name, "coco_url": 5}, {**IMAGE, "id": 3, "coco_url": 5}]
     rows = decode(document([IMAGE, *addressed]))
     assert ([row.id for row in rows.images], [reject.id for reject in rows.rejected]) == ([1, 3], [2])
-    masks = [{"image_id": 1, "file_name": each, "segments_info": []} for each in (name, "a.png")]
+    masks = [{"image_id": 1, "file_name": mask_name, "segments_info": []} for mask_name in (name, "a.png")]
     rows = decode(document([IMAGE], masks), AnnotationKind.PANOPTIC)
     assert [row.file_name for row in rows.annotations] == ["a.png"]
     assert rows.rejected == [Rejected("annotation", None, Reason.MALFORMED_PANOPTIC, detail, 1)]
@@ -145,17 +145,17 @@ def test_url_beside_name_is_counted(neighbours):
 
 def test_address_no_text_is_no_name():
     (reject,) = decode(document([{"id": 1, "coco_url": 5}])).rejected
-    detail = "image row: it has no file_name, and its coco_url is not a text (Expected `str | null`, got `int`)"
+    detail = "image row: it has no file_name, and its coco_url is not a string (Expected `str | null`, got `int`)"
     assert reject == Rejected("image", 1, Reason.MALFORMED_IMAGE, detail)
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
 def test_text_nan_stays_text(word):
     bare = float(word)
-    kept = [{**IMAGE, "id": 3, "file_name": word}, {"id": 4, "coco_url": f"http://host/{word}"}]
-    of_images = [{**IMAGE, "id": 1, "file_name": bare}, {"id": ["x"], "file_name": word}, *kept]
+    named_images = [{**IMAGE, "id": 3, "file_name": word}, {"id": 4, "coco_url": f"http://host/{word}"}]
+    image_rows = [{**IMAGE, "id": 1, "file_name": bare}, {"id": ["x"], "file_name": word}, *named_images]
     captions = [{"id": id_, "image_id": 3, "caption": text} for id_, text in enumerate([word, bare, word])]
-    rows = decode(document(of_images, captions), AnnotationKind.CAPTIONS)
+    rows = decode(document(image_rows, captions), AnnotationKind.CAPTIONS)
     assert [(row.id, row.file_name) for row in rows.images] == [(3, word), (4, word)]
     assert [(row.id, row.caption) for row in rows.annotations] == [(0, word), (2, word)]
     assert {(reject.what, reject.id) for reject in rows.rejected} == {("image", 1), ("image", None), ("annotation", 1)}
@@ -236,16 +236,16 @@ def test_json_not_coco_s_is_named_by_file_and_fault(content, what):
 
 
 @pytest.mark.parametrize(
-    ("more", "kept"),
+    ("more", "valid_fields"),
     [
         ({"supercategory": 0, "keypoints": ["nose"], "isthing": 1}, {"keypoints": ("nose",), "isthing": 1}),
         ({"skeleton": None, "keypoints": ["nose"]}, {"keypoints": ("nose",)}),
         ({"keypoints": [1], "skeleton": [[1, 2]], "supercategory": "x"}, {"skeleton": ((1, 2),), "supercategory": "x"}),
     ],
 )
-def test_odd_field_of_category_costs_that_field(more, kept):
+def test_odd_field_of_category_costs_that_field(more, valid_fields):
     (category,) = decode(document(categories=[{"id": 3, "name": "dog", **more}])).categories
-    assert category == Category(3, "dog", **kept)
+    assert category == Category(3, "dog", **valid_fields)
 
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -253,7 +253,7 @@ DEEP = "[" * 100_000 + "]" * 100_000
 
 def test_category_named_nan():
     text = '{"images": [], "annotations": [], "categories": [{"id": 7, "name": %s, "score": NaN}]}'
-    assert fault((text % "NaN").encode()) == "in/a.json: the name of category 7 is NaN, no text"
+    assert fault((text % "NaN").encode()) == "in/a.json: the name of category 7 is NaN, not a string"
     assert [category.name for category in decode((text % '"NaN"').encode()).categories] == ["NaN"]
 
 

@@ -119,7 +119,7 @@ def test_more_stuff_than_byte_has_values_for_is_error(stuff, fits):
     if fits:
         assert max(merge_categories(files).semantic_by_id().values()) == 254
     else:
-        with pytest.raises(CategoryError, match="255 categories of segments have more stuff among them than the 253"):
+        with pytest.raises(CategoryError, match="255 categories of segments include more stuff than the 253"):
             merge_categories(files)
 
 
@@ -249,9 +249,9 @@ def test_panoptic_categories_not_said_to_be_things():
 def test_annotations_without_any_category():
     bare, captions = file("i.json"), file("c.json", kind=CAPTIONS)
     ((_, text),) = facts_of_inputs([bare, captions]).warnings
-    assert text.startswith("i.json: no categories, so no annotation has a class")
-    for others in ([captions], [bare, file("k.json", CAT, kind=KEYPOINTS)]):
-        assert facts_of_inputs(others).warnings == set()
+    assert text.startswith("i.json: the list categories is missing or empty, so no annotation has a class")
+    for other_files in ([captions], [bare, file("k.json", CAT, kind=KEYPOINTS)]):
+        assert facts_of_inputs(other_files).warnings == set()
 
 
 # Features

@@ -116,7 +116,8 @@ def test_fields_of_segments_are_counted_wherever_they_stand(bad):
     segment = {"id": 1, "category_id": 3, "iscrowd": 0, "bbox": [1, 2, 3, 4], "area": 12}
     more = segment | {"score": 0.5, "tags": ["a"], "empty": []}
     rows = [
-        {"image_id": 1, "file_name": "a.png", "segments_info": each} for each in ([segment], [more, segment], [more])
+        {"image_id": 1, "file_name": "a.png", "segments_info": segments}
+        for segments in ([segment], [more, segment], [more])
     ]
     document = {"images": [IMAGE], "annotations": [*rows, *bad], "categories": [CATEGORY]}
     counted = unread(document, AnnotationKind.PANOPTIC)["annotations"]

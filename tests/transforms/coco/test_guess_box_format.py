@@ -11,7 +11,7 @@ from recordmill.schemas.errors import WrongFlagError
 from recordmill.schemas.inputs.boxes import box_area_px2, box_xywh_px
 from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.transforms.coco.coco_rows import AnnotationRow, MaskedRow
-from recordmill.transforms.coco.sample_boxes import join_samples, sample_boxes, sampled_of
+from recordmill.transforms.coco.sample_boxes import join_samples, sample_boxes, sample_step
 from recordmill.transforms.join.guess_box_format import Guess, box_warnings, check_box_format, guess_box_format
 
 XYWH, XYXY, CXCYWH, REL_XYWH, REL_XYXY, REL_CXCYWH = BoxFormat
@@ -52,8 +52,8 @@ def guess(rows: list[AnnotationRow], sizes=SIZES) -> Guess | None:
 
 
 def formats(rows: list[AnnotationRow], sizes=SIZES) -> tuple[BoxFormat, ...] | None:
-    found = guess(rows, sizes)
-    return found.formats if found else None
+    best = guess(rows, sizes)
+    return best.formats if best else None
 
 
 def outline(box: tuple[float, ...]) -> list[list[float]]:
@@ -63,15 +63,15 @@ def outline(box: tuple[float, ...]) -> list[list[float]]:
 
 @pytest.mark.parametrize("area", [None, "box", "mask", "product"])
 @pytest.mark.parametrize(
-    ("format_", "found"), [(XYWH, None), *((each, (each,)) for each in (XYXY, REL_XYWH, REL_XYXY))]
+    ("format_", "expected"), [(XYWH, None), *((format_, (format_,)) for format_ in (XYXY, REL_XYWH, REL_XYXY))]
 )
-def test_many_boxes_are_known_by_where_they_are(format_, found, area):
+def test_many_boxes_are_known_by_where_they_are(format_, expected, area):
     rows = []
     for box in scattered(300):
         numbers = written(box, format_)
         areas = {"box": box[2] * box[3], "mask": 0.6 * box[2] * box[3], "product": numbers[2] * numbers[3]}
         rows.append(row(numbers, areas.get(area)))
-    assert formats(rows) == found
+    assert formats(rows) == expected
 
 
 # Of a few boxes, or without the sizes of images
@@ -86,10 +86,10 @@ def test_two_boxes_are_enough_where_areas_or_polygons_say_it(number):
     assert formats([row(box, None, outline(box)) for box in boxes], {}) is None
 
 
-@pytest.mark.parametrize("others", [0, 3])
-def test_two_boxes_across_edge_are_no_evidence(others):
+@pytest.mark.parametrize("more_boxes", [0, 3])
+def test_two_boxes_across_edge_are_no_evidence(more_boxes):
     large = [row((30, 20, 620, 470))]
-    inside = [row((0, 0, 620, 470))] * others
+    inside = [row((0, 0, 620, 470))] * more_boxes
     assert formats(large * 2 + inside) is None
     assert formats(large * 3 + inside) == (XYXY,)
 
@@ -142,9 +142,9 @@ def test_boxes_elsewhere_than_their_polygons(format_):
 )
 def test_changed_boxes_are_named(change, name):
     boxes = [(40 + 100 * number, 60, 20 + 10 * number, 70) for number in range(4)]
-    found = guess([row(change(*box), 9, outline(box)) for box in boxes])
-    assert found.formats == ()
-    assert found.evidence.startswith(f"4 of 4 boxes with polygons overlap them by less than half, and fit if {name}")
+    result = guess([row(change(*box), 9, outline(box)) for box in boxes])
+    assert result.formats == ()
+    assert result.evidence.startswith(f"4 of 4 boxes with polygons overlap them by less than half, and fit if {name}")
 
 
 def test_swapped_x_and_y():
@@ -249,9 +249,9 @@ def test_boxes_that_begin_at_their_centres():
 @pytest.mark.parametrize(("number", "scale", "texts"), [(300, 0.5, 1), (90, 0.5, 0), (300, 0.7, 0)])
 def test_boxes_drawn_on_smaller_images(number, scale, texts):
     boxes = sample_boxes([row([scale * edge for edge in box]) for box in scattered(number)])
-    found = list(box_warnings("a.json", boxes.boxes(SIZES)))
-    assert len(found) == texts
-    assert all(text.startswith("a.json: none of 300 boxes reaches beyond 50% of the width") for text in found)
+    warnings = list(box_warnings("a.json", boxes.boxes(SIZES)))
+    assert len(warnings) == texts
+    assert all(text.startswith("a.json: none of 300 boxes reaches beyond 50% of the width") for text in warnings)
     assert list(box_warnings("a.json", boxes.boxes({}))) == []
 
 
@@ -260,14 +260,14 @@ def test_boxes_drawn_on_smaller_images(number, scale, texts):
 
 def test_sample_of_rows_is_independent_of_blocks():
     rows = [row((number, 0, 5, 5)) for number in range(25_000)]
-    step = sampled_of(25_000 * 72)
+    step = sample_step(25_000 * 72)
     assert step == 3
     for cuts in ([0, 25_000], [0, 1, 2, 24_000, 25_000]):
         blocks = [sample_boxes(rows[start:end][-start % step :: step]) for start, end in pairwise(cuts)]
-        found = join_samples(blocks).numbers[0]
-        assert found[0] == 0
-        assert len(found) == 8334
-        assert np.all(np.diff(found) == 3)
+        left_edges = join_samples(blocks).numbers[0]
+        assert left_edges[0] == 0
+        assert len(left_edges) == 8334
+        assert np.all(np.diff(left_edges) == 3)
 
 
 def test_columns_of_a_sample():

@@ -15,10 +15,11 @@ from recordmill.schemas.inputs.images import MAX_FILE_BYTES, ImageTask
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.rejects import Metric, Reason
 from recordmill.transforms.blocks.image_tasks import image_tasks, object_columns
-from recordmill.transforms.blocks.run_step import hash_images
+from recordmill.transforms.blocks.run_step import hash_images, image_order
 from recordmill.transforms.coco import join_annotations as module
-from recordmill.transforms.coco.join_annotations import JoinInputs, join_annotations, match_mask
+from recordmill.transforms.coco.join_annotations import join_annotations, match_mask
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
+from recordmill.transforms.join.match_blocks import drop_faulty_images
 from tests.transforms.coco.drawn_files import (
     CATEGORIES,
     IMAGE_IDS,
@@ -57,15 +58,17 @@ def join(
     """All steps from decoded rows to whole Blocks."""
     division, masks = rules
     builder = FactsBuilder()
-    inputs = JoinInputs(tuple(file.source for file in drawn), CATEGORIES, division, "path", SEED, masks)
+    sources = [file.source for file in drawn]
     rows, annotations = blocks_of(drawn, rng)
     matched = matched_rows(rows, images, division, builder, rng)
-    found = []
+    tasks = []
     for _, group in sorted(in_ranges([*matched, *annotations], SEED, rng.randrange(4), rng).items()):
-        block = join_annotations(group, inputs, builder)
+        block = join_annotations(group, sources, CATEGORIES, division, masks, builder)
+        block = drop_faulty_images(block, division.names, builder)
+        block = block.take(image_order(block, hash_images(block.image_id, SEED)))
         block.check("test")
-        found += image_tasks(block, division.names)
-    return found, builder.build()
+        tasks += image_tasks(block, division.names)
+    return tasks, builder.build()
 
 
 def order(task: ImageTask) -> tuple[int, int]:
@@ -78,9 +81,9 @@ def assert_is_complete(drawn: list[DrawnFile], tasks: list[ImageTask], facts: Fa
     merged = sum(number for (_, metric), number in facts.counts.items() if metric == Metric.ANNOTATIONS_MERGED)
     ids, bad_ids = [task.image_id for task in tasks], [reject.id for reject in rejects if reject.what == "image"]
     assert {*ids, *bad_ids} == {row["id"] for file in drawn for row in file.images}
-    kept = sum(len(task.annotations) + task.labels.rows for task in tasks) + merged
+    written = sum(len(task.annotations) + task.labels.rows for task in tasks) + merged
     rejected = sum(1 if reject.what == "annotation" else reject.annotations for reject in rejects)
-    assert kept + rejected == sum(len(file.annotations) for file in drawn)
+    assert written + rejected == sum(len(file.annotations) for file in drawn)
 
 
 @settings(max_examples=150)
@@ -99,12 +102,14 @@ def test_join_annotations(drawn, images, rules, rng):
     assert_is_complete(drawn, tasks, facts)
     assert {*facts.unlisted.compared} <= images.keys()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_odd_ids", lambda *sides: np.unique(np.concatenate([s.image_id for s in sides[:2]])))
-        found, others = join(drawn, images, rules, rng)
-    assert found == tasks
-    for each in (facts, others):
-        each.rejects = Counter(listed(each))
-    assert facts == others
+        patch.setattr(
+            module, "_find_odd_ids", lambda *sides: np.unique(np.concatenate([s.image_id for s in sides[:2]]))
+        )
+        merged_tasks, merged_facts = join(drawn, images, rules, rng)
+    assert merged_tasks == tasks
+    for reported in (facts, merged_facts):
+        reported.rejects = Counter(listed(reported))
+    assert facts == merged_facts
 
 
 @pytest.mark.parametrize(("texts", "is_image"), [(("a", "b"), True), (("a", ""), True), (("a", "b"), False)])
@@ -117,9 +122,8 @@ def test_two_ids_of_one_hash_end_job(texts, is_image):
         starts = np.array([0, 1])
         parts.append(Block(image_id=zeros, source=zeros, part=zeros + part, first_object_of_image=starts, **objects))
         parts[-1] = parts[-1].replace(**columns)
-    inputs = JoinInputs((), CATEGORIES, ONE, "path", SEED)
     with pytest.raises(CollidingImagesError, match=f"'a'.* have the same hash, {0 if is_image else 7}"):
-        join_annotations(parts, inputs, FactsBuilder())
+        join_annotations(parts, [], CATEGORIES, ONE, None, FactsBuilder())
 
 
 @pytest.mark.parametrize(
@@ -136,7 +140,7 @@ def test_match_mask(files, reason):
     row = AnnotatedImage(ImageRow(5, "a.jpg"), "", labels=labels)
     image, reject = match_mask(row, {"m/1.png": files})
     assert (reject and (reject.reason, reject.image_id)) == (reason and (reason, 5))
-    found = (PanopticAnnotation(File("m/1.png", MAX_FILE_BYTES, "v"), "1.png", ()),)
-    assert image.labels.panoptic == (() if reason else found)
+    matched = (PanopticAnnotation(File("m/1.png", MAX_FILE_BYTES, "v"), "1.png", ()),)
+    assert image.labels.panoptic == (() if reason else matched)
     with pytest.raises(CollidingImagesError, match=r"PNG of one name is both m/a\.png and m/b\.png"):
         match_mask(row, {"m/1.png": [ImageFile("m/b.png", 1), ImageFile("m/a.png", 1)]})

@@ -35,12 +35,12 @@ CATEGORIES = LabelMap(
 
 def task(image_id: int, split: str, *objects: tuple[int, float, bool], **labels) -> ImageTask:
     """Objects have ids from 10 times `image_id` on; each has a category id, an area and iscrowd."""
-    rows = (Annotation(10 * image_id + n, each[0], (0, 0, 1, 1), *each[1:]) for n, each in enumerate(objects))
+    rows = (Annotation(10 * image_id + n, values[0], (0, 0, 1, 1), *values[1:]) for n, values in enumerate(objects))
     return ImageTask(image_id, "a", 40, 30, ImageFile("a", 1), split, tuple(rows), ImageLabels(**labels))
 
 
-def unknown(split: str, image_id: int, id_: int | None, said: str) -> SplitReject:
-    detail = f"no category has the id {said}"
+def unknown(split: str, image_id: int, id_: int | None, ids: str) -> SplitReject:
+    detail = f"no category has the id {ids}"
     return SplitReject(split, Rejected("annotation", id_, Reason.UNKNOWN_CATEGORY, detail, image_id))
 
 
@@ -60,24 +60,26 @@ IMAGES = [
 ]
 
 # The first filter that skips an object counts it.
-OF_ALL = {("train", "crowd"): 1, ("val", "category"): 3, ("val", "area"): 1, ("val", "emptied"): 2}
+ALL_COUNTS = {("train", "crowd"): 1, ("val", "category"): 3, ("val", "area"): 1, ("val", "emptied"): 2}
 
 
 @pytest.mark.parametrize(
-    ("filters", "kept", "counts"),
+    ("filters", "object_ids", "counts"),
     [
         (Filters(), [10, 12, 20, 21, 30, 31], {}),
         (Filters(("cat", "dog")), [10, 12, 20, 21], {("val", "category"): 2, ("val", "emptied"): 1}),
         (Filters(crowd=False), [10, 20, 21, 30, 31], {("train", "crowd"): 1}),
         (Filters(min_area_px2=2.0), [10, 20, 30, 31], {("train", "area"): 1, ("val", "area"): 1}),
-        (Filters(("cat",), False, 6.0), [10], OF_ALL),
+        (Filters(("cat",), False, 6.0), [10], ALL_COUNTS),
     ],
 )
-def test_screened_objects(filters, kept, counts):
+def test_screened_objects(filters, object_ids, counts):
     facts = FactsBuilder()
-    found = image_tasks(screen_annotations(block_of_tasks(IMAGES, SPLITS), CATEGORIES, filters, SPLITS, facts), SPLITS)
-    assert [each.id for task in found for each in task.annotations] == kept
-    assert [task.image_id for task in found] == [1, 2, 3, 4, 5]
+    screened = image_tasks(
+        screen_annotations(block_of_tasks(IMAGES, SPLITS), CATEGORIES, filters, SPLITS, facts), SPLITS
+    )
+    assert [annotation.id for task in screened for annotation in task.annotations] == object_ids
+    assert [task.image_id for task in screened] == [1, 2, 3, 4, 5]
     assert facts.build().counts == counts
     assert listed(facts.build()) == [unknown("train", 1, 11, "2"), unknown("train", 5, 50, "4")]
 
@@ -90,19 +92,24 @@ def test_screened_labels():
     ]
     images = [task(number, "val", regions=regions, panoptic=(row,)) for number, row in enumerate(panoptic)]
     facts = FactsBuilder()
-    found = screen_annotations(block_of_tasks(images, SPLITS), CATEGORIES, Filters(), SPLITS, facts)
-    labels = [task.labels for task in image_tasks(found, SPLITS)]
-    assert [(each.regions, each.panoptic) for each in labels] == [(regions[:1], (panoptic[0],)), (regions[:1], ())]
-    of_regions = [unknown("val", image, id_, said) for image in (0, 1) for id_, said in ((8, "93"), (9, "3"))]
-    assert Counter(listed(facts.build())) == Counter([*of_regions, unknown("val", 1, None, "94, 95")])
+    screened = screen_annotations(block_of_tasks(images, SPLITS), CATEGORIES, Filters(), SPLITS, facts)
+    labels = [task.labels for task in image_tasks(screened, SPLITS)]
+    assert [(image_labels.regions, image_labels.panoptic) for image_labels in labels] == [
+        (regions[:1], (panoptic[0],)),
+        (regions[:1], ()),
+    ]
+    region_rejects = [
+        unknown("val", image, id_, category_id) for image in (0, 1) for id_, category_id in ((8, "93"), (9, "3"))
+    ]
+    assert Counter(listed(facts.build())) == Counter([*region_rejects, unknown("val", 1, None, "94, 95")])
 
 
 def test_limited_records(monkeypatch):
     """Empty masks of 11,869 bytes each: those of the second image are too large for one record."""
     monkeypatch.setattr(module, "MAX_RECORD_BYTES", 12_000)
     large = [
-        msgspec.structs.replace(each, width=4000, height=3000)
-        for each in (task(6, "val", CAT), task(7, "val", CAT, DOG))
+        msgspec.structs.replace(image, width=4000, height=3000)
+        for image in (task(6, "val", CAT), task(7, "val", CAT, DOG))
     ]
     block, facts = block_of_tasks([*IMAGES, *large], SPLITS), FactsBuilder()
     estimate = RecordEstimate(DETECTION.with_parts((Part.MASK_PNG,)))

@@ -45,11 +45,11 @@ def points(source: str, *annotations: Annotation) -> FileAnnotations:
 
 def merge(*parts: FileAnnotations) -> MergedAnnotations:
     """The same in every order of the parts."""
-    first, *others = (merge_annotations(1, order) for order in permutations(parts))
+    first, *other_orders = (merge_annotations(1, order) for order in permutations(parts))
     assert all(
         (other.annotations, other.labels, other.joined, Counter(other.rejected))
         == (first.annotations, first.labels, first.joined, Counter(first.rejected))
-        for other in others
+        for other in other_orders
     )
     return first
 
@@ -87,7 +87,10 @@ SMALL, LARGE = instance(5, area=1.0), instance(5, area=2.0)
     ],
 )
 def test_objects(parts, expected, rejected):
-    objects = tuple(instance(each) if isinstance(each, int) else each for each in expected)
+    objects = tuple(
+        instance(expected_object) if isinstance(expected_object, int) else expected_object
+        for expected_object in expected
+    )
     assert merge(*parts) == MergedAnnotations(objects, ImageLabels(), rejected, expected.count(joined(5)))
 
 

@@ -19,7 +19,7 @@ from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.coco.coco_rows import CocoImageRow
-from recordmill.transforms.coco.convert_rows import image_block
+from recordmill.transforms.coco.convert_rows import convert_image_rows
 from recordmill.transforms.coco.decode_coco import CocoRows
 from recordmill.transforms.coco.read_coco import ReadAnnotations, cut_file, read_block
 from recordmill.transforms.join.match_blocks import assign_buckets
@@ -51,12 +51,12 @@ def test_read_coco(tmp_path, pack):
     bad = [Rejected("annotation", id_, Reason.MALFORMED_BOX, NO_BOX, image_id) for id_, image_id in ((8, 1), (9, 5))]
     detail = "annotation row: Object missing required field `bbox`"
     bad.append(Rejected("annotation", 11, Reason.MALFORMED_ANNOTATION, detail, 6))
-    of_images = [
+    expected_images = [
         (int(assign_buckets([name], "path", 8)[0]), 1, 0, id_, f"pics/{name}")
         for id_, name in ((1, "a.jpg"), (2, "b.jpg"))
     ]
     ranges = ranges_of(hash_images(np.array([1, 5, 6]), 1), 3).tolist()
-    of_annotations = [
+    expected_annotations = [
         (ranges[0], 1, 1, 1, [7], bad[:1]),
         *((ranges[n], 1, 1, 4 + n, [], bad[n : n + 1]) for n in (1, 2)),
     ]
@@ -68,8 +68,10 @@ def test_read_coco(tmp_path, pack):
     reject = Rejected("annotation", 10, Reason.MALFORMED_ANNOTATION, detail)
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         (rows, annotations, described), facts = applied(p, ReadAnnotations(options, part, 3, "train"))
-        assert_that(rows | "Images" >> beam.FlatMapTuple(image_rows), equal_to(of_images), "Rows")
-        assert_that(annotations | "Objects" >> beam.FlatMapTuple(annotation_rows), equal_to(of_annotations), "Found")
+        assert_that(rows | "Images" >> beam.FlatMapTuple(image_rows), equal_to(expected_images), "Rows")
+        assert_that(
+            annotations | "Objects" >> beam.FlatMapTuple(annotation_rows), equal_to(expected_annotations), "Found"
+        )
         assert_that(described, equal_to(files), "Files")
         rejected = facts | beam.FlatMap(lambda facts: facts.rejects.items())
         assert_that(rejected, equal_to(kind_rejects([("train", reject)])), "Rejected")
@@ -125,7 +127,7 @@ def test_block_is_unchanged_since_cut(tmp_path):
     path.write_text(json.dumps(document()))
     images, *_ = cut_file(instances(path))
     path.write_text(path.read_text().replace("a.jpg", "b.jpg"))
-    with pytest.raises(OSError, match="not those that it was cut at"):
+    with pytest.raises(OSError, match="differ from those of the first read"):
         read_block(images)
 
 
@@ -137,19 +139,19 @@ def test_blocks_of_member_are_file(tmp_path, monkeypatch, method):
     (tmp_path / "a.json").write_bytes(data)
     with zipfile.ZipFile(tmp_path / "a.zip", "w", method) as archive:
         archive.writestr("a.json", data)
-    found = []
+    contents = []
     for path in (tmp_path / "a.json", tmp_path / "a.zip" / "a.json"):
         blocks = list(cut_file(instances(path), 500))
         assert len(blocks) > 10
         has_text = path.parent.suffix == ".zip" and method != zipfile.ZIP_STORED
         assert {bool(block.text) for block in blocks if block.list} == {has_text}
         cut = [msgspec.structs.replace(block, source=instances(""), text=b"") for block in blocks]
-        found.append((cut, [read_block(block)._replace(objects=None) for block in blocks]))
-    assert found[0] == found[1]
+        contents.append((cut, [read_block(block)._replace(objects=None) for block in blocks]))
+    assert contents[0] == contents[1]
 
 
 def test_name_through_another_folder():
     names = ["a/../b.jpg", "../b.jpg", "a/../../b.jpg"]
     rows = CocoRows([CocoImageRow(1, name) for name in names], [], [], [], {}, frozenset(), True)
     block = AnnotationBlock(instances("a.json"), 0, "images", 0, 0, 0, 0, 0)
-    assert image_block(block, rows, [block.source]).file_name.texts() == ["b.jpg", "../b.jpg", "../b.jpg"]
+    assert convert_image_rows(block, rows, [block.source]).file_name.texts() == ["b.jpg", "../b.jpg", "../b.jpg"]

@@ -13,11 +13,11 @@ from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, Annot
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.image_tasks import NO_IMAGES
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
-from recordmill.transforms.coco.convert_rows import annotation_block, image_block
+from recordmill.transforms.coco.convert_rows import convert_annotation_rows, convert_image_rows
 from recordmill.transforms.coco.cut_blocks import BLOCK_BYTES
 from recordmill.transforms.coco.describe_file import describe_file, summarize
 from recordmill.transforms.coco.describe_files import merge_categories
-from recordmill.transforms.coco.join_annotations import NO_ANNOTATIONS, list_parts
+from recordmill.transforms.coco.join_annotations import NO_ANNOTATIONS, group_rows
 from recordmill.transforms.coco.merge_annotations import complete_annotations
 from recordmill.transforms.coco.read_coco import cut_file, read_block
 
@@ -75,18 +75,18 @@ def read_whole(
     source: AnnotationSource, masks: bool = False, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[FileAnnotations | AnnotationFile | Rejected]:
     """Annotations of each image of a file, rejects, and the file's summary."""
-    images, annotations, summaries = [NO_IMAGES], [NO_ANNOTATIONS], []
+    image_blocks, annotation_blocks, summaries = [NO_IMAGES], [NO_ANNOTATIONS], []
     for block in cut_file(source, block_bytes):
         rows = read_block(block, masks)
         summaries.append(summarize(block, rows))
         yield from (reject for reject in rows.rejected if reject.image_id is None)
-        images.append(_unpacked(image_block(block, rows, [source]), NO_IMAGES))
-        annotations.append(_unpacked(annotation_block(block, rows, [source]), NO_ANNOTATIONS))
+        image_blocks.append(_unpacked(convert_image_rows(block, rows, [source]), NO_IMAGES))
+        annotation_blocks.append(_unpacked(convert_annotation_rows(block, rows, [source]), NO_ANNOTATIONS))
     file = describe_file(source, summaries)
     categories = {category.id: category for category in merge_categories([file]).categories}
-    of_images, of_annotations = join_blocks(images), join_blocks(annotations)
-    ids = np.unique(np.concatenate([of_images.image_id, of_annotations.image_id]))
-    for _, (part,), _ in list_parts(ids, of_images, of_annotations, [source]):
+    images, annotations = join_blocks(image_blocks), join_blocks(annotation_blocks)
+    ids = np.unique(np.concatenate([images.image_id, annotations.image_id]))
+    for _, (part,), _ in group_rows(ids, images, annotations, [source]):
         completed = complete_annotations(part, categories)
         yield from completed.rejected
         yield msgspec.structs.replace(completed, rejected=(), bbox_format=None)
