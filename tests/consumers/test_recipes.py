@@ -14,7 +14,7 @@ def test_recipes_run_in_empty_folder(tmp_path, monkeypatch):
     commands = [shlex.split(line) for line in PAGE.read_text().splitlines() if line.startswith("    recordmill ")]
     assert [main(command[1:]) for command in commands] == [0] * 10
     outputs = [command[command.index("--output") + 1] for command in commands if "--output" in command]
-    assert outputs == ["annotations", "pictures", "rows", "features", "texts", "sized", "labelled", "sparse"]
+    assert outputs == ["annotations", "images", "rows", "features", "texts", "sized", "labelled", "sparse"]
     for output in outputs:
         assert next(iter(recordmill.open(output)["train"].tensorflow()))
-        assert output == "pictures" or main(["verify", output]) == 0
+        assert output == "images" or main(["verify", output]) == 0
