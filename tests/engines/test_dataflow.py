@@ -224,8 +224,8 @@ def test_job_verifies_and_its_template_fails_at_fault(gcs, dataflow, recordmill)
     assert f"{name} record 0: data_crc: " in told
 
     for words, reason in (
-        (["verify", f"gs://{BUCKET}/out", *engine], "give --check decode"),
-        ([*verify, "--dry_run=true"], "it waits for what the job finds"),
+        (["verify", f"gs://{BUCKET}/out", *engine], "use --check decode"),
+        ([*verify, "--dry_run=true"], "does not support a dry run"),
         ([*verify, "--staging_location=gs://nowhere/x"], "--staging_location=gs://nowhere/x cannot be written"),
     ):
         ended = recordmill(*words)
