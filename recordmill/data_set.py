@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
-from recordmill.split_records import RecordContents, SplitRecords, SplitShard, check_types, reading_lines
+from recordmill.split_records import RecordContents, SplitRecords, check_types, reading_lines
 from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.storage.resolve import join_path
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -182,7 +181,7 @@ class RecordSource:
 
     def __repr__(self) -> str:
         split = self._split
-        pieces = "".join(f"{piece.shard.info.crc32c}{piece.first}-{piece.end};" for piece in split.pieces())
+        pieces = "".join(f"{split.shards[piece.number].crc32c}{piece.first}-{piece.end};" for piece in split.pieces())
         digest = sha256(pieces.encode()).hexdigest()[:12]
         return f"RecordSource({split.name!r}, {len(split):,} records{', raw' if self._raw else ''}, {digest})"
 
@@ -257,8 +256,7 @@ def open(path: str | os.PathLike[str]) -> DataSet:
     path = path if is_remote(path) else os.path.abspath(path)
     splits = {}
     for name, entry in manifest.splits.items():
-        shards = [SplitShard(join_path(path, info.file), info) for info in entry.shards]
         shape = entry.recipe.options.get("feature_shape")
         contents = RecordContents(manifest.table, manifest.labels, tuple(shape) if isinstance(shape, list) else ())
-        splits[name] = Split(name, path, shards, contents, entry.compression)
+        splits[name] = Split(name, path, entry.shards, contents, entry.compression)
     return DataSet(path, manifest, splits)

@@ -17,6 +17,7 @@ from recordmill.schemas.layouts import DECODED_IMAGE, is_image_feature
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.values import VALUES
 from recordmill.transforms.records.record_file import RecordFile, RecordFiles
+from recordmill.transforms.storage.resolve import join_path
 
 if TYPE_CHECKING:
     from recordmill.decode_record import RecordDecoder
@@ -36,17 +37,9 @@ class RecordContents(NamedTuple):
     feature_shape: tuple[str, ...] = ()
 
 
-class SplitShard(NamedTuple):
-    """A shard, and its entry in the manifest."""
-
-    path: str
-    info: ShardInfo
-
-
 class SplitPiece(NamedTuple):
     """Range of records of a shard, from `first` to before `end`. The shard is the `number`-th of its split."""
 
-    shard: SplitShard
     number: int
     first: int
     end: int
@@ -56,7 +49,7 @@ class SplitRecords:
     """Records of a split as bytes and NumPy arrays, in order or by number. `Split` documents the attributes."""
 
     def __init__(
-        self, name: str, folder: str, shards: Sequence[SplitShard], contents: RecordContents, compression: str = ""
+        self, name: str, folder: str, shards: Sequence[ShardInfo], contents: RecordContents, compression: str = ""
     ):
         self.name = name
         self.folder = folder
@@ -64,7 +57,7 @@ class SplitRecords:
         self.contents = contents
         self.compression = compression
         self._readings = table_readings(contents.table, contents.feature_shape)
-        self._ends = tuple(accumulate(shard.info.examples for shard in shards))
+        self._ends = tuple(accumulate(shard.examples for shard in shards))
         self._numbers = range(self._ends[-1] if shards else 0)
 
     @property
@@ -138,14 +131,15 @@ class SplitRecords:
         except RecordError as error:
             absolute = self._global(number)
             shard = bisect_right(self._ends, absolute)
-            path, info = self.shards[shard]
-            within = absolute - (self._ends[shard] - info.examples)
-            raise RecordError(f"{path}: record {within} {error}; recordmill verify tells more") from error
+            within = absolute - (self._ends[shard] - self.shards[shard].examples)
+            raise RecordError(
+                f"{self.files.files[shard].path}: record {within} {error}; recordmill verify tells more"
+            ) from error
 
     @cached_property
     def files(self) -> RecordFiles:
         """Shards at the time of the first access. A shard that is replaced later is an error."""
-        return RecordFiles([RecordFile(*shard) for shard in self.shards])
+        return RecordFiles([RecordFile(join_path(self.folder, info.file), info) for info in self.shards])
 
     def numpy(self, *, keys: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
         """Read the records in order, and check their checksums.
@@ -192,18 +186,18 @@ class SplitRecords:
             yield record
             number += 1
         if number < piece.end:
-            path, info = piece.shard
-            raise RecordError(f"{path} ends after {number:,} records, but the manifest has {info.examples:,}")
+            path, examples = self.files.files[piece.number].path, self.shards[piece.number].examples
+            raise RecordError(f"{path} ends after {number:,} records, but the manifest has {examples:,}")
 
     def pieces(self, host: int = 0, hosts: int = 1) -> list[SplitPiece]:
         """Return the ranges of records of one of several hosts."""
         numbers = self._numbers[len(self) * host // hosts : len(self) * (host + 1) // hosts]
         starts = (0, *self._ends)
         pieces = []
-        for number, (shard, start, end) in enumerate(zip(self.shards, starts, self._ends, strict=False)):
+        for number, (start, end) in enumerate(zip(starts, self._ends, strict=False)):
             first, last = max(numbers.start, start), min(numbers.stop, end)
             if first < last:
-                pieces.append(SplitPiece(shard, number, first - start, last - start))
+                pieces.append(SplitPiece(number, first - start, last - start))
         return pieces
 
     def _global(self, number: int) -> int:

@@ -234,7 +234,7 @@ def _read_pieces(split: SplitRecords, pieces: list[SplitPiece], steps: Steps) ->
         return files.flat_map(read)
     is_fixed = steps.seed is not None
     records = sum(piece.end - piece.first for piece in pieces)
-    shard_infos = [piece.shard.info for piece in pieces]  # complete shards; pieces may be parts
+    shard_infos = [split.shards[piece.number] for piece in pieces]  # complete shards; pieces may be parts
     bytes_each = max(1, sum(info.bytes for info in shard_infos) // max(1, sum(info.examples for info in shard_infos)))
     buffer = max(1, min(_BUFFER_RECORDS, _BUFFER_BYTES // bytes_each, records))
     return (

@@ -15,7 +15,7 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS, features_table, row_image_features
 from recordmill.schemas.shards import ShardInfo
-from recordmill.split_records import RecordContents, SplitShard
+from recordmill.split_records import RecordContents
 from recordmill.transforms.images.masks import mask_png, mask_rle, run_lengths
 from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.records.tfrecord import frame
@@ -116,6 +116,7 @@ def split_of(folder: Path, contents: RecordContents, shards: list[list[bytes]], 
         data = gzip.compress(data) if compressed else data
         path = folder / f"coco-train.tfrecord-{number:05d}-of-{len(shards):05d}"
         path.write_bytes(data)
-        info = ShardInfo(path.name, len(records), len(data), crc32c_text(google_crc32c.Checksum(data)), "")
-        split_shards.append(SplitShard(str(path), info))
+        split_shards.append(
+            ShardInfo(path.name, len(records), len(data), crc32c_text(google_crc32c.Checksum(data)), "")
+        )
     return Split("train", str(folder), split_shards, contents, "GZIP" if compressed else "")

@@ -38,7 +38,7 @@ def test_splits_are_mapping_and_survive_chdir(tmp_path, out, monkeypatch):
 
 def test_shard_replaced_is_error(out):
     train = recordmill.open(out)["train"]
-    path = Path(train.shards[0].path)
+    path = Path(train.folder, train.shards[0].file)
     os.utime(path, ns=(path.stat().st_mtime_ns + 1,) * 2)
     for read in (lambda: next(iter(train)), lambda: train[0], lambda: train[:1].tensorflow()):
         with pytest.raises(RecordError, match="00000-of-00003 has changed or was deleted since it was opened"):
@@ -46,7 +46,7 @@ def test_shard_replaced_is_error(out):
 
 
 def test_shard_missing_is_error(out):
-    path = Path(recordmill.open(out)["train"].shards[1].path)
+    path = Path(out, recordmill.open(out)["train"].shards[1].file)
     path.unlink()
     train = recordmill.open(out)["train"]
     for read in (lambda: list(train), lambda: train[12], train.tensorflow):

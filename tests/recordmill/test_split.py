@@ -133,7 +133,7 @@ def test_nothing_to_read(tmp_path):
 
 def test_a_damaged_record(tmp_path):
     split = whole(tmp_path)
-    path = tmp_path / split.shards[2].info.file
+    path = tmp_path / split.shards[2].file
     data = bytearray(path.read_bytes())
     data[-10] ^= 1
     path.write_bytes(data)
@@ -151,7 +151,7 @@ def test_a_damaged_record(tmp_path):
 def test_shard_overwritten_is_error(tmp_path):
     records = [bytes([number]) * 100_000 for number in range(3)]
     split = split_of(tmp_path, CLASSES, [records])
-    path = tmp_path / split.shards[0].info.file
+    path = tmp_path / split.shards[0].file
     read = split.files.files[0].in_order()
     assert next(read) == records[0]
     before = path.stat().st_mtime_ns
@@ -163,8 +163,8 @@ def test_shard_overwritten_is_error(tmp_path):
 
 def test_shard_with_fewer_records_than_manifest_has(tmp_path):
     split = write_split(tmp_path, CLASSES, [draw(CLASSES, number) for number in range(2)], shards=1)
-    info = msgspec.structs.replace(split.shards[0].info, examples=3)
-    longer = type(split)("train", str(tmp_path), [split.shards[0]._replace(info=info)], CLASSES)
+    info = msgspec.structs.replace(split.shards[0], examples=3)
+    longer = type(split)("train", str(tmp_path), [info], CLASSES)
     with pytest.raises(RecordError, match="ends after 2 records, but the manifest has 3"):
         list(longer)
 

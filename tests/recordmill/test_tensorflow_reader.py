@@ -154,7 +154,7 @@ def test_buffer_is_of_records_read(tmp_path, monkeypatch):
     shuffle = tf.data.Dataset.shuffle
     monkeypatch.setattr(tf.data.Dataset, "shuffle", lambda self, size, *seed: asked.append(size) or shuffle(self, size))
     split = split_of(tmp_path, "float16", 40)
-    info = split.shards[2].info
+    info = split.shards[2]
     monkeypatch.setattr("recordmill.tensorflow_reader._BUFFER_BYTES", 7 * (info.bytes // info.examples))
     split[10:30].tensorflow(shuffle=True)
     split[10:].tensorflow(shuffle=True, shard=(1, 3))

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from datetime import datetime
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 from weakref import finalize
 
@@ -31,13 +31,6 @@ from recordmill.transforms.storage.interface import crc32c_text, too_large
 
 if TYPE_CHECKING:
     from google.api_core.exceptions import GoogleAPICallError
-
-
-class Answer(NamedTuple):
-    """Server's response. `data` is the stored body, not decompressed."""
-
-    headers: Mapping[str, str]
-    data: bytes
 
 
 class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -72,9 +65,14 @@ class _Rewritten(msgspec.Struct, rename="camel"):
     rewrite_token: str = ""
 
 
-def read_object(path: str, version: str, range_: str = "", most_bytes: int | None = None) -> Answer:
+def read_object(
+    path: str, version: str, range_: str = "", most_bytes: int | None = None
+) -> tuple[Mapping[str, str], bytes]:
     """Read a generation of an object (`version`; "" for the newest), or a range of it (such as `bytes=0-99`). It is one
     request without retries, and the checksum is not verified.
+
+    Returns:
+        Headers of the response, and its body, not decompressed.
 
     Raises:
         FileTooLargeError: The object has more than `most_bytes`. They have not been read.
@@ -86,7 +84,8 @@ def read_object(path: str, version: str, range_: str = "", most_bytes: int | Non
 
 def read_metadata(path: str) -> Metadata:
     with translate_errors(path):
-        return msgspec.json.decode(retry(path)(_ask)(path, "GET", _target(path)).data, type=Metadata, strict=False)
+        _, body = retry(path)(_ask)(path, "GET", _target(path))
+        return msgspec.json.decode(body, type=Metadata, strict=False)
 
 
 def delete_object(path: str, version: str = "") -> None:
@@ -103,9 +102,8 @@ def copy_object(path: str, copy: str) -> None:
     with translate_errors(path):
         while True:  # a request copies only a part of a large object, or to another location
             query = f"?rewriteToken={quote(token, safe='')}" if token else ""
-            token = msgspec.json.decode(
-                retry(path)(_ask)(path, "POST", target + query).data, type=_Rewritten
-            ).rewrite_token
+            _, body = retry(path)(_ask)(path, "POST", target + query)
+            token = msgspec.json.decode(body, type=_Rewritten).rewrite_token
             if not token:
                 return
 
@@ -113,8 +111,8 @@ def copy_object(path: str, copy: str) -> None:
 def read_place(path: str) -> BucketPlace:
     """Return the location of the bucket of `path`."""
     with translate_errors(path):
-        answer = retry(path)(_ask)(path, "GET", f"{_API}/b/{split_path(path)[0]}")
-        return msgspec.json.decode(answer.data, type=BucketPlace)
+        _, body = retry(path)(_ask)(path, "GET", f"{_API}/b/{split_path(path)[0]}")
+        return msgspec.json.decode(body, type=BucketPlace)
 
 
 def list_pages(path: str, bucket: str, query: Mapping[str, str | int]) -> Iterator[Page]:
@@ -126,7 +124,8 @@ def list_pages(path: str, bucket: str, query: Mapping[str, str | int]) -> Iterat
     token: str | None = ""
     while token is not None:
         asked = {name: value for name, value in {**query, "pageToken": token}.items() if value}
-        page = _PAGE.decode(retry(path)(_ask)(path, "GET", f"{_API}/b/{bucket}/o?{urlencode(asked)}").data)
+        _, body = retry(path)(_ask)(path, "GET", f"{_API}/b/{bucket}/o?{urlencode(asked)}")
+        page = _PAGE.decode(body)
         yield page
         token = page.next_page_token or None
 
@@ -140,7 +139,9 @@ def _target(path: str) -> str:
     return f"{_API}/b/{bucket}/o/{quote(name, safe='')}"
 
 
-def _ask(path: str, method: str, target: str, headers: Mapping[str, str] = {}, most_bytes: int | None = None) -> Answer:
+def _ask(
+    path: str, method: str, target: str, headers: Mapping[str, str] = {}, most_bytes: int | None = None
+) -> tuple[Mapping[str, str], bytes]:
     from urllib3 import Timeout
 
     http, client = connection()
@@ -159,12 +160,12 @@ def _ask(path: str, method: str, target: str, headers: Mapping[str, str] = {}, m
         raise _response_error(response.status, response.read())
     left = response.length_remaining  # None without the header Content-Length
     if most_bytes is None or (left is not None and left <= most_bytes):
-        return Answer(response.headers, response.read())
+        return response.headers, response.read()
     data = response.read(most_bytes + 1) if left is None else b""
     if left is not None or len(data) > most_bytes:
         response.close()
         raise too_large(path, None, most_bytes)
-    return Answer(response.headers, data)
+    return response.headers, data
 
 
 def _response_error(status: int, body: bytes) -> "GoogleAPICallError":

@@ -130,12 +130,12 @@ class GcsStorage(Storage):
         from google.cloud.storage.exceptions import DataCorruption
 
         def download() -> bytes:
-            answer = gcs_requests.read_object(path, version, most_bytes=most_bytes)
-            expected = _CRC32C.search(answer.headers.get("X-Goog-Hash", ""))
-            if expected and expected[1] != crc32c_text(google_crc32c.Checksum(answer.data)):
+            headers, body = gcs_requests.read_object(path, version, most_bytes=most_bytes)
+            expected = _CRC32C.search(headers.get("X-Goog-Hash", ""))
+            if expected and expected[1] != crc32c_text(google_crc32c.Checksum(body)):
                 raise DataCorruption(None, f"their checksum is not {expected[1]}, that of the object")
-            is_packed = answer.headers.get("Content-Encoding") == "gzip"
-            return _decompress_gzip(path, answer.data, most_bytes) if is_packed else answer.data
+            is_packed = headers.get("Content-Encoding") == "gzip"
+            return _decompress_gzip(path, body, most_bytes) if is_packed else body
 
         with translate_errors(path, version):
             try:
@@ -153,7 +153,7 @@ class GcsStorage(Storage):
         range_ = f"bytes={start}-{start + length - 1}"
         with translate_errors(path, version):
             try:
-                return retry(path)(gcs_requests.read_object)(path, version, range_).data
+                return retry(path)(gcs_requests.read_object)(path, version, range_)[1]
             except RequestRangeNotSatisfiable:
                 return b""
 
