@@ -329,12 +329,13 @@ def test_groups_are_looked_for_in_letters_as_names_have_them():
 
 
 def test_rows_are_known_by_their_image_unless_there_is_key():
-    by_image = options(TableOptions, **IMAGE_ROWS).row_splits(("train",))
-    assert (by_image.key, by_image.images, by_image.columns) == ("path", ("pics",), ("path",))
-    by_key = options(TableOptions, **IMAGE_ROWS, key="id").row_splits(("train",))
-    assert (by_key.key, by_key.images, by_key.columns) == ("id", (), ("id",))
+    by_image = options(TableOptions, **IMAGE_ROWS)
+    assert (by_image.row_key, by_image.required_columns) == ("path", ("path",))
+    by_key = options(TableOptions, **IMAGE_ROWS, key="id")
+    assert (by_key.row_key, by_key.required_columns) == ("id", ("id",))
     chosen = options(TableOptions, **IMAGE_ROWS, key="id", columns=("a",))
-    assert (chosen.read_columns, chosen.written_columns) == (("a", "id", "path"), ("a",))
+    assert chosen.read_columns == ("a", "id", "path")
+    assert [name for name in chosen.read_columns if chosen.writes(name)] == ["a"]
     assert chosen.image_rules == ImageRules("decode")
     assert options(TableOptions, **IMAGE_ROWS, raw_size="24x32").image_rules == ImageRules("decode", raw_size=(24, 32))
 
@@ -345,7 +346,7 @@ def test_rows_of_embed_are_table():
     table = given.source
     assert (table.rows, table.images, table.image_column, table.label) == (("t.csv",), ("images",), "path", "kind")
     assert {name: getattr(table, name) for name in more} == more
-    assert table.written_columns == ("kind",)
+    assert [name for name in ("id", "path", "kind") if table.writes(name)] == ["kind"]
     assert given.name_sources == NameSources(("images",), ("t.csv",))
     assert "t.csv" in given.paths
 
