@@ -8,7 +8,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.pipelines.choose_encoder import choose_encoder, saved_classes, text_files
-from recordmill.pipelines.convert import Contents, Gathered, Job, choose_images, image_contents, input_file
+from recordmill.pipelines.convert import Gathered, Job, choose_images, encode_and_plan, input_file
 from recordmill.schemas.dataset.recipes import InputFile, unlisted_folder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureTable
@@ -55,7 +55,10 @@ def prepare(options: TableOptions) -> Job:
     schema = read_schema(options.schema_file) if options.schema_file else TableSchema(())
     known = columns_by_name(schema, options.read_columns)
     steps = partial(gather, options=options, files=files, known=known, splits=splits, texts=texts)
-    return Job(options, splits, partial(inputs, options, files, texts), steps, _contents(options, splits))
+    read = partial(inputs, options, files, texts)
+    if options.image_column:
+        return Job(options, splits, read, steps, *encode_and_plan(options, splits, options.table))
+    return Job(options, splits, read, steps, CopyRows(), PlanRows(splits, options.sizing), counts_classes=False)
 
 
 def _find_files(patterns: Iterable[str]) -> Iterator[RowsFile]:
@@ -63,13 +66,6 @@ def _find_files(patterns: Iterable[str]) -> Iterator[RowsFile]:
     for number, path in enumerate(find_rows(*patterns)):
         if stat := storage_for(path).stat(path):
             yield RowsFile(path, stat.size_bytes, stat.version, number)
-
-
-def _contents(options: TableOptions, splits: tuple[str, ...]) -> Contents:
-    """Return the encoder of records. Columns are unknown before the job."""
-    if options.image_column:
-        return image_contents(options, splits, options.table)
-    return Contents(CopyRows(), PlanRows(splits, options.sizing))
 
 
 def inputs(
