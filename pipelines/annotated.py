@@ -7,7 +7,7 @@ from functools import partial
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
-from recordmill.pipelines.convert import Gathered, Job, choose_images, image_contents, input_file, read_division
+from recordmill.pipelines.convert import Gathered, Job, choose_images, encode_and_plan, input_file, read_division
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.layouts import LAYOUTS
@@ -33,7 +33,8 @@ def prepare(options: FormatOptions) -> Job:
         source = replace(source, warnings=(*source.warnings, text))
     options = options.with_source(source)
     steps = partial(gather, options=options, source=source, splits=splits)
-    return Job(options, splits, partial(inputs, options, source), steps, image_contents(options, splits, options.table))
+    maker, plan = encode_and_plan(options, splits, options.table)
+    return Job(options, splits, partial(inputs, options, source), steps, maker, plan)
 
 
 def inputs(options: FormatOptions, source: Source) -> Iterator[InputFile]:

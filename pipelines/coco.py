@@ -11,7 +11,7 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from msgspec.structs import astuple
 
 from recordmill.pipelines.choose_encoder import choose_encoder, text_files
-from recordmill.pipelines.convert import Gathered, Job, choose_images, image_contents, input_file, read_division
+from recordmill.pipelines.convert import Gathered, Job, choose_images, encode_and_plan, input_file, read_division
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.inputs.coco import ExportPart, Given
 from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder, TextForm
@@ -43,8 +43,8 @@ def prepare(options: CocoOptions) -> Job:
     form, splits = options.text_form, given.splits
     text = None if form is TextForm.RAW else choose_encoder(options, form, CAPTIONS, options.output, splits)
     steps = partial(gather, options=options, given=given, text=text)
-    contents = image_contents(options, splits, options.table)
-    return Job(options, splits, partial(inputs, options, text), steps, contents, notes=given.notes)
+    maker, plan = encode_and_plan(options, splits, options.table)
+    return Job(options, splits, partial(inputs, options, text), steps, maker, plan, notes=given.notes)
 
 
 def inputs(options: CocoOptions, text: EncoderSource | None = None) -> Iterator[InputFile]:

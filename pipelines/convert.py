@@ -17,7 +17,6 @@ from recordmill.schemas.names import name_key
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.collect_facts import WithFacts, collect_facts
 from recordmill.transforms.dataset.facts import AddFacts
-from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.encoders.record_maker import RecordMaker
 from recordmill.transforms.insight.write_report import try_to_report
 from recordmill.transforms.join.divide_images import read_groups, with_groups
@@ -54,14 +53,6 @@ class Gathered(NamedTuple):
         return sides if self.encoders is None else sides | {"encoders": AsList(self.encoders)}
 
 
-class Contents(NamedTuple):
-    """Encoder of records, and the plan of their shards."""
-
-    maker: RecordMaker
-    plan: beam.PTransform  # converts `Gathered.blocks` to (ShardKey, packed Block)
-    counts_classes: bool = False  # True if a report counts classes of Blocks; the Facts of rows have counts
-
-
 def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSingleton:
     """Return the assignment of images to splits: a value, or a side input if a file groups images."""
     if not options.groups:
@@ -71,18 +62,17 @@ def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSin
     return AsSingleton(path | "ReadGroups" >> read)
 
 
-def block_contents(
-    options: ImageOptions, splits: Sequence[str], maker: RecordMaker, estimate: RecordEstimate
-) -> Contents:
-    """Return an encoder of the images of Blocks."""
-    return Contents(maker, PlanBlocks(splits, options.sizing, options.seed, estimate), True)
+def encode_and_plan(
+    options: StoredImageOptions, splits: Sequence[str], table: FeatureTable
+) -> tuple[RecordMaker, PlanBlocks]:
+    """Return the encoder of records that hold images, and the plan of their shards; see Job.
 
-
-def image_contents(options: StoredImageOptions, splits: Sequence[str], table: FeatureTable) -> Contents:
-    """Return the encoder of records that hold images. `table` has the features that are known before the job."""
+    Args:
+        table: Features that are known before the job.
+    """
     min_area = options.min_area if isinstance(options, AnnotatedOptions) else 0.0
     maker = EncodeImages(options.box_policy, options.image_rules, min_area)
-    return block_contents(options, splits, maker, maker.estimate(table))
+    return maker, PlanBlocks(splits, options.sizing, options.seed, maker.estimate(table))
 
 
 def input_file(kind: str, path: str, masks: str = "") -> InputFile:
@@ -118,7 +108,9 @@ class Job(NamedTuple):
     # Returns the files that determine the bytes of each split, with their checksums, except --groups and --exclude.
     inputs: Callable[[], Iterable[InputFile]]
     gather: Callable[[beam.Pipeline], Gathered]  # adds the steps of a source
-    contents: Contents
+    maker: RecordMaker  # encoder of records
+    plan: beam.PTransform  # converts `Gathered.blocks` to (ShardKey, packed Block)
+    counts_classes: bool = True  # True if a report counts classes of Blocks; the Facts of rows have counts
     more_recorded: Mapping[str, RecipeValue] = {}  # values besides the options that determine the bytes of each split
     notes: tuple[str, ...] = ()  # contents of a folder, in words
 
@@ -141,7 +133,7 @@ class Job(NamedTuple):
         findings = tuple(facts) | "AddFindings" >> AddFacts()
         limits = job_limits(options, self.splits, options.output)
         checked = findings | "CheckFindings" >> CheckFindings(limits)
-        writer = _writer(options, gathered, checked, self.contents.maker, self.splits)
+        writer = _writer(options, gathered, checked, self.maker, self.splits)
         written = placed | "WriteShards" >> writer
         limit_rejects = beam.ParDo(LimitRejects(limits), AsSingleton(checked), AsIter(findings.lists))
         written | "LimitRejects" >> limit_rejects
@@ -153,7 +145,7 @@ class Job(NamedTuple):
         """Write only the Plan of the splits, as JSON to the local file `path`."""
         with collect_facts() as facts:
             gathered, _ = self._plan(p)
-            if self.contents.counts_classes:
+            if self.counts_classes:
                 count = WithFacts(count_classes, AsSingleton(gathered.labels), self.splits)
                 gathered.blocks | "CountClasses" >> count
         findings = tuple(facts) | "AddFindings" >> AddFacts()
@@ -168,7 +160,7 @@ class Job(NamedTuple):
                 tuple[str, str]
             )
             names | "CountGroups" >> CountGroups(gathered.division)
-        return gathered, gathered.blocks | "PlanShards" >> self.contents.plan
+        return gathered, gathered.blocks | "PlanShards" >> self.plan
 
 
 def write_nothing(p: beam.Pipeline, reason: str) -> None:

@@ -2,7 +2,7 @@
 
 import apache_beam as beam
 
-from recordmill.pipelines.convert import Gathered, Job, block_contents
+from recordmill.pipelines.convert import Gathered, Job
 from recordmill.pipelines.embed_options import EmbedOptions
 from recordmill.pipelines.verbs import VERBS
 from recordmill.schemas.errors import ConfigError
@@ -13,6 +13,7 @@ from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.encoders.embed_images import EmbedImages
 from recordmill.transforms.encoders.load_model import load_model
+from recordmill.transforms.shards.plan_blocks import PlanBlocks
 from recordmill.transforms.storage.resolve import storage_for
 
 _RANDOM_WEIGHTS = (
@@ -42,8 +43,9 @@ def prepare(options: EmbedOptions) -> Job:
         return gathered
 
     maker = EmbedImages(options.choice, model, options.batch, options.dtype, options.resize)
-    contents = block_contents(options, source.splits, maker, maker.estimate(features))
-    return source._replace(options=options, gather=gather, contents=contents, more_recorded=_recorded(options, model))
+    plan = PlanBlocks(source.splits, options.sizing, options.seed, maker.estimate(features))
+    recorded = _recorded(options, model)
+    return source._replace(options=options, gather=gather, maker=maker, plan=plan, more_recorded=recorded)
 
 
 def _warn_random(_: bytes, facts: FactsBuilder, splits: tuple[str, ...]) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
-from recordmill.pipelines.convert import Gathered, Job, choose_images, image_contents, input_file, read_division
+from recordmill.pipelines.convert import Gathered, Job, choose_images, encode_and_plan, input_file, read_division
 from recordmill.schemas.dataset.recipes import InputFile, unlisted_folder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.files import File
@@ -47,8 +47,8 @@ def prepare(options: FolderOptions) -> Job:
         AnnotationFileError: A table cannot be read.
     """
     splits = choose_splits(options)
-    steps, contents = partial(gather, options=options, splits=splits), image_contents(options, splits, options.table)
-    return Job(options, splits, partial(inputs, options), steps, contents)
+    steps = partial(gather, options=options, splits=splits)
+    return Job(options, splits, partial(inputs, options), steps, *encode_and_plan(options, splits, options.table))
 
 
 def inputs(options: FolderOptions) -> Iterator[InputFile]:
@@ -67,7 +67,7 @@ def choose_splits(options: FolderOptions) -> tuple[str, ...]:
     """
     if not options.labels:
         check_sample(options)
-    by_table = {path: table_splits(path, options.columns) for path in options.labels}
+    by_table = {path: table_splits(path, options) for path in options.labels}
     with_splits = sorted(path for path, splits in by_table.items() if splits is not None)
     if not with_splits:
         return options.splits

@@ -3,7 +3,7 @@
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from recordmill.pipelines.convert import Gathered, Job, image_contents
+from recordmill.pipelines.convert import Gathered, Job, encode_and_plan
 from recordmill.transforms.user_samples.gather_samples import GatherSamples
 from recordmill.transforms.user_samples.record_options import RecordOptions
 
@@ -21,4 +21,4 @@ def samples_job(
     def gather(_: beam.Pipeline) -> Gathered:
         return Gathered(*(samples | "GatherSamples" >> GatherSamples(options, labels, facts)))
 
-    return Job(options, options.splits, tuple, gather, image_contents(options, options.splits, options.table))
+    return Job(options, options.splits, tuple, gather, *encode_and_plan(options, options.splits, options.table))

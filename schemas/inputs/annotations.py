@@ -82,20 +82,6 @@ class Annotation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     in_fractions: bool = False
 
 
-class Filters(msgspec.Struct, frozen=True):
-    """Selection of annotations.
-
-    Attributes:
-        categories: Names of the selected categories; empty for all.
-        crowd: True to keep annotations with iscrowd 1.
-        min_area_px2: Minimum `area` of the JSON, in pixels².
-    """
-
-    categories: tuple[str, ...] = ()
-    crowd: bool = True
-    min_area_px2: float = 0.0
-
-
 class Caption(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A row of `annotations` of a captions file."""
 

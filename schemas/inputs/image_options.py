@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureKind, Part
-from recordmill.schemas.inputs.annotations import Filters
 from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.inputs.option import IMAGES, LEAVE_OUT, READ, WRITE, Names, Pairs, redefine_option
 from recordmill.schemas.inputs.options import DividedOptions, ImageOptions, RecipeValue, pair_faults, parse_pairs
@@ -161,10 +160,6 @@ class AnnotatedOptions(ObjectOptions, DividedOptions):
         "NAME[,NAME…]",
         "all",
     )
-
-    @property
-    def filters(self) -> Filters:
-        return Filters(self.categories, not self.no_crowd, self.min_area)
 
     @property
     def divides_ranked(self) -> bool:

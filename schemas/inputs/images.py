@@ -99,33 +99,19 @@ _FORMATS = "jpg jpeg jpe jfif png webp gif bmp dib tif tiff ppm pgm pbm pnm jp2 
 IMAGE_SUFFIXES = frozenset(f".{format_}" for format_ in _FORMATS.split())
 
 
-class LabelColumns(msgspec.Struct, frozen=True):
-    """Column names in a table of labels; None to look for one of the usual names above."""
+def path_class(path: str, separator: str | None) -> str:
+    """Return the class of an image by its path; empty if the path has none.
 
-    path: str | None = None
-    label: str | None = None
-    split: str | None = None
-
-
-class PathLabels(msgspec.Struct, frozen=True):
-    """Rule that derives an image's class from its path.
-
-    Attributes:
+    Args:
         separator: The class is the file name up to the last separator. If None, the class is the first folder.
+
+    >>> path_class("Cat/more/1.jpg", None), path_class("x/big_cat_0.jpg", "_")
+    ('Cat', 'big_cat')
     """
-
-    separator: str | None = None
-
-    def class_of(self, path: str) -> str:
-        """Return the class; empty if the path has none.
-
-        >>> PathLabels().class_of("Cat/more/1.jpg"), PathLabels("_").class_of("x/big_cat_0.jpg")
-        ('Cat', 'big_cat')
-        """
-        if self.separator is None:
-            folder, slash, _ = path.partition("/")
-            return folder if slash else ""
-        return PurePosixPath(path).stem.rpartition(self.separator)[0]
+    if separator is None:
+        folder, slash, _ = path.partition("/")
+        return folder if slash else ""
+    return PurePosixPath(path).stem.rpartition(separator)[0]
 
 
 def is_image_name(path: str) -> bool:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from recordmill.schemas.inputs.images import LabelColumns, PathLabels
 from recordmill.schemas.inputs.option import READ, WRITE, Files, Names, Shares, redefine_option
 from recordmill.schemas.inputs.options import DividedOptions
 from recordmill.schemas.names import NameSources
@@ -60,12 +59,9 @@ class LabelledOptions(DividedOptions):
         return NameSources(self.images, self.labels or self.images)
 
     @property
-    def columns(self) -> LabelColumns:
-        return LabelColumns(self.path_column, self.label_column, self.split_column)
-
-    @property
-    def path_labels(self) -> PathLabels:
-        return PathLabels(self.label_separator if self.label_from == "name" else None)
+    def class_separator(self) -> str | None:
+        """Separator after the class in file names; None if folders are classes."""
+        return self.label_separator if self.label_from == "name" else None
 
     def _faults(self) -> Iterator[str]:
         if not self.label_separator:

@@ -132,35 +132,6 @@ class Division(msgspec.Struct, frozen=True):
         return "" if self.group_of(name) else f"does not match --group-from {self.group_from}"
 
 
-class RowSplits(msgspec.Struct, frozen=True):
-    """Split assignment of rows, and their order within a split.
-
-    Attributes:
-        shares: Shares of the splits, by hash of the row's key; a single split gets all rows.
-        names: Names of all splits. An unreadable row counts for the first.
-        key: Column that identifies a row, so that it keeps its split if other columns change; empty to use the record.
-        group: Column whose equal values go to one split; empty for none.
-        column: Column that names the split; empty to use `shares`.
-        stratified: Column of classes, each of which is divided by `shares`; empty to divide all rows together.
-        is_ranked: True to give each split its exact share of rows, in the order of their hashes.
-        images: Image folders, if the key is an image path; all spellings of a path are one key.
-    """
-
-    shares: SplitShares
-    names: tuple[str, ...]
-    key: str = ""
-    group: str = ""
-    column: str = ""
-    stratified: str = ""
-    is_ranked: bool = False
-    images: tuple[str, ...] = ()
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns that need a value in every row."""
-        return tuple(dict.fromkeys(name for name in (self.key, self.group, self.column) if name))
-
-
 def group_fault(pattern: str) -> str:
     """Return the reason why a text is not a regular expression that finds groups; empty if it is one."""
     import regex

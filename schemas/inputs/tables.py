@@ -111,17 +111,6 @@ class TableSchema(msgspec.Struct, frozen=True):
     columns: tuple[Column, ...]
 
     @property
-    def texts(self) -> tuple[str, ...]:
-        """Columns with one text in each row.
-
-        >>> names = Column("a", "a", ColumnType.BYTES), Column("b", "b", ColumnType.BYTES, is_list=True)
-        >>> TableSchema((*names, Column("c", "c", ColumnType.TERM_INDEX), Column("d", "d", ColumnType.INT64))).texts
-        ('a', 'c')
-        """
-        plain = (column.name for column in self.columns if column.type is ColumnType.BYTES and not column.is_list)
-        return *plain, *(column.name for column in self.columns if column.type in TEXT_PARTS)
-
-    @property
     def features(self) -> tuple[Feature, ...]:
         return tuple(sorted((column.as_feature for column in self.columns), key=lambda feature: feature.name))
 

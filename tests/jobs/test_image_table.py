@@ -173,7 +173,7 @@ def test_rows_hold_the_files_of_pictures(tmp_path, recordmill):
 
 def test_column_of_texts_is_no_pictures(drawn, tmp_path, recordmill):
     wrong = recordmill("table", "--rows", drawn.csv, "--image-column", "path", "--output", tmp_path / "out")
-    assert (wrong.code, "give --images" in wrong.err) == (2, True)
+    assert (wrong.code, "add --images" in wrong.err) == (2, True)
 
 
 @pytest.mark.parametrize("key", [[], ["--key", "n"]])

@@ -10,7 +10,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.inputs.encoders import TextForm, TextSettings
-from recordmill.schemas.inputs.images import ImageRules, LabelColumns, PathLabels
+from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.inputs.option import Options, option_fields, split_shares
 from recordmill.schemas.inputs.options import DEFAULT_SHARD_BYTES, MAX_SHARDS
 from recordmill.schemas.inputs.splits import Division, SplitShares
@@ -310,17 +310,17 @@ def test_record_holds_parts_of_flags(changed, parts):
 def test_config_of_folder():
     plain = options(FolderOptions)
     assert (plain.shares, plain.splits) == (SplitShares(split_shares("train=1"), 0), ("train",))
-    assert (plain.path_labels, plain.columns, plain.table) == (PathLabels(), LabelColumns(), CLASSIFICATION)
+    assert (plain.class_separator, plain.table) == (None, CLASSIFICATION)
     assert (plain.image_rules, plain.box_policy) == (ImageRules("decode"), "keep")
     assert options(CocoOptions, boxes="drop").box_policy == "drop"
     columns = {"path_column": "p", "label_column": "l", "split_column": "s"}
     image_options = {"check": "header", "format": "png", "max_side": 9, "jpeg_quality": 80}
     parsed = options(FolderOptions, **LABELS, **columns, **image_options, split=HALVES, split_seed=3)
     assert (parsed.shares, parsed.splits) == (SplitShares(HALVES, 3), ("a", "b"))
-    assert (parsed.columns, parsed.image_rules) == (LabelColumns("p", "l", "s"), ImageRules("header", "png", 9, 80))
+    assert parsed.image_rules == ImageRules("header", "png", 9, 80)
     by_name = options(FolderOptions, label_from="name", label_separator="-")
-    assert by_name.path_labels == PathLabels("-")
-    assert options(FolderOptions, label_from="name").path_labels == PathLabels("_")
+    assert by_name.class_separator == "-"
+    assert options(FolderOptions, label_from="name").class_separator == "_"
 
 
 def test_groups_are_looked_for_in_letters_as_names_have_them():
@@ -329,12 +329,13 @@ def test_groups_are_looked_for_in_letters_as_names_have_them():
 
 
 def test_rows_are_known_by_their_image_unless_there_is_key():
-    by_image = options(TableOptions, **IMAGE_ROWS).row_splits(("train",))
-    assert (by_image.key, by_image.images, by_image.columns) == ("path", ("pics",), ("path",))
-    by_key = options(TableOptions, **IMAGE_ROWS, key="id").row_splits(("train",))
-    assert (by_key.key, by_key.images, by_key.columns) == ("id", (), ("id",))
+    by_image = options(TableOptions, **IMAGE_ROWS)
+    assert (by_image.row_key, by_image.required_columns) == ("path", ("path",))
+    by_key = options(TableOptions, **IMAGE_ROWS, key="id")
+    assert (by_key.row_key, by_key.required_columns) == ("id", ("id",))
     chosen = options(TableOptions, **IMAGE_ROWS, key="id", columns=("a",))
-    assert (chosen.read_columns, chosen.written_columns) == (("a", "id", "path"), ("a",))
+    assert chosen.read_columns == ("a", "id", "path")
+    assert [name for name in chosen.read_columns if chosen.writes(name)] == ["a"]
     assert chosen.image_rules == ImageRules("decode")
     assert options(TableOptions, **IMAGE_ROWS, raw_size="24x32").image_rules == ImageRules("decode", raw_size=(24, 32))
 
@@ -345,7 +346,7 @@ def test_rows_of_embed_are_table():
     table = given.source
     assert (table.rows, table.images, table.image_column, table.label) == (("t.csv",), ("images",), "path", "kind")
     assert {name: getattr(table, name) for name in more} == more
-    assert table.written_columns == ("kind",)
+    assert [name for name in ("id", "path", "kind") if table.writes(name)] == ["kind"]
     assert given.name_sources == NameSources(("images",), ("t.csv",))
     assert "t.csv" in given.paths
 

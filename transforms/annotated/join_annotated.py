@@ -129,7 +129,7 @@ def label_pairs(keyed: Keyed, labels: LabelMap, options: FormatOptions, source: 
     """Yield the result of `selected_labels` for the objects of a Block."""
     block = number_categories(unpack_block(keyed[1]), labels, source)
     if block.num_objects:
-        yield keyed[0], selected_labels(block, labels, options.filters)
+        yield keyed[0], selected_labels(block, labels, options)
 
 
 # Long list of arguments: the options of JoinAnnotated, as this runs on workers.
@@ -168,7 +168,7 @@ def join_rows(
     block = drop_faulty_images(block, splits, facts, options.matching, options.division.group_from)
     block = number_categories(block, labels, source)
     if block.num_objects:
-        block = screen_annotations(block, labels, options.filters, splits, facts)
+        block = screen_annotations(block, labels, options, splits, facts)
     block = limit_records(block, RecordEstimate(options.table, options.max_side), splits, facts)
     return block.take(image_order(block, hash_images(block.image_id, options.seed)))
 

@@ -75,7 +75,7 @@ class JoinImages(beam.PTransform):
 def _select_labels(keyed: tuple[int, bytes], labels: LabelMap, options: CocoOptions) -> Iterator[tuple[int, bytes]]:
     block = unpack_block(keyed[1])
     if block.num_objects:
-        yield keyed[0], selected_labels(block, labels, options.filters)
+        yield keyed[0], selected_labels(block, labels, options)
 
 
 # Long list of arguments: the options of JoinImages, as this runs on workers.
@@ -94,7 +94,7 @@ def _join_coco_range(
         block = join_annotations(blocks, sources, labels, division, masks, facts)
         block = drop_faulty_images(block, division.names, facts, options.match, division.group_from)
         block = block.take(image_order(block, hash_images(block.image_id, options.seed)))
-        block = screen_annotations(block, labels, options.filters, division.names, facts)
+        block = screen_annotations(block, labels, options, division.names, facts)
         return limit_records(block, RecordEstimate(options.table, options.max_side), division.names, facts)
 
     paths = [source.path for source in sources]

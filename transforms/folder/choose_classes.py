@@ -15,7 +15,7 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.files import ImageFile
-from recordmill.schemas.inputs.images import PathLabels, is_image_name
+from recordmill.schemas.inputs.images import is_image_name, path_class
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_fault
@@ -34,7 +34,7 @@ from recordmill.transforms.storage.resolve import find_archive, storage_for
 
 def label_paths(
     files: Iterable[tuple[str, ImageFile]],
-    rule: PathLabels,
+    separator: str | None,
     division: Division,
     splits: Sequence[str],
     facts: FactsBuilder,
@@ -43,6 +43,7 @@ def label_paths(
 
     Args:
         files: Files by their `recordmill.schemas.names.name_key`.
+        separator: See `recordmill.schemas.inputs.images.path_class`.
         splits: Splits of the job; the column `split` has their indices.
         facts: Gets files that are not images, and rejects of images without a class.
     """
@@ -51,11 +52,11 @@ def label_paths(
     for name, file in files:
         if not is_image_name(name):
             facts.add_unlisted(name)
-        elif fault := path_fault(name, rule, division):
+        elif fault := path_fault(name, separator, division):
             facts.reject(division.split_of(name), Rejected("image", name_id(name), *fault))
         else:
             labelled.append((name, file))
-            classes.append(rule.class_of(name))
+            classes.append(path_class(name, separator))
     return build_image_rows(file_block(labelled)).replace(
         split=np.array([splits.index(division.split_of(name)) for name, _ in labelled], np.int64),
         class_name=ragged_texts(classes),
@@ -68,12 +69,12 @@ def build_image_rows(block: Block) -> Block:
     return block.replace(image_id=ids, image_size_px=np.zeros((len(ids), 2), np.int64))
 
 
-def path_fault(name: str, rule: PathLabels, division: Division) -> tuple[Reason, str] | None:
+def path_fault(name: str, separator: str | None, division: Division) -> tuple[Reason, str] | None:
     """Return the reason and detail if the name of an image makes it unusable; else None."""
     if fault := name_fault(name):
         return Reason.UNSAFE_FILE_NAME, f"{name!r} {fault}"
-    if not rule.class_of(name):
-        missing = "is not in a folder" if rule.separator is None else f"has no {rule.separator!r} after its class"
+    if not path_class(name, separator):
+        missing = "is not in a folder" if separator is None else f"has no {separator!r} after its class"
         return Reason.NO_CLASS, f"{name!r} {missing}"
     if fault := division.fault(name):
         return Reason.NO_GROUP, f"{name!r} {fault}"
@@ -233,5 +234,5 @@ def _sample_fault(options: FolderOptions, names: list[str]) -> str:
     images = list(filter(is_image_name, names))
     if not images:
         return f"{names[0]!r} has no suffix of an image format" if names else "it is empty"
-    faults = [path_fault(name, options.path_labels, options.division) for name in images]
+    faults = [path_fault(name, options.class_separator, options.division) for name in images]
     return faults[0][1] if faults[0] and all(faults) else ""

@@ -26,7 +26,7 @@ def folder_rows(
     if options.labels:
         block = build_image_rows(file_block(files))
     else:
-        block = label_paths(files, options.path_labels, division, splits, facts)
+        block = label_paths(files, options.class_separator, division, splits, facts)
         facts.count_rejected_rows(options.input_rows.path, options.input_rows.kind)
     yield from pack_parts(block, ranges_of(hash_images(block.image_id, options.seed), RANGE_BITS))
 
@@ -45,7 +45,7 @@ class ReadTables(beam.PTransform):
 def _read_table(
     table: File, facts: FactsBuilder, options: FolderOptions, splits: tuple[str, ...], division: Division
 ) -> Iterator[Keyed]:
-    for block in read_labels(table, options.columns, options.images, division, splits, facts):
+    for block in read_labels(table, options, division, splits, facts):
         yield from pack_parts(block, ranges_of(hash_images(block.image_id, options.seed), RANGE_BITS))
     facts.count_rejected_rows(options.input_rows.path, options.input_rows.kind)
 

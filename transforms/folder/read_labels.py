@@ -12,12 +12,13 @@ import numpy as np
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.files import File
-from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
+from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS
 from recordmill.schemas.inputs.splits import Division, split_name_fault
 from recordmill.schemas.names import has_control_character, is_absolute, name_fault, name_key
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.choose_classes import build_image_rows
+from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.join.image_names import path_below
 from recordmill.transforms.rows.read_rows import TextRow, read_texts
 from recordmill.transforms.runtime import progress
@@ -27,19 +28,13 @@ _LOGGER = logging.getLogger(__name__)
 _ROWS_AT_ONCE = 10_000
 
 
-# Long list of arguments: the options of ReadTables, without those of other steps.
 def read_labels(
-    table: File,
-    columns: LabelColumns,
-    folders: tuple[str, ...],
-    division: Division,
-    splits: tuple[str, ...],
-    facts: FactsBuilder,
+    table: File, options: FolderOptions, division: Division, splits: tuple[str, ...], facts: FactsBuilder
 ) -> Iterator[Block]:
-    """Yield a table's image rows with their splits.
+    """Yield a table's image rows with their splits. Paths in the table are relative to the image folders, or complete
+    and begin with one of them.
 
     Args:
-        folders: Image folders; paths in the table are relative to them, or complete and begin with one of them.
         division: Gives each image its split if the table does not.
         splits: Splits of the job. A rejected row without one of them is counted in the first.
 
@@ -48,9 +43,9 @@ def read_labels(
     """
     progress.set_step("reading labels")
     _LOGGER.info("Reading %s", table.path)
-    _, rows = label_rows(table.path, columns, table.version)
+    _, rows = label_rows(table.path, options, table.version)
     while batch := list(islice(rows, _ROWS_AT_ONCE)):
-        labelled = [_label_row(row, table.path, folders, division, splits, facts) for row in batch]
+        labelled = [_label_row(row, table.path, options.images, division, splits, facts) for row in batch]
         usable = [image for image in labelled if image]
         yield build_image_rows(Block(file_name=ragged_texts([name for name, _, _ in usable]))).replace(
             split=np.array([splits.index(split) for _, split, _ in usable], np.int64),
@@ -82,18 +77,18 @@ def _label_row(
     return None
 
 
-def table_splits(path: str, columns: LabelColumns) -> tuple[str, ...] | None:
+def table_splits(path: str, options: FolderOptions) -> tuple[str, ...] | None:
     """Return the splits in a table, sorted; None if it has no split column.
 
     Raises:
         AnnotationFileError: See `label_rows`.
     """
-    names, rows = label_rows(path, columns)
+    names, rows = label_rows(path, options)
     splits = (row.cells[2:] for row in rows if not row.fault)
     return tuple(sorted(set(chain.from_iterable(splits)))) if len(names) > 2 else None
 
 
-def label_rows(path: str, columns: LabelColumns, version: str = "") -> tuple[Sequence[str], Iterator[TextRow]]:
+def label_rows(path: str, options: FolderOptions, version: str = "") -> tuple[Sequence[str], Iterator[TextRow]]:
     """Return the columns and rows of a table: path, label, and split if it has such a column. Names of splits become
     lower case, so that TRAIN and train are one split.
 
@@ -103,11 +98,11 @@ def label_rows(path: str, columns: LabelColumns, version: str = "") -> tuple[Seq
     Raises:
         AnnotationFileError: The table cannot be read, see `read_texts`, or a column is missing.
     """
-    names, rows = read_texts(path, partial(_choose_label_columns, path, columns), version)
+    names, rows = read_texts(path, partial(_choose_label_columns, path, options), version)
     return names, map(_check_label_row, rows)
 
 
-def _choose_label_columns(path: str, columns: LabelColumns, names: list[str]) -> list[str]:
+def _choose_label_columns(path: str, options: FolderOptions, names: list[str]) -> list[str]:
     """Return the names of the columns of paths, of labels, and of splits if there is one."""
     by_text = {name.strip(): name for name in reversed(names)}
     by_lower = {name.strip().lower(): name for name in reversed(names)}
@@ -123,9 +118,9 @@ def _choose_label_columns(path: str, columns: LabelColumns, names: list[str]) ->
         )
 
     chosen = (
-        choose("path", columns.path, PATH_COLUMNS),
-        choose("label", columns.label, LABEL_COLUMNS),
-        choose("split", columns.split, SPLIT_COLUMNS),
+        choose("path", options.path_column, PATH_COLUMNS),
+        choose("label", options.label_column, LABEL_COLUMNS),
+        choose("split", options.split_column, SPLIT_COLUMNS),
     )
     return list(filter(None, chosen))
 

@@ -1,4 +1,4 @@
-"""Leave out objects that filters skip, and those of unknown categories."""
+"""Leave out objects that options skip, and those of unknown categories."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.block import Block
-from recordmill.schemas.inputs.annotations import Filters
+from recordmill.schemas.inputs.image_options import AnnotatedOptions
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import label_column, labels_of
@@ -14,16 +14,16 @@ from recordmill.transforms.dataset.facts import FactsBuilder
 
 
 def screen_objects(
-    block: Block, labels: LabelMap, filters: Filters
+    block: Block, labels: LabelMap, options: AnnotatedOptions
 ) -> tuple[np.ndarray, tuple[tuple[Metric, np.ndarray], ...]]:
-    """Find the objects of known categories among the M objects of a Block, and the objects that filters skip.
+    """Find the objects of known categories among the M objects of a Block, and the objects that options skip.
 
     Args:
         labels: All categories of the input.
 
     Returns:
         is_known: bool [M], a category has the category id of the object.
-        unwanted: Metric of each filter, and bool [M], the filter skips the object.
+        unwanted: Metric of each option, and bool [M], the option skips the object.
     """
     categories = sorted(labels.categories, key=lambda category: category.id)
     known_ids = np.array([category.id for category in categories], np.int64)
@@ -31,38 +31,38 @@ def screen_objects(
     nothing = np.zeros(block.num_objects, bool)
     is_in_px = ~nothing if block.in_fractions is None else ~block.in_fractions
     is_selected = np.array(
-        [not filters.categories or category.name in filters.categories for category in categories], bool
+        [not options.categories or category.name in options.categories for category in categories], bool
     )
     return (
         known_ids[index] == block.category_id if len(known_ids) else nothing,
         (
             (Metric.FILTERED_CATEGORY, ~is_selected[index] if len(known_ids) else nothing),
-            (Metric.FILTERED_CROWD, block.is_crowd & (not filters.crowd)),
+            (Metric.FILTERED_CROWD, block.is_crowd & options.no_crowd),
             # Some tools write -1 for an area. An area in fractions is known once the image has been read.
-            (Metric.FILTERED_AREA, is_in_px & (block.area_px2 < filters.min_area_px2) & (filters.min_area_px2 > 0)),
+            (Metric.FILTERED_AREA, is_in_px & (block.area_px2 < options.min_area) & (options.min_area > 0)),
         ),
     )
 
 
-def selected_labels(block: Block, labels: LabelMap, filters: Filters) -> bytes:
-    """Return int64 [N, 2] as bytes: image id and category id of objects that pass the filters, each pair once."""
-    is_known, unwanted = screen_objects(block, labels, filters)
+def selected_labels(block: Block, labels: LabelMap, options: AnnotatedOptions) -> bytes:
+    """Return int64 [N, 2] as bytes: image id and category id of objects that the options keep, each pair once."""
+    is_known, unwanted = screen_objects(block, labels, options)
     is_wanted = is_known & ~np.logical_or.reduce([is_unwanted for _, is_unwanted in unwanted])
     pairs = np.stack([block.image_id[block.image_of_object], block.category_id], axis=1)[is_wanted]
     return np.unique(pairs, axis=0).tobytes()
 
 
 def screen_annotations(
-    block: Block, labels: LabelMap, filters: Filters, splits: Sequence[str], facts: FactsBuilder
+    block: Block, labels: LabelMap, options: AnnotatedOptions, splits: Sequence[str], facts: FactsBuilder
 ) -> Block:
-    """Drop objects that filters skip, and objects of unknown categories. Images without objects are kept.
+    """Drop objects that options skip, and objects of unknown categories. Images without objects are kept.
 
     Args:
         labels: All categories of the input.
         facts: Gets counts and rejects of the dropped objects.
     """
     block = _screen_labels(block, labels, splits, facts)
-    is_known, unwanted = screen_objects(block, labels, filters)
+    is_known, unwanted = screen_objects(block, labels, options)
     image_of_object = block.image_of_object
     for index in np.flatnonzero(~is_known).tolist():
         image = image_of_object[index]

@@ -27,9 +27,9 @@ class FeatureColumn(NamedTuple):
     """Values of a feature for a batch of rows.
 
     Attributes:
-        values: of all rows one after the other: int64 or float32, or a binary array.
-        ends: int64 [rows + 1]: the values of row i are ends[i] up to ends[i + 1].
-        absent: bool [rows]: rows whose record lacks the feature; None where none does.
+        values: Values of all rows, concatenated: int64 or float32, or a binary array.
+        ends: int64 [rows + 1]: the values of row i are values[ends[i] : ends[i + 1]].
+        absent: bool [rows]: rows whose record lacks the feature; None if none does.
         is_list: False if each row has one value at most.
     """
 
@@ -41,16 +41,16 @@ class FeatureColumn(NamedTuple):
     is_list: bool = True
 
 
-def encode_rows(features: Sequence[FeatureColumn], rows: int) -> pa.LargeBinaryArray:
-    """Yield a record for each row. The features are sorted by name, as the map of a serialised Example is."""
+def encode_records(features: Sequence[FeatureColumn], rows: int) -> pa.LargeBinaryArray:
+    """Return a record for each row. The features are sorted by name, as the map of a serialised Example is."""
     pieces: list[pa.Array] = []
     for feature in sorted(features, key=lambda feature: feature.name):
-        pieces += _entry(feature)
-    body = _join(pieces) if pieces else _constant(b"", rows)
-    return _join([_by_length(_lengths(body), lambda length: _FIELD_1 + varint(length)), body])
+        pieces += _map_entries(feature)
+    body = _concatenate(pieces) if pieces else _constant(b"", rows)
+    return _concatenate([_by_length(_lengths(body), lambda length: _FIELD_1 + varint(length)), body])
 
 
-def _entry(feature: FeatureColumn) -> list[pa.Array]:
+def _map_entries(feature: FeatureColumn) -> list[pa.Array]:
     """Return the bytes that a feature adds to each record: the map entry up to the values, and the values."""
     payload, heads = _payloads(feature), Heads(feature.name, feature.kind, feature.is_list)
     lengths = _lengths(payload)
@@ -70,24 +70,24 @@ def _payloads(feature: FeatureColumn) -> pa.LargeBinaryArray:
     else:
         items = pa.array(feature.values).cast(pa.large_binary())
         if feature.is_list:
-            items = _join([_by_length(_lengths(items), lambda length: _FIELD_1 + varint(length)), items])
+            items = _concatenate([_by_length(_lengths(items), lambda length: _FIELD_1 + varint(length)), items])
         _, offsets, data = items.buffers()
         ends = np.frombuffer(offsets, np.int64, len(items) + 1, items.offset * 8)[feature.ends]
     offsets = pa.py_buffer(np.ascontiguousarray(ends, np.int64))
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends) - 1, [None, offsets, pa.py_buffer(data)])
 
 
-def _by_length(lengths: np.ndarray, made: Callable[[int], bytes]) -> pa.LargeBinaryArray:
-    """Return for each row what `made` gives for its length; it is called once for each length."""
+def _by_length(lengths: np.ndarray, encode: Callable[[int], bytes]) -> pa.LargeBinaryArray:
+    """Return `encode(length)` for each row. It is called once for each length."""
     if not len(lengths):
         return _constant(b"", 0)
     least = int(lengths.min())
     if int(lengths.max()) - least > _MOST_COUNTED:
         distinct, places = np.unique(lengths, return_inverse=True)
     else:  # three times as fast
-        found = np.bincount(lengths - least) > 0
-        distinct, places = np.flatnonzero(found) + least, (np.cumsum(found) - 1)[lengths - least]
-    return pa.array([made(length) for length in distinct.tolist()], pa.large_binary()).take(pa.array(places))
+        is_present = np.bincount(lengths - least) > 0
+        distinct, places = np.flatnonzero(is_present) + least, (np.cumsum(is_present) - 1)[lengths - least]
+    return pa.array([encode(length) for length in distinct.tolist()], pa.large_binary()).take(pa.array(places))
 
 
 def _lengths(array: pa.LargeBinaryArray) -> np.ndarray:
@@ -98,18 +98,17 @@ def _constant(data: bytes, rows: int) -> pa.LargeBinaryArray:
     return pa.array([data] * rows, pa.large_binary())
 
 
-def _join(pieces: Sequence[pa.Array]) -> pa.LargeBinaryArray:
+def _concatenate(pieces: Sequence[pa.Array]) -> pa.LargeBinaryArray:
+    """Return the bytes of each row, piece after piece."""
     return pc.binary_join_element_wise(*pieces, _EMPTY)
 
 
 _EMPTY = pa.scalar(b"", pa.large_binary())
-
-
 _NAMED = (*CLASS_TYPES, ColumnType.ENUM)
 
 
 class ValueFault(NamedTuple):
-    """Fault of a value: place of its row in the batch, reason, and the value."""
+    """Fault of a value: place of its row in the batch, reason, and a text about the value."""
 
     place: int
     reason: Reason
@@ -122,8 +121,8 @@ def convert_column(
     """Return a column's feature for a batch of `rows` rows, undefined in rows with a fault; and the faults.
 
     Args:
-        array: None where the file has no such column.
-        indices: by name, for a column of classes, or of an enum.
+        array: None if the file lacks the column.
+        indices: Index by name, for a column of classes, or of an enum.
     """
     if array is None:
         array = pa.nulls(rows, pa.large_string())
@@ -131,7 +130,7 @@ def convert_column(
         array = array.dictionary_decode()
     has_lists = is_list(array.type)
     if column.type in (ColumnType.BYTES, *_NAMED) and has_lists and not column.is_list:
-        array, has_lists = _texts(array), False  # a list in a column of texts
+        array, has_lists = _as_texts(array), False  # a list in a column of texts
     if column.type in CLASS_TYPES and all(map(_is_finite, indices)):
         array = without_nan(array)
     is_missing = _is_null(array)
@@ -143,20 +142,22 @@ def convert_column(
         )
         array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
         size = math.prod(column.shape)
-        what = f"values, where its shape {list(column.shape)} has {size:,}"
+        what = f"values, but its shape {list(column.shape)} has {size:,}"
         wrong = ~is_missing & (counts != size) & bool(column.shape)
-        faults += _faults(wrong, Reason.OTHER_TYPE, lambda place: f"column {column.name} has {counts[place]:,} {what}")
+        faults += _value_faults(
+            wrong, Reason.OTHER_TYPE, lambda place: f"column {column.name} has {counts[place]:,} {what}"
+        )
     elif has_lists:
-        faults += _faults(~is_missing, Reason.OTHER_TYPE, partial(_is_no, column, array))
+        faults += _value_faults(~is_missing, Reason.OTHER_TYPE, partial(_type_fault, column, array))
         array = pa.nulls(rows, pa.large_string())
     elif is_missing.any() and column.default is not None:
-        texts = _texts(array)
+        texts = _as_texts(array)
         array, is_missing = pc.fill_null(texts, pa.scalar(column.default).cast(texts.type)), np.zeros(rows, bool)
-    values, of_items = _convert(column, array, indices)
+    values, item_faults = _convert_items(column, array, indices)
     owners = np.repeat(np.arange(rows), counts)
-    faults += [fault._replace(place=int(owners[fault.place])) for fault in of_items]
+    faults += [fault._replace(place=int(owners[fault.place])) for fault in item_faults]
     if is_missing.any() and not column.is_optional:
-        faults += _faults(is_missing, Reason.MISSING_VALUE, lambda _: f"column {column.name} has no value")
+        faults += _value_faults(is_missing, Reason.MISSING_VALUE, lambda _: f"column {column.name} has no value")
     if is_missing.any() and not column.is_list:  # values of missing rows are dropped, so that lists can be cut
         counts = (~is_missing).astype(np.int64)
         values = values[~is_missing] if isinstance(values, np.ndarray) else values.filter(pa.array(~is_missing))
@@ -165,7 +166,7 @@ def convert_column(
 
 
 def without_nan(names: pa.Array) -> pa.Array:
-    """Return names that are numbers with null in place of NaN, which CSV has as text."""
+    """Return names that are numbers, with null instead of NaN, which is text in CSV."""
     if not pa.types.is_large_string(names.type):
         return names
     return pc.if_else(pc.match_substring_regex(names, "(?i)^[+-]?nan$"), None, names)
@@ -182,24 +183,24 @@ def _is_null(array: pa.Array) -> np.ndarray:
     return array.is_null().to_numpy(zero_copy_only=False)
 
 
-def _faults(is_odd: np.ndarray, reason: Reason, detail: Callable[[int], str]) -> list[ValueFault]:
-    return [ValueFault(place, reason, detail(place)) for place in np.flatnonzero(is_odd).tolist()]
+def _value_faults(is_faulty: np.ndarray, reason: Reason, detail: Callable[[int], str]) -> list[ValueFault]:
+    return [ValueFault(place, reason, detail(place)) for place in np.flatnonzero(is_faulty).tolist()]
 
 
-def _convert(
+def _convert_items(
     column: Column, array: pa.Array, indices: Mapping[str, int]
 ) -> tuple[np.ndarray | pa.Array, list[ValueFault]]:
     """Return values of the column's type, one for each of `array`; faults have places in `array`."""
     text = f"column {column.name}: its list has an item without a value"
-    holes = _faults(_is_null(array), Reason.MISSING_VALUE, lambda _: text) if column.is_list else []
+    holes = _value_faults(_is_null(array), Reason.MISSING_VALUE, lambda _: text) if column.is_list else []
     if column.type is ColumnType.BYTES:
-        return pc.fill_null(_texts(array).cast(pa.large_binary()), b""), holes
+        return pc.fill_null(_as_texts(array).cast(pa.large_binary()), b""), holes
     if column.type in _NAMED:
-        numbers, faults = _numbers(column, array, indices)
+        numbers, faults = _name_indices(column, array, indices)
         return numbers, faults + holes
     cast = cast_values(array, next(kind.arrow for kind in KINDS if kind.type is column.type))
-    is_odd = _is_null(cast) & ~_is_null(array)
-    faults = _faults(is_odd, Reason.OTHER_TYPE, partial(_is_no, column, array))
+    is_unfit = _is_null(cast) & ~_is_null(array)
+    faults = _value_faults(is_unfit, Reason.OTHER_TYPE, partial(_type_fault, column, array))
     if pa.types.is_floating(array.type):
         faults = [
             fault if math.isfinite(array[fault.place].as_py()) else fault._replace(reason=Reason.NOT_FINITE)
@@ -209,7 +210,7 @@ def _convert(
     if column.type is ColumnType.FLOAT:
         with np.errstate(over="ignore"):
             values = pc.fill_null(cast, 0.0).to_numpy(zero_copy_only=False).astype(np.float32)
-        return values, faults + _faults(
+        return values, faults + _value_faults(
             ~np.isfinite(values), Reason.NOT_FINITE, lambda place: f"column {column.name}: {format_value(array[place])}"
         )
     whole = cast.cast(pa.int32() if column.type is ColumnType.DATE else pa.int64()).cast(pa.int64())
@@ -228,7 +229,7 @@ def cast_values(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _cast_all(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return the values as another type, each without a change.
+    """Return the values as another type, all unchanged.
 
     Raises:
         pa.ArrowInvalid: A value is not of the type, or would be another number.
@@ -236,18 +237,18 @@ def _cast_all(array: pa.Array, target: pa.DataType) -> pa.Array:
     source = array.type
     if pa.types.is_timestamp(target):
         if pa.types.is_string(source) or pa.types.is_large_string(source):
-            return _timestamps(array)
-        if pa.types.is_timestamp(source):  # one that is beyond int64 is no valid value
+            return _parse_timestamps(array)
+        if pa.types.is_timestamp(source):  # a time that does not fit int64 is not valid
             array = array.cast(pa.timestamp("us", source.tz))
         return array.cast(target)
     if pa.types.is_boolean(source) and not pa.types.is_boolean(target):
-        raise pa.ArrowInvalid("true and false are no numbers")
+        raise pa.ArrowInvalid("true and false are not numbers")
     if pa.types.is_float64(target) and pa.types.is_integer(source):
         return array.cast(target, safe=False)  # beyond 2**53 it rounds, as float32 does sooner
     if pa.types.is_float64(target) and pa.types.is_decimal(source):
         array = array.cast(pa.large_string())  # Arrow's own cast makes 2.00000000000 1.9999999999999998
     if pa.types.is_int64(target) and pa.types.is_large_string(source):
-        return _whole_numbers(array)
+        return _parse_whole_numbers(array)
     if pa.types.is_temporal(source) and pa.types.is_int64(target):
         raise pa.ArrowInvalid("a time is a number of its unit only, which differs between files")
     values = array.cast(target)
@@ -257,7 +258,7 @@ def _cast_all(array: pa.Array, target: pa.DataType) -> pa.Array:
     return values
 
 
-def _whole_numbers(texts: pa.Array) -> pa.Array:
+def _parse_whole_numbers(texts: pa.Array) -> pa.Array:
     """Parse whole numbers, also written as 12.0 or 1e3."""
     try:
         return texts.cast(pa.int64())
@@ -268,7 +269,7 @@ def _whole_numbers(texts: pa.Array) -> pa.Array:
 _EXACT = pa.decimal128(38, 18)  # holds int64, which float64 rounds from 2**53 on
 
 
-def _timestamps(texts: pa.Array) -> pa.Array:
+def _parse_timestamps(texts: pa.Array) -> pa.Array:
     """Parse ISO 8601, with an offset from UTC or without; days begin at 0:00."""
     has_zone = pc.match_substring_regex(texts, r"[T ].*(Z|[+-][0-9]{2}:?[0-9]{2})$")
     without = pc.if_else(has_zone, pa.scalar(None, texts.type), texts).cast(pa.timestamp("us"))
@@ -276,19 +277,21 @@ def _timestamps(texts: pa.Array) -> pa.Array:
     return pc.coalesce(without, with_zone.cast(pa.timestamp("us")))
 
 
-def _numbers(column: Column, array: pa.Array, indices: Mapping[str, int]) -> tuple[np.ndarray, list[ValueFault]]:
+def _name_indices(column: Column, array: pa.Array, indices: Mapping[str, int]) -> tuple[np.ndarray, list[ValueFault]]:
     """Return the index of each value's name."""
     encoded = array.dictionary_encode()
     names = [format_name(value) for value in python_values(encoded.dictionary)]
     table = np.array([*(indices.get(name, -1) for name in names), 0])
     numbers = table[pc.fill_null(encoded.indices, len(names)).to_numpy(zero_copy_only=False)]
-    what = "class" if column.type in CLASS_TYPES else "value of the enum is"
-    return np.maximum(numbers, 0), _faults(
-        numbers < 0, Reason.UNKNOWN_CLASS, lambda place: f"column {column.name}: no {what} {format_value(array[place])}"
+    what = "a class" if column.type in CLASS_TYPES else "a value of the enum"
+    return np.maximum(numbers, 0), _value_faults(
+        numbers < 0,
+        Reason.UNKNOWN_CLASS,
+        lambda place: f"column {column.name}: {format_value(array[place])} is not {what}",
     )
 
 
-def _texts(array: pa.Array) -> pa.Array:
+def _as_texts(array: pa.Array) -> pa.Array:
     """Return values as texts, see `as_text`; bytes unchanged."""
     type_ = array.type
     if pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_):
@@ -300,14 +303,14 @@ def _texts(array: pa.Array) -> pa.Array:
     return pa.array([None if value is None else as_text(value) for value in python_values(array)], pa.large_string())
 
 
-def _is_no(column: Column, array: pa.Array, place: int) -> str:
-    kind = f"list of {column.type.value}" if column.is_list else column.type.value
-    return f"column {column.name}: {format_value(array[place])} is no {kind}"
+def _type_fault(column: Column, array: pa.Array, place: int) -> str:
+    kind = f"a list of {column.type.value}" if column.is_list else f"of type {column.type.value}"
+    return f"column {column.name}: {format_value(array[place])} is not {kind}"
 
 
 _TERM_VALUES = {ColumnType.TERM_VALUE: np.float32, ColumnType.TERM_COUNT: np.int64}
 MOST_TEXT_BYTES = 1 << 24
-"""Maximum length in bytes, as of a row of CSV. The terms of a text take thirty times its memory."""
+"""Maximum bytes of a text, and of a row of CSV. The terms of a text take 30 times its memory."""
 
 
 def convert_texts(
@@ -316,8 +319,8 @@ def convert_texts(
     """Return the features of a column of texts. A row without a text has no terms.
 
     Args:
-        columns: what the column becomes, one a feature.
-        array: see `convert_column`.
+        columns: Columns of one feature each.
+        array: See `convert_column`.
     """
     texts, faults = column_texts(columns[0], array, rows)
     vectors = vectorize([text or "" for text in texts])
@@ -331,9 +334,10 @@ def convert_texts(
 
 
 def column_texts(column: Column, array: pa.Array | None, rows: int) -> tuple[list[str | None], list[ValueFault]]:
-    """Return the text of each row, None for a missing one; and rows whose bytes are not UTF-8, or too many."""
+    """Return the text of each row, None if it is missing or faulty; and faults of texts that are not UTF-8 or too
+    long."""
     values = pa.nulls(rows) if array is None else array
-    values = _texts(values.dictionary_decode() if pa.types.is_dictionary(values.type) else values)
+    values = _as_texts(values.dictionary_decode() if pa.types.is_dictionary(values.type) else values)
     texts: list[str | None] = []
     faults: list[ValueFault] = []
     for place, data in enumerate(values.cast(pa.large_binary()).to_pylist()):
@@ -349,6 +353,6 @@ def column_texts(column: Column, array: pa.Array | None, rows: int) -> tuple[lis
             texts[place] = data.decode()
         except UnicodeDecodeError:
             faults.append(
-                ValueFault(place, Reason.OTHER_TYPE, f"column {column.name}: {format_value(data)} is no UTF-8 text")
+                ValueFault(place, Reason.OTHER_TYPE, f"column {column.name}: {format_value(data)} is not UTF-8")
             )
     return texts, faults

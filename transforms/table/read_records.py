@@ -15,7 +15,7 @@ from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.inputs.annotations import ImageLabels, TableRow
 from recordmill.schemas.inputs.encoders import TextCounts
 from recordmill.schemas.inputs.splits import SplitShares, name_id
-from recordmill.schemas.inputs.tables import RowsFile
+from recordmill.schemas.inputs.tables import RowsFile, RowsReading
 from recordmill.transforms.blocks.image_tasks import label_column
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
@@ -31,67 +31,91 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.threads import look_ahead, usable_cores
 from recordmill.transforms.storage.resolve import join_path
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.make_records import ALL_ROWS, MadeRows, RowEncoder, RowsRecipe
+from recordmill.transforms.table.make_records import ALL_ROWS, MadeRows, RowEncoder
+from recordmill.transforms.table.table_options import TableOptions
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
-def made_rows(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe, facts: FactsBuilder) -> Iterator[MadeRows]:
-    """Yield the records of a file, a batch of rows at a time; rows that do not fit are rejects of `facts`."""
+# Long list of arguments, here and below: what the options do not say are the names of splits, which may be a column's
+# values, and the columns of texts, which may be those of --schema.
+def read_records(
+    file: RowsFile,
+    facts: FactsBuilder,
+    chosen: ChosenSchema,
+    options: TableOptions,
+    splits: tuple[str, ...],
+    reading: RowsReading,
+) -> Iterator[MadeRows]:
+    """Yield the records of a file in batches. Rows with a fault are rejects of `facts`."""
     progress.set_step("reading rows")
-    splits = recipe.splits.names
-    for made in made_ahead(RowEncoder(chosen, recipe), file, recipe):
+    for made in map_batches(RowEncoder(chosen, options, splits), file, reading):
         numbers = np.bincount(made.split, minlength=len(splits))
         numbers[0] += len(made.bad)
         for number, split in enumerate(splits):
             if numbers[number]:
                 facts.add_rows(split, InputRows(file.path, "rows", int(numbers[number]), 0))
             for column, counts in made.texts.items():
-                of_split = counts[made.split == number].sum(axis=0)
-                facts.add_texts(split, column, TextCounts(*of_split.tolist()))
-            if made.classes is not None and not recipe.image_column:  # of images, some are not written
+                totals = counts[made.split == number].sum(axis=0)
+                facts.add_texts(split, column, TextCounts(*totals.tolist()))
+            if made.classes is not None and not options.image_column:  # some images are not written
                 facts.add_classes(split, Counter(made.classes[made.split == number].tolist()))
         for bad in made.bad:
             facts.reject(splits[0], bad.reject(file.path))
         yield made
 
 
-def made_ahead(make: Callable[[RowBatch], Made], file: RowsFile, recipe: RowsRecipe) -> Iterator[Made]:
-    """Yield the results of batches in their order; threads make them, as Arrow's work needs no interpreter."""
+def map_batches(function: Callable[[RowBatch], Result], file: RowsFile, reading: RowsReading) -> Iterator[Result]:
+    """Yield the results of a file's batches in order. Threads run the function, because Arrow releases the GIL."""
     cores = usable_cores()
     with ThreadPoolExecutor(cores) as pool:
-        yield from look_ahead(make, read_rows(file, recipe.reading), pool, cores)
+        yield from look_ahead(function, read_rows(file, reading), pool, cores)
 
 
 Units = tuple[int, bytes]
 """Index of a class, and int64 [N, 2]: position of a row, and 1; see `class_borders`."""
 BUCKETS = 64
-"""Buckets of names, in which rows meet their files."""
+"""Number of buckets of names, in which rows are matched with their image files."""
 
 
-def read_image_rows(file: RowsFile, facts: FactsBuilder, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Keyed]:
+def read_image_rows(
+    file: RowsFile,
+    facts: FactsBuilder,
+    chosen: ChosenSchema,
+    options: TableOptions,
+    splits: tuple[str, ...],
+    reading: RowsReading,
+) -> Iterator[Keyed]:
     """Yield (bucket of names, packed Block of image rows) of a file, or (range, packed Block) of rows that have the
     bytes of their images."""
+    column = str(options.image_column)
     number = 0
-    for made in made_rows(file, chosen, recipe, facts):
-        if recipe.holds_files:
-            for places in _pieces(made):
-                block = file_block(made, places, number, file, chosen, recipe)
-                yield from pack_parts(block, ranges_of(hash_images(block.image_id, recipe.seed), RANGE_BITS))
+    for made in read_records(file, facts, chosen, options, splits, reading):
+        if options.has_image_bytes:
+            for rows in _cut_by_size(made):
+                name = f"{state_folder(splits[int(made.split[rows[0]])])}/images-{file.number:05d}-{number:05d}"
+                block = row_block(made, rows, file, chosen, column)
+                block = _keep_images(block, made, rows, join_path(options.written_folder, name), options.dry_run)
+                yield from pack_parts(block, ranges_of(hash_images(block.image_id, options.seed), RANGE_BITS))
                 number += 1
         elif made.names:
-            block = image_block(made, np.arange(len(made.names)), file, chosen, recipe)
+            block = row_block(made, np.arange(len(made.names)), file, chosen, column)
             yield from pack_parts(block, assign_buckets(made.names, "path", BUCKETS))
 
 
-def image_block(made: MadeRows, rows: np.ndarray, file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Block:
-    """Return some rows of a batch as images."""
+def row_block(made: MadeRows, rows: np.ndarray, file: RowsFile, chosen: ChosenSchema, column: str) -> Block:
+    """Return some rows of a batch as images.
+
+    Args:
+        rows: int64 [N]: Indices in the batch.
+        column: --image-column, for messages.
+    """
     labels = []
     class_names = [category.name for category in chosen.labels.categories]
     for row in rows.tolist():
         class_name = None if made.classes is None else class_names[made.classes[row]]
         line = int(made.lines[row])
-        record = TableRow(made.records[row].as_py(), line, f"{file.path} row {line}: column {recipe.image_column}")
+        record = TableRow(made.records[row].as_py(), line, f"{file.path} row {line}: column {column}")
         labels.append(ImageLabels(class_name=class_name, row=record))
     return Block(
         image_id=np.array([name_id(made.identities[row].decode()) for row in rows.tolist()], np.int64),
@@ -102,29 +126,21 @@ def image_block(made: MadeRows, rows: np.ndarray, file: RowsFile, chosen: Chosen
     )
 
 
-def _pieces(made: MadeRows) -> Iterator[np.ndarray]:
-    """Yield rows of one split whose images are kept in one file: int64."""
+def _cut_by_size(made: MadeRows) -> Iterator[np.ndarray]:
+    """Yield rows of one split whose images are kept in one file: int64 [N]."""
     for split in np.unique(made.split):
         rows = np.flatnonzero(made.split == split)
         sizes = np.cumsum([len(made.files[row]) for row in rows.tolist()])
         yield from np.split(rows, np.flatnonzero(np.diff(sizes // KEPT_BYTES)) + 1)
 
 
-def file_block(
-    made: MadeRows, rows: np.ndarray, number: int, file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe
-) -> Block:
-    """Return rows as images, whose images are in a file of the state folder of their split. A dry run writes none.
-
-    Args:
-        number: of the run of rows in their file.
-    """
-    block, files = image_block(made, rows, file, chosen, recipe), [made.files[row] for row in rows.tolist()]
-    split = recipe.splits.names[int(made.split[rows[0]])]
-    path = join_path(recipe.output, f"{state_folder(split)}/images-{file.number:05d}-{number:05d}")
+def _keep_images(block: Block, made: MadeRows, rows: np.ndarray, path: str, is_dry_run: bool) -> Block:
+    """Write the images of rows as the file `path`, and return the Block with their places. A dry run writes nothing."""
+    files = [made.files[row] for row in rows.tolist()]
     return block.replace(
         file_folder=ragged_texts([path] * len(rows)),
         file_bytes=np.array(list(map(len, files)), np.int64),
-        file_offset=keep_files(path, files) if recipe.output else None,
+        file_offset=None if is_dry_run else keep_files(path, files),
         file_version=ragged_texts([""] * len(rows)),
     )
 
@@ -132,34 +148,39 @@ def file_block(
 def stratify_rows(
     files: PCollection[RowsFile],
     chosen: PCollection[ChosenSchema],
-    recipe: RowsRecipe,
+    options: TableOptions,
+    splits: tuple[str, ...],
+    reading: RowsReading,
     listed: PCollection[Keyed] | None = None,
 ) -> PCollection[ChosenSchema]:
     """Return one ChosenSchema with the borders of classes.
 
     Args:
-        chosen: one ChosenSchema.
-        listed: (bucket of names, packed Block) of image files, without which rows are not counted; None if rows name
-            no files.
+        chosen: One ChosenSchema.
+        listed: (bucket of names, packed Block) of image files. A row without a file does not count. None if rows do not
+            name files.
     """
-    place, spread = beam.FlatMap(_placed, AsSingleton(chosen), recipe), files | "SpreadToDivide" >> beam.Reshuffle()
+    place = beam.FlatMap(_place_rows, AsSingleton(chosen), options, splits, reading)
+    spread = files | "SpreadToDivide" >> beam.Reshuffle()
     if listed is None:
         units = spread | "PlaceInClass" >> place.with_output_types(Units)
     else:
         named = spread | "PlaceInClass" >> place.with_output_types(Keyed)
-        with collect_facts():  # those of ReadImageRows, which matches the same rows again
+        with collect_facts():  # drops these Facts: ReadImageRows matches the same rows again
             matched = (named, listed) | "MatchPlaced" >> MatchRows("path", None, 0, RANGE_BITS)
-        units = matched | "UnitsOfFound" >> beam.FlatMap(_found).with_output_types(Units)
+        units = matched | "UnitsOfFound" >> beam.FlatMap(_matched_units).with_output_types(Units)
     units = AsDict(units | "GroupByClass" >> beam.GroupByKey())
-    return chosen | "DivideClasses" >> beam.Map(_with_borders, units, recipe.splits.shares)
+    return chosen | "DivideClasses" >> beam.Map(_with_borders, units, options.shares)
 
 
-def _placed(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
+def _place_rows(
+    file: RowsFile, chosen: ChosenSchema, options: TableOptions, splits: tuple[str, ...], reading: RowsReading
+) -> Iterator[Any]:
     """Yield units of rows; or, if rows name files, (bucket of names, packed Block), with positions as ids."""
     progress.set_step("dividing classes")
-    for made in made_ahead(RowEncoder(chosen, recipe), file, recipe):
+    for made in map_batches(RowEncoder(chosen, options, splits), file, reading):
         positions = np.asarray(made.positions, np.int64)
-        if not recipe.images:
+        if not options.images:
             yield from _units(positions, made.strata)
         elif made.names:
             strata = ragged_texts(list(map(str, made.strata.tolist())))
@@ -167,7 +188,7 @@ def _placed(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterato
             yield from pack_parts(block, assign_buckets(made.names, "path", BUCKETS))
 
 
-def _found(keyed: Keyed) -> Iterator[Units]:
+def _matched_units(keyed: Keyed) -> Iterator[Units]:
     """Yield units of the rows whose files can be read."""
     block = unpack_block(keyed[1])
     block = block.take(block.state == FileState.FOUND)
@@ -176,11 +197,12 @@ def _found(keyed: Keyed) -> Iterator[Units]:
 
 def _units(positions: np.ndarray, strata: np.ndarray) -> Iterator[Units]:
     for index in np.unique(strata).tolist():
-        of_class = positions[strata == index]
-        yield index, np.stack([of_class, np.ones_like(of_class)], axis=1).tobytes()
+        class_positions = positions[strata == index]
+        yield index, np.stack([class_positions, np.ones_like(class_positions)], axis=1).tobytes()
 
 
 def _with_borders(chosen: ChosenSchema, units: Mapping[int, Iterable[bytes]], shares: SplitShares) -> ChosenSchema:
     names = {ALL_ROWS: ""} | {index: category.name for index, category in enumerate(chosen.labels.categories)}
-    arrays = {index: np.frombuffer(b"".join(of_class), np.int64) for index, of_class in units.items()}
-    return chosen._replace(borders={index: class_borders(names[index], of, shares) for index, of in arrays.items()})
+    arrays = {index: np.frombuffer(b"".join(parts), np.int64) for index, parts in units.items()}
+    borders = {index: class_borders(names[index], array, shares) for index, array in arrays.items()}
+    return chosen._replace(borders=borders)

@@ -1,6 +1,7 @@
 """Types of columns in the file of `--schema`."""
 
 from collections import Counter
+from collections.abc import Container
 
 import msgspec
 
@@ -14,7 +15,7 @@ def read_schema(path: str) -> TableSchema:
     """Return the schema in a file: JSON as `schema.json` of a data set, or TensorFlow Metadata's text form.
 
     Raises:
-        ConfigError: it is neither, or has a column twice.
+        ConfigError: It is neither, or has a column twice.
     """
     data = storage_for(path).read(path)
     is_json = data.lstrip().startswith(b"{") or path.endswith(".json")
@@ -24,8 +25,24 @@ def read_schema(path: str) -> TableSchema:
         raise ConfigError(f"--schema {path} is not a schema.json: {error}") from error
     names = Counter(column.name for column in schema.columns if column.type not in TEXT_PARTS)
     if twice := [name for name, number in names.items() if number > 1]:
-        raise ConfigError(f"--schema {path} says twice what the column {twice[0]!r} is; leave one out")
+        raise ConfigError(f"--schema {path} has the column {twice[0]!r} twice; remove one")
     return schema
+
+
+def columns_by_name(schema: TableSchema, names: Container[str] = ()) -> dict[str, Column]:
+    """Return the columns of a schema by name. Columns of encoded texts are columns of bytes: the schema does not know
+    more about the texts.
+
+    Args:
+        names: Columns that are read; empty for all.
+    """
+    plain = (
+        Column(column.name, column.name, ColumnType.BYTES, default=column.default)
+        if column.type in TEXT_PARTS
+        else column
+        for column in schema.columns
+    )
+    return {column.name: column for column in plain if not names or column.name in names}
 
 
 def _from_pbtxt(path: str, data: bytes) -> TableSchema:
@@ -42,7 +59,7 @@ def _from_pbtxt(path: str, data: bytes) -> TableSchema:
         raise ConfigError(f"--schema {path} is not a schema.pbtxt: {error}") from error
     types = {schema_pb2.BYTES: ColumnType.BYTES, schema_pb2.FLOAT: ColumnType.FLOAT, schema_pb2.INT: ColumnType.INT64}
     if unknown := [feature.name for feature in schema.feature if feature.type not in types]:
-        raise ConfigError(f"--schema {path}: the feature {unknown[0]!r} has a type that no record holds")
+        raise ConfigError(f"--schema {path}: the feature {unknown[0]!r} has a type that records cannot store")
     names = {domain.name: tuple(domain.value) for domain in schema.string_domain}
     columns = []
     for feature in schema.feature:

@@ -1,8 +1,8 @@
 """Sorted files of records in the state folder of a split, between the order of rows and the order of shards.
 
-A table's rows must be mixed, and there may be more of them than memory holds. So encoded records are sorted in pieces
-of bounded size, each written as one file, and whoever writes a shard reads a range of every file. What moves between
-workers is only where these files are. `CopyRows` makes the records of a shard of them.
+A table's rows must be mixed, and memory may not hold all of them. So encoded records are sorted in pieces of bounded
+size, each written as one file, and the writer of a shard reads a range of every file. Workers exchange only the places
+of these files. `CopyRows` makes the records of a shard from them.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from apache_beam.pvalue import AsList, PCollection
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.dataset.dataset_files import RECIPE, state_folder
 from recordmill.schemas.errors import EndedElsewhereError
-from recordmill.schemas.inputs.tables import RowsFile
+from recordmill.schemas.inputs.tables import RowsFile, RowsReading
 from recordmill.schemas.rejects import Metric
 from recordmill.schemas.shards import ShardKey, ShardSizing
 from recordmill.transforms.blocks.pack_block import pack_block
@@ -34,8 +34,8 @@ from recordmill.transforms.records.tfrecord import framed_size
 from recordmill.transforms.shards.plan_blocks import SplitPlan, plan_split, report_plans, shard_ranks
 from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.make_records import RowsRecipe
-from recordmill.transforms.table.read_records import made_rows
+from recordmill.transforms.table.read_records import read_records
+from recordmill.transforms.table.table_options import TableOptions
 
 RANGES = 4096
 _HASH_BITS = 63
@@ -46,12 +46,12 @@ class Spill(msgspec.Struct, frozen=True):
     """File of records, sorted by order.
 
     Attributes:
-        source: the file of rows that they were made of.
-        name: of the file, in the folder of the split's state.
-        digest: of the records and their orders.
-        rows_before, bytes_before: int64 [RANGES + 1], as bytes: rows, and bytes of records, ahead of each range of
-            orders; at the end those of the file.
-        largest: bytes of its largest record.
+        source: File of rows that the records were made from.
+        name: Name of the file in the state folder of the split.
+        digest: Hash of the records and their orders.
+        rows_before, bytes_before: int64 [RANGES + 1], as bytes: rows, and bytes of records, before each range of
+            orders; the last ones are those of the file.
+        largest: Bytes of the largest record.
     """
 
     split: str
@@ -74,7 +74,7 @@ class Spill(msgspec.Struct, frozen=True):
 
 
 class SpillPiece(NamedTuple):
-    """Neighbours in a Spill: index of the first, number, offset and bytes of their records."""
+    """Consecutive records in a Spill: index of the first one, number, offset and bytes."""
 
     first: int
     rows: int
@@ -120,7 +120,7 @@ def write_spill(output: str, split: str, source: str, name: str, records: pa.Tab
     borders = np.arange(RANGES, dtype=np.uint64) << np.uint64(_RANGE_SHIFT)
     rows_before = np.append(np.searchsorted(index["order"], borders), len(index)).astype(np.int64)
     bytes_before = np.concatenate([[0], np.cumsum(index["length"], dtype=np.int64)])[rows_before]
-    parts = index.tobytes(), _bytes_of(data)
+    parts = index.tobytes(), _value_bytes(data)
     if output:
         with storage_for(output).writing(spill_path(output, split, name)) as upload:
             for part in parts:
@@ -138,10 +138,10 @@ def read_index(path: str, piece: SpillPiece) -> np.ndarray:
     """Return `order`, `line` and `length` of a Spill's records.
 
     Raises:
-        EndedElsewhereError: another run of the job is done, and has deleted the file.
-        OSError: it was cut short.
+        EndedElsewhereError: Another run of the job is done, and has deleted the file.
+        OSError: The file was cut short.
     """
-    return np.frombuffer(_range(path, piece.first * _INDEX.itemsize, piece.rows * _INDEX.itemsize), _INDEX)
+    return np.frombuffer(_read_bytes(path, piece.first * _INDEX.itemsize, piece.rows * _INDEX.itemsize), _INDEX)
 
 
 def rows_before(spills: Iterable[Spill]) -> np.ndarray:
@@ -149,7 +149,7 @@ def rows_before(spills: Iterable[Spill]) -> np.ndarray:
     return sum((np.frombuffer(spill.rows_before, np.int64) for spill in spills), np.zeros(RANGES + 1, np.int64))
 
 
-def _range(path: str, start: int, size: int) -> bytes:
+def _read_bytes(path: str, start: int, size: int) -> bytes:
     if not size:
         return b""
     try:
@@ -157,8 +157,8 @@ def _range(path: str, start: int, size: int) -> bytes:
     except FileNotFoundError as error:
         _delete_unowned(os.path.dirname(path))
         raise EndedElsewhereError(
-            f"{path} is gone, with rows that were to be written: another run of this job that is done deletes "
-            "it. Run again: what is done is kept"
+            f"{path} is gone, with rows that are not written yet: another run of this job is done and has deleted it. "
+            "Run again: finished shards are kept"
         ) from error
     if len(data) != size:
         raise OSError(f"{path} was cut short")
@@ -166,8 +166,8 @@ def _range(path: str, start: int, size: int) -> bytes:
 
 
 def _delete_unowned(folder: str) -> None:
-    """Delete a state folder that another run has deleted and this one has written to since. A folder with a recipe is
-    a third run's."""
+    """Delete a state folder that another run has deleted, and that this run has written to since. A folder with a
+    recipe belongs to a third run."""
     storage = storage_for(folder)
     if storage.size(join_path(folder, RECIPE)) is None:
         storage.delete_folder(folder)
@@ -177,18 +177,18 @@ def read_piece(path: str, piece: Sequence[int]) -> pa.Table:
     """Return records of the Spill `path`, see `sort_records`; `piece` has the fields of SpillPiece.
 
     Raises:
-        EndedElsewhereError: another run of the job is done, and has deleted the file.
-        OSError: it was cut short.
+        EndedElsewhereError: Another run of the job is done, and has deleted the file.
+        OSError: The file was cut short.
     """
-    of = SpillPiece(*piece)
-    index = read_index(path, of)
+    records = SpillPiece(*piece)
+    index = read_index(path, records)
     offsets = np.concatenate([[0], np.cumsum(index["length"], dtype=np.int64)])
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(_range(path, of.offset, of.bytes))]
-    records = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(index), buffers)
-    return pa.table({"order": index["order"], "line": index["line"], "record": records})
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(_read_bytes(path, records.offset, records.bytes))]
+    values = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(index), buffers)
+    return pa.table({"order": index["order"], "line": index["line"], "record": values})
 
 
-def _bytes_of(array: pa.LargeBinaryArray) -> bytes:
+def _value_bytes(array: pa.LargeBinaryArray) -> bytes:
     """Return the bytes of all values."""
     _, buffer, data = array.buffers()
     offsets = np.frombuffer(buffer, np.int64, len(array) + 1, array.offset * 8)
@@ -196,33 +196,33 @@ def _bytes_of(array: pa.LargeBinaryArray) -> bytes:
 
 
 _READS = 16
-"""Files that are read at once."""
+"""Maximum number of files to read at the same time."""
 _RUN_ROWS = 1 << 14
 
 
 class CopyRows(msgspec.Struct, frozen=True, tag=True):
     """RecordMaker for the Blocks of PlanRows."""
 
-    def start(self, of: RecordContext) -> EncodeBlock:
-        return lambda block, split: _copy(block, split, of.output)
+    def start(self, context: RecordContext) -> EncodeBlock:
+        return lambda block, split: _copy_records(block, split, context.output)
 
 
-def _copy(block: Block, split: str, output: str) -> Iterator[EncodedRun]:
+def _copy_records(block: Block, split: str, output: str) -> Iterator[EncodedRun]:
     if not len(block):
         return
     records = read_shard(block, split, output)
     for start in range(0, len(records), _RUN_ROWS):
         run = records[start : start + _RUN_ROWS].to_pylist()
         number = len(run)
-        made = ((record,) for record in run)
-        yield EncodedRun(made, None, np.ones(number, np.int64), Counter({Metric.IMAGES: number}), [], {}, number, 0, [])
+        rows = ((record,) for record in run)
+        yield EncodedRun(rows, None, np.ones(number, np.int64), Counter({Metric.IMAGES: number}), [], {}, number, 0, [])
 
 
 def read_shard(block: Block, split: str, output: str) -> pa.LargeBinaryArray:
-    """Yield the shard's records in their order.
+    """Return the shard's records in order.
 
     Raises:
-        EndedElsewhereError, OSError: see `read_piece`.
+        EndedElsewhereError, OSError: See `read_piece`.
     """
     paths = [spill_path(output, split, name) for name in block.file_name.texts()]
     with ThreadPoolExecutor(_READS) as pool:
@@ -232,30 +232,38 @@ def read_shard(block: Block, split: str, output: str) -> pa.LargeBinaryArray:
 
 
 _SPILL_BYTES = 64_000_000
-"""Bytes of records that a worker holds."""
+"""Bytes of records that a worker holds in memory."""
 
 
-def spill_file(file: RowsFile, facts: FactsBuilder, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Spill]:
+# Long list of arguments: see `recordmill.transforms.table.read_records`.
+def spill_file(
+    file: RowsFile,
+    facts: FactsBuilder,
+    chosen: ChosenSchema,
+    options: TableOptions,
+    splits: tuple[str, ...],
+    reading: RowsReading,
+) -> Iterator[Spill]:
     """Yield a file's Spills."""
-    pending: list[list[pa.Table]] = [[] for _ in recipe.splits.names]
+    pending: dict[str, list[pa.Table]] = {split: [] for split in splits}
     size = number = 0
-    for made in made_rows(file, chosen, recipe, facts):
-        orders = record_orders(recipe.seed, made.identities)
+    for made in read_records(file, facts, chosen, options, splits, reading):
+        orders = record_orders(options.seed, made.identities)
         records = pa.table({"order": orders, "line": made.lines, "record": made.records})
-        for index, parts in enumerate(pending):
+        for index, parts in enumerate(pending.values()):
             parts.append(records.filter(pa.array(made.split == index)) if len(pending) > 1 else records)
         size += made.records.nbytes
         if size >= _SPILL_BYTES:
-            yield from _spills(pending, file, number, recipe)
+            yield from _write_pending(pending, file, number, options.written_folder)
             size, number = 0, number + 1
-    yield from _spills(pending, file, number, recipe)
+    yield from _write_pending(pending, file, number, options.written_folder)
 
 
-def _spills(pending: list[list[pa.Table]], file: RowsFile, number: int, recipe: RowsRecipe) -> Iterator[Spill]:
-    for split, parts in zip(recipe.splits.names, pending, strict=True):
+def _write_pending(pending: dict[str, list[pa.Table]], file: RowsFile, number: int, output: str) -> Iterator[Spill]:
+    for split, parts in pending.items():
         if any(map(len, parts)):
             records = sort_records(pa.concat_tables(parts))
-            yield write_spill(recipe.output, split, file.path, f"rows-{file.number:05d}-{number:05d}", records)
+            yield write_spill(output, split, file.path, f"rows-{file.number:05d}-{number:05d}", records)
         parts.clear()
 
 
@@ -277,24 +285,24 @@ def _place_spills(
 ) -> Iterator[tuple[ShardKey, bytes]]:
     plans = {}
     for split in splits:
-        of_split = sorted((spill for spill in spills if spill.split == split), key=attrgetter("name"))
-        plans[split] = plan = plan_rows(of_split, sizing)
+        split_spills = sorted((spill for spill in spills if spill.split == split), key=attrgetter("name"))
+        plans[split] = plan = plan_rows(split_spills, sizing)
         for index in range(plan.shards):
-            yield ShardKey(split, index, plan.shards), pack_block(shard_block(plan, index, of_split))
+            yield ShardKey(split, index, plan.shards), pack_block(shard_block(plan, index, split_spills))
     report_plans(plans, sizing, facts, "row")
 
 
 def plan_rows(spills: Sequence[Spill], sizing: ShardSizing) -> SplitPlan:
-    """Plan a split; `before` of the plan is by range of the hash."""
+    """Plan a split. `before` of the plan counts by range of the hash."""
     rows = np.diff(rows_before(spills))
     sums = np.stack([rows, rows * framed_size(0), rows])
-    sums[1, 0] += sum(spill.bytes for spill in spills)  # in which range does not matter: places are by ranks
+    sums[1, 0] += sum(spill.bytes for spill in spills)  # the range does not matter: ranks decide the shard
     largest = framed_size(max((spill.largest for spill in spills), default=0))
     return plan_split(sizing, sums, largest, are_rows=True)
 
 
 def shard_block(plan: SplitPlan, index: int, spills: Sequence[Spill]) -> Block:
-    """Return the pieces of sorted files with a shard's rows; empty if it has none."""
+    """Return the pieces of sorted files that have a shard's rows; empty if the shard has no rows."""
     first, end = shard_ranks(plan, index)
     before = np.frombuffer(plan.before, np.int64)[: len(plan.before) // 24]
     first_range = int(np.searchsorted(before, first, "right")) - 1

@@ -1,6 +1,6 @@
 """Options of `recordmill table`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -29,15 +29,14 @@ from recordmill.schemas.inputs.options import (
     parse_pairs,
 )
 from recordmill.schemas.inputs.rows_options import RowsOptions
-from recordmill.schemas.inputs.splits import RowSplits
-from recordmill.schemas.inputs.tables import RowsReading
+from recordmill.schemas.inputs.tables import Column, RowsReading
 from recordmill.schemas.inputs.text_options import TextChoice, TextOptions
-from recordmill.schemas.layouts import TABLE, change_keys_and_types, row_image_features
+from recordmill.schemas.layouts import DECODED_IMAGE, TABLE, change_keys_and_types, row_image_features
 from recordmill.schemas.names import NameSources
 
-_OF_FILES = ("check", "format", "max_side", "jpeg_quality")
+_FILE_OPTIONS = ("check", "format", "max_side", "jpeg_quality")
 _CLASSES_FILE = "classes"
-_TYPES = {FeatureKind.INT64: ColumnType.INT64, FeatureKind.FLOAT: ColumnType.FLOAT}
+_TYPE_BY_KIND = {FeatureKind.INT64: ColumnType.INT64, FeatureKind.FLOAT: ColumnType.FLOAT}
 
 
 class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
@@ -119,6 +118,12 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
         return change_keys_and_types(msgspec.structs.replace(TABLE, features=features), names, kinds)
 
     @property
+    def image_keys(self) -> tuple[str, ...]:
+        """Keys that columns cannot have, because they are features of the image."""
+        names = tuple(feature.name for feature in self.table.features)
+        return (DECODED_IMAGE, *names) if names else ()
+
+    @property
     def renamed(self) -> dict[str, str]:
         """Keys of records by column."""
         known = (
@@ -131,9 +136,18 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
     @property
     def column_types(self) -> dict[str, ColumnType]:
         """Types of `--dtype` by column."""
-        others = {*self.count_features, *(feature.name for feature in self.table.features)}
-        column_of = {key: column for column, key in self.renamed.items()}
-        return {column_of.get(key, key): _TYPES[kind] for key, kind in self.kinds.items() if key not in others}
+        other_keys = {*self.count_features, *(feature.name for feature in self.table.features)}
+        column_by_key = {key: column for column, key in self.renamed.items()}
+        return {
+            column_by_key.get(key, key): _TYPE_BY_KIND[kind]
+            for key, kind in self.kinds.items()
+            if key not in other_keys
+        }
+
+    @property
+    def label_type(self) -> ColumnType:
+        """Type of the label in records."""
+        return ColumnType.CLASS_NAME if self.label_as == "text" else ColumnType.CLASS
 
     @property
     def count_features(self) -> tuple[str, ...]:
@@ -157,48 +171,66 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
             "when others are added"
         )
 
-    def row_splits(self, names: tuple[str, ...]) -> RowSplits:
-        """Return the division of rows into the splits `names`."""
-        return RowSplits(
-            self.shares,
-            names,
-            self.key or (self.image_column if self.images else "") or "",
-            self.group_column or "",
-            self.split_column or "",
-            (self.label or "") if self.stratify else "",
-            self.split_by == "rank",
-            self.images if not self.key else (),
-        )
+    @property
+    def row_key(self) -> str:
+        """Column that identifies a row, so that it keeps its split if other columns change; empty to use the record, or
+        the bytes of its image."""
+        return self.key or (self.image_column if self.images else "") or ""
+
+    @property
+    def required_columns(self) -> tuple[str, ...]:
+        """Columns that need a value in every row, because the split of the row depends on it."""
+        return tuple(dict.fromkeys(filter(None, (self.row_key, self.group_column, self.split_column))))
+
+    @property
+    def has_image_bytes(self) -> bool:
+        """True if rows have the bytes of their images."""
+        return bool(self.image_column) and not self.images
+
+    @property
+    def written_folder(self) -> str:
+        """Output folder; empty in a dry run, which writes nothing."""
+        return "" if self.dry_run else self.output
 
     @property
     def reading(self) -> RowsReading:
         """Options for reading files."""
-        names = *filter(None, [self.label]), *self.row_splits(()).columns
+        names = *filter(None, [self.label]), *self.required_columns
         delimiter = "\t" if self.delimiter == "tab" else self.delimiter
         return RowsReading(self.read_columns, self.encoding, delimiter, tuple(dict.fromkeys(names)))
+
+    def reading_with(self, known: Mapping[str, Column]) -> RowsReading:
+        """Return the options for reading files whose columns have the types of --schema, `known` by name."""
+        texts = (name for name, column in known.items() if column.type is ColumnType.BYTES and not column.is_list)
+        return self.reading._replace(texts=(*self.text_column, *texts))
+
+    @property
+    def divides_ranked(self) -> bool:
+        """True if the split of a row depends on the other rows."""
+        return self.stratify or self.split_by == "rank"
 
     @property
     def read_columns(self) -> tuple[str, ...]:
         """Columns that are read; empty for all."""
         if not self.columns:
             return ()
-        divided = self.row_splits(()).columns
         label = filter(None, [self.label])
-        return tuple(dict.fromkeys((*self.columns, *divided, *label, *self.image_columns, *self.text_column)))
+        names = (*self.columns, *self.required_columns, *label, *self.image_columns, *self.text_column)
+        return tuple(dict.fromkeys(names))
 
     @property
     def image_columns(self) -> tuple[str, ...]:
-        """Columns of which one has the paths of images, or their bytes; these may be members of a struct."""
+        """Columns that may have the paths of images, or their bytes: the column, or members of a struct. They are only
+        written on request."""
         column = self.image_column
         if not column:
             return ()
         return (column,) if self.images else (column, f"{column}.bytes", f"{column}.path")
 
-    @property
-    def written_columns(self) -> tuple[str, ...]:
-        """Columns to write; empty for all except the splits' column."""
-        asked = *self.columns, *filter(None, [self.label]), *self.text_column
-        return tuple(dict.fromkeys(asked)) if self.columns else ()
+    def writes(self, column: str) -> bool:
+        """Return True if records have the values of the column."""
+        requested = (*self.columns, self.label, *self.text_column)
+        return column in requested if self.columns or column in self.image_columns else True
 
     def _faults(self) -> Iterator[str]:
         yield from super()._faults()
@@ -238,13 +270,13 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
 
     def _image_faults(self) -> Iterator[str]:
         if not self.image_column:
-            given = self.given("images", "raw_size", *_OF_FILES, "workers", "duplicates", "exclude")
+            given = self.given("images", "raw_size", *_FILE_OPTIONS, "workers", "duplicates", "exclude")
             yield from (f"{each} would do nothing without --image-column" for each in given)
             return
         if self.raw_size and not parse_image_size(self.raw_size):
             yield f"--raw-size {self.raw_size!r} is not a height and width in pixels: 224x224 for example"
         elif self.raw_size:
-            yield from (f"{each} is for files, and --raw-size writes none" for each in self.given(*_OF_FILES))
+            yield from (f"{each} is for files, and --raw-size writes none" for each in self.given(*_FILE_OPTIONS))
 
     def _text_column_faults(self) -> Iterator[str]:
         form = self.text_form

@@ -1,6 +1,6 @@
 import pytest
 
-from recordmill.schemas.inputs.images import PathLabels, is_image_name
+from recordmill.schemas.inputs.images import is_image_name, path_class
 
 
 @pytest.mark.parametrize(
@@ -23,8 +23,8 @@ from recordmill.schemas.inputs.images import PathLabels, is_image_name
         ("__", "a_b__0.jpg", "a_b"),
     ],
 )
-def test_class_of(separator, path, class_name):
-    assert PathLabels(separator).class_of(path) == class_name
+def test_path_class(separator, path, class_name):
+    assert path_class(path, separator) == class_name
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "tiff", "heif"])

@@ -18,9 +18,10 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks
+from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
-from recordmill.transforms.join.screen_objects import Filters, screen_annotations
+from recordmill.transforms.join.screen_objects import screen_annotations
 from recordmill.transforms.shards import limit_records as module
 from recordmill.transforms.shards.limit_records import limit_records
 from tests.transforms.blocks.of_tasks import block_of_tasks
@@ -59,24 +60,29 @@ IMAGES = [
     task(5, "train", (4, 9.0, False)),
 ]
 
-# The first filter that skips an object counts it.
+
+def options(**more) -> CocoOptions:
+    return CocoOptions(images=("images",), instances=("a.json",), output="out", **more)
+
+
+# The first option that skips an object counts it.
 ALL_COUNTS = {("train", "crowd"): 1, ("val", "category"): 3, ("val", "area"): 1, ("val", "emptied"): 2}
 
 
 @pytest.mark.parametrize(
-    ("filters", "object_ids", "counts"),
+    ("more", "object_ids", "counts"),
     [
-        (Filters(), [10, 12, 20, 21, 30, 31], {}),
-        (Filters(("cat", "dog")), [10, 12, 20, 21], {("val", "category"): 2, ("val", "emptied"): 1}),
-        (Filters(crowd=False), [10, 20, 21, 30, 31], {("train", "crowd"): 1}),
-        (Filters(min_area_px2=2.0), [10, 20, 30, 31], {("train", "area"): 1, ("val", "area"): 1}),
-        (Filters(("cat",), False, 6.0), [10], ALL_COUNTS),
+        ({}, [10, 12, 20, 21, 30, 31], {}),
+        ({"categories": ("cat", "dog")}, [10, 12, 20, 21], {("val", "category"): 2, ("val", "emptied"): 1}),
+        ({"no_crowd": True}, [10, 20, 21, 30, 31], {("train", "crowd"): 1}),
+        ({"min_area": 2.0}, [10, 20, 30, 31], {("train", "area"): 1, ("val", "area"): 1}),
+        ({"categories": ("cat",), "no_crowd": True, "min_area": 6.0}, [10], ALL_COUNTS),
     ],
 )
-def test_screened_objects(filters, object_ids, counts):
+def test_screened_objects(more, object_ids, counts):
     facts = FactsBuilder()
     screened = image_tasks(
-        screen_annotations(block_of_tasks(IMAGES, SPLITS), CATEGORIES, filters, SPLITS, facts), SPLITS
+        screen_annotations(block_of_tasks(IMAGES, SPLITS), CATEGORIES, options(**more), SPLITS, facts), SPLITS
     )
     assert [annotation.id for task in screened for annotation in task.annotations] == object_ids
     assert [task.image_id for task in screened] == [1, 2, 3, 4, 5]
@@ -92,7 +98,7 @@ def test_screened_labels():
     ]
     images = [task(number, "val", regions=regions, panoptic=(row,)) for number, row in enumerate(panoptic)]
     facts = FactsBuilder()
-    screened = screen_annotations(block_of_tasks(images, SPLITS), CATEGORIES, Filters(), SPLITS, facts)
+    screened = screen_annotations(block_of_tasks(images, SPLITS), CATEGORIES, options(), SPLITS, facts)
     labels = [task.labels for task in image_tasks(screened, SPLITS)]
     assert [(image_labels.regions, image_labels.panoptic) for image_labels in labels] == [
         (regions[:1], (panoptic[0],)),

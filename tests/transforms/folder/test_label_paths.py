@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.inputs.files import ImageFile
-from recordmill.schemas.inputs.images import PathLabels
 from recordmill.schemas.inputs.splits import Division, SplitShares, name_id
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_paths
@@ -16,14 +15,14 @@ from tests.transforms.folder.rows import Row, rows_in
 
 HALVES = Division(SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2)))))
 GROUPS = Division(HALVES.shares, "p[0-9]+")
-FOLDER, NAME = PathLabels(), PathLabels("_")
+FOLDER, NAME = None, "_"
 SPLITS = ("b", "a")
 
 
-def label(names: list[str], rule: PathLabels, division: Division = HALVES) -> tuple[list[Row], Facts]:
+def label(names: list[str], separator: str | None, division: Division = HALVES) -> tuple[list[Row], Facts]:
     builder = FactsBuilder()
     files = [(name, ImageFile(f"images/{name}", number, f"v{number}")) for number, name in enumerate(names)]
-    block = label_paths(files, rule, division, SPLITS, builder)
+    block = label_paths(files, separator, division, SPLITS, builder)
     numbers = block.file_bytes.tolist()
     assert image_paths(block) == [f"images/{names[number]}" for number in numbers]
     assert block.file_version.texts() == [f"v{number}" for number in numbers]
@@ -31,7 +30,7 @@ def label(names: list[str], rule: PathLabels, division: Division = HALVES) -> tu
 
 
 @pytest.mark.parametrize(
-    ("rule", "name", "class_name"),
+    ("separator", "name", "class_name"),
     [
         (FOLDER, "cat/1.jpg", "cat"),
         (FOLDER, "cat/more/1.PNG", "cat"),
@@ -40,32 +39,32 @@ def label(names: list[str], rule: PathLabels, division: Division = HALVES) -> tu
         (NAME, "x/y/cat_0.jpg", "cat"),
     ],
 )
-def test_label_paths(rule, name, class_name):
-    assert label([name], rule) == ([Row(name, class_name, HALVES.split_of(name))], Facts())
+def test_label_paths(separator, name, class_name):
+    assert label([name], separator) == ([Row(name, class_name, HALVES.split_of(name))], Facts())
 
 
-@pytest.mark.parametrize("rule", [FOLDER, NAME])
+@pytest.mark.parametrize("separator", [FOLDER, NAME])
 @pytest.mark.parametrize("name", ["notes.txt", "cat/Thumbs.db", "cat/._a_1.jpg", ".cat/a_1.jpg"])
-def test_other_files(rule, name):
-    rows, facts = label([name], rule)
+def test_other_files(separator, name):
+    rows, facts = label([name], separator)
     assert (rows, facts.unlisted[:2], facts.rejects) == ([], (1, (name,)), {})
 
 
 @pytest.mark.parametrize(
-    ("rule", "division", "name", "reason", "fault"),
+    ("separator", "division", "name", "reason", "fault"),
     [
         (FOLDER, HALVES, "1.jpg", Reason.NO_CLASS, "is not in a folder"),
         (NAME, HALVES, "cat/1.jpg", Reason.NO_CLASS, "has no '_' after its class"),
         (NAME, HALVES, "_1.jpg", Reason.NO_CLASS, "has no '_' after its class"),
-        (PathLabels("::"), HALVES, "cat:1.jpg", Reason.NO_CLASS, "has no '::' after its class"),
+        ("::", HALVES, "cat:1.jpg", Reason.NO_CLASS, "has no '::' after its class"),
         (FOLDER, HALVES, "a\\..\\b/1.jpg", Reason.UNSAFE_FILE_NAME, "has .. in it"),
         (FOLDER, HALVES, "a\n.jpg", Reason.UNSAFE_FILE_NAME, "has a control character"),  # before it is not in a folder
         (FOLDER, GROUPS, "cat/1.jpg", Reason.NO_GROUP, "does not match --group-from p[0-9]+"),
         (FOLDER, GROUPS, "1.jpg", Reason.NO_CLASS, "is not in a folder"),
     ],
 )
-def test_rejects(rule, division, name, reason, fault):
-    rows, facts = label([name], rule, division)
+def test_rejects(separator, division, name, reason, fault):
+    rows, facts = label([name], separator, division)
     reject = Rejected("image", name_id(name), reason, f"{name!r} {fault}")
     assert (rows, listed(facts)) == ([], [SplitReject(HALVES.split_of(name), reject)])
 

@@ -6,19 +6,26 @@ import pytest
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.files import File
-from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
+from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder import read_labels as module
+from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.folder.read_labels import label_rows, read_labels, table_splits
 from recordmill.transforms.rows.read_rows import TextRow
 from recordmill.transforms.storage.resolve import file_version
 from tests.transforms.dataset.kinds import SplitReject, listed
 from tests.transforms.folder.rows import Row, rows_in
 
-USUAL = LabelColumns()
 ALL_TRAIN = Division(SplitShares((("train", Fraction(1)),)))
+
+
+def options(**more) -> FolderOptions:
+    return FolderOptions(**{"images": ("img",), "labels": ("labels.csv",), "output": "out"} | more)
+
+
+USUAL = options()
 HALVES = Division(SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2)))))
 
 
@@ -26,10 +33,10 @@ HALVES = Division(SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2)))))
 def rows(tmp_path):
     """Reads a table of these bytes."""
 
-    def read(data: bytes | str, columns: LabelColumns = USUAL) -> list[TextRow]:
+    def read(data: bytes | str, given: FolderOptions = USUAL) -> list[TextRow]:
         path = tmp_path / "labels.csv"
         path.write_bytes(data.encode() if isinstance(data, str) else data)
-        return list(label_rows(str(path), columns)[1])
+        return list(label_rows(str(path), given)[1])
 
     return read
 
@@ -72,36 +79,40 @@ def test_other_formats_hold_labels(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("table", "columns", "split"),
+    ("table", "given", "split"),
     [
         *((f"x,{column.upper()},label\n,a.jpg,cat\n", USUAL, None) for column in PATH_COLUMNS[-2:]),
         *((f"x,{column.title()},path\n,cat,a.jpg\n", USUAL, None) for column in LABEL_COLUMNS[-2:]),
         *((f"{column},path,label\nval,a.jpg,cat\n", USUAL, "val") for column in SPLIT_COLUMNS[-2:]),
         ("id,class,file_name,label\n17,xx,a.jpg,cat\n", USUAL, None),  # the first usual name counts
-        ("Bild,Klasse\na.jpg,cat\n", LabelColumns("Bild", "Klasse"), None),
-        ("path,Klasse\na.jpg,cat\n", LabelColumns(label="Klasse"), None),
-        (" Bild , label\na.jpg,cat\n", LabelColumns(path="Bild"), None),
-        ("path,label,split,image,breed,fold\nx,y,z,a.jpg,cat,2\n", LabelColumns("image", "breed", "fold"), "2"),
+        ("Bild,Klasse\na.jpg,cat\n", options(path_column="Bild", label_column="Klasse"), None),
+        ("path,Klasse\na.jpg,cat\n", options(label_column="Klasse"), None),
+        (" Bild , label\na.jpg,cat\n", options(path_column="Bild"), None),
+        (
+            "path,label,split,image,breed,fold\nx,y,z,a.jpg,cat,2\n",
+            options(path_column="image", label_column="breed", split_column="fold"),
+            "2",
+        ),
         *((f"path,label,split\na.jpg,cat,{split}\n", USUAL, "train") for split in ("TRAIN", "Train", " train ")),
     ],
 )
-def test_columns(rows, table, columns, split):
-    assert rows(table, columns) == [good(1, "a.jpg", "cat", *filter(None, [split]))]
+def test_columns(rows, table, given, split):
+    assert rows(table, given) == [good(1, "a.jpg", "cat", *filter(None, [split]))]
 
 
 @pytest.mark.parametrize(
-    ("header", "columns", "message"),
+    ("header", "given", "message"),
     [
         ("Bild,label", USUAL, r"column of paths \(path, .*, id\); its columns are 'Bild', 'label': .* --path-column"),
         ("path,Klasse", USUAL, r"column of labels \(label, .*\); its columns are 'path', 'Klasse': .* --label-column"),
-        ("path,label", LabelColumns(path="Bild"), "column called 'Bild'; .*: name the column with --path-column"),
-        ("path,label", LabelColumns(split="set"), "column called 'set'; .*: name the column with --split-column"),
+        ("path,label", options(path_column="Bild"), "column called 'Bild'; .*: name the column with --path-column"),
+        ("path,label", options(split_column="set"), "column called 'set'; .*: name the column with --split-column"),
     ],
 )
-def test_missing_columns(rows, header, columns, message):
+def test_missing_columns(rows, header, given, message):
     for rest in ("", "\na.jpg,cat\n"):
         with pytest.raises(AnnotationFileError, match=f"labels.csv has no {message}$"):
-            rows(f"{header}{rest}", columns)
+            rows(f"{header}{rest}", given)
 
 
 def test_table_without_rows_has_none(rows):
@@ -195,7 +206,7 @@ def test_splits_of_table_are_rows_that_can_be_used(tmp_path, table, splits):
 def read(path, *folders: str, division: Division = ALL_TRAIN, splits: tuple[str, ...] = ("train",)) -> list:
     """Image rows, then rejects."""
     builder = FactsBuilder()
-    blocks = list(read_labels(File(str(path)), USUAL, folders, division, splits, builder))
+    blocks = list(read_labels(File(str(path)), options(images=folders or ("img",)), division, splits, builder))
     return [row for block in blocks for row in rows_in(block, splits)] + listed(builder.build())
 
 

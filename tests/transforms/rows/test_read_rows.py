@@ -17,9 +17,10 @@ from recordmill.transforms.rows import read_csv, row_batch
 from recordmill.transforms.rows.read_json import read_json_lines
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.storage.resolve import storage_for
-from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema
+from recordmill.transforms.table.choose_schema import choose_schema
 from recordmill.transforms.table.convert_columns import convert_column
 from recordmill.transforms.table.observe_columns import TableStats, observe
+from recordmill.transforms.table.table_options import TableOptions
 
 
 def read(path, data: bytes = b"", columns=(), encoding="utf-8", **how):
@@ -217,7 +218,8 @@ def test_json_of_mixed_types_is_same_in_any_batches(values, type_, texts):
         stats = TableStats()
         for batch in batches:
             stats.add(observe(batch, 0))
-        chosen = choose_schema(stats, ColumnChoice(), (RowsFile("x.jsonl", 0, ""),))
+        options = TableOptions(rows=("x.jsonl",), output="out")
+        chosen = choose_schema(stats, options, {}, None, (RowsFile("x.jsonl", 0, ""),))
         (column,) = chosen.schema.columns
         cells_by_line = {}
         for batch in batches:

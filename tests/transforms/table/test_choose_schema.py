@@ -13,11 +13,13 @@ from recordmill.schemas.layouts import row_image_features
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.rows.read_json import read_json_lines
 from recordmill.transforms.rows.row_batch import BadRow, RowBatch, plain_array
-from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema
+from recordmill.transforms.table.choose_schema import ChosenSchema, choose_schema, numbered_columns
 from recordmill.transforms.table.observe_columns import TableStats, observe
-from recordmill.transforms.table.read_schema import read_schema
+from recordmill.transforms.table.read_schema import columns_by_name, read_schema
+from recordmill.transforms.table.table_options import TableOptions
 
 FILES = (RowsFile("a.csv", 1, ""), RowsFile("b.csv", 1, "", 1))
+IMAGES = {"images": ("pics",)}
 
 
 def batch(columns: dict, is_typed: bool) -> RowBatch:
@@ -31,12 +33,21 @@ def batch(columns: dict, is_typed: bool) -> RowBatch:
     return RowBatch(arrays, np.arange(1, rows + 1), [], is_typed)
 
 
-def choose(*files: dict, is_typed: bool = False, **choice):
-    choice = ColumnChoice(**choice)
+def options(**more) -> TableOptions:
+    return TableOptions(rows=("r.csv",), output="out", **more)
+
+
+def choose(*files: dict, is_typed: bool = False, schema: tuple[Column, ...] = (), **more) -> ChosenSchema:
+    """Return the schema of files of one batch each; `schema` are columns of --schema, and `more` are options."""
+    given, known = options(**more), columns_by_name(TableSchema(schema))
     stats = TableStats()
     for number, columns in enumerate(files):
-        stats.add(observe(batch(columns, is_typed), number, choice.numbered))
-    return choose_schema(stats, choice, FILES)
+        stats.add(observe(batch(columns, is_typed), number, numbered_columns(given, known)))
+    return choose_schema(stats, given, known, None, FILES)
+
+
+def choose_from(stats: TableStats, **more) -> ChosenSchema:
+    return choose_schema(stats, options(**more), {}, None, FILES)
 
 
 def types(*files: dict, is_typed: bool = False) -> dict[str, ColumnType]:
@@ -121,12 +132,12 @@ def test_typed_values(array, type_, is_list):
 
 
 def test_numeric_type_asked_for():
-    found = choose({"a": ["1"], "b": ["2"]}, dtypes={"a": ColumnType.FLOAT})
+    found = choose({"a": ["1"], "b": ["2"]}, dtype=("a=float32",))
     assert [column.type for column in found.schema.columns] == [ColumnType.FLOAT, ColumnType.INT64]
 
 
 def test_columns_without_value_in_some_row_are_optional():
-    found = choose({"a": ["1", ""], "b": ["1", "2"], "c": ["", "x"]}, {"b": ["3"]}, defaults={"c": "y"})
+    found = choose({"a": ["1", ""], "b": ["1", "2"], "c": ["", "x"]}, {"b": ["3"]}, default=("c=y",))
     assert found.schema.columns == (
         Column("a", "a", ColumnType.INT64, is_optional=True),
         Column("b", "b", ColumnType.INT64),
@@ -136,7 +147,7 @@ def test_columns_without_value_in_some_row_are_optional():
     assert [text for text in found.warnings if "column a is not in b.csv" in text]
     stats = observe(batch({"b": [1]}, True), 0)  # JSON Lines: the first batch lacks a key that the second has
     stats.add(observe(batch({"a": [1], "b": [2]}, True), 0))
-    columns = choose_schema(stats, ColumnChoice(), FILES).schema.columns
+    columns = choose_from(stats).schema.columns
     assert {column.name: column.is_optional for column in columns} == {"a": True, "b": False}
 
 
@@ -144,19 +155,19 @@ def test_warning_of_numeric_class_names():
     (text,) = choose({"c": ["1", "2"]}, label="c").warnings
     assert "that of class '1' is 0" in text
     assert choose({"c": ["1", "2"]}, label="c", classes=("1", "2")).warnings == ()
-    (text,) = choose({"g": ["1", "2"]}, {"g": ["1.0"]}, required=("g",)).warnings
+    (text,) = choose({"g": ["1", "2"]}, {"g": ["1.0"]}, key="g").warnings
     assert text.startswith("column g has 2 numbers without a fraction and 1 with one: as names they are text")
 
 
 def test_file_without_rows_lacks_no_column():
     stats = observe(RowBatch({}, np.zeros(0, np.int64), [], True), 1)
     stats.add(observe(batch({"a": ["0"]}, False), 0, ["a"]))
-    found = choose_schema(stats, ColumnChoice(label="a"), FILES)
+    found = choose_from(stats, label="a")
     assert (found.schema.columns, found.warnings) == ((Column("a", "a", ColumnType.CLASS),), ())
-    (column,) = choose_schema(stats, ColumnChoice(), FILES).schema.columns
+    (column,) = choose_from(stats).schema.columns
     assert not column.is_optional
     stats.add(observe(batch({"b": ["1"]}, False), 1))
-    assert [column.is_optional for column in choose_schema(stats, ColumnChoice(), FILES).schema.columns] == [True, True]
+    assert [column.is_optional for column in choose_from(stats).schema.columns] == [True, True]
 
 
 def test_where_no_row_can_be_read_first_is_named():
@@ -168,9 +179,9 @@ def test_where_no_row_can_be_read_first_is_named():
     for number, of_file in ((1, bad(1)), (0, bad(5)), (0, bad(7, 8))):
         stats.add(observe(of_file, number))
     with pytest.raises(ConfigError, match=r"^none of 4 rows can be read; the first is a\.csv row 5: odd 5$"):
-        choose_schema(stats, ColumnChoice(label="a"), FILES)
+        choose_from(stats, label="a")
     stats.add(observe(batch({"a": ["1"]}, False), 1))
-    assert choose_schema(stats, ColumnChoice(), FILES).warnings == ()
+    assert choose_from(stats).warnings == ()
 
 
 def test_odd_values_are_named_with_number_and_place():
@@ -179,7 +190,7 @@ def test_odd_values_are_named_with_number_and_place():
         "column c is written as text, as it has whole numbers (2) and text (1), the first 'x' in a.csv row 3"
     )
     (text,) = choose({"c": ["1e39", "1"]}).warnings
-    assert text.startswith("float32, which records hold, rounds numbers of c (1 of 2); ")
+    assert text.startswith("float32, the type in records, rounds numbers of c (1 of 2); ")
     (text,) = choose({"c": ["", ""], "d": ["x", "y"]}).warnings
     assert text.startswith("column c has no value in any row")
 
@@ -193,18 +204,18 @@ def enum(*files, **choice) -> tuple[str, ...]:
 def test_enums_are_numbered_over_all_files(monkeypatch):
     coded = [pa.array(values).dictionary_encode() for values in (["b", None, "c"], ["a", "b"])]
     assert enum(*coded, is_typed=True) == ("a", "b", "c"), "and not by a file's own codes"
-    assert enum(*coded, is_typed=True, defaults={"c": "aa"}) == ("a", "aa", "b", "c")
+    assert enum(*coded, is_typed=True, default=("c=aa",)) == ("a", "aa", "b", "c")
     (text,) = choose({"c": coded[0]}, is_typed=True).warnings
     assert "in schema.json: c of 2 values" in text
-    asked = {"types": {"c": (ColumnType.ENUM, False, ())}}
+    asked = {"schema": (Column("c", "c", ColumnType.ENUM),)}
     assert enum(["10", "9", ""], ["9"], **asked) == ("9", "10"), "as classes are"
-    assert enum(["b", "a"], **asked, enums={"c": ("x", "b")}) == ("x", "b")
+    assert enum(["b", "a"], schema=(Column("c", "c", ColumnType.ENUM, values=("x", "b")),)) == ("x", "b")
     assert choose({"c": ["b", "a"]}, **asked).warnings == ()
     mixed = choose({"c": coded[0]}, {"c": pa.array(["x"])}, is_typed=True)
     assert mixed.schema.columns[0].type is ColumnType.BYTES
     assert "it has values of an enum (2) and text (1), the first 'x' in b.csv row 1" in mixed.warnings[0]
     with pytest.raises(ConfigError, match="an enum with a value twice"):
-        enum(["b"], **asked, enums={"c": ("x", "x")})
+        enum(["b"], schema=(Column("c", "c", ColumnType.ENUM, values=("x", "x")),))
     monkeypatch.setattr("recordmill.transforms.table.observe_columns.MOST_DISTINCT", 1)
     many = choose({"c": coded[0]}, is_typed=True)
     assert many.schema.columns[0].type is ColumnType.BYTES
@@ -214,10 +225,10 @@ def test_enums_are_numbered_over_all_files(monkeypatch):
 
 
 def test_default_is_class_and_fills_no_list():
-    assert [c.name for c in choose({"c": ["b", ""]}, label="c", defaults={"c": "a"}).labels.categories] == ["a", "b"]
-    with pytest.raises(ConfigError, match="--default c: the column holds lists"):
-        choose({"c": pa.array([[1], None])}, is_typed=True, defaults={"c": "1"})
-    with pytest.raises(CategoryError, match="column c holds lists"):
+    assert [c.name for c in choose({"c": ["b", ""]}, label="c", default=("c=a",)).labels.categories] == ["a", "b"]
+    with pytest.raises(ConfigError, match="--default c: the column has lists"):
+        choose({"c": pa.array([[1], None])}, is_typed=True, default=("c=1",))
+    with pytest.raises(CategoryError, match="column c has lists"):
         choose({"c": pa.array([["a"], None])}, is_typed=True, label="c")
 
 
@@ -228,7 +239,7 @@ def test_classes_are_numbered(monkeypatch):
     assert [c.name for c in far.categories] == ["10183-09-21", "1970-01-01"]
     given = choose({"c": ["b", "a"]}, label="c", classes=("b", "a", "x"))
     assert [(c.id, c.name) for c in given.labels.categories] == [(0, "b"), (1, "a"), (2, "x")]
-    with pytest.raises(CategoryError, match="no row is of z"):
+    with pytest.raises(CategoryError, match="no row has a class of --classes or --encoders, which are z"):
         choose({"c": ["b"]}, label="c", classes=("z",))
     with pytest.raises(CategoryError, match="no value in any row"):
         choose({"c": [""], "d": ["1"]}, label="c")
@@ -238,51 +249,54 @@ def test_classes_are_numbered(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("choice", "fault"),
+    ("more", "fault"),
     [
         ({"columns": ("a", "x")}, "--columns: no column 'x'"),
         ({"columns": ("a", "x"), "label": "x"}, "--label: no column 'x', or --columns leaves it out"),
         ({"label": "x"}, "--label: no column 'x'; the columns are a, b"),
-        ({"label": "b"}, "column b is not in b.csv; every row needs it"),
-        ({"required": ("x",)}, "no column 'x'"),
-        ({"label": "a", "features": {"a": "x" * 201}}, "--rename it"),
-        ({"label": "a", "features": {"a": "x\ny"}}, "--rename it"),
-        ({"features": {"a": "b"}}, "columns 'a' and 'b' would both be the feature 'b'"),
-        ({"types": {"a": (ColumnType.CLASS, False, ())}}, "--schema: column a holds classes; give --label a"),
-        ({"types": {"x": (ColumnType.INT64, False, ())}}, "--schema: no column 'x'"),
-        ({"dtypes": {"x": ColumnType.INT64}}, "--dtype: no column 'x'"),
-        ({"label": "a", "dtypes": {"a": ColumnType.INT64}}, "--dtype a: column a has classes"),
-        ({"texts": ("a",), "dtypes": {"a": ColumnType.INT64}}, "--dtype a: column a has texts"),
-        ({"image_columns": "x"}, "--image-column: no column 'x'"),
-        ({"image_columns": "x", "required": ("x",)}, "--image-column: no column 'x'"),
-        ({"image_columns": "b"}, "column b is not in b.csv; every row needs it"),
-        ({"features": {"a": ""}}, "column 'a' would be a feature without a name; --rename it"),
-        ({"defaults": {"a": "x"}}, "--default: column a: 'x' is no int64"),
-        ({"defaults": {"a": "nan"}, "types": {"a": (ColumnType.FLOAT, False, ())}}, "--default: column a: 'nan'"),
-        ({"features": {"a": "image"}, "taken": ("image",)}, "column 'a' would be the feature 'image', which is the"),
+        ({"label": "b"}, "column b is not in b.csv; every row needs a value"),
+        ({"key": "x"}, "no column 'x'"),
+        ({"label": "a", "rename": (f"a={'x' * 201}",)}, "--rename it"),
+        ({"label": "a", "rename": ("a=x\ny",)}, "--rename it"),
+        ({"rename": ("a=b",)}, "columns 'a' and 'b' would both be the feature 'b'"),
+        ({"schema": (Column("a", "a", ColumnType.CLASS),)}, "--schema: column a has classes; add --label a"),
+        ({"schema": (Column("x", "x", ColumnType.INT64),)}, "--schema: no column 'x'"),
+        ({"dtype": ("x=int64",)}, "--dtype: no column 'x'"),
+        ({"label": "a", "dtype": ("a=int64",)}, "--dtype a: column a has classes"),
+        ({"text_column": ("a",), "text": "counts", "dtype": ("a=int64",)}, "--dtype a: column a has texts"),
+        ({**IMAGES, "image_column": "x", "key": "a"}, "--image-column: no column 'x'"),
+        ({**IMAGES, "image_column": "x", "columns": ("a",)}, "--image-column: no column 'x'"),
+        ({**IMAGES, "image_column": "b"}, "column b is not in b.csv; every row needs a value"),
+        ({"rename": ("a=",)}, "column 'a' would be a feature without a name; --rename it"),
+        ({"default": ("a=x",)}, "--default: column a: 'x' is not of type int64"),
+        ({"default": ("a=nan",), "schema": (Column("a", "a", ColumnType.FLOAT),)}, "--default: column a: 'nan'"),
+        (
+            {**IMAGES, "image_column": "a", "columns": ("a",), "rename": ("a=image",)},
+            "column 'a' would be the feature 'image', which is the",
+        ),
     ],
 )
-def test_columns_missing_in_table(choice, fault):
+def test_columns_missing_in_table(more, fault):
     with pytest.raises(ConfigError) as caught:
-        choose({"a": ["1"], "b": ["2"]}, {"a": ["1"]}, **choice)
+        choose({"a": ["1"], "b": ["2"]}, {"a": ["1"]}, **more)
     assert fault in str(caught.value)
 
 
 def test_column_without_name_is_no_feature():
-    with pytest.raises(ConfigError, match=r"^b\.csv: a column has no name; give it one"):
+    with pytest.raises(ConfigError, match=r"^b\.csv: a column has no name; name it"):
         choose({"a": ["1"]}, {"": ["1"]})
 
 
 def test_image_paths_on_request():
     rows = {"a": ["1.jpg", "2.jpg"], "b": ["2", "3"]}
 
-    def names(**choice) -> list[str]:
-        return [column.name for column in choose(rows, image_columns="a", **choice).schema.columns]
+    def names(**more) -> list[str]:
+        return [column.name for column in choose(rows, **IMAGES, image_column="a", **more).schema.columns]
 
     assert names() == ["b"]
     assert names(columns=("a",)) == ["a"]
-    assert names(label="a") == names(texts=("a",)) == ["a", "b"]
-    assert choose({"a": ["1.jpg"]}, image_columns="a").schema == TableSchema(())
+    assert names(label="a") == names(text_column=("a",), text="counts") == ["a", "b"]
+    assert choose({"a": ["1.jpg"]}, **IMAGES, image_column="a").schema == TableSchema(())
 
 
 SCHEMA = TableSchema(
@@ -346,7 +360,7 @@ def test_schema_has_each_column_once(tmp_path, name, text):
     if name.endswith("pbtxt"):
         pytest.importorskip("tensorflow_metadata")
     (tmp_path / name).write_text(text)
-    with pytest.raises(ConfigError, match=f"{name} says twice what the column 'a' is"):
+    with pytest.raises(ConfigError, match=f"{name} has the column 'a' twice; remove one"):
         read_schema(str(tmp_path / name))
 
 
@@ -378,16 +392,16 @@ def test_lists_in_lists_without_shape_are_error_with_its_cure(files):
     for read in batches:
         stats.add(observe(read, 0))
     with pytest.raises(ConfigError, match=r"^column m has lists .* in lists, .* Give one flat list"):
-        choose_schema(stats, ColumnChoice(), FILES)
-    as_text = ColumnChoice(types={"m": (ColumnType.BYTES, False, ())})
-    assert choose_schema(stats, as_text, FILES).schema.columns[0].type is ColumnType.BYTES
+        choose_from(stats)
+    as_text = {"m": Column("m", "m", ColumnType.BYTES)}
+    assert choose_schema(stats, options(), as_text, None, FILES).schema.columns[0].type is ColumnType.BYTES
 
 
 def test_names_of_numbers_keep_their_order():
     numbers = batch({"c": pa.array(["cat"]).dictionary_encode()}, True)._replace(names={"c": ("dog", "cat")})
     stats = observe(numbers, 0, ["c"])
-    assert choose_schema(stats, ColumnChoice(), FILES).schema.columns[0].values == ("dog", "cat")
-    labels = choose_schema(stats, ColumnChoice(label="c"), FILES).labels
+    assert choose_from(stats).schema.columns[0].values == ("dog", "cat")
+    labels = choose_from(stats, label="c").labels
     assert [category.name for category in labels.categories] == ["dog", "cat"]
 
 
@@ -405,8 +419,8 @@ def test_nan_among_numbers_is_no_class(values, is_typed, names):
 
 def test_points_in_time_cut_are_named():
     fine = batch({"t": pa.array([1], pa.timestamp("us"))}, True)._replace(cut={"t": 1})
-    for choice in (ColumnChoice(), ColumnChoice(label="t")):
-        (text,) = choose_schema(observe(fine, 0, choice.numbered), choice, FILES).warnings
+    for given in (options(), options(label="t")):
+        (text,) = choose_schema(observe(fine, 0, numbered_columns(given, {})), given, {}, None, FILES).warnings
         assert text.startswith("column t: 1 of 1 points in time are finer than a microsecond")
 
 

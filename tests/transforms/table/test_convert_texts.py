@@ -10,21 +10,25 @@ from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder, TextForm, TextSettings
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.inputs.splits import RowSplits, SplitShares
-from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, TableSchema
+from recordmill.schemas.inputs.splits import SplitShares
+from recordmill.schemas.inputs.tables import Column, RowsFile, TableSchema
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
 from recordmill.transforms.table import convert_columns as module
-from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
+from recordmill.transforms.table.choose_schema import ChosenSchema, with_texts
 from recordmill.transforms.table.convert_columns import convert_texts
 from recordmill.transforms.table.fit_columns import row_texts
-from recordmill.transforms.table.make_records import RowsRecipe
+from recordmill.transforms.table.table_options import TableOptions
 
 ENCODER = TextEncoder(1, "title", TextSettings(TextForm.COUNTS), "train", 3, ("cat", "dog"))
 INDEX = Column("title", "title/index", ColumnType.TERM_INDEX, is_list=True)
 VALUE = Column("title", "title/value", ColumnType.TERM_VALUE, is_list=True)
 SCHEMA = TableSchema((Column("id", "id", ColumnType.INT64), Column("title", "title", ColumnType.BYTES)))
 CHOSEN = ChosenSchema(SCHEMA, LabelMap(()), ("w",))
+
+
+def options(**more) -> TableOptions:
+    return TableOptions(rows=("r.csv",), output="out", **{"text_column": ("title",), "text": "counts"} | more)
 
 
 def test_rows_without_text():
@@ -50,7 +54,7 @@ def test_text_is_no_longer_than_row_of_csv(monkeypatch):
 
 
 def test_features_of_text_columns():
-    chosen = with_texts(CHOSEN, [ENCODER], {"title": {"value": "words"}}, ColumnChoice())
+    chosen = with_texts(CHOSEN, [ENCODER], options(text_names="value=words"))
     assert chosen.schema.columns[1:] == (INDEX, Column("title", "words", ColumnType.TERM_VALUE, is_list=True))
     assert chosen.encoders == (ENCODER,)
     assert chosen.warnings == ("w",)
@@ -61,38 +65,40 @@ def test_features_of_text_columns():
     ]
     assert set(TableSchema.of_features(features).columns) == set(chosen.schema.columns)
     default = TableSchema((Column("title", "title", ColumnType.BYTES, default="none"),))
-    schema = with_texts(CHOSEN._replace(schema=default), [ENCODER], {}, ColumnChoice()).schema
+    schema = with_texts(CHOSEN._replace(schema=default), [ENCODER], options()).schema
     assert {column.default for column in TableSchema.of_features(schema.features).columns} == {"none"}
 
 
 def test_counts_are_integers_where_asked_for():
-    chosen = with_texts(CHOSEN, [ENCODER], {}, ColumnChoice(counts=("title/value",)))
+    chosen = with_texts(CHOSEN, [ENCODER], options(dtype=("title/value=int64",)))
     assert [column.type for column in chosen.schema.columns[1:]] == [ColumnType.TERM_INDEX, ColumnType.TERM_COUNT]
-    with pytest.raises(ConfigError, match="words holds no counts"):
-        with_texts(CHOSEN, [ENCODER], {}, ColumnChoice(counts=("title/value", "words")))
+    tokens = TextEncoder(1, "title", TextSettings(TextForm.TOKENS), "train", 3, ("cat", "dog"))
+    with pytest.raises(ConfigError, match="title/value does not store counts of terms"):
+        with_texts(CHOSEN, [tokens], options(text="tokens", dtype=("title/value=int64",)))
 
 
 def test_name_that_another_column_has_is_refused():
     with pytest.raises(ConfigError, match="would both be the feature 'id'"):
-        with_texts(CHOSEN, [ENCODER], {"title": {"index": "id"}}, ColumnChoice())
+        with_texts(CHOSEN, [ENCODER], options(text_names="index=id"))
 
 
-def texts_of(file: RowsFile, split_of: dict[str, str], recipe: RowsRecipe, chosen: ChosenSchema) -> list:
+def texts_of(
+    file: RowsFile, split_of: dict[str, str], given: TableOptions, splits: tuple[str, ...], chosen: ChosenSchema
+) -> list:
     sources = [EncoderSource(column, ENCODER.settings, split) for column, split in split_of.items()]
-    return [(found.tag, found.value) for found in row_texts(file, sources, recipe, chosen)]
+    return [(found.tag, found.value) for found in row_texts(file, sources, chosen, given, splits, given.reading)]
 
 
 def test_texts_are_one_split_s_rows(tmp_path):
     """A row whose split is not known is of none; a default is a text."""
     table = {"title": ["a", None, "b", "c", "d"], "part": ["train", "Train ", "val", "x", None]}
     pq.write_table(pa.table(table), tmp_path / "r.parquet")
-    splits = RowSplits(SplitShares((("train", 1),), 0), ("train", "val"), column="part")
-    recipe = RowsRecipe("", splits, 0, RowsReading())
+    given, splits = options(split_column="part"), ("train", "val")
     file = RowsFile(str(tmp_path / "r.parquet"), 1, "")
 
     def texts(split: str, default: str | None = None) -> list[str]:
         schema = TableSchema(tuple(Column(name, name, ColumnType.BYTES, default=default) for name in table))
-        found = texts_of(file, {"title": split, "part": "val"}, recipe, CHOSEN._replace(schema=schema))
+        found = texts_of(file, {"title": split, "part": "val"}, given, splits, CHOSEN._replace(schema=schema))
         assert found[1] == ("of part", ["val"])
         return found[0][1]
 
@@ -104,10 +110,10 @@ def test_texts_of_split_where_classes_are_divided_one_by_one(tmp_path):
     table = {"title": ["a", "b", "c", "d"], "id": [1, 2, 3, 4], "kind": ["y", "x", "y", "z"]}
     pq.write_table(pa.table(table), tmp_path / "r.parquet")
     halves = SplitShares((("train", Fraction(1, 2)), ("val", Fraction(1, 2))))
-    recipe = RowsRecipe("", RowSplits(halves, halves.names, key="id", stratified="kind"), 0, RowsReading())
+    given = options(split=halves.shares, key="id", label="kind", stratify=True)
     schema = TableSchema((*SCHEMA.columns, Column("kind", "kind", ColumnType.CLASS)))
     labels = LabelMap((Category(0, "x"), Category(1, "y")))
     chosen = ChosenSchema(schema, labels, (), borders={0: (0,), 1: (1 << 63,)})
     file = RowsFile(str(tmp_path / "r.parquet"), 1, "")
-    assert texts_of(file, {"title": "train"}, recipe, chosen) == [("of title", ["a", "c"])]
-    assert texts_of(file, {"title": "val"}, recipe, chosen) == [("of title", ["b"])]
+    assert texts_of(file, {"title": "train"}, given, halves.names, chosen) == [("of title", ["a", "c"])]
+    assert texts_of(file, {"title": "val"}, given, halves.names, chosen) == [("of title", ["b"])]

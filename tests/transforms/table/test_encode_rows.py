@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
 from recordmill.transforms.records.example import ExampleWriter
-from recordmill.transforms.table.convert_columns import FeatureColumn, encode_rows
+from recordmill.transforms.table.convert_columns import FeatureColumn, encode_records
 
 VALUES = {
     FeatureKind.INT64: st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-1, 300),
@@ -37,7 +37,7 @@ def test_bytes_are_one_record_at_time(data):
         name: [data.draw(st.none() | st.lists(VALUES[kind], max_size=4)) for _ in range(rows)]
         for name, kind in kinds.items()
     }
-    made = encode_rows([column(name, kind, cells[name]) for name, kind in kinds.items()], rows)
+    made = encode_records([column(name, kind, cells[name]) for name, kind in kinds.items()], rows)
     for row in range(rows):
         present = {name: kind for name, kind in kinds.items() if cells[name][row] is not None}
         features = tuple(Feature(name, name, present[name], ("N",), "", "") for name in sorted(present))
@@ -47,6 +47,6 @@ def test_bytes_are_one_record_at_time(data):
 
 def test_lengths_that_differ_by_more_than_are_counted():
     texts = [b"", b"x" * 200_000]
-    made = encode_rows([column("a", FeatureKind.BYTES, [[text] for text in texts])], 2)
+    made = encode_records([column("a", FeatureKind.BYTES, [[text] for text in texts])], 2)
     table = FeatureTable("t", (Feature("a", "a", FeatureKind.BYTES, (), "", ""),))
     assert made.to_pylist() == [ExampleWriter(table).write({"a": text}) for text in texts]

@@ -13,14 +13,14 @@ from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.annotations import Category, TableRow
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.inputs.splits import RowSplits, SplitShares, name_id
+from recordmill.schemas.inputs.splits import SplitShares, name_id
 from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, TableSchema
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import labels_of
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.make_records import RowsRecipe
-from recordmill.transforms.table.read_records import image_block, made_rows
+from recordmill.transforms.table.read_records import read_records, row_block
+from recordmill.transforms.table.table_options import TableOptions
 from tests.transforms.dataset.kinds import listed
 
 HALVES = SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2))))
@@ -46,14 +46,15 @@ class Found(NamedTuple):
         return sorted((reject for _, reject in listed(self.facts)), key=lambda reject: reject.id)
 
 
-def read(path: Path, folders: tuple[str, ...] = ("pics",), **splits) -> Found:
-    divided = RowSplits(HALVES, HALVES.names, **({"key": "path", "images": folders} | splits))
+def read(path: Path, folders: tuple[str, ...] = ("pics",), **more) -> Found:
+    options = TableOptions(
+        rows=(str(path),), output="out", split=HALVES.shares, image_column="path", images=folders, label="kind", **more
+    )
     file = RowsFile(str(path), path.stat().st_size, "")
-    recipe = RowsRecipe("", divided, 0, RowsReading(), "path", folders)
     facts = FactsBuilder()
     found = []
-    for made in made_rows(file, CHOSEN, recipe, facts):
-        block = image_block(made, np.arange(len(made.names)), file, CHOSEN, recipe)
+    for made in read_records(file, facts, CHOSEN, options, HALVES.names, RowsReading()):
+        block = row_block(made, np.arange(len(made.names)), file, CHOSEN, "path")
         block.check("test")
         labels = labels_of(block)
         columns = block.image_id.tolist(), block.file_name.texts(), block.split.tolist(), labels
@@ -92,7 +93,7 @@ def test_all_spellings_of_path_are_one_picture_in_one_split(tmp_path):
 
 def test_key_decides_instead_of_picture(tmp_path):
     rows = (f"{n}.jpg,cat,{n % 2}" for n in range(20))
-    found = read(csv(tmp_path, *rows), key="n", images=()).images
+    found = read(csv(tmp_path, *rows), key="n").images
     assert {(image.id, image.split) for image in found} == {(name_id(key), HALVES.split_of(key)) for key in ("0", "1")}
     assert len({image.name for image in found}) == 20
 
@@ -107,7 +108,7 @@ def test_unusable_paths_are_rejects(tmp_path):
             (2, Reason.MISSING_VALUE, "path has no value"),
             (3, Reason.UNSAFE_FILE_NAME, "path: the path '/elsewhere/a.jpg' is an absolute path"),
             (4, Reason.UNSAFE_FILE_NAME, "path: the path 'http://x/a.jpg' is a URL"),
-            (5, Reason.UNKNOWN_CLASS, "kind: no class 'emu'"),
+            (5, Reason.UNKNOWN_CLASS, "kind: 'emu' is not a class"),
         )
     ]
     assert found.images == []

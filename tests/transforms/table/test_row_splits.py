@@ -4,16 +4,14 @@ import pytest
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.tables import RowsFile, RowsReading
-from recordmill.transforms.table.make_records import named_splits
+from recordmill.transforms.table.make_records import list_splits
 
 
 def named(tmp_path: Path, *files: list[str], column: str = "set") -> tuple[str, ...]:
     paths = [tmp_path / f"{number}.csv" for number in range(len(files))]
     for path, values in zip(paths, files, strict=True):
         path.write_text("".join(f"{value},1\n" for value in ["set", *values]))
-    return named_splits(
-        [RowsFile(str(path), 1, "", number) for number, path in enumerate(paths)], column, RowsReading()
-    )
+    return list_splits([RowsFile(str(path), 1, "", number) for number, path in enumerate(paths)], column, RowsReading())
 
 
 def test_they_are_those_of_all_files(tmp_path):
@@ -26,10 +24,10 @@ def test_batch_of_rows_without_column_is_no_file_without_it(tmp_path, monkeypatc
     rows.write_text('{"a": 1}\n{"set": "train"}\n')
     empty.touch()
     files = [RowsFile(str(path), 1, "", number) for number, path in enumerate((rows, empty))]
-    assert named_splits(files, "set", RowsReading()) == ("train",)
+    assert list_splits(files, "set", RowsReading()) == ("train",)
     rows.write_text('{"a": 1}\n')
     with pytest.raises(ConfigError, match=r"0[.]jsonl has no column 'set'"):
-        named_splits(files, "set", RowsReading())
+        list_splits(files, "set", RowsReading())
 
 
 @pytest.mark.parametrize(
@@ -38,8 +36,8 @@ def test_batch_of_rows_without_column_is_no_file_without_it(tmp_path, monkeypatc
         ([list(map(str, range(200_000)))], "has more than 20 values, or a very long one; is it the column of splits"),
         ([list(map(str, range(15))), list(map(str, range(15, 30)))], "has more than 20 values"),
         ([["train", "x" * 2000]], "has more than 20 values, or a very long one"),
-        ([["", ""]], "names no split in any row"),
-        ([["train", "a b"]], "a split cannot be called 'a b'"),
+        ([["", ""]], "has no value in any row"),
+        ([["train", "a b"]], "a split cannot have the name 'a b'"),
     ],
 )
 def test_not_a_column_of_splits(tmp_path, files, fault):

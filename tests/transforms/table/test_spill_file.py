@@ -1,5 +1,3 @@
-from fractions import Fraction
-
 import apache_beam as beam
 import numpy as np
 import pytest
@@ -11,14 +9,13 @@ from apache_beam.testing.util import assert_that
 from recordmill.schemas.errors import EndedElsewhereError
 from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.inputs.splits import RowSplits, SplitShares
-from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, TableSchema
+from recordmill.schemas.inputs.tables import Column, RowsFile, TableSchema
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.rows import read_rows
 from recordmill.transforms.table import spill_rows
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.make_records import RowsRecipe
 from recordmill.transforms.table.spill_rows import RANGES, read_piece, spill_file, spill_path
+from recordmill.transforms.table.table_options import TableOptions
 from tests.transforms.dataset.kinds import applied
 from tests.transforms.table.spills import VALUES, records, spills
 
@@ -54,11 +51,8 @@ def test_each_part_of_a_large_file_has_its_own_spill(tmp_path, monkeypatch):
     monkeypatch.setattr(read_rows, "_BATCH_ROWS", 4)
     path = tmp_path / "r.jsonl"
     path.write_text("".join(f'{{"n": {number}}}\n' for number in range(10)))
-    splits = RowSplits(SplitShares((("train", Fraction(1)),)), ("train",))
-    recipe, schema = (
-        RowsRecipe(str(tmp_path), splits, 0, RowsReading()),
-        TableSchema((Column("n", "n", ColumnType.INT64),)),
-    )
+    options = TableOptions(rows=(str(path),), output=str(tmp_path))
+    schema = TableSchema((Column("n", "n", ColumnType.INT64),))
     file = RowsFile(str(path), path.stat().st_size, "")
 
     def check(spills):
@@ -69,7 +63,8 @@ def test_each_part_of_a_large_file_has_its_own_spill(tmp_path, monkeypatch):
 
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         chosen = p | "Chosen" >> beam.Create([ChosenSchema(schema, LabelMap(()), ())])
-        spills, _ = applied(p | beam.Create([file]), WithFacts(spill_file, AsSingleton(chosen), recipe))
+        spill = WithFacts(spill_file, AsSingleton(chosen), options, ("train",), options.reading)
+        spills, _ = applied(p | beam.Create([file]), spill)
         assert_that(spills, check)
 
 

@@ -12,18 +12,25 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.files import ImageFile
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.inputs.splits import RowSplits, SplitShares
+from recordmill.schemas.inputs.splits import SplitShares
 from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, TableSchema
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.stratify import class_borders
 from recordmill.transforms.join.list_images import files_by_name
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.make_records import ALL_ROWS, RowsRecipe
+from recordmill.transforms.table.make_records import ALL_ROWS
 from recordmill.transforms.table.read_records import BUCKETS, stratify_rows
+from recordmill.transforms.table.table_options import TableOptions
 
 SHARES = SplitShares((("train", Fraction(7, 10)), ("val", Fraction(3, 10))))
 COLUMNS = Column("kind", "kind", ColumnType.CLASS), Column("price", "price", ColumnType.INT64)
 CHOSEN = ChosenSchema(TableSchema(COLUMNS), LabelMap((Category(0, "cat"), Category(1, "dog"), Category(2, "emu"))), ())
+
+
+def job_of(files: list[RowsFile], **more) -> tuple[TableOptions, tuple[str, ...], RowsReading]:
+    paths = tuple(file.path for file in files)
+    options = TableOptions(rows=paths, output="out", split=SHARES.shares, label="kind", **more)
+    return options, SHARES.names, options.reading
 
 
 def test_borders_are_keys_of_good_rows_in_all_files(tmp_path):
@@ -38,10 +45,10 @@ def test_borders_are_keys_of_good_rows_in_all_files(tmp_path):
     for index, name in enumerate(("cat", "dog")):
         places = [SHARES.position(str(key)) for key, kind, price in rows if kind == name and price != "x"]
         expected[index] = class_borders(name, np.array([(place, 1) for place in places]), SHARES)
-    recipe = RowsRecipe("", RowSplits(SHARES, SHARES.names, "id", stratified="kind"), 0, RowsReading())
+    job = job_of(files, key="id", stratify=True)
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         chosen = p | "Chosen" >> beam.Create([CHOSEN])
-        found = stratify_rows(p | "Files" >> beam.Create(files), chosen, recipe)
+        found = stratify_rows(p | "Files" >> beam.Create(files), chosen, *job)
         assert_that(found | beam.Map(lambda chosen: chosen.borders), equal_to([expected]))
 
 
@@ -56,8 +63,9 @@ def test_rows_that_are_known_to_be_rejected_do_not_count(tmp_path, is_ranked):
         (name, ImageFile(f"pics/{name}", MAX_FILE_BYTES + (n % 7 == 1))) for n, name in enumerate(names) if n % 7 > 0
     ]
     written = [(name, kind) for n, (name, kind, price) in enumerate(rows) if n % 300 % 7 > 1 and price != "x"]
-    splits = RowSplits(SHARES, SHARES.names, "path", "", "", "kind" * (not is_ranked), is_ranked, ("pics",))
-    recipe = RowsRecipe("", splits, 0, RowsReading(), "path", ("pics",))
+    table = [RowsFile(str(path), 1, "")]
+    divided = {"split_by": "rank"} if is_ranked else {"stratify": True}
+    job = job_of(table, image_column="path", images=("pics",), **divided)
 
     def check(found: list[dict[int, tuple[int, ...]]]) -> None:
         (borders,) = found
@@ -70,5 +78,5 @@ def test_rows_that_are_known_to_be_rejected_do_not_count(tmp_path, is_ranked):
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         listed = p | "Listed" >> beam.Create(list(files_by_name(files, FactsBuilder(), "path", BUCKETS)))
         chosen = p | "Chosen" >> beam.Create([CHOSEN])
-        found = stratify_rows(p | "Files" >> beam.Create([RowsFile(str(path), 1, "")]), chosen, recipe, listed)
+        found = stratify_rows(p | "Files" >> beam.Create(table), chosen, *job, listed)
         assert_that(found | beam.Map(lambda chosen: chosen.borders), check)
