@@ -29,8 +29,18 @@ def nothing(gcs: GcsStandIn) -> None:
 IMAGES, INSTANCES = f"{ROOT}/in/images", f"{ROOT}/in/annotations/instances.json"
 # What is done to the server; flags that differ; exit code; what is named.
 FAILURES = {
-    "no bucket of images": (nothing, {"images": "gs://typo/images"}, 2, ["gs://typo/images", "the bucket typo does not exist"]),
-    "no bucket of output": (nothing, {"output": "gs://typo/out"}, 2, ["gs://typo/out", "the bucket typo does not exist"]),
+    "no bucket of images": (
+        nothing,
+        {"images": "gs://typo/images"},
+        2,
+        ["gs://typo/images", "the bucket typo does not exist"],
+    ),
+    "no bucket of output": (
+        nothing,
+        {"output": "gs://typo/out"},
+        2,
+        ["gs://typo/out", "the bucket typo does not exist"],
+    ),
     "no right to list": (refuse("list", "*"), {}, 2, [OUT, ACCOUNT]),
     "no right to read annotations": (refuse("read", "*instances.json"), {}, 1, [INSTANCES, ACCOUNT]),
     "no right to write": (refuse("start", "*"), {}, 2, [f"{OUT}/", ACCOUNT]),
