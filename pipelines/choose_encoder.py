@@ -38,27 +38,27 @@ def choose_encoder(
     manifest = read_manifest(output)
     _check_replaceable(output, column, manifest)
     known = next((info for info in manifest.encoders if info.column == column), None) if manifest else None
-    others = sorted(set(manifest.splits) - set(splits)) if manifest else []
+    other_splits = sorted(set(manifest.splits) - set(splits)) if manifest else []
     if options.encoders:
         path = _saved_path(options.encoders, column)
         saved = _read(path, column, form)
-        if known and known.sha256 != saved.info.sha256 and others:
+        if known and known.sha256 != saved.info.sha256 and other_splits:
             raise ConfigError(
-                f"{output} holds the split {', '.join(others)}, encoded by another vocabulary than {path}; give "
+                f"{output} holds the split {', '.join(other_splits)}, encoded by another vocabulary than {path}; give "
                 f"--encoders {output}, or another --output"
             )
         return EncoderSource(column, saved.settings, saved=saved, path=path)
     settings = options.settings(form, read_stop_words(options.stop_words))
     split = _fit_split(options.fit_split, splits, known, output)
-    if split in splits and not (known and others):
+    if split in splits and not (known and other_splits):
         return EncoderSource(column, settings, split)
     path = join_path(output, encoder_file(column))
     saved = _read(path, column, form)
     if split in splits and (saved.split, saved.settings) != (split, settings):
         raise ConfigError(
-            f"{output} holds the split {', '.join(others)}, encoded by the vocabulary of {saved.split}, and {split} "
-            f"would get another ({_difference(saved.settings, settings) or 'of its own'}): write all splits in one "
-            f"command, keep that vocabulary by --encoders {output}, or give another --output"
+            f"{output} holds the split {', '.join(other_splits)}, encoded by the vocabulary of {saved.split}, and "
+            f"{split} would get another ({_difference(saved.settings, settings) or 'of its own'}): write all splits in "
+            f"one command, keep that vocabulary by --encoders {output}, or give another --output"
         )
     if split in splits:
         return EncoderSource(column, settings, split, known=known)
@@ -95,8 +95,10 @@ def saved_classes(folders: Sequence[str]) -> tuple[str, ...]:
     Raises:
         ConfigError: They are unusable, or differ between two folders.
     """
-    found = {path: decode_classes(storage_for(path).read(path), path) for path in _saved_files(folders, CLASSES)}
-    known = {path: classes for path, classes in found.items() if classes}
+    classes_by_file = {
+        path: decode_classes(storage_for(path).read(path), path) for path in _saved_files(folders, CLASSES)
+    }
+    known = {path: classes for path, classes in classes_by_file.items() if classes}
     if len(set(known.values())) > 1:
         raise ConfigError(f"--encoders: {' and '.join(known)} have different classes; give one of them")
     return next(iter(known.values()), ())
@@ -108,7 +110,7 @@ def read_stop_words(paths: Sequence[str]) -> tuple[str, ...]:
     Raises:
         ConfigError: A file is not UTF-8, or has no word.
     """
-    found: list[str] = []
+    all_words: list[str] = []
     for path in paths:
         try:
             words = storage_for(path).read(path).decode("utf-8-sig").split("\n")
@@ -117,8 +119,8 @@ def read_stop_words(paths: Sequence[str]) -> tuple[str, ...]:
         stripped = [word.strip() for word in words if word.strip()]
         if not stripped:
             raise ConfigError(f"--stop-words {path} has no word; give one a line, or leave it out")
-        found += stripped
-    return tuple(found)
+        all_words += stripped
+    return tuple(all_words)
 
 
 def _fit_split(asked: str | None, splits: Sequence[str], known: EncoderInfo | None, output: str) -> str:
@@ -149,12 +151,12 @@ def _saved_path(folders: Sequence[str], column: str) -> str:
         ConfigError: No folder, or more than one, has an encoder of the column.
     """
     file = encoder_file(column)
-    found = _saved_files(folders, file)
-    if len(found) > 1:
-        raise ConfigError(f"--encoders: {' and '.join(found)} both encode {column}; give one of them")
-    if not found:
+    files = _saved_files(folders, file)
+    if len(files) > 1:
+        raise ConfigError(f"--encoders: {' and '.join(files)} both encode {column}; give one of them")
+    if not files:
         raise ConfigError(f"--encoders {' '.join(folders)}: no {file}, which would encode {column}")
-    return found[0]
+    return files[0]
 
 
 def _saved_files(folders: Sequence[str], file: str) -> list[str]:

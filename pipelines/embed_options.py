@@ -91,8 +91,8 @@ class EmbedOptions(LabelledOptions, RowsOptions):
             yield f"--input-size {self.input_size!r} is not a height and width in pixels: 224x224 for example"
         if not (self.rows or self.images):
             yield "--images is missing, or --rows whose rows have images"
-        of_rows = self._row_faults() if self.rows else ()
-        yield from dict.fromkeys((*super()._faults(), *of_rows))
+        row_faults = self._row_faults() if self.rows else ()
+        yield from dict.fromkeys((*super()._faults(), *row_faults))
 
     def _row_faults(self) -> Iterator[str]:
         for name, what in (("image_column", "image"), ("label", "class")):
@@ -103,6 +103,7 @@ class EmbedOptions(LabelledOptions, RowsOptions):
         if self.label_from != "folder":
             yield f"--rows gives the labels, and so does --label-from {self.label_from}: give one"
         yield from (
-            f"{each} is for images without --rows; give --group-column" for each in self.given("group_from", "groups")
+            f"{option} is for images without --rows; give --group-column"
+            for option in self.given("group_from", "groups")
         )
         yield from self.source._faults() if self.image_column else ()

@@ -24,7 +24,7 @@ from recordmill.transforms.join.match_blocks import MatchRows
 from recordmill.transforms.rows.find_rows import find_rows
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table.choose_schema import ChosenSchema, numbered_columns, with_texts
-from recordmill.transforms.table.find_equal_keys import equal_keys_warning, find_equal_keys
+from recordmill.transforms.table.find_equal_keys import equal_keys_warning
 from recordmill.transforms.table.fit_columns import choose_columns, fit_texts, observe_file
 from recordmill.transforms.table.make_records import list_splits
 from recordmill.transforms.table.read_records import BUCKETS, read_image_rows, stratify_rows
@@ -177,7 +177,7 @@ def _warn_columns(chosen: ChosenSchema, facts: FactsBuilder, split: str) -> None
 
 # Long list of arguments: files of spills, and the names in the warning.
 def _warn_equal_keys(_: bytes, facts: FactsBuilder, spills: list[Spill], output: str, column: str, split: str) -> None:
-    text = equal_keys_warning(find_equal_keys(spills, output), column)
+    text = equal_keys_warning(spills, output, column)
     facts.warn_all([split], filter(None, [text]))
 
 

@@ -224,18 +224,18 @@ class Block:
         """Return some images with their objects, in the order of `images`: int64 indices, or bool [N]."""
         if images.dtype == bool:
             images = np.flatnonzero(images)
-        columns = {name: taken(column, images) for name, column in self.image_columns()}
+        columns = {name: take_rows(column, images) for name, column in self.image_columns()}
         if self.first_object_of_image is None:
             return Block(**columns)
         lengths = self.objects_per_image[images]
         objects = spans(self.first_object_of_image[images], lengths)
-        columns |= {name: taken(column, objects) for name, column in self.object_columns()}
+        columns |= {name: take_rows(column, objects) for name, column in self.object_columns()}
         return Block(**columns, first_object_of_image=starts_of(lengths))
 
     def take_objects(self, objects: np.ndarray) -> "Block":
         """Return all images with the selected objects: bool [M]."""
         numbers = np.bincount(self.image_of_object[objects], minlength=len(self))
-        columns = {name: taken(column, np.flatnonzero(objects)) for name, column in self.object_columns()}
+        columns = {name: take_rows(column, np.flatnonzero(objects)) for name, column in self.object_columns()}
         return self.replace(**columns, first_object_of_image=starts_of(numbers))
 
     def cut(self, start: int, end: int) -> "Block":
@@ -347,7 +347,7 @@ def rows_of(column: Any) -> int:
     return len(column.starts) - 1 if isinstance(column, Ragged) else len(column)
 
 
-def taken(column: Any, rows: np.ndarray) -> Any:
+def take_rows(column: Any, rows: np.ndarray) -> Any:
     return column.take(rows) if isinstance(column, Ragged) else column[rows]
 
 

@@ -102,12 +102,12 @@ def adopt_labels(labels: LabelMap, beside: ExistingLabels, by_id: bool, cure: st
     "no example is of 'bee'; labels are those of train of out"
     """
     ours, theirs = (
-        {(category.id if by_id else 0, category.name): category.name for category in each.all}
-        for each in (labels, beside.labels)
+        {(category.id if by_id else 0, category.name): category.name for category in label_map.all}
+        for label_map in (labels, beside.labels)
     )
-    if others := [name for key, name in ours.items() if key not in theirs]:
+    if unknown := [name for key, name in ours.items() if key not in theirs]:
         raise CategoryError(
-            f"{beside.where} has no class {_some_names(others)}, so labels would differ between splits: {cure}"
+            f"{beside.where} has no class {_some_names(unknown)}, so labels would differ between splits: {cure}"
         )
     absent = [name for key, name in theirs.items() if key not in ours]
     text = f"no example is of {_some_names(absent)}; labels are those of {beside.where}" if absent else ""
@@ -130,13 +130,13 @@ def misread_numbers(labels: LabelMap) -> Iterator[str]:
     names = [category.name for category in labels.categories]
     if not all(_WHOLE.fullmatch(name) for name in names):
         return
-    others = [(index, name) for index, name in enumerate(names) if Decimal(name) != index]
-    if others:
-        index, name = others[0]
+    shifted = [(index, name) for index, name in enumerate(names) if Decimal(name) != index]
+    if shifted:
+        index, name = shifted[0]
         cure = "" if any(Decimal(name) < 0 for name in names) else ", or give --classes with every number from 0 on"
         yield (
-            f"labels count the classes from 0, so that of class {name!r} is {index} ({len(others):,} of {len(names):,} "
-            f"are other numbers than their class): labels.csv has both{cure}"
+            f"labels count the classes from 0, so that of class {name!r} is {index} ({len(shifted):,} of "
+            f"{len(names):,} are other numbers than their class): labels.csv has both{cure}"
         )
 
 
@@ -162,21 +162,21 @@ def name_warnings(labels: LabelMap) -> Iterator[str]:
     """
     if blank := sum(not category.name.strip() for category in labels.categories):
         yield f"{blank:,} of {len(labels.categories):,} classes have a blank name: name them in the labels"
-    others = [each.name for each in labels.categories if not _NUMBER.fullmatch(each.name)]
-    if 0 < len(others) < len(labels.categories) and all(map(_NOT_FINITE.fullmatch, others)):
-        yield f"the class {others[0]!r} among numbers may be a missing label: leave out its images, or rename it"
+    not_numbers = [category.name for category in labels.categories if not _NUMBER.fullmatch(category.name)]
+    if 0 < len(not_numbers) < len(labels.categories) and all(map(_NOT_FINITE.fullmatch, not_numbers)):
+        yield f"the class {not_numbers[0]!r} among numbers may be a missing label: leave out its images, or rename it"
     groups: dict[str | Decimal, list[str]] = {}
     for category in labels.categories:
         name = unicodedata.normalize("NFKC", category.name).casefold().strip()
         words = Decimal(name) if _NUMBER.fullmatch(name) else _BETWEEN_WORDS.sub(" ", name).strip()
         groups.setdefault(words, []).append(category.name)
-    alike = [names for words, names in groups.items() if words != "" and len(set(names)) > 1]
-    if alike:
-        one, other, *_ = dict.fromkeys(alike[0])
+    similar = [names for words, names in groups.items() if words != "" and len(set(names)) > 1]
+    if similar:
+        one, other, *_ = dict.fromkeys(similar[0])
         yield (
             f"the classes {one!r} and {other!r} may be one, as they differ in case, signs or form alone (number of "
-            f"such names: {len(alike):,}); all are kept apart: rename a folder, or mend the labels, if that is not "
-            "meant"
+            f"such names: {len(similar):,}); all are separate classes: rename a folder, or fix the "
+            "labels, to make them one"
         )
 
 
@@ -226,15 +226,15 @@ def label_map_pbtxt(named: Iterable[tuple[int, Category]], is_shifted: bool) -> 
 
 def _label_map_json(labels: LabelMap, label_by_id: Mapping[int, int]) -> str:
     """Return JSON with class indices by category id and the reverse, labels by id, and names by index."""
-    found = {
+    contents = {
         "index_by_id": labels.index_by_id(),
         "label_by_id": label_by_id,
         "id_by_index": [category.id for category in labels.categories],
         "name_by_index": [category.name for category in labels.categories],
     }
     if labels.segments:
-        found["semantic_by_id"] = labels.semantic_by_id()
-    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+        contents["semantic_by_id"] = labels.semantic_by_id()
+    return json.dumps(contents, indent=2, ensure_ascii=False) + "\n"
 
 
 def _csv_field(text: str) -> str:

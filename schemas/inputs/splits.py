@@ -35,8 +35,8 @@ def split_of_file(name: str) -> str:
     >>> split_of_file("validation-00000-of-00001.parquet"), split_of_file("training.csv")
     ('val', '')
     """
-    found = _SPLIT_FILE.fullmatch(name)
-    return SPLIT_OF_FOLDER[found[1]] if found else ""
+    match = _SPLIT_FILE.fullmatch(name)
+    return SPLIT_OF_FOLDER[match[1]] if match else ""
 
 
 def split_name_fault(name: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recordmill.schemas.block import Ragged, spans, starts_of, taken
+from recordmill.schemas.block import Ragged, spans, starts_of, take_rows
 from recordmill.schemas.statistics import PixelMeasures
 
 NO_CLASS = -1
@@ -79,7 +79,7 @@ _IMAGE_COLUMNS = tuple(name for name in FactColumns._fields if name not in (*_OB
 def _taken(column: Any, rows: np.ndarray) -> Any:
     if isinstance(column, list):
         return [column[row] for row in rows.tolist()]
-    return None if column is None else taken(column, rows)
+    return None if column is None else take_rows(column, rows)
 
 
 def join_facts(parts: Sequence[FactColumns]) -> FactColumns:

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from apache_beam.pvalue import PCollection
 
-from recordmill.schemas.block import Block, Ragged, join_blocks, ragged_texts, starts_of, taken
+from recordmill.schemas.block import Block, Ragged, join_blocks, ragged_texts, starts_of, take_rows
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.inputs.annotations import NO_LABELS, AnnotatedImage, ImageLabels, ImageRow, PanopticAnnotation
@@ -237,7 +237,7 @@ def _join_plain(
     image_of_object = np.where(is_known, place, -1)[annotations.image_of_object]
     order = np.lexsort((annotations.object_id, image_of_object))
     order = order[np.searchsorted(image_of_object[order], 0) :]
-    columns = {name: taken(column, order) for name, column in annotations.object_columns()}
+    columns = {name: take_rows(column, order) for name, column in annotations.object_columns()}
     numbers = np.bincount(image_of_object[order], minlength=len(images))
     if len(splits) > 1:
         annotations = annotations.take(is_known)

@@ -32,10 +32,10 @@ class Kind(NamedTuple):
 
     Attributes:
         is_of: True for the Arrow types whose values are of this kind.
-        json: type of such values in JSON; None where it has none.
-        text: pattern of such a cell of CSV; empty where it has none.
-        type: of a column with values of this kind only.
-        arrow: type to which values of such a column are cast; None where they are not.
+        json: Python type of such values in JSON; None if JSON has no such values.
+        text: Regular expression of such a cell in CSV; empty if CSV has no such cells.
+        type: Type of a column that has only values of this kind.
+        arrow: Arrow type to which values of such a column are cast; None to leave them unchanged.
     """
 
     seen: Seen

@@ -27,23 +27,25 @@ _BOM = b"\xef\xbb\xbf"
 _SEP = re.compile(rb"sep=([^\r\n])\r?\n?", re.IGNORECASE)
 
 
-def read_csv(path: str, stream: BinaryIO, how: RowsReading) -> Iterator[RowBatch]:
-    """Yield batches of bytes, which `how.encoding` has made UTF-8; empty cells are missing values, empty lines no rows.
+def read_csv(path: str, stream: BinaryIO, reading: RowsReading) -> Iterator[RowBatch]:
+    """Yield batches of UTF-8 bytes. Empty cells are missing values, and empty lines are skipped.
 
     Raises:
         AnnotationFileError: there is no head, or one that names a column twice; a row is too long; a quote is not
             closed, or text follows a closing one; bytes are no text of an encoding other than UTF-8.
     """
-    stream = _transcode_to_utf8(stream, how.encoding)
+    stream = _transcode_to_utf8(stream, reading.encoding)
     try:
-        names, delimiter, rest = _read_column_names(path, stream, how)
+        names, delimiter, rest = _read_column_names(path, stream, reading)
     except UnicodeDecodeError as error:
-        cure = f"if it is not in {how.encoding}, give its --encoding, such as utf-16"
+        cure = f"if it is not in {reading.encoding}, give its --encoding, such as utf-16"
         raise AnnotationFileError(
-            f"{path}: its first line cannot be read ({error}); {'save it as UTF-8' if how.is_label_table else cure}"
+            f"{path}: its first line cannot be read ({error}); {'save it as UTF-8' if reading.is_label_table else cure}"
         ) from error
-    _check_column_names(path, names, delimiter, how)
-    wanted = {name: index for index, name in enumerate(names) if name and (not how.columns or name in how.columns)}
+    _check_column_names(path, names, delimiter, reading)
+    wanted = {
+        name: index for index, name in enumerate(names) if name and (not reading.columns or name in reading.columns)
+    }
     strict = _StrictQuotes(stream, delimiter.encode(), rest)
     bad: list[BadRow] = []
     malformed = _Malformed(len(names), delimiter.encode(), bad)
@@ -67,7 +69,9 @@ def read_csv(path: str, stream: BinaryIO, how: RowsReading) -> Iterator[RowBatch
             raise AnnotationFileError(
                 f"{path}: after row {number:,} a row is longer than {_BLOCK_BYTES >> 20} MB, or a quote is not closed"
             ) from error
-        raise AnnotationFileError(f"{path}: after row {number:,}: {error}; is its encoding {how.encoding}?") from error
+        raise AnnotationFileError(
+            f"{path}: after row {number:,}: {error}; is its encoding {reading.encoding}?"
+        ) from error
     number = max(number, malformed.number)
     if strict.fault:
         raise AnnotationFileError(
@@ -90,15 +94,15 @@ def _transcode_to_utf8(stream: BinaryIO, encoding: str) -> BinaryIO:
     return io.BufferedReader(transcoded)
 
 
-def _read_column_names(path: str, stream: BinaryIO, how: RowsReading) -> tuple[list[str], str, bytes]:
+def _read_column_names(path: str, stream: BinaryIO, reading: RowsReading) -> tuple[list[str], str, bytes]:
     """Return the names of columns, the delimiter, and bytes that were read beyond the first line. The delimiter is
-    `how.delimiter`, that of a line `sep=;` (Excel's), or the most frequent one of DELIMITERS in the first line.
+    `reading.delimiter`, that of a line `sep=;` (Excel's), or the most frequent one of DELIMITERS in the first line.
 
     Raises:
         AnnotationFileError: the first line is no CSV.
         UnicodeDecodeError: it is not UTF-8.
     """
-    data, delimiter, is_at_end = b"", how.delimiter, False
+    data, delimiter, is_at_end = b"", reading.delimiter, False
     while True:
         more = stream.read(_HEAD_STEP)
         is_at_end = not more
@@ -126,9 +130,9 @@ def _read_column_names(path: str, stream: BinaryIO, how: RowsReading) -> tuple[l
             raise AnnotationFileError(f"{path}: its first line is longer than {_MOST_HEAD >> 20} MB")
 
 
-def _check_column_names(path: str, names: list[str], delimiter: str, how: RowsReading) -> None:
+def _check_column_names(path: str, names: list[str], delimiter: str, reading: RowsReading) -> None:
     if "\0" in "".join(names):
-        cure = "save it as UTF-8" if how.is_label_table else "try --encoding utf-16-le, or utf-16-be"
+        cure = "save it as UTF-8" if reading.is_label_table else "try --encoding utf-16-le, or utf-16-be"
         raise AnnotationFileError(f"{path}: its first line has NUL bytes, like a file in UTF-16; {cure}")
     if what := describe_table(delimiter.join(names)):
         raise AnnotationFileError(f"{path} is not a table but {what}")
@@ -136,19 +140,19 @@ def _check_column_names(path: str, names: list[str], delimiter: str, how: RowsRe
         raise AnnotationFileError(f"{path} is empty, or its first line is; it must name the columns")
     if len(names) > MOST_COLUMNS:
         raise AnnotationFileError(f"{path} has {len(names):,} columns; the limit is {MOST_COLUMNS:,}")
-    wanted = [name for name in names if not how.columns or name in how.columns]
+    wanted = [name for name in names if not reading.columns or name in reading.columns]
     if twice := [name for name, number in Counter(wanted).items() if name and number > 1]:
         raise AnnotationFileError(f"{path} names the column {format_value(twice[0])} twice; rename one")
     if (
         len(names) == 1
-        and not how.is_label_table
+        and not reading.is_label_table
         and (other := next((char for char in DELIMITERS if char in names[0]), ""))
     ):
         raise AnnotationFileError(
             f"{path} has one column, {format_value(names[0])}: are its cells separated by {other!r}? Give it as "
             "--delimiter"
         )
-    if "" in wanted and not how.is_label_table:
+    if "" in wanted and not reading.is_label_table:
         raise AnnotationFileError(
             f"{path}: column {names.index('') + 1} has no name; give it a name, or choose columns by --columns"
         )
@@ -158,8 +162,8 @@ class _StrictQuotes:
     """Stream of CSV that ends before a row with text after a closing quote, which Arrow would join.
 
     Attributes:
-        is_open: a quoted cell goes on at the end of what was read.
-        fault: the text that follows a closing quote; empty if none does.
+        is_open: True if a quoted cell continues after the bytes that were read.
+        fault: Text that follows a closing quote; empty if there is none.
         rows_after: 1 if the faulty row was not handed on; 0 if its beginning was.
     """
 
@@ -231,8 +235,8 @@ class _Malformed:
     """Handler of Arrow for rows with too few or too many cells: they are bad.
 
     Attributes:
-        number: of the last of them.
-        fault: of one that has rows among its lines; Arrow would only print what is raised here.
+        number: Number of the last bad row.
+        fault: Fault of a bad row that has other rows among its lines; Arrow only prints errors that are raised here.
     """
 
     def __init__(self, columns: int, delimiter: bytes, bad: list[BadRow]):

@@ -29,15 +29,15 @@ _BATCH_BYTES = 16 << 20
 _BOM = b"\xef\xbb\xbf"
 
 
-def read_json_lines(path: str, stream: BinaryIO, how: RowsReading, batch_rows: int) -> Iterator[RowBatch]:
+def read_json_lines(path: str, stream: BinaryIO, reading: RowsReading, batch_rows: int) -> Iterator[RowBatch]:
     """Yield batches of values; null, and a key that is not there, are missing values. Nested objects are columns with
     dots in their names. A column that mixes types holds texts.
 
     Raises:
-        AnnotationFileError: the file is one JSON array, an object over several lines, or one of columns; or an object
-            in rows has so many keys that it is a map.
+        AnnotationFileError: The file is one JSON array, an object over several lines, or an object of columns; or an
+            object in rows has so many keys that it is a map.
     """
-    number, is_at_end, columns = 0, False, how.columns
+    number, is_at_end, columns = 0, False, reading.columns
     keys: dict[str, set[str]] = {}
     while not is_at_end:
         rows: list[dict[str, Any]] = []
@@ -62,18 +62,18 @@ def read_json_lines(path: str, stream: BinaryIO, how: RowsReading, batch_rows: i
             elif line.strip():
                 try:
                     row = flatten_row(_decode_row(line), "", keys)
-                    if how.texts or how.names or how.is_label_table:
-                        _settle_values(row, how)
+                    if reading.texts or reading.names or reading.is_label_table:
+                        _settle_values(row, reading)
                     rows.append(row)
                     numbers.append(number)
                 except ValueError as error:
                     bad.append(BadRow(number, Reason.MALFORMED_ROW, str(error)))
-                for name, of in keys.items():
-                    if len(of) >= _MOST_KEYS and (not columns or any(c.startswith(f"{name}.") for c in columns)):
+                for name, members in keys.items():
+                    if len(members) >= _MOST_KEYS and (not columns or any(c.startswith(f"{name}.") for c in columns)):
                         raise AnnotationFileError(
-                            f"{path} line {number:,}: column {name!r} is an object with {len(of):,} different keys so "
-                            "far, and each would be a column. Write two lists, of its keys and of its values, or leave "
-                            "the column out by --columns"
+                            f"{path} line {number:,}: column {name!r} is an object with {len(members):,} different "
+                            "keys so far, and each would be a column. Write two lists, of its keys and of its values, "
+                            "or leave the column out by --columns"
                         )
         yield from _split_by_type(rows, numbers, bad, columns)
 
@@ -81,13 +81,13 @@ def read_json_lines(path: str, stream: BinaryIO, how: RowsReading, batch_rows: i
 _MOST_KEYS = 1000
 
 
-def _settle_values(row: dict[str, Any], how: RowsReading) -> None:
-    """Set values that would depend on the types beside them: texts in place of lists, and no NaN as a name, which would
-    be missing among numbers and `nan` among texts."""
-    for name in how.texts:
+def _settle_values(row: dict[str, Any], reading: RowsReading) -> None:
+    """Set values that would depend on the types beside them: lists become texts. NaN as a name becomes a missing
+    value, because it would be missing among numbers, and the text `nan` among texts."""
+    for name in reading.texts:
         if isinstance(row.get(name), list):
             row[name] = as_text(row[name])
-    for name in row if how.is_label_table else how.names:
+    for name in row if reading.is_label_table else reading.names:
         if row.get(name) != row.get(name):
             row[name] = None
 
@@ -145,10 +145,10 @@ def flatten_row(row: dict[str, Any], prefix: str, keys: dict[str, set[str]]) -> 
     """Return a row without nested objects.
 
     Args:
-        keys: gets the keys of each object in it, by its name.
+        keys: Gets the keys of each object in the row, by the name of the object.
 
     Raises:
-        ValueError: two values have one name.
+        ValueError: Two values have one name.
 
     >>> flatten_row({"a": 1, "b": {"c": 2, "d": {"e": 3}}}, "", {})
     {'a': 1, 'b.c': 2, 'b.d.e': 3}

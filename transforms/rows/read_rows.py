@@ -38,7 +38,7 @@ def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_ro
     names. Numbers of Hugging Face's ClassLabel are the names that they stand for.
 
     Raises:
-        AnnotationFileError: it is not a Parquet file, or is truncated or damaged, or names a column twice.
+        AnnotationFileError: It is not a Parquet file, or is truncated or damaged, or names a column twice.
     """
     try:
         file, schema = _open_parquet(stream)
@@ -62,12 +62,10 @@ def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_ro
                 name: plain_array(table.column(name).combine_chunks(), cut[name], tensors.get(name, ()))
                 for name in names
             }
-            known = {name: names_of_label for name, names_of_label in class_names.items() if name in arrays}
+            known = {name: label_names for name, label_names in class_names.items() if name in arrays}
             read = RowBatch(arrays, np.arange(first, first + len(batch)), [], is_typed=True, names=known)
             yield _name_classes(
-                read._replace(
-                    cut={name: sum(names_of_label) for name, names_of_label in cut.items() if any(names_of_label)}
-                )
+                read._replace(cut={name: sum(numbers) for name, numbers in cut.items() if any(numbers)})
             )
             first += len(batch)
     except (pa.ArrowException, OSError) as error:
@@ -80,14 +78,14 @@ _BATCH_BYTES = 16 << 20
 
 
 def _open_parquet(stream: BinaryIO) -> tuple[pq.ParquetFile, pa.Schema]:
-    """File to read, and its schema."""
+    """Return the file to read, and its schema."""
     # The default for Spark's timestamps, nanoseconds, ends in the year 2262 and wraps.
     file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
     schema = file.schema_arrow
     if not any(_contains_type(pa.types.is_fixed_size_list, field.type) for field in schema):
         return file, schema
-    # Arrow cannot read a missing list of a fixed size. Without the types that it keeps in the footer, such lists are
-    # like any others.
+    # Arrow cannot read a missing list of a fixed size. Without Arrow's types in the footer, such lists are read as
+    # lists of any size.
     stream.seek(-8, io.SEEK_END)
     length = stream.read(4)
     stream.seek(-8 - int.from_bytes(length, "little"), io.SEEK_END)
@@ -101,7 +99,7 @@ def _open_parquet(stream: BinaryIO) -> tuple[pq.ParquetFile, pa.Schema]:
 
 
 def _contains_type(is_kind: Callable[[pa.DataType], bool], type_: pa.DataType) -> bool:
-    """Return True if a type, or a type within it, is such a one."""
+    """Return True if `is_kind` accepts a type, or a type within it."""
     type_ = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
     inner = (type_.field(index).type for index in range(type_.num_fields))
     return is_kind(type_) or any(_contains_type(is_kind, member) for member in inner)
@@ -127,8 +125,8 @@ def _find_class_labels(features: dict[str, Any], prefix: str) -> Iterator[tuple[
 
 
 def _name_classes(batch: RowBatch) -> RowBatch:
-    """Return the batch with names in place of the numbers of ClassLabel; -1 is a missing label, and any other number
-    without a name a bad row."""
+    """Return the batch with names instead of the numbers of ClassLabel. -1 is a missing label. Any other number
+    without a name makes a bad row."""
     bad: dict[int, BadRow] = {}
     for column, names in batch.names.items():
         array, rows = batch.columns[column], np.arange(len(batch.lines))
@@ -153,20 +151,20 @@ def _name_classes(batch: RowBatch) -> RowBatch:
 _BATCH_ROWS = 8192
 
 
-def read_rows(file: RowsFile, how: RowsReading) -> Iterator[RowBatch]:
+def read_rows(file: RowsFile, reading: RowsReading) -> Iterator[RowBatch]:
     """Yield the rows of a file in their order, in batches of bounded size.
 
     Raises:
-        AnnotationFileError: it has another format, is cut short or damaged, or has changed since it was found
-            when the job began: the file is read twice.
-        OSError: see `Storage.open`.
+        AnnotationFileError: It has another format, is truncated or damaged, or has changed since the start of the
+            job, which reads it twice.
+        OSError: See `Storage.open`.
     """
-    for batch in _read_file_batches(file, how):
+    for batch in _read_file_batches(file, reading):
         if (number := len(batch.columns)) > MOST_COLUMNS:
             raise AnnotationFileError(
                 f"{file.path} has {number:,} columns; the limit is {MOST_COLUMNS:,}. Choose columns by --columns"
             )
-        yield check_batch(batch, how.names, _CURES[batch.is_typed])
+        yield check_batch(batch, reading.names, _CURES[batch.is_typed])
 
 
 _SAVE = "save the file as UTF-8"
@@ -177,9 +175,9 @@ class TextRow(NamedTuple):
     """Row of a table of names.
 
     Attributes:
-        number: in its file, from 1 for the first after the head; of JSON Lines the line.
-        cells: text of each chosen column, without spaces around it; empty for a missing value.
-        fault: why the row has no cells; empty for a good one.
+        number: Number of the row in its file, from 1 for the first row after the head; in JSON Lines, of the line.
+        cells: Text of each chosen column, without spaces around it; empty for a missing value.
+        fault: Reason why the row has no cells; empty for a good row.
     """
 
     number: int
@@ -193,10 +191,10 @@ def read_texts(
     """Return the columns that `choose` picks by their names, and the rows that are not blank.
 
     Args:
-        version: of the file when the job began; empty for that of now.
+        version: Version of the file at the start of the job; empty for the current version.
 
     Raises:
-        AnnotationFileError: as `read_rows`; the rows raise it, too.
+        AnnotationFileError: See `read_rows`. The rows raise it, too.
     """
     file = RowsFile(path, 0, version or file_version(path))
     return _text_rows(_read_file_batches(file, RowsReading(is_label_table=True)), choose)
@@ -208,7 +206,7 @@ def read_csv_texts(
     """Return `read_texts` of an open CSV file. It may be compressed by gzip, bzip2 or zstd.
 
     Raises:
-        AnnotationFileError: as `read_texts`.
+        AnnotationFileError: See `read_texts`.
     """
     return _text_rows(read_csv(path, _decompress_stream(stream), RowsReading(is_label_table=True)), choose)
 
@@ -238,31 +236,31 @@ def _batch_text_rows(batch: RowBatch, columns: Sequence[str]) -> list[TextRow]:
     return sorted(rows)
 
 
-def read_stream(path: str, stream: Any, how: RowsReading) -> Iterator[RowBatch]:
+def read_stream(path: str, stream: Any, reading: RowsReading) -> Iterator[RowBatch]:
     """Yield the rows of an open file, see `read_rows`."""
-    for batch in _read_batches(path, stream, how):
-        yield check_batch(batch, how.names, _SAVE if how.is_label_table else _CURES[batch.is_typed])
+    for batch in _read_batches(path, stream, reading):
+        yield check_batch(batch, reading.names, _SAVE if reading.is_label_table else _CURES[batch.is_typed])
 
 
-def _read_file_batches(file: RowsFile, how: RowsReading) -> Iterator[RowBatch]:
+def _read_file_batches(file: RowsFile, reading: RowsReading) -> Iterator[RowBatch]:
     with storage_for(file.path).open(file.path) as stream:
-        yield from _read_batches(file.path, stream, how)
+        yield from _read_batches(file.path, stream, reading)
     check_unchanged(file.path, file.version)
 
 
-def _read_batches(path: str, stream: Any, how: RowsReading) -> Iterator[RowBatch]:
+def _read_batches(path: str, stream: Any, reading: RowsReading) -> Iterator[RowBatch]:
     format_ = rows_format(path)
     if format_ == "parquet":
-        # Columns are far apart in it, and to go back in a member of an archive is to unpack it again.
+        # Columns are far apart in the file, and seeking back in a member of an archive unpacks it again.
         whole = io.BytesIO(stream.read()) if find_archive(path) else stream
-        yield from read_parquet(path, whole, how.columns, _BATCH_ROWS)
+        yield from read_parquet(path, whole, reading.columns, _BATCH_ROWS)
         return
     unpacked = _decompress_stream(stream)
     try:
         if format_ == "json":
-            yield from read_json_lines(path, unpacked, how, _BATCH_ROWS)
+            yield from read_json_lines(path, unpacked, reading, _BATCH_ROWS)
         else:
-            yield from read_csv(path, unpacked, how)
+            yield from read_csv(path, unpacked, reading)
     except OSError as error:
         if error.errno is not None:
             raise  # of the storage

@@ -48,14 +48,14 @@ class RowBatch(NamedTuple):
     """Consecutive rows of a file.
 
     Attributes:
-        columns: by name, of equal length; of nested columns the path, with dots.
-        lines: int64 [rows]: the number of each row in its file, from 1 for the first after the head; of JSON Lines the
-            line.
-        bad: rows that are not in `columns`.
-        is_typed: False where all values are texts that stand for what they may (CSV).
-        parts: by name, of columns whose values are of several types, so that `columns` has them as texts.
-        names: by column of numbers that stand for names (ClassLabel), the names in the order of their numbers.
-        cut: by column, points in time that are finer than a microsecond, which is cut.
+        columns: Arrays of equal length by name. The name of a nested column is its path, with dots.
+        lines: int64 [rows]: Number of each row in its file, from 1 for the first row after the head; in JSON Lines, of
+            the line.
+        bad: Rows that are not in `columns`.
+        is_typed: False if all values are texts whose types are not known yet (CSV).
+        parts: Values by type, by name of a column that has several types; `columns` has such values as texts.
+        names: Names in the order of their numbers, by column of numbers that stand for names (ClassLabel).
+        cut: Number of points in time that are cut to microseconds, by column.
     """
 
     columns: dict[str, pa.Array]
@@ -81,12 +81,12 @@ class RowBatch(NamedTuple):
 
 
 def check_batch(batch: RowBatch, names: Iterable[str], cure: str) -> RowBatch:
-    """Return the batch with texts in place of bytes. Rows with a text that is not UTF-8 are bad.
+    """Return the batch with texts instead of bytes. Rows with a text that is not UTF-8 are bad.
 
     Args:
-        names: columns whose values are names: of classes, keys, groups, splits. Their bytes are texts, and NaN in them
-            is a missing value.
-        cure: ends the message.
+        names: Columns of names of classes, keys, groups or splits. Their bytes are texts, and their NaN is a missing
+            value.
+        cure: End of the message.
     """
     columns: dict[str, pa.Array] = {}
     bad: dict[int, BadRow] = {}
@@ -133,8 +133,8 @@ def plain_array(array: pa.Array, cut: list[int], shape: tuple[int, ...] = ()) ->
     Whole decimals are int64 where all of them fit. Points in time are at least microseconds, as Python's are.
 
     Args:
-        cut: gets the number of points in time that are finer.
-        shape: of values that are flat lists, and become lists in lists.
+        cut: Gets the number of points in time that are finer.
+        shape: Shape of values that are flat lists, and become lists in lists.
     """
     type_, types = array.type, pa.types
     if len(shape) > 1:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
-from recordmill.schemas.block import Block, spans, starts_of, taken
+from recordmill.schemas.block import Block, spans, starts_of, take_rows
 from recordmill.schemas.shards import ShardKey, ShardSizing, SplitSize
 from recordmill.transforms.blocks.cut_range import BlockKey
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
@@ -272,8 +272,8 @@ def _fill_shards(block: Block, before: np.ndarray, examples: np.ndarray, plan: S
     shards = first[images] + number
     start = np.maximum(shards * per_shard - before[images], 0)
     end = np.minimum((shards + 1) * per_shard - before[images], examples[images])
-    columns = {name: taken(column, images) for name, column in block.image_columns()}
+    columns = {name: take_rows(column, images) for name, column in block.image_columns()}
     objects = spans(block.first_object_of_image[images] + start, end - start)
-    columns |= {name: taken(column, objects) for name, column in block.object_columns()}
+    columns |= {name: take_rows(column, objects) for name, column in block.object_columns()}
     placed = Block(**columns, first_object_of_image=starts_of(end - start)).replace(is_continuation=number > 0)
     return placed, np.where(examples[images] > 0, shards, np.minimum(shards, plan.shards - 1))

@@ -22,26 +22,26 @@ from recordmill.transforms.rows.row_batch import (
 from recordmill.transforms.table.convert_columns import cast_values
 
 MOST_DISTINCT = 100_000
-"""Classes, or values of an enum, that a column may have."""
+"""Maximum number of classes, or of values of an enum, in a column."""
 MOST_NAME_BYTES = 1000
-"""Bytes of one class or value of an enum."""
+"""Maximum bytes of the name of a class, or of a value of an enum."""
 
 
 class ColumnStats(msgspec.Struct):
     """Facts of a column's values.
 
     Attributes:
-        seen: how many values look how; of lists, their items.
-        first: an example of each, with its place: (file's number, line, value).
-        present: rows with a value. Batches of JSON Lines lack columns that none of their rows has.
-        lists: rows with a list.
-        shapes: sizes of lists in lists, see `flatten_lists`; two at most.
-        rounded: values that float32 does not equal.
-        cut: points in time that are finer than a microsecond.
-        images: values that start as a JPEG or PNG file.
-        is_whole: all numbers are whole, and below 2**53 where they are floats.
-        names: that its numbers stand for, see RowBatch; None where they stand for none.
-        distinct: values, of an enum, or of a column whose classes are asked for; None where there are more than
+        seen: Number of values by their look; of lists, their items.
+        first: An example of each look, with its place: (number of the file, line, value).
+        present: Rows with a value. Batches of JSON Lines lack columns that none of their rows has.
+        lists: Rows with a list.
+        shapes: Sizes of lists in lists, see `flatten_lists`; two at most.
+        rounded: Values that float32 does not equal.
+        cut: Points in time that are finer than a microsecond.
+        images: Values that start as a JPEG or PNG file.
+        is_whole: True if all numbers are whole, and floats are below 2**53.
+        names: Names that its numbers stand for, see RowBatch; None if they are plain numbers.
+        distinct: Values of an enum, or of a column whose values are to be numbered; None if there are more than
             MOST_DISTINCT, or longer ones than MOST_NAME_BYTES.
     """
 
@@ -81,11 +81,11 @@ class TableStats(msgspec.Struct):
     """Facts of a table's rows.
 
     Attributes:
-        rows: how many could be read, by the number of their file; without files that have none.
-        bad: how many could not, by the number of their file.
-        first_bad: the first of them: (file's number, line, what was found).
-        columns: in the order in which they are found.
-        in_files: numbers of the files that have each column.
+        rows: Number of readable rows by the number of their file; without files that have none.
+        bad: Number of unreadable rows by the number of their file.
+        first_bad: First unreadable row: (number of the file, line, detail).
+        columns: Facts by column, in the order in which columns appear.
+        in_files: Numbers of the files that have each column.
     """
 
     rows: dict[int, int] = {}
@@ -109,7 +109,7 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
     """Return a batch's facts; `file` is the file's number.
 
     Args:
-        distinct: columns whose values are kept.
+        distinct: Columns whose distinct values are collected.
     """
     rows = len(batch.lines)
     stats = TableStats({file: rows} if rows else {}, {file: len(batch.bad)})
@@ -138,10 +138,10 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
 def _distinct(values: pa.Array) -> set[str] | None:
     if pa.types.is_nested(values.type):
         return set()
-    found = pc.unique(values.drop_null())
-    if len(found) > MOST_DISTINCT:
+    distinct = pc.unique(values.drop_null())
+    if len(distinct) > MOST_DISTINCT:
         return None
-    names = set(map(format_name, python_values(found)))
+    names = set(map(format_name, python_values(distinct)))
     return None if any(len(name.encode()) > MOST_NAME_BYTES for name in names) else names
 
 
@@ -151,10 +151,10 @@ def _text_parts(cells: ColumnPart) -> Iterator[ColumnPart]:
     for kind in KINDS:
         if not kind.text or not len(texts):
             continue
-        is_such = pc.match_substring_regex(texts, kind.text).to_numpy(zero_copy_only=False)
-        if is_such.any():
-            yield ColumnPart(kind.seen, places[is_such], _chosen(texts, is_such))
-            texts, places = _chosen(texts, ~is_such), places[~is_such]
+        is_match = pc.match_substring_regex(texts, kind.text).to_numpy(zero_copy_only=False)
+        if is_match.any():
+            yield ColumnPart(kind.seen, places[is_match], _chosen(texts, is_match))
+            texts, places = _chosen(texts, ~is_match), places[~is_match]
     yield ColumnPart(Seen.TEXT, places, texts)
 
 
@@ -185,7 +185,7 @@ def _observe_part(look: Seen, values: pa.Array, lines: np.ndarray, file: int, co
 
 
 _MOST_EXACT_SINGLE = 1 << 24
-_MOST_EXACT = 1 << 53  # beyond it, a float64 may be another whole number than the one that was meant
+_MOST_EXACT = 1 << 53  # beyond it, a float64 may be another whole number than the one in the file
 
 
 _SURE_DIGITS = 15  # a number of so many digits is another float64 than any other such number

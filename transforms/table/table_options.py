@@ -257,7 +257,7 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
         try:
             "".encode(self.encoding)
         except LookupError:
-            yield f"--encoding {self.encoding} is none that Python knows"
+            yield f"--encoding {self.encoding} is not an encoding that Python knows"
         if self.delimiter not in ("", "tab") and not (len(self.delimiter) == 1 and self.delimiter.isascii()):
             yield f"--delimiter {self.delimiter!r} is not one ASCII character, or tab"
         elif self.delimiter and self.delimiter in '"\r\n':
@@ -265,18 +265,18 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
 
     def _check_keys(self) -> None:
         if self.text_form is TextForm.TFIDF and self.count_features:
-            raise ConfigError(f"--dtype {self.count_features[0]}: weights of tf-idf are no whole numbers")
+            raise ConfigError(f"--dtype {self.count_features[0]}: weights of tf-idf are not whole numbers")
         _ = self.table
 
     def _image_faults(self) -> Iterator[str]:
         if not self.image_column:
             given = self.given("images", "raw_size", *_FILE_OPTIONS, "workers", "duplicates", "exclude")
-            yield from (f"{each} would do nothing without --image-column" for each in given)
+            yield from (f"{option} would do nothing without --image-column" for option in given)
             return
         if self.raw_size and not parse_image_size(self.raw_size):
             yield f"--raw-size {self.raw_size!r} is not a height and width in pixels: 224x224 for example"
         elif self.raw_size:
-            yield from (f"{each} is for files, and --raw-size writes none" for each in self.given(*_FILE_OPTIONS))
+            yield from (f"{option} is for files, and --raw-size writes none" for option in self.given(*_FILE_OPTIONS))
 
     def _text_column_faults(self) -> Iterator[str]:
         form = self.text_form
@@ -295,7 +295,7 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
         if divides_by_record:
             yield "--text-column is learned from one split, before there are records to divide rows by: give --key"
         try:
-            names = [name for of in self.text_names_by_column.values() for name in of.values()]
+            names = [name for parts in self.text_names_by_column.values() for name in parts.values()]
         except ValueError as fault:
             yield f"--text-names {fault}"
             return

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from recordmill.schemas.block import Block, ragged_texts, taken
+from recordmill.schemas.block import Block, ragged_texts, take_rows
 from recordmill.schemas.inputs.annotations import Annotation, ImageLabels
 from recordmill.schemas.inputs.files import ImageFile
 from recordmill.schemas.inputs.images import ImageTask
@@ -29,7 +29,7 @@ def test_block_of_tasks(images):
 
 
 def test_more_tasks_than_are_made_at_a_time():
-    block = Block(**{name: taken(column, np.zeros(130, np.int64)) for name, column in ONE.image_columns()})
+    block = Block(**{name: take_rows(column, np.zeros(130, np.int64)) for name, column in ONE.image_columns()})
     many = block.replace(image_id=np.arange(130))
     assert [task.image_id for task in each_task(many, SPLITS)] == list(range(130))
 

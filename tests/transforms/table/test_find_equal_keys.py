@@ -1,6 +1,6 @@
 import pytest
 
-from recordmill.transforms.table.find_equal_keys import EqualKeys, equal_keys_warning, find_equal_keys, slices
+from recordmill.transforms.table.find_equal_keys import equal_keys_warning, slices
 from recordmill.transforms.table.spill_rows import RANGES, record_orders, write_spill
 from tests.transforms.table.spills import records
 
@@ -27,21 +27,18 @@ def test_keys_of_several_rows(tmp_path, rows):
     assert [first for first, _ in parts] == [0, *(end for _, end in parts[:-1])]
     assert parts[-1][1] == RANGES
     assert {10: 200 < len(parts) < 400, 1000: len(parts) == 3, 1 << 20: len(parts) == 1}[rows]
-    total = find_equal_keys(spills, str(tmp_path), rows)
-    assert total[:3] == (13, 3 + 3 + 2 + 20, 1)
-    assert find_equal_keys(spills[::-1], str(tmp_path), rows) == total
-    one, other = total.example
+    text = equal_keys_warning(spills, str(tmp_path), "id", rows)
+    assert equal_keys_warning(spills[::-1], str(tmp_path), "id", rows) == text
     keys = {record_orders(0, [str(key).encode()]).tolist()[0]: key for key in (7, 8, 9, *range(500, 510))}
     places = {7: [("a", 1), ("a", 1002)], 8: [("a", 1), ("a", 2)], 9: [("a", 1), ("a", 1004)]}
     places |= {key: [("a", 1005 + key - 500), ("b", 1001 + key - 500)] for key in range(500, 510)}
-    assert [one, other] == places[keys[min(keys)]]
-    text = equal_keys_warning(total, "id")
-    assert text.startswith(f"--key id: 28 rows have 13 keys between them, {one[0]} row {one[1]:,} and {other[0]} row")
+    one, other = (f"{path} row {line:,}" for path, line in places[keys[min(keys)]])
+    number = 3 + 3 + 2 + 20
+    assert text.startswith(f"--key id: {number} rows have 13 keys between them, {one} and {other} the same one")
     assert "Those of 1 are in several splits" in text
 
 
-def test_where_each_has_its_own_there_is_nothing_to_tell(tmp_path):
+def test_unique_keys_have_no_warning(tmp_path):
     spills = [spill(tmp_path, "train", "a", list(range(100))), spill(tmp_path, "val", "b", list(range(100, 200)))]
-    assert find_equal_keys(spills, str(tmp_path)) == EqualKeys()
-    assert equal_keys_warning(EqualKeys(), "id") == ""
-    assert find_equal_keys([], str(tmp_path)) == EqualKeys()
+    assert equal_keys_warning(spills, str(tmp_path), "id") == ""
+    assert equal_keys_warning([], str(tmp_path), "id") == ""
