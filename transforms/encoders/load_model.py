@@ -11,7 +11,6 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -236,16 +235,15 @@ _IMAGE_RANK = 4
 _SELF_SCALING = ("Rescaling", "Normalization")
 
 
-@dataclass(frozen=True, eq=False)
 class LoadedModel:
     """Loaded model and its properties.
 
-    Attributes:
+    Args:
         features: Function from uint8 pixels [batch, height, width, 3], RGB, to float32 [batch, *feature_shape].
     """
 
-    model: FeatureModel
-    features: Any
+    def __init__(self, model: FeatureModel, features: Any):
+        self.model, self.features = model, features
 
 
 def load_model(choice: ModelChoice) -> LoadedModel:

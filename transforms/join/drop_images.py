@@ -48,17 +48,31 @@ class ExcludedLine(msgspec.Struct, frozen=True):
 _DECODER = msgspec.json.Decoder(ExcludedLine)
 
 
-class Exclusions(msgspec.Struct, frozen=True):
-    """Lines of the files of `--exclude`.
+class Exclusions:
+    """Lines of the files of `--exclude`, by the images that they name."""
 
-    Attributes:
-        by_name: Indices of lines, by the key of the image's name.
-        by_id: Indices of lines that may be an image id.
-    """
+    def __init__(self, lines: Iterable[ExcludedLine]):
+        self.lines = [*lines]
+        self._by_name, self._by_id = defaultdict[str, list[int]](list), defaultdict[int, list[int]](list)
+        for number, line in enumerate(self.lines):
+            self._by_name[name_key(line.file_name)].append(number)
+            if not line.kind:
+                is_number = _IMAGE_ID.fullmatch(line.file_name)
+                self._by_id[int(line.file_name) if is_number else name_id(line.file_name)].append(number)
 
-    lines: list[ExcludedLine]
-    by_name: dict[str, list[int]]
-    by_id: dict[int, list[int]]
+    def lines_of(
+        self, key: str, image_id: int, split: str, splits: Sequence[str]
+    ) -> Iterator[tuple[int, ExcludedLine]]:
+        """Yield the lines that name an image or one of its annotations, with their indices.
+
+        Args:
+            key: `name_key` of the image's name.
+            splits: Splits of the job. A line with another split names an image of any split.
+        """
+        for number in (*self._by_name.get(key, ()), *self._by_id.get(image_id, ())):
+            line = self.lines[number]
+            if line.split not in splits or line.split == split:
+                yield number, line
 
 
 def read_exclusions(paths: Iterable[str], kinds: Sequence[str] = ()) -> Exclusions:
@@ -71,19 +85,13 @@ def read_exclusions(paths: Iterable[str], kinds: Sequence[str] = ()) -> Exclusio
         ConfigError: A file is neither, or has no entries; the message names the line.
         OSError: Storage fails.
     """
-    lines, by_name, by_id = list[ExcludedLine](), defaultdict[str, list[int]](list), defaultdict[int, list[int]](list)
+    lines: list[ExcludedLine] = []
     for path in paths:
         before = len(lines)
-        for line in _read_exclusion_lines(path):
-            if not kinds or line.kind in ("", *kinds):
-                by_name[name_key(line.file_name)].append(len(lines))
-                if not line.kind:
-                    is_number = _IMAGE_ID.fullmatch(line.file_name)
-                    by_id[int(line.file_name) if is_number else name_id(line.file_name)].append(len(lines))
-                lines.append(line)
+        lines += [line for line in _read_exclusion_lines(path) if not kinds or line.kind in ("", *kinds)]
         if len(lines) == before and not path.endswith(".jsonl"):  # a split without problems has an empty list
             raise ConfigError(f"--exclude {path} has no lines. Leave it out if nothing should be excluded.")
-    return Exclusions(lines, dict(by_name), dict(by_id))
+    return Exclusions(lines)
 
 
 def _read_exclusion_lines(path: str) -> Iterator[ExcludedLine]:
@@ -121,10 +129,7 @@ def exclude_images(
     matched: list[int] = []
     columns = name_keys(block.file_name.texts()), block.image_id.tolist(), block.split.tolist()
     for row, (key, id_, split) in enumerate(zip(*columns, strict=True)):
-        for number in (*exclusions.by_name.get(key, ()), *exclusions.by_id.get(id_, ())):
-            line = exclusions.lines[number]
-            if line.split in splits and line.split != splits[split]:
-                continue
+        for number, line in exclusions.lines_of(key, id_, splits[split], splits):
             if line.id is None:
                 images[row].add(line.kind)
                 matched.append(number)

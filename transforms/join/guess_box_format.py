@@ -49,11 +49,8 @@ class Boxes(NamedTuple):
         return Boxes(*(column[..., which] for column in self))
 
 
-class Guess(NamedTuple):
-    """Formats that the boxes may have, and the evidence. `formats` is empty if no known format fits."""
-
-    formats: tuple[BoxFormat, ...]
-    evidence: str
+Guess = tuple[tuple[BoxFormat, ...], str]
+"""Formats that boxes may have, and the evidence. There are no formats if no known one fits."""
 
 
 def check_box_format(path: str, boxes: Boxes) -> None:
@@ -68,12 +65,13 @@ def check_box_format(path: str, boxes: Boxes) -> None:
     guess = guess_box_format(boxes)
     if not guess:
         return
+    formats, evidence = guess
     looks, fix = "", "convert them, or "
-    if guess.formats:
-        looks = f" and look like {' or '.join(_MEANINGS[format_] for format_ in guess.formats)}"
-        fix = f"--bbox-format {' or '.join(format_.value for format_ in guess.formats)} reads that format, "
+    if formats:
+        looks = f" and look like {' or '.join(_MEANINGS[format_] for format_ in formats)}"
+        fix = f"--bbox-format {' or '.join(format_.value for format_ in formats)} reads that format, "
     raise WrongFlagError(
-        f"{path}: {guess.evidence}{looks}; as COCO's x, y, width, height in pixels, all would be in the wrong place: "
+        f"{path}: {evidence}{looks}; as COCO's x, y, width, height in pixels, all would be in the wrong place: "
         f"{fix}--bbox-format xywh accepts the boxes as they are"
     )
 
@@ -128,7 +126,7 @@ def _guess_fractions(boxes: Boxes) -> Guess | None:
     formats = tuple(format_ for format_, fitting in fits.items() if fitting.sum() > number * _NEARLY_ALL)
     formats = _matching_formats(boxes, formats) or formats
     misfit = "" if formats else ", and fit neither as corners, nor as corner or centre and size"
-    return Guess(formats, f"{within.sum():,} of {number:,} boxes have no number above 1{misfit}")
+    return formats, f"{within.sum():,} of {number:,} boxes have no number above 1{misfit}"
 
 
 def _centred_within(numbers: np.ndarray) -> np.ndarray:
@@ -151,12 +149,12 @@ def _guess_corners(boxes: Boxes) -> Guess | None:
     ):
         agree = (is_ordered & fits(boxes, corners) & ~fits(boxes, sized)).sum()
         if agree >= _FEW and agree > is_known.sum() * _MOST:
-            return Guess((BoxFormat.XYXY,), f"{agree:,} of {number:,} boxes {relation}")
+            return (BoxFormat.XYXY,), f"{agree:,} of {number:,} boxes {relation}"
     least = _MOST if _has_area(boxes, sized).sum() > number * _MOST else _MANY_ACROSS
     across = _is_across(boxes, sized).sum()
     inside = (is_ordered & ~_is_across(boxes, corners)).sum()
     if across >= max(_SEVERAL, number * least) and inside >= number * _NEARLY_ALL:
-        return Guess((BoxFormat.XYXY,), f"{across:,} of {number:,} boxes reach beyond the edge of their image")
+        return (BoxFormat.XYXY,), f"{across:,} of {number:,} boxes reach beyond the edge of their image"
     return None
 
 
@@ -188,7 +186,7 @@ def _guess_other(boxes: Boxes) -> Guess | None:
         if not formats and (_overlaps(boxes, np.stack(edges)) > _TOGETHER).sum() > number * _NEARLY_ALL:
             evidence += f", and fit if {change}"
             break
-    return Guess(formats, evidence)
+    return formats, evidence
 
 
 def _matching_formats(boxes: Boxes, formats: Sequence[BoxFormat]) -> tuple[BoxFormat, ...]:
@@ -228,11 +226,11 @@ def _guess_across(boxes: Boxes) -> Guess | None:
     evidence = f"{across:,} of {number:,} boxes reach beyond the edge of their image"
     centred = _box_edges(boxes, BoxFormat.CXCYWH)
     if not (_is_across(boxes, centred) | np.any(centred[:2] < -1, axis=0)).any():
-        return Guess((BoxFormat.CXCYWH,), evidence)
+        return (BoxFormat.CXCYWH,), evidence
     if not _is_across(boxes, edges[[1, 0, 3, 2]]).any():
-        return Guess((), f"{evidence}, and none if x and y, or the images' width and height, are swapped")
+        return (), f"{evidence}, and none if x and y, or the images' width and height, are swapped"
     if across > number * _MOST:
-        return Guess((), f"{evidence}, as if the images had been shrunk after the boxes were drawn")
+        return (), f"{evidence}, as if the images had been shrunk after the boxes were drawn"
     return None
 
 

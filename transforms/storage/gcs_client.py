@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage.interface import UnreadableFileError
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from google.auth.credentials import Credentials
     from google.auth.transport.urllib3 import AuthorizedHttp
     from google.cloud.storage import Client
+
+    Connection = tuple[AuthorizedHttp, Client]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -199,7 +201,8 @@ def error_text(error: Exception) -> str:
 
 def _account(words: str) -> str:
     """Return " (as ACCOUNT)" for the account of the credentials; "" if it is unknown or in `words`."""
-    credentials = connection().http.credentials
+    http, _ = connection()
+    credentials = http.credentials
     account = getattr(credentials, "service_account_email", "") or getattr(credentials, "account", "")
     return f" (as {account})" if account not in words else ""
 
@@ -219,21 +222,12 @@ CREDENTIALS_CURE = (
 )
 
 
-class Connection(NamedTuple):
-    """HTTP client and Google's client with the same credentials.
+def connection() -> "Connection":
+    """Return the connections of this process: the client of all requests except uploads, and Google's, for uploads.
 
-    Attributes:
-        http: Client of all requests except uploads. It has few layers: the layers of Google's client take more than
-            half of a request's processor time (benchmarks/RESULTS.md).
-        client: Client of uploads.
+    The first has few layers: those of Google's client take more than half of a request's processor time
+    (benchmarks/RESULTS.md). Both have the same credentials.
     """
-
-    http: "AuthorizedHttp"
-    client: "Client"
-
-
-def connection() -> Connection:
-    """Return the connections of this process."""
     key = os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST", "")
     if key not in _CONNECTIONS:
         with _LOCK:
@@ -242,7 +236,7 @@ def connection() -> Connection:
     return _CONNECTIONS[key]
 
 
-def _connect(emulator: str) -> Connection:
+def _connect(emulator: str) -> "Connection":
     # Avoid a further request for each bucket, which needs a permission that nothing else does.
     os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
     from google.auth.credentials import AnonymousCredentials  # these imports take 0.3 s
@@ -251,7 +245,7 @@ def _connect(emulator: str) -> Connection:
 
     credentials = AnonymousCredentials() if emulator else find_credentials(Client.SCOPE)
     client = Client(project="none", credentials=credentials)  # only the creation of buckets needs a project
-    return Connection(AuthorizedHttp(credentials, _pool(client.api_endpoint)), client)
+    return AuthorizedHttp(credentials, _pool(client.api_endpoint)), client
 
 
 def _pool(url: str) -> Any:

@@ -296,7 +296,8 @@ def _send(path: str, pieces: Iterable[bytes]) -> None:
                 super().terminate()
 
     bucket, name = split_object(path)
-    blob = connection().client.bucket(bucket).blob(name)
+    _, client = connection()
+    blob = client.bucket(bucket).blob(name)
     checksum = google_crc32c.Checksum()
     try:
         with Writer(blob, CHUNK_BYTES, retry=retry(path), timeout=gcs_client.TIMEOUT_S, checksum="crc32c") as writer:

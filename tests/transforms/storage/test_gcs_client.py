@@ -112,7 +112,7 @@ def test_token_that_cannot_be_had_for_moment(gcs, monkeypatch):
     def refuse(*arguments):
         raise next(answers)
 
-    monkeypatch.setattr(gcs_client.connection().http.credentials, "before_request", refuse)
+    monkeypatch.setattr(gcs_client.connection()[0].credentials, "before_request", refuse)
     with pytest.raises(ConfigError, match=r"the credentials were rejected \(account disabled\); run `gcloud auth"):
         STORAGE.read(path_of("a"))
 
@@ -156,7 +156,7 @@ def test_a_server_that_is_not_there(monkeypatch):
 def test_no_permission_names_account_where_server_does_not(gcs, monkeypatch):
     gcs.faults.append(Fault(Kind.STATUS, status=403, message="Access denied."))
     account = "me@project.iam.gserviceaccount.com"
-    monkeypatch.setattr(gcs_client.connection().http.credentials, "service_account_email", account, raising=False)
+    monkeypatch.setattr(gcs_client.connection()[0].credentials, "service_account_email", account, raising=False)
     with pytest.raises(PermissionError, match=f"Access denied. \\(as {account}\\)"):
         STORAGE.read(path_of("a"))
 

@@ -244,7 +244,7 @@ class _Token(AnonymousCredentials):
 def test_refused_credentials_are_refreshed_twice_at_most(gcs, monkeypatch, refused, is_had):
     gcs.put("a", b"bytes")
     token = _Token()
-    monkeypatch.setattr(gcs_client.connection().http, "credentials", token)
+    monkeypatch.setattr(gcs_client.connection()[0], "credentials", token)
     gcs.faults.append(Fault(Kind.STATUS, "read", times=refused, status=401))
     if is_had:
         assert STORAGE.read(path_of("a")) == b"bytes"
