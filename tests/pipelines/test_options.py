@@ -263,6 +263,20 @@ def test_sizing(changed, sizing):
     assert options(CocoOptions, **changed).sizing == sizing
 
 
+@pytest.mark.parametrize(
+    ("changed", "is_exact"),
+    [
+        ({}, True),
+        ({"gzip": True}, False),
+        ({"max_side": 99}, False),
+        ({"format": "jpeg"}, False),
+        ({"format": "png"}, False),
+    ],
+)
+def test_has_exact_sizes(changed, is_exact):
+    assert options(CocoOptions, **changed).has_exact_sizes == is_exact
+
+
 def test_sources_of_coco_options():
     files = {
         "instances": ("a.json", "b.json"),

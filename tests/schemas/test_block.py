@@ -137,6 +137,7 @@ DATA = np.zeros(3, np.uint8)
         ("boxes_xywh_px", np.array([SQUARE, SQUARE, [0, np.nan, 1, 1]]), f"has [0.0, nan, 1.0, 1.0]{XYWH}", OF_B),
         ("area_px2", np.array([1, 2, np.inf]), "has inf; numbers must be finite", OF_B),
         ("keypoints_xyv", ragged_numbers([(), (), (1, 2)]), "has a list whose length is not a multiple of 3", OF_B),
+        ("keypoints_xyv", ragged_numbers([(), (), (1,)]), "has a list whose length is not a multiple of 3", OF_B),
         ("keypoints_xyv", ragged_numbers([(), (), (1, np.inf, 2)]), "has inf; numbers must be finite", OF_B),
         ("track_id", np.array([-1, -1, -2]), "has -2; numbers must be finite, and the minimum is -1", OF_B),
     ],

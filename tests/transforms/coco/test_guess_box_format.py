@@ -112,6 +112,11 @@ def test_single_box_of_fractions_is_known(format_):
     assert format_ in formats([row(written(scattered(1)[0], format_))], {})
 
 
+@pytest.mark.parametrize("box", [(0.3, 0.01, 0.2, 1), (0.01, 0.3, 1, 0.2)])
+def test_fractions_rounded_to_two_decimals(box):
+    assert formats([row(box)]) == (REL_XYWH,)
+
+
 def test_ambiguous_fractions():
     assert formats([row((0.1, 0.1, 0.5, 0.5))] * 9) == (REL_XYXY, REL_XYWH)
 

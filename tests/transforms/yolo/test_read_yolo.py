@@ -170,6 +170,18 @@ def test_data_yaml_that_cannot_be_used(tmp_path, text, message):
         YoloOptions(data=str(tmp_path), output="out").source()
 
 
+def test_validation_is_val(tmp_path):
+    (tmp_path / "data.yaml").write_text("names: [cat]\ntrain: images/a\nvalidation: images/b\n")
+    for folder in ("a", "b"):
+        (tmp_path / "images" / folder).mkdir(parents=True)
+    source = YoloOptions(data=str(tmp_path), output="out").source()
+    assert source.splits == ("train", "val")
+    assert [(folder.prefix, folder.split) for folder in source.folders] == [
+        ("images/a/", "train"),
+        ("images/b/", "val"),
+    ]
+
+
 def test_paths_begin_at_one_folder(tmp_path):
     with pytest.raises(ConfigError, match="begin at one folder"):
         YoloOptions(data=str(tmp_path), images=("a", "b"), output="out").source()
