@@ -8,7 +8,7 @@ PINS := -c constraints.txt
 CONSUMERS := datumaro jax keras_hub pyright tfds tfrecord torchvision
 # Folders below benchmarks/peers/environments.
 PEERS := array_record datasets img2dataset litdata ray streaming tfrecord webdataset
-ALONE := model-garden airflow worker light
+ALONE := model-garden worker light
 DEMO := demo
 JOBS ?= 2
 LOCK := $(BIN)/uv pip compile --universal --python-version 3.10 --no-python-downloads --no-header --no-annotate --quiet
@@ -23,12 +23,12 @@ demo: $(VENV)/installed-beam  ## Write the sample data set, convert it, verify t
 	@echo "3/5 Draw a COCO data set of 240 images"
 	$(BIN)/recordmill sample $(DEMO)/sample
 	@echo "4/5 Convert it"
-	$(BIN)/recordmill coco --images $(DEMO)/sample/images --instances $(DEMO)/sample/annotations/instances.json \
-	    --output $(DEMO)/tfrecords --num-shards 4
+	$(BIN)/recordmill convert $(DEMO)/sample/images --instances $(DEMO)/sample/annotations/instances.json \
+	    -o $(DEMO)/tfrecords --num-shards 4
 	@echo "5/5 Read every record back"
 	$(BIN)/recordmill verify $(DEMO)/tfrecords --check decode
 	@ls -l $(DEMO)/tfrecords
-	@echo "Look at $(DEMO)/tfrecords/report.html, then convert your own data: $(BIN)/recordmill help coco"
+	@echo "Look at $(DEMO)/tfrecords/report.html, then convert your own data: $(BIN)/recordmill help convert"
 
 # Bytecode of our modules and of pytest's assertions: collecting all tests takes half the time, and so do child processes.
 test test-faults test-engines test-matrix test-browser: export PYTHONDONTWRITEBYTECODE :=
@@ -42,10 +42,13 @@ test-consumers: $(VENV)/installed .venv-model-garden/installed $(CONSUMERS:%=.co
 	printf '%s\n' $(CONSUMERS) | xargs -P $(JOBS) -I NAME env .consumers/NAME/bin/python -m pytest -n0 \
 	    tests/consumers/environments/NAME $(PYTEST_ARGS)
 
-test-airflow: $(VENV)/installed .venv-airflow/installed  ## Have Airflow run the DAGs, in an environment that has only our wheel
+test-airflow: $(VENV)/installed .venv-airflow/installed .venv-airflow-dataflow/installed  ## Have Airflow run the DAGs, in environments that docs/airflow.md installs
 	rm -rf build
 	$(INSTALL) .venv-airflow/bin/python --quiet --no-deps --reinstall .
-	cd tests/airflow && PROJECT_PYTHON=$(abspath $(BIN))/python ../../.venv-airflow/bin/pytest $(PYTEST_ARGS)
+	$(INSTALL) .venv-airflow-dataflow/bin/python --quiet --no-deps --reinstall .
+	cd tests/airflow && export PROJECT_PYTHON=$(abspath $(BIN))/python && \
+	    ../../.venv-airflow/bin/pytest test_dags.py $(PYTEST_ARGS) && \
+	    ../../.venv-airflow-dataflow/bin/pytest test_dataflow_dags.py $(PYTEST_ARGS)
 
 test-faults:  ## Kill jobs, fill disks, break requests: nothing may be lost or half-written
 test-engines: .venv-worker/installed .venv-light/installed .engines/fetched  ## Have Flink, Spark, Prism and several processes run the jobs
@@ -160,7 +163,6 @@ endef
 # Each stands alone, with what its first file names. The worker lacks the wheel: it is to see only what was shipped, and
 # setuptools builds what --setup_file stages. Tests install the wheel into `light` with pip.
 .venv-model-garden/installed: tests/consumers/model_garden.txt
-.venv-airflow/installed: tests/airflow/airflow.txt
 .venv-worker/installed .venv-light/installed: setup.py constraints.txt
 .venv-worker/installed: MORE = --extra gcp setuptools
 $(ALONE:%=.venv-%/installed): | $(BIN)/uv
@@ -168,5 +170,11 @@ $(ALONE:%=.venv-%/installed): | $(BIN)/uv
 	$(INSTALL) $(@D)/bin/python --quiet $(if $(filter %.txt,$<),--no-deps,-c constraints.txt) -r $< $(MORE)
 	touch $@
 
+# `airflow-dataflow` has Google's provider, too.
+.venv-airflow/installed .venv-airflow-dataflow/installed: tests/airflow/install.sh tests/airflow/airflow.txt docs/airflow.md | $(BIN)/uv
+	$(PYTHON) -m venv --clear $(@D)
+	tests/airflow/install.sh $(BIN)/uv $(@D) $(if $(filter %-dataflow,$(@D)),,--without-google)
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(ALONE:%=.venv-%) .consumers .peers .engines .browser $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ALONE:%=.venv-%) .venv-airflow .venv-airflow-dataflow .consumers .peers .engines .browser $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""`recordmill coco` against its stock writer, a loop over tf.io.TFRecordWriter and `cp -r`, in one sitting.
+"""`recordmill convert` of COCO against its stock writer, a loop over tf.io.TFRecordWriter and `cp -r`, in one sitting.
 
     python benchmarks/coco.py [--images 5000] [--small 1000] [--large 20000] [--shards 8] [--runs 5] [--folder DIR]
 
@@ -29,7 +29,7 @@ def coco(data: Path, output: Path, shards: int, *flags: str) -> list[str]:
     inputs = ["--images", str(data / "images"), "--instances", str(data / "instances.json")]
     return [
         *RECORDMILL,
-        "coco",
+        "convert",
         *inputs,
         "--output",
         str(output),

@@ -80,8 +80,8 @@ def peak_mb(images: Path, choice: ModelChoice, output: Path) -> float:
     """Peak memory of a whole command, in a separate process."""
     height, width = choice.input_size or (0, 0)
     flags = [
-        "--images",
-        images,
+        "--format",
+        "folder",
         "--classes",
         "thing",
         "--model",
@@ -95,7 +95,8 @@ def peak_mb(images: Path, choice: ModelChoice, output: Path) -> float:
         sys.executable,
         "-m",
         "recordmill.launch.cli",
-        "embed",
+        "convert",
+        images,
         *flags,
         "--output",
         output,

@@ -1,4 +1,4 @@
-"""Metadata in `recordmill coco`, without images: memory, processor time, and bytes through each shuffle.
+"""Metadata in `recordmill convert` of COCO, without images: memory, processor time, and bytes through each shuffle.
 
     python benchmarks/metadata.py [--images 120000] [--boxes 10] [--points 0] [--flags …] [--elements 1] [--folder DIR]
 
@@ -109,7 +109,7 @@ def job(path: Path, images: int, with_elements: bool, output: Path, flags: list[
     arguments = ["--images", str(output.parent / "images"), "--instances", str(path), "--output", str(output)]
     before = _processor_s()
     with local_engine():
-        code = cli.main(["coco", *arguments, "--progress", "none", *flags])
+        code = cli.main(["convert", *arguments, "--progress", "none", *flags])
     if code != EmptyDatasetError.exit_code or not Path(rejects_path(str(output), "train")).exists():
         sys.exit("the job did not come to its end")
     print("\n".join(shuffles.report))

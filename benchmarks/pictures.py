@@ -46,7 +46,9 @@ def job(data: Path, output: Path, check: str, workers: int) -> None:
     """The whole job, in this process."""
     flags = ["--images", data / "images", "--instances", data / "instances.json", "--output", output, "--num-shards", 4]
     with contextlib.redirect_stdout(io.StringIO()):
-        code = recordmill(["coco", *map(str, flags), "--progress", "none", "--check", check, "--workers", str(workers)])
+        code = recordmill(
+            ["convert", *map(str, flags), "--progress", "none", "--check", check, "--workers", str(workers)]
+        )
     if code:
         raise SystemExit(f"the job ended with {code}")
 

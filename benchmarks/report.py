@@ -62,7 +62,7 @@ def main() -> None:
                 shutil.rmtree(output, ignore_errors=True)
                 flags = ("--images", str(data / "images"), "--instances", str(data / "instances.json"))
                 more = ("--output", str(output), "--num-shards", "8", "--progress", "none", "--check", check)
-                found[way].append(processor_seconds(patch + RUN, "coco", *flags, *more))
+                found[way].append(processor_seconds(patch + RUN, "convert", *flags, *more))
         for way, runs in found.items():
             ratio = statistics.median(one[0] / none[0] for one, none in zip(runs, found["none"], strict=True))
             seconds, memory = (statistics.median(each[part] for each in runs) for part in (0, 1))

@@ -96,7 +96,7 @@ _MOVES, _REQUESTS_A_MOVE = 16, 4
 
 
 def whole_job(images: int) -> list[Step]:
-    """The steps of `recordmill coco` from a bucket, where images are as train2017's."""
+    """The steps of `recordmill convert` of COCO from a bucket, where images are as train2017's."""
     shards = -(-images * _IMAGE_BYTES // _SHARD_BYTES)
     bundles = {
         "read": -(-images * _ANNOTATION_BYTES // _BLOCK_BYTES),

@@ -68,12 +68,12 @@ def main() -> None:
         loops, ours, starts = [], [], []
         for run in range(given.runs):
             for times, path in ((ours, rows), (starts, few)):
-                command = [sys.executable, "-m", "recordmill.launch.cli", "table", "--rows", str(path)]
+                command = [sys.executable, "-m", "recordmill.launch.cli", "convert", str(path), "--format", "table"]
                 times.append(seconds([*command, "--output", f"{folder}/out-{run}-{path.stem}"]))
             loops.append(seconds([sys.executable, "-c", LOOP, str(rows), f"{folder}/loop.tfrecord"]))
         own, loop, start = map(statistics.median, (ours, loops, starts))
         print(f"{given.rows:,} rows of {len(COLUMNS)} columns, medians of {given.runs}")
-        print(f"recordmill table  {own:6.1f} s  {given.rows / own:9,.0f} rows/s  ({start:.1f} s of it to start)")
+        print(f"recordmill        {own:6.1f} s  {given.rows / own:9,.0f} rows/s  ({start:.1f} s of it to start)")
         print(f"TFRecordWriter    {loop:6.1f} s  {given.rows / loop:9,.0f} rows/s")
         print(f"ratio             {loop / own:6.1f}")
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024

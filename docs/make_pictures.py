@@ -38,10 +38,10 @@ def main() -> None:
         os.chdir(folder)
         _run("recordmill sample sample --count 400")
         _run(
-            "recordmill coco --images sample/images --instances sample/annotations/instances.json"
+            "recordmill convert sample/images --instances sample/annotations/instances.json"
             " --keypoints sample/annotations/person_keypoints.json --captions sample/annotations/captions.json"
             " --panoptic sample/annotations/panoptic.json --panoptic-masks sample/panoptic --masks rle"
-            " --split train=0.8,val=0.2 --num-shards 4 --output tfrecords"
+            " --split train=0.8,val=0.2 --num-shards 4 -o tfrecords"
         )
         progress_line()
         show_saved()
@@ -51,7 +51,7 @@ def main() -> None:
 def progress_line() -> None:
     """Draw the progress line of a conversion, of all lines the one nearest to two thirds."""
     _run("recordmill sample large --count 4000")
-    command = "recordmill coco --images large/images --instances large/annotations/instances.json --output progress"
+    command = "recordmill convert large/images --instances large/annotations/instances.json -o progress"
     frames = [(frame, _PERCENT.search(frame)) for frame in _CONTROL.split(_typed(command))]
     far = {frame: abs(66 - int(done[1])) for frame, done in frames if done}
     if not far:

@@ -9,14 +9,14 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
 from recordmill.launch.command_line.help import program_help
-from recordmill.launch.command_line.parser import HELP, Command, parse
+from recordmill.launch.command_line.parser import Command, parse
 from recordmill.launch.local_engine.engine import importing, local_engine
 from recordmill.launch.runners.signals import end_with, interrupt_on_termination
 from recordmill.launch.terminal.error_stream import ErrorStreamHandler, error_stream, hide_other_output, silence
@@ -103,20 +103,14 @@ def _run_commands(own: list[str], beam_arguments: list[str], debug: bool, signal
         if not own:
             print(program_help(), end="", file=error_stream())
             return ConfigError.exit_code
-        commands = [*_parse_commands(own)]
-        if len(commands) > 1 and any(word.startswith("--template_location") for word in beam_arguments):
-            raise ConfigError(
-                f"a template holds one job, but this command runs {len(commands)}: make one template per job"
-            )
-        for command in commands:
-            if beam_arguments and not VERBS[command.verb].runs_beam:
-                raise ConfigError(
-                    f"{command.verb} does not run a pipeline, so {' '.join(beam_arguments)} would do nothing"
-                )
-            code, _ = run_command(command, beam_arguments)
-            if code:
-                return code
-        return 0
+        with importing():  # recognition of a data set imports Arrow
+            command = parse(own)
+        if beam_arguments and not VERBS[command.verb].runs_beam:
+            raise ConfigError(f"{command.verb} does not run a pipeline, so {' '.join(beam_arguments)} would do nothing")
+        for line in command.said:
+            print(printable(line), flush=True)
+        code, _ = run_command(command, beam_arguments)
+        return code
     except RecordmillError as error:
         _print_error(error, debug)
         return error.exit_code
@@ -131,21 +125,6 @@ def _run_commands(own: list[str], beam_arguments: list[str], debug: bool, signal
             left = "; finished shards are kept, and the same command resumes from there" if goes_on else ""
             print(f"recordmill: {'terminated' if signals else 'interrupted'}{left}", file=error_stream())
         return 128 + signals[0] if signals else INTERRUPTED
-
-
-def _parse_commands(own: list[str]) -> Iterable[Command]:
-    """Return the commands of a command line: several, perhaps, of a verb that recognises the data set."""
-    if own[0] not in VERBS or not VERBS[own[0]].recognises or HELP & {*own}:
-        return [parse(own)]
-    return load_recogniser(own[0], "recognise_commands")(own[1:])
-
-
-def load_recogniser(verb: str, function: str) -> Any:
-    """Import a function of a verb that recognises the data set."""
-    if find_spec("apache_beam") is None:
-        raise missing_extra(verb, "beam")
-    with importing():
-        return VERBS[verb].load(function)
 
 
 def _print_error(error: BaseException, debug: bool) -> None:
@@ -163,30 +142,31 @@ def run_command(command: Command, beam_arguments: list[str], show: Any = None) -
         show: A `recordmill.launch.terminal.progress.Show` for a conversion, in place of `--progress`.
     """
     verb, options, progress = VERBS[command.verb], command.options, show or command.terminal.progress
+    source = command.format
     if verb.runs_beam and find_spec("apache_beam") is None:
         raise missing_extra(command.verb, "beam")
     if verb.converts:
         _require_installed()
     with importing():
-        run = verb.load("prepare" if verb.converts else "run")
+        run = source.load("prepare") if source else verb.load("run")
     if not verb.runs_beam:
         run(options)
         return 0, ()
     with importing():
         from recordmill.launch.runners.beam_options import beam_options, run_job_name
 
-        if verb.converts:
+        if source:
             from recordmill.launch.preflight.check_inputs import check_inputs
             from recordmill.launch.preflight.check_runner import check_runner
             from recordmill.launch.terminal.require_tensorflow import require_tensorflow
             from recordmill.launch.verbs.convert import convert, show_plan
-    if not verb.converts:
+    if not source:
         return int(run(options, progress, beam_options(beam_arguments))), ()
     beams = beam_options(beam_arguments, run_job_name(options.output, options.splits))
     check_runner(beams, options.paths)  # before inputs are checked, which is slow in a bucket
     check_inputs(options)
-    if verb.needs_tensorflow:
-        require_tensorflow(command.verb, is_checking=False)
+    if source.has_model:
+        require_tensorflow("--model", is_checking=False)
     job = run(options)
     if options.dry_run:
         show_plan(job, progress)

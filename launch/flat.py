@@ -1,4 +1,4 @@
-"""Run a command from one list of our flags and Beam's: `python -m recordmill.launch.flat --command=coco --images=…
+"""Run a command from one list of our flags and Beam's: `python -m recordmill.launch.flat --command=convert --data=…
 --runner=…`.
 
 Dataflow's Flex Template launcher passes such a list. Our flags are the parameters of
@@ -30,8 +30,8 @@ def from_flat(arguments: Sequence[str]) -> list[str]:
     Raises:
         ConfigError: no command, or a value that its parameter does not take.
 
-    >>> from_flat(["--command=coco", "--runner=DataflowRunner", "--images=gs://b/images", "--region", "us-central1"])
-    ['coco', '--images=gs://b/images', '--', '--runner=DataflowRunner', '--region', 'us-central1']
+    >>> from_flat(["--command=convert", "--runner=DataflowRunner", "--data=gs://b/pets", "--region", "us-central1"])
+    ['convert', 'gs://b/pets', '--', '--runner=DataflowRunner', '--region', 'us-central1']
     """
     command, rest = "", []
     for argument in arguments:

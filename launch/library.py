@@ -1,7 +1,7 @@
 """Conversion for `recordmill.convert`, in this or a child process.
 
-A child reads two lines of JSON from standard input: the import path; and a list of the verb, the values of its options
-by name, the process id of the caller, and the width of its live line, 0 for plain lines. It writes lines of JSON to
+A child reads two lines of JSON from standard input: the import path; and a list of the values of options by name, the
+process id of the caller, and the width of its live line, 0 for plain lines. It writes lines of JSON to
 standard output: progress, and at the end the result or the error. Standard error has the messages of the command."""
 
 import io
@@ -15,17 +15,18 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any, TextIO
 
-from recordmill.launch.cli import command, load_recogniser, log_to_stderr, run_command
+from recordmill.launch.cli import command, log_to_stderr, run_command
 from recordmill.launch.command_line.parser import parse_values
 from recordmill.launch.runners.signals import interrupt_on_termination
-from recordmill.pipelines.verbs import CONVERSIONS, VERBS, verb_fields
+from recordmill.pipelines.verbs import verb_fields
 from recordmill.schemas.errors import ConfigError, JobError, RecordmillError, missing_extra, without_flags
+from recordmill.schemas.sizes import printable
 from recordmill.transforms.runtime.threads import end_with_parent
 from recordmill.transforms.storage.os_errors import explain_os_error, is_command_error
 
 
 def convert(
-    verb: str, values: Mapping[str, Any], beam_arguments: list[str], show: Callable[[str], Any] | None = None
+    values: Mapping[str, Any], beam_arguments: list[str], show: Callable[[str], Any] | None = None
 ) -> dict[str, Any]:
     """Convert, and return the folder and the splits.
 
@@ -37,23 +38,18 @@ def convert(
         ConfigError: With all errors.
         JobError: The job failed.
     """
-    if verb not in CONVERSIONS:
-        raise ConfigError(f"the verb must be one of {', '.join(CONVERSIONS)} (got {verb!r})")
     if find_spec("apache_beam") is None:
         raise missing_extra("recordmill.convert", "beam")
-    is_several = VERBS[verb].recognises
-    output, splits = "", list[str]()
     try:
-        commands = load_recogniser(verb, "recognise_values")(values) if is_several else [parse_values(verb, values)]
-        for asked in commands:
-            mode, output = asked.terminal.progress, asked.options.output
-            if asked.options.dry_run:
-                raise ConfigError(f"dry_run does not write a data set; the command recordmill {verb} prints the plan")
-            _, written = run_command(asked, beam_arguments, show and mode != "none" and show(mode))
-            splits += written
+        asked = parse_values("convert", values)
+        for line in asked.said:
+            print(printable(line))
+        mode, output = asked.terminal.progress, asked.options.output
+        if asked.options.dry_run:
+            raise ConfigError("dry_run does not write a data set; the command recordmill convert prints the plan")
+        _, splits = run_command(asked, beam_arguments, show and mode != "none" and show(mode))
     except RecordmillError as error:
-        verbs = CONVERSIONS if is_several else (verb,)
-        names = {field.flag: field.name for known in verbs for field in verb_fields(known)}
+        names = {field.flag: field.name for field in verb_fields("convert") if not field.is_argument}
         error.args = (without_flags(str(error), names), *error.args[1:])
         raise
     except OSError as error:
@@ -72,7 +68,7 @@ def child() -> None:
 
 
 def _answer(messages: TextIO, summary: io.StringIO) -> int:
-    verb, values, parent, columns = json.loads(sys.stdin.readline())
+    values, parent, columns = json.loads(sys.stdin.readline())
     _end_with(parent)
 
     def send(message: Mapping[str, Any]) -> None:
@@ -86,7 +82,7 @@ def _answer(messages: TextIO, summary: io.StringIO) -> int:
 
     with log_to_stderr(False), interrupt_on_termination() as signals:
         try:
-            done = convert(verb, values, [], show)
+            done = convert(values, [], show)
         except KeyboardInterrupt:
             return 128 + (signals or [signal.SIGINT])[0]
         except RecordmillError as error:

@@ -1,4 +1,4 @@
-"""`recordmill coco`: convert COCO annotations and images to TFRecord shards."""
+"""Format `coco`: convert COCO annotations and images to TFRecord shards."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -6,24 +6,30 @@ from functools import partial
 
 import apache_beam as beam
 import msgspec
-import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection
 from msgspec.structs import astuple
 
 from recordmill.pipelines.choose_encoder import choose_encoder, text_files
-from recordmill.pipelines.convert import Gathered, Job, choose_images, encode_and_plan, input_file, read_division
+from recordmill.pipelines.convert import (
+    Gathered,
+    Job,
+    choose_images,
+    encode_and_plan,
+    input_file,
+    place_in_split,
+    read_division,
+)
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.inputs.coco import ExportPart, Given
 from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder, TextForm
 from recordmill.schemas.inputs.splits import Division, SplitShares
-from recordmill.transforms.blocks.cut_range import BlockKey
-from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
+from recordmill.transforms.blocks.flatten_collections import flatten_collections
 from recordmill.transforms.coco.coco_options import CAPTIONS, CocoOptions
 from recordmill.transforms.coco.describe_files import DescribeFiles
 from recordmill.transforms.coco.find_exports import find_exports
 from recordmill.transforms.coco.join_annotations import ListMasks
 from recordmill.transforms.coco.join_images import JoinImages
-from recordmill.transforms.coco.read_coco import ReadAnnotations, flatten_collections, range_bits
+from recordmill.transforms.coco.read_coco import ReadAnnotations, range_bits
 from recordmill.transforms.dataset.collect_facts import WithFacts, collect_facts, hand_over
 from recordmill.transforms.dataset.compare_names import NO_NAMES
 from recordmill.transforms.dataset.dataset_folder import existing_labels
@@ -34,7 +40,7 @@ from recordmill.transforms.join.list_images import ListFolders, files_by_name
 
 
 def prepare(options: CocoOptions) -> Job:
-    """Return the job of `recordmill coco`.
+    """Return the job of the format `coco`.
 
     Raises:
         ConfigError: The existing vocabulary cannot encode the captions; or see `find_exports`.
@@ -105,18 +111,7 @@ def join_part(
         hand_over(facts)
     if not name:
         return blocks
-    place = beam.Map(_place_in_split, splits.index(name)).with_output_types(tuple[BlockKey, bytes])
-    return blocks | f"OfSplit{name}" >> place
-
-
-def _place_in_split(keyed: tuple[BlockKey, bytes], split: int) -> tuple[BlockKey, bytes]:
-    """Return a part's Block with the index of its split, and with a key that is unique in the job."""
-    key, block = keyed[0], unpack_block(keyed[1])
-    return key + (split << _KEY_BITS), pack_block(block.replace(split=np.full(len(block), split, np.int64)))
-
-
-_KEY_BITS = 48
-"""A part has fewer than 2 ** 16 ranges of 2 ** 32 Blocks."""
+    return place_in_split(blocks, name, splits)
 
 
 def _without_unlisted(facts: Facts) -> Facts:

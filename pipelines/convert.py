@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 
 from recordmill.schemas.dataset.manifest import FORMAT
@@ -14,7 +15,9 @@ from recordmill.schemas.inputs.image_options import AnnotatedOptions, StoredImag
 from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, RecipeValue
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
-from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.schemas.paths import is_remote
+from recordmill.transforms.blocks.cut_range import BlockKey
+from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.dataset.collect_facts import WithFacts, collect_facts
 from recordmill.transforms.dataset.facts import AddFacts
 from recordmill.transforms.encoders.record_maker import RecordMaker
@@ -29,7 +32,6 @@ from recordmill.transforms.shards.plan_blocks import PlanBlocks
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.write_metadata import WriteMetadata
 from recordmill.transforms.shards.write_shards import WriteShards, WriteWithBeam
-from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import file_version, storage_for
 
 _IN_FLIGHT = 64
@@ -100,6 +102,26 @@ def choose_images(options: ChoiceOptions, blocks: PCollection, splits: Sequence[
     return blocks
 
 
+_KEY_BITS = 48
+"""A part has fewer than 2 ** 16 ranges of 2 ** 32 Blocks."""
+
+
+def place_in_split(blocks: PCollection, split: str, splits: Sequence[str]) -> PCollection:
+    """Return (BlockKey, packed Block) of a part with the index of its split, and with keys that are unique in the job.
+
+    Args:
+        split: Split of the part.
+        splits: Splits of the job.
+    """
+    place = beam.Map(_place_block, splits.index(split)).with_output_types(tuple[BlockKey, bytes])
+    return blocks | f"OfSplit{split}" >> place
+
+
+def _place_block(keyed: tuple[BlockKey, bytes], split: int) -> tuple[BlockKey, bytes]:
+    key, block = keyed[0], unpack_block(keyed[1])
+    return key + (split << _KEY_BITS), pack_block(block.replace(split=np.full(len(block), split, np.int64)))
+
+
 class Job(NamedTuple):
     """Conversion. Each image or row has one split."""
 
@@ -113,9 +135,12 @@ class Job(NamedTuple):
     counts_classes: bool = True  # True if a report counts classes of Blocks; the Facts of rows have counts
     more_recorded: Mapping[str, RecipeValue] = {}  # values besides the options that determine the bytes of each split
     notes: tuple[str, ...] = ()  # contents of a folder, in words
+    parts: tuple["Job", ...] = ()  # jobs that write the same splits one by one, if each split has its folder
 
     def recipes(self) -> list[Recipe]:
         """Return the recipe of each split."""
+        if self.parts:
+            return [recipe for part in self.parts for recipe in part.recipes()]
         options, images = self.options, tuple(sorted(self.options.images))
         inputs = (*self.inputs(), *_choice_files(options))
         recorded = options.record_options | dict(self.more_recorded)

@@ -7,10 +7,11 @@ from typing import Literal
 from recordmill.schemas.dataset.checks import Check
 from recordmill.schemas.inputs.option import (
     ARGUMENT,
+    COMMON,
     READ,
     RUN,
     WRITE,
-    Data,
+    Datas,
     DataSet,
     Images,
     Options,
@@ -151,12 +152,19 @@ class IndexOptions(Options):
     )
 
 
-class AutoOptions(Options):
-    """Options of `recordmill auto`. The options of the recognised command are accepted, too."""
+class DataOptions(Options):
+    """Options of `recordmill convert` that no format has."""
 
-    data: Data = READ.opt("The data set: its folder or .zip, or its file.", ..., "FILE|DIR|ZIP")
-    format_in: str | None = READ.opt("Command that reads it. Required if several match.", metavar="NAME")
-    output: str = WRITE.opt("Folder of the data set that is written.", ..., "DIR")
+    data: Datas = ARGUMENT.opt(
+        "What to convert: a folder, a .zip, a file, or a quoted pattern of files.", (), "DATA", also="rows"
+    )
+    format_: str | None = READ.opt(
+        "Format of DATA, if it is not recognised, or in two ways.",
+        metavar="NAME",
+        alias="format",
+        recorded=False,
+        rank=COMMON,
+    )
 
 
 class SampleOptions(Options):

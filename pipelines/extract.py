@@ -52,7 +52,7 @@ def check_format(folder: str, manifest: Manifest, format_: str) -> None:
     if manifest.table.record_of is RecordOf.ANNOTATION:
         raise ConfigError(
             f"--as {format_}: {folder} has layout {manifest.layout}, with one record per annotation, but a label "
-            f"file has all annotations of an image. {coco}, which recordmill coco reads"
+            f"file has all annotations of an image. {coco}, which recordmill convert reads"
         )
     if "objects.id" not in manifest.table.sources and not LABEL_FORMATS[format_].holds_classes:
         raise ConfigError(

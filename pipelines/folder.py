@@ -1,12 +1,22 @@
-"""`recordmill folder`: convert images of one class each."""
+"""Format `folder`: convert images of one class each."""
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import partial
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
-from recordmill.pipelines.convert import Gathered, Job, choose_images, encode_and_plan, input_file, read_division
+from recordmill.pipelines.convert import (
+    Gathered,
+    Job,
+    choose_images,
+    encode_and_plan,
+    input_file,
+    place_in_split,
+    read_division,
+)
 from recordmill.schemas.dataset.recipes import InputFile, unlisted_folder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.files import File
@@ -20,6 +30,7 @@ from recordmill.schemas.inputs.labels import (
 )
 from recordmill.schemas.inputs.options import ALL_TRAIN
 from recordmill.schemas.inputs.splits import Division
+from recordmill.transforms.blocks.flatten_collections import flatten_collections
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.dataset_folder import existing_labels
 from recordmill.transforms.dataset.facts import FactsBuilder
@@ -29,26 +40,62 @@ from recordmill.transforms.folder.choose_classes import (
     check_sample,
     folders_without_images,
 )
+from recordmill.transforms.folder.find_splits import find_split_folders
 from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.folder.read_folder import ReadTables, count_block_rows, folder_rows
-from recordmill.transforms.folder.read_labels import table_splits
+from recordmill.transforms.folder.read_labels import names_stems, table_splits
 from recordmill.transforms.folder.stratify import Stratify
 from recordmill.transforms.join.divide_images import DivideImages
 from recordmill.transforms.join.join_files import JoinFiles
 from recordmill.transforms.join.list_images import ListFolders
 from recordmill.transforms.storage.resolve import file_version
 
+_LOGGER = logging.getLogger(__name__)
+
 
 def prepare(options: FolderOptions) -> Job:
-    """Return the job of `recordmill folder`.
+    """Return the job of the format `folder`.
 
     Raises:
         ConfigError: No image has a class, splits are given in two ways, or the tables have none.
         AnnotationFileError: A table cannot be read.
     """
-    splits = choose_splits(options)
-    steps = partial(gather, options=options, splits=splits)
-    return Job(options, splits, partial(inputs, options), steps, *encode_and_plan(options, splits, options.table))
+    parts = find_parts(options)
+    splits = tuple(parts) or choose_splits(options)
+    jobs = tuple(_part_job(part, (split,)) for split, part in parts.items())
+    if parts:
+        options = options.model_copy(update={"images": tuple(part.images[0] for part in parts.values())})
+    steps = partial(gather, options=options, splits=splits, parts=parts)
+    maker, plan = encode_and_plan(options, splits, options.table)
+    return Job(options, splits, partial(inputs, options), steps, maker, plan, parts=jobs)
+
+
+def find_parts(options: FolderOptions) -> dict[str, FolderOptions]:
+    """Return the options of each split whose folder has class folders; none without such folders.
+
+    Raises:
+        ConfigError: --split names splits, too.
+    """
+    if options.labels or options.label_from != "folder" or len(options.images) > 1:
+        return {}
+    folders, warnings = find_split_folders(options.images[0])
+    if folders and options.split != ALL_TRAIN:
+        raise ConfigError(
+            f"{options.images[0]} has folders of the splits {', '.join(folders)}, and --split names splits, too; leave "
+            "--split out, or give one of the folders as DATA"
+        )
+    for warning in warnings if folders else ():
+        _LOGGER.warning("%s", warning)
+    return {
+        split: options.model_copy(update={"images": (folder,), "split": ((split, Fraction(1)),)})
+        for split, folder in folders.items()
+    }
+
+
+def _part_job(part: FolderOptions, splits: tuple[str, ...]) -> Job:
+    check_sample(part)
+    steps = partial(gather, options=part, splits=splits)
+    return Job(part, splits, partial(inputs, part), steps, *encode_and_plan(part, splits, part.table))
 
 
 def inputs(options: FolderOptions) -> Iterator[InputFile]:
@@ -83,20 +130,19 @@ def choose_splits(options: FolderOptions) -> tuple[str, ...]:
     return splits
 
 
-def gather(p: beam.Pipeline, options: FolderOptions, splits: tuple[str, ...]) -> Gathered:
-    """Return image files with their classes and splits. `splits` are those of the job."""
+def gather(
+    p: beam.Pipeline, options: FolderOptions, splits: tuple[str, ...], parts: Mapping[str, FolderOptions] = {}
+) -> Gathered:
+    """Return image files with their classes and splits. `splits` are those of the job.
+
+    Args:
+        parts: See `find_parts`.
+    """
     division = read_division(p, options)
-    files = (
-        p
-        | "ImageFolders" >> beam.Create(options.images)
-        | "ListImages" >> ListFolders(options.output, folder_rows, options, splits, division)
-    )
-    tables = [File(path, version=file_version(path)) for path in options.labels]
-    rows = p | "LabelTables" >> beam.Create(tables) | ReadTables(options, splits, division) if tables else files
-    sides = (rows, files) if tables else (rows,)
-    blocks = sides | "JoinFiles" >> JoinFiles(splits, options.seed, options.classes, options.input_rows)
-    blocks = _divide_blocks(blocks, options, division, splits)  # of images that can be written, unless they are broken
-    blocks | "CountRows" >> WithFacts(count_block_rows, options, splits)
+    rows_and_blocks = [_read_part(p, split, part, splits) for split, part in parts.items()]
+    rows_and_blocks = rows_and_blocks or [_read_images(p, "", options, splits, division)]
+    rows = flatten_collections([rows for rows, _ in rows_and_blocks], "Rows")
+    blocks = flatten_collections([blocks for _, blocks in rows_and_blocks], "Blocks")
     classes = rows | "ListClasses" >> ListClasses(options.classes, _class_folders(options))
     adopt = WithFacts(_adopt_labels, existing_labels(options.output, splits), options.classes, splits)
     labels = classes | "AdoptLabels" >> adopt
@@ -107,6 +153,36 @@ def gather(p: beam.Pipeline, options: FolderOptions, splits: tuple[str, ...]) ->
         p | "Table" >> beam.Create([options.table]),
         division=division if options.keeps_groups else None,
     )
+
+
+def _read_part(
+    p: beam.Pipeline, split: str, part: FolderOptions, splits: tuple[str, ...]
+) -> tuple[PCollection, PCollection]:
+    """Return what `_read_images` does for the folder of one split."""
+    rows, blocks = _read_images(p, split, part, (split,), part.division)
+    return rows, place_in_split(blocks, split, splits)
+
+
+def _read_images(
+    p: beam.Pipeline, name: str, options: FolderOptions, splits: tuple[str, ...], division: Division | AsSingleton
+) -> tuple[PCollection, PCollection]:
+    """Return image rows with their classes, and Blocks of the images that have a file.
+
+    Args:
+        name: End of the steps' names.
+    """
+    list_files = ListFolders(options.output, folder_rows, options, splits, division)
+    files = p | f"ImageFolders{name}" >> beam.Create(options.images) | f"ListImages{name}" >> list_files
+    tables = [File(path, version=file_version(path)) for path in options.labels]
+    rows = files
+    if tables:
+        read = ReadTables(options, splits, division, files if names_stems(options) else None)
+        rows = p | "LabelTables" >> beam.Create(tables) | read
+    sides = (rows, files) if tables else (rows,)
+    blocks = sides | f"JoinFiles{name}" >> JoinFiles(splits, options.seed, options.classes, options.input_rows)
+    blocks = _divide_blocks(blocks, options, division, splits)  # of images that can be written, unless they are broken
+    blocks | f"CountRows{name}" >> WithFacts(count_block_rows, options, splits)
+    return rows, blocks
 
 
 def _divide_blocks(

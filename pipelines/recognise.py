@@ -1,14 +1,19 @@
-"""Recognise data sets: the verb that converts the files of a folder, and the evidence."""
+"""Recognise data sets: the format of the files of a folder, and the evidence."""
 
-import difflib
 import posixpath
 import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
-from recordmill.pipelines.verbs import FORMATS, VERBS
+from recordmill.pipelines.formats import FORMATS
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
-from recordmill.transforms.rows.data_contents import DataContents, Interpretation
+from recordmill.schemas.sizes import number_text
+from recordmill.transforms.rows.data_contents import CLASS_FOLDERS, ROWS, DataContents, Interpretation
+from recordmill.transforms.rows.find_rows import format_fault
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _MAX_NAMES = 20_000
@@ -16,38 +21,97 @@ _MAX_NAMES = 20_000
 _FORMAT_FOLDERS = frozenset(("images", "labels", "annotations", "jpegimages", "data", *SPLIT_OF_WORD))
 """Folders that belong to a format, in lower case. Archives do not wrap a data set in one of them."""
 _DOCUMENTS = re.compile(r"(\.|__MACOSX/|[^/]*(readme|licen[cs]e|source|citation)[^/]*$)", re.IGNORECASE)
-_SOURCES = tuple(name for name, verb in VERBS.items() if verb.ways_path)
+_PATTERN = re.compile("[*?]")
+_SHOWN = 4
+
+Match = tuple[str, Interpretation]
 
 
-def choose_format(data: str, format_in: str | None) -> tuple[str, Interpretation]:
-    """Return the verb that reads a data set, and its interpretation.
+def recognise_data(data: Sequence[str], given: Mapping[str, Any] = {}) -> list[Match]:
+    """Return the formats that can read all of DATA, with their interpretations of the lowest rank.
 
     Args:
-        format_in: A verb; None to find it.
+        data: At least one path or pattern.
+        given: Other options that the user gave, by name.
 
     Raises:
-        ConfigError: `format_in` is not a format; or none, or several formats are recognised.
+        ConfigError: A path does not exist; or several paths are neither rows of one table nor class folders.
     """
-    if format_in and format_in not in _SOURCES:
-        near = difflib.get_close_matches(format_in, _SOURCES, 1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise ConfigError(f"--format-in must be one of {', '.join(_SOURCES)} (got {format_in!r}).{hint}")
-    data = unwrap_folder(data)
-    matches = recognise(data, format_in)
-    if not matches and format_in and "data" in VERBS[format_in].options.model_fields:
-        return format_in, Interpretation("as --format-in says", (("--data", data),))
-    if len(matches) == 1:
-        return matches[0]
-    if not matches:
-        raise ConfigError(
-            f"--data {data}: the format of the data set is not recognised. recordmill --help lists the formats that "
-            f"have a command; class folders are one folder per class. To choose a format, add --format-in with one of "
-            f"{', '.join(FORMATS)}"
-        )
-    choices = "; ".join(f"{verb} ({match.why})" for verb, match in matches)
+    if all(_is_pattern(path) or _is_rows_file(path) for path in data) and (len(data) > 1 or _is_pattern(data[0])):
+        what = "a pattern of files of rows" if len(data) == 1 else f"{len(data)} files of rows"
+        return [("table", Interpretation(what, {"data": list(data)}, ROWS))]
+    if len(data) == 1:
+        return recognise(unwrap_folder(data[0]), given)
+    if "labels" in given or all([name for name, _ in recognise(path, given)] == ["folder"] for path in data):
+        why = f"class folders in {len(data)} folders"
+        return [("folder", Interpretation(why, {"data": list(data)}, CLASS_FOLDERS))]
+    documents = [path for path in data if path.lower().endswith((".json", ".json.gz"))]
+    if documents and len(documents) < len(data):
+        images = [path for path in data if path not in documents]
+        words = shlex.join([*images, *(word for path in documents for word in ("--instances", path))])
+        raise ConfigError(f"DATA has images and annotation files. Name the files by flags: recordmill convert {words}")
     raise ConfigError(
-        f"--data {data} can be read in {len(matches)} ways: {choices}. Add --format-in NAME to choose one"
+        f"DATA is {len(data)} data sets ({', '.join(data)}), which are not joined; convert each by a command. Several "
+        "files of rows are one table, and several folders of class folders are one data set"
     )
+
+
+def _is_pattern(path: str) -> bool:
+    return bool(_PATTERN.search(path)) and storage_for(path).size(path) is None and not format_fault(path)
+
+
+def _is_rows_file(path: str) -> bool:
+    return not format_fault(path) and storage_for(path).size(path) is not None
+
+
+def describe_data(data: Sequence[str]) -> str:
+    """Return what DATA has, for the error if nothing is recognised: kinds of files, and the nearest candidates."""
+    (path, *others) = data
+    if others or not storage_for(path).is_folder(path):
+        return ""
+    names = [file.name for file in islice(storage_for(path).walk(path), _MAX_NAMES)]
+    images = sum(map(is_image_name, names))
+    endings = {posixpath.splitext(name)[1].lower() or "no ending" for name in names if not is_image_name(name)}
+    found = f"It has {number_text(images, 'image')}, and {number_text(len(names) - images, 'other file')}"
+    found += f" ({', '.join(sorted(endings)[:_SHOWN])}). " if endings else ". "
+    commands = ", or ".join(_commands_of_endings(path, endings, images))
+    return (
+        found
+        + "".join(_near_candidates(path, names))
+        + (f"If it is one of these, run {commands}. " if commands else "")
+    )
+
+
+def _commands_of_endings(path: str, endings: set[str], images: int) -> Iterator[str]:
+    """Yield the command of each format that reads files with these endings if it is named."""
+    for name, entry in FORMATS.items():
+        if endings & {*entry.endings}:
+            yield shlex.join(["recordmill", "convert", path, "-o", "OUT", "--format", name])
+    if images:
+        labels = ["--format", "folder", "--label-from", "name"]
+        yield f"{shlex.join(['recordmill', 'convert', path, '-o', 'OUT', *labels])} for names like cat_1.jpg"
+
+
+def describe_nearest(data: str, name: str = "") -> str:
+    """Return a sentence for each folder one level down that has a data set, of one format if `name` is given."""
+    if not storage_for(data).is_folder(data):
+        return ""
+    names = [file.name for file in islice(storage_for(data).walk(data), _MAX_NAMES)]
+    return "".join(_near_candidates(data, names, name))
+
+
+def _near_candidates(path: str, names: Sequence[str], only: str = "") -> Iterator[str]:
+    """Yield a sentence for each folder one level down that is recognised, as one format if `only` names it."""
+    tops = sorted({name.partition("/")[0] for name in names if "/" in name})
+    for top in tops[:_SHOWN]:
+        below = join_path(path, top)
+        try:
+            matches = recognise(below)
+        except ConfigError:
+            continue
+        fitting = [pair for pair in matches if not only or (pair[0] == only and not pair[1].fault)]
+        for name, match in fitting[:1]:
+            yield f"{below} is read as {name} ({match.why}): give that. "
 
 
 def unwrap_folder(data: str) -> str:
@@ -63,14 +127,15 @@ def unwrap_folder(data: str) -> str:
     return data
 
 
-def recognise(data: str, format_in: str | None = None) -> list[tuple[str, Interpretation]]:
-    """Return all verbs that can read a file, a folder or a .zip, with their interpretations of the lowest rank.
+def recognise(data: str, given: Mapping[str, Any] = {}) -> list[Match]:
+    """Return all formats that can read a file, a folder or a .zip, with their interpretations of the lowest rank; only
+    the first if all have faults.
 
     Args:
-        format_in: The only verb to try; None for all.
+        given: Options that the user gave, by name.
 
     Raises:
-        ConfigError: The file does not exist; or nothing is recognised, and files of a format contradict each other.
+        ConfigError: The file does not exist.
     """
     storage = storage_for(data)
     if storage.size(data) is not None and not storage.is_folder(data):
@@ -79,13 +144,9 @@ def recognise(data: str, format_in: str | None = None) -> list[tuple[str, Interp
         walked = (file.name for file in islice(storage.walk(data), _MAX_NAMES))
         folder, names = data.rstrip("/"), [*dict.fromkeys((*storage.names(data), *walked))]
     else:
-        raise ConfigError(f"--data {data}: no such file or folder")
-    contents = DataContents(data, folder, names)
-    verbs = [format_in] if format_in else _SOURCES
-    candidates = [(verb, match) for verb in verbs for match in VERBS[verb].ways(contents)]
+        raise ConfigError(f"{data}: no such file or folder")
+    contents = DataContents(data, folder, names, given)
+    candidates = [(name, match) for name, entry in FORMATS.items() for match in entry.ways(contents)]
     rank = min((match.rank for _, match in candidates), default=0)
-    matches = [(verb, match) for verb, match in candidates if match.rank == rank]
-    faults = [match.fault for _, match in matches if match.fault]
-    if faults and len(faults) == len(matches) and not format_in:
-        raise faults[0]
-    return [(verb, match) for verb, match in matches if not (format_in and match.fault)]
+    matches = [(name, match) for name, match in candidates if match.rank == rank]
+    return matches[:1] if all(match.fault for _, match in matches) else matches

@@ -1,6 +1,7 @@
-"""`recordmill table`: convert rows of tables to TFRecord shards."""
+"""Format `table`: convert rows of tables to TFRecord shards."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
 from functools import partial
 from operator import attrgetter
 
@@ -8,12 +9,20 @@ import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.pipelines.choose_encoder import choose_encoder, saved_classes, text_files
-from recordmill.pipelines.convert import Gathered, Job, choose_images, encode_and_plan, input_file
+from recordmill.pipelines.convert import (
+    Gathered,
+    Job,
+    choose_images,
+    encode_and_plan,
+    input_file,
+    place_in_split,
+)
 from recordmill.schemas.dataset.recipes import InputFile, unlisted_folder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureTable
 from recordmill.schemas.inputs.encoders import EncoderSource
 from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, TableSchema
+from recordmill.transforms.blocks.flatten_collections import flatten_collections
 from recordmill.transforms.blocks.pack_block import Keyed
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.dataset_folder import existing_labels
@@ -21,7 +30,7 @@ from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.join_files import RANGE_BITS, JoinFiles
 from recordmill.transforms.join.list_images import ListFolders, files_by_name
 from recordmill.transforms.join.match_blocks import MatchRows
-from recordmill.transforms.rows.find_rows import find_rows
+from recordmill.transforms.rows.find_rows import find_row_splits, find_rows
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table.choose_schema import ChosenSchema, numbered_columns, with_texts
 from recordmill.transforms.table.find_equal_keys import equal_keys_warning
@@ -34,12 +43,13 @@ from recordmill.transforms.table.table_options import TableOptions
 
 
 def prepare(options: TableOptions) -> Job:
-    """Return the job of `recordmill table`.
+    """Return the job of the format `table`.
 
     Raises:
         ConfigError: Saved encoders have other classes, or are unusable.
         AnnotationFileError: A file cannot be read.
     """
+    parts = find_parts(options)
     files = tuple(_find_files(options.rows))
     saved = saved_classes(options.encoders) if options.label else ()
     if saved and options.classes and options.classes != saved:
@@ -49,16 +59,42 @@ def prepare(options: TableOptions) -> Job:
         )
     options = options.model_copy(update={"classes": saved or options.classes})  # an index stays the same class
     column = options.split_column
-    splits = list_splits(files, column, options.reading) if column else options.splits
+    splits = tuple(parts) or (list_splits(files, column, options.reading) if column else options.splits)
     form, output = options.text_form, options.output
     texts = tuple(choose_encoder(options, form, name, output, splits) for name in options.encoded_columns)
     schema = read_schema(options.schema_file) if options.schema_file else TableSchema(())
     known = columns_by_name(schema, options.read_columns)
-    steps = partial(gather, options=options, files=files, known=known, splits=splits, texts=texts)
+    steps = partial(gather, options=options, files=files, known=known, splits=splits, texts=texts, parts=parts)
     read = partial(inputs, options, files, texts)
     if options.image_column:
-        return Job(options, splits, read, steps, *encode_and_plan(options, splits, options.table))
-    return Job(options, splits, read, steps, CopyRows(), PlanRows(splits, options.sizing), counts_classes=False)
+        job = Job(options, splits, read, steps, *encode_and_plan(options, splits, options.table))
+    else:
+        job = Job(options, splits, read, steps, CopyRows(), PlanRows(splits, options.sizing), counts_classes=False)
+    jobs = tuple(
+        job._replace(options=part, splits=(split,), inputs=partial(inputs, part, _find_files(part.rows)))
+        for split, part in parts.items()
+    )
+    return job._replace(parts=jobs)
+
+
+def find_parts(options: TableOptions) -> dict[str, TableOptions]:
+    """Return the options of each split, if DATA is a folder whose files or folders have the names of splits.
+
+    Raises:
+        ConfigError: Other options name splits, too, or divide rows.
+    """
+    by_split = find_row_splits(options.rows[0]) if len(options.rows) == 1 else {}
+    dividing = options.given("split", "split_column", "group_column", "stratify", "split_by")
+    dividing += ["--text"] if options.encoded_columns else []
+    if by_split and dividing:
+        raise ConfigError(
+            f"{options.rows[0]} has files of the splits {', '.join(by_split)}, which {dividing[0]} would divide again; "
+            "leave it out, or give the files of one split as DATA"
+        )
+    return {
+        split: options.model_copy(update={"rows": paths, "split": ((split, Fraction(1)),)})
+        for split, paths in by_split.items()
+    }
 
 
 def _find_files(patterns: Iterable[str]) -> Iterator[RowsFile]:
@@ -87,12 +123,14 @@ def gather(
     known: Mapping[str, Column],
     splits: tuple[str, ...],
     texts: tuple[EncoderSource, ...] = (),
+    parts: Mapping[str, TableOptions] = {},
 ) -> Gathered:
     """Return rows as records, in sorted files; or, with classes, splits and file names, as images.
 
     Args:
         known: Columns of --schema by name.
         texts: Encoders of columns of texts.
+        parts: See `find_parts`.
     """
     job = options, splits, options.reading_with(known)
     tables = p | "Files" >> beam.Create(files)
@@ -103,11 +141,19 @@ def gather(
     encoders = fit_texts(tables, chosen, texts, *job) if texts else None
     if encoders:
         chosen = chosen | "WithTexts" >> beam.Map(with_texts, AsList(encoders), options)
-    spread = tables | "SpreadToRead" >> beam.Reshuffle()  # one a pass, or runners fuse steps that wait for each other
+    by_split = {split: tuple(file for file in files if file.path in part.rows) for split, part in parts.items()}
+    blocks = flatten_collections(
+        [
+            _read_rows(p, split, split_files, chosen, listed, parts.get(split, options), splits, job[-1])
+            for split, split_files in (by_split or {"": files}).items()
+        ],
+        "Rows",
+    )
     if options.image_column:
-        blocks = _join_images(spread, chosen, listed, *job)
-    else:
-        blocks = _spill_records(spread, chosen, *job)
+        blocks = choose_images(options, blocks, splits)
+    elif options.key and not options.dry_run:
+        warn = WithFacts(_warn_equal_keys, AsList(blocks), options.output, options.key, splits[0])
+        p | "OnceSpilled" >> beam.Impulse() | "CompareKeys" >> warn
     chosen | "WarnColumns" >> WithFacts(_warn_columns, splits[0])
     return Gathered(
         blocks,
@@ -142,33 +188,34 @@ def _choose_columns(
     )
 
 
-def _join_images(
-    files: PCollection,
+def _read_rows(
+    p: beam.Pipeline,
+    split: str,
+    files: Iterable[RowsFile],
     chosen: PCollection,
     listed: PCollection | None,
     options: TableOptions,
     splits: tuple[str, ...],
     reading: RowsReading,
 ) -> PCollection:
-    """Return (BlockKey, packed complete Block) of the images of rows."""
-    read = WithFacts(read_image_rows, AsSingleton(chosen), options, splits, reading, types=Keyed)
-    rows = files | "ReadImageRows" >> read
+    """Return the Spills of rows; or, if rows have images, (BlockKey, packed complete Block) of these.
+
+    Args:
+        split: Split of the files; "" if the rows are divided, or are of one split.
+        options: Options of the split.
+        splits: Splits of the job.
+    """
+    own = (split,) if split else splits
+    # One reshuffle a pass, or runners fuse steps that wait for each other.
+    spread = p | f"RowFiles{split}" >> beam.Create(files) | f"SpreadToRead{split}" >> beam.Reshuffle()
+    if not options.image_column:
+        return spread | f"SpillRows{split}" >> WithFacts(spill_file, AsSingleton(chosen), options, own, reading)
+    read = WithFacts(read_image_rows, AsSingleton(chosen), options, own, reading, types=Keyed)
+    rows = spread | f"ReadImageRows{split}" >> read
     if listed:
-        rows = (rows, listed) | "MatchRows" >> MatchRows("path", None, options.seed, RANGE_BITS)
-    blocks = (rows,) | "JoinFiles" >> JoinFiles(splits, options.seed)
-    return choose_images(options, blocks, splits)
-
-
-def _spill_records(
-    files: PCollection, chosen: PCollection, options: TableOptions, splits: tuple[str, ...], reading: RowsReading
-) -> PCollection:
-    """Return the Spills of all rows, and warn about rows that share a key."""
-    spill = WithFacts(spill_file, AsSingleton(chosen), options, splits, reading)
-    spills = files | "SpillRows" >> spill
-    if options.key and not options.dry_run:
-        warn = WithFacts(_warn_equal_keys, AsList(spills), options.output, options.key, splits[0])
-        files.pipeline | "OnceSpilled" >> beam.Impulse() | "CompareKeys" >> warn
-    return spills
+        rows = (rows, listed) | f"MatchRows{split}" >> MatchRows("path", None, options.seed, RANGE_BITS)
+    blocks = (rows,) | f"JoinFiles{split}" >> JoinFiles(own, options.seed)
+    return place_in_split(blocks, split, splits) if split else blocks
 
 
 def _warn_columns(chosen: ChosenSchema, facts: FactsBuilder, split: str) -> None:

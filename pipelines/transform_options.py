@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from recordmill.schemas.inputs.option import READ, option_fields
+from recordmill.schemas.inputs.option import ARGUMENT, READ, option_fields
 from recordmill.schemas.inputs.options import ConvertOptions
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.folder.folder_options import FolderOptions
@@ -20,12 +20,12 @@ class WriteOptions(RecordOptions):
 
 
 def _input_options(model: type[ConvertOptions], *more: str) -> frozenset[str]:
-    return frozenset(option.name for option in option_fields(model) if option.group == READ) | {*more}
+    return frozenset(option.name for option in option_fields(model) if option.group in (ARGUMENT, READ)) | {*more}
 
 
 _SPLITS = ("split", "split_seed", "split_by", "stratify", "group_from", "groups")
 _RECORDS = ("layout", "rename", "label_as", "dtype", "masks", *PARTS, "boxes")
-_IMAGES = ("check", "format", "max_side", "jpeg_quality", "workers")
+_IMAGES = ("check", "image_format", "max_side", "jpeg_quality", "workers")
 _WRITTEN = frozenset(option.name for option in option_fields(WriteOptions)) - {"images", "dry_run"}
 TRANSFORM_OPTIONS: dict[str, tuple[type[ConvertOptions], frozenset[str]]] = {
     "ReadCoco": (CocoOptions, _input_options(CocoOptions, *_SPLITS, "masks", "categories", "no_crowd", "min_area")),

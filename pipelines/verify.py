@@ -68,7 +68,7 @@ def _recompute_settings(recipe: Recipe, options: VerifyOptions) -> Recomputing |
         return None
     if recipe.layout != FEATURES.layout:
         raise ConfigError(
-            f"--recompute computes features of `embed` again, but records of {options.folder} have layout "
+            f"--recompute computes features of --model again, but records of {options.folder} have layout "
             f"{recipe.layout}. Leave --recompute out"
         )
     folders = options.images or recipe.images

@@ -101,7 +101,7 @@ class ReadCoco(_Transform):
     """Reader of COCO annotations and names of image files.
 
     Args:
-        options: Options of `recordmill coco` for inputs, annotations and splits. Segmentations are read unless `masks`
+        options: Options of the format `coco` for inputs, annotations and splits. Segmentations are read unless `masks`
             is `none`.
 
     Returns:
@@ -125,7 +125,7 @@ class ReadFolder(_Transform):
     """Read the names and classes of images in class folders, or in tables of labels.
 
     Args:
-        options: Options of `recordmill folder` for inputs and splits.
+        options: Options of the format `folder` for inputs and splits.
 
     Returns:
         Read. Samples have a `class_name`.

@@ -1,4 +1,4 @@
-"""Conversions from Python: the verbs of the command as calls."""
+"""Conversion from Python: `recordmill convert` as a call."""
 
 import json
 import logging
@@ -34,19 +34,20 @@ _NOTEBOOK_COLUMNS = 100
 
 
 def _with_keywords(function: Callable[..., DataSet]) -> "Convert":
-    """Return the function, with the types of each verb's keywords for type checkers."""
+    """Return the function, with the types of its keywords for type checkers."""
     return function
 
 
 @_with_keywords
-def convert(verb: str, *, runner_options: "Runner" = None, **options: Any) -> DataSet:
+def convert(data: Any = None, output: Any = None, *, runner_options: "Runner" = None, **options: Any) -> DataSet:
     """Convert a data set to sharded TFRecord files, as the command does, and open the result.
 
     A child process runs the job, and ends with this process. Ctrl-C ends it; the same call resumes after the finished
     shards. Logger `recordmill` gets the summary at level INFO, and warnings and the number of rejects at level WARNING.
 
     Args:
-        verb: `coco`, `folder`, `table`, `embed`, a format of docs/formats.md; or `auto`, which recognises the data set.
+        data: Folder, .zip, file or pattern of files, or a list of them. Its format is recognised, and printed.
+        output: Folder of the data set that is written.
         runner_options: Flags of Beam as a list, or PipelineOptions, for another runner. This process then builds the
             pipeline, and prints the output of the command.
         options: The command's flags with underscores, see docs/cli.md: `num_shards=4`, `split={"train": 0.8, "val":
@@ -57,20 +58,21 @@ def convert(verb: str, *, runner_options: "Runner" = None, **options: Any) -> Da
         JobError: The job failed. Its cause is the traceback of the child process.
 
     Example:
-        data = recordmill.convert("coco", images="images", instances="instances.json", output="out")
+        data = recordmill.convert("images", "out", instances="instances.json")
         data["train"][0]["boxes"]
     """
-    values = {name: plain_value(name, value) for name, value in options.items() if value is not None}
+    given = {"data": data, "output": output, **options}
+    values = {name: plain_value(name, value) for name, value in given.items() if value is not None}
     if runner_options is None:
-        done = _convert_in_child(verb, values)
+        done = _convert_in_child(values)
     else:
         from recordmill.launch.library import convert as convert_here
 
-        done = convert_here(verb, values, _beam_flags(runner_options))
-    data = open(done["output"])
+        done = convert_here(values, _beam_flags(runner_options))
+    converted = open(done["output"])
     for split in done["splits"]:
-        _log_split_warnings(data, split)
-    return data
+        _log_split_warnings(converted, split)
+    return converted
 
 
 def plain_value(name: str, value: Any) -> Any:
@@ -125,8 +127,8 @@ def _beam_flags(options: "Sequence[str] | PipelineOptions") -> list[str]:
     return flags
 
 
-def _convert_in_child(verb: str, values: dict[str, Any]) -> dict[str, Any]:
-    request = [verb, values, os.getpid(), _live_width()]
+def _convert_in_child(values: dict[str, Any]) -> dict[str, Any]:
+    request = [values, os.getpid(), _live_width()]
     # A separate session: the terminal's Ctrl-C reaches only this process, which ends the child.
     with subprocess.Popen(
         [sys.executable, "-c", _START],

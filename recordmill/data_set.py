@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.paths import is_remote
 from recordmill.split_records import RecordContents, SplitRecords, check_types, reading_lines
 from recordmill.transforms.dataset.dataset_folder import require_manifest
-from recordmill.transforms.storage.interface import is_remote
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -60,7 +60,7 @@ def sample(tmp_path_factory) -> SampleFiles:
 
 @pytest.fixture(scope="session")
 def copy_converted(sample, tmp_path_factory) -> Callable[..., None]:
-    """Fills a folder with what `coco` makes of the sample, with these flags; each such data set is made once."""
+    """Fills a folder with what `convert` makes of the sample, with these flags; each such data set is made once."""
     made: dict[tuple, Path] = {}
 
     def copy(folder: Path, *more: object) -> None:
@@ -133,9 +133,9 @@ class Outcome:
 
 
 def coco_flags(files: SampleFiles, output: Path, *more: object) -> list[str]:
-    """`coco`, with all of the sample as input; its two bad images are accepted."""
+    """`convert`, with all of the sample as input; its two bad images are accepted."""
     flags = ["--images", files.images, "--instances", files.instances, "--output", output, "--max-rejects", 0.2]
-    return ["coco", *map(str, flags), *map(str, more)]
+    return ["convert", *map(str, flags), *map(str, more)]
 
 
 def every_kind(sample) -> list[str]:
@@ -214,7 +214,7 @@ def image_row(id_: int, file_name: str, width: int | None = 40, height: int | No
 def convert(recordmill, folder: Path, instances: Path, *more: object):
     """Run the job with `folder`/images as input and `folder`/out as output."""
     flags = ["--images", folder / "images", "--instances", instances, "--output", folder / "out", *more]
-    return recordmill("coco", *flags)
+    return recordmill("convert", *flags)
 
 
 SQUARE = [[10, 5, 20, 5, 20, 15, 10, 15]]
@@ -243,7 +243,7 @@ class Inputs:
         return path
 
     def flags(self, *more: object) -> list:
-        return ["coco", "--images", self.folder / "images", "--output", self.out, "--max-rejects", 1, *more]
+        return ["convert", "--images", self.folder / "images", "--output", self.out, "--max-rejects", 1, *more]
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ A job is taken, its pipeline fetched from where it was staged (the bucket's stan
 this process, as a worker would run it; states, counters and messages have the form of the service.
 
     with running(gcs) as dataflow:
-        … recordmill coco … -- --runner=DataflowRunner --dataflow_endpoint={dataflow.url} --no_auth …
+        … recordmill convert … -- --runner=DataflowRunner --dataflow_endpoint={dataflow.url} --no_auth …
         assert dataflow.job["name"] == "…"
 """
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.pipelines.verbs import FORMATS
+from recordmill.pipelines.formats import FORMATS, LABEL_FILE_FORMATS
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = (
@@ -33,7 +33,7 @@ ROOMS = (
     "transforms.folder",
     "transforms.user_samples",
     "transforms.annotated",
-    *(f"transforms.{name.replace('-', '_')}" for name in FORMATS),
+    *(f"transforms.{name}" for name in LABEL_FILE_FORMATS),
     "recordmill",  # what users import
     "transforms.table",
     "transforms.verify",
@@ -63,8 +63,8 @@ LIGHT = (
         "conversion",
         "pipelines.verbs",
     ),
-    *("pipelines.dataset_options", "pipelines.embed_options", "transforms.coco.coco_options"),
-    *(f"transforms.{name.replace('-', '_')}.{name.replace('-', '_')}_options" for name in FORMATS),
+    *("pipelines.dataset_options", "pipelines.model_options", "transforms.coco.coco_options"),
+    *(f"transforms.{name}.{name}_options" for name in FORMATS),
     *("launch.command_line", "launch.services", "launch", "launch.runners.signals", "launch.terminal.error_stream"),
     *("launch.verbs.show", "launch.verbs.report", "launch.verbs.index", "launch.verbs.sample"),
 )
@@ -174,14 +174,14 @@ def test_arrows_point_up_the_list():
     assert not at_import("recordmill") & FILES.keys()
 
 
-SOURCES = {f"transforms.{name}" for name in ("coco", "folder", "table", *FORMATS)}
+SOURCES = {f"transforms.{name}" for name in FORMATS}
 """What reads a data set. Any of them can go without the others: tests/matrix/test_removed_sources.py removes each."""
 WIRING = {
     *(f"recordmill.pipelines.{name}" for name in ("coco", "folder", "table")),
     "recordmill.pipelines.transform_options",  # until recordmill.beam reads any format
     "recordmill.beam",
 }
-"""Modules that name a source. All others reach it through the registry, pipelines/verbs.py."""
+"""Modules that name a source. All others reach it through the registry, pipelines/formats.py."""
 
 
 def test_no_source_is_imported_by_name():

@@ -9,7 +9,7 @@ def own():
     def convert(images: str, instances: str, output: str) -> int:
         import recordmill
 
-        data = recordmill.convert("coco", images=images, instances=instances, output=output, max_rejects=0.2)
+        data = recordmill.convert(images, output, instances=instances, max_rejects=0.2)
         return len(data["train"])
 
     names = ("images", "instances", "output")

@@ -13,26 +13,30 @@ from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG, Asset, Param, chain, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from recordmill.launch.command_line.parameters import COMMANDS, command_line
+from recordmill.launch.command_line.parameters import command_line
 from recordmill.launch.services.airflow_params import airflow_params, run_values, template_parameters
 from recordmill.schemas.errors import ConfigError
 
 # Settings.
 ROOT = "/data/runs"  # Or gs://…. A run writes to ROOT/DAG_ID/TIME.
-SCHEDULES: dict[str, str] = {}  # {"recordmill_coco": "@daily"}; then DEFAULTS has the inputs.
-DEFAULTS: dict[str, dict[str, Any]] = {}  # {"recordmill_coco": {"images": ["gs://b/{%Y/%m/%d}"], "num_shards": 8}}
+DATA_SETS: dict[str, dict[str, Any]] = {  # A DAG for each; its name is recordmill_NAME.
+    # "pets": {"schedule": "@daily", "options": {"data": ["gs://b/{%Y/%m/%d}"], "format": "folder", "num_shards": 8}},
+    # "street": {"schedule": "@weekly", "on_dataflow": True, "options": {…}},
+    "convert": {},
+    "convert_dataflow": {"on_dataflow": True},
+}
 VERIFY = {"check": "decode"}  # Options of `recordmill verify`.
 TIMEOUT = timedelta(hours=24)  # Of a run.
 RETRY = {"retries": 3, "retry_delay": timedelta(minutes=1), "retry_exponential_backoff": 2.0}
 
-# Settings of recordmill_VERB.
+# Settings of data sets that workers convert.
 RECORDMILL = "/opt/recordmill/bin/recordmill"  # Installed on every worker, in an environment of its own.
 BEAM: list[str] = []  # Beam's flags, for example ["--runner=FlinkRunner", "--flink_master=flink:8081"].
 
-# Settings of recordmill_VERB_dataflow. These DAGs exist if PROJECT is set.
+# Settings of data sets on Dataflow. These DAGs exist if PROJECT is set.
 PROJECT = ""
 REGION = "europe-west4"
-TEMPLATES = "gs://TEMP/templates"  # Folder of coco.json, folder.json, …, verify.json.
+TEMPLATES = "gs://TEMP/templates"  # Folder of convert.json and verify.json.
 ENVIRONMENT = {  # FlexTemplateRuntimeEnvironment of Dataflow's REST API.
     "tempLocation": "gs://TEMP/temp",
     "stagingLocation": "gs://TEMP/temp/staging",
@@ -45,9 +49,9 @@ ENVIRONMENT = {  # FlexTemplateRuntimeEnvironment of Dataflow's REST API.
 _IN_USE = 75  # Exit code of `flock` if another process holds the lock.
 
 
-def conversion(verb: str, on_dataflow: bool) -> None:
-    dag_id = f"recordmill_{verb}_dataflow" if on_dataflow else f"recordmill_{verb}"
-    asset = Asset(f"recordmill_{verb}")
+def conversion(name: str, schedule: Any = None, options: Mapping[str, Any] = {}, on_dataflow: bool = False) -> None:
+    dag_id = f"recordmill_{name}"
+    asset = Asset(dag_id)
 
     def run_name(dag_run: Any) -> str:
         return f"{dag_run.logical_date or dag_run.run_after:%Y%m%dt%H%M%S%f}".removesuffix("000000")
@@ -55,10 +59,10 @@ def conversion(verb: str, on_dataflow: bool) -> None:
     def command_of(task_id: str, params: Mapping[str, Any], dag_run: Any) -> tuple[str, dict[str, Any]]:
         when = dag_run.logical_date or dag_run.run_after
         try:
-            values = run_values(verb, params, f"{ROOT}/{dag_id}/{run_name(dag_run)}", when)
+            values = run_values("convert", params, f"{ROOT}/{dag_id}/{run_name(dag_run)}", when)
         except ConfigError as error:  # A retry would fail, too.
             raise AirflowFailException(f"recordmill: {error}") from error
-        return ("verify", {"folder": values["output"], **VERIFY}) if task_id == "verify" else (verb, values)
+        return ("verify", {"folder": values["output"], **VERIFY}) if task_id == "verify" else ("convert", values)
 
     def shell_line(params: Mapping[str, Any], dag_run: Any, ti: Any) -> str:
         line = [RECORDMILL, *command_line(*command_of(ti.task_id, params, dag_run)), "--progress=plain"]
@@ -102,8 +106,8 @@ def conversion(verb: str, on_dataflow: bool) -> None:
 
     with DAG(
         dag_id,
-        schedule=SCHEDULES.get(dag_id),
-        params={n: Param(**s) for n, s in airflow_params(verb, on_dataflow, DEFAULTS.get(dag_id, {})).items()},
+        schedule=schedule,
+        params={n: Param(**s) for n, s in airflow_params("convert", on_dataflow, options).items()},
         catchup=False,
         max_active_runs=1,
         dagrun_timeout=TIMEOUT,
@@ -114,7 +118,6 @@ def conversion(verb: str, on_dataflow: bool) -> None:
         chain(command_task("convert"), command_task("verify", retries=1), publish())
 
 
-for command_name in COMMANDS:
-    conversion(command_name, on_dataflow=False)
-    if PROJECT:
-        conversion(command_name, on_dataflow=True)
+for data_set, settings in DATA_SETS.items():
+    if PROJECT or not settings.get("on_dataflow"):
+        conversion(data_set, **settings)

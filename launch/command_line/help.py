@@ -7,17 +7,43 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from recordmill.pipelines.verbs import EXAMPLES, VERBS, verb_fields
+from recordmill.pipelines.choose_format import format_fields
+from recordmill.pipelines.formats import FORMATS
+from recordmill.pipelines.verbs import EXAMPLES, VERBS, Verb, verb_fields
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.option import COMMON, RARE, OptionField
 
 _BEAM = "Flags after a lone -- go to Apache Beam; they say where the job runs."
 _EXIT_CODES = (
     "Exit codes: 0 done; 1 the job failed, or verify or extract found a fault; 2 the command or its configuration is "
     "wrong."
 )
-
+_DATA = (
+    "DATA: a folder, .zip, file or quoted pattern of files: an export of COCO, YOLO, VOC and others, class folders, "
+    "rows. With --instances or --labels, the folder of the images."
+)
 
 _FLAG_AND_VALUE = re.compile(r"--\w[\w-]* (?!-)\S+")
 _LEAST_COLUMNS = 20
+_SCREEN_COLUMNS, _TEXT_COLUMN = 80, 27
+_RARE = "rarely needed"
+_COMMON_TEXTS = {
+    "format": "Format of DATA, if it is not recognised",
+    "images": "Folder or .zip of the images, where DATA has only labels",
+    "label": "Column of the classes, in rows or in --labels",
+    "labels": "Table of image paths and their classes",
+    "instances": "COCO's annotation file: boxes and segmentations",
+    "keypoints": "COCO's keypoints",
+    "captions": "COCO's captions",
+    "model": "Store features of this model of keras.applications",
+    "split": "One split, or several: train=0.8,val=0.1,test=0.1",
+    "stratify": "Give each split its share of every class",
+    "group_from": "Keep images with the same match in one split",
+    "categories": "Keep only objects of these categories",
+    "max_rejects": "Fraction of rejects that is accepted (default 0.01)",
+    "shard_size": "Size of a shard (default 150MB)",
+}
+"""Texts of the screen that shows the options of all formats; other options have the first sentence of their text."""
 
 
 def program_help() -> str:
@@ -38,29 +64,81 @@ def program_help() -> str:
     return parser.format_help()
 
 
-def verb_help(name: str) -> str:
-    """Return the help of a verb."""
+def verb_help(name: str, format_: str = "") -> str:
+    """Return the help of a verb.
+
+    Args:
+        format_: Format of a conversion whose options to show; `all` for every option; "" for those that most jobs use.
+
+    Raises:
+        ConfigError: The format does not exist.
+    """
     verb = VERBS[name]
+    if verb.converts and not format_:
+        return _common_help(verb)
     beam = " [-- flags of Beam]" if verb.runs_beam else ""
     notes = f"{_BEAM} {_EXIT_CODES}" if verb.runs_beam else ""
-    parser = _help_parser(f"recordmill {name} {verb.usage}{beam}", verb.text, verb.examples, notes)
+    usage, text, fields = verb.usage, verb.text, verb_fields(name)
+    if verb.converts and format_ != "all":
+        entry = FORMATS.get(format_)
+        if not entry:
+            raise ConfigError(f"{format_!r} is not a format; the formats are {', '.join(FORMATS)}")
+        usage = f"DATA -o OUT --format {format_} [more flags]"
+        text = f"Convert {entry.text} DATA is {entry.data}."
+        fields = format_fields(format_)
+    parser = _help_parser(
+        f"recordmill {name} {usage}{beam}", text, verb.examples if format_ in ("", "all") else (), notes
+    )
     groups: dict[str, Any] = {}
-    for field in verb_fields(name):
-        group = groups.get(field.group) or parser.add_argument_group(field.group or "arguments")
-        groups[field.group] = group
-        text = f"{field.help} (default {field.shown_default})" if field.shown_default else field.help
+    for field in sorted(fields, key=lambda field: verb.converts and field.rank == RARE):
+        heading = _RARE if verb.converts and field.rank == RARE else field.group or "arguments"
+        group = groups.get(heading) or parser.add_argument_group(heading)
+        groups[heading] = group
+        text = f"{field.help} (default {_plain(field.shown_default)})" if field.shown_default else field.help
         form: dict[str, Any] = {"action": "store_true"} if field.type is bool else {"metavar": field.metavar}
-        group.add_argument(field.name if field.is_argument else field.flag, help=text.replace("%", "%%"), **form)
+        group.add_argument(field.typed, help=text.replace("%", "%%"), **form)
     return parser.format_help()
+
+
+def _common_help(verb: Verb) -> str:
+    """Return the help of `convert` on one screen: what DATA is, the formats, and the options of most jobs."""
+    columns = max(min(shutil.get_terminal_size().columns, _SCREEN_COLUMNS), _TEXT_COLUMN + _LEAST_COLUMNS)
+    parts = [
+        _fill_text(f"usage: recordmill convert {verb.usage} [-- flags of Beam]", columns, rest=" " * len("usage: ")),
+        "",
+        _fill_text(verb.text, columns),
+        "",
+        _fill_text(_DATA, columns),
+        _fill_text(f"Formats: {', '.join(FORMATS)}.", columns),
+        "",
+        *(_flag_and_text(field, columns) for field in verb_fields("convert") if field.rank == COMMON),
+        "",
+        _fill_text("For all flags of a format: recordmill help convert FORMAT, or --all.", columns),
+        "",
+        "examples:",
+        *(_command_lines(example, columns) for example in verb.examples[1:]),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _flag_and_text(field: OptionField, columns: int) -> str:
+    short = "-o, " if field.name == "output" else ""
+    words = f"  {short}{field.flag}" + ("" if field.type is bool else f" {field.metavar}")
+    text = _fill_text(_COMMON_TEXTS.get(field.name, field.help), columns, first=" " * _TEXT_COLUMN)
+    return words + text[len(words) :] if len(words) < _TEXT_COLUMN else f"{words}\n{text}"
+
+
+def _plain(text: str) -> str:
+    return text.replace("`", "")
 
 
 def _help_parser(usage: str, description: str, examples: Sequence[str], notes: str) -> argparse.ArgumentParser:
     columns = shutil.get_terminal_size().columns - 2  # as argparse does
-    shown = "\n".join(_command_lines(example, columns) for example in examples)
+    shown = "\n".join(["examples:", *(_command_lines(example, columns) for example in examples)]) if examples else ""
     return argparse.ArgumentParser(
         usage=_fill_text(usage, columns, first=" " * len("usage: ")).lstrip(),
         description=_fill_text(description, columns),
-        epilog=f"{_fill_text(notes, columns)}\n\nexamples:\n{shown}".strip(),
+        epilog=f"{_fill_text(notes, columns)}\n\n{shown}".strip(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
     )

@@ -2,16 +2,11 @@
 
 import json
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
-from recordmill.pipelines.dataset_options import TerminalOptions
 from recordmill.pipelines.transform_options import TRANSFORM_OPTIONS
-from recordmill.pipelines.verbs import CONVERSIONS, VERBS
-from recordmill.schemas.inputs.image_options import AnnotatedOptions
-from recordmill.schemas.inputs.option import OptionField, Options, option_fields
-from recordmill.schemas.inputs.options import ConvertOptions
-from recordmill.transforms.annotated.format_options import FormatOptions
+from recordmill.pipelines.verbs import verb_fields
+from recordmill.schemas.inputs.option import OptionField, option_fields
 
 _HEAD = '''"""Types of the keywords of `recordmill.convert` and `recordmill.beam`, made by `make templates`."""
 
@@ -20,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from typing_extensions import TypedDict, Unpack
 
@@ -37,71 +32,44 @@ Texts = str | Sequence[str]
 Pairs = Texts | Mapping[str, str | float]
 Shares = Texts | Mapping[str, float | str | Fraction]
 '''
-_COLUMNS = 121  # with the end of the line
 _CONVERT = '''class Convert(Protocol):
     """Type of `recordmill.convert`."""
 
+    def __call__(
+        self,
+        data: Paths | None = None,
+        output: Path | None = None,
+        *,
+        runner_options: Runner = None,
+        **options: Unpack[ConvertKeywords],
+    ) -> DataSet: ...
 '''
-_BASES: dict[str, tuple[type[Options], str]] = {
-    "Convert": (ConvertOptions, "all conversions"),
-    "Objects": (AnnotatedOptions, "all conversions of images with objects"),
-    "Format": (FormatOptions, "all formats"),
-}
-"""Options that verbs share: each line inherits those above it."""
+_MAX_COLUMNS = 116
+_NOT_KEYWORDS = {"data", "output", "dry_run", "debug", "print_config"}
 
 
 def keywords_module() -> str:
     """Return the source of recordmill/keywords.py."""
-    terminal_lines = [
-        _keyword_line(field) for field in option_fields(TerminalOptions) if field.name in ("progress", "config")
-    ]
-    models = {verb: VERBS[verb].options for verb in CONVERSIONS if not VERBS[verb].recognises}
-    lines = {
-        verb: [_keyword_line(field) for field in option_fields(model) if field.name != "dry_run"] + terminal_lines
-        for verb, model in models.items()
-    }
-    parts, known, parent = [_HEAD], list[str](), "TypedDict"
-    names = dict.fromkeys(models, parent)
-    inherited = {parent: known}
-    for base, (base_options, whose) in _BASES.items():
-        verbs = [verb for verb, model in models.items() if issubclass(model, base_options)]
-        own = [line for line in _common_lines(lines[verb] for verb in verbs) if line not in known]
-        parts.append(_typed_dict_source(base, parent, whose, own))
-        known, parent = [*known, *own], f"{base}Keywords"
-        names |= dict.fromkeys(verbs, parent)
-        inherited[parent] = known
-    for verb, verb_lines in lines.items():
-        own = [line for line in verb_lines if line not in inherited[names[verb]]]
-        parts.append(_typed_dict_source(verb.capitalize(), names[verb], f"`{verb}`", own))
+    convert = [_keyword_line(field) for field in verb_fields("convert") if field.name not in _NOT_KEYWORDS]
+    parts = [_HEAD, _typed_dict_source("Convert", "`recordmill.convert`", convert)]
     for transform, (model, options) in TRANSFORM_OPTIONS.items():
         own = [_keyword_line(field) for field in option_fields(model) if field.name in options - {"output"}]
-        parts.append(_typed_dict_source(transform, "TypedDict", f"`recordmill.beam.{transform}`", own))
-    overloads = (
-        _overload(verb, f"Unpack[{verb.capitalize()}Keywords]" if verb in models else "Any") for verb in CONVERSIONS
-    )
-    return "\n\n".join([*parts, _CONVERT + "".join(overloads)])
+        parts.append(_typed_dict_source(transform, f"`recordmill.beam.{transform}`", own))
+    return "\n\n".join([*parts, _CONVERT])
 
 
-def _overload(verb: str, options: str) -> str:
-    words = f'self, verb: Literal["{verb}"], *, runner_options: Runner = None, **options: {options}'
-    one_line = f"    def __call__({words}) -> DataSet: ...\n"
-    lines = one_line if len(one_line) <= _COLUMNS else f"    def __call__(\n        {words}\n    ) -> DataSet: ...\n"
-    return f"    @overload\n{lines}"
-
-
-def _common_lines(lines: Iterable[list[str]]) -> list[str]:
-    first, *other_lines = lines
-    return [line for line in first if all(line in other for other in other_lines)]
-
-
-def _typed_dict_source(name: str, base: str, whose: str, lines: list[str]) -> str:
+def _typed_dict_source(name: str, whose: str, lines: list[str]) -> str:
     body = "\n".join(f"    {line}" for line in lines)
-    return f'class {name}Keywords({base}, total=False):\n    """Keywords of {whose}."""\n\n{body}\n'
+    return f'class {name}Keywords(TypedDict, total=False):\n    """Keywords of {whose}."""\n\n{body}\n'
 
 
 def _keyword_line(field: OptionField) -> str:
     may_be_none = field.default is None and not field.is_required
-    return f"{field.name}: {_keyword_type(field)}{' | None' if may_be_none else ''}"
+    line = f"{field.name}: {_keyword_type(field)}{' | None' if may_be_none else ''}"
+    if len(line) <= _MAX_COLUMNS:
+        return line
+    choices = "\n".join(f"            {json.dumps(choice)}," for choice in field.choices)
+    return f"{field.name}: (\n        Literal[\n{choices}\n        ]\n        | None\n    )"
 
 
 def _keyword_type(field: OptionField) -> str:

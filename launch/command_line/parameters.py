@@ -2,18 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from recordmill.pipelines.verbs import CONVERSIONS, VERBS
+from recordmill.pipelines.verbs import VERBS, verb_fields
 from recordmill.schemas.errors import ConfigError, without_flags
-from recordmill.schemas.inputs.option import OptionField, Options, option_fields
+from recordmill.schemas.inputs.option import OptionField, option_fields
 
-COMMANDS: dict[str, type[Options]] = {name: VERBS[name].options for name in CONVERSIONS}
-
-TEMPLATES: dict[str, type[Options]] = {
-    name: verb.service_options for name, verb in VERBS.items() if verb.converts or verb.service_options_path
-}
+TEMPLATES = tuple(name for name, verb in VERBS.items() if verb.converts or verb.service_options_path)
+"""Commands of services."""
 
 _RENAMED = {"label": "class_column", "labels": "label_files"}  # Beam has --label and --labels, in the same list
-_LEFT_OUT = {"dry_run"}  # services do not show a plan
+_LEFT_OUT = {"dry_run", "progress", "debug", "config", "print_config"}  # services show no plan, and have no terminal
 
 _TRUE = {"true", "1", "yes"}
 _FALSE = {"false", "0", "no", ""}
@@ -22,14 +19,12 @@ _FALSE = {"false", "0", "no", ""}
 def parameters(command: str) -> dict[str, OptionField]:
     """Return the options of a command by their names as parameters, in the order of its help.
 
-    >>> parameters("coco")["num_shards"].largest
+    >>> parameters("convert")["num_shards"].largest
     99999
     """
-    return {
-        _RENAMED.get(field.name, field.name): field
-        for field in option_fields(TEMPLATES[command])
-        if field.name not in _LEFT_OUT
-    }
+    verb = VERBS[command]
+    fields = verb_fields(command) if verb.converts else option_fields(verb.service_options)
+    return {_RENAMED.get(field.name, field.name): field for field in fields if field.name not in _LEFT_OUT}
 
 
 def plain_default(field: OptionField) -> str | int | float | bool | None:
@@ -51,8 +46,8 @@ def command_line(command: str, values: Mapping[str, object]) -> list[str]:
     Raises:
         ConfigError: A name is unknown, or a switch is neither true nor false.
 
-    >>> command_line("coco", {"images": "gs://b/a,gs://b/b", "gzip": "true", "num_shards": 8, "masks": ""})
-    ['coco', '--images=gs://b/a', '--images=gs://b/b', '--gzip', '--num-shards=8']
+    >>> command_line("convert", {"data": "gs://b/a,gs://b/b", "gzip": "true", "num_shards": 8, "masks": ""})
+    ['convert', 'gs://b/a', 'gs://b/b', '--gzip', '--num-shards=8']
     """
     known = parameters(command)
     typed = [command]

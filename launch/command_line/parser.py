@@ -3,39 +3,59 @@ because it stops at the first error."""
 
 import difflib
 import logging
+import shlex
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from recordmill.launch.command_line.help import program_help, verb_help
+from recordmill.pipelines.choose_format import choose_conversion
 from recordmill.pipelines.dataset_options import TerminalOptions
-from recordmill.pipelines.verbs import VERBS, verb_fields
+from recordmill.pipelines.formats import FORMATS, Format
+from recordmill.pipelines.verbs import OLD_VERBS, VERBS, verb_fields
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.inputs.option import OptionField, Options, option_fields
+from recordmill.schemas.inputs.option import OptionField, Options, flag, option_fields
 
 _LOGGER = logging.getLogger(__name__)
 
 HELP = {"-h", "--help"}
 """Flags that ask for help."""
+_SHORT = {"-o": "--output"}
 _UNEXPECTED_SHOWN = 2
 _BEAM_FLAGS = ("--project", "--region", "--runner")  # Beam's flags without an underscore
 _CLOSE = 0.75  # similarity of flags, 0 to 1; difflib's default of 0.6 takes --frobnicate for --writer
+_OLD_DATA_FLAGS = {"--data", "--rows"}
+_RENAMED_FLAGS = {
+    "--label-column": "--label",
+    "--path-column": "--image-column",
+    "--format": "--image-format",
+    "--format-in": "--format",
+}
 _TYPED_ONLY = ("config", "print_config", "debug")  # not in a `--config` file; --debug counts before it is read
 
 
 class Command(NamedTuple):
-    """A parsed command, without Beam's flags."""
+    """A parsed command, without Beam's flags.
+
+    Attributes:
+        options: None if a conversion's format is not known, see `parse`.
+        format: Format of a conversion's data; None for other verbs.
+        said: Lines to print first: what was recognised.
+    """
 
     verb: str
     options: Any
     terminal: TerminalOptions
+    format: Format | None = None
+    said: tuple[str, ...] = ()
 
 
-def parse(arguments: Sequence[str]) -> Command:
+def parse(arguments: Sequence[str], recognises: bool = True) -> Command:
     """Return the verb and its options.
 
     Args:
         arguments: At least one word.
+        recognises: False to return no options if the format of a conversion is not named; see `choose_conversion`.
 
     Raises:
         ConfigError: With all errors: unknown flags, wrong values, options that contradict each other.
@@ -49,21 +69,27 @@ def parse(arguments: Sequence[str]) -> Command:
 
         _print_and_exit(f"recordmill {version('recordmill')}\n")
     if verb == "help":
-        verb, rest = rest[0], ["--help"]
+        verb, *topics = rest
+        if verb in VERBS:
+            _print_and_exit(verb_help(verb, topics[0].lstrip("-") if topics else ""))
+        if verb in FORMATS:
+            _print_and_exit(verb_help("convert", verb))
+    if verb in OLD_VERBS:
+        raise ConfigError(old_verb_fault(verb, rest))
     if verb not in VERBS:
         raise ConfigError(f"{_verb_fault(verb)} (recordmill --help lists the verbs)")
     if any(word in HELP for word in rest):
         _print_and_exit(verb_help(verb))
     typed, faults = read_words(verb_fields(verb), rest)
     advice = f" (recordmill {verb} --help lists the flags)" if faults else ""
-    command = _build_command(verb, typed, faults, advice)
+    command = _build_command(verb, typed, faults, advice, recognises)
     if command.terminal.print_config:
         _print_and_exit(to_config(command))
     return command
 
 
 def parse_values(verb: str, values: Mapping[str, Any]) -> Command:
-    """Return a verb and its options from values by option, as JSON has them.
+    """Return what `parse` does, from values by option, as JSON has them.
 
     Raises:
         ConfigError: With all errors.
@@ -73,20 +99,57 @@ def parse_values(verb: str, values: Mapping[str, Any]) -> Command:
     return _build_command(verb, drop_unknown(values, fields, "", faults), faults)
 
 
-def _build_command(verb: str, typed: Mapping[str, Any], faults: list[str], advice: str = "") -> Command:
+def _build_command(
+    verb: str, typed: Mapping[str, Any], faults: list[str], advice: str = "", recognises: bool = True
+) -> Command:
     fields, values = {field.name: field for field in verb_fields(verb)}, dict(typed)
     if path := values.get("config"):
         values = _read_config(path, fields, faults) | values
-    models: list[Any] = []
-    for model in (VERBS[verb].options, TerminalOptions):
-        own = {field.name for field in option_fields(model)}
+    terminal_names = {field.name for field in option_fields(TerminalOptions)}
+    terminal_values = {name: values.pop(name) for name in list(values) if name in terminal_names}
+    terminal = _build_options(TerminalOptions, terminal_values, faults)
+    command = Command(verb, None, terminal)
+    if not VERBS[verb].converts:
+        command = command._replace(options=_build_options(VERBS[verb].options, values, faults))
+    else:
         try:
-            models.append(model(**{name: value for name, value in values.items() if name in own}))
-        except ConfigError as error:
-            faults.append(str(error))
+            if chosen := choose_conversion(values, recognises and not faults):
+                options = _build_options(chosen.format.options, chosen.values, faults)
+                command = command._replace(options=options, format=chosen.format, said=chosen.said)
+        except (ConfigError, OSError):
+            if not faults:  # a misspelt option may be the one that names DATA or its format
+                raise
     if faults:
-        raise ConfigError("; ".join(faults) + advice)
-    return Command(verb, *models)
+        raise ConfigError("; ".join(dict.fromkeys(faults)) + advice)
+    return command
+
+
+def _build_options(model: type[Options], values: Mapping[str, Any], faults: list[str]) -> Any:
+    """Return options; None after an error, which `faults` gets."""
+    try:
+        return model(**values)
+    except ConfigError as error:
+        faults.append(str(error))
+        return None
+
+
+def old_verb_fault(verb: str, words: Sequence[str]) -> str:
+    """Return the error of a verb of earlier versions, with the command that replaces it."""
+    flags = {word.partition("=")[0] for word in words}
+    names_files = any(flag(name) in flags for entry in FORMATS.values() for name in entry.files)
+    data_flags = _OLD_DATA_FLAGS if names_files or flags & _OLD_DATA_FLAGS else {"--images"}
+    renamed = _RENAMED_FLAGS | ({"--dtype": "--feature-dtype"} if verb == "embed" else {})
+    data, rest, waiting = list[str](), list[str](), deque(words)
+    while waiting:
+        name, equals, value = waiting.popleft().partition("=")
+        if name in data_flags:
+            data.append(value if equals else waiting.popleft() if waiting else "DATA")
+        else:
+            rest.append(renamed.get(name, name) + equals + value)
+    what = "a format of DATA, not a verb" if verb in FORMATS else "not a verb; convert does it"
+    named = ["--format", verb] if verb in FORMATS and not names_files else []
+    command = shlex.join(["recordmill", "convert", *data, *rest, *named])
+    return f"{verb} is {what}. The same command is: {command}"
 
 
 def _print_and_exit(text: str) -> NoReturn:
@@ -105,7 +168,9 @@ def _verb_fault(word: str) -> str:
 
 def read_words(fields: Iterable[OptionField], words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """Return typed values by option, and errors of unknown words."""
+    fields = tuple(fields)
     flags = {field.flag: field for field in fields if not field.is_argument}
+    flags |= {short: flags[long] for short, long in _SHORT.items() if long in flags}
     arguments = deque(field for field in fields if field.is_argument)
     takes_arguments = bool(arguments)
     typed: dict[str, list[str]] = {}
@@ -125,7 +190,9 @@ def read_words(fields: Iterable[OptionField], words: Sequence[str]) -> tuple[dic
         name, equals, value = word.partition("=")
         field = flags.get(name)
         if field is None:
-            meant, advice = _closest_flag(name, flags)
+            meant, advice = _closest_argument(name, fields) or _closest_flag(name, flags)
+            if not advice:
+                meant, advice = _closest_argument(name, fields, _CLOSE) or ("", "")
             faults.append(f"unknown flag {name}{advice}")
             field = flags.get(meant)
         has_value_next = bool(waiting) and not _is_flag(waiting[0])
@@ -155,6 +222,14 @@ def _option_value(field: OptionField, texts: list[str]) -> list[str] | str:
     if len(different := list(dict.fromkeys(texts))) > 1:
         _LOGGER.warning("%s is set several times (%s); the last value is used", field.flag, ", ".join(different))
     return texts[-1]
+
+
+def _closest_argument(name: str, fields: Iterable[OptionField], cutoff: float = 1) -> tuple[str, str] | None:
+    """Return what `_closest_flag` does, for an argument that was typed as a flag."""
+    for field in fields:
+        if field.is_argument and difflib.get_close_matches(name[2:], (field.name, *field.also), 1, cutoff):
+            return "", f"; give {field.metavar} without a flag"
+    return None
 
 
 def _closest_flag(name: str, known: Mapping[str, OptionField]) -> tuple[str, str]:
@@ -195,12 +270,15 @@ def _read_config(path: str, fields: Mapping[str, OptionField], faults: list[str]
 def drop_unknown(
     values: Mapping[str, Any], known: Mapping[str, OptionField], where: str, faults: list[str]
 ) -> dict[str, Any]:
-    """Return the values of known options, and append an error for each other name."""
+    """Return the values of known options, and append an error for each other name. A misspelt option counts as
+    given."""
+    kept = {name: value for name, value in values.items() if name in known}
     for name in [name for name in values if name not in known]:
         near = [option for option in known if name.replace("_", "-") in known[option].also]
         near = near or difflib.get_close_matches(name, known, 1, _CLOSE)
         faults.append(f"{where}unknown option {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
-    return {name: value for name, value in values.items() if name in known}
+        kept |= {near[0]: values[name]} if near and near[0] not in kept else {}
+    return kept
 
 
 def to_config(command: Command) -> str:
@@ -209,6 +287,8 @@ def to_config(command: Command) -> str:
 
     values: dict[str, Any] = {}
     models: tuple[Options, ...] = (command.options, command.terminal)
+    if command.format and not any(getattr(command.options, name, None) for name in command.format.files):
+        values["format"] = command.format.name
     for options, field in [(model, field) for model in models for field in option_fields(type(model))]:
         value = getattr(options, field.attribute)
         if field.name not in (*_TYPED_ONLY, "dry_run") and value != field.default:

@@ -1,4 +1,4 @@
-"""Program of Dataflow's launcher: `python main.py --images=gs://… --runner=DataflowRunner …`.
+"""Program of Dataflow's launcher: `python main.py --data=gs://… --runner=DataflowRunner …`.
 
 The image defines the command, and its own name for the workers. Beam's default image lacks Recordmill."""
 

@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from itertools import islice
 
 from recordmill.launch.local_engine.engine import is_entered
+from recordmill.schemas.paths import is_remote
 from recordmill.transforms.runtime.processes import fork_processes
 from recordmill.transforms.runtime.threads import usable_cores
-from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import find_archive, storage_for
 
 _LOGGER = logging.getLogger(__name__)

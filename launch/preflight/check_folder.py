@@ -2,7 +2,7 @@
 
 import os
 
-from recordmill.transforms.storage.interface import is_remote
+from recordmill.schemas.paths import is_remote
 from recordmill.transforms.storage.os_errors import explain_os_error
 from recordmill.transforms.storage.resolve import storage_for
 

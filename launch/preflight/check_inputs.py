@@ -12,9 +12,9 @@ from recordmill.schemas.dataset.dataset_files import MANIFEST, state_folder
 from recordmill.schemas.errors import ConfigError, RecordmillError
 from recordmill.schemas.inputs.option import Must, named_paths
 from recordmill.schemas.inputs.options import ConvertOptions
+from recordmill.schemas.paths import is_remote
 from recordmill.transforms.dataset.dataset_folder import is_metadata, unfinished_splits
 from recordmill.transforms.rows.find_rows import find_rows, format_fault
-from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.os_errors import explain_os_error, is_command_error
 from recordmill.transforms.storage.resolve import find_archive, join_path, storage_for, tilde_hint
 
@@ -31,10 +31,10 @@ def check_inputs(options: ConvertOptions, writes: bool = True) -> None:
     for each, path in named_paths(options):
         must = each.must_be or Must.FILE
         found = find_rows(path) if must is Must.ROWS else (path,)
-        faults += [fault for one in found if (fault := _fault(_CHECKS[must], each.flag, one))]
+        faults += [fault for one in found if (fault := _fault(_CHECKS[must], each.typed, one))]
         files += found if must in (Must.FILE, Must.ROWS) else ()
         if must not in (Must.MASKS, Must.OUTPUT):
-            by_flag.setdefault(each.flag, []).extend(found)
+            by_flag.setdefault(each.typed, []).extend(found)
     faults += _output_faults(options.output, files) if writes else ()
     faults += chain.from_iterable(_repeated_path_faults(*item) for item in by_flag.items())
     if faults:
@@ -59,7 +59,7 @@ def _file_fault(name: str, path: str) -> str:
         return ""
     if storage.is_folder(path):
         if not find_archive(path):
-            return f"{name} {path} is a folder; give the file{_other_verb(path)}"
+            return f"{name} {path} is a folder; give the file{_other_format(path)}"
         files = sorted(file.name for file in storage.walk(path) if file.name.endswith((".json", ".csv")))
         example = f", {join_path(path, files[0])} for example" if files else ""
         return f"{name} {path} is an archive; name the file in it{example}"
@@ -68,15 +68,15 @@ def _file_fault(name: str, path: str) -> str:
     return f"{name} {path}: no such file{_suggest_path(path)}"
 
 
-def _other_verb(folder: str) -> str:
+def _other_format(folder: str) -> str:
     """Return a hint at the command that reads a folder, if it is one of another format."""
     from recordmill.pipelines.recognise import recognise  # imports pyarrow
 
     with suppress(RecordmillError, OSError):
         matches = () if is_remote(folder) else recognise(folder)
         if len(matches) == 1:
-            verb, match = matches[0]
-            return f", or convert it by recordmill {shlex.join((verb, *match.commands[0]))}: {match.why}"
+            format_, match = matches[0]
+            return f", or convert the folder: recordmill convert {shlex.quote(folder)} --format {format_} ({match.why})"
     return ""
 
 
@@ -99,13 +99,17 @@ def _data_fault(name: str, path: str) -> str:
     return "" if storage_for(path).size(path) is not None else _folder_fault(name, path, "file or folder")
 
 
+def _rows_fault(name: str, path: str) -> str:
+    return _file_fault(name, path) or (f"{name} {fault}" if (fault := format_fault(path)) else "")
+
+
 _CHECKS: dict[Must, Callable[[str, str], str]] = {
     Must.FILE: _file_fault,
     Must.FOLDER: _folder_fault,
     Must.IMAGES: _image_fault,
     Must.MASKS: lambda name, path: _folder_fault(name, path, "folder or .zip"),
     Must.OUTPUT: lambda name, path: "",  # checked together with the inputs, see `_output_faults`
-    Must.ROWS: lambda name, path: _file_fault(name, path) or format_fault(path),
+    Must.ROWS: _rows_fault,
     Must.DATA: _data_fault,
 }
 

@@ -27,8 +27,8 @@ from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 from recordmill.launch.runners.beam_options import Runner, chosen_runner
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.options import ConvertOptions
-from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.storage.resolve import GCS, storage_for
+from recordmill.schemas.paths import GCS, is_remote
+from recordmill.transforms.storage.resolve import storage_for
 
 _CONNECT_S = 5
 _ANSWER_S = 20

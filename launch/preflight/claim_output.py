@@ -28,6 +28,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import OF_INPUT, ShardNaming, format_parts
 from recordmill.schemas.inputs.encoders import TextForm
 from recordmill.schemas.inputs.splits import ONLY_CASE
+from recordmill.schemas.paths import is_remote
 from recordmill.transforms.dataset.dataset_folder import (
     find_unknown_file,
     finished_shards,
@@ -39,7 +40,6 @@ from recordmill.transforms.dataset.dataset_folder import (
 )
 from recordmill.transforms.join.list_images import list_folder
 from recordmill.transforms.shards.shard_file import describe_damage
-from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 
-from recordmill.pipelines.verbs import CONVERSIONS, verb_fields
+from recordmill.pipelines.verbs import verb_fields
 from recordmill.schemas.errors import ConfigError, missing_extra
 
 _FN_API_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
@@ -189,7 +189,7 @@ def _check_flags(beam_arguments: Sequence[str]) -> None:
     runner = _find_runner(known.runner)
     if known.template_location and runner is Runner.DATAFLOW:
         return  # a launcher of templates may add flags that this Beam does not know
-    ours = {field.flag for verb in CONVERSIONS for field in verb_fields(verb)} if unknown else set()  # slow to import
+    ours = {field.flag for field in verb_fields("convert")} if unknown else set()  # slow to import
     for argument in unknown:
         flag = argument.partition("=")[0]
         if flag in ours:

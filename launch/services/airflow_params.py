@@ -11,7 +11,7 @@ from typing import Any
 from recordmill.launch.command_line.parameters import command_line, parameter_help, parameters, plain_default
 from recordmill.launch.command_line.parser import parse
 from recordmill.schemas.inputs.option import OptionField
-from recordmill.transforms.storage.resolve import GCS, SCHEMES
+from recordmill.schemas.paths import GCS, SCHEMES
 
 # A path has no comma, because lists travel as text with commas. A date of the run is in braces.
 _DATE = r"\{(%[a-zA-Z]|[^%{},])+\}"
@@ -28,7 +28,7 @@ def airflow_params(verb: str, gs_only: bool, defaults: Mapping[str, Any]) -> dic
         gs_only: True to accept only paths in buckets of Google Cloud Storage.
         defaults: Values that replace the defaults of the options.
 
-    >>> airflow_params("coco", False, {"num_shards": 8})["num_shards"]["default"]
+    >>> airflow_params("convert", False, {"num_shards": 8})["num_shards"]["default"]
     8
     """
     known = parameters(verb)
@@ -52,6 +52,8 @@ def _param_schema(verb: str, field: OptionField, path: str) -> dict[str, Any]:
         "type": ["null", kind] if is_nullable else kind,
         "description": parameter_help(verb, field.help),
     }
+    if field.group:
+        schema["section"] = field.group  # a heading of the form
     if has_paths:
         schema["items"] = {"type": "string", "pattern": path}
         schema |= {"minItems": 1} if field.is_required else {}
@@ -75,8 +77,8 @@ def run_values(verb: str, params: Mapping[str, Any], output: str, when: datetime
     Raises:
         ConfigError: The options contradict each other.
 
-    >>> run_values("folder", {"images": ["/pets/{%Y/%m}"], "gzip": False}, "/runs/1", datetime(2026, 11, 21))
-    {'images': ['/pets/2026/11'], 'output': '/runs/1'}
+    >>> run_values("convert", {"data": ["/pets/{%Y/%m}"], "gzip": False}, "/runs/1", datetime(2026, 11, 21))
+    {'data': ['/pets/2026/11'], 'output': '/runs/1'}
     """
     values: dict[str, Any] = {}
     for name, field in parameters(verb).items():
@@ -85,7 +87,7 @@ def run_values(verb: str, params: Mapping[str, Any], output: str, when: datetime
             continue
         values[name] = _fill_dates(value, when) if field.must_be else value
     values.setdefault("output", output)
-    parse(command_line(verb, values))
+    parse(command_line(verb, values), recognises=False)  # the job reads DATA, not the scheduler
     return values
 
 

@@ -1,6 +1,6 @@
 """Metadata of Dataflow's Flex Templates: parameters, help and regexes.
 
-`make templates` writes build/templates/coco.json and the others. Dataflow matches values with the regexes before it
+`make templates` writes build/templates/convert.json and verify.json. Dataflow matches values with the regexes before it
 starts a job. They are POSIX-egrep's, as Google's documentation says: no \\d, no lookaround. The fields are those of
 https://cloud.google.com/dataflow/docs/reference/rest/v1b3/GetTemplateResponse#ParameterMetadata."""
 
@@ -12,7 +12,7 @@ from typing import Any
 from recordmill.launch.command_line.parameters import TEMPLATES, parameter_help, parameters, plain_default
 from recordmill.pipelines.verbs import VERBS
 from recordmill.schemas.inputs.option import Must, OptionField
-from recordmill.transforms.storage.resolve import GCS
+from recordmill.schemas.paths import GCS
 
 # A bucket or a path in it. Several paths are separated by commas, so a path must have none.
 _GS_PATH = f"{GCS}://[a-z0-9][a-z0-9._-]{{1,220}}[a-z0-9](/[^,]*)?"
@@ -54,8 +54,8 @@ _BEAMS: tuple[dict[str, Any], ...] = (
 def metadata(command: str) -> dict[str, Any]:
     """Return the metadata of a command's template, which `gcloud dataflow flex-template build --metadata-file` reads.
 
-    >>> [p["name"] for p in metadata("folder")["parameters"] if not p["isOptional"]]
-    ['images', 'output']
+    >>> [p["name"] for p in metadata("convert")["parameters"] if not p["isOptional"]]
+    ['output']
     """
     ours = [_describe_parameter(command, name, field) for name, field in parameters(command).items()]
     return {

@@ -18,6 +18,7 @@ from recordmill.schemas.dataset.manifest import Plan
 from recordmill.schemas.dataset.recipes import LISTING, Recipe
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
 from recordmill.schemas.inputs.image_options import StoredImageOptions
+from recordmill.schemas.paths import is_remote
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.dataset.dataset_folder import (
     delete_old_files,
@@ -30,7 +31,6 @@ from recordmill.transforms.insight.across_splits import check_complete_duplicate
 from recordmill.transforms.insight.write_report import has_report, try_to_report
 from recordmill.transforms.runtime.progress import step_seconds, update_from_counters
 from recordmill.transforms.shards.check_findings import check_space
-from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import file_storage_for
 
 

@@ -6,8 +6,8 @@ from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.terminal.console import terminal
 from recordmill.pipelines.dataset_options import SampleOptions
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.paths import is_remote
 from recordmill.transforms.sample.write_sample import write_sample
-from recordmill.transforms.storage.interface import is_remote
 
 
 def run(options: SampleOptions) -> None:
@@ -30,6 +30,6 @@ def run(options: SampleOptions) -> None:
         f"annotations are in {folder}. Convert them with:"
     )
     console.print(
-        f"  recordmill coco --images {files.images} --instances {files.instances} --output OUT"
+        f"  recordmill convert {files.images} --instances {files.instances} -o OUT"
         + (" --max-rejects 1" if options.odd else "")
     )

@@ -19,6 +19,7 @@ from recordmill.pipelines.dataset_options import ShowOptions
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.features import Part
+from recordmill.schemas.paths import is_remote
 from recordmill.schemas.rejects import UnusableError
 from recordmill.schemas.sizes import number_text, printable, size_text
 from recordmill.transforms.dataset.fact_lines import data_set_lines
@@ -27,7 +28,6 @@ from recordmill.transforms.insight.overlay import Overlay
 from recordmill.transforms.show.choose_records import Choice, Record, choose_records, json_document
 from recordmill.transforms.show.describe_values import describe_list, describe_record
 from recordmill.transforms.show.find_shards import Shards, find_shards
-from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
 _SAVED = 20

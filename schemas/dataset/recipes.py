@@ -72,7 +72,10 @@ class Recipe(msgspec.Struct, frozen=True):
 
     def changes(self, new: "Recipe") -> str:
         """Return the differences of a new recipe."""
-        before, now = ({**msgspec.to_builtins(recipe), **recipe.options} for recipe in (self, new))
+        before, now = (
+            msgspec.to_builtins(recipe) | {_OPTION_BY_KEY.get(key, key): value for key, value in recipe.options.items()}
+            for recipe in (self, new)
+        )
         keys = [key for key in before | now if key != "options" and before.get(key) != now.get(key)]
         return "; ".join(
             f"{key.replace('_', '-')}: {_format_option(before.get(key))}, now {_format_option(now.get(key))}"
@@ -99,6 +102,10 @@ class Recipe(msgspec.Struct, frozen=True):
     @property
     def shard_names(self) -> ShardNames:
         return shard_names(self.name, self.split, self.layout)
+
+
+_OPTION_BY_KEY = {"format": "image_format", "label_column": "label", "path_column": "image_column"}
+"""Options whose keys in recipes are others, see `recordmill.schemas.inputs.option.Heading.opt`."""
 
 
 def _format_option(value: object) -> str:

@@ -131,7 +131,7 @@ class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
     panoptic: tuple[PanopticAnnotation, ...] = ()  # at most one, once all files are joined
     neg_category_ids: tuple[int, ...] = ()  # LVIS's list
     not_exhaustive_category_ids: tuple[int, ...] = ()  # LVIS's list
-    class_name: str | None = None  # the class of the whole image (`recordmill folder`); None in COCO data
+    class_name: str | None = None  # the class of the whole image (class folders); None in COCO data
     # Terms of all captions and their weights, or token ids of the captions, see `encoders.fit_encoder`.
     caption_index: tuple[int, ...] = ()
     caption_value: tuple[float, ...] = ()

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,13 +25,26 @@ _BY_BEGINNING = {
     b"\xfe\xff": "text in UTF-16; save it as UTF-8",
     LFS_POINTER: LFS_CURE,
 }
+
+
+class _LabelFileKind(NamedTuple):
+    """Kind of a label file: a description, the format that reads it, and whether that reads the folder of the file."""
+
+    what: str
+    format: str
+    is_of_folder: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.what}; --format {self.format} reads {'its folder' if self.is_of_folder else 'it'}"
+
+
 _HTML = re.compile(rb"(?:<\?xml[^>]*>\s*)?<(?:!doctype )?html", re.IGNORECASE)
-_XML = {
-    re.compile(rb"<annotations?>.*<image ", re.DOTALL): "CVAT's XML; recordmill cvat reads it",
+_XML: dict[re.Pattern[bytes], str | _LabelFileKind] = {
+    re.compile(rb"<annotations?>.*<image ", re.DOTALL): _LabelFileKind("CVAT's XML", "cvat"),
     re.compile(
         rb"<annotation\b.*<polygon>", re.DOTALL
     ): "LabelMe's XML of one image; Datumaro and FiftyOne convert it to COCO's",
-    re.compile(rb"<annotation\b"): "Pascal VOC's XML of one image; recordmill voc reads it",
+    re.compile(rb"<annotation\b"): _LabelFileKind("Pascal VOC's XML of one image", "voc"),
     re.compile(rb"<"): "XML; COCO files are JSON",
 }
 _YOLO = re.compile(rb"(?:\d+(?: +-?[\d.]+(?:e-?\d+)?){4,}\s*(?:\n|\Z))+")
@@ -41,6 +54,16 @@ _TABLE = re.compile(rb"(?=[^\n]*[,;\t])[^\n{}\[\]<>]*\n[^\n]*[,;\t]")
 
 def describe_content(data: bytes) -> str:
     """Return a description of annotations that are not COCO's, and the fix; empty if unknown."""
+    return str(_content_kind(data))
+
+
+def content_format(data: bytes) -> str:
+    """Return the format of a label file; empty if it is COCO's, or unknown."""
+    kind = _content_kind(data)
+    return kind.format if isinstance(kind, _LabelFileKind) else ""
+
+
+def _content_kind(data: bytes) -> str | _LabelFileKind:
     text = data[:_HEAD].removeprefix(b"\xef\xbb\xbf").lstrip()
     for beginning, what in _BY_BEGINNING.items():
         if data.startswith(beginning):
@@ -52,26 +75,26 @@ def describe_content(data: bytes) -> str:
     if text.startswith((b"{", b"[")):
         return _describe_json(data, text)
     if _YOLO.match(text):
-        return "YOLO's text of one image; recordmill yolo reads its folder"
+        return _LabelFileKind("YOLO's text of one image", "yolo", True)
     if _YOLO_YAML.search(text):
-        return "YAML, as of a YOLO data set; recordmill yolo reads its folder"
+        return _LabelFileKind("YAML, as of a YOLO data set", "yolo", True)
     if _TABLE.match(text):
-        return "a table; recordmill folder --labels reads tables of images of one class each"
+        return "a table; --labels reads tables of images of one class each"
     return ""
 
 
-def _describe_json(data: bytes, text: bytes) -> str:
+def _describe_json(data: bytes, text: bytes) -> str | _LabelFileKind:
     first, _, rest = text.partition(b"\n")
     if rest.lstrip().startswith(b"{") and _try_decode(_FIELDS.decode, first):
         return "JSON Lines; COCO's JSON is one object with the lists images, annotations and categories"
     if fields := _try_decode(_FIELDS.decode, data.removeprefix(b"\xef\xbb\xbf")):
         if "shapes" in fields and "imagePath" in fields:
-            return "LabelMe's JSON of one image; recordmill labelme reads its folder"
+            return _LabelFileKind("LabelMe's JSON of one image", "labelme", True)
         if any(name.startswith("_via_") for name in fields):
-            return "a project of the VGG Image Annotator (VIA); recordmill via reads it"
+            return _LabelFileKind("a project of the VGG Image Annotator (VIA)", "via")
         first_value = _try_decode(_FIELDS.decode, next(iter(fields.values())))
         if first_value and {"filename", "regions"} <= first_value.keys():
-            return "an export of the VGG Image Annotator (VIA); recordmill via reads it"
+            return _LabelFileKind("an export of the VGG Image Annotator (VIA)", "via")
         if bytes(fields.get("type", b"")) == b'"FeatureCollection"':
             return "GeoJSON, in coordinates of a map; COCO's are in pixels of an image"
     if rows := _try_decode(_ROWS.decode, data.removeprefix(b"\xef\xbb\xbf")):
@@ -82,9 +105,9 @@ def _describe_json(data: bytes, text: bytes) -> str:
                 "annotations and categories"
             )
         if {"image", "annotations"} <= names:
-            return "CreateML's JSON; recordmill createml reads it"
+            return _LabelFileKind("CreateML's JSON", "createml")
         if "data" in names and names & {"annotations", "completions"}:
-            return "Label Studio's JSON; recordmill labelstudio reads it"
+            return _LabelFileKind("Label Studio's JSON", "labelstudio")
     return ""
 
 
@@ -99,7 +122,7 @@ def describe_table(head: str) -> str:
     """Return a description of a file that is not a table, by its first bytes; empty if it may be a table."""
     text = head.lstrip("\ufeff \t\r\n")
     if text.startswith(("{", "[")) and ('"images"' in text or '"annotations"' in text):
-        return "COCO's JSON; recordmill coco reads it, with --instances or the flag of its kind"
+        return str(_LabelFileKind("COCO's JSON", "coco"))
     data = text.encode(errors="replace")
     what = describe_content(data) or ("JSON Lines; call it .jsonl" if _try_decode(_FIELDS.decode, data) else "")
     return "" if what.startswith("a table") else what

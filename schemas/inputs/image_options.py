@@ -6,7 +6,17 @@ from typing import Any, Literal
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureKind, Part
 from recordmill.schemas.inputs.images import ImageRules
-from recordmill.schemas.inputs.option import IMAGES, LEAVE_OUT, READ, WRITE, Names, Pairs, redefine_option
+from recordmill.schemas.inputs.option import (
+    COMMON,
+    IMAGES,
+    LEAVE_OUT,
+    RARE,
+    READ,
+    WRITE,
+    Names,
+    Pairs,
+    redefine_option,
+)
 from recordmill.schemas.inputs.options import DividedOptions, ImageOptions, RecipeValue, pair_faults, parse_pairs
 from recordmill.schemas.layouts import NUMERIC, CocoLayout
 
@@ -57,8 +67,11 @@ class StoredImageOptions(ImageOptions):
         "report",
         recorded=False,
     )
-    format: Literal["keep", "jpeg", "png"] = IMAGES.opt(
-        "Format of stored images. `keep` stores files unchanged, see [image_formats.md](image_formats.md).", "keep"
+    image_format: Literal["keep", "jpeg", "png"] = IMAGES.opt(
+        "Format of stored images. `keep` stores files unchanged, see [image_formats.md](image_formats.md).",
+        "keep",
+        recorded="format",
+        rank=COMMON,
     )
     max_side: int | None = IMAGES.opt(
         "Shrink images whose longer side has more pixels. Boxes, masks, keypoints and panoptic maps follow.",
@@ -66,8 +79,11 @@ class StoredImageOptions(ImageOptions):
         ge=1,
         le=65_500,
         also="resize image-size",
+        rank=COMMON,
     )
-    jpeg_quality: int = IMAGES.opt("Quality of images that are encoded as JPEG.", 95, "Q", ge=1, le=100, also="quality")
+    jpeg_quality: int = IMAGES.opt(
+        "Quality of images that are encoded as JPEG.", 95, "Q", ge=1, le=100, also="quality", rank=RARE
+    )
 
     dtype: Pairs = WRITE.opt(
         "Numeric types of keys of records. `--dtype area=int64`. The job fails at the first number that the type does "
@@ -113,11 +129,11 @@ class StoredImageOptions(ImageOptions):
 
     @property
     def has_exact_sizes(self) -> bool:
-        return not (self.gzip or self.max_side) and self.format == "keep"
+        return not (self.gzip or self.max_side) and self.image_format == "keep"
 
     @property
     def image_rules(self) -> ImageRules:
-        return ImageRules(self.check, self.format, self.max_side, self.jpeg_quality)
+        return ImageRules(self.check, self.image_format, self.max_side, self.jpeg_quality)
 
 
 class ObjectOptions(StoredImageOptions):
@@ -132,6 +148,7 @@ class ObjectOptions(StoredImageOptions):
         "lengths. With `none`, segmentations are not read.",
         "none",
         also="include-masks",
+        rank=COMMON,
     )
     boxes: Literal["clip", "drop", "keep"] = LEAVE_OUT.opt(
         "What to do about a box that crosses its image's edge. `clip` cuts it there, `drop` skips it, `keep` stores it "
@@ -151,6 +168,7 @@ class AnnotatedOptions(ObjectOptions, DividedOptions):
         "Give each split its share of the images of every category. Iterative stratification: rare categories first; "
         "the number of images of a split is exact to one image, or one group. Images may move when others are added.",
         False,
+        rank=COMMON,
     )
     no_crowd: bool = LEAVE_OUT.opt("Skip annotations with `iscrowd` 1.", False)
     min_area: float = LEAVE_OUT.opt("Skip annotations with a smaller `area`.", 0.0, "PX2", ge=0)
@@ -159,6 +177,7 @@ class AnnotatedOptions(ObjectOptions, DividedOptions):
         (),
         "NAME[,NAME…]",
         "all",
+        rank=COMMON,
     )
 
     @property

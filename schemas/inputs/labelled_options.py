@@ -3,30 +3,53 @@
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from recordmill.schemas.inputs.option import READ, WRITE, Files, Names, Shares, redefine_option
+from recordmill.schemas.inputs.option import (
+    ARGUMENT,
+    COMMON,
+    OF_FORMAT,
+    RARE,
+    READ,
+    WRITE,
+    Files,
+    Images,
+    Names,
+    Shares,
+    redefine_option,
+)
 from recordmill.schemas.inputs.options import DividedOptions
 from recordmill.schemas.names import NameSources
 
 
-def _column_option(content: str, usual: str, needs: str = "labels") -> Any:
+def _column_option(content: str, usual: str, recorded: bool | str = True, rank: str = OF_FORMAT) -> Any:
     text = f"Column of {content}s in `--labels`. Without it, the first column named {usual}."
-    return READ.opt(text, metavar="NAME", needs=needs)
+    return READ.opt(text, metavar="COLUMN", needs="labels", recorded=recorded, rank=rank)
 
 
 class LabelledOptions(DividedOptions):
     """Options of conversions of images of one class each."""
 
+    images: Images = ARGUMENT.opt(
+        "Folder or .zip of images, with all folders in it; several. A name that two folders have is an error.",
+        ...,
+        "DATA",
+        alias="data",
+    )
     labels: Files = READ.opt(
         "Tables of image paths and their labels, and perhaps splits; repeatable. CSV in UTF-8, JSON Lines or Parquet.",
         (),
         "FILE",
         also="csv annotations",
+        rank=COMMON,
     )
-    path_column: str | None = _column_option(
-        "path", "`path`, `image`, `image_path`, `image_uri`, `filename`, `file_name`, `file`, `name` or `id`"
+    image_column: str | None = _column_option(
+        "path",
+        "`path`, `image`, `image_path`, `image_uri`, `filename`, `file_name`, `file`, `name` or `id`",
+        "path_column",
     )
-    label_column: str | None = _column_option("label", "`label`, `class`, `class_name`, `category` or `target`")
-    split_column: str | None = _column_option("split", "`split`, `set`, `subset` or `ml_use`", "labels rows")
+    label: str | None = _column_option(
+        "label", "`label`, `class`, `class_name`, `category` or `target`", "label_column", COMMON
+    )
+    split_column: str | None = _column_option("split", "`split`, `set`, `subset` or `ml_use`")
     label_from: Literal["folder", "name"] = READ.opt(
         "Source of the class of an image: its first folder, or the start of its file's name.", "folder"
     )
@@ -35,6 +58,7 @@ class LabelledOptions(DividedOptions):
         "_",
         "TEXT",
         needs="label_from",
+        rank=RARE,
     )
     name: str = redefine_option(DividedOptions, "name", "images")
     split: Shares = redefine_option(
@@ -44,7 +68,7 @@ class LabelledOptions(DividedOptions):
         "(`1/3`) and sum to 1. A column of splits in the tables decides instead, in lower case.",
         usual="train",
     )
-    stratify: bool = WRITE.opt("Give each split its share of every class.", False)
+    stratify: bool = WRITE.opt("Give each split its share of every class.", False, rank=COMMON)
     classes: Names = WRITE.opt(
         "Only these classes, in the order of their indices. Images of other classes are skipped and counted. Needed if "
         "separate runs for train and val must give classes the same indices, or if there is only one class folder. "

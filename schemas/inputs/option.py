@@ -2,7 +2,8 @@
 and Airflow Params use them."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -14,6 +15,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.fields import FieldInfo
 
 from recordmill.schemas.errors import ConfigError
+
+COMMON, OF_FORMAT, RARE = "common", "of a format", "rare"
+"""Ranks of options: what most jobs use; what a format uses; what few jobs use."""
 
 
 class Heading(str):
@@ -27,7 +31,8 @@ class Heading(str):
         usual: str = "",
         also: str = "",
         needs: str = "",
-        recorded: bool = True,
+        recorded: bool | str = True,
+        rank: str = OF_FORMAT,
         **constraints: Any,
     ) -> Any:
         """Return the field of an option.
@@ -40,9 +45,11 @@ class Heading(str):
             also: Names of the option in other tools, with spaces between them. Its error suggests the flag.
             needs: Options, with spaces between them. This option needs at least one of them to have an effect.
             recorded: False if it changes no byte of a shard. Paths and options for running a job never change one.
+                Or the option's key in recipes, which keep the keys of earlier data sets.
+            rank: COMMON, OF_FORMAT or RARE: where help and docs show the option.
         """
         words = {"metavar": metavar, "usual": usual, "also": also, "needs": needs}
-        extra: Any = {"group": self, **words, "recorded": recorded, "constraints": constraints}
+        extra: Any = {"group": self, **words, "recorded": recorded, "rank": rank, "constraints": constraints}
         return Field(default, description=text, json_schema_extra=extra, **constraints)
 
 
@@ -51,6 +58,7 @@ READ, WRITE, LEAVE_OUT = map(Heading, ("what to read", "what to write", "what to
 IMAGES, TEXTS = map(Heading, ("images", "texts"))
 MODEL, RUN = map(Heading, ("which model, and which of its outputs", "how to run"))
 _GROUPS = (ARGUMENT, READ, MODEL, WRITE, LEAVE_OUT, IMAGES, TEXTS, RUN)
+_LINK = re.compile(r"\[(.+?)\]\(.+?\)")
 _SENTENCE_END = re.compile(r"\.(?: |$)")
 
 
@@ -150,6 +158,7 @@ Masks = Annotated[Texts, Must.MASKS]
 Rows = Annotated[Texts, Must.ROWS]
 Output = Annotated[str, Must.OUTPUT]
 Data = Annotated[str, Must.DATA]
+Datas = Annotated[Texts, Must.DATA]
 DataSet = Annotated[str, Must.DATA_SET]
 
 
@@ -176,16 +185,16 @@ class OptionField:
         type: bool, int, float or str. Lists, choices and sizes are str.
         choices: Words of a choice; empty for others.
         must_be: What a path must be; None for others.
-        also, needs: See `Heading.opt`.
+        also, needs, rank: See `Heading.opt`.
         is_list: True if it has several values.
-        is_recorded: True if a value that is not the default is in the recipe of a split.
+        recorded_as: Key in the recipe of a split, of a value that is not the default; empty if it is not recorded.
         least, largest: Bounds, included; None without.
     """
 
     def __init__(self, attribute: str, field: FieldInfo):
         self.attribute, self.name, self.text = attribute, field.alias or attribute, str(field.description)
         extra = _extra(field)
-        self.group, self.usual = extra["group"], extra["usual"]
+        self.group, self.usual, self.rank = extra["group"], extra["usual"], extra["rank"]
         self.also, self.needs = extra["also"].split(), extra["needs"].split()
         self.is_required = field.is_required()
         self.default = None if self.is_required else field.default
@@ -203,7 +212,9 @@ class OptionField:
         self.is_shares, self.is_size = split_shares in validators, size_bytes in validators
         self.type: type = inner if inner in (bool, int, float) and not validators else str  # type: ignore[assignment]
         self.must_be = next((mark for mark in marks if isinstance(mark, Must)), None)
-        self.is_recorded = extra["recorded"] and not self.must_be and self.group != RUN
+        is_recorded = extra["recorded"] and not self.must_be and self.group != RUN
+        key = extra["recorded"] if isinstance(extra["recorded"], str) else self.name
+        self.recorded_as = key if is_recorded else ""
         self.least = next((mark.ge for mark in marks if isinstance(mark, Ge)), None)
         self.largest = next((mark.le for mark in marks if isinstance(mark, Le)), None)
         usual = "N" if self.type is int else self.name.replace("_", "-").upper()
@@ -221,8 +232,8 @@ class OptionField:
 
     @property
     def help(self) -> str:
-        """First sentence of the text."""
-        return _SENTENCE_END.split(self.text)[0].replace("`", "")
+        """First sentence of the text, without Markdown."""
+        return _LINK.sub(r"\1", _SENTENCE_END.split(self.text)[0].replace("`", ""))
 
     @property
     def shown_default(self) -> str:
@@ -235,7 +246,8 @@ class OptionField:
         """Return the message for pydantic's error about the value."""
         kind, value = error["type"], error["input"]
         if kind == "missing":
-            what = f" ({self.help[0].lower()}{self.help[1:]})" if self.is_argument else ""
+            first = self.help[0] if self.help[1:2].isupper() else self.help[0].lower()
+            what = f" ({first}{self.help[1:]})" if self.is_argument else ""
             return f"{self.typed} is missing{what}"
         if kind == "value_error":
             if isinstance(value, dict):
@@ -319,8 +331,36 @@ def named_paths(options: Options) -> Iterator[tuple[OptionField, str]]:
 @cache
 def option_fields(options: type[Options]) -> tuple[OptionField, ...]:
     """Return the options of a verb by heading. Within a heading, options of the base class come first."""
-    fields = (OptionField(*item) for item in options.model_fields.items())
+    return by_heading(OptionField(*item) for item in options.model_fields.items())
+
+
+def by_heading(fields: Iterable[OptionField]) -> tuple[OptionField, ...]:
+    """Return options in help's order of headings."""
     return tuple(sorted(fields, key=lambda field: _GROUPS.index(field.group)))
+
+
+def merge_fields(fields: Mapping[str, OptionField], users: int) -> OptionField:
+    """Return the option of one name of several users, with the defaults of each.
+
+    Args:
+        fields: By user.
+        users: Number of all users. An option that some do not have is not required, and has no default value, so that a
+            form does not set it.
+    """
+    defaults: dict[str, list[str]] = {}
+    for user, field in fields.items():
+        defaults.setdefault(field.shown_default, []).append(user)
+    merged = copy(next(iter(fields.values())))
+    merged.is_required = len(fields) == users and all(field.is_required for field in fields.values())
+    merged.choices = tuple(dict.fromkeys(choice for field in fields.values() for choice in field.choices))
+    merged.metavar = "|".join(merged.choices) or merged.metavar
+    if len(defaults) > 1:
+        merged.usual = "; ".join(f"{text} ({', '.join(names)})" for text, names in defaults.items() if text)
+    else:
+        (merged.usual,) = defaults
+    if len(defaults) > 1 or (len(fields) < users and merged.type is not bool and not merged.is_list):
+        merged.default = None
+    return merged
 
 
 def flag(name: str) -> str:

@@ -12,7 +12,9 @@ from typing import Literal
 
 from recordmill.schemas.features import FeatureKind, FeatureTable, ShardNaming
 from recordmill.schemas.inputs.option import (
+    COMMON,
     LEAVE_OUT,
+    RARE,
     READ,
     RUN,
     WRITE,
@@ -45,7 +47,11 @@ class ConvertOptions(Options):
     """Options of all conversions."""
 
     output: Output = WRITE.opt(
-        "Folder of the data set. It is created if it is missing.", ..., "DIR", also="output-dir out dest"
+        "Folder of the data set. It is created if it is missing.",
+        ...,
+        "DIR",
+        also="output-dir out dest",
+        rank=COMMON,
     )
     name: str = WRITE.opt("Prefix of the shards' file names.", ..., recorded=False)
     layout: str = WRITE.opt("Features of a record. See [records.md](records.md).", ..., recorded=False)
@@ -63,6 +69,7 @@ class ConvertOptions(Options):
         "larger, its size is the target.",
         metavar="150MB",
         usual=f"{DEFAULT_SHARD_BYTES // 10**6}MB",
+        rank=COMMON,
     )
     num_shards: int | None = WRITE.opt(
         "Number of shards of each split. Their numbers of images differ by at most one.",
@@ -75,6 +82,7 @@ class ConvertOptions(Options):
         "missing from its shard.",
         ge=1,
         also="images-per-shard records-per-shard",
+        rank=RARE,
     )
     gzip: bool = WRITE.opt(
         "Compress the shards by GZIP, named `.gz`. JPEGs do not get smaller. Writing (40 MB/s per core) and reading "
@@ -87,13 +95,15 @@ class ConvertOptions(Options):
         ge=-INT64,
         le=INT64 - 1,
         also="random-seed shuffle-seed",
+        rank=RARE,
     )
     writer: Literal["planned", "beam"] = WRITE.opt(
-        "Write planned shards, or use Beam's sink. Each planned shard is written by one worker. With `beam`, every "
-        "record is shuffled by `WriteToTFRecord`, the shard of a record differs from run to run, only `--num-shards` "
-        "sizes shards, a stopped job restarts from the beginning, and statistics and the search for duplicates are "
+        "Write planned shards, or shards of Beam's own `WriteToTFRecord`. Each planned shard is written by one worker. "
+        "`beam` shuffles every record, and the shard of a record differs from run to run. Only `--num-shards` sizes "
+        "its shards, a stopped job restarts from the beginning, and statistics and the search for duplicates are "
         "missing.",
         "planned",
+        rank=RARE,
     )
     split: Shares = WRITE.opt(
         "One split, or several with their shares. `train=0.8,val=0.1,test=0.1`: shares are decimals or fractions "
@@ -101,20 +111,23 @@ class ConvertOptions(Options):
         ALL_TRAIN,
         "NAME|NAME=SHARE,…",
         "train",
+        rank=COMMON,
     )
     split_seed: int = WRITE.opt(
         "Seed of the split assignment. `--seed` only orders records: it moves nothing from one split to another.",
         0,
         ge=-INT64,
         le=INT64 - 1,
+        rank=RARE,
     )
     overwrite: bool = WRITE.opt(
         "Replace these splits. Existing ones stay until the new ones are complete.",
         False,
         also="force",
         recorded=False,
+        rank=COMMON,
     )
-    dry_run: bool = WRITE.opt("Print the plan and write nothing.", False, recorded=False)
+    dry_run: bool = WRITE.opt("Print the plan and write nothing.", False, recorded=False, rank=COMMON)
     max_rejects: float = LEAVE_OUT.opt(
         "Fraction of images, or of annotations, that may be rejected. If more of all splits are rejected, the job "
         "fails: before the first image is read, if annotations and file names show it; as soon as images have made it "
@@ -125,6 +138,7 @@ class ConvertOptions(Options):
         recorded=False,
         ge=0,
         le=1,
+        rank=COMMON,
     )
 
     @property
@@ -195,8 +209,8 @@ class ConvertOptions(Options):
     @property
     def record_options(self) -> dict[str, RecipeValue]:
         """Options that change shards and differ from their defaults, so that a new option changes no recipe."""
-        fields = [field for field in option_fields(type(self)) if field.is_recorded]
-        values = {field.name: getattr(self, field.attribute) for field in fields if self.given(field.attribute)}
+        fields = [field for field in option_fields(type(self)) if field.recorded_as]
+        values = {field.recorded_as: getattr(self, field.attribute) for field in fields if self.given(field.attribute)}
         return {
             name: str(self.shares) if name == "split" else list(value) if isinstance(value, tuple) else value
             for name, value in values.items()
@@ -243,6 +257,7 @@ class ImageOptions(ConvertOptions):
         ...,
         "DIR|ZIP",
         also="image-dir img-dir input",
+        rank=COMMON,
     )
     workers: int | None = RUN.opt(
         "Threads that fetch and check images, per Beam worker. A local job of 1,000 images or more also starts one "
@@ -251,6 +266,7 @@ class ImageOptions(ConvertOptions):
         ge=1,
         le=256,
         also="num-workers jobs",
+        rank=RARE,
     )
 
     @property
@@ -308,6 +324,7 @@ class DividedOptions(ChoiceOptions):
         "`--images`. Images with the same match (its first group, or else all of it) belong together, for example "
         "those of a patient or a video: `'patient[0-9]+'`, `'^(.*)_frame'`.",
         metavar="REGEX",
+        rank=COMMON,
     )
     groups: File | None = WRITE.opt(
         "Keep images in one split that a file groups. The `duplicates.jsonl` of a data set of the same images, or a "

@@ -1,6 +1,9 @@
 """Options of readers of rows."""
 
 from recordmill.schemas.inputs.option import (
+    ARGUMENT,
+    COMMON,
+    RARE,
     READ,
     WRITE,
     File,
@@ -16,12 +19,13 @@ from recordmill.schemas.inputs.options import (
 class RowsOptions(ChoiceOptions):
     """Options of all readers of rows, whose records may hold what their columns name."""
 
-    rows: Rows = READ.opt(
+    rows: Rows = ARGUMENT.opt(
         "CSV, TSV, JSON Lines or Parquet (`.csv .tsv .jsonl .parquet`); repeatable. The first three also as `.gz`, "
         "`.bz2` or `.zst`; local or in a bucket, with `*` and `?` in the file's name. Files of one table may have "
         "several formats.",
-        (),
-        "FILE|GLOB",
+        ...,
+        "DATA",
+        alias="data",
     )
     images: Images = READ.opt(
         "Folder or .zip of the images that `--image-column` names; repeatable. With all folders in it. A name that two "
@@ -34,18 +38,16 @@ class RowsOptions(ChoiceOptions):
         "Face's `image` of `bytes` and `path`). Each record has the image of its row, checked, and the path only as "
         "`image/filename`. Without `--key`, the image is the key of its row.",
         metavar="COLUMN",
-        needs="rows",
     )
     key: str | None = READ.opt(
         "Column that determines a row's split and position. Without it, the complete record determines them, so that "
         "equal rows go to one split.",
         metavar="COLUMN",
-        needs="rows",
     )
     label: str | None = READ.opt(
         "Column of classes, stored as class indices. Names are in `label_map.json` and `labels.csv`.",
         metavar="COLUMN",
-        needs="rows",
+        rank=COMMON,
     )
     classes: Names = READ.opt(
         "Classes in the order of their indices; repeatable. Rows of other classes are rejected. Without it, all "
@@ -60,28 +62,26 @@ class RowsOptions(ChoiceOptions):
         "type is rejected. Without it, types follow from all values.",
         metavar="FILE",
         alias="schema",
-        needs="rows",
     )
-    encoding: str = READ.opt("Encoding of CSV and TSV files.", "utf-8", "NAME", needs="rows")
+    encoding: str = READ.opt("Encoding of CSV and TSV files.", "utf-8", "NAME", rank=RARE)
     delimiter: str = READ.opt(
         "Separator of the cells of CSV and TSV files. One character, or `tab`. Without it, the one of `,` `;` tab `|` "
         "that the first line has most of, or the one in a line `sep=;` before it.",
         "",
         "CHAR",
-        needs="rows",
+        rank=RARE,
     )
     split_column: str | None = WRITE.opt(
         "Column of each row's split, instead of `--split`. In lower case.",
         metavar="COLUMN",
-        needs="rows",
     )
     group_column: str | None = WRITE.opt(
         "Keep rows in one split that have the same value here. A patient, a video.",
         metavar="COLUMN",
-        needs="rows",
     )
     stratify: bool = WRITE.opt(
         "Give each split its share of every class. Of `--label`, exact to the row. Rows are read once more for it.",
         False,
         needs="label",
+        rank=COMMON,
     )

@@ -60,7 +60,7 @@ class Sample(msgspec.Struct, frozen=True):
         class_name: Class of the whole image, for the layout `classification`.
         captions: Captions, in the order of the record.
         split: Split of the Sample; empty to assign it by `file_name`.
-        image_id: Id of the image; None to derive it from `file_name`, as `recordmill folder` does.
+        image_id: Id of the image; None to derive it from `file_name`, as in class folders.
         stuff: Regions of stuff.
         panoptic: Panoptic segments.
         neg_category_ids, not_exhaustive_category_ids: Lists of LVIS.

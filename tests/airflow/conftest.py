@@ -1,4 +1,4 @@
-"""Airflow's home and database, and runs of the DAG file by `airflow dags test`.
+"""Airflow's home and database, DAGs as parsed, and runs of the DAG file by `airflow dags test`.
 
 `make test-airflow` sets PROJECT_PYTHON: Python of the environment that converts.
 """
@@ -12,7 +12,9 @@ import subprocess
 import sys
 import tempfile
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,6 +72,26 @@ def write_dags(folder: Path, **settings: object) -> Path:
         python = os.environ["PROJECT_PYTHON"]
         (folder / f"example_{number}.py").write_text(example.replace("/opt/recordmill/bin/python", python))
     return folder
+
+
+def parsed_dags(folder: Path) -> tuple[Any, dict[str, Any]]:
+    """Return Airflow's DagBag of a dags folder, and the DAGs of the DAG file by id, after a check of each."""
+    from airflow.dag_processing.dagbag import DagBag  # after the configuration
+
+    import recordmill.launch
+
+    bag = DagBag(dag_folder=str(folder))
+    assert bag.import_errors == {}
+    assert "site-packages" in recordmill.launch.__file__  # The DAG file needs no more than the wheel.
+    dags = {dag_id: dag for dag_id, dag in bag.dags.items() if dag_id.startswith("recordmill_")}
+    for dag_id, dag in dags.items():
+        assert (dag.catchup, dag.max_active_runs, dag.dagrun_timeout) == (False, 1, timedelta(hours=24))
+        convert, verify, publish = dag.topological_sort()
+        assert (convert.downstream_task_ids, verify.downstream_task_ids) == ({"verify"}, {"publish"})
+        assert [task.retries for task in (convert, verify, publish)] == [3, 1, 3]
+        assert (convert.retry_delay, convert.retry_exponential_backoff) == (timedelta(minutes=1), 2.0)
+        assert [asset.name for asset in publish.outlets] == [dag_id]
+    return bag, dags
 
 
 class DagRun:

@@ -1,28 +1,16 @@
-"""launch/airflow/recordmill_dags.py in a real Airflow: DAGs as parsed, runs, and requests to Dataflow."""
+"""launch/airflow/recordmill_dags.py in an Airflow without Google's provider: DAGs as parsed, and runs."""
 
-import asyncio
-import json
-import re
 import shlex
 import subprocess
 import tempfile
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from airflow.dag_processing.dagbag import DagBag
-from airflow.providers.google.cloud.hooks.dataflow import AsyncDataflowHook, DataflowHook
-from airflow.sdk.exceptions import AirflowException, TaskDeferred
-from airflow.sdk.module_loading import import_string
-from conftest import RECORDMILL, DagRun, write_dags
-from google.cloud.dataflow_v1beta3 import JobState
-from googleapiclient.discovery import build
-from googleapiclient.http import HttpMockSequence
-
-import recordmill.launch
-from recordmill.launch.command_line.parameters import COMMANDS
+from conftest import RECORDMILL, DagRun, parsed_dags, write_dags
 
 ONCE = {"retries": 0}
 NOT_RUN = ("upstream_failed", 0)
@@ -30,10 +18,10 @@ NOT_RUN = ("upstream_failed", 0)
 
 @pytest.fixture
 def start(home, tmp_path):
-    """Start a run of recordmill_coco, or of another DAG."""
+    """Start a run of recordmill_convert, or of another DAG."""
     runs = []
 
-    def started(params: dict, dag_id: str = "recordmill_coco", **settings: object) -> DagRun:
+    def started(params: dict, dag_id: str = "recordmill_convert", **settings: object) -> DagRun:
         settings = {"ROOT": str(tmp_path / "runs"), "RECORDMILL": str(RECORDMILL), **settings}
         runs.append(DagRun(home, tmp_path / str(len(runs)), settings, dag_id, params))
         return runs[-1]
@@ -63,10 +51,10 @@ def test_run_and_rerun(start, sample, tmp_path):
     success = {"convert": ("success", 1), "verify": ("success", 1), "publish": ("success", 1)}
     assert (done.code, done.tasks) == (0, success), done.log
     assert "is intact: all records were read, parsed and decoded" in done.log
-    assert done.asset_events == [("recordmill_coco", {"folder": str(folder)})]
+    assert done.asset_events == [("recordmill_convert", {"folder": str(folder)})]
     plain = [f"--images={dated}", f"--instances={params['instances'][0]}", f"--output={tmp_path}/plain"]
     flags = ["--num-shards=3", "--max-rejects=0.2"]
-    subprocess.run([RECORDMILL, "coco", *plain, *flags], check=True, capture_output=True)
+    subprocess.run([RECORDMILL, "convert", *plain, *flags], check=True, capture_output=True)
     written = shards(folder)
     assert len(written) == 3
     assert written == shards(tmp_path / "plain")
@@ -84,7 +72,7 @@ def test_convert_in_task_of_ones_own(start, sample, tmp_path):
     done = start(params, "own").wait()
     assert (done.code, done.tasks) == (0, {"convert": ("success", 1)}), done.log
     flags = [f"--{name}={value}" for name, value in (params | {"output": tmp_path / "plain"}).items()]
-    subprocess.run([RECORDMILL, "coco", *flags, "--max-rejects=0.2"], check=True, capture_output=True)
+    subprocess.run([RECORDMILL, "convert", *flags, "--max-rejects=0.2"], check=True, capture_output=True)
     assert shards(tmp_path / "own") == shards(tmp_path / "plain") != {}
 
 
@@ -107,18 +95,19 @@ def test_second_run_at_once_is_in_use(start, sample, tmp_path):
     waiting = tmp_path / "waiting"
     waiting.write_text(
         f"#!/bin/bash\ntouch {tmp_path}/started\n"
-        f"while [ $1 = coco -a ! -e {tmp_path}/go ]; do sleep 0.1; done\n"
+        f"while [ $1 = convert -a ! -e {tmp_path}/go ]; do sleep 0.1; done\n"
         f'exec {RECORDMILL} "$@"\n'
     )
     waiting.chmod(0o755)
-    one = start(coco(sample), RECORDMILL=str(waiting))
+    classes = {"data": [str(sample / "classes")], "max_rejects": 0.2}  # a format that the job recognises
+    one = start(classes, RECORDMILL=str(waiting))
     deadline = time.monotonic() + 300
     while not (tmp_path / "started").exists():
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    other = start(coco(sample), RETRY=ONCE).wait()
+    other = start(classes, RETRY=ONCE).wait()
     assert (other.code, other.tasks["convert"]) == (1, ("failed", 1)), other.log
-    assert "recordmill_coco is in use: another convert runs on this machine" in other.log
+    assert "recordmill_convert is in use: another convert runs on this machine" in other.log
     assert not (tmp_path / "runs").exists()
     (tmp_path / "go").touch()
     assert one.wait().code == 0, one.log
@@ -126,128 +115,34 @@ def test_second_run_at_once_is_in_use(start, sample, tmp_path):
 
 
 def test_dags_as_parsed(home, tmp_path):
-    defaults = {"recordmill_coco": {"images": ["gs://b/{%Y/%m/%d}"], "num_shards": 8}}
-    folder = write_dags(tmp_path / "dags", SCHEDULES={"recordmill_coco": "@daily"}, DEFAULTS=defaults, PROJECT="p")
-    bag = DagBag(dag_folder=str(folder))
-    assert bag.import_errors == {}
-    assert "site-packages" in recordmill.launch.__file__  # The DAG file needs no more than the wheel.
-    (outlet,) = bag.dags["recordmill_coco"].get_task("publish").outlets
-    assert outlet in bag.dags.pop("train").timetable.asset_condition.objects
-    bag.dags.pop("own")
-    assert sorted(bag.dags) == sorted(f"recordmill_{verb}{where}" for verb in COMMANDS for where in ("", "_dataflow"))
-    for dag in bag.dags.values():
-        assert (dag.catchup, dag.max_active_runs, dag.dagrun_timeout) == (False, 1, timedelta(hours=24))
-        convert, verify, publish = dag.topological_sort()
-        assert (convert.downstream_task_ids, verify.downstream_task_ids) == ({"verify"}, {"publish"})
-        assert [task.retries for task in (convert, verify, publish)] == [3, 1, 3]
-        assert (convert.retry_delay, convert.retry_exponential_backoff) == (timedelta(minutes=1), 2.0)
-        scheduled, other = bag.dags["recordmill_coco"], bag.dags["recordmill_folder"]
+    """Without PROJECT, data sets on Dataflow have no DAG."""
+    assert find_spec("airflow.providers.google") is None
+    daily = {"schedule": "@daily", "options": {"data": ["gs://b/{%Y/%m/%d}"], "format": "folder", "num_shards": 8}}
+    data_sets = {"convert": {}, "pets": daily, "street": {"on_dataflow": True}}
+    bag, dags = parsed_dags(write_dags(tmp_path / "dags", DATA_SETS=data_sets))
+    (outlet,) = dags["recordmill_convert"].get_task("publish").outlets
+    assert outlet in bag.dags["train"].timetable.asset_condition.objects
+    assert sorted(dags) == ["recordmill_convert", "recordmill_pets"]
+    other, scheduled = dags["recordmill_convert"], dags["recordmill_pets"]
     assert (scheduled.schedule, other.schedule) == ("@daily", None)
     assert (scheduled.params["num_shards"], other.params["num_shards"]) == (8, None)
+    assert (scheduled.params["data"], scheduled.params["format"]) == (["gs://b/{%Y/%m/%d}"], "folder")
 
 
 def test_values_are_neither_shell_nor_jinja(home, tmp_path):
-    dags = DagBag(dag_folder=str(write_dags(tmp_path / "dags"))).dags
-    assert {dag_id for dag_id in dags if dag_id.endswith("_dataflow")} == set()  # PROJECT is not set.
+    _, dags = parsed_dags(write_dags(tmp_path / "dags"))
     text = "$(x) `x`,'; x #,{{ 7 * 7 }},a\\b\"\n"
     context = {
-        "params": {"images": ["/i"], "instances": ["/a"], "categories": text},
+        "params": {"data": ["/i"], "instances": ["/a"], "categories": text},
         "dag_run": SimpleNamespace(logical_date=datetime(2026, 11, 2), run_after=None),
         "ti": SimpleNamespace(task_id="convert"),
     }
-    task = dags["recordmill_coco"].get_task("convert").prepare_for_execution()
+    task = dags["recordmill_convert"].get_task("convert").prepare_for_execution()
     task.render_template_fields(context)
     words = shlex.split(task.bash_command)
     end = words.index("--")
-    lock = ["flock", "--nonblock", "--conflict-exit-code=75", f"{tempfile.gettempdir()}/recordmill_coco.lock"]
-    inputs = ["--images=/i", "--instances=/a", f"--categories={text}"]
-    output = "--output=/data/runs/recordmill_coco/20261102t000000"
-    command = ["/opt/recordmill/bin/recordmill", "coco"]
+    lock = ["flock", "--nonblock", "--conflict-exit-code=75", f"{tempfile.gettempdir()}/recordmill_convert.lock"]
+    inputs = ["/i", "--instances=/a", f"--categories={text}"]
+    output = "--output=/data/runs/recordmill_convert/20261102t000000"
+    command = ["/opt/recordmill/bin/recordmill", "convert"]
     assert sorted(words[:end]) == sorted([*lock, *command, *inputs, output, "--progress=plain"])
-
-
-ENVIRONMENT = {"tempLocation": "gs://temp/t", "maxWorkers": 20, "ipConfiguration": "WORKER_IP_PRIVATE"}
-JOB = {"id": "job-1", "projectId": "a-project", "location": "europe-west4"}
-
-
-@pytest.fixture
-def dataflow(home, tmp_path, monkeypatch):
-    """Build a task of recordmill_coco_dataflow in its second try. Dataflow answers with `answers` and job states."""
-
-    def built(task_id: str, answers: list[dict], states: list[str]) -> SimpleNamespace:
-        settings = {"PROJECT": "a-project", "TEMPLATES": "gs://temp/templates", "ENVIRONMENT": ENVIRONMENT}
-        folder = write_dags(tmp_path / task_id, ROOT="gs://records", **settings)
-        http = HttpMockSequence([({"status": "200"}, json.dumps(answer)) for answer in answers])
-        client = build("dataflow", "v1b3", http=http, static_discovery=True)
-        monkeypatch.setattr(DataflowHook, "get_conn", lambda hook: client)
-
-        async def state(hook: object, **job: object) -> JobState:
-            return JobState[states.pop(0)]
-
-        monkeypatch.setattr(AsyncDataflowHook, "get_job_status", state)
-        dag = DagBag(dag_folder=str(folder)).dags["recordmill_coco_dataflow"]
-        params = {"images": ["gs://b/{%Y}", "gs://b/two.zip"], "instances": ["gs://b/a.json"], "num_shards": 64}
-        instance = SimpleNamespace(task_id=task_id, try_number=2, xcom_push=lambda **_: None)
-        context = {
-            "params": {**dag.params.dump(), **params},
-            "dag_run": SimpleNamespace(logical_date=None, run_after=datetime(2026, 11, 21, 2, 0, 0, 70, tzinfo=UTC)),
-            "ti": instance,
-            "task_instance": instance,
-        }
-        task = dag.get_task(task_id).prepare_for_execution()
-        task.poll_sleep = 0
-        task.render_template_fields(context)
-        return SimpleNamespace(task=task, context=context, http=http)
-
-    return built
-
-
-def launched(built: SimpleNamespace) -> tuple[dict, TaskDeferred]:
-    """The body of the request that starts the job, and the deferral that follows."""
-    with pytest.raises(TaskDeferred) as deferred:
-        built.task.execute.__wrapped__(built.task, built.context)
-    ((uri, method, body, _),) = built.http.request_sequence
-    path = "/v1b3/projects/a-project/locations/europe-west4/flexTemplates:launch"
-    assert (method, path in uri) == ("POST", True)
-    return json.loads(body)["launchParameter"], deferred.value
-
-
-def end(built: SimpleNamespace, deferred: TaskDeferred) -> dict:
-    """Result of the task after the triggerer has waited for the job."""
-    path, arguments = deferred.trigger.serialize()
-    assert (arguments["job_id"], arguments["cancel_on_kill"]) == ("job-1", True)
-
-    async def event() -> dict:
-        return (await anext(import_string(path)(**arguments).run())).payload
-
-    return getattr(built.task, deferred.method_name)(built.context, asyncio.run(event()))
-
-
-def test_dataflow_starts_job_and_waits_for_it(dataflow):
-    queued, done = {"job": JOB | {"currentState": "JOB_STATE_QUEUED"}}, JOB | {"currentState": "JOB_STATE_DONE"}
-    built = dataflow("convert", [queued, done], ["JOB_STATE_RUNNING", "JOB_STATE_DONE"])
-    launch, deferred = launched(built)
-    assert launch == {
-        "jobName": "recordmill-coco-dataflow-convert-20261121t020000000070-2",
-        "containerSpecGcsPath": "gs://temp/templates/coco.json",
-        "parameters": {
-            "images": "gs://b/2026,gs://b/two.zip",
-            "instances": "gs://b/a.json",
-            "num_shards": "64",
-            "output": "gs://records/recordmill_coco_dataflow/20261121t020000000070",
-        },
-        "environment": ENVIRONMENT,
-    }
-    assert re.fullmatch("[a-z]([-a-z0-9]{0,61}[a-z0-9])?", launch["jobName"])
-    assert end(built, deferred)["currentState"] == "JOB_STATE_DONE"
-
-
-def test_job_that_fails_fails_its_task(dataflow):
-    built = dataflow("verify", [{"job": JOB}], ["JOB_STATE_FAILED"])
-    launch, deferred = launched(built)
-    assert (launch["containerSpecGcsPath"], launch["parameters"]) == (
-        "gs://temp/templates/verify.json",
-        {"folder": "gs://records/recordmill_coco_dataflow/20261121t020000000070", "check": "decode"},
-    )
-    with pytest.raises(AirflowException, match="job-1 has failed"):
-        end(built, deferred)

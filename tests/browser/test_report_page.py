@@ -46,10 +46,15 @@ def seen(sample, tmp_path_factory) -> dict[str, list[dict]]:
     folder = tmp_path_factory.mktemp("pages")
     files = hostile(sample, folder)
     jobs = {
-        "every kind": ["coco", *every_kind(sample), "--output", folder / "every kind"],
-        "hostile": ["coco", "--images", folder / "images", "--instances", files, "--output", folder / "hostile"],
-        "folder": ["folder", "--images", sample.classes, "--split", "train=0.6,val=0.4", "--output", folder / "folder"],
-        "table": ["table", "--rows", sample.objects, "--label", "shape", "--output", folder / "table"],
+        "every kind": ["convert", *every_kind(sample), "--output", folder / "every kind"],
+        "hostile": ["convert", "--images", folder / "images", "--instances", files, "--output", folder / "hostile"],
+        "folder": [
+            "convert",
+            sample.classes,
+            *["--format", "folder", "--split", "train=0.6,val=0.4", "--output"],
+            folder / "folder",
+        ],
+        "table": ["convert", sample.objects, *["--format", "table", "--label", "shape", "--output"], folder / "table"],
     }
     for words in jobs.values():
         assert main([*map(str, words), "--progress", "none", "--max-rejects", "0.5"]) == 0

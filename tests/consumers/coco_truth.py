@@ -18,7 +18,7 @@ class Truth:
     """One annotation file and its images.
 
     Attributes:
-        flags: `recordmill coco` with these as input. What cannot be read is accepted: the drawn sample has two such.
+        flags: `recordmill convert` with these as input. What cannot be read is accepted: the drawn sample has two such.
     """
 
     def __init__(self, images: str | Path, instances: str | Path):

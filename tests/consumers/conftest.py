@@ -31,12 +31,12 @@ def truth(request, truths) -> Truth:
 
 @pytest.fixture(scope="session")
 def converted(tmp_path_factory) -> Callable[..., Path]:
-    """Folder that `coco` makes of a Truth with these flags. Each is made once; tests only read it."""
+    """Folder that `convert` makes of a Truth with these flags. Each is made once; tests only read it."""
 
     @cache
     def convert(truth: Truth, *more: object) -> Path:
         folder = tmp_path_factory.mktemp("converted")
-        assert main(["coco", *map(str, (*truth.flags, *more)), "--output", str(folder), "--progress", "none"]) == 0
+        assert main(["convert", *map(str, (*truth.flags, *more)), "--output", str(folder), "--progress", "none"]) == 0
         return folder
 
     return convert

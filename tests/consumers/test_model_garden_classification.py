@@ -38,8 +38,8 @@ def parsed_by_model_garden(shards: list[Path], output: Path) -> dict[str, np.nda
 def test_every_image_and_its_label(tmp_path, recordmill):
     draw_classes(tmp_path / "pictures")
     out = tmp_path / "out"
-    flags = ["--images", tmp_path / "pictures", "--output", out, "--format", "jpeg", "--num-shards", 2]
-    assert recordmill("folder", *flags).code == 0
+    flags = ["--format", "folder", "--output", out, "--image-format", "jpeg", "--num-shards", 2]
+    assert recordmill("convert", tmp_path / "pictures", *flags).code == 0
     assert [category["name"] for category in manifest_of(out)["categories"]] == ["dark blue", "green", "red"]
     examples = read_examples(out)
     assert {example["image/format"][0] for example in examples} == {b"jpeg"}

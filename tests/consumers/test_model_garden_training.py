@@ -49,8 +49,8 @@ def detection(sample, tmp_path, copy_converted) -> Path:
 def classes(sample, tmp_path_factory) -> Path:
     """PNGs; that JPEGs are read, by a decoder of their own, is tested in test_model_garden_classification.py."""
     out = tmp_path_factory.mktemp("classes") / "out"
-    flags = ["--images", sample.classes, "--format", "png", "--output", str(out)]
-    assert main(["folder", *flags, "--split", "train=0.7,val=0.3"]) == 0
+    flags = ["--format", "folder", "--image-format", "png", "--output", str(out)]
+    assert main(["convert", sample.classes, *flags, "--split", "train=0.7,val=0.3"]) == 0
     return out
 
 
@@ -80,7 +80,7 @@ def test_configuration_follows_from_data_set(consumer, request):
 
 def test_data_set_without_masks_is_refused(sample, tmp_path, recordmill):
     flags = ["--images", sample.images, "--instances", sample.instances, "--max-rejects", 0.2]
-    assert recordmill("coco", *flags, "--split", "train=0.7,val=0.3", "--output", tmp_path / "out").code == 0
+    assert recordmill("convert", *flags, "--split", "train=0.7,val=0.3", "--output", tmp_path / "out").code == 0
     with pytest.raises(subprocess.CalledProcessError) as refused:
         config("maskrcnn", tmp_path / "out")
     assert "mask_png" in refused.value.stderr

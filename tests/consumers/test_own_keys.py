@@ -50,7 +50,9 @@ def test_images_whose_size_is_checked(tmp_path):
     spec = {name: tf.io.FixedLenFeature([], tf.string) for name in ("filename", "image")}
     spec |= {name: tf.io.FixedLenFeature([], tf.int64) for name in ("rows", "cols", "channels", "label")}
     files = {}
-    for record in write(tmp_path / "out", "folder", "--images", IMAGES, "--rename", keys, "--max-rejects", 0.1):
+    for record in write(
+        tmp_path / "out", "convert", IMAGES, "--format", "folder", "--rename", keys, "--max-rejects", 0.1
+    ):
         found = {key: value.numpy() for key, value in tf.io.parse_single_example(record, spec).items()}
         pixels = tf.io.decode_image(found["image"])
         assert tuple(pixels.shape) == (found["rows"], found["cols"], found["channels"])
@@ -64,7 +66,7 @@ def test_rows_with_a_label_of_text(tmp_path, rows):
 
     flags = ["--columns", "width,description", "--label", "kind", "--label-as", "text", "--default", "width=0"]
     flags += ["--rename", "width=int_col,description=str_col,kind=label"]
-    write(tmp_path / "out", "table", "--rows", rows, *flags)
+    write(tmp_path / "out", "convert", rows, "--format", "table", *flags)
     spec = {
         "int_col": tf.io.FixedLenFeature([], tf.int64, 0),
         "str_col": tf.io.FixedLenFeature([], tf.string),
@@ -101,7 +103,7 @@ def test_pixels_with_sparse_counts_of_words(tmp_path, rows):
     }
     with rows.open(encoding="utf-8") as file:
         words = {row["path"]: len(re.findall(r"\w\w+", row["description"])) for row in csv.DictReader(file)}
-    for record in write(tmp_path / "out", "table", "--rows", rows, *flags):
+    for record in write(tmp_path / "out", "convert", rows, "--format", "table", *flags):
         found = tf.io.parse_single_example(record, spec)
         pixels = tf.reshape(tf.io.decode_raw(found["image"], tf.uint8), (SIDE, SIDE, 3)).numpy()
         name = found["image/filename"].numpy().decode()

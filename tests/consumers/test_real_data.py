@@ -59,7 +59,7 @@ def test_flavours(flavour, images, kinds, records, reasons, tmp_path, recordmill
             flags += ["--panoptic-masks", folder / name.removesuffix(".json")]
     if "instances" in kinds:
         flags += ["--masks", "both"]
-    assert recordmill("coco", *flags).code == 0
+    assert recordmill("convert", *flags).code == 0
     assert recordmill("verify", tmp_path).code == 0
     assert len(read_examples(tmp_path)) == records
     assert manifest_of(tmp_path)["splits"]["train"]["annotations"]["rejected"] == reasons
@@ -68,7 +68,7 @@ def test_flavours(flavour, images, kinds, records, reasons, tmp_path, recordmill
 def test_facemask_has_boxes_and_no_mask(tmp_path, recordmill):
     folder = SHARED_DATA / "facemask"
     flags = ["--images", folder / "val2017", "--instances", folder / "annotations" / "custom_val.json"]
-    assert recordmill("coco", *flags, "--masks", "png", "--output", tmp_path).code == 0
+    assert recordmill("convert", *flags, "--masks", "png", "--output", tmp_path).code == 0
     assert recordmill("verify", tmp_path).code == 0
     counts = manifest_of(tmp_path)["splits"]["train"]["annotations"]
     assert (counts["objects"], counts["masks"], counts["rejected"]) == (915, 0, {})

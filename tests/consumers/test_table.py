@@ -25,7 +25,9 @@ def out(tmp_path_factory):
             note = "" if number % 5 else "seen"
             table.writerow([number, rng.gauss(species, 0.2), rng.gauss(-species, 0.2), note, "abc"[species]])
     flags = ["--label", "species", "--key", "id", "--split", "train=0.8,val=0.2", "--gzip", "--num-shards", "2"]
-    assert main(["table", "--rows", str(folder / "rows.csv"), "--output", str(folder / "out"), *flags]) == 0
+    assert (
+        main(["convert", str(folder / "rows.csv"), "--format", "table", "--output", str(folder / "out"), *flags]) == 0
+    )
     return folder / "out"
 
 

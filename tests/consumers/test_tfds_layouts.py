@@ -142,7 +142,7 @@ def test_tfds_of_real_panoptic_segments(tmp_path, recordmill):
     folder = SHARED_DATA / "panopticapi/sample_data"
     file, masks = folder / "panoptic_examples.json", folder / "panoptic_examples"
     inputs = ["--images", folder / "input_images", "--panoptic", file, "--panoptic-masks", masks]
-    assert recordmill("coco", *inputs, "--output", tmp_path / "out", "--layout", "tfds").code == 0
+    assert recordmill("convert", *inputs, "--output", tmp_path / "out", "--layout", "tfds").code == 0
     _, examples = opened(tmp_path / "out", 2)
     panoptic = PanopticTruth(file, masks)
     assert {example["image/id"] for example in examples} == set(panoptic.segments)

@@ -119,15 +119,15 @@ needs_shared_data = pytest.mark.skipif(
 
 @pytest.fixture
 def coco(request, sample) -> list[str]:
-    """`coco` with all that the drawn data set has, bad files too; or, by an indirect parameter, with a real one."""
+    """`convert` with all that the drawn data set has, bad files too; or, by an indirect parameter, with a real one."""
     if request.param == "sample":
-        return ["coco", *every_kind(sample), "--masks", "both", "--caption-text", "tfidf", "--ngrams", "1,2"]
+        return ["convert", *every_kind(sample), "--masks", "both", "--caption-text", "tfidf", "--ngrams", "1,2"]
     folder = SHARED_DATA / "coco_mini"
     annotations = folder / "annotations"
     files = ["--instances", annotations / "instances_train2017.json"]
     files += ["--keypoints", annotations / "person_keypoints_train2017.json"]
     files += ["--captions", annotations / "captions_train2017.json"]
-    return ["coco", "--images", str(folder / "train2017"), *map(str, files)]
+    return ["convert", "--images", str(folder / "train2017"), *map(str, files)]
 
 
 @pytest.fixture(scope="session")
@@ -164,7 +164,7 @@ def bucket() -> Iterator[GcsStandIn]:
 
 @pytest.fixture(scope="session")
 def slow_job(bucket, tmp_path_factory) -> list[object]:
-    """`coco` on the images in the bucket, one after another in each shard: some 3 s a shard."""
+    """`convert` on the images in the bucket, one after another in each shard: some 3 s a shard."""
     folder = tmp_path_factory.mktemp("slow")
     for number in range(IMAGES):
         picture = folder / "picture.jpg"
@@ -173,7 +173,7 @@ def slow_job(bucket, tmp_path_factory) -> list[object]:
     rows = [image_row(number, f"{number:03}.jpg") for number in range(IMAGES)]
     instances = write_coco(folder, rows, [annotation(number, number) for number in range(IMAGES)], CATEGORIES)
     flags = ["--images", f"gs://{BUCKET}/images", "--instances", instances, "--num-shards", SHARDS, "--workers", 1]
-    return ["coco", *flags]
+    return ["convert", *flags]
 
 
 @pytest.fixture(scope="session")

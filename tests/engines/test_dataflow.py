@@ -1,6 +1,7 @@
 """Whole jobs submitted to a stand-in of Dataflow's service, which runs them; in and out of a bucket's stand-in."""
 
 import contextlib
+import io
 import json
 import os
 import pty
@@ -13,22 +14,25 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from recordmill.launch import flat
 from recordmill.transforms.sample.write_sample import SampleFiles
-from tests.conftest import draw_jpeg, shard_bytes
+from tests.conftest import shard_bytes
 from tests.dataflow_stand_in import JOB_ID, PROJECT, REGION, DataflowStandIn
 from tests.engines.worker_pool import ROOT
 from tests.gcs_stand_in import BUCKET, GcsStandIn
+from tests.literal_data import jpeg
 
-IMAGE = "europe-west4-docker.pkg.dev/recordmill-test/recordmill/coco:1"
+IMAGE = "europe-west4-docker.pkg.dev/recordmill-test/recordmill/convert:1"
 LINK = f"https://console.cloud.google.com/dataflow/jobs/{REGION}/{JOB_ID}?project={PROJECT}"
 
 
 def coco(dataflow: DataflowStandIn, *more: str, beam: tuple[str, ...] = ()) -> list[str]:
     return [
-        *("coco", "--images", f"gs://{BUCKET}/in", "--instances", f"gs://{BUCKET}/instances.json"),
+        *("convert", "--images", f"gs://{BUCKET}/in", "--instances", f"gs://{BUCKET}/instances.json"),
         *("--output", f"gs://{BUCKET}/out", "--num-shards", "3", "--max-rejects", "0.2", *more, "--"),
         *(
             "--runner=DataflowRunner",
@@ -51,7 +55,7 @@ def local(sample: SampleFiles, tmp_path_factory) -> Path:
 
     folder = tmp_path_factory.mktemp("local") / "out"
     inputs = ["--images", sample.images, "--instances", sample.instances]
-    assert main(["coco", *inputs, "--output", str(folder), "--num-shards", "3", "--max-rejects", "0.2"]) == 0
+    assert main(["convert", *inputs, "--output", str(folder), "--num-shards", "3", "--max-rejects", "0.2"]) == 0
     return folder
 
 
@@ -162,21 +166,30 @@ def test_template_is_made_and_runs_later(gcs, dataflow, recordmill):
     assert written(gcs) == before
 
 
-@pytest.mark.parametrize(("tops", "code"), [(("",), 0), (("train/", "val/"), 2)])
-def test_template_of_auto_holds_one_job(gcs, dataflow, tmp_path, capfd, tops, code):
-    draw_jpeg(tmp_path / "a.jpg")
-    for name in (f"sets/{top}{kind}/a.jpg" for top in tops for kind in ("cat", "dog")):
-        gcs.put(name, (tmp_path / "a.jpg").read_bytes())
+def make_template_of_recognised(dataflow: DataflowStandIn) -> int:
+    """Make t/job.json of the data set in `sets`, and return the exit code."""
     engine = coco(dataflow, beam=(f"--template_location=gs://{BUCKET}/t/job.json",))
-    engine = engine[engine.index("--") + 1 :]
-    ours = ("--command=auto", f"--data=gs://{BUCKET}/sets", f"--output=gs://{BUCKET}/out")
-    assert flat.main([*ours, *engine]) == code
-    if code:
-        assert "a template holds one job, but this command runs 2" in capfd.readouterr().err
-        assert written(gcs) == {}
-    else:
-        assert launched(gcs, dataflow) == "JOB_STATE_DONE"
-        assert "manifest-train.json" in written(gcs)
+    ours = ("--command=convert", f"--data=gs://{BUCKET}/sets", f"--output=gs://{BUCKET}/out")
+    return flat.main([*ours, *engine[engine.index("--") + 1 :]])
+
+
+@pytest.mark.parametrize(("tops", "splits"), [(("",), {"train"}), (("train/", "val/"), {"train", "val"})])
+def test_template_of_recognised_class_folders(gcs, dataflow, tops, splits):
+    for name in (f"sets/{top}{kind}/a.jpg" for top in tops for kind in ("cat", "dog")):
+        gcs.put(name, jpeg(0))
+    assert make_template_of_recognised(dataflow) == 0
+    assert launched(gcs, dataflow) == "JOB_STATE_DONE"
+    assert {f"manifest-{split}.json" for split in splits} <= written(gcs).keys()
+
+
+def test_template_of_parquet_files_of_splits_is_one_job(gcs, dataflow):
+    rows = io.BytesIO()
+    pq.write_table(pa.table({"image": [{"bytes": jpeg(0), "path": "a.jpg"}], "label": ["cat"]}), rows)
+    for split in ("train", "val"):
+        gcs.put(f"sets/data/{split}-0.parquet", rows.getvalue())
+    assert make_template_of_recognised(dataflow) == 0
+    assert launched(gcs, dataflow) == "JOB_STATE_DONE"
+    assert {"manifest-train.json", "manifest-val.json"} <= written(gcs).keys()
 
 
 def test_dry_run_of_beams_changes_nothing(gcs, dataflow, recordmill):

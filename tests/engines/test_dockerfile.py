@@ -50,15 +50,15 @@ def test_build_converts_and_verifies(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("image", "ours"), [("h/i:t", ["--command=folder", "--sdk_container_image=h/i:t"]), ("", ["--command=folder"])]
+    ("image", "ours"), [("h/i:t", ["--command=convert", "--sdk_container_image=h/i:t"]), ("", ["--command=convert"])]
 )
 def test_image_names_commands_of_launcher_and_workers(monkeypatch, image, ours):
     given = []
     monkeypatch.setattr("recordmill.launch.flat.main", lambda arguments: given.extend(arguments) or 7)
-    monkeypatch.setenv("RECORDMILL_COMMAND", "folder")
+    monkeypatch.setenv("RECORDMILL_COMMAND", "convert")
     monkeypatch.setenv("RECORDMILL_IMAGE", image)
-    monkeypatch.setattr(sys, "argv", ["main.py", "--images=gs://b-1/i"])
+    monkeypatch.setattr(sys, "argv", ["main.py", "--data=gs://b-1/i"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(DATAFLOW / "main.py"), run_name="__main__")
     assert ended.value.code == 7  # what the command returned, so that the launcher sees a failure
-    assert given == [*ours, "--images=gs://b-1/i"]  # Beam heeds the last of two
+    assert given == [*ours, "--data=gs://b-1/i"]  # Beam heeds the last of two

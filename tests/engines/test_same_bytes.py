@@ -38,7 +38,7 @@ def test_newer_flink_writes_same_bytes(coco, flink_cluster, cluster, flink, conv
 
 def test_stock_shards_are_same_records(sample, engine, convert, reference):
     """Beam's own writer lets chance decide which shard a record is in."""
-    stock = ["coco", *every_kind(sample), "--writer", "beam", "--num-shards", "3"]
+    stock = ["convert", *every_kind(sample), "--writer", "beam", "--num-shards", "3"]
     expected = reference(*stock)
     assert sorted(reject["reason"] for reject in rejects_of(expected)) == ["image_missing", "image_unreadable"]
     output = convert(stock, engine)
@@ -55,13 +55,14 @@ def classes(tmp_path_factory):
         draw_jpeg(pictures / ("cat", "dog")[number % 2] / f"{number}.jpg", colour=(4 * number, 0, 0))
     (pictures / "cat" / "broken.jpg").write_bytes(b"no image")
     flags = ["--split", "train=0.7,val=0.3", "--num-shards", "3", "--max-rejects", "0.1"]
-    return ["--images", str(pictures), *flags]
+    return [str(pictures), "--format", "folder", *flags]
 
 
 # In workers of their own, and in threads of the command, as Flink's LOOPBACK has them, too.
 @pytest.mark.parametrize("engine", ["processes", "prism"], indirect=True)
 def test_features_of_random_weights(classes, engine, convert, reference):
-    embed = ["embed", *classes, "--model", "mobilenet-v2", "--weights", "none", "--input-size", "32x32", "--batch", "8"]
+    model = ["--model", "mobilenet-v2", "--weights", "none", "--input-size", "32x32", "--batch", "8"]
+    embed = ["convert", *classes, *model]
     features = [example["feature"] for example in read_examples(reference(*embed), "train")]
     assert len({tuple(feature) for feature in features}) == len(features) > 30
     assert files_of(convert(embed, engine)) == files_of(reference(*embed))
@@ -77,7 +78,7 @@ WITH_PICTURES = "--images {s.images} --image-column image --max-rejects 0.2 --te
     indirect=["engine"],
 )
 def test_rows_of_table(more, sample, engine, convert, reference):
-    rows = f"table --rows {sample.objects} --label shape --split train=0.7,val=0.3 --num-shards 3".split()
+    rows = f"convert {sample.objects} --format table --label shape --split train=0.7,val=0.3 --num-shards 3".split()
     rows += more.format(s=sample).split()
     expected = reference(*rows)
     assert len(read_examples(expected, "train")) > 40
@@ -104,7 +105,7 @@ def test_data_set_is_verified_on_each_engine(engine, copy_converted, recordmill,
 
 
 def test_flink_runner_starts_its_job_server(sample, cluster, pool, job_server_jar, convert, reference):
-    coco = ["coco", *every_kind(sample), "--num-shards", "3"]
+    coco = ["convert", *every_kind(sample), "--num-shards", "3"]
     runner = ["--runner=FlinkRunner", "--flink_version=1.19", f"--flink_master={cluster.master}"]
     output = convert(coco, [*runner, f"--flink_job_server_jar={job_server_jar}", *in_pool(pool)])
     assert files_of(output) == files_of(reference(*coco))

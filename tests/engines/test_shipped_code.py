@@ -16,12 +16,12 @@ from tests.jobs.folders import whole_folder, write_table
 Words = list[str]
 OUTPUTS = "--max-rejects 1 --num-shards"
 EVERY_KIND = (
-    "coco --instances {s.instances} --keypoints {s.keypoints} --captions {s.captions} --panoptic {s.panoptic}"
+    "convert --instances {s.instances} --keypoints {s.keypoints} --captions {s.captions} --panoptic {s.panoptic}"
     " --panoptic-masks {s.panoptic_masks}"
 )
-COCO = "coco --images {s.images}"
+COCO = "convert --images {s.images}"
 JOBS = {
-    "every kind, of a zip": f"{EVERY_KIND} --images {{zip}} --masks both --format jpeg"
+    "every kind, of a zip": f"{EVERY_KIND} --images {{zip}} --masks both --image-format jpeg"
     f" --caption-text tfidf --ngrams 1,2 {OUTPUTS} 40",
     "stuff without a list": f"{COCO} --instances {{s.instances}} --stuff {{s.stuff}} --image-info {{s.image_info}}"
     f" --no-list --categories square,circle --min-area 50 --no-crowd --boxes drop --max-side 100 {OUTPUTS} 1",
@@ -29,15 +29,15 @@ JOBS = {
     "keras": f"{COCO} --instances {{odd}} --layout keras --examples-per-shard 20 --max-rejects 0.2",
     "tfds": f"{COCO} --instances {{s.instances}} --panoptic {{s.panoptic}} --panoptic-masks {{s.panoptic_masks}} --gzip"
     " --layout tfds --match name --split train=0.6,val=0.4 --group-from ([0-9][0-9])[.] --max-rejects 0.2",
-    "class folders, stratified": "folder --images {classes} --split train=0.5,val=0.25,test=0.25 --stratify"
+    "class folders, stratified": "convert {classes} --format folder --split train=0.5,val=0.25,test=0.25 --stratify"
     f" --groups {{groups}} {OUTPUTS} 2",
-    "names by the stock writer": "folder --images {names} --label-from name --split train=0.5,val=0.5 --writer beam"
-    f" {OUTPUTS} 2",
-    "a table with splits": f"folder --images {{classes}} --labels {{table}} --classes dog,cat {OUTPUTS} 3",
-    "rows of a table": "table --rows {s.objects} --label shape --key object --split train=0.6,val=0.4 --stratify"
-    " --num-shards 2",
-    "rows with images": "table --rows {s.objects} --images {s.images} --image-column image --text-column caption"
-    f" --text tfidf --label shape {OUTPUTS} 2",
+    "names by the stock writer": "convert {names} --format folder --label-from name --split train=0.5,val=0.5"
+    f" --writer beam {OUTPUTS} 2",
+    "a table with splits": f"convert {{classes}} --labels {{table}} --classes dog,cat {OUTPUTS} 3",
+    "rows of a table": "convert {s.objects} --format table --label shape --key object --split train=0.6,val=0.4"
+    " --stratify --num-shards 2",
+    "rows with images": "convert {s.objects} --format table --images {s.images} --image-column image"
+    f" --text-column caption --text tfidf --label shape {OUTPUTS} 2",
 }
 
 

@@ -57,7 +57,7 @@ def test_signal_keeps_finished_shards(job, engine, number, code, word):
 def test_signal_while_worker_processes_start(sample, processes, tmp_path, number, begun):
     """Beam alone waits for ever for one that was being started when it gave up."""
     flags = ["--images", sample.images, "--instances", sample.instances, "--max-rejects", 0.2, "--progress", "none"]
-    command = Command(["coco", *flags, "--output", tmp_path / "out", "--", *processes], tmp_path / "says")
+    command = Command(["convert", *flags, "--output", tmp_path / "out", "--", *processes], tmp_path / "says")
     last = time.monotonic() + 180
     while len(workers(command)) < begun or not (tmp_path / "out").exists():
         assert command.code is None, command

@@ -34,7 +34,7 @@ def test_no_worker_at_endpoint(sample, flink_local, tmp_path):
 
 @pytest.mark.parametrize("engine_name", ["flink_local", "prism"])
 def test_error_of_ours_is_named_unchanged(engine_name, sample, tmp_path, request):
-    arguments = ["coco", "--images", sample.images, "--instances", sample.instances, "--output", tmp_path / "out"]
+    arguments = ["convert", "--images", sample.images, "--instances", sample.instances, "--output", tmp_path / "out"]
     engine = request.getfixturevalue(engine_name)
     told = line_of(Command([*without_progress(arguments), "--", *engine], tmp_path).end())
     assert told.startswith("recordmill: 1 of 24 images (4.2%) are rejected, more than --max-rejects 0.01 allows: ")

@@ -120,18 +120,18 @@ IMAGES = 240
 
 def coco(pictures: Path, output: str, *more: object) -> list[object]:
     inputs = ["--images", pictures / "images", "--instances", pictures / "instances.json"]
-    return ["coco", *inputs, "--output", output, "--num-shards", SHARDS, *more]
+    return ["convert", *inputs, "--output", output, "--num-shards", SHARDS, *more]
 
 
 def folder_splits(pictures: Path, output: str, *more: object) -> list[object]:
     flags = ["--split", "train=0.7,val=0.3", "--num-shards", SHARDS // 2]
-    return ["folder", "--images", pictures / "images", "--output", output, *flags, *more]
+    return ["convert", pictures / "images", "--format", "folder", "--output", output, *flags, *more]
 
 
 def rows(pictures: Path, output: str, *more: object) -> list[object]:
     flags = ["--label", "kind", "--key", "id", "--split", "train=0.7,val=0.3", "--stratify"]
     sizes = more or ["--num-shards", SHARDS // 2]
-    return ["table", "--rows", pictures / "rows-*.csv", "--output", output, *flags, *sizes]
+    return ["convert", pictures / "rows-*.csv", "--format", "table", "--output", output, *flags, *sizes]
 
 
 class Job:
@@ -287,7 +287,7 @@ class Left:
 
 
 class SmallJob(Job):
-    """`coco` on four images, with two shards; it can be sent signals at given places."""
+    """`convert` on four images, with two shards; it can be sent signals at given places."""
 
     def signalled(self, output: str, number: int, signal_number: int, with_reads: bool = False) -> Command:
         """A run that is sent a signal before its `number`th change of the output's files. With `with_reads`, opening
@@ -328,7 +328,7 @@ def small_coco(pictures: Path, folder: Path) -> Callable[[str], list[object]]:
     annotations = [row for row in document["annotations"] if row["image_id"] < 4]
     write_coco(folder, document["images"][:4], annotations, CATEGORIES)
     inputs = ["--images", pictures / "images", "--instances", folder / "instances.json"]
-    return lambda output: ["coco", *inputs, "--output", output, "--num-shards", 2]
+    return lambda output: ["convert", *inputs, "--output", output, "--num-shards", 2]
 
 
 class Shard:
@@ -369,7 +369,7 @@ class Shard:
 
 
 class SampleJob:
-    """`coco` on the sample, in this process."""
+    """`convert` on the sample, in this process."""
 
     def __init__(self, place: Place, sample):
         self.place = place
@@ -378,7 +378,7 @@ class SampleJob:
 
     def flags(self, *more: object, output: str = "out") -> list[object]:
         inputs = ["--images", self._sample.images, "--instances", self._sample.instances, "--max-rejects", 0.2]
-        return ["coco", *inputs, "--output", f"{self.place.root}/{output}", "--num-shards", 4, *more]
+        return ["convert", *inputs, "--output", f"{self.place.root}/{output}", "--num-shards", 4, *more]
 
     def files(self, output: str = "out") -> Files:
         return self.place.files(f"{self.place.root}/{output}")
@@ -392,6 +392,6 @@ class SampleJob:
 
 
 def convert_folder_and_zip(recordmill: Callable, root: str, output: str, *more: object):
-    """Run `coco` on the folder `even` and the archive `odd.zip` of a bucket."""
+    """Run `convert` on the folder `even` and the archive `odd.zip` of a bucket."""
     images = [f"--images={root}/even", f"--images={root}/odd.zip", "--workers=8", "--num-shards=2"]
-    return recordmill("coco", *images, f"--instances={root}/instances.json", f"--output={output}", *more)
+    return recordmill("convert", *images, f"--instances={root}/instances.json", f"--output={output}", *more)

@@ -74,7 +74,7 @@ def test_bundle_that_two_workers_do_at_once(shard, is_gzip):
 
 def test_reordered_and_repeated_bundles(sample, tmp_path, recordmill, monkeypatch):
     """Each file is the same: GroupByKey promises no order, and a service repeats bundles."""
-    flags = ["coco", *every_kind(sample), "--masks", "both", "--split", "train=0.7,val=0.3", "--num-shards", 3]
+    flags = ["convert", *every_kind(sample), "--masks", "both", "--split", "train=0.7,val=0.3", "--num-shards", 3]
     assert recordmill(*flags, "--output", tmp_path / "once").code == 0
     rng, shuffled = random.Random(5), []
     partition = execution.GroupingBuffer.partition

@@ -73,7 +73,9 @@ def test_a_disk_that_takes_no_more(tmp_path, stage, number, monkeypatch):
 def test_a_full_disk(pictures, tmp_path):
     """A file system of 4 MB; then it gets larger. With --format, a plan is no reason to refuse the job."""
     job = Job(
-        LocalPlace(tmp_path), tmp_path, lambda output: coco(pictures, output, "--format", "jpeg", "--progress", "none")
+        LocalPlace(tmp_path),
+        tmp_path,
+        lambda output: coco(pictures, output, "--image-format", "jpeg", "--progress", "none"),
     )
     whole = job.undisturbed()
     disk = tmp_path / "disk"

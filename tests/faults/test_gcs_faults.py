@@ -61,7 +61,9 @@ def expected(noise, tmp_path_factory) -> dict[str, bytes]:
     """The shards of a local run."""
     folder = tmp_path_factory.mktemp("expected")
     images = [f"--images={noise}/even", f"--images={noise}/odd"]
-    assert main(["coco", *images, f"--instances={noise}/instances.json", "--num-shards=2", f"--output={folder}"]) == 0
+    assert (
+        main(["convert", *images, f"--instances={noise}/instances.json", "--num-shards=2", f"--output={folder}"]) == 0
+    )
     return shards_of(files_of(folder))
 
 
@@ -223,8 +225,8 @@ def test_table_damaged_on_its_way(gcs, recordmill, times):
     rows = ["path,label", *(f"{number}.jpg,{('cat', 'dog')[number % 4 // 2]}" for number in range(0, COUNT, 2))]
     gcs.put("labels.csv", "\n".join(rows).encode())
     gcs.faults = [Fault(Kind.CORRUPTED, "read", "labels.csv", first=2, times=times)]  # its header is read first
-    flags = ["--images", f"{ROOT}/even", "--labels", f"{ROOT}/labels.csv", "--output", OUT, "--progress", "none"]
-    outcome = recordmill("folder", *flags)
+    flags = ["--labels", f"{ROOT}/labels.csv", "--output", OUT, "--progress", "none"]
+    outcome = recordmill("convert", f"{ROOT}/even", *flags)
     if times == 1:
         assert outcome.code == 0
         assert [category["name"] for category in shown(gcs)["categories"]] == ["cat", "dog"]

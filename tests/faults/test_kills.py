@@ -48,7 +48,7 @@ def test_killed_at_random_moments(where, command, pictures, tmp_path, server, re
 
 def embed(pictures: Path, output: str) -> list[object]:
     model = ["--model", "mobilenet-v2", "--weights", "none", "--input-size", "32x32"]
-    return ["embed", "--images", pictures / "images", *model, "--output", output, "--num-shards", 6]
+    return ["convert", pictures / "images", "--format", "folder", *model, "--output", output, "--num-shards", 6]
 
 
 def rows_in_many_shards(pictures: Path, output: str) -> list[object]:

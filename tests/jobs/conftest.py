@@ -10,5 +10,5 @@ from tests.conftest import every_kind
 def of_every_kind(sample, tmp_path_factory) -> Path:
     """The sample with all kinds in one record, and both forms of masks."""
     folder = tmp_path_factory.mktemp("kinds")
-    assert main(["coco", *every_kind(sample), "--masks", "both", "--num-shards", "2", "--output", str(folder)]) == 0
+    assert main(["convert", *every_kind(sample), "--masks", "both", "--num-shards", "2", "--output", str(folder)]) == 0
     return folder

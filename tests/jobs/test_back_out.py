@@ -18,7 +18,7 @@ from tests.conftest import (
     write_coco,
 )
 
-VERBS = {"yolo": "yolo", "voc": "voc", "labelme": "labelme", "hf": "imagefolder"}
+FORMATS = {"yolo": "yolo", "voc": "voc", "labelme": "labelme", "hf": "imagefolder"}
 HELD = {"yolo": set(), "voc": set(), "labelme": set(), "hf": {"area", "caption", "crowd", "id"}}
 """Contents of a format besides names of images, boxes, classes and splits. docs/formats.md says the same."""
 SPLITS = ("train", "val")
@@ -59,7 +59,7 @@ def step(recordmill, tmp_path):
         back, out = (tmp_path / f"{format_}-{name}" for name in ("back", "out"))
         extracted = recordmill("extract", source, back, "--as", format_)
         assert extracted.code == 0, extracted
-        done = recordmill(VERBS[format_], "--data", back, *flags, "--output", out)
+        done = recordmill("convert", back, "--format", FORMATS[format_], *flags, "--output", out)
         assert done.code == 0, done
         splits = manifest_of(out)["splits"].values()
         assert not any(split["rejects"]["listed"] for split in splits if "rejects" in split)
@@ -88,7 +88,7 @@ def test_names_that_look_like_other_files(format_, last, tmp_path, recordmill, s
         draw_jpeg(tmp_path / name, colour=(id_, 0, 0))
     file = write_coco(tmp_path, images, [annotation(id_, id_) for id_ in (1, 2, 3)], CATEGORIES)
     source = tmp_path / "source"
-    assert recordmill("coco", "--images", tmp_path, "--instances", file, "--output", source).code == 0
+    assert recordmill("convert", "--images", tmp_path, "--instances", file, "--output", source).code == 0
     found = examples_by_name(step(source, format_))
     assert sorted(PREFIX.sub("", name) for name in found) == ["README.jpg", "classes.jpg", last]
     assert all(len(example["image/object/bbox/xmin"]) == 1 for example in found.values())
@@ -121,13 +121,13 @@ def test_keypoints(sample, copy_converted, tmp_path, step):
 
 
 def test_classes_of_images(sample, tmp_path, recordmill):
-    assert recordmill("folder", "--images", sample.classes, "--output", tmp_path / "out").code == 0
+    assert recordmill("convert", sample.classes, "--format", "folder", "--output", tmp_path / "out").code == 0
     refused = recordmill("extract", tmp_path / "out", tmp_path / "voc", "--as", "voc")
     assert (refused.code, "have no objects" in refused.err) == (2, True)
     assert recordmill("extract", tmp_path / "out", tmp_path / "hf", "--as", "hf").code == 0
     rows = tmp_path / "hf" / "train"
-    flags = ("--labels", rows / "metadata.jsonl", "--path-column", "file_name", "--label-column", "label")
-    again = recordmill("folder", "--images", rows, *flags, "--output", tmp_path / "again")
+    flags = ("--labels", rows / "metadata.jsonl", "--image-column", "file_name", "--label", "label")
+    again = recordmill("convert", rows, "--format", "folder", *flags, "--output", tmp_path / "again")
     assert again.code == 0, again
     labels = [
         {each["image/filename"][0]: each["image/class/text"] for each in read_examples(tmp_path / name)}

@@ -70,7 +70,7 @@ def piped(tmp_path):
 
 def test_unchanged_samples_give_bytes_of_command(sample, tmp_path, recordmill):
     split = ["--split", "train=0.75,val=0.25", "--num-shards", "2", "--masks", "both"]
-    assert recordmill("coco", *every_kind(sample), *split, "--output", tmp_path / "command").code == 0
+    assert recordmill("convert", *every_kind(sample), *split, "--output", tmp_path / "command").code == 0
     shares = {"train": 0.75, "val": 0.25}
     with beam.Pipeline() as p:
         samples, labels, facts = p | ReadCoco(
@@ -98,9 +98,9 @@ def test_unchanged_samples_give_bytes_of_command(sample, tmp_path, recordmill):
 
 def test_class_folders_give_bytes_of_command(sample, tmp_path, recordmill):
     classes = Path(sample.images).parent / "classes"
-    assert recordmill("folder", "--images", classes, "--output", tmp_path / "command").code == 0
+    assert recordmill("convert", classes, "--format", "folder", "--output", tmp_path / "command").code == 0
     with beam.Pipeline() as p:
-        p | ReadFolder(images=classes) | WriteDataset(tmp_path / "out", layout="classification", name="images")
+        p | ReadFolder(data=classes) | WriteDataset(tmp_path / "out", layout="classification", name="images")
     assert shard_bytes(tmp_path / "out") == shard_bytes(tmp_path / "command")
 
 

@@ -32,7 +32,7 @@ def options(folder: Path) -> dict:
     return manifest_of(folder)["splits"]["train"]["recipe"]["options"]
 
 
-# For each flag of `coco`: what to add to a plain conversion of the sample, and what is then true of the output folder.
+# For each flag: what to add to a plain conversion of the sample, and what is then true of the output folder.
 # Other tests of jobs hold the effects of the other flags.
 FIRST_WITH_SEED_0 = b"1035"
 COCO_FLAGS: dict[str, tuple[list, Callable[[Path], bool]]] = {
@@ -50,10 +50,13 @@ COCO_FLAGS: dict[str, tuple[list, Callable[[Path], bool]]] = {
         lambda out: len(manifest_of(out)["splits"]["train"]["inputs"]) == 2,
     ),
     "--stuff": (["--stuff", "{stuff}"], lambda out: "image/segmentation/class/encoded" in read_examples(out)[0]),
-    "--format": (["--format", "png"], lambda out: {e["image/format"][0] for e in read_examples(out)} == {b"png"}),
+    "--image-format": (
+        ["--image-format", "png"],
+        lambda out: {e["image/format"][0] for e in read_examples(out)} == {b"png"},
+    ),
     "--max-side": (["--max-side", 100], lambda out: max(e["image/width"][0] for e in read_examples(out)) <= 100),
     "--jpeg-quality": (
-        ["--format", "jpeg", "--jpeg-quality", 10],
+        ["--image-format", "jpeg", "--jpeg-quality", 10],
         lambda out: rewritten(out)["bytes_written"] < 2 * rewritten(out)["bytes_read"],
     ),
     "--no-list": (["--no-list"], lambda out: options(out).get("no_list")),
@@ -61,7 +64,7 @@ COCO_FLAGS: dict[str, tuple[list, Callable[[Path], bool]]] = {
 # Flags that leave each other's effects alone are given to one job.
 TOGETHER = [
     ["--name", "--split", "--examples-per-shard", "--gzip"],
-    ["--seed", "--no-crowd", "--min-area", "--stuff", "--format"],
+    ["--seed", "--no-crowd", "--min-area", "--stuff", "--image-format"],
     ["--num-shards", "--categories", "--max-side", "--no-list", "--image-info"],
     ["--jpeg-quality"],
 ]
@@ -112,7 +115,7 @@ def test_flat_flags_write_same_bytes(sample, tmp_path, copy_converted):
     """Template launchers and Airflow pass our flags and Beam's in one list."""
     copy_converted(tmp_path / "typed", "--num-shards", 2)
     arguments = [
-        *("--command=coco", "--runner=DirectRunner", "--labels=airflow-version=v3-3-2"),
+        *("--command=convert", "--runner=DirectRunner", "--labels=airflow-version=v3-3-2"),
         *(f"--images={sample.images}", f"--instances={sample.instances}", "--max_rejects=0.2", "--num_shards=2"),
         f"--output={tmp_path / 'flat'}",
     ]

@@ -1,4 +1,4 @@
-"""`recordmill coco` from end to end, on data small enough to know by heart."""
+"""COCO files from end to end, on data small enough to know by heart."""
 
 import json
 import pkgutil

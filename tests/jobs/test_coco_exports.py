@@ -1,4 +1,4 @@
-"""`recordmill coco --data`: a folder that a tool exported gives the records that its files by flags give."""
+"""COCO exports: a folder that a tool exported gives the records that its files by flags give."""
 
 import json
 import shutil
@@ -86,10 +86,10 @@ def test_shards_are_those_of_files_by_flags(name, tmp_path, recordmill):
     data, plain, out = export(tmp_path / "data", layout, CATEGORIES), tmp_path / "plain", tmp_path / "out"
     for split, (path, images, _) in layout.items():
         flags = "--images", data / images, "--instances", data / path, "--split", split
-        assert recordmill("coco", *flags, "--output", plain).code == 0
+        assert recordmill("convert", *flags, "--output", plain).code == 0
     if name == "coco":
         data = shutil.make_archive(str(tmp_path / "packed"), "zip", data)
-    assert recordmill("coco", "--data", data, "--output", out).code == 0
+    assert recordmill("convert", data, "--format", "coco", "--output", out).code == 0
     assert shard_bytes(out) == shard_bytes(plain)
     for split in manifest_of(out)["splits"]:
         (rows,) = manifest_of(out)["splits"][split]["inputs"]
@@ -99,7 +99,7 @@ def test_shards_are_those_of_files_by_flags(name, tmp_path, recordmill):
 def test_placeholder_of_roboflow(tmp_path, recordmill):
     """The unused category 0 would shift all labels by one."""
     data = export(tmp_path / "data", LAYOUTS["cvat"], ROBOFLOW)
-    done = recordmill("coco", "--data", data, "--output", tmp_path / "out")
+    done = recordmill("convert", data, "--format", "coco", "--output", tmp_path / "out")
     assert "'pets'" in done.err + done.out
     labels = [example["image/object/class/label"] for example in read_examples(tmp_path / "out")]
     assert sorted(labels) == [[1], [1], [3]]
@@ -107,7 +107,7 @@ def test_placeholder_of_roboflow(tmp_path, recordmill):
     used = json.loads(path.read_text())
     used["annotations"][0]["category_id"] = 0
     path.write_text(json.dumps(used))
-    assert recordmill("coco", "--data", data, "--output", tmp_path / "used").code == 0
+    assert recordmill("convert", data, "--format", "coco", "--output", tmp_path / "used").code == 0
     labels = [example["image/object/class/label"] for example in read_examples(tmp_path / "used")]
     assert sorted(labels) == [[1], [2], [3]]
 
@@ -172,7 +172,7 @@ def test_panoptic_file_without_pngs_is_not_read(tmp_path):
     ],
 )
 def test_real_sets(folder, files, tmp_path, recordmill):
-    assert recordmill("coco", "--data", SHARED_DATA / folder, "--output", tmp_path / "out").code == 0
+    assert recordmill("convert", SHARED_DATA / folder, "--format", "coco", "--output", tmp_path / "out").code == 0
     assert {*manifest_of(tmp_path / "out")["splits"]} == {*files}
     for split, path in files.items():
         file = json.loads((SHARED_DATA / folder / path).read_text())

@@ -1,4 +1,4 @@
-"""`recordmill coco` in several splits: images go by their names or groups, and all that is of an image with it."""
+"""COCO files in several splits: images go by their names or groups, and all that is of an image with it."""
 
 import json
 import re
@@ -51,7 +51,7 @@ def inputs(tmp_path_factory) -> Path:
 
 def flags(inputs: Path, out: Path, *more: object) -> list[str]:
     files = ["--images", inputs / "images", "--instances", inputs / "instances.json"]
-    return list(map(str, ["coco", *files, "--captions", inputs / "captions.json", "--output", out, *more]))
+    return list(map(str, ["convert", *files, "--captions", inputs / "captions.json", "--output", out, *more]))
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_stratified_objects_wanted(tmp_path, recordmill):
     write_coco(tmp_path, [image_row(number, f"{number}.jpg") for number in range(20)], objects, CATEGORIES)
     flags = ["--images", tmp_path / "images", "--instances", tmp_path / "instances.json", "--output", tmp_path / "out"]
     asked = ["--split", "train=0.5,val=0.5", "--stratify", "--categories", "cat", "--min-area", 50]
-    assert recordmill("coco", *flags, *asked).code == 0
+    assert recordmill("convert", *flags, *asked).code == 0
     splits = [by_name(tmp_path / "out", split) for split in ("train", "val")]
     assert [len(split) for split in splits] == [10, 10]
     with_cats = [[int(name[:-4]) < 8 for name in split].count(True) for split in splits]
@@ -125,7 +125,7 @@ def test_split_added_has_classes_of_others(tmp_path, recordmill):
         objects = [annotation(7, 1, category_id=categories[-1]["id"])]
         instances = write_coco(tmp_path / name, [image_row(1, f"{name}.jpg")], objects, categories)
         flags = ["--images", tmp_path / name / "images", "--instances", instances, "--output", tmp_path / "out"]
-        return recordmill("coco", *flags, "--split", name)
+        return recordmill("convert", *flags, "--split", name)
 
     assert split("train", CATEGORIES).code == 0
     added = split("val", CATEGORIES[1:])

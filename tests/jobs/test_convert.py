@@ -22,6 +22,8 @@ from tests.conftest import shard_bytes
 from tests.jobs.folders import draw_all
 
 SPLIT = {"train": 0.75, "val": Fraction(1, 4)}
+COCO = {"data": "i", "instances": "i.json", "output": "o"}
+ROWS = {"data": "r.csv", "format": "table", "output": "o"}
 
 
 def options(sample, output: Path) -> dict:
@@ -38,7 +40,7 @@ def options(sample, output: Path) -> dict:
 
 def test_convert_writes_bytes_of_command(sample, tmp_path, copy_converted, caplog):
     runner = PipelineOptions(["--runner=DirectRunner", "--direct_num_workers=1"])
-    data = recordmill.convert("coco", **options(sample, tmp_path / "out"), runner_options=runner)
+    data = recordmill.convert(**options(sample, tmp_path / "out"), runner_options=runner)
     copy_converted(tmp_path / "command", "--split", "train=0.75,val=0.25", "--num-shards", 2)
     assert shard_bytes(tmp_path / "out") == shard_bytes(tmp_path / "command")
     assert (data.path, list(data)) == (str(tmp_path / "out"), ["train", "val"])
@@ -52,9 +54,9 @@ def test_children_of_event_loop_and_of_thread_at_once(sample, tmp_path, copy_con
 
     async def convert() -> list[recordmill.DataSet]:
         one, other = (options(sample, tmp_path / name) for name in "12")
-        in_a_thread = asyncio.create_task(asyncio.to_thread(recordmill.convert, "coco", **one))
+        in_a_thread = asyncio.create_task(asyncio.to_thread(recordmill.convert, **one))
         await asyncio.sleep(0)
-        return [recordmill.convert("coco", **other), await in_a_thread]
+        return [recordmill.convert(**other), await in_a_thread]
 
     one, other = (shard_bytes(Path(data.path)) for data in asyncio.run(convert()))
     copy_converted(tmp_path / "command", "--split", "train=0.75,val=0.25", "--num-shards", 2)
@@ -65,9 +67,9 @@ def test_children_of_event_loop_and_of_thread_at_once(sample, tmp_path, copy_con
 @pytest.mark.parametrize("runner_options", [None, ["--runner=DirectRunner"]], ids=["child", "here"])
 def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
     with pytest.raises(recordmill.ConfigError) as raised:
-        recordmill.convert("coco", imges="x", shards=2, num_shards=0, boxes="cut", runner_options=runner_options)
+        recordmill.convert(format="coco", imges="x", shards=2, num_shards=0, boxes="cut", runner_options=runner_options)
     faults = str(raised.value).split("; ")
-    assert {"output is missing", "images is missing", "num_shards 0 must be 1 to 99999"} < set(faults)
+    assert {"output is missing", "num_shards 0 must be 1 to 99999"} < set(faults)
     assert {
         "did you mean images?",
         "did you mean num_shards?",
@@ -77,51 +79,48 @@ def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
 
 
 @pytest.mark.parametrize(
-    ("verb", "values", "fault"),
+    ("values", "fault"),
     [
-        ("cocoa", {}, "the verb must be one of coco"),
-        ("coco", {"images": {"a"}}, "^images: text, .* is expected, not set$"),
-        ("table", {"rows": SimpleNamespace(to_parquet=print)}, r"^rows: .* write it to a file: rows.to_parquet\(…\)$"),
-        ("coco", {"runner_options": {"runner": "DirectRunner"}}, "^runner_options: .* not dict"),
-        ("coco", {"images": "i", "instances": "i.json", "output": "o", "split": [1, 2]}, "^split '1,2': a name"),
-        ("coco", {"images": "i", "instances": "i.json", "output": "o", "rename": {"a": "b"}}, "no feature 'a'"),
-        (
-            "coco",
-            {"images": "i", "instances": "i.json", "output": "o", "dry_run": True},
-            "^dry_run does not write a data set",
-        ),
-        ("coco", {"images": "/no/images", "instances": "/no/file", "output": "o"}, "images /no/images: no such folder"),
-        ("coco", {"runner_options": PipelineOptions(use_public_ips=False)}, "^runner_options: use_public_ips=False"),
-        ("table", {"rows": "r.csv", "output": "o", "runner_options": [3]}, "^after --, 3 "),
-        ("auto", {"output": "o"}, "^data is missing"),
-        ("auto", {"data": "/no/data", "output": "o"}, "^data /no/data: no such file"),
-        ("table", {"rows": "r.csv", "output": "o", "runner_options": ["--runner=Flunk"]}, "--runner must be one of"),
+        ({"format": "cocoa"}, "format must be one of coco"),
+        ({"data": {"a"}}, "^data: text, .* is expected, not set$"),
+        ({"data": SimpleNamespace(to_parquet=print)}, r"^data: .* write it to a file: data.to_parquet\(…\)$"),
+        ({"runner_options": {"runner": "DirectRunner"}}, "^runner_options: .* not dict"),
+        (COCO | {"split": [1, 2]}, "^split '1,2': a name"),
+        (COCO | {"rename": {"a": "b"}}, "no feature 'a'"),
+        (COCO | {"dry_run": True}, "^dry_run does not write a data set"),
+        (COCO | {"data": "/no/images"}, "images /no/images: no such folder"),
+        (COCO | {"rows": "r.csv"}, "^unknown option 'rows'; did you mean data"),
+        ({"runner_options": PipelineOptions(use_public_ips=False)}, "^runner_options: use_public_ips=False"),
+        (ROWS | {"runner_options": [3]}, "^after --, 3 "),
+        ({"output": "o"}, "^DATA is missing"),
+        ({"data": "/no/data", "output": "o"}, "^/no/data: no such file"),
+        (ROWS | {"runner_options": ["--runner=Flunk"]}, "--runner must be one of"),
     ],
 )
-def test_config_error(verb, values, fault):
+def test_config_error(values, fault):
     with pytest.raises(recordmill.ConfigError, match=fault):
-        recordmill.convert(verb, **values)
+        recordmill.convert(**values)
 
 
-def test_auto_runs_recognised_command(tmp_path, caplog):
-    """Class folders below folders of splits need a command each; a data set may lack the split train."""
+def test_format_is_recognised_and_logged(tmp_path, caplog):
+    """Class folders below folders of splits are one data set; a data set may lack the split train."""
     caplog.set_level(logging.INFO, "recordmill")
     draw_all(tmp_path / "data", [f"{split}/{kind}/1.jpg" for split in ("train", "valid") for kind in ("cat", "dog")])
     (tmp_path / "data/valid/dog/2.jpg").write_bytes(b"-")
     more = {"num_shards": 1, "max_rejects": 0.5}
-    data = recordmill.convert("auto", data=tmp_path / "data", output=tmp_path / "out", **more)
+    data = recordmill.convert(tmp_path / "data", tmp_path / "out", **more)
     assert {split: len(data[split]) for split in data} == {"train": 2, "val": 2}
-    assert "is read by recordmill folder: 2 class folders below train, valid" in caplog.text
+    assert "is read as folder: 2 class folders below train, valid" in caplog.text
     assert "Split val: 1 images, rows or annotations were rejected" in caplog.text
     draw_all(tmp_path / "yolo", ["images/val/1.jpg"])
     (tmp_path / "yolo/data.yaml").write_text("val: images/val\nnames: [cat]\n")
-    data = recordmill.convert("auto", data=tmp_path / "yolo", output=tmp_path / "val", format_in="yolo")
+    data = recordmill.convert(tmp_path / "yolo", tmp_path / "val", format="yolo")
     assert [*data] == ["val"]
 
 
 def test_job_error_has_traceback_of_child(sample, tmp_path):
     with pytest.raises(WrongFlagError, match="give the file to captions") as raised:
-        recordmill.convert("coco", images=sample.images, instances=sample.captions, output=tmp_path / "out")
+        recordmill.convert(sample.images, tmp_path / "out", instances=sample.captions)
     assert isinstance(raised.value, recordmill.JobError)
     assert "runners/run.py" in str(raised.value.__cause__)
 
@@ -129,7 +128,7 @@ def test_job_error_has_traceback_of_child(sample, tmp_path):
 CALL = """
 import sys, recordmill
 try:
-    recordmill.convert("coco", images="gs://bucket/images", instances=sys.argv[1], output=sys.argv[2])
+    recordmill.convert("gs://bucket/images", sys.argv[2], instances=sys.argv[1])
 except KeyboardInterrupt:
     print("interrupted")
 """

@@ -1,4 +1,4 @@
-"""`recordmill cvat` over files of CVAT."""
+"""CVAT's XML from end to end."""
 
 import re
 import shutil
@@ -14,7 +14,7 @@ GARBAGE = REAL / "cvat_missing_images"
 
 
 def run(recordmill, data: Path, output: Path, *more: object):
-    return recordmill("cvat", "--data", data, "--output", output, "--max-rejects", 1, *more)
+    return recordmill("convert", data, "--format", "cvat", "--output", output, "--max-rejects", 1, *more)
 
 
 def test_project_with_all_shapes(recordmill, tmp_path):

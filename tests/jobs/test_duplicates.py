@@ -58,7 +58,7 @@ WITHIN = ("exact", "differ", ["train/cat/2.jpg", "train/dog/2.jpg"])
 
 
 def flags(planted, out, split: str, *more: object) -> list[object]:
-    return ["folder", "--images", planted / split, "--output", out, "--split", split, *more]
+    return ["convert", planted / split, "--format", "folder", "--output", out, "--split", split, *more]
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_copies_are_dropped(planted, tmp_path, recordmill):
     labels = tmp_path / "labels.csv"
     labels.write_text("\n".join(rows))
     out, flags_ = tmp_path / "out", ("--duplicates", "drop", "--max-rejects", 0)
-    result = recordmill("folder", "--images", planted, "--labels", labels, "--output", out, *flags_)
+    result = recordmill("convert", planted, "--format", "folder", "--labels", labels, "--output", out, *flags_)
     assert result.code == 0
     details = sorted(line["detail"] for line in rejects_of(out))
     assert details == [
@@ -141,5 +141,5 @@ def test_copies_are_dropped(planted, tmp_path, recordmill):
     assert manifest_of(out)["splits"]["train"]["images"]["rejected"] == {"duplicate": 2}
     assert groups(out) == [("near", "same", ["train/train/cat/0.jpg", "val/val/cat/half.jpg"])]
     assert "2 of the dropped images have other labels" in result.out
-    again = recordmill("folder", "--images", planted, "--labels", labels, "--output", out)
+    again = recordmill("convert", planted, "--format", "folder", "--labels", labels, "--output", out)
     assert again.code == 2, "the option is part of the recipe"

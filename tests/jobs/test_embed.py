@@ -1,4 +1,4 @@
-"""`recordmill embed` from end to end: what a model makes of images becomes records, and what reads them."""
+"""`recordmill convert --model` from end to end: what a model makes of images becomes records, and what reads them."""
 
 import json
 from pathlib import Path
@@ -27,9 +27,11 @@ def inputs(tmp_path_factory) -> Path:
     return folder
 
 
-def flags(inputs: Path, out: Path, *more: object) -> list[str]:
-    given = ["--images", inputs / "images", "--model", inputs / "tiny.keras", "--batch", 4, "--max-rejects", 0.2]
-    return ["embed", *map(str, [*given, "--output", out, *more])]
+def flags(inputs: Path, out: Path, *more: object, rows: Path | None = None) -> list[str]:
+    """Flags to embed class folders, or rows that name images in them."""
+    data = [rows, "--format", "table", "--images"] if rows else ["--format", "folder"]
+    given = [*data, inputs / "images", "--model", inputs / "tiny.keras", "--batch", 4, "--max-rejects", 0.2]
+    return ["convert", *map(str, [*given, "--output", out, *more])]
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +84,8 @@ def test_rows_name_pictures_and_each_becomes_record(inputs, embedded, tmp_path, 
     (tmp_path / "rows.jsonl").write_text(
         "".join(json.dumps(row) + "\n" for row in [*rows, {"file": "x", "kind": "cat"}])
     )
-    of_rows = ["--rows", tmp_path / "rows.jsonl", "--image-column", "file", "--label", "kind"]
-    assert recordmill(*flags(inputs, tmp_path / "out", *of_rows, "--split", "train=0.7,val=0.3")).code == 0
+    more = ["--image-column", "file", "--label", "kind", "--split", "train=0.7,val=0.3"]
+    assert recordmill(*flags(inputs, tmp_path / "out", *more, rows=tmp_path / "rows.jsonl")).code == 0
     for split in ("train", "val"):  # which are those of the folder, as are the features
         once = {example["image/filename"][0]: example for example in read_examples(embedded, split)}
         twice = read_examples(tmp_path / "out", split)
@@ -105,13 +107,23 @@ def test_rows_hold_pictures(inputs, embedded, tmp_path, recordmill):
     pictures = [{"path": name, "bytes": (inputs / "images" / name).read_bytes()} for name in names]
     columns = {"image": [*pictures, {"path": "x", "bytes": b""}], "kind": [*(name[:3] for name in names), "cat"]}
     pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
-    of_rows = ["--rows", tmp_path / "rows.parquet", "--image-column", "image", "--label", "kind", "--seed", 3]
+    of_rows = [
+        tmp_path / "rows.parquet",
+        "--format",
+        "table",
+        "--image-column",
+        "image",
+        "--label",
+        "kind",
+        "--seed",
+        3,
+    ]
     last = ["--max-rejects", 0.2, "--output"]
     model = ["--model", inputs / "tiny.keras", "--batch", 4]
-    assert recordmill("embed", *of_rows, *model, "--dry-run", *last, tmp_path / "plan").code == 0
+    assert recordmill("convert", *of_rows, *model, "--dry-run", *last, tmp_path / "plan").code == 0
     assert not (tmp_path / "plan").exists()
-    assert recordmill("embed", *of_rows, *model, *last, tmp_path / "out").code == 0
-    assert recordmill("table", *of_rows, *last, tmp_path / "table").code == 0
+    assert recordmill("convert", *of_rows, *model, *last, tmp_path / "out").code == 0
+    assert recordmill("convert", *of_rows, *last, tmp_path / "table").code == 0
     known = {each["image/filename"][0]: each for split in ("train", "val") for each in read_examples(embedded, split)}
     found = read_examples(tmp_path / "out")
     in_order = [each["image/filename"] for each in read_examples(tmp_path / "table")]

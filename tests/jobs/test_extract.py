@@ -72,7 +72,7 @@ def test_extracted_files_give_same_shards(layout, of_every_kind, sample, tmp_pat
         rows = {part: rows_of(path, part, bad) for part in ("images", "annotations") if part in whole}
         (tmp_path / f"{kind}.json").write_text(json.dumps(whole | rows))
     inputs = [word for kind in kinds for word in (f"--{kind}", tmp_path / f"{kind}.json")]
-    assert recordmill("coco", "--images", sample.images, *inputs, *same, "--output", tmp_path / "one").code == 0
+    assert recordmill("convert", "--images", sample.images, *inputs, *same, "--output", tmp_path / "one").code == 0
     assert recordmill("extract", tmp_path / "one", tmp_path / "dir").code == 0
     names = {"instances": "instances", "captions": "captions", "keypoints": "person_keypoints"}
     inputs = [
@@ -81,7 +81,7 @@ def test_extracted_files_give_same_shards(layout, of_every_kind, sample, tmp_pat
     if layout == "keras":  # which says nothing of crowds
         assert {row["iscrowd"] for row in document(tmp_path / "dir")["annotations"]} == {0}
     images = tmp_path / "dir" / "images" / "train"
-    assert recordmill("coco", "--images", images, *inputs, *same, "--output", tmp_path / "two").code == 0
+    assert recordmill("convert", "--images", images, *inputs, *same, "--output", tmp_path / "two").code == 0
     one, two = (
         {path.name: path.read_bytes() for path in (tmp_path / name).glob("*tf*rec*")} for name in ("one", "two")
     )

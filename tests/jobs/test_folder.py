@@ -1,4 +1,4 @@
-"""`recordmill folder` from end to end: images of one class each become records, and what reads them."""
+"""Class folders from end to end: images of one class each become records, and what reads them."""
 
 import hashlib
 import json
@@ -44,14 +44,14 @@ def images(tmp_path_factory) -> Path:
 
 
 def three_splits(images: Path, out: Path) -> list[object]:
-    return ["--images", images, "--output", out, *THREE, "--num-shards", 2]
+    return [images, "--format", "folder", "--output", out, *THREE, "--num-shards", 2]
 
 
 @pytest.fixture(scope="module")
 def converted(images, tmp_path_factory) -> Path:
     """`images` in three splits of two shards each."""
     folder = tmp_path_factory.mktemp("converted")
-    assert main(list(map(str, ["folder", *three_splits(images, folder)]))) == 0
+    assert main(list(map(str, ["convert", *three_splits(images, folder)]))) == 0
     return folder
 
 
@@ -121,11 +121,11 @@ def test_statistics_are_of_the_records(converted):
 def test_extracted_files_give_same_bytes(converted, tmp_path, recordmill):
     extracted = tmp_path / "extracted"
     assert recordmill("extract", converted, extracted).code == 0
-    flags = ["--output", tmp_path / "out", "--num-shards", 2]
+    flags = ["--output", tmp_path / "out", "--num-shards", 2, "--format", "folder"]
     for split in SPLITS:
         flags += ["--images", extracted / "images" / split]
         flags += ["--labels", extracted / "annotations" / f"labels_{split}.csv"]
-    assert recordmill("folder", *flags).code == 0
+    assert recordmill("convert", *flags).code == 0
     assert shard_bytes(tmp_path / "out") == shard_bytes(converted)
 
 
@@ -134,7 +134,7 @@ def test_zip_and_one_thread_give_same_bytes(images, converted, tmp_path, recordm
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for path in sorted(images.rglob("*")):
             file.write(path, path.relative_to(images).as_posix())
-    assert recordmill("folder", *three_splits(archive, tmp_path / "out"), "--workers", 1).code == 0
+    assert recordmill("convert", *three_splits(archive, tmp_path / "out"), "--workers", 1).code == 0
     assert shard_bytes(tmp_path / "out") == shard_bytes(converted)
 
 
@@ -143,8 +143,18 @@ def test_job_stops_when_it_cannot_succeed(tmp_path, recordmill):
     images.mkdir(parents=True)
     for number in range(400):
         (images / f"{number}.jpg").write_bytes(b"")
-    flags = ["--images", images.parent, "--classes", "a", "--output", tmp_path / "out", "--examples-per-shard", 20]
-    assert recordmill("folder", *flags).code == 1
+    flags = [
+        images.parent,
+        "--format",
+        "folder",
+        "--classes",
+        "a",
+        "--output",
+        tmp_path / "out",
+        "--examples-per-shard",
+        20,
+    ]
+    assert recordmill("convert", *flags).code == 1
     assert 100 <= len(rejects_of(tmp_path / "out")) < 200
 
 
@@ -159,8 +169,8 @@ def test_stratified_group_is_in_one_split(many, tmp_path, recordmill):
     """Half of b are in pairs with one of a, where paths are typed with `./`."""
     listed = tmp_path / "groups.csv"
     listed.write_text("file_name,group\n" + "".join(f"./{name}/{n}.png,{n}\n" for n in range(6) for name in "ab"))
-    flags = ["--images", many, "--output", tmp_path / "out", *THREE, "--stratify", "--groups", listed]
-    assert recordmill("folder", *flags).code == 0
+    flags = [many, "--format", "folder", "--output", tmp_path / "out", *THREE, "--stratify", "--groups", listed]
+    assert recordmill("convert", *flags).code == 0
     split_by_name = splits_of(tmp_path / "out")
     assert [split_by_name[f"a/{n}.png"] for n in range(6)] == [split_by_name[f"b/{n}.png"] for n in range(6)]
     splits = manifest_of(tmp_path / "out")["splits"]
@@ -169,8 +179,8 @@ def test_stratified_group_is_in_one_split(many, tmp_path, recordmill):
 
 
 def test_splits_by_rank_are_exact_for_wanted_classes(many, tmp_path, recordmill):
-    flags = ["--images", many, "--output", tmp_path / "out", *THREE, "--split-by", "rank", "--classes", "a,c"]
-    assert recordmill("folder", *flags).code == 0
+    flags = [many, "--format", "folder", "--output", tmp_path / "out", *THREE, "--split-by", "rank", "--classes", "a,c"]
+    assert recordmill("convert", *flags).code == 0
     assert Counter(splits_of(tmp_path / "out").values()) == {"train": 14, "val": 7, "test": 7}
 
 
@@ -180,8 +190,8 @@ def test_rows_that_are_rejected_do_not_count(many, tmp_path, recordmill, how):
     paths = {"a": [f"a/{n}.png" for n in range(80)], "b": [f"b/{n}.png" for n in range(12)]}
     rows = [(path, name) for name, class_paths in paths.items() for path in class_paths]
     write_table(tmp_path / "t.csv", [("path", "label"), *rows, ("b/0.png", "a")])
-    flags = ["--images", many, "--labels", tmp_path / "t.csv", "--output", tmp_path / "out", *THREE, *how]
-    assert recordmill("folder", *flags, "--max-rejects", 1).code == 0
+    flags = [many, "--format", "folder", "--labels", tmp_path / "t.csv", "--output", tmp_path / "out", *THREE, *how]
+    assert recordmill("convert", *flags, "--max-rejects", 1).code == 0
     counts = Counter((name[0], split) for name, split in splits_of(tmp_path / "out").items())
     shares = {"train": 0.5, "val": 0.25, "test": 0.25}
     sums = Counter(split for (_, split), number in counts.items() for _ in range(number))
@@ -203,7 +213,7 @@ def test_several_tables_with_splits(tmp_path, recordmill):
     write_table(tmp_path / "1.csv", [("split", "image_uri", "label"), *rows[:3]])
     write_table(tmp_path / "2.csv", [("class", "set", "file"), *((label, *row) for *row, label in rows[3:])])
     tables = ["--labels", tmp_path / "1.csv", "--labels", tmp_path / "2.csv"]
-    assert recordmill("folder", "--images", images, *tables, "--output", tmp_path / "out").code == 0
+    assert recordmill("convert", images, "--format", "folder", *tables, "--output", tmp_path / "out").code == 0
     examples = {
         name: (e["split"], e["image/class/text"][0].decode()) for name, e in examples_of(tmp_path / "out").items()
     }

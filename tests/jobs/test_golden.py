@@ -1,4 +1,4 @@
-"""Everything that each verb prints for odd inputs, in one golden file per verb."""
+"""Everything that each verb prints for odd inputs, in one golden file per verb, and per format of `convert`."""
 
 import json
 import re
@@ -20,20 +20,20 @@ VARIABLE = (
     (re.compile(r"[0-9a-f]{64}"), "SHA256"),
     (re.compile(r"(at byte |\"bytes\": )\d[\d,]*"), r"\1N"),
 )
-COCO = "coco --images s/images --instances odd.json --output out --split train=0.5,val=0.5 --num-shards 12"
-FOLDER = "folder --images pets --output out --num-shards 2 --max-rejects 1"
-LABELS = "folder --images pets --labels labels.csv --output labelled"
-TEXTS = "coco --images s/images --captions s/annotations/captions.json --caption-text counts --output texts"
-EMBED = "embed --images pets --model mobilenet-v2 --weights none --max-rejects 1 --output out"
-TABLE = "table --rows s/objects.csv --output out"
+COCO = "convert --images s/images --instances odd.json --output out --split train=0.5,val=0.5 --num-shards 12"
+FOLDER = "convert pets --format folder --output out --num-shards 2 --max-rejects 1"
+LABELS = "convert pets --format folder --labels labels.csv --output labelled"
+TEXTS = "convert --images s/images --captions s/annotations/captions.json --caption-text counts --output texts"
+EMBED = "convert pets --format folder --model mobilenet-v2 --weights none --max-rejects 1 --output out"
+TABLE = "convert s/objects.csv --format table --output out"
 COMMANDS = {
     "coco": [
-        "coco --images s/imags --images s/empty --instances s/annotations/instance.json --instances s --output out",
-        "coco --images s/images --num-shards 4 --shard-size 1MB --boxes cut --ouput out",
-        "coco --images s/images --captions s/annotations/instances.json --output out",
-        "coco --images s/classes --instances s/annotations/instances.json --output out",
-        "coco --images s/images --instances corners.json --output out",
-        "coco --images s/images --instances s/annotations/instances.json --output out -- --direct_num_worker=2",
+        "convert --images s/imags --images s/empty --instances s/annotations/instance.json --instances s --output out",
+        "convert --format coco --images s/images --num-shards 4 --shard-size 1MB --boxes cut --ouput out",
+        "convert --images s/images --captions s/annotations/instances.json --output out",
+        "convert --images s/classes --instances s/annotations/instances.json --output out",
+        "convert --images s/images --instances corners.json --output out",
+        "convert --images s/images --instances s/annotations/instances.json --output out -- --direct_num_worker=2",
         f"{COCO} --dry-run --max-rejects 1",
         COCO,
         f"{COCO} --max-rejects 1",
@@ -45,8 +45,8 @@ COMMANDS = {
         f"{TEXTS} --max-rejects 0.2",
     ],
     "folder": [
-        "folder --images empty --output out --split train,val",
-        "folder --images empty --output out",
+        "convert empty --format folder --output out --split train,val",
+        "convert empty --format folder --output out",
         f"{FOLDER} --split train=0.5,val=0.4",
         f"{FOLDER} --split val=1/1000000,train=999999/1000000",
         f"{FOLDER} --classes zebra",
@@ -55,20 +55,20 @@ COMMANDS = {
         f"{FOLDER} --split train=0.5,val=0.5",
         LABELS,
         f"{LABELS} --max-rejects 1",
-        "folder --images pets --labels labels.csv --output asked --max-rejects 1 --classes 1,2",
+        "convert pets --format folder --labels labels.csv --output asked --max-rejects 1 --classes 1,2",
     ],
     "table": [
-        "table --rows nothing-*.csv --output out",
+        "convert nothing-*.csv --format table --output out",
         f"{TABLE} --label nothing",
         f"{TABLE} --text-column caption --split train=0.5,val=0.5",
         f"{TABLE} --images s/images --output out",
         f"{TABLE} --label shape --split train=0.5,val=0.5 --text-column caption --text counts --key image --dry-run",
         f"{TABLE} --writer beam --dry-run",
-        "table --rows s/objects.csv --key image --split train --output keyed",
-        "table --rows odd.csv --schema schema.json --output odd",
-        "table --rows odd.csv --schema schema.json --output odd --max-rejects 1",
-        "table --rows s/objects.csv --images s/images --image-column image --output pictures",
-        "table --rows s/objects.csv --images s/images --image-column image --output pictures --max-rejects 1",
+        "convert s/objects.csv --format table --key image --split train --output keyed",
+        "convert odd.csv --format table --schema schema.json --output odd",
+        "convert odd.csv --format table --schema schema.json --output odd --max-rejects 1",
+        "convert s/objects.csv --format table --images s/images --image-column image --output pictures",
+        "convert s/objects.csv --format table --images s/images --image-column image --output pictures --max-rejects 1",
     ],
     "embed": [f"{EMBED} --input-size big --batch 0", f"{EMBED} --input-size 32x32 --dry-run"],
     "verify": [

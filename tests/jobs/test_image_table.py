@@ -1,4 +1,4 @@
-"""`recordmill table --image-column`, as a user runs it."""
+"""Tables with `--image-column`, as a user runs it."""
 
 import csv
 import io
@@ -39,7 +39,19 @@ class Drawn:
             table.writerows(self.rows)
 
     def flags(self, out: Path, *more: object) -> list[object]:
-        return ["table", "--rows", self.csv, "--images", self.images, "--image-column", "path", "--output", out, *more]
+        return [
+            "convert",
+            self.csv,
+            "--format",
+            "table",
+            "--images",
+            self.images,
+            "--image-column",
+            "path",
+            "--output",
+            out,
+            *more,
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +115,16 @@ def test_bad_rows_are_rejects_with_their_line(drawn, tmp_path, recordmill):
     (tmp_path / "pics" / "spare.jpg").write_bytes(b"x")
     names = ["good.jpg", "cut.jpg", "gone.jpg", "../good.jpg", "", "good.jpg"]
     (tmp_path / "t.csv").write_text("path,n\n" + "".join(f'"{name}",{n}\n' for n, name in enumerate(names)))
-    flags = ["table", "--rows", tmp_path / "t.csv", "--images", tmp_path / "pics", "--image-column", "path"]
+    flags = [
+        "convert",
+        tmp_path / "t.csv",
+        "--format",
+        "table",
+        "--images",
+        tmp_path / "pics",
+        "--image-column",
+        "path",
+    ]
     assert recordmill(*flags, "--output", tmp_path / "out").code == 1
     assert not shard_bytes(tmp_path / "out")
     assert recordmill(*flags, "--output", tmp_path / "out", "--max-rejects", 1).code == 0
@@ -151,11 +172,15 @@ def test_rows_hold_the_files_of_pictures(tmp_path, recordmill):
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "whole.parquet")
     flags = ["--image-column", "image", "--label", "kind", "--split", "train=0.5,val=0.5", "--num-shards", 1]
     flags += ["--max-rejects", 1]
-    plan = recordmill("table", "--rows", tmp_path / "whole.parquet", *flags, "--output", tmp_path / "no", "--dry-run")
+    plan = recordmill(
+        "convert", tmp_path / "whole.parquet", "--format", "table", *flags, "--output", tmp_path / "no", "--dry-run"
+    )
     assert plan.code == 0
     written = {}
     for out, pattern in (("parts", "?.parquet"), ("whole", "whole.parquet")):
-        assert recordmill("table", "--rows", tmp_path / pattern, *flags, "--output", tmp_path / out).code == 0
+        assert (
+            recordmill("convert", tmp_path / pattern, "--format", "table", *flags, "--output", tmp_path / out).code == 0
+        )
         assert not list((tmp_path / out).glob(".recordmill*"))
         records = [(record, split) for split in SPLITS[:2] for record in read_examples(tmp_path / out, split)]
         assert [(r["what"], r["reason"]) for r in rejects_of(tmp_path / out)] == [
@@ -172,7 +197,9 @@ def test_rows_hold_the_files_of_pictures(tmp_path, recordmill):
 
 
 def test_column_of_texts_is_no_pictures(drawn, tmp_path, recordmill):
-    wrong = recordmill("table", "--rows", drawn.csv, "--image-column", "path", "--output", tmp_path / "out")
+    wrong = recordmill(
+        "convert", drawn.csv, "--format", "table", "--image-column", "path", "--output", tmp_path / "out"
+    )
     assert (wrong.code, "add --images" in wrong.err) == (2, True)
 
 
@@ -185,7 +212,17 @@ def test_held_copies_are_dropped(tmp_path, recordmill, key):
         pictures.append((tmp_path / "a.bmp").read_bytes())
     assert len(set(map(len, pictures))) == 1
     pq.write_table(pa.table({"image": pictures, "n": range(4)}), tmp_path / "t.parquet")
-    flags = ["table", "--rows", tmp_path / "t.parquet", "--image-column", "image", *key, "--max-rejects", 0]
+    flags = [
+        "convert",
+        tmp_path / "t.parquet",
+        "--format",
+        "table",
+        "--image-column",
+        "image",
+        *key,
+        "--max-rejects",
+        0,
+    ]
     assert recordmill(*flags, "--output", tmp_path / "out", "--duplicates", "drop").code == 0
     kept = {record["n"][0] for record in read_examples(tmp_path / "out")}
     assert kept in ({0, 1, 3}, {1, 2, 3})
@@ -197,7 +234,17 @@ def test_rows_of_copies_are_dropped(tmp_path, recordmill, key):
     (tmp_path / "pics" / "b.jpg").write_bytes((tmp_path / "pics" / "a.jpg").read_bytes())
     draw(tmp_path / "pics" / "c.jpg", 2)
     (tmp_path / "t.csv").write_text("path,kind,n\na.jpg,x,0\na.jpg,x,1\nb.jpg,y,1\nc.jpg,x,3\n")
-    flags = ["table", "--rows", tmp_path / "t.csv", "--images", tmp_path / "pics", "--image-column", "path", *key]
+    flags = [
+        "convert",
+        tmp_path / "t.csv",
+        "--format",
+        "table",
+        "--images",
+        tmp_path / "pics",
+        "--image-column",
+        "path",
+        *key,
+    ]
     flags += ["--label", "kind", "--output", tmp_path / "out", "--duplicates", "drop", "--max-rejects", 0]
     assert recordmill(*flags).code == 0
     (reject,) = rejects_of(tmp_path / "out")

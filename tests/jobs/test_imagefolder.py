@@ -1,4 +1,4 @@
-"""`recordmill imagefolder` from end to end."""
+"""Hugging Face's imagefolder from end to end."""
 
 import json
 import shutil
@@ -40,7 +40,18 @@ def folder(tmp_path) -> Path:
 
 def flags(folder: Path, *more: object, data: str = "data", out: str = "out") -> list[object]:
     names = () if "--class-names" in more else ("--class-names", "cat,dog")
-    return ["imagefolder", "--data", folder / data, "--output", folder / out, "--max-rejects", 0.5, *names, *more]
+    return [
+        "convert",
+        folder / data,
+        "--format",
+        "imagefolder",
+        "--output",
+        folder / out,
+        "--max-rejects",
+        0.5,
+        *names,
+        *more,
+    ]
 
 
 def test_all_splits_in_one_run(folder, recordmill):
@@ -127,9 +138,9 @@ def test_images_in_parquet_files(folder, recordmill):
     write_shard(data / "train-00000-of-00002.parquet", [drawn[0], drawn[1], b""])
     write_shard(data / "train-00001-of-00002.parquet", [drawn[2], drawn[0][:99]])
     write_shard(data / "validation-00000-of-00001.parquet", [drawn[0]])
-    done = recordmill("auto", "--data", folder / "hub", "--output", folder / "out", "--max-rejects", 0.5)
+    done = recordmill("convert", folder / "hub", "--output", folder / "out", "--max-rejects", 0.5)
     assert done.code == 0, done
-    assert "imagefolder --data" in done.out
+    assert "--format imagefolder" in done.out
     assert "records cannot store these columns: mood" in done.out + done.err
     found = examples_by_name(folder / "out")
     names = [f"train-0000{shard}-of-00002/{row}-1.jpg" for shard, row in ((0, 1), (0, 2), (1, 1))]
@@ -145,12 +156,32 @@ def test_images_in_parquet_files(folder, recordmill):
     assert not [*(folder / "out").glob(".recordmill*")]
     one = data / "train-00000-of-00002.parquet"
     done = recordmill(
-        "imagefolder", "--data", one, "--output", folder / "one", "--class-names", "a,b", "--max-rejects", 1
+        "convert",
+        one,
+        "--format",
+        "imagefolder",
+        "--output",
+        folder / "one",
+        "--class-names",
+        "a,b",
+        "--max-rejects",
+        1,
     )
     assert (done.code, len(examples_by_name(folder / "one"))) == (0, 2)
-    flags = ["imagefolder", "--data", one, "--output", folder / "two", "--max-rejects", 1, "--duplicates", "drop"]
+    flags = [
+        "convert",
+        one,
+        "--format",
+        "imagefolder",
+        "--output",
+        folder / "two",
+        "--max-rejects",
+        1,
+        "--duplicates",
+        "drop",
+    ]
     assert (recordmill(*flags).code, len(examples_by_name(folder / "two"))) == (0, 2)
-    done = recordmill("imagefolder", "--data", one, "--output", folder / "one", "--images", folder)
+    done = recordmill("convert", one, "--format", "imagefolder", "--output", folder / "one", "--images", folder)
     assert (done.code, "omit --images" in done.err) == (2, True)
 
 
@@ -187,7 +218,7 @@ def write_shard(path: Path, pictures: list[bytes], described: object = HUGGING_F
 def test_splits_with_different_names_of_classes(folder, recordmill):
     for name, described in (("train", HUGGING_FACE), ("validation", {})):
         write_shard(folder / "hub" / f"{name}.parquet", [b"-"], described)
-    done = recordmill("imagefolder", "--data", folder / "hub", "--output", folder / "out")
+    done = recordmill("convert", folder / "hub", "--format", "imagefolder", "--output", folder / "out")
     assert (done.code, "have different names of classes: add --class-names" in done.err) == (2, True)
 
 
@@ -214,14 +245,14 @@ def train_rows(text: str, name: str = "metadata.jsonl") -> Callable[[Path], obje
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (without_metadata, "recordmill folder --images"),
+        (without_metadata, "--format folder"),
         (train_rows("file_name,text\n1.jpg,a\n", "metadata.csv"), "train/metadata.csv, train/metadata.jsonl"),
         (
             lambda data: shutil.copytree(data / "validation", data / "val"),
             "val/metadata.jsonl, validation/metadata.jsonl",
         ),
         (train_rows('{"image": "1.jpg", "text": "a"}'), "image, text"),
-        (train_rows('{"file_name": "1.jpg", "label": "cat"}'), "--label-column label"),
+        (train_rows('{"file_name": "1.jpg", "label": "cat"}'), "--label label"),
         (train_rows("[{}]"), "is one JSON array"),
         (train_rows(""), "metadata.jsonl has no rows"),
         (train_rows('{"file_name"'), "metadata.jsonl, row 1: not JSON"),
@@ -238,13 +269,13 @@ def test_unreadable_files(change, said, folder, recordmill):
 
 
 def test_numbers_without_names(folder, recordmill):
-    done = recordmill("imagefolder", "--data", folder / "data", "--output", folder / "out")
+    done = recordmill("convert", folder / "data", "--format", "imagefolder", "--output", folder / "out")
     assert done.code == 2
     assert "--class-names" in done.err
     rows = [row_of("1.jpg", objects={"bbox": [[1, 1, 5, 5]], "category": ["cat"]})] * 9000 + [row_of("3.jpg")]
     write_rows(folder / "data/train/metadata.jsonl", rows)  # beyond the rows that are looked at before the job
     shutil.rmtree(folder / "data/validation")
-    done = recordmill("imagefolder", "--data", folder / "data", "--output", folder / "out")
+    done = recordmill("convert", folder / "data", "--format", "imagefolder", "--output", folder / "out")
     assert done.code == 2
     assert "--class-names" in done.err
 
@@ -252,8 +283,8 @@ def test_numbers_without_names(folder, recordmill):
 @needs_real_data
 def test_real_objects(tmp_path, recordmill):
     rows = [json.loads(line) for line in (REAL / "hf_objects/data/train/metadata.jsonl").read_text().splitlines()]
-    data = "--data", REAL / "hf_objects", "--class-names", "vest,other"
-    assert recordmill("imagefolder", *data, "--output", tmp_path / "out").code == 0
+    data = REAL / "hf_objects", "--format", "imagefolder", "--class-names", "vest,other"
+    assert recordmill("convert", *data, "--output", tmp_path / "out").code == 0
     found = examples_by_name(tmp_path / "out")
     assert len(found) == len(rows) == 68
     for row in rows:
@@ -268,7 +299,9 @@ def test_real_objects(tmp_path, recordmill):
 
 @needs_real_data
 def test_pointers_of_git_lfs(tmp_path, recordmill):
-    done = recordmill("imagefolder", "--data", REAL / "hf_lfs_pointers", "--output", tmp_path, "--max-rejects", 1)
+    done = recordmill(
+        "convert", REAL / "hf_lfs_pointers", "--format", "imagefolder", "--output", tmp_path, "--max-rejects", 1
+    )
     reasons = Counter(reject["reason"] for reject in rejects_of(tmp_path))
     assert reasons == {"image_missing": 9980, "unsupported_format": 20}
     assert done.code == 2, "nothing is left to write"

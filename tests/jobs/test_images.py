@@ -56,7 +56,7 @@ class Album:
         images = ["--images", self.folder / "images"] if "--images" not in flags else []
         kind = "--keypoints" if any("keypoints" in row for row in self.annotations) else "--instances"
         arguments = [*images, kind, path, "--output", self.out, "--max-rejects", 1, *flags]
-        assert recordmill("coco", *arguments).code == 0
+        assert recordmill("convert", *arguments).code == 0
         assert recordmill("verify", self.out).code == 0
         return examples_by_name(self.out)
 

@@ -27,7 +27,7 @@ sys.meta_path.insert(0, Finder)
 from recordmill.launch.cli import main
 out, new, *flags = sys.argv[1:]
 codes = [main(flags), main(["extract", out, new]), main(["show", "gs://b/o"])]
-codes.append(main(["coco", "--instances=x.json", "--images=i", "--output=gs://b/o"]))
+codes.append(main(["convert", "--instances=x.json", "--images=i", "--output=gs://b/o"]))
 heavy = [name for name in sys.modules if name.startswith(("tensorflow.", "keras.", *CLIENTS))]
 ours = [each for each in warnings.filters if each not in before[0] and "PIL" in str(each)]
 print(codes, heavy, ours, PIL.Image.MAX_IMAGE_PIXELS == before[1])
@@ -54,18 +54,19 @@ def loaded(*names):
 def test_help_and_wrong_flag_import_next_to_nothing():
     code = (
         f"{LOADED}\nfrom recordmill.launch.cli import main\n"
-        "try: main(['coco', '--help'])\n"
+        "try: main(['convert', '--help'])\n"
         "except SystemExit: loaded('apache_beam', 'tensorflow', 'numpy', 'PIL')\n"
-        "print(main(['coco', '--ouput', 'x']))\n"
+        "print(main(['convert', '--ouput', 'x']))\n"
         "loaded('apache_beam')"
     )
     assert run(code).stdout.splitlines()[-3:] == ["[]", "2", "[]"]
 
 
-def test_options_of_all_verbs_import_next_to_nothing():
+def test_options_of_all_verbs_and_formats_import_next_to_nothing():
     code = (
-        f"{LOADED}\nfrom recordmill.pipelines.verbs import VERBS\n"
-        "assert len([verb.options for verb in VERBS.values()]) > 15\n"
+        f"{LOADED}\nfrom recordmill.pipelines.formats import all_formats\n"
+        "from recordmill.pipelines.verbs import VERBS\n"
+        "assert len([each.options for each in (*VERBS.values(), *all_formats())]) > 15\n"
         "loaded('apache_beam', 'defusedxml', 'numpy', 'PIL', 'pyarrow', 'tensorflow', 'yaml')"
     )
     assert run(code).stdout == "[]\n"
@@ -80,7 +81,7 @@ def test_report_and_show_need_no_beam():
 def test_convert_leaves_job_s_modules_to_its_child():
     code = (
         f"{LOADED}\nimport recordmill\n"
-        "try: recordmill.convert('coco')\n"
+        "try: recordmill.convert('data')\n"
         "except recordmill.ConfigError: loaded('apache_beam', 'tensorflow', 'pydantic', 'PIL', 'rich')\n"
     )
     assert run(code).stdout.splitlines() == ["[]"]

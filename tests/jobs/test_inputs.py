@@ -32,11 +32,11 @@ def pictures_read(monkeypatch) -> list[str]:
 
 @pytest.fixture
 def job(tmp_path) -> list[object]:
-    """`coco` on four images with an object each, one of which has no known category."""
+    """`convert` on four images with an object each, one of which has no known category."""
     rows = [image_row(id_, name) for id_, name in enumerate(NAMES)]
     objects = [annotation(id_, id_, category_id=1 if id_ else 99) for id_ in range(4)]
     instances = write_coco(tmp_path, rows, objects, CATEGORIES)
-    return ["coco", "--images", tmp_path / "images", "--instances", instances, "--progress", "none"]
+    return ["convert", "--images", tmp_path / "images", "--instances", instances, "--progress", "none"]
 
 
 def test_bad_annotations_fail_before_first_picture(tmp_path, recordmill, job, pictures_read):

@@ -45,13 +45,13 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("verb", FILES)
-def test_box_and_class(verb, tmp_path, recordmill):
+@pytest.mark.parametrize("format_", FILES)
+def test_box_and_class(format_, tmp_path, recordmill):
     draw_jpeg(tmp_path / "images" / "1.jpg")
     (tmp_path / "data").mkdir()
-    name, text = FILES[verb]
+    name, text = FILES[format_]
     (tmp_path / "data" / name).write_text(text)
-    converted(recordmill, tmp_path, verb, tmp_path / "data", "--images", tmp_path / "images")
+    converted(recordmill, tmp_path, format_, tmp_path / "data", "--images", tmp_path / "images")
     (example,) = read_examples(tmp_path / "out")
     assert example["image/object/class/text"] == [b"cat"]
     edges = [example[f"image/object/bbox/{edge}"][0] for edge in ("xmin", "ymin", "xmax", "ymax")]
@@ -63,8 +63,8 @@ def labels_in(folder: Path, split: str = "train") -> Counter:
     return Counter(text.decode() for example in examples for text in example["image/object/class/text"])
 
 
-def converted(recordmill, tmp_path: Path, verb: str, data: Path, *more: object) -> Outcome:
-    outcome = recordmill(verb, "--data", data, "--output", tmp_path / "out", *more)
+def converted(recordmill, tmp_path: Path, format_: str, data: Path, *more: object) -> Outcome:
+    outcome = recordmill("convert", data, "--format", format_, "--output", tmp_path / "out", *more)
     assert outcome.code == 0, outcome
     return outcome
 
@@ -111,7 +111,7 @@ def test_images_inside_label_files(tmp_path, recordmill):
 def test_real_via(tmp_path, recordmill):
     data = FORMATS / "via_kudzu"
     flags = ("--output", tmp_path / "out", "--masks", "rle", "--class-name", "none")
-    outcome = recordmill("via", "--data", data, *flags)
+    outcome = recordmill("convert", data, "--format", "via", *flags)
     assert outcome.code == 2
     assert "the attributes insect, inseto: add --class-attribute" in outcome.err
     converted(recordmill, tmp_path, "via", data, *flags, "--class-attribute", "inseto")
@@ -151,7 +151,7 @@ def test_real_labelstudio(tmp_path, recordmill):
 
 def test_a_folder_without_label_files_is_an_error(tmp_path, recordmill):
     draw_jpeg(tmp_path / "1.jpg")
-    outcome = recordmill("tfcsv", "--data", tmp_path, "--output", tmp_path / "out")
+    outcome = recordmill("convert", tmp_path, "--format", "tfcsv", "--output", tmp_path / "out")
     assert (outcome.code, "has no label file of the format tfcsv" in outcome.err) == (2, True)
 
 

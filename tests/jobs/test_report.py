@@ -51,7 +51,16 @@ def test_shard_cut_costs_its_images(tmp_path, copy_converted, recordmill, caplog
 
 
 def test_page_that_cannot_be_made_fails_no_job(sample, tmp_path, monkeypatch, caplog):
-    flags = ["table", "--rows", sample.objects, "--output", f"{tmp_path}/out", "--split", "train=0.5,val=0.5"]
+    flags = [
+        "convert",
+        sample.objects,
+        "--format",
+        "table",
+        "--output",
+        f"{tmp_path}/out",
+        "--split",
+        "train=0.5,val=0.5",
+    ]
     with monkeypatch.context() as patch:
         patch.setattr(module, "write_report", lambda _: 1 / 0)
         assert main(flags) == 0

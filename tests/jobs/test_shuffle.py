@@ -46,18 +46,18 @@ def image_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*.jpg"))
 
 
-@pytest.mark.parametrize("command", ["coco", "folder"])
-def test_image_bytes_are_not_shuffled(noise, tmp_path, recordmill, shuffled, command):
-    annotations = ["--instances", noise / "instances.json"] if command == "coco" else []
-    flags = ["--images", noise / "images", *annotations, "--output", tmp_path / "out", "--num-shards", 4]
-    assert recordmill(command, *flags).code == 0
+@pytest.mark.parametrize("format_", ["coco", "folder"])
+def test_image_bytes_are_not_shuffled(noise, tmp_path, recordmill, shuffled, format_):
+    annotations = ["--instances", noise / "instances.json"] if format_ == "coco" else []
+    flags = [noise / "images", *annotations, "--format", format_, "--output", tmp_path / "out", "--num-shards", 4]
+    assert recordmill("convert", *flags).code == 0
     assert 0 < sum(shuffled) < 0.05 * image_bytes(noise)
 
 
 def test_stock_sink_shuffles_them_twice(noise, tmp_path, recordmill, shuffled):
     """Beam's sink shuffles images, so it is not the default. This also tests the count above."""
     flags = ["--images", noise / "images", "--instances", noise / "instances.json", "--num-shards", 4]
-    assert recordmill("coco", *flags, "--output", tmp_path / "out", "--writer", "beam").code == 0
+    assert recordmill("convert", *flags, "--output", tmp_path / "out", "--writer", "beam").code == 0
     assert sum(shuffled) > image_bytes(noise)
 
 
@@ -72,9 +72,9 @@ def test_stages(noise, sample, tmp_path, recordmill, monkeypatch):
 
     monkeypatch.setattr(fn_runner.FnApiRunner, "_execute_bundle", execute)
     flags = ["--images", noise / "images", "--instances", noise / "instances.json", "--output", tmp_path / "boxes"]
-    assert recordmill("coco", *flags).code == 0
+    assert recordmill("convert", *flags).code == 0
     of_boxes = len(stages)
     stages.clear()
     flags = ["--masks", "rle", "--group-from", "^(.*)[.]", "--split", "train=0.5,val=0.5", "--output", tmp_path / "all"]
-    assert recordmill("coco", *every_kind(sample), *flags).code == 0
+    assert recordmill("convert", *every_kind(sample), *flags).code == 0
     assert (of_boxes <= 20, len(stages) <= 28) == (True, True), (of_boxes, len(stages))

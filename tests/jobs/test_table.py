@@ -1,4 +1,4 @@
-"""`recordmill table`, as a user runs it."""
+"""Tables, as a user runs it."""
 
 import csv
 import json
@@ -59,7 +59,7 @@ def test_three_formats_give_same_shards(rows, tmp_path, recordmill):
     """Whatever the order of files and rows: they are mixed by a hash of what they are."""
     more = ["--label", "kind", *SHARES, "--group-column", "patient", "--num-shards", "3", "--gzip"]
     for number, path in enumerate(rows):
-        assert recordmill("table", "--rows", path, "--output", tmp_path / str(number), *more).code == 0
+        assert recordmill("convert", path, "--format", "table", "--output", tmp_path / str(number), *more).code == 0
         assert not list((tmp_path / str(number)).glob(".recordmill*"))
     shards = [shard_bytes(tmp_path / str(number)) for number in range(3)]
     assert shards[0] == shards[1] == shards[2]
@@ -73,8 +73,8 @@ def test_three_formats_give_same_shards(rows, tmp_path, recordmill):
 
 
 def test_records_hold_the_rows(rows, tmp_path, recordmill):
-    flags = ["--rows", rows[0], "--label", "kind", "--rename", "id=row/id", "--output", tmp_path]
-    assert recordmill("table", *flags).code == 0
+    flags = [rows[0], "--format", "table", "--label", "kind", "--rename", "id=row/id", "--output", tmp_path]
+    assert recordmill("convert", *flags).code == 0
     records = {record["row/id"][0]: record for record in read_examples(tmp_path)}
     assert len(records) == 600
     classes = ["cat", "dog", "emu"]
@@ -106,7 +106,12 @@ def test_stratify_gives_each_split_its_share_of_every_class(tmp_path, recordmill
     flags = ["--label", "kind", "--key", "id", *SHARES, "--stratify", "--max-rejects", "0.1"]
     flags += ["--schema", tmp_path / "schema.json", "--text-column", "note", "--text", "counts"]
     for name in ("one", "b-*"):
-        assert recordmill("table", "--rows", tmp_path / f"{name}.csv", *flags, "--output", tmp_path / name[0]).code == 0
+        assert (
+            recordmill(
+                "convert", tmp_path / f"{name}.csv", "--format", "table", *flags, "--output", tmp_path / name[0]
+            ).code
+            == 0
+        )
     assert shard_bytes(tmp_path / "b") == shard_bytes(tmp_path / "o")
     manifest = manifest_of(tmp_path / "o")
     good = Counter(row["kind"] for row in found if row["price"] != "?")
@@ -121,11 +126,11 @@ def test_stratify_gives_each_split_its_share_of_every_class(tmp_path, recordmill
 
 def test_schema_of_data_set_writes_it_again(rows, tmp_path, recordmill):
     """With the names of features, and the defaults, that were given for it."""
-    flags = ["--rows", rows[1], "--label", "kind", "--num-shards", "2"]
+    flags = [rows[1], "--format", "table", "--label", "kind", "--num-shards", "2"]
     named = ["--rename", "id=row/id,kind=species", "--default", "note=none"]
-    assert recordmill("table", *flags, *named, "--output", tmp_path / "out").code == 0
+    assert recordmill("convert", *flags, *named, "--output", tmp_path / "out").code == 0
     again = ["--schema", tmp_path / "out" / "schema.json", "--output", tmp_path / "again"]
-    assert recordmill("table", *flags, *again).code == 0
+    assert recordmill("convert", *flags, *again).code == 0
     assert shard_bytes(tmp_path / "again") == shard_bytes(tmp_path / "out")
     assert (tmp_path / "again" / "schema.json").read_text() == (tmp_path / "out" / "schema.json").read_text()
     assert [b"none"] in [record["note"] for record in read_examples(tmp_path / "out")]
@@ -135,7 +140,7 @@ def test_added_split_keeps_labels_of_data_set(tmp_path, recordmill):
     for split, kinds in (("train", "abc"), ("val", "ac"), ("test", "ad")):
         (tmp_path / f"{split}.csv").write_text("id,kind\n" + "".join(f"{kind}{split},{kind}\n" for kind in kinds))
     flags = {
-        split: ["table", "--rows", tmp_path / f"{split}.csv", "--label", "kind", "--split", split]
+        split: ["convert", tmp_path / f"{split}.csv", "--format", "table", "--label", "kind", "--split", split]
         for split in ("train", "val", "test")
     }
     assert recordmill(*flags["train"], "--output", tmp_path / "out").code == 0
@@ -164,7 +169,7 @@ def test_nan_that_rows_are_divided_by(flag, suffix, names, missing, tmp_path, re
     else:
         pq.write_table(pa.table({"id": names, "1": [1] * len(names)}), path)
     flags = ["--columns", "1", "--split", "train=0.5,val=0.5", "--max-rejects", "1", "--output", tmp_path / "out"]
-    outcome = recordmill("table", "--rows", path, flag, "id", *flags)
+    outcome = recordmill("convert", path, "--format", "table", flag, "id", *flags)
     assert outcome.code == 0, outcome
     assert [reject["reason"] for reject in rejects_of(tmp_path / "out")] == ["missing_value"] * missing
     examples = [*read_examples(tmp_path / "out", "train"), *read_examples(tmp_path / "out", "val")]

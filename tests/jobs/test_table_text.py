@@ -44,7 +44,18 @@ def texts_of(split: str) -> dict[int, str]:
 
 def test_columns_and_values_are_scikit_learn(rows, tmp_path, recordmill):
     """The same encoder writes the same bytes again."""
-    flags = ["table", "--rows", rows, "--text-column", "title", "--split-column", "part", "--text", "tfidf"]
+    flags = [
+        "convert",
+        rows,
+        "--format",
+        "table",
+        "--text-column",
+        "title",
+        "--split-column",
+        "part",
+        "--text",
+        "tfidf",
+    ]
     assert recordmill(*flags, "--ngrams", "1,2", "--min-df", 2, "--output", tmp_path / "out").code == 0
     expected = TfidfVectorizer(ngram_range=(1, 2), min_df=2).fit(texts_of("train").values())
     words = package.encoders(str(tmp_path / "out"))["title"]
@@ -75,9 +86,9 @@ def test_classes_are_saved_encoders(tmp_path, recordmill):
     """So that an index is the same class in both data sets, and what is new is a reject."""
     more = ["--text-column", "text", "--text", "counts", "--label", "kind"]
     first = written(tmp_path / "first.csv", [("red dog", "dog"), ("red cat", "cat"), ("yak", "yak")])
-    assert recordmill("table", "--rows", first, "--output", tmp_path / "a", *more).code == 0
+    assert recordmill("convert", first, "--format", "table", "--output", tmp_path / "a", *more).code == 0
     rows = written(tmp_path / "new.csv", [("red emu", "emu"), ("a dog", "dog"), ("red yak", "yak")])
-    by_saved = ["table", "--rows", rows, *more, "--encoders", tmp_path / "a", "--max-rejects", 0.5]
+    by_saved = ["convert", rows, "--format", "table", *more, "--encoders", tmp_path / "a", "--max-rejects", 0.5]
     assert recordmill(*by_saved, "--output", tmp_path / "b").code == 0
     assert [each["name"] for each in manifest_of(tmp_path / "b")["categories"]] == ["cat", "dog", "yak"]
     classes = sorted(example["kind"] for example in read_examples(tmp_path / "b", "train"))

@@ -10,7 +10,7 @@ from tests.conftest import manifest_of, read_examples
 
 def flags(files: SampleFiles, output: Path, *more: object) -> list[str]:
     inputs = ["--images", files.images, "--captions", files.captions, "--max-rejects", 0.2]
-    return ["coco", *map(str, inputs), "--output", str(output), *map(str, more)]
+    return ["convert", *map(str, inputs), "--output", str(output), *map(str, more)]
 
 
 def test_further_split_keeps_vocabulary(sample, tmp_path, recordmill):

@@ -1,4 +1,4 @@
-"""`recordmill voc` over folders of Pascal VOC."""
+"""Folders of Pascal VOC from end to end."""
 
 import shutil
 from pathlib import Path
@@ -25,7 +25,9 @@ def write_image(folder: Path, stem: str, *names: str, images: str = "JPEGImages"
 
 
 def run(recordmill, folder: Path, *more: object):
-    return recordmill("voc", "--data", folder, "--output", folder.parent / "out", "--max-rejects", 0.9, *more)
+    return recordmill(
+        "convert", folder, "--format", "voc", "--output", folder.parent / "out", "--max-rejects", 0.9, *more
+    )
 
 
 def classes(folder: Path, split: str) -> dict[str, list[bytes]]:
@@ -206,7 +208,7 @@ def test_fractions_end_the_job(recordmill, tmp_path):
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real data set is not here")
 def test_blood_cells(recordmill, tmp_path):
-    assert recordmill("voc", "--data", REAL, "--output", tmp_path / "out").code == 0
+    assert recordmill("convert", REAL, "--format", "voc", "--output", tmp_path / "out").code == 0
     splits = manifest_of(tmp_path / "out")["splits"]
     for name, split in splits.items():
         stems = (REAL / "ImageSets" / "Main" / f"{name}.txt").read_text().split()

@@ -1,4 +1,4 @@
-"""`recordmill yolo` from end to end."""
+"""YOLO data sets from end to end."""
 
 from collections import Counter
 from pathlib import Path
@@ -35,7 +35,7 @@ def folder(tmp_path) -> Path:
 
 
 def flags(folder: Path, *more: object) -> list[object]:
-    return ["yolo", "--data", folder / "data", "--output", folder / "out", "--max-rejects", 0.5, *more]
+    return ["convert", folder / "data", "--format", "yolo", "--output", folder / "out", "--max-rejects", 0.5, *more]
 
 
 def test_all_splits_in_one_run(folder, recordmill):
@@ -123,7 +123,7 @@ def test_what_looks_like_labels_is_said(folder, recordmill):
 )
 def test_real_data(data, task, more, tmp_path, recordmill):
     """Each number of each line equals that of an independent reader."""
-    assert recordmill("yolo", "--data", data, "--output", tmp_path, "--boxes", "keep", *more).code == 0
+    assert recordmill("convert", data, "--format", "yolo", "--output", tmp_path, "--boxes", "keep", *more).code == 0
     assert recordmill("verify", tmp_path).code == 0
     images = 0
     for split, folder in (("train", "train"), ("val", "val*"), ("test", "test")):

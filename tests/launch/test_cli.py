@@ -96,12 +96,12 @@ def test_late_signal_keeps_exit_code(number, when, code):
     assert ended("-c", SIGNAL_WHEN_ALL_IS_DONE, str(int(number)), when)[:2] == (code, b"told\n")
 
 
-@pytest.mark.parametrize("verb", ["coco", "extract"])
+@pytest.mark.parametrize("verb", ["convert", "extract"])
 def test_who_interrupts_hears_that_command_goes_on_from_there(verb, monkeypatch, capsys):
     def interrupted(*_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "parse", lambda own: cli.Command(verb, None, None))
+    monkeypatch.setattr(cli, "parse", lambda own: [cli.Command(verb, None, None)])
     monkeypatch.setattr(cli, "run_command", interrupted)
     assert cli.main([verb]) == cli.INTERRUPTED
     assert capsys.readouterr().err.endswith("finished shards are kept, and the same command resumes from there\n")

@@ -6,8 +6,8 @@ from recordmill.launch import flat
 from recordmill.launch.flat import from_flat
 from recordmill.schemas.errors import ConfigError
 
-MIXED = """--command=folder --runner=DataflowRunner --images=gs://b/x --labels=airflow-version=v3-3-2
-    --images=gs://b/y,gs://b/z --label_files=gs://b/t.csv --project p --gzip --stratify=true --overwrite=false
+MIXED = """--command=convert --format=folder --runner=DataflowRunner --data=gs://b/x --labels=airflow-version=v3-3-2
+    --data=gs://b/y,gs://b/z --label_files=gs://b/t.csv --project p --gzip --stratify=true --overwrite=false
     --split=train=0.8,val=0.2 --num-shards=8 --no_use_public_ips --classes="""
 
 
@@ -16,7 +16,7 @@ MIXED = """--command=folder --runner=DataflowRunner --images=gs://b/x --labels=a
     [
         (
             MIXED,
-            "folder --gzip --images=gs://b/x --images=gs://b/y --images=gs://b/z --labels=gs://b/t.csv --num-shards=8"
+            "convert gs://b/x gs://b/y gs://b/z --format=folder --gzip --labels=gs://b/t.csv --num-shards=8"
             " --split=train=0.8,val=0.2 --stratify",
             "--runner=DataflowRunner --labels=airflow-version=v3-3-2 --project p --no_use_public_ips",
         ),
@@ -25,10 +25,14 @@ MIXED = """--command=folder --runner=DataflowRunner --images=gs://b/x --labels=a
             "verify gs://b/out --check=hashes --sample=0.1",
             "--region=r",
         ),
-        ("--command=coco --progress=plain --debug --runner=direct", "coco --progress=plain --debug", "--runner=direct"),
         (
-            "--command=coco --seed=1 --seed=2 --categories=a,b --categories=c --gzip --gzip=false",
-            "coco --seed=1 --seed=2 --categories=a,b --categories=c",
+            "--command=convert --progress=plain --debug --runner=direct",
+            "convert --progress=plain --debug",
+            "--runner=direct",
+        ),
+        (
+            "--command=convert --seed=1 --seed=2 --categories=a,b --categories=c --gzip --gzip=false",
+            "convert --seed=1 --seed=2 --categories=a,b --categories=c",
             "",
         ),
     ],
@@ -42,7 +46,8 @@ def test_flags_of_ours_and_of_beam(arguments, ours, beams):
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["--command=sample"], ["--command=coco", "--output", "x"], ["--command=coco", "--gzip=perhaps"]]
+    "arguments",
+    [[], ["--command=sample"], ["--command=convert", "--output", "x"], ["--command=convert", "--gzip=perhaps"]],
 )
 def test_refused(arguments, capsys):
     with pytest.raises(ConfigError) as caught:

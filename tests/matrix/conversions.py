@@ -18,7 +18,7 @@ from recordmill.launch.cli import main
 from tests.matrix.inputs import image, write_inputs
 from tests.tiny_models import saved, tiny
 
-COCO = "coco --images coco/images --instances coco/instances.json"
+COCO = "convert --images coco/images --instances coco/instances.json"
 CONVERSIONS = {  # name: command, and 32 digits of the SHA-256 of shards, indexes and label files
     "coco": (f"{COCO} --split train=0.7,val=0.3 --num-shards 2", "76bd1c3a8c98745d323b8cc615fda3e3"),
     "coco masks": (f"{COCO} --masks both --gzip", "ac2a28e873c821bb6fb29a08d9380e60"),
@@ -27,48 +27,62 @@ CONVERSIONS = {  # name: command, and 32 digits of the SHA-256 of shards, indexe
         "e2b480f8a76ecbdc943bfecdce7a6c69",
     ),
     "coco panoptic": (
-        "coco --images coco/images --panoptic coco/panoptic.json --panoptic-masks coco/segments",
+        "convert --images coco/images --panoptic coco/panoptic.json --panoptic-masks coco/segments",
         "672ee5ba28fdfbd0ba9cb95803b9bf08",
     ),
     "coco captions": (
-        "coco --images coco/images --captions coco/captions.json --caption-text counts --split train=0.5,val=0.5",
+        "convert --images coco/images --captions coco/captions.json --caption-text counts --split train=0.5,val=0.5",
         "ab5caf988599b22e68e75109f3ad8cda",
     ),
     "coco keras": (f"{COCO} --layout keras --examples-per-shard 20", "5d0924936565b64f8101a47f3d0d7f9b"),
-    "yolo": ("yolo --data yolo --task segment --masks rle", "b20ac666951ff46194faa032f9e424c1"),
-    "voc": ("voc --data voc --masks rle", "866d95540d2fa9fe6fbd0501e9b01881"),
-    "cvat": ("cvat --data cvat --masks rle", "c634087516f8a1f0813a6ad7086d4926"),
-    "imagefolder": ("imagefolder --data imagefolder --class-names dög,cat", "e00a16fc7d8792f6bb3b2e7ec9e60062"),
-    "labelme": ("labelme --data labelme --masks rle --split train=0.5,val=0.5", "bb8e7ebaec8c29cbb4e38323646e5261"),
-    "via": ("via --data via --masks rle --split train=0.5,val=0.5", "1b61eac5ba87a6b0e94796434136ce9f"),
-    "labelstudio": ("labelstudio --data labelstudio --masks rle", "bb5b1cf41b12c366202c634ff1706f82"),
-    "createml": ("createml --data createml --layout tfds", "9b238b44ecfee219665dfdc7718b4e9a"),
-    "tfcsv": ("tfcsv --data tfcsv --label-as text", "ed304f4d3d9cef5c944436b0867cb92e"),
-    "openimages": ("openimages --data openimages --images openimages/images", "59db12883ee3366cc041a2abf4239148"),
-    "vertex": ("vertex --data vertex --images vertex/images --boxes drop", "2f8dec15195140ebf097051695a2e8c0"),
+    "yolo": ("convert yolo --format yolo --task segment --masks rle", "b20ac666951ff46194faa032f9e424c1"),
+    "voc": ("convert voc --format voc --masks rle", "866d95540d2fa9fe6fbd0501e9b01881"),
+    "cvat": ("convert cvat --format cvat --masks rle", "c634087516f8a1f0813a6ad7086d4926"),
+    "imagefolder": (
+        "convert imagefolder --format imagefolder --class-names dög,cat",
+        "e00a16fc7d8792f6bb3b2e7ec9e60062",
+    ),
+    "labelme": (
+        "convert labelme --format labelme --masks rle --split train=0.5,val=0.5",
+        "bb8e7ebaec8c29cbb4e38323646e5261",
+    ),
+    "via": ("convert via --format via --masks rle --split train=0.5,val=0.5", "1b61eac5ba87a6b0e94796434136ce9f"),
+    "labelstudio": ("convert labelstudio --format labelstudio --masks rle", "bb5b1cf41b12c366202c634ff1706f82"),
+    "createml": ("convert createml --format createml --layout tfds", "9b238b44ecfee219665dfdc7718b4e9a"),
+    "tfcsv": ("convert tfcsv --format tfcsv --label-as text", "ed304f4d3d9cef5c944436b0867cb92e"),
+    "openimages": (
+        "convert openimages --format openimages --images openimages/images",
+        "59db12883ee3366cc041a2abf4239148",
+    ),
+    "vertex": (
+        "convert vertex --format vertex --images vertex/images --boxes drop",
+        "2f8dec15195140ebf097051695a2e8c0",
+    ),
     "folder split": (
-        "folder --images classes/images --split train=0.5,val=0.25,test=0.25 --stratify --seed 3 --num-shards 2",
+        "convert classes/images --format folder --split train=0.5,val=0.25,test=0.25 --stratify --seed 3"
+        " --num-shards 2",
         "978a3609512913513168ff47f4ca197d",
     ),
     "folder to JPEG": (
-        "folder --images classes/images --format jpeg --max-side 24 --num-shards 2",
+        "convert classes/images --format folder --image-format jpeg --max-side 24 --num-shards 2",
         "27e68a1f3da5cad4ac9fe081da7370a9",
     ),
-    "folder labels": ("folder --images classes/images --labels classes/labels.csv", "07e957502be5ea0481aa9db626decb7c"),
+    "folder labels": ("convert classes/images --labels classes/labels.csv", "07e957502be5ea0481aa9db626decb7c"),
     "table CSV": (
-        "table --rows tables/rows.csv --label class --split train=0.6,val=0.4 --num-shards 2",
+        "convert tables/rows.csv --format table --label class --split train=0.6,val=0.4 --num-shards 2",
         "dca16a267db456b051ee2a84fe3fc0e3",
     ),
     "table JSON Lines": (
-        "table --rows tables/rows.jsonl --key id --text-column text --text tfidf --gzip",
+        "convert tables/rows.jsonl --format table --key id --text-column text --text tfidf --gzip",
         "006fdf153905dbbe90c4692217bdd063",
     ),
     "table Parquet": (
-        "table --rows tables/rows.parquet --image-column image --label kind --split a=0.5,b=0.5 --split-by rank",
+        "convert tables/rows.parquet --format table --image-column image --label kind --split a=0.5,b=0.5"
+        " --split-by rank",
         "8eb5702d0d1e2ea7e05b77307fa9cc81",
     ),
     "embed": (
-        "embed --images classes/images --model tiny.keras --batch 4 --split train=0.7,val=0.3",
+        "convert classes/images --format folder --model tiny.keras --batch 4 --split train=0.7,val=0.3",
         "fcd2f00c65253a68127cd12b5352e915",
     ),
     "Beam": ("", "fbb1971fcb92d60299ab7a98fa72002c"),

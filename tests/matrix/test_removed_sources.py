@@ -9,24 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.pipelines.verbs import FORMATS
+from recordmill.pipelines.formats import FORMATS
 from tests.matrix import inputs
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = {"coco": ("coco",), "folder": ("folder", "embed"), "table": ("table", "embed")}
-"""Verbs that go with a source. `embed` reads class folders and tables."""
-SOURCES |= {name: (name,) for name in FORMATS}
 
 
-def without_rows(registry: str, verbs: tuple[str, ...]) -> str:
-    """Return pipelines/verbs.py without the rows of these verbs."""
+def without_row(registry: str, source: str) -> str:
+    """Return pipelines/formats.py without the row of a format."""
     lines = registry.splitlines(keepends=True)
     rows = [
         (key.lineno, value.end_lineno)
         for node in ast.walk(ast.parse(registry))
         if isinstance(node, ast.Dict)
         for key, value in zip(node.keys, node.values, strict=True)
-        if isinstance(key, ast.Constant) and key.value in verbs
+        if isinstance(key, ast.Constant) and key.value == source
     ]
     for first, last in sorted(rows, reverse=True):
         del lines[first - 1 : last]
@@ -40,14 +37,12 @@ def copy_without(source: str, folder: Path) -> None:
     for layer in ("launch", "pipelines", "transforms", "schemas"):
         shutil.copytree(ROOT / layer, folder / layer, ignore=ignored)
     shutil.rmtree(folder / "transforms" / source)
-    for verb in SOURCES[source]:
-        for module in (folder / "pipelines").glob(f"{verb}*.py"):
-            module.unlink()
-    registry = folder / "pipelines" / "verbs.py"
-    registry.write_text(without_rows(registry.read_text(), SOURCES[source]))
+    (folder / "pipelines" / f"{source}.py").unlink(missing_ok=True)
+    registry = folder / "pipelines" / "formats.py"
+    registry.write_text(without_row(registry.read_text(), source))
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", FORMATS)
 def test_other_sources_work_without_it(source, tmp_path):
     copy_without(source, tmp_path)
     other = "createml" if source != "createml" else "vertex"
@@ -66,9 +61,10 @@ def test_other_sources_work_without_it(source, tmp_path):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    help_ = run("--help")
-    assert f"\n  {source} " not in help_
-    assert f"\n  {other} " in help_
+    line, _, _ = run("convert", "--help").partition("\nFormats: ")[2].partition(".")
+    formats = line.replace("\n", " ").split(", ")
+    assert (source in formats, other in formats) == (False, True)
     flags = ["--images", "data/images"] if other == "vertex" else []
-    run(other, "--data", "data", *flags, "--output", "out", "--max-rejects", "0.9", "--progress", "none")
+    out = run("convert", "data", *flags, "--output", "out", "--max-rejects", "0.9", "--progress", "none")
+    assert f"data is read as {other}: " in out
     assert [*(tmp_path / "out").glob("*.tfrecord*")]

@@ -6,22 +6,21 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.common_urns import primitives
 
 from recordmill.launch.command_line.parser import parse
-from recordmill.pipelines.verbs import VERBS
 
 HALVES = "--split train=0.5,val=0.5"
-PLAIN = "coco --images {images} --instances {instances} --output {out}"
+PLAIN = "convert --images {images} --instances {instances} --output {out}"
 ALL = PLAIN + " --keypoints {keypoints} --captions {captions} --panoptic {panoptic} --panoptic-masks {panoptic_masks}"
-FOLDER = "--images {images} --output {out} --label-from name"
+FOLDER = "convert {images} --format folder --output {out} --label-from name"
 MODEL = "--model mobilenet --input-size 32x32 --weights none"
-IMAGE_ROWS = f"--rows {{images}} --images {{classes}} --image-column image --label label {HALVES} --output {{out}}"
+IMAGE_ROWS = f"{{images}} --images {{classes}} --image-column image --label label {HALVES} --output {{out}}"
 COMMANDS = {
     "every kind by name and group": f"{ALL} --match name {HALVES} --group-from [0-9] --caption-text tfidf",
-    "folder by group": f"folder {FOLDER} {HALVES} --group-from [0-9] --exclude {{groups}} --duplicates drop",
-    "features of rows": f"embed {IMAGE_ROWS} {MODEL}",
-    "stratified, Beam's sink": f"folder {FOLDER} {HALVES} --stratify --writer beam",
+    "folder by group": f"{FOLDER} {HALVES} --group-from [0-9] --exclude {{groups}} --duplicates drop",
+    "features of rows": f"convert --format table {IMAGE_ROWS} {MODEL}",
+    "stratified, Beam's sink": f"{FOLDER} {HALVES} --stratify --writer beam",
     "texts of two columns, Beam's sink": (
-        f"table --rows {{objects}} --label shape --output {{out}} --key object {HALVES} --stratify --writer beam"
-        " --text-column image,caption --text counts"
+        f"convert {{objects}} --format table --label shape --output {{out}} --key object {HALVES} --stratify"
+        " --writer beam --text-column image,caption --text counts"
     ),
 }
 """These have every Flatten that a pipeline may have, with each of its inputs."""
@@ -32,7 +31,7 @@ def test_flattened_inputs_have_one_coder(sample, tmp_path, line):
     groups = tmp_path / "groups.csv"
     groups.write_text("file_name,group\n1.jpg,a\n")
     command = parse(line.format(**sample._asdict(), out=tmp_path / "out", groups=groups).split())
-    job = VERBS[command.verb].load("prepare")(command.options)
+    job = command.format.load("prepare")(command.options)
     p = beam.Pipeline(options=PipelineOptions([]))
     job.write(p, job.recipes())
     report = beam.Pipeline(options=PipelineOptions([]))
@@ -47,5 +46,5 @@ def test_flattened_inputs_have_one_coder(sample, tmp_path, line):
             for transform in components.transforms.values()
             if transform.spec.urn == primitives.FLATTEN.urn
         }
-        assert len(coders) >= (1 if command.verb == "table" else 2)
+        assert len(coders) >= (1 if command.format.name == "table" and not command.options.given("model") else 2)
         assert {name for name, coder_names in coders.items() if len(coder_names) > 1} == set()

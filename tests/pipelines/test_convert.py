@@ -21,7 +21,7 @@ def test_facts_of_a_further_step_are_in_the_manifest(tmp_path):
     for name in ("cat/1.jpg", "dog/2.jpg"):
         (tmp_path / "images" / name).parent.mkdir(parents=True)
         draw_jpeg(tmp_path / "images" / name)
-    job = folder.prepare(FolderOptions(images=f"{tmp_path}/images", output=f"{tmp_path}/out"))
+    job = folder.prepare(FolderOptions(data=f"{tmp_path}/images", output=f"{tmp_path}/out"))
 
     def gather(p: beam.Pipeline) -> Gathered:
         p | "Once" >> beam.Impulse() | "Report" >> WithFacts(report)

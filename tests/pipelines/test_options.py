@@ -5,13 +5,13 @@ import math
 import pytest
 
 from recordmill.pipelines.dataset_options import VerifyOptions
-from recordmill.pipelines.embed_options import EmbedOptions
+from recordmill.pipelines.model_options import LabelledModelOptions, RowsModelOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.inputs.encoders import TextForm, TextSettings
 from recordmill.schemas.inputs.images import ImageRules
-from recordmill.schemas.inputs.option import Options, option_fields, split_shares
+from recordmill.schemas.inputs.option import Options, flag, option_fields, split_shares
 from recordmill.schemas.inputs.options import DEFAULT_SHARD_BYTES, MAX_SHARDS
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.layouts import CLASSIFICATION, LAYOUTS
@@ -24,15 +24,15 @@ from recordmill.transforms.table.table_options import TableOptions
 HALVES = split_shares("a=1/2,b=1/2")
 GIVEN = {
     CocoOptions: {"images": ("images",), "instances": ("a.json",), "output": "out"},
-    FolderOptions: {"images": ("images",), "output": "out"},
-    TableOptions: {"rows": ("r.csv",), "output": "out"},
-    EmbedOptions: {"images": ("images",), "model": "m", "output": "out"},
+    FolderOptions: {"data": ("images",), "output": "out"},
+    TableOptions: {"data": ("r.csv",), "output": "out"},
+    LabelledModelOptions: {"data": ("images",), "model": "m", "output": "out"},
+    RowsModelOptions: {"data": ("t.csv",), "model": "m", "output": "out", "image_column": "path", "label": "kind"},
     VerifyOptions: {"folder": "out"},
 }
 LABELS = {"labels": ("labels.csv",)}
 PANOPTIC = {"panoptic": ("p.json",), "panoptic_masks": ("m",)}
 CAPTIONS = {"captions": ("c.json",), "caption_text": "counts"}
-ROWS = {"rows": ("t.csv",), "image_column": "path", "label": "kind"}
 IMAGE_ROWS = {"images": ("pics",), "image_column": "path"}
 TEXTS = {"text_column": ("t",), "text": "counts"}
 BEYOND = (1 << 63, -(1 << 63) - 1)
@@ -75,7 +75,10 @@ REFUSED = [
     (CocoOptions, {"split": HALVES, "stratify": True, "instances": (), **CAPTIONS}, "--stratify"),
     (FolderOptions, {"split": HALVES, "split_by": "rank", "stratify": True}, "--stratify"),
     (CocoOptions, {"exclude": ("x",), "exclude_kinds": ("blured",)}, "--exclude-kinds"),
-    *((CocoOptions, {name: "x"}, f"--{name}") for name in ("layout", "boxes", "check", "writer", "masks", "format")),
+    *(
+        (CocoOptions, {name: "x"}, flag(name))
+        for name in ("layout", "boxes", "check", "writer", "masks", "image_format")
+    ),
     *((CocoOptions, {"num_shards": number}, "--num-shards") for number in (0, MAX_SHARDS + 1)),
     (CocoOptions, {"examples_per_shard": -1}, "--examples-per-shard"),
     (CocoOptions, {"num_shards": 2, "shard_size": 3}, "--num-shards"),
@@ -121,9 +124,9 @@ REFUSED = [
     (FolderOptions, {"label_from": "exif"}, "--label-from"),
     (FolderOptions, {"label_separator": "", "label_from": "name"}, "--label-separator"),
     *((FolderOptions, {"label_separator": "-", **more}, "--label-separator") for more in ({}, LABELS)),
-    *((FolderOptions, {name: "x"}, flag) for name, flag in (("path_column", "--path-column"),)),
+    (FolderOptions, {"image_column": "x"}, "--image-column"),
     (FolderOptions, {"split_column": "x"}, "--split-column"),
-    (FolderOptions, {"label_column": "x"}, "--label-column"),
+    (FolderOptions, {"label": "x"}, "--label"),
     (FolderOptions, {**LABELS, "label_from": "name"}, "--labels"),
     (FolderOptions, {"classes": ("cat", "dog", "cat", "cat")}, "--classes"),
     (FolderOptions, {"stratify": True}, "--stratify"),
@@ -137,7 +140,7 @@ REFUSED = [
     ),
     (FolderOptions, {"split": "a=1,a=1"}, "--split --split"),
     # table
-    (TableOptions, {"rows": ()}, "--rows"),
+    (TableOptions, {"data": ()}, "DATA"),
     (TableOptions, {"images": ("pics",)}, "--images"),
     (
         TableOptions,
@@ -148,7 +151,11 @@ REFUSED = [
     (TableOptions, {"split_by": "rank"}, "--split-by"),
     (TableOptions, {"split_by": "rank", "split": HALVES, "label": "x", "stratify": True}, "--split-by"),
     (TableOptions, {**IMAGE_ROWS, "raw_size": "12"}, "--raw-size"),
-    (TableOptions, {**IMAGE_ROWS, "raw_size": "2x2", "format": "png", "check": "header"}, "--check --format"),
+    (
+        TableOptions,
+        {**IMAGE_ROWS, "raw_size": "2x2", "image_format": "png", "check": "header"},
+        "--check --image-format",
+    ),
     (TableOptions, {"split": HALVES, "stratify": True}, "--stratify"),
     (TableOptions, {"label": "kind", "stratify": True}, "--stratify"),
     (TableOptions, {"label": "kind", "split": HALVES, "stratify": True, "group_column": "g"}, "--stratify"),
@@ -178,22 +185,17 @@ REFUSED = [
     ),
     (TableOptions, {**TEXTS, "text_names": "tokens=a"}, "--text-names"),
     (TableOptions, {**TEXTS, "text_column": ("s", "t"), "text_names": "index=a"}, "--text-names"),
-    # embed
-    (EmbedOptions, {"input_size": "12"}, "--input-size"),
-    (EmbedOptions, {"key": "id"}, "--key"),
-    (EmbedOptions, {"image_column": "path"}, "--image-column"),
-    (EmbedOptions, {"split_column": "set"}, "--split-column"),
-    (EmbedOptions, {"images": ()}, "--images"),
-    (EmbedOptions, {"encoding": "latin-1"}, "--encoding"),
-    (EmbedOptions, {**ROWS, "delimiter": "ab", "stratify": True, "batch": 0}, "--batch --stratify --delimiter"),
-    (EmbedOptions, {**ROWS, "label": None}, "--label"),
-    (EmbedOptions, {**ROWS, "image_column": None}, "--image-column"),
-    (EmbedOptions, {**ROWS, **LABELS}, "--labels"),
-    (EmbedOptions, {**ROWS, "label_from": "name"}, "--rows"),
-    (EmbedOptions, {**ROWS, "path_column": "x"}, "--path-column"),
-    (EmbedOptions, {**ROWS, "split": HALVES, "group_from": "x"}, "--group-from"),
-    (EmbedOptions, {**ROWS, "split": HALVES, "groups": "x"}, "--groups"),
-    (EmbedOptions, {**ROWS, "split_column": "set", "split": HALVES}, "--split-column"),
+    # --model
+    (LabelledModelOptions, {"input_size": "12"}, "--input-size"),
+    (LabelledModelOptions, {"image_column": "path"}, "--image-column"),
+    (LabelledModelOptions, {"split_column": "set"}, "--split-column"),
+    (LabelledModelOptions, {"data": ()}, "DATA"),
+    (LabelledModelOptions, {"model": ""}, "--model"),
+    (LabelledModelOptions, {"feature_dtype": "int8"}, "--feature-dtype"),
+    (RowsModelOptions, {"delimiter": "ab", "stratify": True, "batch": 0}, "--batch --stratify --delimiter"),
+    (RowsModelOptions, {"label": None}, "--label"),
+    (RowsModelOptions, {"image_column": None}, "--image-column"),
+    (RowsModelOptions, {"split_column": "set", "split": HALVES}, "--split-column"),
     # verify
     (VerifyOptions, {"folder": ""}, "OUT"),
     (VerifyOptions, {"images": ("pictures",)}, "--images"),
@@ -207,7 +209,7 @@ def test_refused(kind, changed, flags):
     with pytest.raises(ConfigError) as caught:
         options(kind, **changed)
     faults = str(caught.value).replace("Val and val, which differ only in case, so that", "").split("; ")
-    flag_faults = [fault.split()[0].rstrip(":") for fault in faults if fault.startswith(("--", "OUT"))]
+    flag_faults = [fault.split()[0].rstrip(":") for fault in faults if fault.startswith(("--", "OUT", "DATA"))]
     assert flag_faults == flags.split()
 
 
@@ -226,7 +228,7 @@ def test_refused(kind, changed, flags):
         (CocoOptions, {"panoptic": ("p.json", "q.json"), "panoptic_masks": ("m", "m"), "layout": "tfds"}),
         (CocoOptions, {"keypoints": ("a.json",), "captions": ("a.json",)}),
         (CocoOptions, {"layout": "keras", "num_shards": 3}),
-        (FolderOptions, {**LABELS, "path_column": "Bild", "label_column": "Klasse", "split_column": "Teil"}),
+        (FolderOptions, {**LABELS, "image_column": "Bild", "label": "Klasse", "split_column": "Teil"}),
         (FolderOptions, {"label_from": "name", "label_separator": " - "}),
         (FolderOptions, {"classes": ("dog", "cat", "Cat")}),
         (FolderOptions, {"split": HALVES, **LABELS, "stratify": True, "split_seed": (1 << 63) - 1}),
@@ -269,8 +271,8 @@ def test_sizing(changed, sizing):
         ({}, True),
         ({"gzip": True}, False),
         ({"max_side": 99}, False),
-        ({"format": "jpeg"}, False),
-        ({"format": "png"}, False),
+        ({"image_format": "jpeg"}, False),
+        ({"image_format": "png"}, False),
     ],
 )
 def test_has_exact_sizes(changed, is_exact):
@@ -327,8 +329,8 @@ def test_config_of_folder():
     assert (plain.class_separator, plain.table) == (None, CLASSIFICATION)
     assert (plain.image_rules, plain.box_policy) == (ImageRules("decode"), "keep")
     assert options(CocoOptions, boxes="drop").box_policy == "drop"
-    columns = {"path_column": "p", "label_column": "l", "split_column": "s"}
-    image_options = {"check": "header", "format": "png", "max_side": 9, "jpeg_quality": 80}
+    columns = {"image_column": "p", "label": "l", "split_column": "s"}
+    image_options = {"check": "header", "image_format": "png", "max_side": 9, "jpeg_quality": 80}
     parsed = options(FolderOptions, **LABELS, **columns, **image_options, split=HALVES, split_seed=3)
     assert (parsed.shares, parsed.splits) == (SplitShares(HALVES, 3), ("a", "b"))
     assert parsed.image_rules == ImageRules("header", "png", 9, 80)
@@ -354,9 +356,9 @@ def test_rows_are_known_by_their_image_unless_there_is_key():
     assert options(TableOptions, **IMAGE_ROWS, raw_size="24x32").image_rules == ImageRules("decode", raw_size=(24, 32))
 
 
-def test_rows_of_embed_are_table():
+def test_rows_of_model_are_table():
     more = {"split": HALVES, "split_seed": 3, "stratify": True, "classes": ("x", "y"), "key": "id"}
-    given = options(EmbedOptions, **ROWS, **more)
+    given = options(RowsModelOptions, images=("images",), **more)
     table = given.source
     assert (table.rows, table.images, table.image_column, table.label) == (("t.csv",), ("images",), "path", "kind")
     assert {name: getattr(table, name) for name in more} == more
@@ -368,12 +370,12 @@ def test_rows_of_embed_are_table():
 def test_files_of_model_are_inputs(tmp_path):
     model, weights = tmp_path / "a.keras", tmp_path / "w"
     model.touch()
-    given = options(EmbedOptions, model=str(model), weights=str(weights))
+    given = options(LabelledModelOptions, model=str(model), weights=str(weights))
     assert given.more_files == (str(model),)
     weights.touch()
     assert given.more_files == (str(model), str(weights))
-    assert options(EmbedOptions, weights="none").more_files == ()
-    assert options(EmbedOptions, weights="gs://b/w").more_files == ("gs://b/w",)
+    assert options(LabelledModelOptions, weights="none").more_files == ()
+    assert options(LabelledModelOptions, weights="gs://b/w").more_files == ("gs://b/w",)
 
 
 @pytest.mark.parametrize(
@@ -405,7 +407,7 @@ def test_features_of_texts_have_names_that_were_asked_for(layout, form, names, e
 
 
 ENCODERS = ("stop_words", "encoders")
-UNRECORDED = {"output", "name", "layout", "images", "workers", "overwrite", "dry_run", "max_rejects"}
+UNRECORDED = {"output", "name", "layout", "workers", "overwrite", "dry_run", "max_rejects"}
 
 
 @pytest.mark.parametrize(
@@ -413,25 +415,52 @@ UNRECORDED = {"output", "name", "layout", "images", "workers", "overwrite", "dry
     [
         (
             CocoOptions,
-            {"data", "duplicates", "exclude", "groups", "panoptic_masks", "stop_words", "encoders", *ANNOTATIONS},
+            {"data", "images", "duplicates", "exclude", "groups", "panoptic_masks", "stop_words", "encoders"}
+            | {*ANNOTATIONS},
         ),
-        (FolderOptions, {"duplicates", "exclude", "groups", "labels"}),
-        (TableOptions, {"duplicates", "exclude", "rows", "schema", "stop_words", "encoders"}),
-        (EmbedOptions, {"exclude", "groups", "labels", "rows", "schema"}),
+        (FolderOptions, {"data", "duplicates", "exclude", "groups", "labels"}),
+        (TableOptions, {"data", "duplicates", "exclude", "images", "schema", "stop_words", "encoders"}),
+        (LabelledModelOptions, {"data", "exclude", "groups", "labels"}),
+        (RowsModelOptions, {"data", "exclude", "images", "schema"}),
     ],
 )
 def test_options_that_change_no_record(kind, more_unrecorded):
-    assert {option.name for option in option_fields(kind) if not option.is_recorded} == UNRECORDED | more_unrecorded
+    assert {option.name for option in option_fields(kind) if not option.recorded_as} == UNRECORDED | more_unrecorded
 
 
 def test_recipe_has_options_not_at_their_defaults():
-    given = {"split": HALVES, "gzip": True, "check": "none", "classes": ("cat", "dog"), "seed": 0, "format": "keep"}
+    given = {
+        "split": HALVES,
+        "gzip": True,
+        "check": "none",
+        "classes": ("cat", "dog"),
+        "seed": 0,
+        "image_format": "keep",
+    }
     assert options(FolderOptions, **given).record_options == {
         "split": "a=0.5,b=0.5",
         "gzip": True,
         "check": "none",
         "classes": ["cat", "dog"],
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "recorded"),
+    [
+        (
+            FolderOptions,
+            {**LABELS, "label": "k", "image_column": "p", "image_format": "png"},
+            {"label_column": "k", "path_column": "p", "format": "png"},
+        ),
+        (TableOptions, {**IMAGE_ROWS, "label": "k"}, {"image_column": "path", "label": "k"}),
+        (LabelledModelOptions, {**LABELS, "label": "k", "feature_dtype": "float16"}, {"label_column": "k"}),
+        (RowsModelOptions, {"feature_dtype": "float16"}, {"image_column": "path", "label": "kind"}),
+    ],
+)
+def test_recipe_keeps_keys_of_earlier_versions(kind, changed, recorded):
+    own = {"model": "m", "dtype": "float16"} if "feature_dtype" in changed else {}
+    assert options(kind, **changed).record_options == recorded | own
 
 
 @pytest.mark.parametrize(

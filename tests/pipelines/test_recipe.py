@@ -33,7 +33,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def options(**changed) -> FolderOptions:
-    return FolderOptions(**{"images": ("more", "images"), "output": "out"} | changed)
+    return FolderOptions(**{"data": ("more", "images"), "output": "out"} | changed)
 
 
 def recipes_of(given: FolderOptions) -> list[Recipe]:

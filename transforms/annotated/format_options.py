@@ -10,9 +10,10 @@ from pydantic import PrivateAttr
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.inputs.file_kinds import content_format
 from recordmill.schemas.inputs.image_options import MASKS, AnnotatedOptions, match_option
 from recordmill.schemas.inputs.images import ImageRules
-from recordmill.schemas.inputs.option import READ, Data, Images, redefine_option
+from recordmill.schemas.inputs.option import ARGUMENT, Data, Images, redefine_option
 from recordmill.schemas.inputs.options import ALL_TRAIN
 from recordmill.schemas.names import Match, NameSources
 from recordmill.transforms.annotated.source import Source
@@ -26,9 +27,9 @@ class FormatOptions(AnnotatedOptions):
         known_columns: Columns of tables that only this format has.
     """
 
-    data: Data = READ.opt("The data set: its file, or its folder or .zip.", ..., "FILE|DIR|ZIP")
+    data: Data = ARGUMENT.opt("The data set: its file, or its folder or .zip.", ..., "DATA")
     images: Images = redefine_option(
-        AnnotatedOptions, "images", (), "Folder or .zip that the paths of images begin at.", "the folder of `--data`"
+        AnnotatedOptions, "images", (), "Folder or .zip that the paths of images begin at.", "the folder of DATA"
     )
 
     name: str = redefine_option(AnnotatedOptions, "name", ..., usual="the name of the format")
@@ -57,6 +58,11 @@ class FormatOptions(AnnotatedOptions):
     def recognise(cls, names: Iterable[str]) -> str:
         """Return the first file of only this format, or ""."""
         return next((name for name in sorted(names) if re.fullmatch(cls.known_names, name)), "")
+
+    @classmethod
+    def recognise_content(cls, head: bytes) -> bool:
+        """Return True for a JSON or XML file of the format. `head` is its beginning."""
+        return content_format(head) == cls.model_fields["name"].default
 
     @classmethod
     def recognise_columns(cls, columns: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ from recordmill.transforms.annotated.source import ImageParts, Parse, Source, So
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
 _T = TypeVar("_T")
-_COCO = "COCO's JSON: recordmill coco reads it"
+_COCO = "COCO's JSON, which --format coco reads"
 _ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _NOT_FINITE = re.compile(r"""["'][+-]?(nan|inf(inity)?)["']""", re.IGNORECASE)
 _WRONG_NUMBER = re.compile(r"Expected `(?:int|float)(?: \| null)?`, got `(str|float)`")
@@ -57,10 +57,10 @@ def find_labels(options: NamingOptions, is_label: Callable[[str], bool]) -> Labe
         return LabelFolders(_add_image_folders([SourceFolder(data)], images), (), is_label)
     shown = ", ".join(splits_by_folder)
     if beside := next(filter(is_label, storage.names(data)), ""):
-        raise ConfigError(f"--data {data} has {beside}, and folders of splits ({shown}): give one of these")
+        raise ConfigError(f"{data} has {beside}, and folders of splits ({shown}): give one of these")
     splits = tuple(dict.fromkeys(splits_by_folder.values()))
     if len(splits) < len(splits_by_folder):
-        raise ConfigError(f"--data {data} has several folders of a split ({shown}): give one folder")
+        raise ConfigError(f"{data} has several folders of a split ({shown}): give one folder")
     folders = [SourceFolder(join_path(data, name), f"{name}/", split) for name, split in splits_by_folder.items()]
     return LabelFolders(_add_image_folders(folders, images), splits, is_label)
 

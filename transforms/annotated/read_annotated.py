@@ -13,6 +13,7 @@ from recordmill.schemas.inputs.files import ImageFile
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import Match, name_key
+from recordmill.schemas.paths import is_remote
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.read_labels import (
     ALONE,
@@ -38,7 +39,7 @@ from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.list_images import FILES_AT_ONCE, file_block, list_outside, split_batches
 from recordmill.transforms.join.match_blocks import MatchRows, assign_buckets
 from recordmill.transforms.runtime.beam_steps import pack
-from recordmill.transforms.storage.interface import NameRange, is_remote
+from recordmill.transforms.storage.interface import NameRange
 from recordmill.transforms.storage.resolve import storage_for
 
 _LABELS, _ROWS = "labels", "rows"

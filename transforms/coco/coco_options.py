@@ -1,4 +1,4 @@
-"""Options of `recordmill coco`."""
+"""Options of the format `coco`."""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -8,7 +8,20 @@ from recordmill.schemas.features import OF_INPUT, FeatureTable, Part
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.inputs.encoders import TextForm
 from recordmill.schemas.inputs.image_options import MASKS, AnnotatedOptions, bbox_format_option, match_option
-from recordmill.schemas.inputs.option import READ, TEXTS, Data, Files, Images, Masks, flag, redefine_option
+from recordmill.schemas.inputs.option import (
+    ARGUMENT,
+    COMMON,
+    OF_FORMAT,
+    RARE,
+    READ,
+    TEXTS,
+    Data,
+    Files,
+    Images,
+    Masks,
+    flag,
+    redefine_option,
+)
 from recordmill.schemas.inputs.options import RecipeValue, parse_pairs
 from recordmill.schemas.inputs.text_options import TextChoice, TextOptions
 from recordmill.schemas.layouts import LAYOUTS
@@ -18,31 +31,33 @@ CAPTIONS = "captions"  # column name of the captions' encoder
 ANNOTATIONS = ("instances", "keypoints", "captions", "stuff", "panoptic", "image_info")
 
 
-def _file_option(text: str, also: str = "") -> Any:
-    return READ.opt(text, (), "FILE", also=also)
+def _file_option(text: str, also: str = "", rank: str = OF_FORMAT) -> Any:
+    return READ.opt(text, (), "FILE", also=also, rank=rank)
 
 
 class CocoOptions(TextOptions, AnnotatedOptions):
-    """Options of `recordmill coco`, see docs/cli.md."""
+    """Options of the format `coco`, see docs/cli.md."""
 
-    images: Images = redefine_option(AnnotatedOptions, "images", (), usual="those of --data")
-    data: Data | None = READ.opt(
+    images: Images = redefine_option(AnnotatedOptions, "images", (), usual="those of DATA")
+    data: Data | None = ARGUMENT.opt(
         "Folder or .zip that a tool exported, in place of `--images` and annotation files. Roboflow's, CVAT's, "
         "FiftyOne's, Label Studio's and COCO's own names of files and folders are known, see [formats.md](formats.md). "
         "All splits are written.",
-        metavar="DIR|ZIP",
+        metavar="DATA",
     )
     instances: Files = _file_option(
         "Objects: boxes, areas, crowd flags, segmentations; repeatable, as all annotation files. All are joined on "
         "image id. LVIS files are read, too.",
         "annotations ann-file",
+        COMMON,
     )
     keypoints: Files = _file_option(
         "Objects with keypoints, joined with `--instances` on annotation id. Names and number of the keypoints come "
         "from the category; if it names none, the number comes from its rows (`keypoint_1`, …). A row with the id and "
-        "category of an `--instances` row is the same object."
+        "category of an `--instances` row is the same object.",
+        rank=COMMON,
     )
-    captions: Files = _file_option("Captions.")
+    captions: Files = _file_option("Captions.", rank=COMMON)
     panoptic: Files = _file_option("Panoptic segments; needs `--panoptic-masks`.")
     stuff: Files = _file_option(
         "Regions of stuff, for a semantic mask. To read them as boxes and masks of objects, pass the file to "
@@ -60,6 +75,7 @@ class CocoOptions(TextOptions, AnnotatedOptions):
         "bucket's folder has millions of objects. Shards then have equal numbers of images rather than bytes, and "
         "missing files are found when they are read, even if all are missing.",
         False,
+        rank=RARE,
     )
     match: Match = match_option()
     name: str = redefine_option(AnnotatedOptions, "name", "coco")
@@ -156,7 +172,7 @@ class CocoOptions(TextOptions, AnnotatedOptions):
     def _faults(self) -> Iterator[str]:
         files = self.given(*ANNOTATIONS, "panoptic_masks")
         if self.data and files:
-            yield f"--data finds the annotation files, and {' and '.join(files)} names them: leave one of the two out"
+            yield f"DATA has the annotation files, and {' and '.join(files)} names them: leave one of the two out"
         if not self.data and not self.images:
             yield "--images is missing"
         if not self.data and not any(getattr(self, kind) for kind in ANNOTATIONS):

@@ -15,9 +15,10 @@ from recordmill.schemas.inputs.option import option_fields
 from recordmill.schemas.inputs.options import ALL_TRAIN
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
 from recordmill.schemas.names import name_fault
+from recordmill.schemas.paths import is_remote
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.coco.read_coco import cut_file, read_block
-from recordmill.transforms.storage.resolve import find_archive, join_path, list_existing, storage_for
+from recordmill.transforms.storage.resolve import find_archive, join_path, list_existing, split_folder, storage_for
 
 _KINDS = {kind.value: kind for kind in AnnotationKind} | {"person_keypoints": AnnotationKind.KEYPOINTS}
 _NAMED = re.compile(rf"({'|'.join(sorted(_KINDS, reverse=True))})(?:_(.+))?\.json(?:\.gz)?")
@@ -25,7 +26,9 @@ _USUAL = ("_annotations.coco.json", "labels.json", "annotations.json", "result.j
 """Names that Roboflow, FiftyOne, labelme2coco, Label Studio and others use, next to the images or their folder."""
 _ANNOTATIONS = "annotations"
 _SUBSET = re.compile(rf"(?:.*[_.-])?({'|'.join(SPLIT_OF_FOLDER)})(?:\d{{4}})?", re.IGNORECASE)
-_CURE = "give the files by their flags instead of --data: --images and --instances, for example"
+_KEYS = {"captions": b'"caption"', "panoptic": b'"segments_info"', "keypoints": b'"num_keypoints"'}
+"""Keys of annotations, which show the kind of a file whose name does not."""
+_CURE = "name the files by their flags: --images and --instances, for example"
 _IMAGES_TRIED = 3
 
 
@@ -71,12 +74,16 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
         return options, Given((ExportPart("", options.sources, options.images),), options.splits)
     if not storage_for(data).is_folder(data):
         if find_archive(data):
-            raise ConfigError(f"--data {data}: files inside an archive are not read; unpack {find_archive(data)}")
-        raise ConfigError(f"--data {data} is not a folder or .zip; give a file by its flag, --instances for example")
+            raise ConfigError(f"{data}: files inside an archive are not read; unpack {find_archive(data)}")
+        raise ConfigError(f"{data} is not a folder or .zip; give a file by its flag, --instances for example")
     candidates = [file._replace(masks=_find_masks(data, file)) for file in _find_annotation_files(data)]
     export_files = [file for file in candidates if file.masks or file.kind is not AnnotationKind.PANOPTIC]
+    subsets = {file.subset for file in export_files if file.kind is AnnotationKind.PANOPTIC}
+    stuff = [file for file in export_files if file.kind is AnnotationKind.STUFF and file.subset in subsets]
+    export_files = [file for file in export_files if file not in stuff]
     unread = dict.fromkeys(_json_names(data, _ANNOTATIONS), "its name does not say the kind of its annotations")
     unread |= {file.name: f"the folder {_stem(file.name)} of its PNGs is missing" for file in candidates}
+    unread |= {file.name: "the panoptic file of the split makes the semantic mask, too" for file in stuff}
     read = {file.name for file in export_files}
     warnings = (f"{join_path(data, name)} is not read: {why}" for name, why in unread.items() if name not in read)
     by_split = _group_by_split(data, export_files)
@@ -89,12 +96,34 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
         is_shared = list(folders.values()).count(folders[split]) > 1
         parts.append(ExportPart(split, split_sources, folders[split], is_shared))
     if options.split != ALL_TRAIN and len(parts) > 1:
-        raise ConfigError(f"--data has a file for each of the splits {', '.join(by_split)}, and so does --split")
+        raise ConfigError(f"DATA has a file for each of the splits {', '.join(by_split)}, and so does --split")
     if options.split != ALL_TRAIN or not parts[0].split:
         parts, names = [ExportPart("", options.sources, options.images)], options.splits
     else:
         names = tuple(by_split)
     return options, Given(tuple(parts), names, data, tuple(warnings))
+
+
+def find_images_of_file(path: str, head: bytes) -> tuple[AnnotationKind, str, str, ConfigError | None]:
+    """Return the kind of an annotation file, the folders of its images and of its PNGs, "" if they are not found, and
+    the error that says where images were looked for.
+
+    Args:
+        head: Beginning of the file.
+    """
+    folder, name = split_folder(path)
+    match = _NAMED.fullmatch(name)
+    kind = (
+        _KINDS[match[1]] if match else next((_KINDS[k] for k, key in _KEYS.items() if key in head), _KINDS["instances"])
+    )
+    above = posixpath.dirname(folder) if posixpath.basename(folder) == _ANNOTATIONS else folder
+    data = above or "."
+    within = posixpath.relpath(path, data) if not is_remote(path) else path[len(above) + 1 :]
+    file = ExportFile(within, kind, (match[2] or "") if match else "")
+    try:
+        return kind, _find_image_folder(data, file), _find_masks(data, file), None
+    except ConfigError as error:
+        return kind, "", _find_masks(data, file), error
 
 
 def is_export_name(name: str) -> bool:
@@ -111,9 +140,8 @@ def _group_by_split(data: str, export_files: Sequence[ExportFile]) -> dict[str, 
     """Return each split's files, by split and kind."""
     if not export_files:
         raise ConfigError(
-            f"--data {data} has no annotation file of a COCO export: neither {_ANNOTATIONS}/*.json nor one of "
-            f"{', '.join(_USUAL)}, in it or in {', '.join(SPLIT_OF_FOLDER)}; {_CURE}; "
-            f"recordmill auto --data {data} recognises other formats"
+            f"{data} has no annotation file of a COCO export: neither {_ANNOTATIONS}/*.json nor one of "
+            f"{', '.join(_USUAL)}, in it or in {', '.join(SPLIT_OF_FOLDER)}; {_CURE}"
         )
     usual, kinds = USUAL_SPLITS, list(_KINDS.values())
     ordered = sorted(export_files, key=lambda file: (kinds.index(file.kind), file.name))
@@ -122,12 +150,10 @@ def _group_by_split(data: str, export_files: Sequence[ExportFile]) -> dict[str, 
     for one, other in pairwise(ordered):
         if (one.split, one.kind) == (other.split, other.kind):
             what = f"{one.kind.value} of the split {one.split}" if one.split else one.kind.value
-            raise ConfigError(f"--data {data}: {one.name} and {other.name} are both {what}; {_CURE}")
+            raise ConfigError(f"{data}: {one.name} and {other.name} are both {what}; {_CURE}")
     if "" in by_split and len(by_split) > 1:
         names = ", ".join(file.name for file in by_split[""])
-        raise ConfigError(
-            f"--data {data}: the name of {names} has no split, but the names of other files have one; {_CURE}"
-        )
+        raise ConfigError(f"{data}: the name of {names} has no split, but the names of other files have one; {_CURE}")
     return by_split
 
 
@@ -149,7 +175,7 @@ def _name_files(
         return CocoOptions(**values | named)
     except ConfigError as error:
         names = ", ".join(file.name for file in export_files)
-        raise ConfigError(f"--data {data} is read as {names}: {error}; {_CURE}") from error
+        raise ConfigError(f"{data} is read as {names}: {error}; {_CURE}") from error
 
 
 def _find_annotation_files(data: str) -> Iterator[ExportFile]:
@@ -208,7 +234,7 @@ def _find_image_folder(data: str, file: ExportFile) -> str:
         if not names or any(storage_for(file).size(file) is not None for file in files):
             return path
     raise ConfigError(
-        f"--data {data}: {file.name} names the image {names[0]!r}, which is not in any of "
+        f"{data}: {file.name} names the image {names[0]!r}, which is not in any of "
         f"{', '.join(place or 'the folder itself' for place in places)}; give the folder of all images by --images, or "
         "find them by the ends of their names with --match name"
     )

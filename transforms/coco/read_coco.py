@@ -9,20 +9,22 @@ import errno
 import gc
 import logging
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
 import google_crc32c
 import msgspec
 import numpy as np
-from apache_beam.pvalue import PCollection, TaggedOutput
+from apache_beam.pvalue import TaggedOutput
 
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource, ExportPart
 from recordmill.schemas.inputs.images import USUAL_IMAGE_BYTES
 from recordmill.schemas.names import name_fault
+from recordmill.schemas.paths import is_remote
+from recordmill.transforms.blocks.flatten_collections import flatten_collections
 from recordmill.transforms.blocks.image_tasks import file_folder
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
@@ -41,7 +43,7 @@ from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.match_blocks import assign_buckets, name_keys
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.storage.interface import UnreadableFileError, is_remote
+from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import find_archive, join_path, open_unpacked, storage_for
 
 _LOGGER = logging.getLogger(__name__)
@@ -92,11 +94,6 @@ class ReadAnnotations(beam.PTransform):
         )
         typed = "TypeOfRows" >> beam.Map(_keep_element).with_output_types(Keyed)
         return flatten_collections(rows, "Rows") | typed, flatten_collections(annotations, "Annotations"), described
-
-
-def flatten_collections(parts: Sequence[PCollection], name: str) -> PCollection:
-    """Flatten PCollections to one."""
-    return parts[0] if len(parts) == 1 else parts | name >> beam.Flatten()
 
 
 def _keep_element(element: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Options of `recordmill createml`."""
+"""Options of the format `createml`."""
 
 from typing import ClassVar
 
@@ -7,7 +7,7 @@ from recordmill.transforms.annotated.format_options import FormatOptions, Naming
 
 
 class CreatemlOptions(NamingOptions):
-    """Options of `recordmill createml`, see docs/formats.md."""
+    """Options of the format `createml`, see docs/formats.md."""
 
     name: str = redefine_option(FormatOptions, "name", "createml")
     known_names: ClassVar[str] = r".*\.createml\.json"

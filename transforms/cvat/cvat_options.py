@@ -1,4 +1,4 @@
-"""Options of `recordmill cvat`."""
+"""Options of the format `cvat`."""
 
 from typing import ClassVar
 
@@ -7,7 +7,7 @@ from recordmill.transforms.annotated.format_options import FormatOptions, Naming
 
 
 class CvatOptions(NamingOptions):
-    """Options of `recordmill cvat`, see docs/formats.md."""
+    """Options of the format `cvat`, see docs/formats.md."""
 
     data: Data = redefine_option(
         FormatOptions,

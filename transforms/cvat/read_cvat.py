@@ -86,13 +86,13 @@ def _find_xml(data: str) -> str:
     storage = storage_for(data)
     if data.lower().endswith(".xml"):
         if storage.size(data) is None:
-            raise ConfigError(f"--data {data} does not exist")
+            raise ConfigError(f"{data} does not exist")
         return data
     names = [name for name in storage.names(data) if name.lower().endswith(".xml")]
     names = [name for name in names if name == _FILE] or names
     if len(names) != 1:
         fault = f"{', '.join(names[:5])}: give one of them" if names else "no .xml file: give CVAT's annotations.xml"
-        raise ConfigError(f"--data {data} has {fault}")
+        raise ConfigError(f"{data} has {fault}")
     return join_path(data.rstrip("/"), names[0])
 
 

@@ -12,13 +12,14 @@ import msgspec
 
 from recordmill.schemas.dataset.checks import Faults
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.paths import is_remote
 from recordmill.transforms.extract.extract_files import WrittenFile
 from recordmill.transforms.extract.extract_rows import RecordRows
 from recordmill.transforms.records.read_shards import ManifestShard
 from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.records.tfrecord import frame
 from recordmill.transforms.runtime.beam_steps import library_versions
-from recordmill.transforms.storage.interface import crc32c_text, is_remote
+from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)

@@ -19,6 +19,7 @@ from recordmill.schemas.inputs.images import is_image_name, path_class
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_fault
+from recordmill.schemas.paths import is_remote
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.blocks.pack_block import unpack_block
@@ -28,7 +29,6 @@ from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.images.open_image import image_kind
 from recordmill.transforms.join.choose_categories import class_labels
 from recordmill.transforms.join.list_images import file_block, list_images
-from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import find_archive, storage_for
 
 

@@ -1,4 +1,4 @@
-"""Options of `recordmill folder`."""
+"""Options of the format `folder`."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from recordmill.schemas.inputs.option import redefine_option
 
 
 class FolderOptions(LabelledOptions, StoredImageOptions):
-    """Options of `recordmill folder`, see docs/cli.md."""
+    """Options of the format `folder`, see docs/cli.md."""
 
     layout: Literal["classification"] = redefine_option(StoredImageOptions, "layout", "classification")
 

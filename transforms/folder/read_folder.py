@@ -1,6 +1,6 @@
 """Convert image folders, and tables of labels, to Blocks of images of one class each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
@@ -14,7 +14,7 @@ from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.choose_classes import build_image_rows, label_paths
 from recordmill.transforms.folder.folder_options import FolderOptions
-from recordmill.transforms.folder.read_labels import read_labels
+from recordmill.transforms.folder.read_labels import file_stems, read_labels
 from recordmill.transforms.join.join_files import RANGE_BITS, count_input_rows
 from recordmill.transforms.join.list_images import Files, file_block
 
@@ -32,20 +32,44 @@ def folder_rows(
 
 
 class ReadTables(beam.PTransform):
-    """Convert the File of each table to (range, packed Block of image rows)."""
+    """Convert the File of each table to (range, packed Block of image rows).
 
-    def __init__(self, options: FolderOptions, splits: tuple[str, ...], division: Division | AsSingleton):
+    Args:
+        files: (range, packed Block) of the image files, if tables name them without their ending; else None.
+    """
+
+    def __init__(
+        self,
+        options: FolderOptions,
+        splits: tuple[str, ...],
+        division: Division | AsSingleton,
+        files: PCollection | None = None,
+    ):
         super().__init__()
-        self._options, self._splits, self._division = options, splits, division
+        self._options, self._splits, self._division, self._files = options, splits, division, files
 
     def expand(self, tables: PCollection[File]):
-        return tables | "ReadTable" >> WithFacts(_read_table, self._options, self._splits, self._division, types=Keyed)
+        stems: AsSingleton | dict[str, str] = {}
+        if self._files is not None:
+            names = self._files | "FileNames" >> beam.FlatMap(_file_names).with_output_types(str)
+            stems = AsSingleton(names | "CollectNames" >> beam.combiners.ToList() | "FileStems" >> beam.Map(file_stems))
+        read = WithFacts(_read_table, self._options, self._splits, self._division, stems, types=Keyed)
+        return tables | "ReadTable" >> read
+
+
+def _file_names(keyed: tuple[int, bytes]) -> list[str]:
+    return unpack_block(keyed[1]).file_name.texts()
 
 
 def _read_table(
-    table: File, facts: FactsBuilder, options: FolderOptions, splits: tuple[str, ...], division: Division
+    table: File,
+    facts: FactsBuilder,
+    options: FolderOptions,
+    splits: tuple[str, ...],
+    division: Division,
+    file_by_stem: Mapping[str, str],
 ) -> Iterator[Keyed]:
-    for block in read_labels(table, options, division, splits, facts):
+    for block in read_labels(table, options, division, splits, facts, file_by_stem):
         yield from pack_parts(block, ranges_of(hash_images(block.image_id, options.seed), RANGE_BITS))
     facts.count_rejected_rows(options.input_rows.path, options.input_rows.kind)
 

@@ -3,7 +3,7 @@
 import logging
 import posixpath
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 
@@ -12,7 +12,8 @@ import numpy as np
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.files import File
-from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS
+from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, is_image_name
+from recordmill.schemas.inputs.option import flag
 from recordmill.schemas.inputs.splits import Division, split_name_fault
 from recordmill.schemas.names import has_control_character, is_absolute, name_fault, name_key
 from recordmill.schemas.rejects import Reason, Rejected
@@ -26,10 +27,17 @@ from recordmill.transforms.runtime import progress
 _LOGGER = logging.getLogger(__name__)
 
 _ROWS_AT_ONCE = 10_000
+_LOOKED_AT = 100
 
 
+# Long list of arguments: the names of files are known during the job only.
 def read_labels(
-    table: File, options: FolderOptions, division: Division, splits: tuple[str, ...], facts: FactsBuilder
+    table: File,
+    options: FolderOptions,
+    division: Division,
+    splits: tuple[str, ...],
+    facts: FactsBuilder,
+    file_by_stem: Mapping[str, str] = {},
 ) -> Iterator[Block]:
     """Yield a table's image rows with their splits. Paths in the table are relative to the image folders, or complete
     and begin with one of them.
@@ -37,6 +45,7 @@ def read_labels(
     Args:
         division: Gives each image its split if the table does not.
         splits: Splits of the job. A rejected row without one of them is counted in the first.
+        file_by_stem: Names of files by their names without ending, for tables that name images so; see `file_stems`.
 
     Raises:
         AnnotationFileError: See `label_rows`.
@@ -45,7 +54,7 @@ def read_labels(
     _LOGGER.info("Reading %s", table.path)
     _, rows = label_rows(table.path, options, table.version)
     while batch := list(islice(rows, _ROWS_AT_ONCE)):
-        labelled = [_label_row(row, table.path, options.images, division, splits, facts) for row in batch]
+        labelled = [_label_row(row, table.path, options.images, division, splits, file_by_stem, facts) for row in batch]
         usable = [image for image in labelled if image]
         yield build_image_rows(Block(file_name=ragged_texts([name for name, _, _ in usable]))).replace(
             split=np.array([splits.index(split) for _, split, _ in usable], np.int64),
@@ -54,12 +63,19 @@ def read_labels(
 
 
 def _label_row(
-    row: TextRow, table: str, folders: tuple[str, ...], division: Division, splits: tuple[str, ...], facts: FactsBuilder
+    row: TextRow,
+    table: str,
+    folders: tuple[str, ...],
+    division: Division,
+    splits: tuple[str, ...],
+    file_by_stem: Mapping[str, str],
+    facts: FactsBuilder,
 ) -> tuple[str, str, str] | None:
     """Return a row's name, split, label; None if rejected."""
     given_path, label, *given_split = row.cells or ("", "")
     path = path_below(given_path, folders)
     name = name_key(path)
+    name = file_by_stem.get(name, name)
     (split,) = given_split or (division.split_of(name),)
     fault = None
     # `a/../b.jpg` is below the images. normpath would damage a URL.
@@ -75,6 +91,32 @@ def _label_row(
     detail = f"{posixpath.basename(table)} row {row.number}: {fault[1]}"
     facts.reject(split if split in splits else splits[0], Rejected("image", None, fault[0], detail))
     return None
+
+
+def names_stems(options: FolderOptions) -> bool:
+    """Return True if the first rows of a table name images without the ending of a file.
+
+    Raises:
+        AnnotationFileError: See `label_rows`.
+    """
+    for path in options.labels:
+        _, rows = label_rows(path, options)
+        names = [row.cells[0] for row in islice(rows, _LOOKED_AT) if not row.fault]
+        if sum(map(is_image_name, names)) * 2 < len(names):
+            return True
+    return False
+
+
+def file_stems(names: Iterable[str]) -> dict[str, str]:
+    """Return the names of image files by their names without ending. An ending that is not unique is needed.
+
+    >>> file_stems(["a/1.jpg", "2.png", "2.jpg", "notes.txt"])
+    {'a/1': 'a/1.jpg'}
+    """
+    by_stem: dict[str, list[str]] = {}
+    for name in filter(is_image_name, names):
+        by_stem.setdefault(posixpath.splitext(name)[0], []).append(name)
+    return {stem: same[0] for stem, same in by_stem.items() if len(same) == 1}
 
 
 def table_splits(path: str, options: FolderOptions) -> tuple[str, ...] | None:
@@ -107,20 +149,21 @@ def _choose_label_columns(path: str, options: FolderOptions, names: list[str]) -
     by_text = {name.strip(): name for name in reversed(names)}
     by_lower = {name.strip().lower(): name for name in reversed(names)}
 
-    def choose(kind: str, given: str | None, usual: tuple[str, ...]) -> str | None:
+    def choose(kind: str, option: str, usual: tuple[str, ...]) -> str | None:
+        given = getattr(options, option)
         column = by_text.get(given) if given else next((by_lower[name] for name in usual if name in by_lower), None)
         if column or (not given and kind == "split"):
             return column
         expected = f"called {given!r}" if given else f"of {kind}s ({', '.join(usual)})"
         existing = ", ".join(repr(name.strip()) for name in names) or "none"
         raise AnnotationFileError(
-            f"{path} has no column {expected}; its columns are {existing}: name the column with --{kind}-column"
+            f"{path} has no column {expected}; its columns are {existing}: name the column with {flag(option)}"
         )
 
     chosen = (
-        choose("path", options.path_column, PATH_COLUMNS),
-        choose("label", options.label_column, LABEL_COLUMNS),
-        choose("split", options.split_column, SPLIT_COLUMNS),
+        choose("path", "image_column", PATH_COLUMNS),
+        choose("label", "label", LABEL_COLUMNS),
+        choose("split", "split_column", SPLIT_COLUMNS),
     )
     return list(filter(None, chosen))
 

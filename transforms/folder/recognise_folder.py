@@ -1,31 +1,80 @@
 """Recognition of class folders, and of images with a table of labels."""
 
-from collections.abc import Iterator
+import posixpath
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+import pyarrow as pa
+
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, is_image_name
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD, USUAL_SPLITS
 from recordmill.transforms.folder.folder_options import FolderOptions
-from recordmill.transforms.rows.data_contents import CLASS_FOLDERS, DataContents, Interpretation
+from recordmill.transforms.rows.data_contents import CLASS_FOLDERS, UNCLEAR, DataContents, Interpretation
 from recordmill.transforms.storage.resolve import join_path
+
+_LOOKED_AT = 100
+"""Number of rows whose values are looked at."""
 
 
 def ways(contents: DataContents, _: type[FolderOptions]) -> Iterator[Interpretation]:
     """Yield the ways to read class folders, also below splits, and a table that names images and their classes."""
-    for rank, folder, names in contents.tables:
-        path = join_path(folder, names[0])
-        columns = {name.lower() for name in contents.columns(path)}
-        if len(names) == 1 and columns & {*LABEL_COLUMNS} and columns & {*PATH_COLUMNS}:
-            flags = ("--images", folder, "--labels", path)
-            yield Interpretation(f"{names[0]} names images and their classes", (flags,), rank + 1)
+    yield from _label_tables(contents)
     images = [name.split("/") for name in contents.names if is_image_name(name)]
     tops = sorted({folders[0] for folders in images if len(folders) > 1})
     within = sorted({folders[1] for folders in images if len(folders) > 2})
+    with_classes = {folders[0] for folders in images if len(folders) > 2}
     splits = {split: top for top in tops if (split := SPLIT_OF_WORD.get(top.lower()))}
     if tops and len(splits) == len(tops):
-        ordered = [(split, splits[split]) for split in USUAL_SPLITS if split in splits]
-        commands = tuple(("--images", join_path(contents.data, top), "--split", split) for split, top in ordered)
         if len(within) > 1:
-            below = ", ".join(top for _, top in ordered)
-            yield Interpretation(f"{len(within)} class folders below {below}", commands, CLASS_FOLDERS)
+            below = ", ".join(splits[split] for split in USUAL_SPLITS if splits.get(split) in with_classes)
+            yield Interpretation(f"{len(within)} class folders below {below}", {"data": [contents.data]}, CLASS_FOLDERS)
     elif len(tops) > 1:
-        yield Interpretation(f"{len(tops)} class folders", (("--images", contents.data),), CLASS_FOLDERS)
+        yield Interpretation(f"{len(tops)} class folders", {"data": [contents.data]}, CLASS_FOLDERS)
+
+
+def _label_tables(contents: DataContents) -> Iterator[Interpretation]:
+    """Yield the way to read a table beside images, a column of which names them. With --images, the table has rows."""
+    if "images" in contents.given:
+        return
+    for rank, folder, names in contents.tables:
+        if len(names) > 1:
+            continue
+        path, (name,) = join_path(folder, names[0]), names
+        columns = contents.columns(path)
+        by_lower = {column.lower(): column for column in columns}
+        usual_label, usual_image = (
+            next((by_lower[column] for column in usual if column in by_lower), "")
+            for usual in (LABEL_COLUMNS, PATH_COLUMNS)
+        )
+        label = contents.given.get("label") or usual_label
+        image = contents.given.get("image_column") or _column_of_images(contents, columns)
+        if not image:
+            continue
+        given: dict[str, Any] = {"data": [folder], "labels": [path]}
+        if image != usual_image:
+            given["image_column"] = image
+        fault = None
+        if label not in columns:
+            named = ["--image-column", image] if "image_column" in given else []
+            command = shlex.join(["recordmill", "convert", folder, "--labels", path, *named, "--label"])
+            fault = ConfigError(
+                f"{path} names images, but not which of its columns has their classes: {', '.join(columns)}. Choose "
+                f"one: {command} COLUMN"
+            )
+        yield Interpretation(f"{name} names images and their classes", given, UNCLEAR if fault else rank + 1, fault)
+
+
+def _column_of_images(contents: DataContents, columns: Mapping[str, pa.Array]) -> str:
+    """Return the column that names images of the folder, most of them in one row; "" if there is none. A table with a
+    row for each object has several rows for an image."""
+    paths = contents.images
+    names = [name for path in paths for name in (path, posixpath.basename(path))]
+    known = {*names, *(posixpath.splitext(name)[0] for name in names)}
+    for column, values in columns.items():
+        texts = [str(value) for value in values.to_pylist()[:_LOOKED_AT] if value is not None] if paths else []
+        named = {text for text in texts if text in known or posixpath.basename(text) in known}
+        if len(named) * 2 > len(texts):
+            return column
+    return ""

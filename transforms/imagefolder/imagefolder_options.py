@@ -1,4 +1,4 @@
-"""Options of `recordmill imagefolder`."""
+"""Options of the format `imagefolder`."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -9,7 +9,7 @@ from recordmill.transforms.annotated.format_options import FormatOptions
 
 
 class ImagefolderOptions(FormatOptions):
-    """Options of `recordmill imagefolder`, see docs/formats.md."""
+    """Options of the format `imagefolder`, see docs/formats.md."""
 
     data: Data = redefine_option(
         FormatOptions,

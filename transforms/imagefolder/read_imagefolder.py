@@ -172,7 +172,7 @@ def _find_metadata(data: str) -> tuple[str, list[MetadataFile]]:
         raise ConfigError(_no_metadata(data))
     splits = [_folder_split(posixpath.dirname(name)) for name in names]
     if len(set(splits)) < len(splits) or ("" in splits and len(splits) > 1):
-        raise ConfigError(f"--data {data} has {', '.join(names)}, not one file per split: give one of them as --data")
+        raise ConfigError(f"{data} has {', '.join(names)}, not one file per split: give one of them")
     return data, [_read_metadata_head(data, *posixpath.split(name)) for name in names]
 
 
@@ -194,7 +194,7 @@ def _find_parquet_files(data: str) -> list[MetadataFile]:
         if "" in heads and len(heads) > 1:
             raise ConfigError(
                 f"{folder} has Parquet files with and without a split at the beginning of their names: "
-                f"{', '.join(head.name for head in heads.values())}. Rename them, or give one as --data"
+                f"{', '.join(head.name for head in heads.values())}. Rename them, or give one of them"
             )
         if names:
             return [heads[split_of_file(name)]._replace(name=name, path=join_path(folder, name)) for name in names]
@@ -228,12 +228,11 @@ def _unread_splits(root: str, files: list[MetadataFile]) -> list[str]:
 
 def _no_metadata(data: str) -> str:
     """Return the error for a folder without a metadata file, with the command that reads it."""
-    fault = f"--data {data} has none of {', '.join(METADATA)}"
+    fault = f"{data} has none of {', '.join(METADATA)}"
     splits = split_folders(data)
     if not splits:
-        return f"{fault}. recordmill folder --images {data} reads folders of classes"
-    commands = [f"recordmill folder --images {join_path(data, name)} --split {split}" for name, split in splits.items()]
-    return f"{fault}, in it or in {', '.join(splits)}. To read folders of classes, run {' and '.join(commands)}"
+        return f"{fault}. To read folders of classes, add --format folder"
+    return f"{fault}, in it or in {', '.join(splits)}. To read folders of classes, add --format folder"
 
 
 def _check_columns(file: MetadataFile, class_names: tuple[str, ...], captions: tuple[str, ...]) -> None:
@@ -253,12 +252,12 @@ def _check_columns(file: MetadataFile, class_names: tuple[str, ...], captions: t
         fault = f"{file.path} has neither objects nor captions ({', '.join(CAPTIONS)}). Its columns are: {columns}."
         if file.image_column:
             raise ConfigError(
-                f"{fault} recordmill table --rows '{join_path(folder, '*.parquet')}' "
+                f"{fault} recordmill convert '{join_path(folder, '*.parquet')}' --format table "
                 f"--image-column {file.image_column} --label LABEL reads images and their classes"
             )
         raise ConfigError(
-            f"{fault} recordmill folder --images {folder} --labels {file.path} --label-column {label} "
-            f"reads one as the class of the image, recordmill table --rows {file.path} --images {folder} "
+            f"{fault} recordmill convert {folder} --labels {file.path} --label {label} "
+            f"reads one as the class of the image, recordmill convert {file.path} --format table --images {folder} "
             f"--image-column {FILE_NAME} reads all"
         )
     entry = next((entry for _, entry in file.objects()), None)

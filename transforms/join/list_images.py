@@ -18,13 +18,14 @@ from recordmill.schemas.dataset.recipes import LISTING, InputFile
 from recordmill.schemas.inputs.files import ImageFile
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.names import name_key
+from recordmill.schemas.paths import is_remote
 from recordmill.transforms.blocks.image_tasks import file_folder
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.match_blocks import assign_buckets
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.storage.interface import ALL_NAMES, NameRange, StoredFile, is_remote, join_checksums
+from recordmill.transforms.storage.interface import ALL_NAMES, NameRange, StoredFile, join_checksums
 from recordmill.transforms.storage.resolve import find_archive, storage_for
 
 

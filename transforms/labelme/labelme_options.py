@@ -1,4 +1,4 @@
-"""Options of `recordmill labelme`."""
+"""Options of the format `labelme`."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ IGNORED_LABELS = ("__ignore__", "_background_")
 
 
 class LabelmeOptions(NamingOptions):
-    """Options of `recordmill labelme`, see docs/formats.md."""
+    """Options of the format `labelme`, see docs/formats.md."""
 
     ignore_labels: Names = LEAVE_OUT.opt(
         "Labels of shapes that are not objects. They are rejects, `excluded`, which `--max-rejects` does not limit.",

@@ -1,4 +1,4 @@
-"""Options of `recordmill labelstudio`."""
+"""Options of the format `labelstudio`."""
 
 from typing import ClassVar, Literal
 
@@ -8,7 +8,7 @@ from recordmill.transforms.annotated.format_options import FormatOptions, Naming
 
 
 class LabelstudioOptions(NamingOptions):
-    """Options of `recordmill labelstudio`, see docs/formats.md."""
+    """Options of the format `labelstudio`, see docs/formats.md."""
 
     image_key: str | None = READ.opt(
         "Key of a task's `data` that has the image.", metavar="NAME", usual="image, or the only one that names an image"

@@ -1,4 +1,4 @@
-"""Options of `recordmill openimages`."""
+"""Options of the format `openimages`."""
 
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ from recordmill.transforms.annotated.format_options import FormatOptions, Naming
 
 
 class OpenimagesOptions(NamingOptions):
-    """Options of `recordmill openimages`, see docs/formats.md."""
+    """Options of the format `openimages`, see docs/formats.md."""
 
     class_descriptions: File | None = READ.opt(
         "CSV file of the names of classes: `/m/01g317,Person`.",

@@ -43,7 +43,7 @@ def source(options: OpenimagesOptions) -> Source:
     boxes = [] if is_file else [name for name in storage.names(folder) if _is_boxes_file(name)]
     splits = {name: _boxes_split(name) for name in boxes}
     if len(set(splits.values())) > 1 and "" in splits.values():
-        raise ConfigError(f"--data {data}: only some of {', '.join(boxes)} name a split: give one file")
+        raise ConfigError(f"{data}: only some of {', '.join(boxes)} name a split: give one file")
     by_name = any(splits.values())
     warnings = [f"the files {', '.join(boxes)} give the splits"] if by_name else []
     if boxes:

@@ -9,10 +9,11 @@ from recordmill.schemas.dataset.checks import Fault, Faults
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.paths import is_remote
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.storage.interface import UnreadableFileError, is_remote
+from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.os_errors import explain_os_error
 from recordmill.transforms.storage.resolve import storage_for
 

@@ -16,6 +16,7 @@ from isal import igzip
 from isal.isal_zlib import IsalError
 
 from recordmill.schemas.errors import ConfigError, IndexMismatchError, RecordError
+from recordmill.schemas.paths import is_remote
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.records.shard_index import ShardIndex, locate_error, read_shard_index
 from recordmill.transforms.records.tfrecord import (
@@ -26,7 +27,7 @@ from recordmill.transforms.records.tfrecord import (
     framed_size,
     read_records,
 )
-from recordmill.transforms.storage.interface import StoredFile, is_remote
+from recordmill.transforms.storage.interface import StoredFile
 from recordmill.transforms.storage.resolve import GZIP, storage_for
 
 _GZIP_FAULTS = (EOFError, IsalError, igzip.BadGzipFile)

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from recordmill.schemas.errors import AnnotationFileError, ConfigError
-from recordmill.schemas.inputs.file_kinds import describe_content
+from recordmill.schemas.inputs.images import is_image_name
+from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
 from recordmill.schemas.inputs.tables import RowsFile, RowsReading, rows_format
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -22,19 +23,21 @@ class Interpretation(NamedTuple):
 
     Attributes:
         why: What shows it, for a person.
-        commands: Flags that name the input. Several commands write a split each.
+        inputs: Values of options that name the input, by name.
         rank: Only the ways of the lowest rank count: 0 for label files, then tables, then class folders.
-        fault: Why the command would fail; raised if no other way has this rank.
+        fault: Why the conversion would fail; raised if no other way has this rank.
     """
 
     why: str
-    commands: tuple[tuple[str, ...], ...]
+    inputs: Mapping[str, Any]
     rank: int = 0
     fault: ConfigError | None = None
 
 
-CLASS_FOLDERS = 5
-"""Rank after those of tables."""
+CLASS_FOLDERS, ROWS, UNCLEAR = 5, 6, 7
+"""Ranks after those of tables that show their format. UNCLEAR: a table of labels without a usual column of them."""
+IMAGES_TRIED = 20_000
+"""Number of names of a folder among which images are looked for."""
 
 
 class DataContents:
@@ -44,24 +47,36 @@ class DataContents:
         data: Path that the user named.
         folder: The folder, or the folder of a file.
         names: Names of files below the folder.
+        given: Options that the user gave, by name.
     """
 
-    def __init__(self, data: str, folder: str, names: Sequence[str]):
-        self.data, self.folder, self.names = data, folder, names
+    def __init__(self, data: str, folder: str, names: Sequence[str], given: Mapping[str, Any] = {}):
+        self.data, self.folder, self.names, self.given = data, folder, names, given
         self._columns: dict[str, Mapping[str, pa.Array]] = {}
+
+    @cached_property
+    def images(self) -> Sequence[str]:
+        """Names of the images below the folder, also if the data set is a file in it."""
+        names: Iterable[str] = self.names
+        if self.folder != self.data.rstrip("/"):
+            names = (file.name for file in islice(storage_for(self.folder).walk(self.folder), IMAGES_TRIED))
+        return [name for name in names if is_image_name(name)]
 
     @property
     def tables(self) -> Iterator[tuple[int, str, Sequence[str]]]:
         """(rank, folder, names of tables) of the folder, and of the Parquet files in its folder `data`, where Hugging
-        Face's data sets have them. The rank is that of a format of the tables; formats with one image per row come
-        next."""
+        Face's data sets have them, or in folders of splits. The rank is that of a format of the tables; formats with
+        one image per row come next."""
         pairs = [name.rpartition("/") for name in self.names]
         top = [name for folder, _, name in pairs if not folder and rows_format(name)]
         below = [name for folder, _, name in pairs if folder == "data" and name.endswith(".parquet")]
         if top:
             yield 1, self.folder, top
+        in_splits = [name for name in self.names if name.endswith(".parquet") and _is_split_folder(name)]
         if below:
             yield 3, join_path(self.folder, "data"), below
+        elif in_splits and not top:
+            yield 3, self.folder, in_splits
 
     def columns(self, path: str) -> Mapping[str, pa.Array]:
         """Return the columns of the first rows of a table; none of a file that is not a table."""
@@ -83,10 +98,10 @@ class DataContents:
             for name in (*_first_names(labels), *_first_names(tables))
         }
 
-    @cached_property
-    def kinds(self) -> dict[str, str]:
-        """Descriptions of label files and tables by `describe_content`, by name."""
-        return {name: describe_content(head) for name, head in self.heads.items()}
+
+def _is_split_folder(name: str) -> bool:
+    top, slash, _ = name.partition("/")
+    return bool(slash) and top.lower() in SPLIT_OF_WORD
 
 
 def _first_names(names: Iterable[str]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from recordmill.schemas.errors import (
 )
 from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.names import NameSources, name_fault
+from recordmill.schemas.paths import is_remote
 from recordmill.schemas.rejects import REQUESTED_REASONS, Metric, Reason
 from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.sizes import size_text
@@ -44,7 +45,6 @@ from recordmill.transforms.dataset.rejects import (
 from recordmill.transforms.join.match_blocks import base_name, match_names
 from recordmill.transforms.shards.describe_split import Rows, check_rejects, is_over, total_rows
 from recordmill.transforms.shards.shard_file import WrittenShard
-from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
@@ -199,7 +199,7 @@ def check_findings(limits: JobLimits, rows: dict[str, Rows], facts: Facts, lists
     has_any_file = image_rejects.get(Reason.NO_GROUP.value, 0) > 0  # these images have a file
     if not_found and sum(image_rejects.values()) >= total and not has_any_file:
         raise NoImageFoundError(
-            f"none of the {total} {unit}s has a file in --images, so nothing is written: "
+            f"none of the {total} {unit}s has a file, so nothing is written: "
             f"{_mismatch_text(limits, images, files, is_all=True)}"
         )
     nothing = "No image was read" if unit == "image" else "No shard was written"

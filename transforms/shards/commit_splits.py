@@ -24,6 +24,7 @@ from recordmill.schemas.inputs.encoders import CLASSES, TextEncoder, classes_fil
 from recordmill.schemas.inputs.labels import LABEL_FILES, label_files
 from recordmill.schemas.inputs.tables import SCHEMA_FILES, schema_files
 from recordmill.schemas.layouts import shard_names
+from recordmill.schemas.paths import is_remote
 from recordmill.schemas.problems import DUPLICATES, split_fingerprints, split_problems
 from recordmill.schemas.shards import IndexInfo, ShardInfo
 from recordmill.schemas.statistics import REPORT, STATISTICS, split_statistics
@@ -32,7 +33,7 @@ from recordmill.transforms.dataset.rejects import rejects_path
 from recordmill.transforms.insight.across_splits import compare_all_splits, fingerprints_path, folder_statistics
 from recordmill.transforms.records.shard_index import index_file
 from recordmill.transforms.shards.shard_file import is_intact, shard_files
-from recordmill.transforms.storage.interface import Storage, is_remote
+from recordmill.transforms.storage.interface import Storage
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _MOVES = 16

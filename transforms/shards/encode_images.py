@@ -11,6 +11,7 @@ import numpy as np
 from recordmill.schemas.block import Block
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.inputs.images import ImageRules, ImageTask
+from recordmill.schemas.paths import is_remote
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.blocks.run_step import FORESEEN, fewest, step_error
@@ -26,7 +27,6 @@ from recordmill.transforms.encoders.record_maker import (
 )
 from recordmill.transforms.images.load_images import load_image
 from recordmill.transforms.runtime.threads import look_ahead
-from recordmill.transforms.storage.interface import is_remote
 
 _BATCH_IMAGES = 32
 _BATCH_BYTES = 2_000_000

@@ -196,11 +196,6 @@ def too_large(path: str, size_bytes: int | None, most_bytes: int) -> FileTooLarg
     return FileTooLargeError(errno.EFBIG, f"{size}; the limit is {most_bytes:,}", path)
 
 
-def is_remote(path: str) -> bool:
-    """Return True if each read of `path` is a request over a network."""
-    return "://" in path
-
-
 def compute_checksum(file: BinaryIO) -> tuple[int, str]:
     """Return `Storage.checksum` of all bytes of a stream."""
     checksum, size = google_crc32c.Checksum(), 0

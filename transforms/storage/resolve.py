@@ -14,15 +14,14 @@ from itertools import chain
 from tempfile import TemporaryDirectory
 
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, missing_extra
+from recordmill.schemas.paths import GCS, is_remote
 from recordmill.transforms.storage.fsspec_storage import FsspecStorage
 from recordmill.transforms.storage.gcs_client import POOL_SIZE
 from recordmill.transforms.storage.gcs_storage import GcsStorage
-from recordmill.transforms.storage.interface import Storage, is_remote
+from recordmill.transforms.storage.interface import Storage
 from recordmill.transforms.storage.local_storage import LocalStorage
 from recordmill.transforms.storage.zip_storage import ZipStorage
 
-GCS = "gs"
-"""Scheme of Google Cloud Storage. Dataflow's staging and temporary files need this scheme."""
 _LOCAL = LocalStorage()
 _S3_CURE = (
     "credentials come from AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; AWS_ENDPOINT_URL names another "
@@ -33,7 +32,6 @@ _REMOTE: dict[str, tuple[Storage, str, str]] = {
     GCS: (GcsStorage(), "google.cloud.storage", "gs"),
     "s3": (FsspecStorage("s3", _S3_CURE, config_kwargs={"max_pool_connections": POOL_SIZE}), "s3fs", "fsspec"),
 }
-SCHEMES = tuple(_REMOTE)
 
 
 def tilde_hint(path: str) -> str:

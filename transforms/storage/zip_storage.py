@@ -12,6 +12,7 @@ from typing import BinaryIO, NoReturn
 from weakref import WeakSet
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.paths import is_remote
 from recordmill.transforms.storage.interface import (
     ALL_NAMES,
     ChangedFileError,
@@ -19,7 +20,6 @@ from recordmill.transforms.storage.interface import (
     Storage,
     StoredFile,
     UnreadableFileError,
-    is_remote,
     too_large,
 )
 from recordmill.transforms.storage.range_stream import CachedBlocks, PieceStream

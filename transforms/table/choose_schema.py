@@ -147,7 +147,7 @@ def with_texts(chosen: ChosenSchema, encoders: Iterable[TextEncoder], options: T
 def _choose_column(
     name: str, stats: ColumnStats, options: TableOptions, known: Mapping[str, Column], dtype: ColumnType | None
 ) -> Column:
-    """Return a column of records. Its type is `dtype`, or else the type in --schema, or else that of its values.
+    """Return the written form of a column. Its type is `dtype`, else the type in --schema, else that of its values.
 
     Args:
         dtype: Type in --dtype.

@@ -1,4 +1,4 @@
-"""Options of `recordmill table`."""
+"""Options of the format `table`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Literal
@@ -16,7 +16,6 @@ from recordmill.schemas.inputs.option import (
     TEXTS,
     Names,
     Pairs,
-    Rows,
     Shares,
     flag,
     redefine_option,
@@ -34,15 +33,14 @@ from recordmill.schemas.inputs.text_options import TextChoice, TextOptions
 from recordmill.schemas.layouts import DECODED_IMAGE, TABLE, change_keys_and_types, row_image_features
 from recordmill.schemas.names import NameSources
 
-_FILE_OPTIONS = ("check", "format", "max_side", "jpeg_quality")
+_FILE_OPTIONS = ("check", "image_format", "max_side", "jpeg_quality")
 _CLASSES_FILE = "classes"
 _TYPE_BY_KIND = {FeatureKind.INT64: ColumnType.INT64, FeatureKind.FLOAT: ColumnType.FLOAT}
 
 
 class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
-    """Options of `recordmill table`, see docs/tables.md."""
+    """Options of the format `table`, see docs/tables.md."""
 
-    rows: Rows = redefine_option(RowsOptions, "rows", ...)
     columns: Names = READ.opt(
         "Only these columns; repeatable. Members of nested ones are named `a.b`.", (), "NAME[,NAME…]", "all"
     )

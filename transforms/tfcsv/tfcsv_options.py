@@ -1,4 +1,4 @@
-"""Options of `recordmill tfcsv`."""
+"""Options of the format `tfcsv`."""
 
 from typing import ClassVar
 
@@ -7,7 +7,7 @@ from recordmill.transforms.annotated.format_options import FormatOptions, Naming
 
 
 class TfcsvOptions(NamingOptions):
-    """Options of `recordmill tfcsv`, see docs/formats.md."""
+    """Options of the format `tfcsv`, see docs/formats.md."""
 
     name: str = redefine_option(FormatOptions, "name", "tfcsv")
     known_names: ClassVar[str] = r".*_(annotations|labels)\.csv"

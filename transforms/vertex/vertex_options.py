@@ -1,4 +1,4 @@
-"""Options of `recordmill vertex`."""
+"""Options of the format `vertex`."""
 
 import io
 from typing import ClassVar
@@ -9,7 +9,7 @@ from recordmill.transforms.annotated.format_options import FormatOptions, Naming
 
 
 class VertexOptions(NamingOptions):
-    """Options of `recordmill vertex`, see docs/formats.md."""
+    """Options of the format `vertex`, see docs/formats.md."""
 
     match: Match = redefine_option(NamingOptions, "match", "suffix")
     name: str = redefine_option(FormatOptions, "name", "vertex")

@@ -1,4 +1,4 @@
-"""Options of `recordmill via`."""
+"""Options of the format `via`."""
 
 from typing import ClassVar
 
@@ -7,7 +7,7 @@ from recordmill.transforms.annotated.format_options import FormatOptions, Naming
 
 
 class ViaOptions(NamingOptions):
-    """Options of `recordmill via`, see docs/formats.md."""
+    """Options of the format `via`, see docs/formats.md."""
 
     class_attribute: str | None = READ.opt(
         "Attribute of regions that has the class. Where regions have several attributes, it is required.",

@@ -71,7 +71,7 @@ def source(options: VocOptions) -> Source:
     pairs = {name: _find_voc_folders(root, f"{name}/") for name in names}
     by_name = {"": whole} if whole else {name: pair for name, pair in pairs.items() if pair}
     if not by_name:
-        raise ConfigError(f"--data {data} has no .xml files: neither in it, nor in Annotations, train, val or test")
+        raise ConfigError(f"{data} has no .xml files: neither in it, nor in Annotations, train, val or test")
     if images and len(by_name) > 1:
         raise ConfigError(f"--images: {data} has images in its folders {' and '.join(sorted(by_name))}; omit --images")
     folders = []
@@ -133,11 +133,11 @@ def _year_folder(data: str) -> str:
     """
     storage = storage_for(data)
     if storage.size(data) is not None and not data.endswith(".zip"):
-        raise ConfigError(f"--data {data} is a file: give the folder that has Annotations")
+        raise ConfigError(f"{data} is a file: give the folder that has Annotations")
     candidates = [f"{folder}{year}" for folder in ("", "VOCdevkit/") for year in _YEARS]
     years = [name for name in candidates if storage.is_folder(join_path(data, name))]
     if len(years) > 1:
-        raise ConfigError(f"--data {data} has {', '.join(years)}: give one of them")
+        raise ConfigError(f"{data} has {', '.join(years)}: give one of them")
     return join_path(data, years[0]) if years else data.rstrip("/")
 
 

@@ -1,4 +1,4 @@
-"""Options of `recordmill voc`."""
+"""Options of the format `voc`."""
 
 from typing import ClassVar, Literal
 
@@ -7,7 +7,7 @@ from recordmill.transforms.annotated.format_options import FormatOptions
 
 
 class VocOptions(FormatOptions):
-    """Options of `recordmill voc`, see docs/formats.md."""
+    """Options of the format `voc`, see docs/formats.md."""
 
     data: Data = redefine_option(
         FormatOptions,

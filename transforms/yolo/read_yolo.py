@@ -19,11 +19,11 @@ from recordmill.schemas.inputs.annotations import Category, unnamed_keypoints
 from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import USUAL_SPLITS
+from recordmill.schemas.paths import is_remote
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.shapes import check_fractions, check_ring, rectangle_ring, ring_area
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, SourceFolder, SplitList, parser
 from recordmill.transforms.join.image_names import label_file, labels_folder
-from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 from recordmill.transforms.yolo.yolo_options import YoloOptions
 
@@ -154,11 +154,11 @@ def _find_description(data: str) -> str:
     if len(yaml_names) == 1 or len(preferred) == 1:
         return join_path(data, (preferred if len(preferred) == 1 else yaml_names)[0])
     if yaml_names:
-        raise ConfigError(f"--data {data} has {', '.join(yaml_names)}: give the one that describes the data set")
+        raise ConfigError(f"{data} has {', '.join(yaml_names)}: give the one that describes the data set")
     for path in (join_path(data, name) for name in _CLASSES):
         if storage.size(path) is not None:
             return path
-    raise ConfigError(f"--data {data} has neither data.yaml nor classes.txt, so the names of the classes are unknown")
+    raise ConfigError(f"{data} has neither data.yaml nor classes.txt, so the names of the classes are unknown")
 
 
 def _read_description(file: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Options of `recordmill yolo`."""
+"""Options of the format `yolo`."""
 
 from typing import ClassVar, Literal
 
@@ -7,7 +7,7 @@ from recordmill.transforms.annotated.format_options import FormatOptions
 
 
 class YoloOptions(FormatOptions):
-    """Options of `recordmill yolo`, see docs/formats.md."""
+    """Options of the format `yolo`, see docs/formats.md."""
 
     data: Data = redefine_option(
         FormatOptions,

@@ -86,4 +86,4 @@ def layout_flags(sample, layout: str, gzip: bool) -> list[str]:
     """Flags that convert all kinds of annotations of the sample that a layout has."""
     inputs = [*every_kind(sample), "--masks", "both"] if layout == "detection" else coco_flags(sample, Path())[1:5]
     more = ["--layout", layout, "--num-shards", "3", "--max-rejects", "0.2", *(["--gzip"] if gzip else [])]
-    return ["coco", *inputs, *more]
+    return ["convert", *inputs, *more]

@@ -32,8 +32,8 @@ def write_voc(folder: Path) -> None:
     write_lists(folder, train="a other", val="c")
 
 
-@pytest.mark.parametrize(("verb", "write"), [("yolo", write_yolo), ("voc", write_voc)])
-def test_formats(gcs, recordmill, tmp_path, verb, write):
+@pytest.mark.parametrize(("name", "write"), [("yolo", write_yolo), ("voc", write_voc)])
+def test_formats(gcs, recordmill, tmp_path, name, write):
     write(tmp_path / "data")
     upload(gcs, tmp_path / "data", "data")
     gcs.put("data.zip", zipped(files_of(tmp_path / "data")))
@@ -43,7 +43,7 @@ def test_formats(gcs, recordmill, tmp_path, verb, write):
         f"{ROOT}/data": OUT,
         f"{ROOT}/data.zip": f"{OUT}-zip",
     }.items():
-        done = recordmill(verb, "--data", data, "--output", out, "--masks", "png", "--max-rejects", 0.9)
+        done = recordmill("convert", data, "--format", name, "--output", out, "--masks", "png", "--max-rejects", 0.9)
         assert done.code == 0, done.err
         written = objects_of(gcs, out.removeprefix(f"{ROOT}/")) if out.startswith("gs") else files_of(Path(out))
         shards[data] = shards_of(written)

@@ -56,7 +56,7 @@ def test_failures_are_named_in_one_line(gcs, sample, recordmill, name):
     harm(gcs)
     paths = {"images": IMAGES, "instances": INSTANCES, "output": OUT} | others
     began_s = time.monotonic()
-    outcome = recordmill("coco", *(item for flag, path in paths.items() for item in (f"--{flag}", path)))
+    outcome = recordmill("convert", *(item for flag, path in paths.items() for item in (f"--{flag}", path)))
     assert (outcome.code, is_one_line(outcome.err)) == (code, True), outcome
     assert [part for part in told if part not in outcome.err] == []
     assert outcome.out == ""
@@ -73,7 +73,7 @@ def test_without_credentials_it_ends_soon(tmp_path):
         hidden = ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS", "NO_GCE_CHECK")
         environment = {name: value for name, value in os.environ.items() if name not in hidden}
         environment |= {"CLOUDSDK_CONFIG": str(tmp_path), "GCE_METADATA_IP": f"127.0.0.1:{silent.getsockname()[1]}"}
-        command = [sys.executable, "-m", "recordmill.launch.cli", "coco", "--images", f"{ROOT}/images"]
+        command = [sys.executable, "-m", "recordmill.launch.cli", "convert", "--images", f"{ROOT}/images"]
         command += ["--instances", f"{ROOT}/a.json", "--output", OUT]
         run = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert len(asked) == 1  # and waited for two seconds; Beam's own client asks fifteen times

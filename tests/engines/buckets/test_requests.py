@@ -47,7 +47,7 @@ def test_member_of_large_archive_is_one_request(gcs, tiny, tmp_path, recordmill,
     gcs.put("tiny.zip", zipped(files_of(tiny / "images"), method))
     gcs.put("tiny.json", (tiny / "instances.json").read_bytes())
     flags = ["--images", f"{ROOT}/tiny.zip", "--instances", f"{ROOT}/tiny.json", "--num-shards", 1, "--output", OUT]
-    assert recordmill("coco", *flags).code == 0
+    assert recordmill("convert", *flags).code == 0
     assert shown(gcs)["splits"]["train"]["images"]["written"] == 1000
     reads = [call for call in gcs.calls("read", "stat", "list") if call.name == "tiny.zip"]
     assert len({call.range for call in reads if call.range}) in range(1000, 1003)

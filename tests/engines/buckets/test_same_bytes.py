@@ -80,7 +80,7 @@ def write_table(path: Path, rows: Iterable[Iterable[str]]) -> None:
 
 @pytest.mark.parametrize(
     "flags",
-    [("--split", "train=0.5,val=0.5", "--stratify"), ("--labels", "{}/whole.csv")],
+    [("--format", "folder", "--split", "train=0.5,val=0.5", "--stratify"), ("--labels", "{}/whole.csv")],
     ids=["folders", "whole paths"],
 )
 def test_a_folder_of_classes(gcs, classes, tmp_path, recordmill, flags):
@@ -91,7 +91,7 @@ def test_a_folder_of_classes(gcs, classes, tmp_path, recordmill, flags):
 
     def convert(root: object, images: object, out: object) -> int:
         named = [flag.format(root) for flag in flags]
-        return recordmill("folder", "--images", images, *named, "--num-shards", 2, "--output", out).code
+        return recordmill("convert", images, *named, "--num-shards", 2, "--output", out).code
 
     assert convert(classes, classes / "images", tmp_path) == 0
     assert convert(there, f"{there}/images", OUT) == 0
@@ -113,9 +113,9 @@ def test_rows_of_a_table_in_a_bucket(gcs, sample, tmp_path):
     head, *rows = Path(sample.objects).read_bytes().splitlines(keepends=True)
     gcs.put("rows/part-0.csv.gz", gzip.compress(head + b"".join(rows[:20])))
     gcs.put("rows/part-1.csv", head + b"".join(rows[20:]))
-    flags = ["--label", "shape", "--split", "train=0.7,val=0.3", "--num-shards", "2"]
-    assert main(["table", "--rows", f"{ROOT}/rows/part-*", *flags, "--output", OUT]) == 0
-    assert main(["table", "--rows", sample.objects, *flags, "--output", str(tmp_path / "out")]) == 0
+    flags = ["--format", "table", "--label", "shape", "--split", "train=0.7,val=0.3", "--num-shards", "2"]
+    assert main(["convert", f"{ROOT}/rows/part-*", *flags, "--output", OUT]) == 0
+    assert main(["convert", sample.objects, *flags, "--output", str(tmp_path / "out")]) == 0
     local = {name: data for name, data in files_of(tmp_path / "out").items() if "tfrecord" in name}
     assert len(shards_of(local)) == 4
     assert {name: gcs.objects()[f"out/{name}"] for name in local} == local

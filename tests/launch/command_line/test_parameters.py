@@ -1,44 +1,56 @@
 """Options as parameters: what Flex Templates and Airflow ask for by name is what the command line takes."""
 
 import argparse
+from collections.abc import Mapping
 
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from recordmill.launch.command_line.parameters import COMMANDS, command_line, parameters
+from recordmill.launch.command_line.parameters import TEMPLATES, command_line, parameters
 from recordmill.launch.command_line.parser import parse
-from recordmill.pipelines.verbs import FORMATS
+from recordmill.pipelines.formats import FORMATS
+from recordmill.pipelines.verbs import verb_fields
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.inputs.option import option_fields
+from recordmill.schemas.inputs.option import OptionField, Options, option_fields
 
+DATA = {"data": "gs://b/d", "output": "gs://b/o"}
+CLASS_FOLDERS = DATA | {"format": "folder"}
+ROWS = DATA | {"format": "table"}
+IMAGE_ROWS = ROWS | {"images": "gs://b/i", "image_column": "image"}
+MODEL = {"model": "mobilenet-v2"}
 PATHS = {
     "coco": {"images": "gs://b/i", "instances": "gs://b/a.json", "output": "gs://b/o"},
-    "folder": {"images": "gs://b/i", "output": "gs://b/o"},
-    "embed": {"images": "gs://b/i", "model": "mobilenet-v2", "output": "gs://b/o"},
-    "table": {"rows": "gs://b/r.csv", "output": "gs://b/o"},
-    **{name: {"data": "gs://b/d", "output": "gs://b/o"} for name in (*FORMATS, "auto")},
+    **{name: DATA | {"format": name} for name in FORMATS if name != "coco"},
+    "table": IMAGE_ROWS,
+    "folder --model": CLASS_FOLDERS | MODEL,
+    "table --model": IMAGE_ROWS | MODEL | {"class_column": "class"},
 }
+"""Parameters of a conversion by format, also with a model."""
+
+RENAMED = {"labels": "label_files", "label": "class_column"}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", TEMPLATES)
 def test_every_option_is_a_parameter(command):
-    renamed = {"labels": "label_files", "label": "class_column"}
-    options = {renamed.get(option.name, option.name) for option in option_fields(COMMANDS[command])}
-    assert set(parameters(command)) == options - {"dry_run"}
+    options = {RENAMED.get(option.name, option.name) for option in verb_fields(command)}
+    left_out = {"dry_run", "progress", "debug", "config", "print_config"}
+    local = {"recompute", "images", "tolerance"} if command == "verify" else set()
+    assert set(parameters(command)) == options - left_out - local
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_required_options_match_command(command):
-    required = {option.flag for option in parameters(command).values() if option.is_required}
-    with pytest.raises(ConfigError) as caught:
-        parse([command])
-    missing = {word for word in str(caught.value).split() if word.startswith("--")}
-    more = {"coco": set(), "table": {"--rows"}, "embed": {"--model"}}.get(command, {"--images"})
-    more = {"--data"} if command in (*FORMATS, "auto") else more
-    assert required == {"--output", *more} <= missing
+def required(fields: dict[str, OptionField]) -> set[str]:
+    return {field.typed for field in fields.values() if field.is_required}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+def test_required_options_match_command():
+    assert (required(parameters("convert")), required(parameters("verify"))) == ({"--output"}, {"OUT", "--check"})
+    with pytest.raises(ConfigError, match=r"^DATA is missing"):
+        parse(["convert"])
+    with pytest.raises(ConfigError, match=r"^--output is missing; DATA is missing \(folder or \.zip"):
+        parse(["convert", "--format", "folder"])
+
+
+@pytest.mark.parametrize("command", TEMPLATES)
 def test_no_name_is_one_of_beams(command):
     parser = argparse.ArgumentParser(allow_abbrev=False, conflict_handler="resolve", add_help=False)
     for options_class in PipelineOptions.__subclasses__():
@@ -47,20 +59,30 @@ def test_no_name_is_one_of_beams(command):
     assert "--labels" in parser._option_string_actions
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_value_of_every_parameter_is_taken_by_command(command):
-    """All but those that contradict each other, each with a value that is not its default."""
-    paths = PATHS[command] | (PICTURES if command == "table" else {})
-    plain = parse(command_line(command, paths)).options
-    for name, option in parameters(command).items():
-        if option.must_be or name in (*NEEDS_ANOTHER, *OF_ROWS.get(command, ())):
-            continue
-        other_choices = [choice for choice in option.choices if choice != option.default]
-        if option.choices and not other_choices:
-            continue
-        wanted = VALUES_OF.get(option.metavar) or ("1GB" if option.is_size else VALUES[option.type])
-        given = parse(command_line(command, paths | {name: other_choices[0] if other_choices else wanted})).options
-        assert dict(given).items() - dict(plain).items() == {(option.attribute, dict(given)[option.attribute])}
+def options_of(given: Mapping[str, object]) -> Options:
+    command = parse(command_line("convert", given))
+    return command.options
+
+
+def test_value_of_every_parameter_is_taken_by_command():
+    """All but those that contradict each other, each with a value that is not its default, in each format that has
+    it."""
+    tried = set()
+    for format_, paths in PATHS.items():
+        plain = options_of(paths)
+        for option in option_fields(type(plain)):
+            name = RENAMED.get(option.name, option.name)
+            other_choices = [choice for choice in option.choices if choice != option.default]
+            if option.must_be or name in {*paths, "dry_run", *NEEDS_ANOTHER, *NEEDS_ANOTHER_IN.get(format_, ())}:
+                continue
+            if option.choices and not other_choices:
+                continue
+            wanted = VALUES_OF.get(option.metavar) or ("1GB" if option.is_size else VALUES[option.type])
+            given = dict(options_of(paths | {name: other_choices[0] if other_choices else wanted}))
+            assert given.items() - dict(plain).items() == {(option.attribute, given[option.attribute])}
+            tried.add(name)
+    paths = {name for name, option in parameters("convert").items() if option.must_be}
+    assert tried == parameters("convert").keys() - paths - NEEDS_ANOTHER - {"format", "model"}
 
 
 VALUES = {int: 7, float: 0.5, bool: True, str: "val"}
@@ -70,16 +92,12 @@ VALUES_OF = {
     "KEY=NAME[,…]": "image/width=w",
     "KEY=int64|float32[,…]": "image/width=float32",
 }
-OF_ROWS = {
-    "embed": ("image_column", "class_column", "key", "group_column", "schema", "encoding", "delimiter", "rename"),
-    "table": ("label_as",),
-}
-"""Options that need rows, by command."""
-PICTURES = {"images": "gs://b/i", "image_column": "image"}
+NEEDS_ANOTHER_IN = {"folder": {"class_column"}, "folder --model": {"class_column"}, "table": {"label_as"}}
+"""Options that need another option in one format only."""
 
 NEEDS_ANOTHER = {
     *("writer", "masks", "no_list", "split_seed", "split_by", "group_from", "stratify", "label_separator"),
-    *("path_column", "label_column", "split_column", "caption_text", "exclude_kinds"),
+    *("split_column", "caption_text", "exclude_kinds"),
     *("text_features", "min_df", "ngrams", "no_lower", "fit_split", "text_names"),
     *("text", "text_column", "image_column", "raw_size"),
     *("classes", "default", "encoding", "group_column", "rename"),
@@ -89,28 +107,29 @@ NEEDS_ANOTHER = {
 
 def test_lists_are_texts_with_commas_or_lists():
     for images in ("a, b", ["a", "b"], ["a,b"]):
-        assert command_line("coco", {"images": images}) == ["coco", "--images=a", "--images=b"]
+        assert command_line("convert", {"images": images}) == ["convert", "--images=a", "--images=b"]
+        assert command_line("convert", {"data": images}) == ["convert", "a", "b"]
 
 
 def test_switches():
     for value in (True, "true", "TRUE", "1", "yes"):
-        assert command_line("coco", {"gzip": value}) == ["coco", "--gzip"]
+        assert command_line("convert", {"gzip": value}) == ["convert", "--gzip"]
     for value in (False, "false", "", None, "0", "no"):
-        assert command_line("coco", {"gzip": value}) == ["coco"]
+        assert command_line("convert", {"gzip": value}) == ["convert"]
 
 
 def test_value_that_begins_with_dash_stays_value():
-    assert parse(command_line("coco", PATHS["coco"] | {"seed": -3})).options.seed == -3
+    assert options_of(PATHS["coco"] | {"seed": -3}).seed == -3
     with pytest.raises(ConfigError, match="--name '--gzip' must be letters"):
-        parse(command_line("coco", PATHS["coco"] | {"name": "--gzip"}))
+        options_of(PATHS["coco"] | {"name": "--gzip"})
 
 
 @pytest.mark.parametrize(
     ("command", "values", "told"),
     [
-        ("coco", {"gzip": "maybe"}, "gzip=maybe must be true or false"),
-        ("coco", {"image": "x"}, "coco has no parameter image; it has bbox_format, boxes"),
-        ("coco", {"labels": "x"}, "coco has no parameter labels"),
+        ("convert", {"gzip": "maybe"}, "gzip=maybe must be true or false"),
+        ("convert", {"image": "x"}, "convert has no parameter image; it has batch, bbox_format, boxes"),
+        ("convert", {"labels": "x"}, "convert has no parameter labels"),
         ("verify", {"recompute": 1}, "verify has no parameter recompute"),
     ],
 )

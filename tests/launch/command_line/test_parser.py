@@ -4,18 +4,23 @@ from fractions import Fraction
 
 import pytest
 
-from recordmill.launch.command_line.parser import parse
+from recordmill.launch.command_line.parser import Command, parse, parse_values
 from recordmill.pipelines.dataset_options import ExtractOptions, SampleOptions, TerminalOptions, VerifyOptions
-from recordmill.pipelines.verbs import VERBS
+from recordmill.pipelines.formats import FORMATS, LABEL_FILE_FORMATS
+from recordmill.pipelines.verbs import OLD_VERBS, VERBS
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.coco.coco_options import CocoOptions
 
-INPUTS = ["coco", "--images", "images", "--instances", "a.json", "--output", "out"]
+INPUTS = ["convert", "--images", "images", "--instances", "a.json", "--output", "out"]
 PLAIN = CocoOptions(images=("images",), instances=("a.json",), output="out")
 
 
 def options(*flags: str) -> CocoOptions:
-    return parse([*INPUTS, *flags]).options
+    return parse_one(*INPUTS, *flags).options
+
+
+def parse_one(*words: str) -> Command:
+    return parse(words)
 
 
 def fault(*arguments: str) -> str:
@@ -55,33 +60,34 @@ def test_flag_sets_its_option_and_no_other(flags, changed):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("coco --imagse x", ["--imagse", "--images?"]),
-        ("coco --imagse=x", ["--imagse", "--images?"]),
-        ("coco --Images x", ["--Images", "--images?"]),
-        ("coco --num_shards 3", ["--num_shards", "--num-shards?"]),
-        ("coco --image_dir x --annotations y", ["--image_dir; did you mean --images?", "--instances?"]),
-        ("folder --annotations=x --shuffle_seed 1", ["--annotations; did you mean --labels?", "--seed?"]),
-        ("coco --region us-east1", ["--region", "lone --"]),
-        ("coco --temp_location=gs://b/t", ["--temp_location", "lone --"]),
-        ("coco --runner DataflowRunner", ["--runner"]),
-        ("coco -x", ["-x"]),
-        ("coco stray", ["argument 'stray'"]),
+        ("convert --imagse x", ["--imagse", "--images?"]),
+        ("convert --imagse=x", ["--imagse", "--images?"]),
+        ("convert --Images x", ["--Images", "--images?"]),
+        ("convert --num_shards 3", ["--num_shards", "--num-shards?"]),
+        ("convert --image_dir x --annotations y", ["--image_dir; did you mean --images?", "--instances?"]),
+        ("convert --csv=x --shuffle_seed 1", ["--csv; did you mean --labels?", "--seed?"]),
+        ("convert --region us-east1", ["--region", "lone --"]),
+        ("convert --temp_location=gs://b/t", ["--temp_location", "lone --"]),
+        ("convert --runner DataflowRunner", ["--runner"]),
+        ("convert -x", ["-x"]),
+        ("convert --data d", ["unknown flag --data; give DATA without a flag"]),
+        ("convert --rows r.csv --format table", ["unknown flag --rows; give DATA without a flag"]),
         ("verify out more", ["argument 'more'"]),
         ("show a b c d e", ["argument 'b'", "argument 'c'", "2 more", "quote"]),
         ("verify --frobnicate out", ["--frobnicate"]),
         ("sample out --progress none", ["--progress"]),
         ("sample out --workers 1", ["--workers"]),
-        ("folder --instances a.json", ["--instances"]),
-        ("coco --gzip=1", ["--gzip", "'1'"]),
-        ("coco --images", ["--images needs"]),
-        ("coco --images --output x", ["--images needs"]),
-        ("folder --split train --split val", ["--split 'train,val'"]),
-        ("cocoa", ["'cocoa'", "coco?"]),
+        ("convert d --format folder --instances a.json", ["--instances is a flag of coco; --format is folder"]),
+        ("convert --gzip=1", ["--gzip", "'1'"]),
+        ("convert --images", ["--images needs"]),
+        ("convert --images --output x", ["--images needs"]),
+        ("convert d --format folder --split train --split val", ["--split 'train,val'"]),
+        ("convrt", ["'convrt'", "convert?"]),
         ("help exract", ["'exract'", "extract?"]),
         ("xyz", ["'xyz'", *VERBS]),
-        ("--gzip coco", ["--gzip", "after the verb"]),
-        ("--debug coco", ["--debug", "after the verb"]),
-        ("--gzpi coco", ["unknown", "--gzpi"]),
+        ("--gzip convert", ["--gzip", "after the verb"]),
+        ("--debug convert", ["--debug", "after the verb"]),
+        ("--gzpi convert", ["unknown", "--gzpi"]),
     ],
 )
 def test_fault_is_named_and_where_help_is(arguments, words):
@@ -95,7 +101,7 @@ def test_fault_is_named_and_where_help_is(arguments, words):
 
 def test_faults_of_every_kind_are_named_at_once_and_each_once():
     message = fault(
-        *("coco", "--num-shards", "x", "--shard-size", "big", "--boxes", "y", "--gzip=1", "--imagse", "i"),
+        *("convert", "--num-shards", "x", "--shard-size", "big", "--boxes", "y", "--gzip=1", "--imagse", "i"),
         *("--instances", "a", "--categories", ",", "--output", "--split", "a-b"),
     )
     faults = [part for part in message.split("; ") if not part.startswith("did you mean")]
@@ -110,7 +116,7 @@ def test_value_of_unknown_flag_is_no_fault():
 
 
 def test_misspelt_option_counts_as_given():
-    message = fault("coco", "--imagse", "i", "--num_shards", "x", "--instances", "a", "--output", "o")
+    message = fault("convert", "--imagse", "i", "--num_shards", "x", "--instances", "a", "--output", "o")
     assert "is missing" not in message
     assert "--num-shards 'x'" in message
 
@@ -124,16 +130,18 @@ def test_of_values_given_twice_last_counts_and_said(caplog):
 
 @pytest.mark.parametrize("value", ["-", "-3", "-.5", "- -", "--a b"])
 def test_value_may_begin_with_dash(value):
-    folder = ["folder", "--images", "images", "--output", "out", "--label-from", "name"]
-    assert parse([*folder, "--label-separator", value]).options.label_separator == value
+    words = ["convert", "images", "--format", "folder", "--output", "out", "--label-from", "name"]
+    assert parse_one(*words, "--label-separator", value).options.label_separator == value
 
 
 def test_the_other_verbs():
-    verify = parse(["verify", "out", "--workers", "2", "--progress", "none", "--debug"])
-    assert verify == ("verify", VerifyOptions(folder="out", workers=2), TerminalOptions(progress="none", debug=True))
-    sample = parse(["sample", "new", "--count", "3"])
-    assert sample == ("sample", SampleOptions(folder="new", count=3), TerminalOptions())
-    extract = parse(["extract", "out", "new", "--split", "val"])
+    verify = parse_one("verify", "out", "--workers", "2", "--progress", "none", "--debug")
+    assert verify == Command(
+        "verify", VerifyOptions(folder="out", workers=2), TerminalOptions(progress="none", debug=True)
+    )
+    sample = parse_one("sample", "new", "--count", "3")
+    assert sample == Command("sample", SampleOptions(folder="new", count=3), TerminalOptions())
+    extract = parse_one("extract", "out", "new", "--split", "val")
     assert extract.options == ExtractOptions(folder="out", target="new", split="val")
 
 
@@ -150,7 +158,21 @@ def config(tmp_path, text: str) -> list[str]:
     [
         [*INPUTS, "--split", "a=1/3,b=2/3", "--gzip", "--min-area", "0.5", "--categories", "a,b c", "--seed=-3"],
         [*INPUTS, "--keypoints", "k", "--bbox-format", "xyxy", "--shard-size", "1GB", "--debug", "--progress", "none"],
-        ["table", "--rows", "a", "--rows", "b", "--output", "o", "--schema", "s", "--default", "a=1", "--label", "l"],
+        [
+            "convert",
+            "a",
+            "b",
+            "--format",
+            "table",
+            "--output",
+            "o",
+            "--schema",
+            "s",
+            "--default",
+            "a=1",
+            "--label",
+            "l",
+        ],
         ["show", "out", "--json", "--index", "0"],
         ["index", "a", "b"],
     ],
@@ -158,12 +180,13 @@ def config(tmp_path, text: str) -> list[str]:
 def test_printed_config_is_read(tmp_path, capsys, words):
     with pytest.raises(SystemExit):
         parse([*words, "--print-config"])
-    assert parse([words[0], *config(tmp_path, capsys.readouterr().out)])[:2] == parse(words)[:2]
+    read, typed = parse_one(words[0], *config(tmp_path, capsys.readouterr().out)), parse_one(*words)
+    assert (read.verb, read.format, read.options) == (typed.verb, typed.format, typed.options)
 
 
 def test_flags_win(tmp_path):
     flags = config(tmp_path, "images: i\ninstances: [a.json, b.json]\noutput: 2017\nnum-shards: 3\ngzip: true\n")
-    options = parse(["coco", *flags, "--instances", "c.json", "--num-shards", "4"]).options
+    options = parse_one("convert", *flags, "--instances", "c.json", "--num-shards", "4").options
     assert (options.images, options.instances, options.output) == (("i",), ("c.json",), "2017")
     assert (options.num_shards, options.gzip, options.seed) == (4, True, 0)
 
@@ -173,13 +196,71 @@ def test_flags_win(tmp_path):
     [
         ("- images", ["must map names"]),
         ("images: [", ["is not YAML"]),
-        ("imagse: i", ["unknown option 'imagse'; did you mean images?", "--output is missing"]),
+        ("rows: [r.csv]\nformat: table", ["unknown option 'rows'; did you mean data?"]),
+        ("data: d\nformat: jpeg", ["--image-format jpeg"]),
+        ("imagse: i\ninstances: a", ["unknown option 'imagse'; did you mean images?", "--output is missing"]),
         ("config: other.yaml\ndebug: true", ["unknown option 'config'", "unknown option 'debug'"]),
-        ("images: i\nnum_shards: many\ngzip: perhaps", ["--num-shards 'many'", "--gzip 'perhaps': true or false"]),
-        ("images: {a: b}\ncategories: {a: b}", ["--images", "--categories"]),
+        ("instances: i\nnum_shards: many\ngzip: perhaps", ["--num-shards 'many'", "--gzip 'perhaps': true or false"]),
+        ("instances: a\nimages: {a: b}\ncategories: {a: b}", ["--images", "--categories"]),
     ],
 )
 def test_faults_of_a_file(tmp_path, text, words):
-    message = fault("coco", *config(tmp_path, text))
+    message = fault("convert", *config(tmp_path, text))
     assert [word for word in words if word not in message] == []
-    assert "no such file" in fault("coco", "--config", str(tmp_path / "gone.yaml"))
+    assert "no such file" in fault("convert", "--config", str(tmp_path / "gone.yaml"))
+
+
+def test_data_of_the_command_line_replaces_that_of_a_file(tmp_path):
+    for text, data in (("[a, b]", ("a", "b")), ("a", ("a",))):
+        flags = config(tmp_path, f"data: {text}\nformat: table\noutput: o\n")
+        assert parse_one("convert", *flags).options.rows == data
+        assert parse_one("convert", "c", *flags, "d").options.rows == ("c", "d")
+
+
+def test_old_names_are_not_options_of_python():
+    with pytest.raises(ConfigError, match=r"^unknown option 'rows'; did you mean data\?$"):
+        parse_values("convert", {"rows": ["r.csv"], "format": "table", "output": "o"})
+
+
+# Verbs of earlier versions
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ("coco --images I --instances F -o O", "--images I --instances F -o O"),
+        ("coco --images=I --panoptic=P -o O --format jpeg", "--images=I --panoptic=P -o O --image-format jpeg"),
+        ("coco --data D -o O", "D -o O --format coco"),
+        *((f"{name} --data D -o O", f"D -o O --format {name}") for name in LABEL_FILE_FORMATS),
+        ("cvat --data D --images I -o O", "D --images I -o O --format cvat"),
+        ("folder --images I --images=J -o O", "I J -o O --format folder"),
+        (
+            "folder --images I --labels F -o O --path-column a --label-column=b",
+            "--images I --labels F -o O --image-column a --label=b",
+        ),
+        ("table --rows R --rows S -o O", "R S -o O --format table"),
+        ("table --rows R --images I --image-column c -o O", "R --images I --image-column c -o O --format table"),
+        ("embed --images I --model m --dtype float16 -o O", "I --model m --feature-dtype float16 -o O"),
+        ("embed --images I --labels F --model m -o O", "--images I --labels F --model m -o O"),
+        (
+            "embed --rows R --images I --image-column c --label l --model m -o O",
+            "R --images I --image-column c --label l --model m -o O",
+        ),
+        ("auto --data D -o O", "D -o O"),
+        ("auto --format-in yolo --data=D -o O", "D --format yolo -o O"),
+    ],
+)
+def test_old_verb_shows_a_command_that_parses(words, command):
+    verb, *flags = words.split()
+    what = "a format of DATA, not a verb" if verb in FORMATS else "not a verb; convert does it"
+    assert fault(verb, *flags) == f"{verb} is {what}. The same command is: recordmill convert {command}"
+    if "panoptic" not in command:  # its masks are missing
+        options = parse(["convert", *command.split()], recognises=False).options
+        assert options is None or options.output == "O"  # None if the format is recognised
+
+
+def test_every_old_verb_is_known():
+    assert {*OLD_VERBS} == {*FORMATS, "embed", "auto"}
+    assert fault("coco", "--images", "my images", "--captions", "c").endswith(
+        "The same command is: recordmill convert --images 'my images' --captions c"
+    )

@@ -25,7 +25,7 @@ def state():
 
 before = state()
 _, images, instances, out = sys.argv
-code = main(["coco", "--images", images, "--instances", instances, "--output", out, "--max-rejects", "0.2"])
+code = main(["convert", "--images", images, "--instances", instances, "--output", out, "--max-rejects", "0.2"])
 after = state()
 print([name for name in before if before[name] != after[name]], code)
 

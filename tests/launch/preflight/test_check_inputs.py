@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.launch.preflight import check_inputs
-from recordmill.pipelines.verbs import VERBS
+from recordmill.pipelines.formats import FORMATS
 from recordmill.schemas.errors import ConfigError
 
 
@@ -35,16 +35,18 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def fault(verb: str, **given: object) -> str:
+def fault(format_: str, **given: object) -> str:
     """Message of the refusal; empty without one."""
     given_others = given.keys() & OTHERS
     usual = {
         "coco": {"images": ("images",), **({} if given_others else {"instances": ("instances.json",)})},
-        "folder": {"images": ("images",)},
-        "embed": {"images": ("images",), "model": "mobilenet-v2"},
-        "table": {"rows": ("labels.csv",)},
+        "folder": {"data": ("images",)},
+        "folder --model": {"data": ("images",), "model": "mobilenet-v2"},
+        "table": {"data": ("labels.csv",)},
     }
-    options = VERBS[verb].options(**{"output": "out", **usual[verb], **given})
+    name, has_model, _ = format_.partition(" --model")
+    entry = FORMATS[name].with_model() if has_model else FORMATS[name]
+    options = entry.options(**{"output": "out", **usual[format_], **given})
     try:
         check_inputs.check_inputs(options)
     except ConfigError as error:
@@ -60,7 +62,7 @@ HALVES = (("train", Fraction(1, 2)), ("val", Fraction(1, 2)))
 
 
 @pytest.mark.parametrize(
-    ("verb", "given"),
+    ("format_", "given"),
     [
         *(("coco", {"output": output}) for output in ("out", "empty", "new/folder", "images")),
         ("coco", {"images": "images/"}),
@@ -69,14 +71,14 @@ HALVES = (("train", Fraction(1, 2)), ("val", Fraction(1, 2)))
         ("coco", {**PANOPTIC, "panoptic_masks": "masks.zip"}),
         ("coco", {"instances": "instances.json", "keypoints": "instances.json"}),
         ("table", {}),
-        ("embed", {"weights": "none"}),
-        ("embed", {"weights": "instances.json"}),
-        ("folder", {"images": ("images", "images2", "masks.zip"), "labels": "labels.csv", "output": "new/folder"}),
+        ("folder --model", {"weights": "none"}),
+        ("folder --model", {"weights": "instances.json"}),
+        ("folder", {"data": ("images", "images2", "masks.zip"), "labels": "labels.csv", "output": "new/folder"}),
     ],
 )
-def test_good_inputs_pass(folder, verb, given):
+def test_good_inputs_pass(folder, format_, given):
     absolute = {name: value.format(here=folder) if isinstance(value, str) else value for name, value in given.items()}
-    assert fault(verb, **absolute) == ""
+    assert fault(format_, **absolute) == ""
 
 
 REFUSED = [
@@ -88,7 +90,7 @@ REFUSED = [
     (
         "coco",
         {"instances": "yolo"},
-        ["--instances yolo is a folder", "convert it by recordmill yolo --data yolo: data.yaml"],
+        ["--instances yolo is a folder", "convert the folder: recordmill convert yolo --format yolo (data.yaml)"],
     ),
     ("coco", {"images": "ann.zip/more.zip"}, ["--images ann.zip/more.zip: an archive within", "unpack ann.zip"]),
     ("coco", {"instances": ("instances.json", "./instances.json")}, ["--instances", "the same"]),
@@ -131,30 +133,30 @@ REFUSED = [
     ("coco", {"split": HALVES, "groups": "gone"}, ["--groups gone: no such file"]),
     ("coco", {**CAPTIONS, "stop_words": "gone"}, ["--stop-words gone: no such file"]),
     ("coco", {**CAPTIONS, "encoders": "gone"}, ["--encoders gone: no such folder"]),
-    ("table", {"rows": ("gone.csv", "images.csv")}, ["--rows gone.csv: no such file", "; --rows images.csv"]),
-    ("table", {"rows": "masks.zip"}, ["--rows masks.zip"]),
-    ("table", {"rows": ("labels.csv", "label*.csv")}, ["--rows labels.csv", "the same"]),
+    ("table", {"data": ("gone.csv", "images.csv")}, ["DATA gone.csv: no such file", "; DATA images.csv"]),
+    ("table", {"data": "masks.zip"}, ["DATA masks.zip"]),
+    ("table", {"data": ("labels.csv", "label*.csv")}, ["DATA labels.csv", "the same"]),
     (
         "coco",
         {**PANOPTIC, "panoptic": ("instances.json",) * 2, "panoptic_masks": ("images",) * 2},
         ["--panoptic ", "the same"],
     ),
-    ("table", {"rows": "ann.zip/a.txt"}, ["--rows ann.zip/a.txt", ".gz"]),
+    ("table", {"data": "ann.zip/a.txt"}, ["DATA ann.zip/a.txt", ".gz"]),
     ("table", {"schema": "gone"}, ["--schema gone: no such file"]),
     ("table", {"images": "gone", "image_column": "i"}, ["--images gone: no such folder"]),
     ("table", {**TEXTS, "stop_words": "gone"}, ["--stop-words gone: no such file"]),
     ("table", {**TEXTS, "encoders": "gone"}, ["--encoders gone: no such folder"]),
-    ("table", {"rows": "labels.csv", "output": "."}, ["labels.csv would be replaced"]),
-    ("embed", {"images": "gone"}, ["--images gone: no such folder"]),
+    ("table", {"data": "labels.csv", "output": "."}, ["labels.csv would be replaced"]),
+    ("folder --model", {"data": "gone"}, ["DATA gone: no such folder"]),
     ("folder", {"split": HALVES, "groups": "gone"}, ["--groups gone: no such file"]),
     ("folder", {"labels": "label.csv"}, ["--labels label.csv: no such file", "labels.csv?"]),
     ("folder", {"labels": "images"}, ["--labels images", "folder"]),
     ("folder", {"labels": ("labels.csv", "./labels.csv")}, ["--labels", "the same"]),
-    ("folder", {"images": ("images", "images/")}, ["--images", "the same"]),
-    ("folder", {"images": "empty.zip"}, ["--images empty.zip: no file"]),
+    ("folder", {"data": ("images", "images/")}, ["DATA", "the same"]),
+    ("folder", {"data": "empty.zip"}, ["DATA empty.zip: no file"]),
     *(
-        (verb, {"images": images}, [f"--images: {{here}}/{inner} is within {{here}}{outer}"])
-        for verb in ("coco", "folder")
+        (format_, {name: images}, [f"{typed}: {{here}}/{inner} is within {{here}}{outer}"])
+        for format_, name, typed in (("coco", "images", "--images"), ("folder", "data", "DATA"))
         for images, inner, outer in (
             (("images", "images/deep"), "images/deep", "/images"),
             (("images/deep", "images"), "images/deep", "/images"),
@@ -165,18 +167,18 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("verb", "given", "words"), REFUSED)
-def test_a_fault_names_its_flag(folder, verb, given, words):
-    message = fault(verb, **given)
+@pytest.mark.parametrize(("format_", "given", "words"), REFUSED)
+def test_a_fault_names_its_flag(folder, format_, given, words):
+    message = fault(format_, **given)
     assert [word for word in words if word.format(here=folder) not in message] == []
-    wanted = sum(word.startswith(("--", "; --")) for word in words) or 1
-    assert message.count("; --") + 1 == wanted, message
+    wanted = sum(word.startswith(("--", "; --", "DATA", "; DATA")) for word in words) or 1
+    assert message.count("; --") + message.count("; DATA") + 1 == wanted, message
 
 
 def test_every_folder_within_another_is_named(folder):
     (folder / "images" / "deep" / "er").mkdir()
     (folder / "images" / "deep" / "er" / "b.jpg").touch()
-    assert fault("folder", images=("images/deep/er", "images", "images/deep")).count(" is within ") == 3
+    assert fault("folder", data=("images/deep/er", "images", "images/deep")).count(" is within ") == 3
 
 
 # Files that would be written over

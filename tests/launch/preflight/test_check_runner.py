@@ -265,7 +265,8 @@ GB = 10**9
 
 
 def options_of(sample, tmp_path, *more):
-    return parse([str(word) for word in coco_flags(sample, tmp_path / "out", *more)]).options
+    command = parse([str(word) for word in coco_flags(sample, tmp_path / "out", *more)])
+    return command.options
 
 
 @pytest.fixture

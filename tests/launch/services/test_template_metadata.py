@@ -13,7 +13,7 @@ from recordmill.launch.flat import from_flat
 from recordmill.launch.services.template_metadata import metadata, write
 from tests.launch.command_line.test_parameters import PATHS
 
-REQUIRED = PATHS | {"verify": {"folder": "gs://b/o", "check": "decode"}}
+REQUIRED = {"convert": PATHS["coco"], "verify": {"folder": "gs://b/o", "check": "decode"}}
 BEAMS = {"sdk_container_image", "number_of_worker_harness_threads"}
 TYPES = {"TEXT", "GCS_READ_FILE", "GCS_READ_FOLDER", "GCS_WRITE_FOLDER", "BOOLEAN", "ENUM", "NUMBER"}
 FIELDS = {"name", "label", "helpText", "isOptional", "regexes", "paramType", "enumOptions", "defaultValue"}
@@ -39,11 +39,11 @@ VALUES = {
     "sdk_container_image": (["h:5000/i:t", "p/i@sha256:" + "0" * 64], ["p/i", "p/i@sha256:12", "p/i:a b"]),
     "number_of_worker_harness_threads": (["1", "12"], ["0", "-1"]),
 }
-"""Accepted and refused values of parameters of coco."""
+"""Accepted and refused values of parameters of `convert`."""
 
 
 def regex_of(name: str) -> str:
-    (regex,) = (parameter["regexes"][0] for parameter in metadata("coco")["parameters"] if parameter["name"] == name)
+    (regex,) = (parameter["regexes"][0] for parameter in metadata("convert")["parameters"] if parameter["name"] == name)
     return regex
 
 
@@ -51,7 +51,8 @@ def options_of(command: str, **values: str):
     """The options of a template that is given these values."""
     given = REQUIRED[command] | values
     arguments = from_flat([f"--command={command}", *(f"--{name}={value}" for name, value in given.items())])
-    return parse(arguments[: arguments.index("--")]).options
+    parsed = parse(arguments[: arguments.index("--")])
+    return parsed.options
 
 
 @pytest.mark.parametrize("command", TEMPLATES)
@@ -91,7 +92,7 @@ def test_good_values_match_and_bad_ones_do_not(name):
 @settings(max_examples=20)
 @given(data=st.data())
 def test_command_takes_every_value_that_matches(name, data):
-    options_of("coco", **{name: data.draw(st.from_regex(regex_of(name), fullmatch=True))})
+    options_of("convert", **{name: data.draw(st.from_regex(regex_of(name), fullmatch=True))})
 
 
 @pytest.mark.parametrize("command", TEMPLATES)
@@ -100,8 +101,7 @@ def test_defaults_that_form_shows_change_nothing(command):
         parameter["name"]: parameter for parameter in metadata(command)["parameters"] if "defaultValue" in parameter
     }
     defaults = {name: parameter["defaultValue"] for name, parameter in with_defaults.items()}
-    conversion_defaults = {"seed": "0", "gzip": "false", "max_rejects": "0.01"}
-    expected = {"verify": {"sample": "1.0"}, "auto": {}}.get(command, conversion_defaults)
+    expected = {"verify": {"sample": "1.0"}, "convert": {"seed": "0", "gzip": "false"}}[command]
     assert expected.items() <= defaults.items()
     assert all(re.fullmatch(with_defaults[name]["regexes"][0], value) for name, value in defaults.items())
     assert options_of(command, **defaults) == options_of(command)

@@ -8,16 +8,13 @@ from pathlib import Path
 import pytest
 
 from recordmill.launch.terminal.require_tensorflow import require_tensorflow
-from recordmill.pipelines.verbs import FORMATS, VERBS
+from recordmill.pipelines.formats import FORMATS
+from recordmill.pipelines.verbs import VERBS
 
 ARGUMENTS = {
-    "coco": ["--images", "i", "--instances", "x.json", "--output", "o"],
-    "embed": ["--images", "i", "--model", "efficientnet-b0", "--weights", "none", "--output", "o"],
+    "convert": ["--images", "i", "--instances", "x.json", "--output", "o"],
     "extract": ["o", "d"],
-    "folder": ["--images", "i", "--output", "o"],
-    "table": ["--rows", "r.csv", "--output", "o"],
     "verify": ["o"],
-    **{name: ["--data", "d", "--output", "o"] for name in ("auto", *FORMATS)},
 }
 DATAFLOW = ["--", "--runner=DataflowRunner", "--project=p-12345", "--region=us-east1", "--temp_location=gs://b"]
 
@@ -26,6 +23,13 @@ def refusal(outcome) -> str:
     assert outcome.code == 2
     (line,) = outcome.err.splitlines()
     return line
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_conversion_needs_beam(format_, recordmill, monkeypatch):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    words = ARGUMENTS["convert"] if format_ == "coco" else ["d", "--format", format_, "--output", "o"]
+    assert refusal(recordmill("convert", *words)) == 'recordmill: convert needs pip install "recordmill[beam]"'
 
 
 @pytest.mark.parametrize("verb", sorted(name for name, verb in VERBS.items() if verb.runs_beam))
@@ -61,10 +65,10 @@ def test_clone_on_the_path_is_not_installed(recordmill, monkeypatch):
     monkeypatch.setattr(importlib.metadata, "distributions", lambda **_: iter(()))
     cure = f"pip install --no-deps {Path(__file__).parents[3]}"
     text = f"recordmill: Recordmill is not installed for {sys.executable}: {cure}"
-    assert refusal(recordmill("coco", *ARGUMENTS["coco"])) == text
+    assert refusal(recordmill("convert", *ARGUMENTS["convert"])) == text
 
 
-@pytest.mark.parametrize("verb", ["coco", "verify"])
+@pytest.mark.parametrize("verb", ["convert", "verify"])
 def test_dataflow_needs_google_s_clients(verb, recordmill, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam.runners.dataflow.internal.apiclient", None)
     outcome = recordmill(verb, *ARGUMENTS[verb], *DATAFLOW)

@@ -10,12 +10,15 @@ RESULT = {"image_id": 1, "category_id": 2, "bbox": [1, 2, 3, 4], "score": 0.5}
 COCO = {"info": {}, "images": [], "annotations": [], "categories": []}
 
 KINDS = {
-    "labelme": (json.dumps(LABELME, indent=2), "LabelMe's JSON of one image; recordmill labelme"),
-    "via": ('{"_via_settings": {}, "_via_img_metadata": {}}', "VIA); recordmill via"),
+    "labelme": (json.dumps(LABELME, indent=2), "LabelMe's JSON of one image; --format labelme reads its folder"),
+    "via": ('{"_via_settings": {}, "_via_img_metadata": {}}', "VIA); --format via reads it"),
     "geojson": ('{"type": "FeatureCollection", "features": []}', "GeoJSON"),
     "results": (json.dumps([RESULT]), "results"),
-    "createml": ('[{"image": "a.jpg", "annotations": []}]', "CreateML's JSON; recordmill createml"),
-    "label studio": ('[{"id": 1, "annotations": [], "data": {}}]', "Label Studio's JSON; recordmill labelstudio"),
+    "createml": ('[{"image": "a.jpg", "annotations": []}]', "CreateML's JSON; --format createml reads it"),
+    "label studio": (
+        '[{"id": 1, "annotations": [], "data": {}}]',
+        "Label Studio's JSON; --format labelstudio reads it",
+    ),
     "json lines": ('{"a": 1}\n{"a": 2}\n', "JSON Lines"),
     "voc": (f'<?xml version="1.0"?>\n{VOC}', "Pascal VOC"),
     "voc without a declaration": (f"\ufeff {VOC}", "Pascal VOC"),
@@ -23,12 +26,12 @@ KINDS = {
     "labelme's xml": ("<annotation><object><polygon></polygon></object></annotation>", "LabelMe's XML"),
     "other xml": ("<feed/>", "XML"),
     "a web page": ("\n<!DOCTYPE html><html lang='en'>", "web page"),
-    "yolo": ("0 0.5 0.5 0.25 0.125\n12 0.1 0.2 0.3 0.4\n", "YOLO's text of one image; recordmill yolo"),
+    "yolo": ("0 0.5 0.5 0.25 0.125\n12 0.1 0.2 0.3 0.4\n", "YOLO's text of one image; --format yolo reads its folder"),
     "one line of yolo": ("3 0.5 0.5 1 1e-05", "YOLO's text"),
     "yolo's outlines": ("0 0.1 0.1 0.2 0.2 0.3 0.1\n", "YOLO's text"),
     "yolo's yaml": (
         "# data\npath: ../coco\ntrain: images\nnames:\n  0: person\n",
-        "YAML, as of a YOLO data set; recordmill yolo",
+        "YAML, as of a YOLO data set; --format yolo reads its folder",
     ),
     "csv": ("path,label\na.jpg,cat\n", "a table"),
     "tsv": ("path\tlabel\r\na.jpg\tcat\r\n", "a table"),
@@ -84,6 +87,6 @@ def test_not_a_table(kind):
 
 
 def test_coco_s_json_for_table_and_tables():
-    assert "recordmill coco reads it" in describe_table(json.dumps(COCO))
+    assert "--format coco reads it" in describe_table(json.dumps(COCO))
     assert [describe_table(KINDS[kind][0]) for kind in ("csv", "tsv")] == ["", ""]
     assert [describe_table(header) for header in ("path,label\n", "file;class\n", "path", "")] == [""] * 4

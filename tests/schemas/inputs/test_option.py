@@ -21,6 +21,7 @@ from recordmill.schemas.inputs.option import (
     Options,
     Shares,
     Size,
+    merge_fields,
     named_paths,
     option_fields,
     redefine_option,
@@ -165,3 +166,52 @@ def test_values_that_are_refused(kind, example, texts):
     for text in texts:
         with pytest.raises(ValueError, match=example):
             TypeAdapter(kind).validate_python(text)
+
+
+# Options of one name, of several formats
+
+
+class Boxes(Options):
+    layout: Literal["detection", "keras"] = WRITE.opt("Features of a record.", "detection")
+    name: str = WRITE.opt("Prefix.", "boxes")
+    seed: int = WRITE.opt("Seed.", 3)
+    quality: int = WRITE.opt("Quality.", 95)
+    classes: Names = READ.opt("Only these.", (), usual="all")
+    output: str = WRITE.opt("Folder.", ...)
+    model: str = READ.opt("Model.", ...)
+    gzip: bool = WRITE.opt("Compress.", False)
+    no_crowd: bool = WRITE.opt("Skip.", False)
+
+
+class Lines(Options):
+    layout: Literal["lines", "keras"] = WRITE.opt("Features of a line.", "lines")
+    name: str = WRITE.opt("Prefix.", "lines")
+    seed: int = WRITE.opt("Seed.", 3)
+    classes: Names = READ.opt("Only these.", (), usual="all of a column")
+    output: str = WRITE.opt("Folder.", ...)
+    gzip: bool = WRITE.opt("Compress.", False)
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "shown", "is_required"),
+    [
+        ("seed", 3, "3", False),
+        ("name", None, "boxes (boxes); lines (lines)", False),
+        ("layout", None, "detection (boxes); lines (lines)", False),
+        ("classes", None, "all (boxes); all of a column (lines)", False),
+        ("output", None, "", True),
+        ("gzip", False, "", False),
+        # options that one of them has: a form that sets their defaults would set an option of another format
+        ("quality", None, "95", False),
+        ("model", None, "", False),
+        ("no_crowd", False, "", False),
+    ],
+)
+def test_merge_fields(name, default, shown, is_required):
+    users = {"boxes": Boxes, "lines": Lines}
+    fields = {user: field for user, model in users.items() for field in option_fields(model) if field.name == name}
+    merged = merge_fields(fields, len(users))
+    assert (merged.default, merged.shown_default, merged.is_required) == (default, shown, is_required)
+    if name == "layout":
+        assert (merged.choices, merged.metavar) == (("detection", "keras", "lines"), "detection|keras|lines")
+        assert [field.choices for field in fields.values()] == [("detection", "keras"), ("lines", "keras")]

@@ -235,7 +235,7 @@ def bucket(gcs, monkeypatch):
 
 
 def looked_at(*folders: str, **options) -> None:
-    module.check_sample(FolderOptions(images=folders, output="out", **options))
+    module.check_sample(FolderOptions(data=folders, output="out", **options))
 
 
 @pytest.mark.parametrize(
@@ -277,10 +277,10 @@ def test_folders_that_may_have_classes(bucket, tmp_path, caplog):
     assert len(caplog.records) == 2
 
 
-@pytest.mark.parametrize("verb", [["folder"], ["embed", "--model", "mobilenet-v2"]])
-def test_the_commands_look(bucket, recordmill, verb):
+@pytest.mark.parametrize("flags", [[], ["--model", "mobilenet-v2"]])
+def test_the_commands_look(bucket, recordmill, flags):
     bucket.put("images/a.jpg", b"")
-    outcome = recordmill(*verb, "--images", "gs://bucket/images", "--output", "gs://bucket/out")
+    outcome = recordmill("convert", "gs://bucket/images", "--format", "folder", *flags, "--output", "gs://bucket/out")
     assert (outcome.code, "has no image of a class: 'a.jpg' is not in a folder" in outcome.err) == (2, True), outcome
 
 
@@ -288,4 +288,4 @@ def test_table_of_images_needs_no_listing(bucket, recordmill):
     bucket.put("images/a.jpg", b"")
     bucket.put("labels.csv", b"path,label\nb.jpg,cat\n")
     flags = ["--images", "gs://bucket/images", "--labels", "gs://bucket/labels.csv", "--output", "gs://bucket/out"]
-    assert "none of the 1 images has a file" in recordmill("folder", *flags).err
+    assert "none of the 1 images has a file" in recordmill("convert", *flags).err

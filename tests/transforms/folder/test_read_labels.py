@@ -22,7 +22,7 @@ ALL_TRAIN = Division(SplitShares((("train", Fraction(1)),)))
 
 
 def options(**more) -> FolderOptions:
-    return FolderOptions(**{"images": ("img",), "labels": ("labels.csv",), "output": "out"} | more)
+    return FolderOptions(**{"data": ("img",), "labels": ("labels.csv",), "output": "out"} | more)
 
 
 USUAL = options()
@@ -85,12 +85,12 @@ def test_other_formats_hold_labels(tmp_path):
         *((f"x,{column.title()},path\n,cat,a.jpg\n", USUAL, None) for column in LABEL_COLUMNS[-2:]),
         *((f"{column},path,label\nval,a.jpg,cat\n", USUAL, "val") for column in SPLIT_COLUMNS[-2:]),
         ("id,class,file_name,label\n17,xx,a.jpg,cat\n", USUAL, None),  # the first usual name counts
-        ("Bild,Klasse\na.jpg,cat\n", options(path_column="Bild", label_column="Klasse"), None),
-        ("path,Klasse\na.jpg,cat\n", options(label_column="Klasse"), None),
-        (" Bild , label\na.jpg,cat\n", options(path_column="Bild"), None),
+        ("Bild,Klasse\na.jpg,cat\n", options(image_column="Bild", label="Klasse"), None),
+        ("path,Klasse\na.jpg,cat\n", options(label="Klasse"), None),
+        (" Bild , label\na.jpg,cat\n", options(image_column="Bild"), None),
         (
             "path,label,split,image,breed,fold\nx,y,z,a.jpg,cat,2\n",
-            options(path_column="image", label_column="breed", split_column="fold"),
+            options(image_column="image", label="breed", split_column="fold"),
             "2",
         ),
         *((f"path,label,split\na.jpg,cat,{split}\n", USUAL, "train") for split in ("TRAIN", "Train", " train ")),
@@ -103,9 +103,9 @@ def test_columns(rows, table, given, split):
 @pytest.mark.parametrize(
     ("header", "given", "message"),
     [
-        ("Bild,label", USUAL, r"column of paths \(path, .*, id\); its columns are 'Bild', 'label': .* --path-column"),
-        ("path,Klasse", USUAL, r"column of labels \(label, .*\); its columns are 'path', 'Klasse': .* --label-column"),
-        ("path,label", options(path_column="Bild"), "column called 'Bild'; .*: name the column with --path-column"),
+        ("Bild,label", USUAL, r"column of paths \(path, .*, id\); its columns are 'Bild', 'label': .* --image-column"),
+        ("path,Klasse", USUAL, r"column of labels \(label, .*\); its columns are 'path', 'Klasse': .* --label"),
+        ("path,label", options(image_column="Bild"), "column called 'Bild'; .*: name the column with --image-column"),
         ("path,label", options(split_column="set"), "column called 'set'; .*: name the column with --split-column"),
     ],
 )
@@ -169,7 +169,7 @@ def test_good_labels(rows, label, read_as):
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        ('{"images": [], "annotations": []}', "but COCO's JSON; recordmill coco"),
+        ('{"images": [], "annotations": []}', "but COCO's JSON; --format coco"),
         ("<annotation></annotation>", "but Pascal VOC's XML"),
         ("0 0.5 0.5 0.1 0.1\n", "but YOLO's text"),
     ],
@@ -206,7 +206,7 @@ def test_splits_of_table_are_rows_that_can_be_used(tmp_path, table, splits):
 def read(path, *folders: str, division: Division = ALL_TRAIN, splits: tuple[str, ...] = ("train",)) -> list:
     """Image rows, then rejects."""
     builder = FactsBuilder()
-    blocks = list(read_labels(File(str(path)), options(images=folders or ("img",)), division, splits, builder))
+    blocks = list(read_labels(File(str(path)), options(data=folders or ("img",)), division, splits, builder))
     return [row for block in blocks for row in rows_in(block, splits)] + listed(builder.build())
 
 

@@ -123,7 +123,7 @@ def test_names_of_images(path, name):
         (json.dumps(with_shapes()).encode()[:40], "truncated"),
         (b"", "truncated"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:1", "a Git LFS pointer"),
-        ({"images": [], "annotations": [], "categories": []}, "COCO's JSON: recordmill coco reads it"),
+        ({"images": [], "annotations": [], "categories": []}, "COCO's JSON, which --format coco reads"),
         ({"shapes": []}, "missing required field `imagePath`"),
         (with_shapes(shapes=None), "it is not LabelMe's JSON (Expected `array`, got `null`"),
         (with_shapes(imageHeight=None), "imageWidth is 10, imageHeight None"),

@@ -218,7 +218,7 @@ def test_json_of_mixed_types_is_same_in_any_batches(values, type_, texts):
         stats = TableStats()
         for batch in batches:
             stats.add(observe(batch, 0))
-        options = TableOptions(rows=("x.jsonl",), output="out")
+        options = TableOptions(data=("x.jsonl",), output="out")
         chosen = choose_schema(stats, options, {}, None, (RowsFile("x.jsonl", 0, ""),))
         (column,) = chosen.schema.columns
         cells_by_line = {}

@@ -58,7 +58,7 @@ def test_each_odd_image_is_converted(tmp_path, recordmill):
     odd = write_sample(str(tmp_path / "odd"), count=3, seed=0, odd=True)
     output = tmp_path / "out"
     flags = ["--images", odd.images, "--instances", odd.instances, "--output", output, "--max-rejects", 1]
-    assert recordmill("coco", *flags, "--masks", "png").code == 0
+    assert recordmill("convert", *flags, "--masks", "png").code == 0
     assert recordmill("verify", output).code == 0
     names = {row["id"]: row["file_name"] for row in json.loads(Path(odd.instances).read_text())["images"]}
     outcomes = {names[reject["id"]]: reject["reason"] for reject in rejects_of(output)}

@@ -34,7 +34,7 @@ def batch(columns: dict, is_typed: bool) -> RowBatch:
 
 
 def options(**more) -> TableOptions:
-    return TableOptions(rows=("r.csv",), output="out", **more)
+    return TableOptions(data=("r.csv",), output="out", **more)
 
 
 def choose(*files: dict, is_typed: bool = False, schema: tuple[Column, ...] = (), **more) -> ChosenSchema:

@@ -28,7 +28,7 @@ CHOSEN = ChosenSchema(SCHEMA, LabelMap(()), ("w",))
 
 
 def options(**more) -> TableOptions:
-    return TableOptions(rows=("r.csv",), output="out", **{"text_column": ("title",), "text": "counts"} | more)
+    return TableOptions(data=("r.csv",), output="out", **{"text_column": ("title",), "text": "counts"} | more)
 
 
 def test_rows_without_text():

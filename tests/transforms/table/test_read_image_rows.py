@@ -48,7 +48,7 @@ class Found(NamedTuple):
 
 def read(path: Path, folders: tuple[str, ...] = ("pics",), **more) -> Found:
     options = TableOptions(
-        rows=(str(path),), output="out", split=HALVES.shares, image_column="path", images=folders, label="kind", **more
+        data=(str(path),), output="out", split=HALVES.shares, image_column="path", images=folders, label="kind", **more
     )
     file = RowsFile(str(path), path.stat().st_size, "")
     facts = FactsBuilder()

@@ -51,7 +51,7 @@ def test_each_part_of_a_large_file_has_its_own_spill(tmp_path, monkeypatch):
     monkeypatch.setattr(read_rows, "_BATCH_ROWS", 4)
     path = tmp_path / "r.jsonl"
     path.write_text("".join(f'{{"n": {number}}}\n' for number in range(10)))
-    options = TableOptions(rows=(str(path),), output=str(tmp_path))
+    options = TableOptions(data=(str(path),), output=str(tmp_path))
     schema = TableSchema((Column("n", "n", ColumnType.INT64),))
     file = RowsFile(str(path), path.stat().st_size, "")
 

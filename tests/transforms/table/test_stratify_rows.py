@@ -29,7 +29,7 @@ CHOSEN = ChosenSchema(TableSchema(COLUMNS), LabelMap((Category(0, "cat"), Catego
 
 def job_of(files: list[RowsFile], **more) -> tuple[TableOptions, tuple[str, ...], RowsReading]:
     paths = tuple(file.path for file in files)
-    options = TableOptions(rows=paths, output="out", split=SHARES.shares, label="kind", **more)
+    options = TableOptions(data=paths, output="out", split=SHARES.shares, label="kind", **more)
     return options, SHARES.names, options.reading
 
 

@@ -28,7 +28,7 @@ def read(shards: list[str], indices: list[str]):
 
 
 def test_every_record(truth, tmp_path, recordmill):
-    assert recordmill("coco", *truth.flags, "--output", tmp_path, "--num-shards", 2).code == 0
+    assert recordmill("convert", *truth.flags, "--output", tmp_path, "--num-shards", 2).code == 0
     shards = sorted(tmp_path.glob("*.tfrecord-*"))
     pipeline = read([str(shard) for shard in shards], [str(tmp_path / ".index" / f"{s.name}.idx") for s in shards])
     pipeline.build()

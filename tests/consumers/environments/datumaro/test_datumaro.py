@@ -18,7 +18,7 @@ def imported(truth, tmp_path, recordmill, monkeypatch):
 
     def run(*flags: object) -> dm.Dataset:
         monkeypatch.chdir(tmp_path)
-        assert recordmill("coco", *truth.flags, "--output", "out", "--num-shards", 2, *flags).code == 0
+        assert recordmill("convert", *truth.flags, "--output", "out", "--num-shards", 2, *flags).code == 0
         return runpy.run_path(str(DOCS / "consumers" / "datumaro_links.py"))["dataset"]
 
     return run

@@ -42,14 +42,14 @@ def objects_of(out: Path, split: str) -> dict[str, list[tuple]]:
 
 
 @needs_shared_data
-@pytest.mark.parametrize(("verb", "exported", "tolerance"), [("yolo", "yolo_ultralytics", 1e-6)])
-def test_export_gives_the_records_of_coco(verb, exported, tolerance, dataset, tmp_path, recordmill):
+@pytest.mark.parametrize(("name", "exported", "tolerance"), [("yolo", "yolo_ultralytics", 1e-6)])
+def test_export_gives_the_records_of_coco(name, exported, tolerance, dataset, tmp_path, recordmill):
     dataset.export(str(tmp_path / "data"), exported, save_media=True)
-    assert recordmill(verb, "--data", tmp_path / "data", "--output", tmp_path / "out").code == 0
+    assert recordmill("convert", tmp_path / "data", "--format", name, "--output", tmp_path / "out").code == 0
     for split in ("train", "val"):
         instances = MINI / "annotations" / f"instances_{split}2017.json"
         flags = ["--images", MINI / f"{split}2017", "--instances", instances, "--no-crowd", "--split", split]
-        assert recordmill("coco", *flags, "--output", tmp_path / split).code == 0
+        assert recordmill("convert", *flags, "--output", tmp_path / split).code == 0
         found, expected = objects_of(tmp_path / "out", split), objects_of(tmp_path / split, split)
         assert found.keys() == expected.keys()
         assert sum(map(len, expected.values())) > 600

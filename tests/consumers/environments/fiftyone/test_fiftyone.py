@@ -13,7 +13,7 @@ from tests.consumers.coco_truth import Truth
 
 def test_detection(truth, tmp_path, recordmill):
     """One shard keeps the order: FiftyOne renumbers the images, and reads several shards in any order."""
-    assert recordmill("coco", *truth.flags, "--output", tmp_path / "out", "--num-shards", 1).code == 0
+    assert recordmill("convert", *truth.flags, "--output", tmp_path / "out", "--num-shards", 1).code == 0
     pattern = str(tmp_path / "out" / "coco-train.tfrecord-*")
     images = str(tmp_path / "images")
     shards = sorted(map(str, tmp_path.glob("out/*.tfrecord-*")))
@@ -43,8 +43,8 @@ def assert_sample(sample: tuple, truth: Truth, image_id: int) -> None:
 
 def test_classes_from_extract(sample, tmp_path, recordmill):
     """FiftyOne's importer of TFRecords of classes needs other features; it reads class folders."""
-    folder = ["--images", sample.classes, "--output", tmp_path / "out", "--max-rejects", 0.2]
-    assert recordmill("folder", *folder).code == 0
+    flags = ["--format", "folder", "--output", tmp_path / "out", "--max-rejects", 0.2]
+    assert recordmill("convert", sample.classes, *flags).code == 0
     assert recordmill("extract", tmp_path / "out", tmp_path / "back").code == 0
     (images,) = {path.parents[1] for path in tmp_path.glob("back/**/circle/*")}
     with foud.ImageClassificationDirectoryTreeImporter(dataset_dir=str(images)) as importer:

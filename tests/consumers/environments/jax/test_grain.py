@@ -15,7 +15,7 @@ def arrays(record: bytes) -> dict:
 
 
 def test_every_record_in_order(truth, tmp_path, recordmill):
-    assert recordmill("coco", *truth.flags, "--output", tmp_path, "--num-shards", 2).code == 0
+    assert recordmill("convert", *truth.flags, "--output", tmp_path, "--num-shards", 2).code == 0
     seen = []
     for shard in sorted(tmp_path.glob("*.tfrecord-*")):
         records = list(grain.experimental.TFRecordIterDataset(str(shard)))

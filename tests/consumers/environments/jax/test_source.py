@@ -23,7 +23,7 @@ def test_the_page_s_batches(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["sample", "sample"]) == 0
     files = ["--images", "sample/images", "--instances", "sample/annotations/instances.json"]
-    assert main(["coco", *files, "--max-rejects", "0.2", "--output", "out"]) == 0
+    assert main(["convert", *files, "--max-rejects", "0.2", "--output", "out"]) == 0
     left = run((DOCS / "training" / "grain_hosts.py").read_text(), SIZE=16, BATCH=8)
     batches = iter(left["batches"])
     seen = [next(batches) for _ in range(len(left["train"]) // 8)]

@@ -23,7 +23,7 @@ import apache_beam as beam
 import recordmill
 import recordmill.beam
 
-data: recordmill.DataSet = recordmill.convert("coco", images=Path("a"), instances=["b"], output="c", gzip=True)
+data: recordmill.DataSet = recordmill.convert(Path("a"), "c", instances=["b"], gzip=True)
 train: recordmill.Split = recordmill.open("c")["train"]
 with beam.Pipeline() as p:
     # The type that Beam gives to all outputs is PValue.
@@ -31,9 +31,9 @@ with beam.Pipeline() as p:
     read.samples | recordmill.beam.WriteDataset("c", labels=read.labels, num_shards=2)
 """
 WRONG = (
-    'recordmill.convert("coco", images="a", outptu="c")',
-    'recordmill.convert("coco", images="a", output="c", max_side="large")',
-    'recordmill.convert("cocoa", images="a", output="c")',
+    'recordmill.convert("a", outptu="c")',
+    'recordmill.convert("a", "c", max_side="large")',
+    'recordmill.convert("a", "c", image_format="cocoa")',
     'recordmill.beam.WriteDataset("c", num_shrads=2)',
     'recordmill.beam.ReadCoco(images="a", num_shards=2)',
     'recordmill.beam.Sample("a.jpg", size=3)',

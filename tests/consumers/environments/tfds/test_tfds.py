@@ -37,7 +37,7 @@ def pets(sample, tmp_path_factory) -> Pets:
     out = tmp_path_factory.mktemp("tfds") / "out"
     flags = ["--split", "train=0.8,val=0.2", "--num-shards", 3, "--name", "7-pets.v2", "--max-rejects", 0.2]
     with contextlib.redirect_stdout(io.StringIO()):
-        assert main(["folder", "--images", sample.classes, "--output", str(out), *map(str, flags)]) == 0
+        assert main(["convert", sample.classes, "--format", "folder", "--output", str(out), *map(str, flags)]) == 0
     return Pets(Path(sample.classes), out)
 
 

@@ -15,7 +15,7 @@ def image_ids(file: Path, truth: Truth, index_path: str | None = None, **options
 
 
 def test_every_record(truth, tmp_path, recordmill):
-    assert recordmill("coco", *truth.flags, "--output", tmp_path, "--num-shards", 2).code == 0
+    assert recordmill("convert", *truth.flags, "--output", tmp_path, "--num-shards", 2).code == 0
     shards = sorted(tmp_path.glob("*.tfrecord-*"))
     assert sorted(id_ for shard in shards for id_ in image_ids(shard, truth)) == sorted(truth.image_ids)
 

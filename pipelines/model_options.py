@@ -1,28 +1,43 @@
-"""Options of `recordmill embed`: an encoder over `folder` and `table`."""
+"""Options of `recordmill convert --model`: an encoder over images of class folders or of tables."""
 
 import os
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from recordmill.pipelines.verbs import VERBS
+from recordmill.pipelines.formats import FORMATS
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labelled_options import LabelledOptions
 from recordmill.schemas.inputs.models import FETCHED, ON_DISK, RANDOM, ModelChoice, Preprocessing
-from recordmill.schemas.inputs.option import MODEL, Images, flag, redefine_option
-from recordmill.schemas.inputs.options import parse_image_size
+from recordmill.schemas.inputs.option import (
+    COMMON,
+    MODEL,
+    Options,
+    flag,
+    redefine_option,
+)
+from recordmill.schemas.inputs.options import ConvertOptions, parse_image_size
 from recordmill.schemas.inputs.rows_options import RowsOptions
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.names import NameSources
-from recordmill.transforms.storage.interface import is_remote
+from recordmill.schemas.paths import is_remote
 
 _OF_RECORDS = {"dtype", "layout", "name", "rename", "label_as"}  # what the encoder writes of a row
 
 
-class EmbedOptions(LabelledOptions, RowsOptions):
-    """Options of `recordmill embed`, see docs/cli.md."""
+class ModelOptions(Options):
+    """Options of a model, and of the features that it computes.
 
-    images: Images = redefine_option(LabelledOptions, "images", ())
-    model: str = MODEL.opt("A model of keras.applications, `efficientnet-b0`, or a `.keras` file.", ..., "NAME|FILE")
+    Attributes:
+        source_format: Format of the images.
+        source_options: Options of the images.
+    """
+
+    source_format: ClassVar[str]
+    source_options: ClassVar[type[ConvertOptions]]
+
+    model: str = MODEL.opt(
+        "A model of keras.applications, `efficientnet-b0`, or a `.keras` file.", ..., "NAME|FILE", rank=COMMON
+    )
     weights: str = MODEL.opt(
         f"File of weights, or `{RANDOM}`, `{ON_DISK}` or `{FETCHED}`. A file that was saved from the model. "
         f"`{RANDOM}`: random ones, the same every time. `{ON_DISK}`: those that Keras publishes, from "
@@ -43,9 +58,9 @@ class EmbedOptions(LabelledOptions, RowsOptions):
         "Interpolation of the resize to the model's size, as in keras.utils.load_img.", "bilinear"
     )
     batch: int = MODEL.opt("Images per call of the model.", 16, ge=1, le=4096)
-    dtype: Literal["float32", "float16"] = MODEL.opt("Type of features. float16 is stored as bytes.", "float32")
-    name: str = redefine_option(LabelledOptions, "name", "features")
-    layout: Literal["features"] = redefine_option(LabelledOptions, "layout", "features")
+    feature_dtype: Literal["float32", "float16"] = MODEL.opt(
+        "Type of features. float16 is stored as bytes.", "float32", recorded="dtype"
+    )
 
     @property
     def choice(self) -> ModelChoice:
@@ -56,21 +71,14 @@ class EmbedOptions(LabelledOptions, RowsOptions):
     @property
     def table(self) -> FeatureTable:
         """Return the table without features, which depend on the model."""
-        return LAYOUTS[self.layout]
-
-    @property
-    def source_verb(self) -> str:
-        """Verb of the source of images."""
-        return "table" if self.rows else "folder"
+        return LAYOUTS["features"]
 
     @property
     def source(self) -> Any:
         """Options of the source of images."""
-        base: Any = RowsOptions if self.rows else LabelledOptions
-        values = {name: getattr(self, name) for name in base.model_fields.keys() - _OF_RECORDS}
-        if self.rows:
-            values["columns"] = tuple(filter(None, [self.label]))
-        return VERBS[self.source_verb].options.model_construct().model_copy(update=values)
+        names = self.source_options.model_fields.keys() - _OF_RECORDS
+        values = {name: getattr(self, name) for name in names}
+        return FORMATS[self.source_format].options.model_construct().model_copy(update=values)
 
     @property
     def share_cure(self) -> str:
@@ -89,21 +97,33 @@ class EmbedOptions(LabelledOptions, RowsOptions):
     def _faults(self) -> Iterator[str]:
         if self.input_size and not parse_image_size(self.input_size):
             yield f"--input-size {self.input_size!r} is not a height and width in pixels: 224x224 for example"
-        if not (self.rows or self.images):
-            yield "--images is missing, or --rows whose rows have images"
-        row_faults = self._row_faults() if self.rows else ()
-        yield from dict.fromkeys((*super()._faults(), *row_faults))
+        yield from super()._faults()
 
-    def _row_faults(self) -> Iterator[str]:
+
+class LabelledModelOptions(ModelOptions, LabelledOptions):
+    """Options of features of images in class folders, or with labels in a table."""
+
+    source_format: ClassVar[str] = "folder"
+    source_options: ClassVar[type[ConvertOptions]] = LabelledOptions
+    name: str = redefine_option(LabelledOptions, "name", "features")
+    layout: Literal["features"] = redefine_option(LabelledOptions, "layout", "features")
+
+
+class RowsModelOptions(ModelOptions, RowsOptions):
+    """Options of features of images that rows name or hold."""
+
+    source_format: ClassVar[str] = "table"
+    source_options: ClassVar[type[ConvertOptions]] = RowsOptions
+    name: str = redefine_option(RowsOptions, "name", "features")
+    layout: Literal["features"] = redefine_option(RowsOptions, "layout", "features")
+
+    @property
+    def source(self) -> Any:
+        return super().source.model_copy(update={"columns": (self.label,)})
+
+    def _faults(self) -> Iterator[str]:
         for name, what in (("image_column", "image"), ("label", "class")):
             if not getattr(self, name):
-                yield f"{flag(name)} is missing: the column of --rows that has the {what} of each row"
-        if self.labels:
-            yield "--labels names images, and so does --rows: give one"
-        if self.label_from != "folder":
-            yield f"--rows gives the labels, and so does --label-from {self.label_from}: give one"
-        yield from (
-            f"{option} is for images without --rows; give --group-column"
-            for option in self.given("group_from", "groups")
-        )
-        yield from self.source._faults() if self.image_column else ()
+                yield f"{flag(name)} is missing: the column that has the {what} of each row"
+        source_faults = self.source._faults() if self.image_column else ()
+        yield from dict.fromkeys((*super()._faults(), *source_faults))

@@ -1,0 +1,264 @@
+"""Choose the format of a conversion, and the options of its job, from the options that a user gave."""
+
+import difflib
+import os
+import posixpath
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from functools import cache
+from typing import Any, NamedTuple
+
+from recordmill.pipelines.dataset_options import DataOptions, TerminalOptions
+from recordmill.pipelines.formats import FORMATS, LABEL_FILE_FORMATS, Format, all_formats, fields_by_name
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.option import OptionField, by_heading, flag, merge_fields, option_fields
+
+_STORED = {"keep", "jpeg", "png"}
+"""Values of `--image-format`, which users may give to `--format`."""
+_CLOSE = 0.6
+_FREE = {"data", "format"}
+"""Options of every format."""
+
+
+class Conversion(NamedTuple):
+    """A conversion of data of a known format.
+
+    Attributes:
+        values: Values of options by name.
+        said: What was recognised, and the command that names the format; empty if the user named it.
+    """
+
+    format: Format
+    values: dict[str, Any]
+    said: tuple[str, ...] = ()
+
+
+@cache
+def convert_fields() -> tuple[OptionField, ...]:
+    """Return the options of `convert`: those of all formats. Options of one name are one option."""
+    fields = {field.name: copy(field) for field in option_fields(DataOptions)}
+    fields["format"].choices = tuple(FORMATS)
+    for name, by_format in fields_by_name().items():
+        fields.setdefault(name, merge_fields(by_format, len(all_formats())))
+    return by_heading(fields.values())
+
+
+def format_fields(name: str) -> tuple[OptionField, ...]:
+    """Return the options of a format, also with a model, without those that need another format."""
+    entry = FORMATS[name]
+    fields = {field.name: field for field in option_fields(entry.options)}
+    if entry.model_options_path:
+        for field in option_fields(entry.with_model().options):
+            fields.setdefault(field.name, field)
+    return by_heading((*fields.values(), *option_fields(TerminalOptions)))
+
+
+def choose_conversion(values: Mapping[str, Any], recognises: bool = True) -> Conversion | None:
+    """Return the conversion that options ask for.
+
+    Args:
+        values: Values of options by name, as JSON has them.
+        recognises: False to return None if the options do not name the format: nothing is read.
+
+    Raises:
+        ConfigError: The format is unknown, not recognised or ambiguous, or an option belongs to another format.
+    """
+    given = {name: value for name, value in values.items() if value not in (None, "", [], ())}
+    given["data"] = [str(path) for path in _listed(given.get("data"))]
+    name = given.pop("format", None)
+    if name is not None:
+        return _complete(_named_format(str(name)), given, f"--format is {name}")
+    by_files = {entry.name: files for entry in FORMATS.values() if (files := [f for f in entry.files if f in given])}
+    if len(by_files) > 1:
+        shown = " and ".join(f"{flag(files[0])} ({format_})" for format_, files in by_files.items())
+        raise ConfigError(f"{shown} are of two formats; give only one of them")
+    if recognises and "labels" in given and (fault := _labels_folder_fault(given)):
+        raise ConfigError(fault)
+    for format_, files in by_files.items():
+        return _complete(FORMATS[format_], given, f"{flag(files[0])} is a flag of {format_}")
+    if not given["data"]:
+        raise ConfigError(
+            "DATA is missing: the folder, .zip or file of the data set (recordmill convert --help has examples)"
+        )
+    return _recognise(given) if recognises else None
+
+
+def _labels_folder_fault(given: Mapping[str, Any]) -> str:
+    """Return the error of --labels with a folder of label files, with the command that reads it; "" for files."""
+    from recordmill.transforms.storage.resolve import storage_for
+
+    folder = next((path for path in _listed(given["labels"]) if storage_for(path).is_folder(path)), "")
+    if not folder:
+        return ""
+    from recordmill.pipelines.recognise import recognise_data
+
+    images = given["data"] or _listed(given.get("images"))
+    parents = {posixpath.dirname(path.rstrip("/")) for path in (folder, *images)}
+    places = [*(parents if len(parents) == 1 else ()), folder]
+    for place in filter(None, places):
+        for name, match in recognise_data([place]):
+            if name in LABEL_FILE_FORMATS:
+                beside = [word for path in images for word in ("--images", path)] if place == folder else []
+                command = shlex.join(["recordmill", "convert", place, *beside, "--format", name])
+                return f"--labels {folder} is a folder of {name} ({match.why}), not a table. Convert it by: {command}"
+    return (
+        f"--labels {folder} is a folder; give the table of image paths and classes, or name the --format of its files"
+    )
+
+
+def _listed(value: Any) -> list[Any]:
+    return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _named_format(name: str) -> Format:
+    if name in FORMATS:
+        return FORMATS[name]
+    if name in _STORED:
+        raise ConfigError(f"--format names the format of DATA. To store images as {name}, give --image-format {name}")
+    if name == "embed":
+        raise ConfigError("--format embed does not exist. To store features of a model, give --model NAME")
+    near = difflib.get_close_matches(name, FORMATS, 1, _CLOSE)
+    hint = f". Did you mean {near[0]}?" if near else ""
+    raise ConfigError(f"--format must be one of {', '.join(FORMATS)} (got {name!r}){hint}")
+
+
+def _complete(entry: Format, given: Mapping[str, Any], why: str) -> Conversion:
+    """Return the conversion of data of a format.
+
+    Args:
+        why: Why the data has this format, for the error of an option of another one.
+    """
+    if "model" in given:
+        if not entry.model_options_path:
+            raise ConfigError(
+                f"--model applies to class folders, and to rows with --image-column, but {why}; leave --model out"
+            )
+        entry = entry.with_model()
+    given = _place_data(entry, given)
+    known = {field.name for field in option_fields(entry.options)}
+    faults = [_foreign_flag(name, entry, why) for name in given if name not in known]
+    if faults:
+        raise ConfigError(", ".join(faults))
+    return Conversion(entry, dict(given))
+
+
+def _foreign_flag(name: str, entry: Format, why: str) -> str:
+    """Return the error of an option that a format does not have, or not with --model."""
+    if name == "images" and entry.name == "folder":
+        return f"--images is not needed with class folders: give them as DATA; {why}"
+    users = [*fields_by_name()[name]]
+    if {entry.name, f"{entry.name} --model"} & {*users}:
+        return f"{flag(name)} would do nothing {'with' if entry.has_model else 'without'} --model"
+    users = [user for user in users if user in FORMATS] or users
+    shown = ", ".join(users[:3]) + (" and others" if len(users) > 3 else "")
+    return f"{flag(name)} is a flag of {shown}; {why}"
+
+
+def _place_data(entry: Format, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with DATA as the format's options have it."""
+    values, data = dict(given), list(given["data"])
+    images = _listed(given.get("images"))
+    has_files = any(name in given for name in entry.files)
+    if has_files and data and images and sorted(data) != sorted(map(str, images)):
+        raise ConfigError(
+            f"{' '.join(data)} and --images {' '.join(map(str, images))} both name the images; give only one of them"
+        )
+    if has_files:
+        is_folder = entry.name == "folder"
+        values.pop("images", None)
+        values.pop("data")
+        return values | {"data" if is_folder else "images": data or images}
+    if not data:
+        values.pop("data")
+    elif not entry.options.model_fields.get("data"):
+        return values  # a list
+    elif len(data) > 1:
+        raise ConfigError(
+            f"{entry.name} reads one data set, but DATA is {len(data)}: {', '.join(data)}; convert each by a command"
+        )
+    else:
+        values["data"] = data[0]
+    return values
+
+
+def _recognise(given: Mapping[str, Any]) -> Conversion:
+    """Return the conversion of data whose format the user did not name."""
+    from recordmill.pipelines.recognise import describe_nearest, recognise_data  # imports pyarrow
+
+    options = [name for name in given if name not in _FREE]
+    matches = recognise_data(given["data"], {name: given[name] for name in options})
+    shown = ", ".join(given["data"])
+    fitting = [(name, match) for name, match in matches if _has_options(FORMATS[name], options)]
+    if len(fitting) > 1:
+        choices = ", ".join(f"{name} ({match.why})" for name, match in fitting)
+        near = describe_nearest(given["data"][0])
+        cure = f"Add --format NAME to choose one{', or give one of its folders. ' if near else ''}{near}".rstrip()
+        raise ConfigError(f"{shown} can be read in {len(fitting)} ways: {choices}. {cure}")
+    if not fitting and len(matches) == 1:
+        fitting = list(matches)  # the error names the option that does not fit
+    if not fitting and not matches:
+        users = [name for name in FORMATS if any(_is_only_of(option, name) for option in options)]
+        if len(users) == 1 and _has_options(FORMATS[users[0]], options):
+            return _complete(FORMATS[users[0]], given, f"the format is {users[0]}")
+    if not fitting:
+        raise ConfigError(_not_recognised(given["data"]))
+    name, match = fitting[0]
+    if match.fault:
+        near = describe_nearest(given["data"][0], name)
+        raise ConfigError(f"{match.fault}. {near}".rstrip()) if near else match.fault
+    entry = FORMATS[name]
+    found = {option: value for option, value in match.inputs.items() if option not in given or option == "data"}
+    values = {**given, **found}
+    has_files = any(file in values for file in entry.files)
+    if has_files and values["data"] == _listed(values.get("images")):
+        del values["images"]  # DATA names them
+    verb = "is" if len(given["data"]) == 1 else "are"
+    command = _command(values | ({} if has_files else {"format": name}))
+    conversion = _complete(entry, values, f"{shown} is {name} ({match.why})")
+    return conversion._replace(said=(f"{shown} {verb} read as {name}: {match.why}", command))
+
+
+def _has_options(entry: Format, names: Iterable[str]) -> bool:
+    entries = [entry, *([entry.with_model()] if entry.model_options_path else [])]
+    known = {field.name for one in entries for field in option_fields(one.options)}
+    return all(name in known for name in names)
+
+
+def _is_only_of(option: str, name: str) -> bool:
+    return {user.partition(" ")[0] for user in fields_by_name().get(option, ())} == {name}
+
+
+def _not_recognised(data: Sequence[str]) -> str:
+    """Return the error for data that no format recognises."""
+    from recordmill.pipelines.recognise import describe_data
+
+    return (
+        f"{', '.join(data)}: the format is not recognised. {describe_data(data)}Looked for: the names and contents of "
+        f"label files of coco, {', '.join(LABEL_FILE_FORMATS)}, tables, and class folders (a folder for each class). "
+        "Or name the labels by --instances FILE or --labels FILE"
+    )
+
+
+def _command(values: Mapping[str, Any]) -> str:
+    """Return the command that does the same without recognition."""
+    shown = {name: value for name, value in values.items() if name != "dry_run"}
+    return shlex.join(["recordmill", "convert", *command_words(shown)])
+
+
+def command_words(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the words of `convert` for values of options by name."""
+    fields = {field.name: field for field in (*convert_fields(), *option_fields(TerminalOptions))}
+    for name in sorted(values, key=lambda name: not fields[name].is_argument):
+        field, value = fields[name], values[name]
+        if field.type is bool:
+            yield from [field.flag] if value in (True, "true") else []
+            continue
+        if isinstance(value, Mapping):
+            value = ",".join(f"{key}={other}" for key, other in value.items())
+        for text in value if isinstance(value, list | tuple) else [value]:
+            yield from (
+                [str(text)]
+                if field.is_argument
+                else [field.flag, os.fspath(text) if isinstance(text, os.PathLike) else str(text)]
+            )

@@ -1,0 +1,160 @@
+"""Registry of the formats of data sets that `recordmill convert` reads."""
+
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from recordmill.schemas.inputs.option import OptionField, Options, option_fields
+
+
+class Format(NamedTuple):
+    """A format of data sets.
+
+    Attributes:
+        name: Value of `--format`.
+        options_path: Module and class of its options, imported when the format is used.
+        module: Module with `prepare(options)`, which returns a `recordmill.pipelines.convert.Job`.
+        text: Description of the data. The first sentence names it.
+        data: What DATA is.
+        ways_path: Function that takes DataContents and the options' class, and yields each Interpretation.
+        model_options_path: Module and class of its options with `--model`; empty without images of one class each.
+        files: Options that name the label files, which tell the format.
+        endings: Endings of files that have its labels or rows.
+    """
+
+    name: str
+    options_path: str
+    module: str
+    text: str
+    data: str
+    ways_path: str
+    model_options_path: str = ""
+    files: tuple[str, ...] = ()
+    endings: tuple[str, ...] = ()
+
+    @property
+    def what(self) -> str:
+        """Name of the data."""
+        return self.text.partition(". ")[0]
+
+    @property
+    def options(self) -> type[Options]:
+        return import_name(self.options_path)
+
+    @property
+    def has_model(self) -> bool:
+        """True with `--model`."""
+        return self.module == FEATURES_MODULE
+
+    def with_model(self) -> "Format":
+        """Return the format of features that a model computes from its images."""
+        return self._replace(options_path=self.model_options_path, module=FEATURES_MODULE)
+
+    def ways(self, contents: Any) -> Iterator[Any]:
+        """Yield each Interpretation of DataContents as this format."""
+        yield from import_name(self.ways_path)(contents, self.options)
+
+    def load(self, function: str) -> Any:
+        """Import the module, and Beam, and return one of its functions."""
+        return getattr(import_module(self.module), function)
+
+
+def import_name(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
+
+
+FEATURES_MODULE = "recordmill.pipelines.embed"
+_LABEL_FILES_MODULE = "recordmill.pipelines.annotated"
+_LABEL_FILE_FORMATS = {
+    "yolo": "a YOLO data set. Boxes, polygons, keypoints or oriented boxes; all splits of data.yaml.",
+    "voc": "a data set of Pascal VOC. Boxes of XML files; all splits of ImageSets, or of folders.",
+    "cvat": "CVAT's XML. Boxes, polygons, masks, points, tags and tracks of CVAT's XML 1.1; all subsets.",
+    "labelme": "JSON files of LabelMe and X-AnyLabeling. Each names its image. Shapes of one label and one group_id "
+    "are one object.",
+    "via": "JSON files of the VGG Image Annotator (VIA). Exports of annotations, and projects, of versions 1 and 2. "
+    "Folders train and val are splits.",
+    "createml": "CreateML's JSON. Boxes by their centre, in pixels. Folders train, valid and test are splits.",
+    "labelstudio": "Label Studio's JSON. Tasks with their annotations, in percent.",
+    "tfcsv": "TensorFlow CSV. Rows `filename,width,height,class,xmin,ymin,xmax,ymax`, an object each, in pixels.",
+    "openimages": "Open Images' CSV. Boxes in fractions; IsGroupOf is a crowd.",
+    "vertex": "import files of Vertex AI. JSON Lines, or CSV, of images with boxes in fractions; `ml_use` is the "
+    "split.",
+    "imagefolder": "Hugging Face's imagefolder. A metadata file beside images has objects or captions.",
+}
+
+
+_ENDINGS = {"yolo": (".txt",), "voc": (".xml",), "cvat": (".xml",), "tfcsv": (".csv",), "openimages": (".csv",)} | {
+    "vertex": (".jsonl", ".csv"),
+    "imagefolder": (".csv", ".jsonl", ".parquet"),
+}
+"""Endings of label files of formats that do not have JSON."""
+
+
+def _label_file_format(name: str, text: str) -> Format:
+    """Return a format of images with label files. Its options are NAME_options.NameOptions in transforms/NAME."""
+    return Format(
+        name,
+        f"recordmill.transforms.{name}.{name}_options.{name.title()}Options",
+        _LABEL_FILES_MODULE,
+        text,
+        "its folder, .zip or file",
+        "recordmill.transforms.annotated.recognise_format.ways",
+        endings=_ENDINGS.get(name, (".json",)),
+    )
+
+
+FORMATS = {
+    "coco": Format(
+        "coco",
+        "recordmill.transforms.coco.coco_options.CocoOptions",
+        "recordmill.pipelines.coco",
+        "COCO's JSON. Instances, keypoints, captions, panoptic, stuff or image-info; or the folder that a tool "
+        "exported.",
+        "the folder that a tool exported; or with annotation files, the folder or .zip of images",
+        "recordmill.transforms.coco.recognise_coco.ways",
+        files=("instances", "keypoints", "captions", "panoptic", "stuff", "image_info"),
+        endings=(".json",),
+    ),
+    **{name: _label_file_format(name, text) for name, text in _LABEL_FILE_FORMATS.items()},
+    "folder": Format(
+        "folder",
+        "recordmill.transforms.folder.folder_options.FolderOptions",
+        "recordmill.pipelines.folder",
+        "class folders, or images with a table of labels. Each image has one class: the folder that it is in, the "
+        "start of its file's name, or its row in a table.",
+        "folders or .zip files of images",
+        "recordmill.transforms.folder.recognise_folder.ways",
+        "recordmill.pipelines.model_options.LabelledModelOptions",
+        files=("labels",),
+    ),
+    "table": Format(
+        "table",
+        "recordmill.transforms.table.table_options.TableOptions",
+        "recordmill.pipelines.table",
+        "rows of CSV, JSON Lines or Parquet. Each column is a feature. Types of columns follow from all their values, "
+        "or from a schema.",
+        "files of rows, with `*` and `?`",
+        "recordmill.transforms.table.recognise_table.ways",
+        "recordmill.pipelines.model_options.RowsModelOptions",
+        endings=(".csv", ".tsv", ".jsonl", ".parquet"),
+    ),
+}
+LABEL_FILE_FORMATS = tuple(_LABEL_FILE_FORMATS)
+"""Formats of images with label files."""
+
+
+@cache
+def all_formats() -> tuple[Format, ...]:
+    """Return the formats, also those with a model."""
+    return (*FORMATS.values(), *(entry.with_model() for entry in FORMATS.values() if entry.model_options_path))
+
+
+def fields_by_name() -> dict[str, dict[str, OptionField]]:
+    """Return the options of all formats: by name, then by format, `folder` or `folder --model` for example."""
+    fields: dict[str, dict[str, OptionField]] = {}
+    for entry in all_formats():
+        for field in option_fields(entry.options):
+            fields.setdefault(field.name, {})[f"{entry.name} --model" if entry.has_model else entry.name] = field
+    return fields

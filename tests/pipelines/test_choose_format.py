@@ -1,0 +1,197 @@
+"""The format of a conversion, and where its DATA goes."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from recordmill.launch.command_line.parser import parse, read_words
+from recordmill.pipelines.choose_format import choose_conversion, command_words, convert_fields, format_fields
+from recordmill.pipelines.dataset_options import TerminalOptions
+from recordmill.pipelines.formats import FORMATS, LABEL_FILE_FORMATS
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.option import option_fields
+
+INSTANCES = {"instances": ["a.json"]}
+LABELS = {"labels": ["l.csv"]}
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "values"),
+    [
+        *(({"data": "d", "format": name}, name, {"data": "d"}) for name in ("coco", *LABEL_FILE_FORMATS)),
+        *(({"data": "d", "format": name}, name, {"data": ["d"]}) for name in ("folder", "table")),
+        ({"data": ["a", "b"], "format": "table"}, "table", {"data": ["a", "b"]}),
+        ({"data": ["a", "b"], "format": "folder"}, "folder", {"data": ["a", "b"]}),
+        ({"data": "d", "format": "yolo", "images": "i"}, "yolo", {"data": "d", "images": "i"}),
+        # flags of label files tell the format, and DATA is the images
+        ({"data": "i", **INSTANCES}, "coco", {"images": ["i"], **INSTANCES}),
+        ({"images": "i", **INSTANCES}, "coco", {"images": ["i"], **INSTANCES}),
+        ({"data": ["i", "j"], "images": ["j", "i"], **INSTANCES}, "coco", {"images": ["i", "j"], **INSTANCES}),
+        ({"data": "i", "captions": "c.json"}, "coco", {"images": ["i"], "captions": "c.json"}),
+        ({"data": "i", **LABELS}, "folder", {"data": ["i"], **LABELS}),
+        ({"images": ["i", "j"], **LABELS}, "folder", {"data": ["i", "j"], **LABELS}),
+        ({"data": "i", "format": "coco", **INSTANCES}, "coco", {"images": ["i"], **INSTANCES}),
+        # missing values count as none
+        ({"data": "d", "format": "yolo", "images": [], "task": "", "num_shards": None}, "yolo", {"data": "d"}),
+    ],
+)
+def test_named_formats(given, name, values):
+    """The user named the format, so nothing is said of it."""
+    conversion = choose_conversion(given)
+    assert (conversion.format, conversion.values, conversion.said) == (FORMATS[name], values, ())
+
+
+@pytest.mark.parametrize("given", [{"data": "i", "format": "folder"}, {"data": "r", "format": "table"}, {**LABELS}])
+def test_model_is_no_format(given):
+    conversion = choose_conversion({"data": "d", **given, "model": "m"})
+    assert conversion.format.has_model
+    assert conversion.values["model"] == "m"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "DATA is missing: the folder, .zip or file"),
+        ({"data": "d", "format": "jpeg"}, "--format names the format of DATA. To store images as jpeg, give --image-"),
+        ({"data": "d", "format": "keep"}, "--format names the format of DATA. To store images as keep, give --image-"),
+        ({"data": "d", "format": "embed"}, "--format embed does not exist. To store features of a model, give --model"),
+        (
+            {"data": "d", "format": "yolov"},
+            f"--format must be one of {', '.join(FORMATS)} (got 'yolov'). Did you mean y",
+        ),
+        ({"data": "d", "format": "sql"}, f"--format must be one of {', '.join(FORMATS)} (got 'sql')"),
+        (
+            {"data": "i", **INSTANCES, **LABELS},
+            "--instances (coco) and --labels (folder) are of two formats; give only",
+        ),
+        ({"data": "i", "images": "j", **INSTANCES}, "i and --images j both name the images; give only one of them"),
+        ({"data": "i", "images": "j", **LABELS}, "i and --images j both name the images; give only one of them"),
+        ({"data": "i", "images": {"a": "b"}, **INSTANCES}, "i and --images {'a': 'b'} both name the images"),
+        ({"data": ["a", "b"], "format": "yolo"}, "yolo reads one data set, but DATA is 2: a, b; convert each by a"),
+        ({"data": ["a", "b"], "format": "coco"}, "coco reads one data set, but DATA is 2: a, b; convert each by a"),
+        # options of another format
+        ({"data": "d", "format": "voc", "task": "pose"}, "--task is a flag of yolo; --format is voc"),
+        ({"data": "i", **INSTANCES, "task": "pose"}, "--task is a flag of yolo; --instances is a flag of coco"),
+        (
+            {"data": "d", "format": "yolo", "label": "x"},
+            "--label is a flag of folder, table; --format is yolo",
+        ),
+        ({"data": "d", "format": "table", **LABELS}, "--labels is a flag of folder; --format is table"),
+        ({"data": "d", "format": "table", "label_from": "name", "group_from": "x"}, "--label-from is a flag of folder"),
+        (
+            {"data": "d", "format": "folder", "images": "i"},
+            "--images is not needed with class folders: give them as DA",
+        ),
+        ({"data": "d", "format": "yolo", **INSTANCES}, "--instances is a flag of coco; --format is yolo"),
+        # --model
+        ({"data": "d", "format": "yolo", "model": "m"}, "--model applies to class folders, and to rows with --image-"),
+        ({"data": "i", **INSTANCES, "model": "m"}, "--model applies to class folders, and to rows with --image-column"),
+        (
+            {"data": "d", "format": "yolo", "pool": "avg"},
+            "--pool is a flag of folder --model, table --model; --format is",
+        ),
+        ({"data": "d", "format": "folder", "pool": "avg"}, "--pool would do nothing without --model"),
+        ({"data": "d", "format": "folder", "model": "m", "max_side": 9}, "--max-side would do nothing with --model"),
+        ({"data": "d", "format": "table", "model": "m", "task": "pose"}, "--task is a flag of yolo; --format is table"),
+    ],
+)
+def test_refused(given, message):
+    with pytest.raises(ConfigError) as caught:
+        choose_conversion(given)
+    assert str(caught.value).startswith(message)
+
+
+def test_each_option_of_another_format_is_named():
+    with pytest.raises(ConfigError) as caught:
+        choose_conversion({"data": "d", "format": "voc", "task": "pose", "image_column": "x"})
+    assert str(caught.value).startswith("--task is a flag of yolo; --format is voc, --image-column is a flag of folder")
+
+
+# Data whose format is recognised
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """The working directory, with class folders, and a folder of Pascal VOC."""
+    for name in ("pets/cat/1.jpg", "pets/dog/2.jpg", "more/cow/3.jpg", "more/hen/4.jpg", "voc/JPEGImages/1.jpg"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "voc" / "Annotations").mkdir()
+    (tmp_path / "voc" / "Annotations" / "1.xml").write_text("<annotation><object></object></annotation>")
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("x,y\n1,2\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "format_", "command"),
+    [
+        ("pets", "folder", "convert pets -o out --format folder"),
+        ("pets more", "folder", "convert pets more -o out --format folder"),
+        ("pets --model m", "folder", "convert pets -o out --model m --format folder"),
+        ("voc --masks png", "voc", "convert voc -o out --masks png --format voc"),
+        ("a.csv b.csv", "table", "convert a.csv b.csv -o out --format table"),
+        ("'*.csv' --num-shards 2", "table", "convert '*.csv' -o out --num-shards 2 --format table"),
+    ],
+)
+def test_command_without_recognition_does_the_same(folder, words, format_, command):
+    recognised = parse(["convert", *shlex.split(words), "-o", "out"])
+    named = parse(shlex.split(command))
+    assert (recognised.format, recognised.options) == (named.format, named.options)
+    assert named.said == ()
+    what, shown = recognised.said
+    assert f" read as {format_}: " in what
+    again = parse(shlex.split(shown)[1:])
+    assert (again.format, again.options, again.said) == (named.format, named.options, ())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("voc --task pose", "--task is a flag of yolo; voc is voc ("),
+        ("voc --model m", "--model applies to class folders"),
+        ("pets --images i", "--images is not needed with class folders: give them as DATA"),
+        ("gone", "gone: no such file or folder"),
+        ("pets voc", "DATA is 2 data sets (pets, voc), which are not joined; convert each by a command"),
+    ],
+)
+def test_recognised_data_refuses_flags_of_others(folder, words, message):
+    with pytest.raises(ConfigError) as caught:
+        parse(["convert", *words.split(), "-o", "out"])
+    assert str(caught.value).startswith(message)
+
+
+def test_service_does_not_read_data():
+    assert choose_conversion({"data": "gs://b/d"}, recognises=False) is None
+    assert parse(["convert", "gs://b/d", "--output", "gs://b/o"], recognises=False).options is None
+
+
+# Words and fields
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"output": "o", "data": ["a b", "c"]}, ["a b", "c", "--output", "o"]),
+        ({"gzip": True, "no_crowd": False, "overwrite": "true"}, ["--gzip", "--overwrite"]),
+        ({"split": {"train": 0.5, "val": "1/2"}}, ["--split", "train=0.5,val=1/2"]),
+        ({"instances": ("a", "b"), "num_shards": 3}, ["--instances", "a", "--instances", "b", "--num-shards", "3"]),
+        ({"images": Path("i")}, ["--images", "i"]),
+        ({"progress": "none"}, ["--progress", "none"]),
+    ],
+)
+def test_command_words(values, words):
+    assert list(command_words(values)) == words
+    typed, faults = read_words((*convert_fields(), *option_fields(TerminalOptions)), words)
+    assert faults == []
+    assert list(command_words(typed)) == words
+
+
+def test_fields_of_a_format():
+    names = {name: {field.name for field in format_fields(name)} for name in FORMATS}
+    assert names["yolo"] > {"task", "data", "images", "progress", "debug"}
+    assert not names["yolo"] & {"model", "instances", "label", "voc_origin"}
+    assert names["folder"] > {"model", "batch", "labels", "image_format"}
+    assert {name for name in FORMATS if "model" in names[name]} == {"folder", "table"}
