@@ -100,7 +100,7 @@ def _labels_folder_fault(given: Mapping[str, Any]) -> str:
         for name, match in recognise_data([place]):
             if name in LABEL_FILE_FORMATS:
                 beside = [word for path in images for word in ("--images", path)] if place == folder else []
-                command = shlex.join(["recordmill", "convert", place, *beside, "--format", name])
+                command = shlex.join(["recordmill", "convert", place, *beside, "--format", name, "-o", "OUT"])
                 return f"--labels {folder} is a folder of {name} ({match.why}), not a table. Convert it by: {command}"
     return (
         f"--labels {folder} is a folder; give the table of image paths and classes, or name the --format of its files"

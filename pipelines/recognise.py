@@ -13,7 +13,7 @@ from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.rows.data_contents import CLASS_FOLDERS, ROWS, DataContents, Interpretation
-from recordmill.transforms.rows.find_rows import format_fault
+from recordmill.transforms.rows.find_rows import find_rows, format_fault
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _MAX_NAMES = 20_000
@@ -39,7 +39,16 @@ def recognise_data(data: Sequence[str], given: Mapping[str, Any] = {}) -> list[M
     """
     if all(_is_pattern(path) or _is_rows_file(path) for path in data) and (len(data) > 1 or _is_pattern(data[0])):
         what = "a pattern of files of rows" if len(data) == 1 else f"{len(data)} files of rows"
-        return [("table", Interpretation(what, {"data": list(data)}, ROWS))]
+        files = find_rows(*data)
+        splits = {SPLIT_OF_WORD.get(posixpath.basename(posixpath.dirname(path)).lower(), "") for path in files} - {""}
+        if len(splits) > 1:
+            raise ConfigError(
+                f"{' '.join(data)}: the files are in folders of the splits {', '.join(sorted(splits))}. Give the "
+                "folder that has these, or add --format table to write one split"
+            )
+        of_first = dict(recognise(files[0], given)).get("table")
+        columns = {name: value for name, value in of_first.inputs.items() if name != "data"} if of_first else {}
+        return [("table", Interpretation(what, {"data": list(data)} | columns, ROWS))]
     if len(data) == 1:
         return recognise(unwrap_folder(data[0]), given)
     if "labels" in given or all([name for name, _ in recognise(path, given)] == ["folder"] for path in data):
@@ -49,7 +58,9 @@ def recognise_data(data: Sequence[str], given: Mapping[str, Any] = {}) -> list[M
     if documents and len(documents) < len(data):
         images = [path for path in data if path not in documents]
         words = shlex.join([*images, *(word for path in documents for word in ("--instances", path))])
-        raise ConfigError(f"DATA has images and annotation files. Name the files by flags: recordmill convert {words}")
+        raise ConfigError(
+            f"DATA has images and annotation files. Name the files by flags: recordmill convert {words} -o OUT"
+        )
     raise ConfigError(
         f"DATA is {len(data)} data sets ({', '.join(data)}), which are not joined; convert each by a command. Several "
         "files of rows are one table, and several folders of class folders are one data set"
@@ -110,7 +121,7 @@ def _near_candidates(path: str, names: Sequence[str], only: str = "") -> Iterato
         except ConfigError:
             continue
         fitting = [pair for pair in matches if not only or (pair[0] == only and not pair[1].fault)]
-        for name, match in fitting[:1]:
+        for name, match in fitting if len(fitting) == 1 and not fitting[0][1].fault else ():
             yield f"{below} is read as {name} ({match.why}): give that. "
 
 

@@ -72,8 +72,8 @@ def parse(arguments: Sequence[str], recognises: bool = True) -> Command:
         verb, *topics = rest
         if verb in VERBS:
             _print_and_exit(verb_help(verb, topics[0].lstrip("-") if topics else ""))
-        if verb in FORMATS:
-            _print_and_exit(verb_help("convert", verb))
+        if verb in FORMATS or verb in OLD_VERBS:
+            _print_and_exit(verb_help("convert", verb if verb in FORMATS else ""))
     if verb in OLD_VERBS:
         raise ConfigError(old_verb_fault(verb, rest))
     if verb not in VERBS:

@@ -26,7 +26,7 @@ def ways(contents: DataContents, _: type[FolderOptions]) -> Iterator[Interpretat
     within = sorted({folders[1] for folders in images if len(folders) > 2})
     with_classes = {folders[0] for folders in images if len(folders) > 2}
     splits = {split: top for top in tops if (split := SPLIT_OF_WORD.get(top.lower()))}
-    if tops and len(splits) == len(tops):
+    if tops and all(top.lower() in SPLIT_OF_WORD for top in tops):
         if len(within) > 1:
             below = ", ".join(splits[split] for split in USUAL_SPLITS if splits.get(split) in with_classes)
             yield Interpretation(f"{len(within)} class folders below {below}", {"data": [contents.data]}, CLASS_FOLDERS)
@@ -52,7 +52,7 @@ def _label_tables(contents: DataContents) -> Iterator[Interpretation]:
         image = contents.given.get("image_column") or _column_of_images(contents, columns)
         if not image:
             continue
-        given: dict[str, Any] = {"data": [folder], "labels": [path]}
+        given: dict[str, Any] = {"data": [folder or "."], "labels": [path]}
         if image != usual_image:
             given["image_column"] = image
         fault = None
@@ -61,7 +61,7 @@ def _label_tables(contents: DataContents) -> Iterator[Interpretation]:
             command = shlex.join(["recordmill", "convert", folder, "--labels", path, *named, "--label"])
             fault = ConfigError(
                 f"{path} names images, but not which of its columns has their classes: {', '.join(columns)}. Choose "
-                f"one: {command} COLUMN"
+                f"one: {command} COLUMN -o OUT. To convert its rows without the images, add --format table"
             )
         yield Interpretation(f"{name} names images and their classes", given, UNCLEAR if fault else rank + 1, fault)
 

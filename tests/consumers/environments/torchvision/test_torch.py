@@ -111,7 +111,7 @@ def test_impossible_arguments_are_named(tmp_path, split):
     with pytest.raises(TypeError, match="'slice' object cannot be interpreted as an integer"):
         split.torch()[0:2]
     for part in ((2, 2), (-1, 2), (0, 0)):
-        with pytest.raises(ConfigError, match=r"part is \(rank, ranks\)"):
+        with pytest.raises(ConfigError, match=r"part must be \(rank, ranks\)"):
             split.torch(iterable=True, part=part)
     with pytest.raises(ConfigError, match="keys must have image"):
         split.torch(keys=["boxes"])
