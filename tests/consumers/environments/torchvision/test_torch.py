@@ -117,7 +117,7 @@ def test_impossible_arguments_are_named(tmp_path, split):
         split.torch(keys=["boxes"])
     compressed = write_split(tmp_path, CONTENTS["rows"], [draw(CONTENTS["rows"], 0)], compressed=True)
     for iterable in (False, True):
-        with pytest.raises(ConfigError, match="the shards are GZIP"):
+        with pytest.raises(ConfigError, match="the shards are compressed by GZIP"):
             compressed.torch(iterable=iterable)
 
 
