@@ -247,6 +247,31 @@ def test_class_folders_below_folders_of_splits(split_folders, tmp_path, recordmi
 
 
 @pytest.mark.parametrize(
+    ("names", "fault"),
+    [
+        (["Train/cat/a.jpg", "train/dog/b.jpg", "val/cat/c.jpg"], "are both the split train"),
+        (["val/cat/a.jpg", "valid/dog/b.jpg", "train/cat/c.jpg"], "are both the split val"),
+        (["train/cat/a.jpg", "val/cat/b.jpg", "extra/c.jpg"], "and images in extra, which are of no split"),
+        (["train/cat/a.jpg", "val/cat/b.jpg", "c.jpg"], "and images in c.jpg, which are of no split"),
+    ],
+)
+def test_folders_beside_splits_are_not_lost(tmp_path, recordmill, names, fault):
+    data = draw_all(tmp_path / "data", names)
+    refused = recordmill("convert", data, "--format", "folder", "--output", tmp_path / "out")
+    assert (refused.code, fault in refused.err) == (2, True), refused
+
+
+def test_pattern_of_parquet_files(tmp_path, recordmill):
+    """Their images are read, and folders of splits are not one split."""
+    for split in ("train", "val"):
+        (tmp_path / split).mkdir()
+        pq.write_table(pa.Table.from_pylist(file_rows(3)), tmp_path / split / "a.parquet")
+    assert found(tmp_path / "train" / "*.parquet")[0][1]["image_column"] == "image"
+    refused = recordmill("convert", tmp_path / "*" / "*.parquet", "--output", tmp_path / "out")
+    assert (refused.code, "are in folders of the splits train, val" in refused.err) == (2, True), refused
+
+
+@pytest.mark.parametrize(
     "names", [("data/train-0.parquet", "data/val-0.parquet"), ("Train/a.parquet", "dev/a.parquet")]
 )
 def test_parquet_files_of_splits(tmp_path, recordmill, names):
