@@ -101,7 +101,7 @@ def test_who_interrupts_hears_that_command_goes_on_from_there(verb, monkeypatch,
     def interrupted(*_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "parse", lambda own: [cli.Command(verb, None, None)])
+    monkeypatch.setattr(cli, "parse", lambda own: cli.Command(verb, None, None))
     monkeypatch.setattr(cli, "run_command", interrupted)
     assert cli.main([verb]) == cli.INTERRUPTED
     assert capsys.readouterr().err.endswith("finished shards are kept, and the same command resumes from there\n")
