@@ -20,7 +20,7 @@ from recordmill.launch.command_line.parser import Command, parse
 from recordmill.launch.local_engine.engine import importing, local_engine
 from recordmill.launch.runners.signals import end_with, interrupt_on_termination
 from recordmill.launch.terminal.error_stream import ErrorStreamHandler, error_stream, hide_other_output, silence
-from recordmill.pipelines.verbs import VERBS
+from recordmill.pipelines.verbs import OLD_VERBS, VERBS
 from recordmill.schemas.errors import ConfigError, RecordmillError, missing_extra
 from recordmill.schemas.sizes import printable
 from recordmill.transforms.storage.os_errors import explain_os_error, is_command_error
@@ -104,7 +104,7 @@ def _run_commands(own: list[str], beam_arguments: list[str], debug: bool, signal
             print(program_help(), end="", file=error_stream())
             return ConfigError.exit_code
         with importing():  # recognition of a data set imports Arrow
-            command = parse(own)
+            command = parse([*own, "--", *beam_arguments] if own[0] in OLD_VERBS and beam_arguments else own)
         if beam_arguments and not VERBS[command.verb].runs_beam:
             raise ConfigError(f"{command.verb} does not run a pipeline, so {' '.join(beam_arguments)} would do nothing")
         for line in command.said:

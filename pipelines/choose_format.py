@@ -7,12 +7,15 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recordmill.pipelines.dataset_options import DataOptions, TerminalOptions
 from recordmill.pipelines.formats import FORMATS, LABEL_FILE_FORMATS, Format, all_formats, fields_by_name
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.option import OptionField, by_heading, flag, merge_fields, option_fields
+
+if TYPE_CHECKING:
+    from recordmill.transforms.rows.data_contents import Interpretation
 
 _STORED = {"keep", "jpeg", "png"}
 """Values of `--image-format`, which users may give to `--format`."""
@@ -65,10 +68,10 @@ def choose_conversion(values: Mapping[str, Any], recognises: bool = True) -> Con
         ConfigError: The format is unknown, not recognised or ambiguous, or an option belongs to another format.
     """
     given = {name: value for name, value in values.items() if value not in (None, "", [], ())}
-    given["data"] = [str(path) for path in _listed(given.get("data"))]
+    given["data"] = [path for path in map(str, _listed(given.get("data"))) if path]
     name = given.pop("format", None)
     if name is not None:
-        return _complete(_named_format(str(name)), given, f"--format is {name}")
+        return _complete_named(_named_format(str(name)), given, recognises)
     by_files = {entry.name: files for entry in FORMATS.values() if (files := [f for f in entry.files if f in given])}
     if len(by_files) > 1:
         shown = " and ".join(f"{flag(files[0])} ({format_})" for format_, files in by_files.items())
@@ -91,20 +94,25 @@ def _labels_folder_fault(given: Mapping[str, Any]) -> str:
     folder = next((path for path in _listed(given["labels"]) if storage_for(path).is_folder(path)), "")
     if not folder:
         return ""
-    from recordmill.pipelines.recognise import recognise_data
+    from recordmill.pipelines.recognise import reads_data, recognise_data
 
     images = given["data"] or _listed(given.get("images"))
     parents = {posixpath.dirname(path.rstrip("/")) for path in (folder, *images)}
     places = [*(parents if len(parents) == 1 else ()), folder]
+    text = f"--labels {folder} is a folder; give the table of image paths and classes, or label files as DATA"
     for place in filter(None, places):
         for name, match in recognise_data([place]):
-            if name in LABEL_FILE_FORMATS:
-                beside = [word for path in images for word in ("--images", path)] if place == folder else []
+            if name not in LABEL_FILE_FORMATS:
+                continue
+            own_images = images if place == folder else []
+            text = f"--labels {folder} is a folder of {name} ({match.why}), not a table"
+            if reads_data(name, place, own_images):
+                beside = [word for path in own_images for word in ("--images", path)]
                 command = shlex.join(["recordmill", "convert", place, *beside, "--format", name, "-o", "OUT"])
-                return f"--labels {folder} is a folder of {name} ({match.why}), not a table. Convert it by: {command}"
-    return (
-        f"--labels {folder} is a folder; give the table of image paths and classes, or name the --format of its files"
-    )
+                return f"{text}. Convert it by: {command}"
+            if match.fault:
+                text += f": {match.fault}"
+    return text
 
 
 def _listed(value: Any) -> list[Any]:
@@ -121,6 +129,54 @@ def _named_format(name: str) -> Format:
     near = difflib.get_close_matches(name, FORMATS, 1, _CLOSE)
     hint = f". Did you mean {near[0]}?" if near else ""
     raise ConfigError(f"--format must be one of {', '.join(FORMATS)} (got {name!r}){hint}")
+
+
+def _complete_named(entry: Format, given: Mapping[str, Any], recognises: bool) -> Conversion:
+    """Return the conversion of a format that the user named. Recognition adds the folder in a wrapping folder, label
+    files, and the images beside them. It adds nothing to a table: its images stay columns."""
+    why = f"--format is {entry.name}"
+    has_files = any(name in given for name in entry.files)
+    if not recognises or has_files or entry.name == "table" or len(given["data"]) != 1:
+        return _complete(entry, given, why)
+    from recordmill.pipelines.recognise import recognise, unwrap_folder  # imports pyarrow
+
+    (data,) = given["data"]
+    try:
+        matches = recognise(unwrap_folder(data), _given_options(given), entry.name)
+    except ConfigError:
+        matches = []  # options or preflight report a missing path
+    match = next((match for _, match in matches if not match.fault), None)
+    if not match:
+        return _complete(entry, given, why)
+    values = _with_inputs(entry, given, match)
+    conversion = _complete(entry, values, why)
+    if _listed(match.inputs.get("data")) == given["data"] and not values.keys() - given.keys():
+        return conversion
+    return conversion._replace(said=_describe_match(entry, given["data"], values, match))
+
+
+def _given_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that belong to some formats only."""
+    return {name: value for name, value in given.items() if name not in _FREE}
+
+
+def _with_inputs(entry: Format, given: Mapping[str, Any], match: "Interpretation") -> dict[str, Any]:
+    """Return the options with the inputs that recognition found."""
+    found = {name: value for name, value in match.inputs.items() if name not in given or name == "data"}
+    values = {**given, **found}
+    if any(name in values for name in entry.files) and values["data"] == _listed(values.get("images")):
+        del values["images"]  # DATA names them
+    return values
+
+
+def _describe_match(
+    entry: Format, data: Sequence[str], values: Mapping[str, Any], match: "Interpretation"
+) -> tuple[str, str]:
+    """Return what was recognised, and the command that does the same without recognition."""
+    verb = "is" if len(data) == 1 else "are"
+    has_files = any(name in values for name in entry.files)
+    command = _command({**values} if has_files else {**values, "format": entry.name})
+    return f"{', '.join(data)} {verb} read as {entry.name}: {match.why}", command
 
 
 def _complete(entry: Format, given: Mapping[str, Any], why: str) -> Conversion:
@@ -186,8 +242,8 @@ def _recognise(given: Mapping[str, Any]) -> Conversion:
     """Return the conversion of data whose format the user did not name."""
     from recordmill.pipelines.recognise import describe_nearest, recognise_data  # imports pyarrow
 
-    options = [name for name in given if name not in _FREE]
-    matches = recognise_data(given["data"], {name: given[name] for name in options})
+    options = _given_options(given)
+    matches = recognise_data(given["data"], options)
     shown = ", ".join(given["data"])
     fitting = [(name, match) for name, match in matches if _has_options(FORMATS[name], options)]
     if len(fitting) > 1:
@@ -205,18 +261,12 @@ def _recognise(given: Mapping[str, Any]) -> Conversion:
         raise ConfigError(_not_recognised(given["data"]))
     name, match = fitting[0]
     if match.fault:
-        near = describe_nearest(given["data"][0], name)
+        near = describe_nearest(_listed(match.inputs["data"])[0], name)
         raise ConfigError(f"{match.fault}. {near}".rstrip()) if near else match.fault
     entry = FORMATS[name]
-    found = {option: value for option, value in match.inputs.items() if option not in given or option == "data"}
-    values = {**given, **found}
-    has_files = any(file in values for file in entry.files)
-    if has_files and values["data"] == _listed(values.get("images")):
-        del values["images"]  # DATA names them
-    verb = "is" if len(given["data"]) == 1 else "are"
-    command = _command(values | ({} if has_files else {"format": name}))
+    values = _with_inputs(entry, given, match)
     conversion = _complete(entry, values, f"{shown} is {name} ({match.why})")
-    return conversion._replace(said=(f"{shown} {verb} read as {name}: {match.why}", command))
+    return conversion._replace(said=_describe_match(entry, given["data"], values, match))
 
 
 def _has_options(entry: Format, names: Iterable[str]) -> bool:

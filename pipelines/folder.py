@@ -28,7 +28,6 @@ from recordmill.schemas.inputs.labels import (
     misread_numbers,
     name_warnings,
 )
-from recordmill.schemas.inputs.options import ALL_TRAIN
 from recordmill.schemas.inputs.splits import Division
 from recordmill.transforms.blocks.flatten_collections import flatten_collections
 from recordmill.transforms.dataset.collect_facts import WithFacts
@@ -79,7 +78,7 @@ def find_parts(options: FolderOptions) -> dict[str, FolderOptions]:
     if options.labels or options.label_from != "folder" or len(options.images) > 1:
         return {}
     folders, warnings = find_split_folders(options.images[0])
-    if folders and options.split != ALL_TRAIN:
+    if folders and options.is_split_given:
         raise ConfigError(
             f"{options.images[0]} has folders of the splits {', '.join(folders)}, and --split names splits, too; leave "
             "--split out, or give one of the folders as DATA"
@@ -123,7 +122,7 @@ def choose_splits(options: FolderOptions) -> tuple[str, ...]:
     splits = tuple(sorted({split for splits in by_table.values() for split in splits or ()}))
     if not splits:
         raise ConfigError(f"{', '.join(with_splits)}: no row is usable, so there is nothing to write")
-    if options.split != ALL_TRAIN:
+    if options.is_split_given:
         raise ConfigError(
             f"{with_splits[0]} has a column of splits ({', '.join(splits)}): leave out --split, or remove the column"
         )

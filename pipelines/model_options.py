@@ -76,7 +76,7 @@ class ModelOptions(Options):
     @property
     def source(self) -> Any:
         """Options of the source of images."""
-        names = self.source_options.model_fields.keys() - _OF_RECORDS
+        names = (self.source_options.model_fields.keys() & self.model_fields_set) - _OF_RECORDS
         values = {name: getattr(self, name) for name in names}
         return FORMATS[self.source_format].options.model_construct().model_copy(update=values)
 

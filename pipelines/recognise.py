@@ -7,17 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from recordmill.pipelines.formats import FORMATS
-from recordmill.schemas.errors import ConfigError
+from recordmill.pipelines.formats import FORMATS, LABEL_FILE_FORMATS
+from recordmill.schemas.errors import ConfigError, RecordmillError
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
 from recordmill.schemas.sizes import number_text
-from recordmill.transforms.rows.data_contents import CLASS_FOLDERS, ROWS, DataContents, Interpretation
+from recordmill.transforms.annotated.recognise_format import reads_labels
+from recordmill.transforms.rows.data_contents import CLASS_FOLDERS, LISTED, ROWS, DataContents, Interpretation
 from recordmill.transforms.rows.find_rows import find_rows, format_fault
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
-_MAX_NAMES = 20_000
-"""Maximum number of names of a folder that are looked at, besides the files at its top."""
 _FORMAT_FOLDERS = frozenset(("images", "labels", "annotations", "jpegimages", "data", *SPLIT_OF_WORD))
 """Folders that belong to a format, in lower case. Archives do not wrap a data set in one of them."""
 _DOCUMENTS = re.compile(r"(\.|__MACOSX/|[^/]*(readme|licen[cs]e|source|citation)[^/]*$)", re.IGNORECASE)
@@ -51,9 +50,12 @@ def recognise_data(data: Sequence[str], given: Mapping[str, Any] = {}) -> list[M
         return [("table", Interpretation(what, {"data": list(data)} | columns, ROWS))]
     if len(data) == 1:
         return recognise(unwrap_folder(data[0]), given)
-    if "labels" in given or all([name for name, _ in recognise(path, given)] == ["folder"] for path in data):
+    if "labels" in given:
+        return [("folder", Interpretation("--labels", {"data": list(data)}))]
+    folders = [_class_folders(path, given) for path in data]
+    if all(folders):
         why = f"class folders in {len(data)} folders"
-        return [("folder", Interpretation(why, {"data": list(data)}, CLASS_FOLDERS))]
+        return [("folder", Interpretation(why, {"data": folders}, CLASS_FOLDERS))]
     documents = [path for path in data if path.lower().endswith((".json", ".json.gz"))]
     if documents and len(documents) < len(data):
         images = [path for path in data if path not in documents]
@@ -65,6 +67,18 @@ def recognise_data(data: Sequence[str], given: Mapping[str, Any] = {}) -> list[M
         f"DATA is {len(data)} data sets ({', '.join(data)}), which are not joined; convert each by a command. Several "
         "files of rows are one table, and several folders of class folders are one data set"
     )
+
+
+def _class_folders(path: str, given: Mapping[str, Any]) -> str:
+    """Return the folder, in a wrapping folder perhaps, that has class folders, or a single one; "" without."""
+    folder = unwrap_folder(path)
+    matches = recognise(folder, given)
+    if matches:
+        is_found = [(name, match.rank) for name, match in matches] == [("folder", CLASS_FOLDERS)]
+        return folder if is_found else ""
+    above, _, top = folder.rpartition("/")
+    is_class = above.startswith(path.rstrip("/")) and top.lower() not in _FORMAT_FOLDERS
+    return above if is_class and any(map(is_image_name, storage_for(folder).names(folder))) else ""
 
 
 def _is_pattern(path: str) -> bool:
@@ -80,12 +94,12 @@ def describe_data(data: Sequence[str]) -> str:
     (path, *others) = data
     if others or not storage_for(path).is_folder(path):
         return ""
-    names = [file.name for file in islice(storage_for(path).walk(path), _MAX_NAMES)]
+    names = [file.name for file in islice(storage_for(path).walk(path), LISTED)]
     images = sum(map(is_image_name, names))
     endings = {posixpath.splitext(name)[1].lower() or "no ending" for name in names if not is_image_name(name)}
     found = f"It has {number_text(images, 'image')}, and {number_text(len(names) - images, 'other file')}"
     found += f" ({', '.join(sorted(endings)[:_SHOWN])}). " if endings else ". "
-    commands = ", or ".join(_commands_of_endings(path, endings, images))
+    commands = ", or ".join(_working_commands(path, endings, images))
     return (
         found
         + "".join(_near_candidates(path, names))
@@ -93,21 +107,33 @@ def describe_data(data: Sequence[str]) -> str:
     )
 
 
-def _commands_of_endings(path: str, endings: set[str], images: int) -> Iterator[str]:
-    """Yield the command of each format that reads files with these endings if it is named."""
-    for name, entry in FORMATS.items():
-        if endings & {*entry.endings}:
+def _working_commands(path: str, endings: set[str], images: int) -> Iterator[str]:
+    """Yield the command of each format that reads the files if it is named."""
+    for name in LABEL_FILE_FORMATS:
+        if endings & {*FORMATS[name].endings} and reads_data(name, path):
             yield shlex.join(["recordmill", "convert", path, "-o", "OUT", "--format", name])
+    if endings & {*FORMATS["table"].endings}:
+        yield shlex.join(["recordmill", "convert", path, "-o", "OUT", "--format", "table"])
     if images:
         labels = ["--format", "folder", "--label-from", "name"]
         yield f"{shlex.join(['recordmill', 'convert', path, '-o', 'OUT', *labels])} for names like cat_1.jpg"
+
+
+def reads_data(name: str, path: str, images: Sequence[str] = ()) -> bool:
+    """Return True if a format of label files reads the data set at `path`, with these --images."""
+    given = {"images": list(images)} if images else {}
+    try:
+        options: Any = FORMATS[name].options(data=path, output="out", **given)
+        return reads_labels(options)
+    except (RecordmillError, OSError):
+        return False
 
 
 def describe_nearest(data: str, name: str = "") -> str:
     """Return a sentence for each folder one level down that has a data set, of one format if `name` is given."""
     if not storage_for(data).is_folder(data):
         return ""
-    names = [file.name for file in islice(storage_for(data).walk(data), _MAX_NAMES)]
+    names = [file.name for file in islice(storage_for(data).walk(data), LISTED)]
     return "".join(_near_candidates(data, names, name))
 
 
@@ -130,7 +156,7 @@ def unwrap_folder(data: str) -> str:
     documents. Archives often wrap their files in a folder."""
     storage = storage_for(data)
     while storage.is_folder(data):
-        names = (file.name for file in islice(storage.walk(data), _MAX_NAMES))
+        names = (file.name for file in islice(storage.walk(data), LISTED))
         tops = {name.partition("/")[0] if "/" in name else "" for name in names if not _DOCUMENTS.match(name)}
         if len(tops) != 1 or (top := tops.pop()).lower() in ("", *_FORMAT_FOLDERS):
             break
@@ -138,12 +164,13 @@ def unwrap_folder(data: str) -> str:
     return data
 
 
-def recognise(data: str, given: Mapping[str, Any] = {}) -> list[Match]:
+def recognise(data: str, given: Mapping[str, Any] = {}, only: str = "") -> list[Match]:
     """Return all formats that can read a file, a folder or a .zip, with their interpretations of the lowest rank; only
     the first if all have faults.
 
     Args:
         given: Options that the user gave, by name.
+        only: Format to try; "" for all.
 
     Raises:
         ConfigError: The file does not exist.
@@ -152,12 +179,13 @@ def recognise(data: str, given: Mapping[str, Any] = {}) -> list[Match]:
     if storage.size(data) is not None and not storage.is_folder(data):
         folder, names = posixpath.dirname(data), [posixpath.basename(data)]
     elif storage.is_folder(data):
-        walked = (file.name for file in islice(storage.walk(data), _MAX_NAMES))
+        walked = (file.name for file in islice(storage.walk(data), LISTED))
         folder, names = data.rstrip("/"), [*dict.fromkeys((*storage.names(data), *walked))]
     else:
         raise ConfigError(f"{data}: no such file or folder")
     contents = DataContents(data, folder, names, given)
-    candidates = [(name, match) for name, entry in FORMATS.items() for match in entry.ways(contents)]
+    entries = [FORMATS[only]] if only else FORMATS.values()
+    candidates = [(entry.name, match) for entry in entries for match in entry.ways(contents)]
     rank = min((match.rank for _, match in candidates), default=0)
     matches = [(name, match) for name, match in candidates if match.rank == rank]
     return matches[:1] if all(match.fault for _, match in matches) else matches

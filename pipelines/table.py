@@ -84,7 +84,8 @@ def find_parts(options: TableOptions) -> dict[str, TableOptions]:
         ConfigError: Other options name splits, too, or divide rows.
     """
     by_split = find_row_splits(options.rows[0]) if len(options.rows) == 1 else {}
-    dividing = options.given("split", "split_column", "group_column", "stratify", "split_by")
+    dividing = ["--split"] if options.is_split_given else []
+    dividing += options.given("split_column", "group_column", "stratify", "split_by")
     dividing += ["--text"] if options.encoded_columns else []
     if by_split and dividing:
         raise ConfigError(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from recordmill.pipelines.choose_format import format_fields
-from recordmill.pipelines.formats import FORMATS
+from recordmill.pipelines.formats import FORMATS, fields_by_name
 from recordmill.pipelines.verbs import EXAMPLES, VERBS, Verb, verb_fields
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.option import COMMON, RARE, OptionField
@@ -94,10 +94,26 @@ def verb_help(name: str, format_: str = "") -> str:
         heading = _RARE if verb.converts and field.rank == RARE else field.group or "arguments"
         group = groups.get(heading) or parser.add_argument_group(heading)
         groups[heading] = group
-        text = f"{field.help} (default {_plain(field.shown_default)})" if field.shown_default else field.help
+        text = _help_of_formats(field) if format_ == "all" else field.help
+        text += f" (default {_plain(field.shown_default)})" if field.shown_default else ""
         form: dict[str, Any] = {"action": "store_true"} if field.type is bool else {"metavar": field.metavar}
         group.add_argument(field.typed, help=text.replace("%", "%%"), **form)
     return parser.format_help()
+
+
+def _help_of_formats(field: OptionField) -> str:
+    """Return the first sentence of an option's text; of several, each with the formats that it is for."""
+    formats: dict[str, list[str]] = {}
+    for name, option in fields_by_name().get(field.name, {}).items():
+        if "--" not in name:  # it has the text of the format without --model
+            formats.setdefault(option.help, []).append(name)
+    if field.is_argument or len(formats) < 2:
+        return field.help
+    most = max(formats.values(), key=len)
+    return "; ".join(
+        f"{text} ({'others' if names == most and len(names) > 1 else ', '.join(names)})"
+        for text, names in formats.items()
+    )
 
 
 def _common_help(verb: Verb) -> str:

@@ -3,6 +3,7 @@ because it stops at the first error."""
 
 import difflib
 import logging
+import os
 import shlex
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -139,7 +140,8 @@ def old_verb_fault(verb: str, words: Sequence[str]) -> str:
     names_files = any(flag(name) in flags for entry in FORMATS.values() for name in entry.files)
     data_flags = _OLD_DATA_FLAGS if names_files or flags & _OLD_DATA_FLAGS else {"--images"}
     renamed = _RENAMED_FLAGS | ({"--dtype": "--feature-dtype"} if verb == "embed" else {})
-    data, rest, waiting = list[str](), list[str](), deque(words)
+    dashes = words.index("--") if "--" in words else len(words)
+    data, rest, waiting = list[str](), list[str](), deque(words[:dashes])
     while waiting:
         name, equals, value = waiting.popleft().partition("=")
         if name in data_flags:
@@ -148,7 +150,7 @@ def old_verb_fault(verb: str, words: Sequence[str]) -> str:
             rest.append(renamed.get(name, name) + equals + value)
     what = "a format of DATA, not a verb" if verb in FORMATS else "not a verb; convert does it"
     named = ["--format", verb] if verb in FORMATS and not names_files else []
-    command = shlex.join(["recordmill", "convert", *data, *rest, *named])
+    command = shlex.join(["recordmill", "convert", *data, *rest, *named, *words[dashes:]])
     return f"{verb} is {what}. The same command is: {command}"
 
 
@@ -193,6 +195,8 @@ def read_words(fields: Iterable[OptionField], words: Sequence[str]) -> tuple[dic
             meant, advice = _closest_argument(name, fields) or _closest_flag(name, flags)
             if not advice:
                 meant, advice = _closest_argument(name, fields, _CLOSE) or ("", "")
+            if not advice and takes_arguments and os.path.exists(word):
+                advice = f"; to give the path, write ./{word}"
             faults.append(f"unknown flag {name}{advice}")
             field = flags.get(meant)
         has_value_next = bool(waiting) and not _is_flag(waiting[0])
@@ -291,7 +295,8 @@ def to_config(command: Command) -> str:
         values["format"] = command.format.name
     for options, field in [(model, field) for model in models for field in option_fields(type(model))]:
         value = getattr(options, field.attribute)
-        if field.name not in (*_TYPED_ONLY, "dry_run") and value != field.default:
+        is_given = field.attribute == "split" and field.attribute in options.model_fields_set
+        if field.name not in (*_TYPED_ONLY, "dry_run") and (value != field.default or is_given):
             plain = [f"{name}={share}" for name, share in value] if field.is_shares else value
             values[field.name] = list(plain) if isinstance(plain, tuple) else plain
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)

@@ -38,7 +38,6 @@ from recordmill.schemas.shards import ShardSizing
 DEFAULT_SHARD_BYTES = 150_000_000
 MAX_SHARDS = 99_999  # five digits in a shard's name
 INT64 = 1 << 63
-ALL_TRAIN = (("train", Fraction(1)),)
 
 RecipeValue = str | int | float | bool | list[str] | None
 
@@ -108,7 +107,7 @@ class ConvertOptions(Options):
     split: Shares = WRITE.opt(
         "One split, or several with their shares. `train=0.8,val=0.1,test=0.1`: shares are decimals or fractions "
         "(`1/3`) and sum to 1. A single split is added to the folder.",
-        ALL_TRAIN,
+        (("train", Fraction(1)),),
         "NAME|NAME=SHARE,…",
         "train",
         rank=COMMON,
@@ -163,6 +162,11 @@ class ConvertOptions(Options):
     @property
     def shares(self) -> SplitShares:
         return SplitShares(self.split, self.split_seed)
+
+    @property
+    def is_split_given(self) -> bool:
+        """True if the user named splits, even if only `train`, which is the default."""
+        return "split" in self.model_fields_set
 
     @property
     def splits(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import pytest
 
 from recordmill.pipelines.choose_format import choose_conversion
 from recordmill.pipelines.recognise import recognise, recognise_data, unwrap_folder
+from recordmill.schemas.errors import ConfigError
 from tests.conftest import CATEGORIES, SHARED_DATA, image_row, manifest_of, shard_bytes, write_coco
 from tests.jobs.folders import draw_all
 from tests.jobs.test_image_table import file_rows
@@ -195,7 +196,9 @@ def test_several_data(tmp_path, recordmill):
     yolo = draw_all(tmp_path / "yolo", ["images/a.jpg"])
     for name in ("classes.txt", "labels/a.txt"):
         write_csv(yolo / name, "")
-    for others in ([first, rows], [first, yolo], [yolo, yolo]):
+    labelled = draw_all(tmp_path / "labelled", ["a.jpg", "b.jpg"])
+    write_csv(labelled / "labels.csv", "file,label", "a.jpg,cat", "b.jpg,dog")
+    for others in ([first, rows], [first, yolo], [yolo, yolo], [first, labelled]):
         refused = recordmill("convert", *others, "--output", tmp_path / "out")
         assert (refused.code, f"DATA is 2 data sets ({others[0]}, {others[1]})" in refused.err) == (2, True), refused
     refused = recordmill("convert", yolo, first, "--format", "yolo", "--output", tmp_path / "out")
@@ -208,6 +211,45 @@ def test_several_data(tmp_path, recordmill):
     assert (refused.code, f"convert {images[0]} --instances {file}" in refused.err) == (2, True), refused
     done = recordmill("convert", *images, "--instances", file, "--output", tmp_path / "out", "--dry-run")
     assert done.code == 0, done
+
+
+def test_several_folders_of_classes(tmp_path):
+    """A folder may have a single class, and may be wrapped in another folder of a .zip."""
+    both = draw_all(tmp_path / "wrapped" / "pets", ["cat/a.jpg", "dog/a.jpg"])
+    single = draw_all(tmp_path / "single", ["cow/b.jpg"])
+    archive = Path(shutil.make_archive(str(tmp_path / "archive"), "zip", both.parent))
+    assert found(archive, single) == [("folder", {"data": [f"{archive}/pets", str(single)]})]
+    assert found(single, single) == [("folder", {"data": paths(single, single)})]
+    with pytest.raises(ConfigError, match="DATA is 2 data sets"):
+        recognise_data(paths(single, draw_all(tmp_path / "flat", ["images/a.jpg"])))
+
+
+def test_named_format_finds_what_recognition_finds(tmp_path, recordmill):
+    """--format unwraps a folder, and finds label files and images. What it finds is said."""
+    voc = draw_all(tmp_path / "voc" / "VOC2012", ["JPEGImages/a.jpg"])
+    write_csv(voc / "Annotations" / "a.xml", "<annotation><filename>a.jpg</filename></annotation>")
+    file = write_export(tmp_path / "coco")
+    wrapped = tmp_path / "wrapped"
+    write_export(wrapped / "coco")
+    labelled = draw_all(tmp_path / "labelled", ["images/a.jpg", "images/b.jpg"])
+    labels = write_csv(labelled / "labels.csv", "file,label", "a.jpg,cat", "b.jpg,dog")
+    images = {"images": paths(file.parents[1] / "val2017")}
+    for data, format_, values in (
+        (voc.parent, "voc", {"data": str(voc)}),
+        (file, "coco", images | {"instances": paths(file)}),
+        (wrapped, "coco", {"data": f"{wrapped}/coco"}),
+        (labelled, "folder", {"data": paths(labelled / "images"), "labels": paths(labels)}),
+        (labels, "folder", {"data": paths(labelled / "images"), "labels": paths(labels)}),
+    ):
+        given = {"data": [str(data)], "output": "out"}
+        named = choose_conversion({**given, "format": format_})
+        assert (named.format.name, named.values) == (format_, {**values, "output": "out"})
+        assert named.said == choose_conversion(given).said
+    for data in (labels, labelled):
+        rows = choose_conversion({"data": [str(data)], "format": "table"})
+        assert (rows.values, rows.said) == ({"data": paths(data)}, ())
+    missing = recordmill("convert", tmp_path / "gone", "--format", "voc", "--output", tmp_path / "out")
+    assert (missing.code, f"DATA {tmp_path}/gone: no such file or folder" in missing.err) == (2, True), missing
 
 
 @pytest.fixture
@@ -251,8 +293,8 @@ def test_class_folders_below_folders_of_splits(split_folders, tmp_path, recordmi
     [
         (["Train/cat/a.jpg", "train/dog/b.jpg", "val/cat/c.jpg"], "are both the split train"),
         (["val/cat/a.jpg", "valid/dog/b.jpg", "train/cat/c.jpg"], "are both the split val"),
-        (["train/cat/a.jpg", "val/cat/b.jpg", "extra/c.jpg"], "and images in extra, which are of no split"),
-        (["train/cat/a.jpg", "val/cat/b.jpg", "c.jpg"], "and images in c.jpg, which are of no split"),
+        (["train/cat/a.jpg", "val/cat/b.jpg", "extra/c.jpg"], "and extra, which is of no split"),
+        (["train/cat/a.jpg", "val/cat/b.jpg", "c.jpg"], "and c.jpg, which is of no split"),
     ],
 )
 def test_folders_beside_splits_are_not_lost(tmp_path, recordmill, names, fault):
@@ -295,12 +337,36 @@ def test_parquet_files_of_splits(tmp_path, recordmill, names):
     assert refused.code == 2, refused
 
 
-def test_shares_beside_folders_of_splits(split_folders, tmp_path, recordmill):
-    refused = recordmill("convert", split_folders, "--split", "train=0.5,val=0.5", "--output", tmp_path / "out")
-    assert (refused.code, "has folders of the splits train, val, and --split names splits, too" in refused.err) == (
-        2,
-        True,
-    )
+@pytest.mark.parametrize("split", ["train=0.5,val=0.5", "train"])
+@pytest.mark.parametrize("model", [(), ("--model", "efficientnet-b0", "--weights", "none")])
+def test_split_beside_folders_of_splits(split_folders, tmp_path, recordmill, split, model):
+    """Also the default, if the user gave it: one split cannot have the images of all folders."""
+    refused = recordmill("convert", split_folders, "--split", split, *model, "--output", tmp_path / "out")
+    said = "has folders of the splits train, val, and --split names splits, too"
+    assert (refused.code, said in refused.err) == (2, True), refused
+
+
+def test_default_split_beside_splits_of_data(tmp_path, recordmill):
+    """--split train names one split, of data that has several."""
+    rows = tmp_path / "rows"
+    for name in ("train.csv", "test.csv"):
+        write_csv(rows / name, "x", "1")
+    coco = tmp_path / "coco"
+    write_export(coco)
+    write_export(coco, "instances_train2017.json", "train2017")
+    yolo = draw_all(tmp_path / "yolo", ["images/train/a.jpg", "images/val/b.jpg"])
+    write_csv(yolo / "data.yaml", "train: images/train", "val: images/val", "names: [cat]")
+    labels = draw_all(tmp_path / "labels", ["a.jpg", "b.jpg"])
+    write_csv(labels / "labels.csv", "file,label,split", "a.jpg,cat,train", "b.jpg,dog,val")
+    for data, said in (
+        (rows, "has files of the splits train, test, which --split would divide again"),
+        (coco, "has a file for each of the splits train, val, and so does --split"),
+        (yolo, "names the splits of its images (train, val), and so does --split"),
+        (labels, "has a column of splits (train, val): leave out --split"),
+    ):
+        refused = recordmill("convert", data, "--split", "train", "--output", tmp_path / "out")
+        assert (refused.code, said in refused.err) == (2, True), refused
+        assert recordmill("convert", data, "--output", tmp_path / "out", "--dry-run").code == 0
 
 
 def test_ambiguous_or_unknown_is_refused(tmp_path, recordmill):
@@ -354,6 +420,10 @@ def test_folder_of_label_files_is_no_table(tmp_path, recordmill):
     refused = recordmill("convert", data / "images", "--labels", data / "labels", "--output", tmp_path / "out")
     said = f"not a table. Convert it by: recordmill convert {data} --format yolo"
     assert (refused.code, said in refused.err) == (2, True), refused.err
+    (data / "classes.txt").unlink()  # a command that fails is not advised
+    refused = recordmill("convert", data / "images", "--labels", data / "labels", "--output", tmp_path / "out")
+    assert (refused.code, f"{data} has neither data.yaml nor classes.txt" in refused.err) == (2, True), refused.err
+    assert "Convert it by" not in refused.err
 
 
 def test_what_sample_writes_is_recognised(sample, tmp_path, recordmill, caplog):

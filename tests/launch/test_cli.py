@@ -96,6 +96,11 @@ def test_late_signal_keeps_exit_code(number, when, code):
     assert ended("-c", SIGNAL_WHEN_ALL_IS_DONE, str(int(number)), when)[:2] == (code, b"told\n")
 
 
+def test_old_verb_keeps_flags_of_beam(capfd):
+    assert cli.main(["yolo", "--data", "d", "-o", "o", "--", "--runner", "FlinkRunner"]) == 2
+    assert capfd.readouterr().err.endswith("recordmill convert d -o o --format yolo -- --runner FlinkRunner\n")
+
+
 @pytest.mark.parametrize("verb", ["convert", "extract"])
 def test_who_interrupts_hears_that_command_goes_on_from_there(verb, monkeypatch, capsys):
     def interrupted(*_: object) -> int:

@@ -14,7 +14,6 @@ from recordmill.schemas.inputs.file_kinds import content_format
 from recordmill.schemas.inputs.image_options import MASKS, AnnotatedOptions, match_option
 from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.inputs.option import ARGUMENT, Data, Images, redefine_option
-from recordmill.schemas.inputs.options import ALL_TRAIN
 from recordmill.schemas.names import Match, NameSources
 from recordmill.transforms.annotated.source import Source
 
@@ -80,9 +79,9 @@ class FormatOptions(AnnotatedOptions):
         Raises:
             ConfigError: Both the data set and --split name the splits.
         """
-        if not source.splits or (len(source.splits) == 1 and self.split != ALL_TRAIN):
+        if not source.splits or (len(source.splits) == 1 and self.is_split_given):
             return self.splits
-        if self.split != ALL_TRAIN:
+        if self.is_split_given:
             raise ConfigError(
                 f"{self.data} names the splits of its images ({', '.join(source.splits)}), and so does --split. "
                 "Leave --split out"

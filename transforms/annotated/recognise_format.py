@@ -1,21 +1,55 @@
 """Recognition of a format by the names and columns in its options."""
 
 from collections.abc import Iterator
+from itertools import islice
 
+from recordmill.schemas.errors import ConfigError, RecordmillError
+from recordmill.schemas.inputs.option import option_fields
 from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.rows.data_contents import DataContents, Interpretation
-from recordmill.transforms.storage.resolve import join_path
+from recordmill.transforms.rows.data_contents import LISTED, MOST_READ, DataContents, Interpretation
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
 def ways(contents: DataContents, options: type[FormatOptions]) -> Iterator[Interpretation]:
     """Yield the Interpretation of a data set of a format, recognised by file names, contents or columns of tables."""
     why = next(filter(None, (options.recognise(contents.names), *_describe_candidates(contents, options))), "")
     if why:
-        yield Interpretation(why, {"data": [contents.data]})
+        yield Interpretation(why, {"data": [contents.data]}, fault=_source_fault(contents, options))
         return
     for rank, folder, names in contents.tables:
         if what := options.recognise_columns(contents.columns(join_path(folder, names[0]))):
             yield Interpretation(f"{names[0]} has {what}", {"data": [contents.data]}, rank)
+
+
+def _source_fault(contents: DataContents, options: type[FormatOptions]) -> ConfigError | None:
+    """Return the error of a data set whose parts do not fit, YOLO's labels without names of classes for example."""
+    known = {field.name for field in option_fields(options)} - {"data", "output"}
+    given = {name: value for name, value in contents.given.items() if name in known}
+    try:
+        options(data=contents.data, output="out", **given).source()
+    except ConfigError as error:
+        return error
+    except (RecordmillError, OSError):
+        pass  # the job reports a damaged file
+    return None
+
+
+def reads_labels(options: FormatOptions) -> bool:
+    """Return True if one of the first label files of a data set has an image that the format can read.
+
+    Raises:
+        RecordmillError, OSError: The format finds no label files in the data set.
+    """
+    source = options.source()
+    for folder in source.folders:
+        names = (file.name for file in islice(storage_for(folder.path).walk(folder.path), LISTED))
+        labels = (name for name in names if source.is_label(folder.prefix + name))
+        for name in islice(labels, MOST_READ):
+            with storage_for(folder.path).open(join_path(folder.path, name)) as file:
+                contents = file.read() if source.label_name else file
+                if any(image.sample for image in source.parse(contents, folder.prefix + name)):
+                    return True
+    return False
 
 
 def _describe_candidates(contents: DataContents, options: type[FormatOptions]) -> Iterator[str]:

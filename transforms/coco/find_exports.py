@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, ExportPart, Given
 from recordmill.schemas.inputs.option import option_fields
-from recordmill.schemas.inputs.options import ALL_TRAIN
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.paths import is_remote
@@ -95,9 +94,9 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
         split_sources = tuple(sources[join_path(data, file.name)] for file in files)
         is_shared = list(folders.values()).count(folders[split]) > 1
         parts.append(ExportPart(split, split_sources, folders[split], is_shared))
-    if options.split != ALL_TRAIN and len(parts) > 1:
+    if options.is_split_given and len(parts) > 1:
         raise ConfigError(f"DATA has a file for each of the splits {', '.join(by_split)}, and so does --split")
-    if options.split != ALL_TRAIN or not parts[0].split:
+    if options.is_split_given or not parts[0].split:
         parts, names = [ExportPart("", options.sources, options.images)], options.splits
     else:
         names = tuple(by_split)
@@ -170,7 +169,8 @@ def _name_files(
     for file in export_files:
         named.setdefault(file.kind.value, []).append(join_path(data, file.name))
     named["panoptic_masks"] = [file.masks for file in export_files if file.masks]
-    values = {option.name: getattr(options, option.attribute) for option in option_fields(CocoOptions)}
+    given = [option for option in option_fields(CocoOptions) if option.attribute in options.model_fields_set]
+    values = {option.name: getattr(options, option.attribute) for option in given}
     try:
         return CocoOptions(**values | named)
     except ConfigError as error:

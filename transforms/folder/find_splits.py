@@ -40,8 +40,8 @@ def find_split_folders(data: str) -> tuple[dict[str, str], list[str]]:
     other = _folder_of_other_images(data, {*tops}) if by_split else ""
     if other and len(by_split) > 1:
         raise ConfigError(
-            f"{data} has the splits {', '.join(by_split)} with class folders, and images in {other}, which are of no "
-            "split; move these elsewhere, or give one of the folders as DATA"
+            f"{data} has the splits {', '.join(by_split)} with class folders, and {other}, which is of no split; "
+            "move it elsewhere, or give one of the folders as DATA"
         )
     if not by_split or other:
         return {}, []

@@ -49,10 +49,11 @@ def _label_tables(contents: DataContents) -> Iterator[Interpretation]:
             for usual in (LABEL_COLUMNS, PATH_COLUMNS)
         )
         label = contents.given.get("label") or usual_label
-        image = contents.given.get("image_column") or _column_of_images(contents, columns)
+        found, images = _column_of_images(contents, columns)
+        image = contents.given.get("image_column") or found
         if not image:
             continue
-        given: dict[str, Any] = {"data": [folder or "."], "labels": [path]}
+        given: dict[str, Any] = {"data": [join_path(folder, images) if images else folder or "."], "labels": [path]}
         if image != usual_image:
             given["image_column"] = image
         fault = None
@@ -66,15 +67,20 @@ def _label_tables(contents: DataContents) -> Iterator[Interpretation]:
         yield Interpretation(f"{name} names images and their classes", given, UNCLEAR if fault else rank + 1, fault)
 
 
-def _column_of_images(contents: DataContents, columns: Mapping[str, pa.Array]) -> str:
-    """Return the column that names images of the folder, most of them in one row; "" if there is none. A table with a
-    row for each object has several rows for an image."""
-    paths = contents.images
-    names = [name for path in paths for name in (path, posixpath.basename(path))]
-    known = {*names, *(posixpath.splitext(name)[0] for name in names)}
+def _column_of_images(contents: DataContents, columns: Mapping[str, pa.Array]) -> tuple[str, str]:
+    """Return the column that names images of the folder, most of them in one row, and the folder within it at which the
+    names begin; "" if there is none. A table with a row for each object has several rows for an image."""
+    by_name: dict[str, list[str]] = {}
+    for path in contents.images:
+        for known in {path, posixpath.splitext(path)[0]}:
+            by_name.setdefault(posixpath.basename(known), []).append(known)
     for column, values in columns.items():
-        texts = [str(value) for value in values.to_pylist()[:_LOOKED_AT] if value is not None] if paths else []
-        named = {text for text in texts if text in known or posixpath.basename(text) in known}
+        texts = [str(value) for value in values.to_pylist()[:_LOOKED_AT] if value is not None] if by_name else []
+        named = {text: by_name[name] for text in texts if (name := posixpath.basename(text)) in by_name}
         if len(named) * 2 > len(texts):
-            return column
-    return ""
+            starts = {
+                path.removesuffix(text) for text, paths in named.items() for path in paths if path.endswith(f"/{text}")
+            }
+            is_at_top = any(text in paths for text, paths in named.items()) or len(starts) != 1
+            return column, "" if is_at_top else starts.pop().rstrip("/")
+    return "", ""

@@ -36,8 +36,8 @@ class Interpretation(NamedTuple):
 
 CLASS_FOLDERS, UNCLEAR, ROWS = 5, 6, 7
 """Ranks after those of tables that show their format. UNCLEAR: a table of labels without a usual column of them."""
-IMAGES_TRIED = 20_000
-"""Number of names of a folder among which images are looked for."""
+LISTED = 20_000
+"""Number of names of a folder that are looked at."""
 
 
 class DataContents:
@@ -59,7 +59,7 @@ class DataContents:
         """Names of the images below the folder, also if the data set is a file in it."""
         names: Iterable[str] = self.names
         if self.folder != self.data.rstrip("/"):
-            names = (file.name for file in islice(storage_for(self.folder).walk(self.folder or "."), IMAGES_TRIED))
+            names = (file.name for file in islice(storage_for(self.folder).walk(self.folder or "."), LISTED))
         return [name for name in names if is_image_name(name)]
 
     @property

@@ -17,7 +17,8 @@ def ways(contents: DataContents, _: type[TableOptions]) -> Iterator[Interpretati
     is_file = contents.folder != contents.data.rstrip("/")
     rows = [name for name in contents.names if rows_format(name)]
     if rows and (is_file or len(rows) == sum("/" not in name for name in contents.names) == len(contents.names)):
-        data = [contents.data] if is_file else [join_path(contents.folder, name) for name in rows]
+        in_one = is_file or find_row_splits(contents.data)
+        data = [contents.data] if in_one else [join_path(contents.folder, name) for name in rows]
         why = f"{len(rows)} files of rows" if len(rows) > 1 else f"{rows[0]} has rows"
         yield Interpretation(why, {"data": data}, ROWS)
     for rank, folder, names in contents.tables:

@@ -21,7 +21,6 @@ from recordmill.schemas.inputs.option import (
     redefine_option,
 )
 from recordmill.schemas.inputs.options import (
-    ALL_TRAIN,
     ConvertOptions,
     pair_faults,
     parse_image_size,
@@ -235,7 +234,7 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
         yield from self._image_faults()
         yield from pair_faults("default", self.default, "COLUMN=VALUE")
         divides = self.split_column or len(self.split) > 1
-        if self.split_column and self.split != ALL_TRAIN:
+        if self.split_column and self.is_split_given:
             yield "--split-column says which split a row is of, and so does --split: give one"
         if self.group_column and (self.split_column or not divides):
             yield "--group-column divides rows, but --split names a single split, or --split-column divides them"

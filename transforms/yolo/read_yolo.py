@@ -168,7 +168,7 @@ def _read_description(file: str) -> dict[str, Any]:
         if not file.endswith(_YAML):
             return {"names": [name for line in data.decode("utf-8-sig").splitlines() if (name := line.strip())]}
         description = yaml.safe_load(data)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError, LookupError, AttributeError) as error:  # !!bool x, for example
         what = "not valid YAML" if file.endswith(_YAML) else "not UTF-8"
         raise ConfigError(f"{file} is {what}: {' '.join(str(error).split())}") from error
     if not isinstance(description, dict):

@@ -175,6 +175,7 @@ def config(tmp_path, text: str) -> list[str]:
         ],
         ["show", "out", "--json", "--index", "0"],
         ["index", "a", "b"],
+        [*INPUTS, "--split", "train"],
     ],
 )
 def test_printed_config_is_read(tmp_path, capsys, words):
@@ -182,6 +183,7 @@ def test_printed_config_is_read(tmp_path, capsys, words):
         parse([*words, "--print-config"])
     read, typed = parse_one(words[0], *config(tmp_path, capsys.readouterr().out)), parse_one(*words)
     assert (read.verb, read.format, read.options) == (typed.verb, typed.format, typed.options)
+    assert ("split" in read.options.model_fields_set) == ("--split" in words)
 
 
 def test_flags_win(tmp_path):
