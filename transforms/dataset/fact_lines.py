@@ -229,7 +229,8 @@ def _shared_lines(manifest: Manifest, job_splits: Sequence[SplitManifest]) -> It
     for unlisted in [split.unlisted for split in job_splits if split.unlisted.files][:1]:
         more = " …" if unlisted.files > len(unlisted.first) else ""
         shown = ", ".join(map(printable, unlisted.first)) + more
-        yield "files", f"{unlisted.files:,} in --images without a row, not converted ({shown})"
+        what = "that are not images" if all(rows.kind == "images" for rows in inputs) else "without a row"
+        yield "files", f"{unlisted.files:,} in the folders of images {what}, not converted ({shown})"
 
 
 def _stored_labels(manifest: Manifest) -> str:
