@@ -229,8 +229,9 @@ def _shared_lines(manifest: Manifest, job_splits: Sequence[SplitManifest]) -> It
     for unlisted in [split.unlisted for split in job_splits if split.unlisted.files][:1]:
         more = " …" if unlisted.files > len(unlisted.first) else ""
         shown = ", ".join(map(printable, unlisted.first)) + more
-        what = "that are not images" if all(rows.kind == "images" for rows in inputs) else "without a row"
-        yield "files", f"{unlisted.files:,} in the folders of images {what}, not converted ({shown})"
+        are_labelled = all(rows.kind == "images" for rows in inputs)
+        what = "that are not images" if are_labelled else "in the folders of images without a row"
+        yield "files", f"{unlisted.files:,} {what}, not converted ({shown})"
 
 
 def _stored_labels(manifest: Manifest) -> str:
