@@ -42,7 +42,9 @@ def data_set_lines(
     for name, split in splits.items():
         yield f"{manifest.name}-{name} is in {printable(folder)}"
         yield from _align_lines(split_lines(manifest, split, job_splits))
-        yield from _align_lines([("first shard", os.path.join(folder, shard.file)) for shard in split.shards[:1]])
+        yield from _align_lines(
+            [("first shard", printable(os.path.join(folder, shard.file))) for shard in split.shards[:1]]
+        )
     yield from _align_lines(_shared_lines(manifest, job_splits))
     yield from _align_lines(_compared_lines(comparison or SplitComparison()))
     yield from _align_lines(_duplicate_lines(folder, manifest, names))
