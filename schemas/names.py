@@ -22,6 +22,17 @@ class NameSources(NamedTuple):
     rows: tuple[str, ...]  # files that name the images: COCO's JSON files, or tables
     match: str = ""  # a Match; empty if the verb has no such option
     is_listed: bool = True  # True if the folders were listed
+    images_option: str = "--images"  # option of the folders of image files; DATA if they are positional
+
+    def use_images(self, *folders: str) -> str:
+        """Return the words that name folders of images in a command.
+
+        >>> NameSources((), ()).use_images("a", "b"), NameSources((), (), images_option="DATA").use_images("a", "b")
+        ('--images a --images b', 'a b as DATA')
+        """
+        if self.images_option == "DATA":
+            return f"{' '.join(folders)} as DATA"
+        return " ".join(f"{self.images_option} {folder}" for folder in folders)
 
 
 def name_fault(file_name: str) -> str:

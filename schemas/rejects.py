@@ -15,7 +15,7 @@ class Reason(str, Enum):
     starts with the kind of data.
     """
 
-    IMAGE_MISSING = "image_missing"  # image: no file of that name under --images
+    IMAGE_MISSING = "image_missing"  # image: no file of that name in the folders of images
     IMAGE_UNREADABLE = "image_unreadable"  # image: empty, truncated, or its pixels do not decode
     IMAGE_INACCESSIBLE = "image_inaccessible"  # image: its file exists but cannot be read
     UNSUPPORTED_FORMAT = "unsupported_format"  # image: an unknown format, or pixels that no JPEG or PNG can hold

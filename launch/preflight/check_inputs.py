@@ -10,8 +10,10 @@ from itertools import chain, permutations
 from recordmill.launch.preflight.check_folder import folder_fault, real_path
 from recordmill.schemas.dataset.dataset_files import MANIFEST, state_folder
 from recordmill.schemas.errors import ConfigError, RecordmillError
+from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.option import Must, named_paths
 from recordmill.schemas.inputs.options import ConvertOptions
+from recordmill.schemas.inputs.tables import ENDINGS
 from recordmill.schemas.paths import is_remote
 from recordmill.transforms.dataset.dataset_folder import is_metadata, unfinished_splits
 from recordmill.transforms.rows.find_rows import find_rows, format_fault
@@ -29,16 +31,33 @@ def check_inputs(options: ConvertOptions, writes: bool = True) -> None:
     by_flag: dict[str, list[str]] = {}
     files = [*options.more_files]
     for each, path in named_paths(options):
+        if name_fault := _name_fault(each.typed, path):
+            faults.append(name_fault)
+            continue
         must = each.must_be or Must.FILE
         found = find_rows(path) if must is Must.ROWS else (path,)
         faults += [fault for one in found if (fault := _fault(_CHECKS[must], each.typed, one))]
+        if not found:
+            faults.append(f"{each.typed} {path} is a folder without files of rows ({', '.join(ENDINGS)})")
         files += found if must in (Must.FILE, Must.ROWS) else ()
         if must not in (Must.MASKS, Must.OUTPUT):
             by_flag.setdefault(each.typed, []).extend(found)
-    faults += _output_faults(options.output, files) if writes else ()
+    if writes and not _name_fault("", options.output):
+        overlaps = [*_overlap_faults(options.output, by_flag.get("DATA", ()))]
+        faults += overlaps or _output_faults(options.output, files)
     faults += chain.from_iterable(_repeated_path_faults(*item) for item in by_flag.items())
     if faults:
         raise ConfigError("; ".join(faults))
+
+
+def _name_fault(typed: str, path: str) -> str:
+    if not path:
+        return f"{typed} is empty; give a path"
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return f"{typed} {path} is not UTF-8, which manifests need; rename it"
+    return ""
 
 
 def _fault(check: Callable[[str, str], str], name: str, path: str) -> str:
@@ -158,6 +177,22 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
             f"--output {output} has {', '.join(found)}, which would be replaced, and no manifest or unfinished run "
             "lists them; give another --output, or move them"
         )
+
+
+def _overlap_faults(output: str, data: Iterable[str]) -> Iterator[str]:
+    """Yield errors of an output that is DATA, or that is in a folder of images below DATA. Other folders below DATA are
+    allowed: files below the output are never read."""
+    target = real_path(output)
+    for path in data:
+        top = real_path(path)
+        if target == top and storage_for(path).is_folder(path):
+            yield f"--output {output} is DATA, too; give another folder"
+        elif not is_remote(output) and target.startswith(f"{top}/"):
+            folder = target
+            while folder != top and not (os.path.isdir(folder) and any(map(is_image_name, os.listdir(folder)))):
+                folder = os.path.dirname(folder)
+            if folder != top:
+                yield f"--output {output} is in {folder}, which holds images of DATA; give a folder elsewhere"
 
 
 def _suggest_path(path: str) -> str:

@@ -149,7 +149,7 @@ def run_job_name(output: str, splits: Iterable[str]) -> str:
     'recordmill-my-bucket-a-b-coco-train-val'
     """
     text = "-".join(("recordmill", output.partition("://")[2] or output, *splits))
-    return re.sub(rb"[^a-z0-9]+", b"-", text.encode().lower()).decode()[:_MAX_JOB_NAME].strip("-")
+    return re.sub(rb"[^a-z0-9]+", b"-", text.encode(errors="surrogatepass").lower()).decode()[:_MAX_JOB_NAME].strip("-")
 
 
 def _add_dataflow_defaults(options: PipelineOptions, job_name: str) -> None:

@@ -27,6 +27,7 @@ from recordmill.launch.runners.signals import Terminated, kill_workers_on_signal
 from recordmill.launch.terminal.error_stream import error_stream
 from recordmill.launch.terminal.progress import pause_progress
 from recordmill.schemas import errors
+from recordmill.schemas.sizes import printable
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.os_errors import explain_text
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -290,6 +291,7 @@ def _print_message(text: str) -> None:
 
 # Beam passes on a worker's exception as the text of its traceback. The last line is `module.Class: message [while
 # running 'step']`.
+_RUNNING = " [while running '"
 _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+): (.+?)(?: \[while running '([^']+)'\])?$", re.MULTILINE)
 
 _CANCELLED = re.compile(r"\b[Ss]tate:? CANCELLED\b")
@@ -313,14 +315,25 @@ def explain(error: Exception) -> errors.RecordmillError:
     _, _, invalid = str(error).partition("Pipeline has validations errors: ")
     if invalid:
         return errors.ConfigError("; ".join(line.strip() for line in invalid.splitlines() if line.strip()))
-    matches = _RAISED.findall(f"{type(error).__name__}: {error}")
+    text = f"{type(error).__name__}: {error}"
+    matches = [*_RAISED.finditer(text)]
     if not matches:
-        return errors.JobError(f"the job failed: {type(error).__name__}: {error}")
-    name, message, step = matches[-1]
-    ours = getattr(errors, name, None)
-    if isinstance(ours, type) and issubclass(ours, errors.RecordmillError):
-        return ours(message)
-    return errors.JobError(_failure_message(error, name, message, step))
+        return errors.JobError(f"the job failed: {text}")
+    for head in [match for match in matches if _our_class(match[1])][-1:]:
+        # A name in the message may have line breaks, which are shown as escapes.
+        message, running, _ = text[head.start(2) :].partition(_RUNNING)
+        is_of_worker = running and "\n\n" not in message and "\nTraceback" not in message
+        if is_of_worker or isinstance(error, errors.RecordmillError):
+            return _our_class(head[1])(printable(message))
+        if head is matches[-1]:
+            return _our_class(head[1])(head[2])
+    return errors.JobError(_failure_message(error, *matches[-1].groups(default="")))
+
+
+def _our_class(name: str) -> Any:
+    """Return the class of our errors with this name; None if there is none."""
+    kind = getattr(errors, name, None)
+    return kind if isinstance(kind, type) and issubclass(kind, errors.RecordmillError) else None
 
 
 def _failure_message(error: Exception, name: str, message: str, step: str) -> str:

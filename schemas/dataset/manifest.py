@@ -28,7 +28,7 @@ would give other bytes, or when the manifest changes its structure."""
 
 
 class Unlisted(msgspec.Struct, frozen=True):
-    """Files found under --images that no image row references; they are not part of the data set."""
+    """Files found in the folders of images that no image row references; they are not part of the data set."""
 
     files: int
     first: tuple[str, ...]  # names of the first files

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.layouts import TABLE, shard_names
 from recordmill.schemas.shards import ShardNames
 
@@ -107,13 +108,17 @@ class Recipe(msgspec.Struct, frozen=True):
 _OPTION_BY_KEY = {"format": "image_format", "label_column": "label", "path_column": "image_column"}
 """Options whose keys in recipes are others, see `recordmill.schemas.inputs.option.Heading.opt`."""
 
+_FLAGGED = (*(kind.value for kind in AnnotationKind), "labels", "groups", "exclude", "encoders", "stop_words")
+_INPUT_FLAGS = {kind: f"--{kind.replace('_', '-')}" for kind in _FLAGGED} | {"schema": "--schema-file"}
+"""Flags of input files by kind. Files of other kinds are DATA."""
+
 
 def _format_option(value: object) -> str:
     if value is None:
         return "default"
     if isinstance(value, list | tuple):
         shown = (
-            f"--{item['kind']} {item['path']}"
+            f"{_INPUT_FLAGS.get(item['kind'], 'DATA')} {item['path']}"
             + (f" ({item['bytes']:,} bytes, crc32c {item['crc32c']})" if item["crc32c"] else "")
             + (f" with {item['masks']}" if item["masks"] else "")
             if isinstance(item, dict)

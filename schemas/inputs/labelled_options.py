@@ -80,7 +80,7 @@ class LabelledOptions(DividedOptions):
 
     @property
     def name_sources(self) -> NameSources:
-        return NameSources(self.images, self.labels or self.images)
+        return NameSources(self.images, self.labels or self.images, images_option="DATA")
 
     @property
     def class_separator(self) -> str | None:

@@ -10,7 +10,7 @@ import pytest
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.coco import Given
 from recordmill.transforms.coco.coco_options import CocoOptions
-from recordmill.transforms.coco.find_exports import find_exports
+from recordmill.transforms.coco.find_exports import find_exports, find_images_of_file
 from tests.conftest import (
     CATEGORIES,
     SHARED_DATA,
@@ -133,6 +133,44 @@ def test_folders_and_options_that_contradict(copied, options, message, tmp_path)
         shutil.copy(data / "annotations/instances_train2017.json", data / copied)
     with pytest.raises(ConfigError, match=message):
         given(data, **options)
+
+
+@pytest.mark.parametrize("match", ["suffix", "name"])
+def test_match_finds_images_in_any_folder(match, tmp_path):
+    data = export(tmp_path, LAYOUTS["coco"], CATEGORIES)
+    (data / "train2017").rename(data / "photos")
+    parts = given(data, match=match).parts
+    assert [part.images for part in parts] == [(str(data),), (str(data / "val2017"),)]
+    path = data / "annotations/instances_train2017.json"
+    for rule, images, cure in ((match, str(data), ""), ("path", "", "with --match name")):
+        _, found, _, fault = find_images_of_file(str(path), path.read_bytes(), rule)
+        assert (found, cure in str(fault or "")) == (images, True)
+
+
+def test_unnamed_files_have_the_kinds_of_their_contents(tmp_path):
+    rows = [image_row(1, "1.jpg", 40, 30)]
+    draw_jpeg(tmp_path / "1.jpg", 40)
+    segments = {"image_id": 1, "file_name": "1.png", "segments_info": [{"id": 1, "category_id": 1, "area": 4}]}
+    (tmp_path / "maps").mkdir()
+    for name, more in {
+        "list": {},
+        "boxes": {"annotations": [annotation(1, 1)]},
+        "maps": {"annotations": [segments]},
+    }.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps({"images": rows, "categories": CATEGORIES} | more))
+    inputs = given(tmp_path)
+    assert [(source.kind.value, Path(source.path).name) for source in inputs.parts[0].sources] == [
+        ("instances", "boxes.json"),
+        ("panoptic", "maps.json"),
+    ]
+    assert inputs.warnings == (f"{tmp_path}/list.json is not read: it has no annotations",)
+    shutil.copy(tmp_path / "boxes.json", tmp_path / "more.json")
+    with pytest.raises(ConfigError, match=r"boxes\.json and more\.json are both instances"):
+        given(tmp_path)
+    for name in ("boxes", "maps", "more"):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"images": rows, "annotations": []}))
+    with pytest.raises(ConfigError, match=r"boxes\.json and maps\.json are both instances"):
+        given(tmp_path)
 
 
 @pytest.mark.parametrize(("deleted", "message"), [("train2017", "by --images"), ("annotations", "no annotation file")])

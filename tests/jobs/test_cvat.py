@@ -46,7 +46,7 @@ def test_project_with_all_shapes(recordmill, tmp_path):
     assert (b["image/object/keypoint/x"], b["image/object/keypoint/y"]) == ([0.25], [0.5])
     assert (b["image/object/area"], b["image/class/text"]) == ([1], [])
     assert sorted((line["reason"], line["detail"]) for line in rejects_of(tmp_path / "out")) == [
-        ("image_missing", "no file 'images/gone.jpg' under --images"),
+        ("image_missing", "no file 'images/gone.jpg' in the folders of images"),
         (
             "malformed_annotation",
             "annotations.xml, line 7: a <polyline> of 'cat' is not read: only boxes, polygons, ellipses, masks, "

@@ -62,7 +62,7 @@ def test_lists_of_splits_and_faults(recordmill, tmp_path):
     assert [(line["reason"], line["detail"]) for line in rejects_of(tmp_path / "out")] == [
         ("unknown_category", "Annotations/a.xml, line 4: an object without <name>"),
         ("malformed_labels", "Annotations/half.xml, line 2: it is not valid XML from here on (no element found)"),
-        ("image_missing", "no file 'JPEGImages/gone.jpg' under --images"),
+        ("image_missing", "no file 'JPEGImages/gone.jpg' in the folders of images"),
     ]
     warnings = manifest_of(tmp_path / "out")["splits"]["train"]["warnings"]
     for said in (

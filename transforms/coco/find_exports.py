@@ -5,6 +5,7 @@ The names of Roboflow, CVAT, FiftyOne, Label Studio, Datumaro and COCO are known
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain, groupby, islice, pairwise
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, ExportPart, Given
 from recordmill.schemas.inputs.option import option_fields
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
-from recordmill.schemas.names import name_fault
+from recordmill.schemas.names import Match, name_fault
 from recordmill.schemas.paths import is_remote
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.coco.read_coco import cut_file, read_block
@@ -79,14 +80,19 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
     export_files = [file for file in candidates if file.masks or file.kind is not AnnotationKind.PANOPTIC]
     subsets = {file.subset for file in export_files if file.kind is AnnotationKind.PANOPTIC}
     stuff = [file for file in export_files if file.kind is AnnotationKind.STUFF and file.subset in subsets]
-    export_files = [file for file in export_files if file not in stuff]
+    lists = _lists_beside_annotations(export_files)
+    export_files = [file for file in export_files if file not in (*stuff, *lists)]
     unread = dict.fromkeys(_json_names(data, _ANNOTATIONS), "its name does not say the kind of its annotations")
     unread |= {file.name: f"the folder {_stem(file.name)} of its PNGs is missing" for file in candidates}
+    unread |= {file.name: "it has no annotations" for file in lists}
     unread |= {file.name: "the panoptic file of the split makes the semantic mask, too" for file in stuff}
     read = {file.name for file in export_files}
     warnings = (f"{join_path(data, name)} is not read: {why}" for name, why in unread.items() if name not in read)
     by_split = _group_by_split(data, export_files)
-    folders = {split: options.images or (_find_image_folder(data, files[0]),) for split, files in by_split.items()}
+    match = options.match
+    folders = {
+        split: options.images or (_find_image_folder(data, files[0], match),) for split, files in by_split.items()
+    }
     options = _name_files(options, export_files, folders)
     sources = {source.path: source for source in options.sources}
     parts = []
@@ -103,26 +109,41 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
     return options, Given(tuple(parts), names, data, tuple(warnings))
 
 
-def find_images_of_file(path: str, head: bytes) -> tuple[AnnotationKind, str, str, ConfigError | None]:
+def find_images_of_file(
+    path: str, head: bytes, match: Match = "path"
+) -> tuple[AnnotationKind, str, str, ConfigError | None]:
     """Return the kind of an annotation file, the folders of its images and of its PNGs, "" if they are not found, and
     the error that says where images were looked for.
 
     Args:
         head: Beginning of the file.
+        match: Rule of --match.
     """
     folder, name = split_folder(path)
-    match = _NAMED.fullmatch(name)
+    named = _NAMED.fullmatch(name)
     kind = (
-        _KINDS[match[1]] if match else next((_KINDS[k] for k, key in _KEYS.items() if key in head), _KINDS["instances"])
+        _KINDS[named[1]] if named else next((_KINDS[k] for k, key in _KEYS.items() if key in head), _KINDS["instances"])
     )
     above = posixpath.dirname(folder) if posixpath.basename(folder) == _ANNOTATIONS else folder
     data = above or "."
     within = posixpath.relpath(path, data) if not is_remote(path) else path[len(above) + 1 :]
-    file = ExportFile(within, kind, (match[2] or "") if match else "")
+    file = ExportFile(within, kind, (named[2] or "") if named else "")
     try:
-        return kind, _find_image_folder(data, file), _find_masks(data, file), None
+        return kind, _find_image_folder(data, file, match), _find_masks(data, file), None
     except ConfigError as error:
         return kind, "", _find_masks(data, file), error
+
+
+def _lists_beside_annotations(files: Sequence[ExportFile]) -> list[ExportFile]:
+    """Return files of images without annotations whose split has annotations in an unnamed file."""
+    annotated = {file.split for file in files if file.kind is not AnnotationKind.IMAGE_INFO}
+    return [
+        file
+        for file in files
+        if file.kind is AnnotationKind.IMAGE_INFO
+        and not _NAMED.fullmatch(posixpath.basename(file.name))
+        and file.split in annotated
+    ]
 
 
 def is_export_name(name: str) -> bool:
@@ -186,9 +207,30 @@ def _find_annotation_files(data: str) -> Iterator[ExportFile]:
     yield from (ExportFile(name, _KINDS[match[1]], match[2] or "") for name, match in matches.items())
     yield from (ExportFile(name, AnnotationKind.INSTANCES, posixpath.dirname(name)) for name in usual)
     if not matches and not usual:
-        for name in names or _json_names(data, ""):
-            stem = _stem(name)
-            yield ExportFile(name, AnnotationKind.INSTANCES, stem if _SUBSET.fullmatch(stem) else "")
+        unnamed = names or _json_names(data, "")
+        stems = ((name, _stem(name)) for name in unnamed)
+        files = [
+            ExportFile(name, AnnotationKind.INSTANCES, stem if _SUBSET.fullmatch(stem) else "") for name, stem in stems
+        ]
+        yield from _observe_kinds(data, files)
+
+
+def _observe_kinds(data: str, files: Sequence[ExportFile]) -> list[ExportFile]:
+    """Return the files, each with the kind that its content shows if names give several files of a split one kind."""
+    counts = Counter((file.kind, file.split) for file in files)
+    return [
+        file if counts[file.kind, file.split] == 1 else file._replace(kind=_observe_kind(data, file)) for file in files
+    ]
+
+
+def _observe_kind(data: str, file: ExportFile) -> AnnotationKind:
+    for block in cut_file(AnnotationSource(file.kind, join_path(data, file.name))):
+        if block.list == "annotations":
+            is_panoptic = "segments_info" in read_block(block).fields
+            return AnnotationKind.PANOPTIC if is_panoptic else file.kind
+        if not block.list and read_block(block).has_annotations:  # an empty list
+            return file.kind
+    return AnnotationKind.IMAGE_INFO
 
 
 def _json_names(data: str, folder: str) -> list[str]:
@@ -211,8 +253,9 @@ def _find_masks(data: str, file: ExportFile) -> str:
     return next((path for path in places if storage_for(path).is_folder(path)), "")
 
 
-def _find_image_folder(data: str, file: ExportFile) -> str:
-    """Return the folder that has one of the first images that a file names.
+def _find_image_folder(data: str, file: ExportFile, match: Match) -> str:
+    """Return the folder that has one of the first images that a file names. With --match suffix or name, it is `data`
+    if no usual folder has one.
 
     Raises:
         ConfigError: No folder has one of the images.
@@ -222,8 +265,8 @@ def _find_image_folder(data: str, file: ExportFile) -> str:
     blocks = (block for block in cut_file(source) if block.list == "images")
     names = [row.file_name for block in islice(blocks, 1) for row in read_block(block).images[:_IMAGES_TRIED]]
     subsets = [file.subset, file.split, *(name for name, split in SPLIT_OF_FOLDER.items() if split == file.split)]
-    if match := _SUBSET.search(file.subset):
-        subsets += [file.subset[match.start(1) :], f"{match[1]}2017"]
+    if usual := _SUBSET.search(file.subset):
+        subsets += [file.subset[usual.start(1) :], f"{usual[1]}2017"]
     near = [posixpath.join(beside, folder) for folder in ("data", "images")]
     subset_folders = [f"{folder}{subset}" for subset in filter(None, subsets) for folder in ("", "images/")]
     places = [*dict.fromkeys((beside, *subset_folders, *near, "images", "data", ""))]
@@ -233,6 +276,8 @@ def _find_image_folder(data: str, file: ExportFile) -> str:
         files = (join_path(path, name) for name in known)
         if not names or any(storage_for(file).size(file) is not None for file in files):
             return path
+    if match != "path":
+        return data
     raise ConfigError(
         f"{data}: {file.name} names the image {names[0]!r}, which is not in any of "
         f"{', '.join(place or 'the folder itself' for place in places)}; give the folder of all images by --images, or "

@@ -48,7 +48,9 @@ def _annotation_file(contents: DataContents) -> Iterator[Interpretation]:
     (name,) = contents.names
     if not _is_coco(contents.heads.get(name, b"")):
         return
-    kind, images, masks, fault = find_images_of_file(contents.data, contents.heads[name])
+    kind, images, masks, fault = find_images_of_file(
+        contents.data, contents.heads[name], contents.given.get("match", "path")
+    )
     given = contents.given.get("images") or images
     values = {"data": [given] if isinstance(given, str) else list(given), kind.value: [contents.data]}
     values |= {"panoptic_masks": [masks]} if masks else {}

@@ -178,8 +178,10 @@ def describe_mismatch(
         return f"{rows} names {_format_names(images)}; with --no-list, the contents of {folders} are not known."
     unused_files = f"{folders} has {_format_names(files)}" if files.number else f"{folders} has no other file"
     cause = _describe_cause(images, files, sources, is_all, suffix_finds_all)
+    # Files of a folder within `beside` would be read twice.
+    others = [path for path in sources.images if beside != "." and not path.startswith(f"{beside}/")]
     return f"{rows} names {_format_names(images)}; {unused_files}. " + (
-        f"They are in {beside}: add --images {beside}." if beside else cause
+        f"They are in {beside}: use {sources.use_images(*([] if is_all else others), beside)}." if beside else cause
     )
 
 
@@ -187,23 +189,29 @@ def _format_names(names: Names) -> str:
     return ", ".join(map(repr, names.first[:_COMPARED_SHOWN])) + (" …" if names.number > _COMPARED_SHOWN else "")
 
 
-def describe_archives(files: Names, folders: Sequence[str]) -> str:
-    """Return a sentence about archives in `folders`; empty without."""
+def describe_archives(files: Names, sources: NameSources) -> str:
+    """Return a sentence about archives in the folders of images; empty without."""
     archives = [name for name in files.first if name.endswith(".zip")]
     if not archives:
         return ""
-    option = "" if any(".zip" in folder for folder in folders) else ", or pass it to --images"
-    return f"Archives within --images are not read: unpack {archives[0]!r}{option}."
+    is_within = any(".zip" in folder for folder in sources.images)
+    option = "" if is_within else f", or pass it {_by_option(sources)}"
+    return f"Archives within the folders of images are not read: unpack {archives[0]!r}{option}."
+
+
+def _by_option(sources: NameSources) -> str:
+    return "as DATA" if sources.images_option == "DATA" else f"to {sources.images_option}"
 
 
 def _describe_cause(images: Names, files: Names, sources: NameSources, is_all: bool, suffix_finds_all: bool) -> str:
     pairs = list(pair_names(images.compared, files.compared))
     counts = Counter(pair.difference for pair in pairs if pair.file)
     if not counts:
-        if archive := describe_archives(files, sources.images):
+        if archive := describe_archives(files, sources):
             return archive
         question = "Is it the folder of another split" if is_all else "Are some images in another folder"
-        return f"No file in the folder has such a name. {question}? --images can be repeated."
+        several = "DATA can be several folders" if sources.images_option == "DATA" else "--images can be repeated"
+        return f"No file in the folder has such a name. {question}? {several}."
     cause = max(counts, key=lambda kind: (counts[kind], -_ORDER.index(kind)))
     example = next(pair for pair in pairs if pair.difference is cause)
     like = f"{example.image!r} may be {example.file!r} ({counts[cause]:,} of {len(pairs):,} names compared)"
@@ -231,7 +239,7 @@ def _suggest_fix(pair: Pair, pairs: Iterable[Pair], sources: NameSources, is_all
     if is_all and len(sources.images) == 1 and folders == {pair.folder}:
         folder = sources.images[0].rstrip("/")
         if pair.difference is Difference.DEEPER:
-            cures.append(f"--images {folder}/{pair.folder}")
+            cures.append(sources.use_images(f"{folder}/{pair.folder}"))
         elif pair.image == f"{pair.folder}/{pair.file}" and f"/{folder}".endswith(f"/{pair.folder}"):
-            cures.append(f"--images {folder.removesuffix(pair.folder) or './'}")
+            cures.append(sources.use_images(folder.removesuffix(pair.folder) or "./"))
     return f"use {' or '.join(cures)}" if cures else "correct the names"

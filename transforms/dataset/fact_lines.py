@@ -42,7 +42,9 @@ def data_set_lines(
     for name, split in splits.items():
         yield f"{manifest.name}-{name} is in {printable(folder)}"
         yield from _align_lines(split_lines(manifest, split, job_splits))
-        yield from _align_lines([("first shard", os.path.join(folder, shard.file)) for shard in split.shards[:1]])
+        yield from _align_lines(
+            [("first shard", printable(os.path.join(folder, shard.file))) for shard in split.shards[:1]]
+        )
     yield from _align_lines(_shared_lines(manifest, job_splits))
     yield from _align_lines(_compared_lines(comparison or SplitComparison()))
     yield from _align_lines(_duplicate_lines(folder, manifest, names))
@@ -229,7 +231,9 @@ def _shared_lines(manifest: Manifest, job_splits: Sequence[SplitManifest]) -> It
     for unlisted in [split.unlisted for split in job_splits if split.unlisted.files][:1]:
         more = " …" if unlisted.files > len(unlisted.first) else ""
         shown = ", ".join(map(printable, unlisted.first)) + more
-        yield "files", f"{unlisted.files:,} in --images without a row, not converted ({shown})"
+        are_labelled = all(rows.kind == "images" for rows in inputs)
+        what = "that are not images" if are_labelled else "in the folders of images without a row"
+        yield "files", f"{unlisted.files:,} {what}, not converted ({shown})"
 
 
 def _stored_labels(manifest: Manifest) -> str:

@@ -224,9 +224,9 @@ def check_sample(options: FolderOptions) -> None:
     samples = {folder: [name for name, _ in islice(list_images(folder), _SAMPLE)] for folder in folders}
     faults = {folder: why for folder in folders if (why := _sample_fault(options, samples[folder]))}
     if len(faults) == len(options.images) and all(len(sample) < _SAMPLE for sample in samples.values()):
-        raise ConfigError("; ".join(f"--images {path} has no image of a class: {why}" for path, why in faults.items()))
+        raise ConfigError("; ".join(f"DATA {path} has no image of a class: {why}" for path, why in faults.items()))
     for folder, why in faults.items():
-        _LOGGER.warning("--images %s: no image of a class among its first %s files: %s", folder, f"{_SAMPLE:,}", why)
+        _LOGGER.warning("DATA %s: no image of a class among its first %s files: %s", folder, f"{_SAMPLE:,}", why)
 
 
 def _sample_fault(options: FolderOptions, names: list[str]) -> str:

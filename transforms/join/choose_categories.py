@@ -1,6 +1,7 @@
 """Choose the categories and features that are written."""
 
 import difflib
+import shlex
 from collections.abc import Iterable
 
 import msgspec
@@ -87,16 +88,18 @@ def class_labels(observed: Iterable[str], names: tuple[str, ...], folders: tuple
 
 def _check_folders(classes: set[str], folders: tuple[str, ...]) -> None:
     paths, first = " ".join(folders), min(classes, default="")
+    command = f"recordmill convert {shlex.quote(f'{folders[0]}/{first}')}"
     if classes and {name.lower() for name in classes} <= SPLIT_OF_WORD.keys():
         raise CategoryError(
             f"the folders in {paths} have the names of splits, {_quote_classes(classes)}, and would become the "
-            f"classes; convert each in its own run (--images {folders[0]}/{first} --split {first.lower()} …), or, if "
-            f"they are classes, give --classes {','.join(sorted(classes))}"
+            f"classes; convert each by its own command, {command} -o OUT --split {first.lower()} (with --labels FILE, "
+            "or --label-from name for names like cat_1.jpg, if there are no class folders in it), or, if they are "
+            f"classes, give --classes {','.join(sorted(classes))}"
         )
     if len(classes) == 1:
         raise CategoryError(
             f"all images in {paths} are in one folder, {first!r}, so there would be one class; if that folder contains "
-            f"the class folders, give --images {folders[0]}/{first}; if it is the only class, give --classes {first}"
+            f"the class folders, convert it by {command} -o OUT; if it is the only class, give --classes {first}"
         )
 
 

@@ -232,9 +232,9 @@ def unmatched_warning(exclusions: Exclusions, matched: Iterable[int]) -> str:
     examples = ", ".join(map(repr, islice(names, _SHOWN))) + " …" * (len(unmatched) > _SHOWN)
     number = f"{len(unmatched):,} of {len(exclusions.lines):,} lines do not name" if named else "no line names"
     text = (
-        f"--exclude: {number} an image or annotation of this job ({examples}). File names are paths below --images, as "
-        "in image/filename of records. A line with a split names an image of that split only; to exclude the image "
-        "from any split, remove `split` from the line."
+        f"--exclude: {number} an image or annotation of this job ({examples}). File names are paths below the folders "
+        "of images, as in image/filename of records. A line with a split names an image of that split only; to exclude "
+        "the image from any split, remove `split` from the line."
     )
     if not named:
         raise ConfigError(text)

@@ -214,7 +214,7 @@ def check_findings(limits: JobLimits, rows: dict[str, Rows], facts: Facts, lists
     except EmptyDatasetError as error:
         for split in limits.splits if limits.output else ():
             delete_state(limits.output, split)
-        if not total and (archive := describe_archives(files, limits.sources.images)):
+        if not total and (archive := describe_archives(files, limits.sources)):
             raise EmptyDatasetError(f"{error}. {archive}") from None
         raise
     except TooManyRejectsError:

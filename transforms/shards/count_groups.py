@@ -88,7 +88,7 @@ def unmatched_warnings(named: Iterable[str], division: Division) -> Iterator[tup
     if not unmatched:
         return
     shown = ", ".join(map(repr, unmatched[:_MAX_SHOWN_NAMES])) + " …" * (len(unmatched) > _MAX_SHOWN_NAMES)
-    advice = "Names are paths below --images, like image/filename of records"
+    advice = "Names are paths below the folders of images, like image/filename of records"
     if len(unmatched) == len(division.groups):
         raise ConfigError(f"--groups does not name a converted image ({shown}), so it has no effect. {advice}")
     yield (

@@ -9,6 +9,7 @@ import os
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 import yaml
@@ -21,6 +22,7 @@ from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import USUAL_SPLITS
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.annotated.shapes import check_fractions, check_ring, rectangle_ring, ring_area
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, SourceFolder, SplitList, parser
 from recordmill.transforms.join.image_names import label_file, labels_folder
@@ -30,6 +32,8 @@ from recordmill.transforms.yolo.yolo_options import YoloOptions
 _CLASSES = ("classes.txt", "labels/classes.txt")
 _YAML = (".yaml", ".yml")
 _MOST_VALUES = 1_000_000
+_LOOKED_AT = 20_000  # files of a folder without a description
+_SHOWN = 3
 
 
 class LineFormat(NamedTuple):
@@ -158,7 +162,13 @@ def _find_description(data: str) -> str:
     for path in (join_path(data, name) for name in _CLASSES):
         if storage.size(path) is not None:
             return path
-    raise ConfigError(f"{data} has neither data.yaml nor classes.txt, so the names of the classes are unknown")
+    files = (file.name for file in islice(storage.walk(data), _LOOKED_AT))
+    below = sorted(name for name in files if name.endswith(_YAML) and name.count("/") in (1, 2))
+    folder = f"give a folder that has one ({first_texts(below, _SHOWN)}), or " if below else ""
+    raise ConfigError(
+        f"{data} has neither data.yaml nor classes.txt, so the names of the classes are unknown; {folder}write them "
+        f"into {join_path(data, 'classes.txt')}, one per line, in the order of their numbers in the label files"
+    )
 
 
 def _read_description(file: str) -> dict[str, Any]:

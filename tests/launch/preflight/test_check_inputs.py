@@ -210,6 +210,32 @@ def test_input_in_state_folder_is_refused(folder):
     assert fault("coco", instances=state, output="other") == ""
 
 
+def test_output_that_is_data_or_within_its_images_is_refused(folder):
+    for name in ("zoo/cat/1.jpg", "zoo/train/dog/1.jpg"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).touch()
+    (folder / "to_zoo").symlink_to("zoo")
+    for data in ("zoo", "zoo/", str(folder / "to_zoo")):
+        assert fault("folder", data=(data,), output="zoo") == "--output zoo is DATA, too; give another folder"
+    for output in ("zoo/cat", "zoo/cat/out", "zoo/cat/new/out"):
+        within = f"--output {output} is in {folder}/zoo/cat, which holds images of DATA; give a folder elsewhere"
+        assert fault("folder", data=("zoo",), output=output) == within
+    for output in ("zoo/out", "zoo/train/out", "zoo2"):
+        assert fault("folder", data=("zoo",), output=output) == ""
+
+
+def test_paths_that_are_no_names_are_refused(folder):
+    name = os.fsdecode(b"p\xff")
+    (folder / name).mkdir()
+    for given in ({"data": (name,)}, {"output": name}):
+        typed = "--output" if "output" in given else "DATA"
+        assert fault("folder", **given) == f"{typed} {name} is not UTF-8, which manifests need; rename it"
+    assert fault("folder", data=("",)) == "DATA is empty; give a path"
+    assert fault("table", data=("",)) == "DATA is empty; give a path"
+    (folder / "none").mkdir()
+    assert fault("table", data=("none",)).startswith("DATA none is a folder without files of rows (.csv, ")
+
+
 NAMES = ("label_map.json", "rejects-val.jsonl", "manifest-train.json", "report.html", "statistics-val.json")
 
 

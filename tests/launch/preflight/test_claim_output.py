@@ -350,7 +350,7 @@ def test_images_are_listed_once_for_complete_splits(tmp_path, monkeypatch):
         claim(output, msgspec.structs.replace(asked[1], options=RECIPE.options | {"seed": 1}))
     assert listed == [folder]
     with_file("images/2.jpg", b"1")(tmp_path)
-    with pytest.raises(ConfigError, match=r"inputs: --images .*images \(3 bytes.* now .*\(4 bytes"):
+    with pytest.raises(ConfigError, match=r"inputs: DATA .*images \(3 bytes.* now .*\(4 bytes"):
         claim(output, asked[0])
 
 

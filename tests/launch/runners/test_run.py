@@ -150,6 +150,15 @@ def traced(raised: str) -> RuntimeError:
             "^9 of 10$",
         ),
         (
+            DataflowRuntimeException(
+                FAILED + TRACEBACK.format(raised="recordmill.schemas.errors.TooManyRejectsError: a\nb: 9 of 10")
+            ),
+            TooManyRejectsError,
+            r"^a\\nb: 9 of 10$",
+        ),
+        (TooManyRejectsError("a\nb: 9 of 10 [while running 'Check']"), TooManyRejectsError, r"^a\\nb: 9 of 10$"),
+        (ConfigError("a\nb is missing"), ConfigError, r"^a\\nb is missing$"),
+        (
             ValueError("Pipeline has validations errors: \nMissing required option: x.\nInvalid y"),
             ConfigError,
             "^Missing required option: x.; Invalid y$",

@@ -55,7 +55,7 @@ def test_rows_of_an_image_are_merged_and_classes_collected(folder):
     lines = {line["reason"]: line["detail"] for line in rejects_of(folder / "out")}
     assert lines == {
         "malformed_box": "b.rows, line 2: 0 numbers",
-        "image_missing": "no file 'gone.jpg' under --images",
+        "image_missing": "no file 'gone.jpg' in the folders of images",
     }
 
 

@@ -97,7 +97,12 @@ def test_the_likeliest_file_is_taken():
         (["1.jpg"], ["01.jpg"], "differ in leading zeros: '1.jpg' may be '01.jpg'", "rename the files"),
         (["1.png"], ["1.jpg"], "differ in their ending: '1.png' may be '1.jpg'", "converted"),
         (["1"], ["01.jpg"], "differ in leading zeros and in their ending: '1' may be '01.jpg'", "Correct the names"),
-        (["1.jpg"], ["a/b.zip"], "Archives within --images are not read", "unpack 'a/b.zip', or pass it to --images."),
+        (
+            ["1.jpg"],
+            ["a/b.zip"],
+            "Archives within the folders of images are not read",
+            "unpack 'a/b.zip', or pass it to --images.",
+        ),
         (["val_1.jpg"], ["train_1.jpg"], "No file in the folder has such a name", "Is it the folder of another split?"),
     ],
 )
@@ -117,7 +122,9 @@ def test_three_names_of_many_are_named_and_commonest_cause():
 
 def test_archive_within_an_archive_is_not_to_be_given():
     sources = NameSources(("a.zip",), ("a.json",), "path")
-    assert told(["1.jpg"], ["b.zip"], sources).endswith("Archives within --images are not read: unpack 'b.zip'.")
+    assert told(["1.jpg"], ["b.zip"], sources).endswith(
+        "Archives within the folders of images are not read: unpack 'b.zip'."
+    )
 
 
 @pytest.mark.parametrize("match", ["", "suffix", "name"])
@@ -129,7 +136,31 @@ def test_no_flag_is_advised_that_verb_lacks_or_given(match):
 
 
 def test_images_beside_file_that_names_them_are_named_of():
-    assert told(["1.jpg"], ["x.jpg"], beside="data/train").endswith("They are in data/train: add --images data/train.")
+    for beside, is_all, cure in (
+        ("data/train", True, "--images data/train"),
+        ("data/train", False, "--images img --images data/train"),
+        (".", False, "--images ."),  # img is within it
+    ):
+        text = told(["1.jpg"], ["x.jpg"], beside=beside, is_all=is_all)
+        assert text.endswith(f"They are in {beside}: use {cure}.")
+
+
+@pytest.mark.parametrize(
+    ("images", "files", "more", "cure"),
+    [
+        (["1.jpg"], ["x.jpg"], {"beside": "own"}, "use own as DATA."),
+        (["1.jpg"], ["x.jpg"], {"beside": "own", "is_all": False}, "use img own as DATA."),
+        (["1.jpg"], ["a.zip"], {}, "unpack 'a.zip', or pass it as DATA."),
+        (["1.jpg"], ["x.jpg"], {}, "DATA can be several folders."),
+        (["1.jpg"], ["t/1.jpg"], {}, "use img/t as DATA."),
+        (["img/1.jpg"], ["1.jpg"], {}, "use ./ as DATA."),
+    ],
+)
+def test_cures_name_data(images, files, more, cure):
+    sources = NameSources(("img",), ("a.csv",), images_option="DATA")
+    text = told(images, files, sources, **more)
+    assert text.endswith(cure)
+    assert "--images" not in text
 
 
 def test_folder_above_is_named():

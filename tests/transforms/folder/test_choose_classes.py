@@ -108,14 +108,17 @@ FIRST_TENS = ", ".join(map(repr, TENS[:10]))
             (),
             ("pets",),
             "the folders in pets have the names of splits, 'train', 'val', and would become the classes; convert each "
-            "in its own run (--images pets/train --split train …), or, if they are classes, give --classes train,val",
+            "by its own command, recordmill convert pets/train -o OUT --split train (with --labels FILE, or "
+            "--label-from name for names like cat_1.jpg, if there are no class folders in it), or, if they are "
+            "classes, give --classes train,val",
         ),
         (
             ["pets"],
             (),
             ("images",),
             "all images in images are in one folder, 'pets', so there would be one class; if that folder contains the "
-            "class folders, give --images images/pets; if it is the only class, give --classes pets",
+            "class folders, convert it by recordmill convert images/pets -o OUT; if it is the only class, give "
+            "--classes pets",
         ),
     ],
 )
@@ -250,7 +253,7 @@ def test_bucket_without_any_is_refused(bucket, names, why):
         bucket.put(f"images/{name}", b"")
     with pytest.raises(ConfigError) as caught:
         looked_at("gs://bucket/images")
-    assert str(caught.value) == f"--images gs://bucket/images has no image of a class: {why}"
+    assert str(caught.value) == f"DATA gs://bucket/images has no image of a class: {why}"
 
 
 def test_bucket_without_any_among_its_first_files_is_warned_of(bucket, caplog):
@@ -260,7 +263,7 @@ def test_bucket_without_any_among_its_first_files_is_warned_of(bucket, caplog):
     with caplog.at_level(logging.WARNING):
         looked_at("gs://bucket/images")
     (warning,) = [record.getMessage() for record in caplog.records]
-    assert warning.startswith("--images gs://bucket/images: no image of a class among its first 4 files: 'a0.txt'")
+    assert warning.startswith("DATA gs://bucket/images: no image of a class among its first 4 files: 'a0.txt'")
     assert [call.operation for call in bucket.log] == ["list"]
 
 

@@ -144,5 +144,5 @@ def test_rows_of_other_tables():
         assert [(task.labels.row.record, task.file_name, task.labels.row.place) for task in tasks] == sorted(
             row for row in rows if row[1] != "z"
         )
-        reject = Rejected("row", 5, Reason.IMAGE_MISSING, "9: no file 'z' under --images")
+        reject = Rejected("row", 5, Reason.IMAGE_MISSING, "9: no file 'z' in the folders of images")
         assert (listed(facts), facts.unmatched.first) == ([SplitReject("val", reject)], ("z",))

@@ -141,15 +141,15 @@ def test_match_rows(rows, files, how, division, rng):
 @pytest.mark.parametrize(
     ("name", "file", "how", "reason", "detail"),
     [
-        ("a.jpg", None, "path", Reason.IMAGE_MISSING, "no file 'a.jpg' under --images"),
+        ("a.jpg", None, "path", Reason.IMAGE_MISSING, "no file 'a.jpg' in the folders of images"),
         (
             "x/c\\a.jpg",
             None,
             "path",
             Reason.IMAGE_MISSING,
-            "no file 'x/c\\\\a.jpg' under --images; separate the parts of a path by /",
+            "no file 'x/c\\\\a.jpg' in the folders of images; separate the parts of a path by /",
         ),
-        ("/x/c\\a.jpg", None, "suffix", Reason.IMAGE_MISSING, "no file '/x/c\\\\a.jpg' under --images"),
+        ("/x/c\\a.jpg", None, "suffix", Reason.IMAGE_MISSING, "no file '/x/c\\\\a.jpg' in the folders of images"),
         ("../a.jpg", None, "path", Reason.UNSAFE_FILE_NAME, "the file name '../a.jpg' has .. in it"),
         (
             "a.jpg",
@@ -189,15 +189,13 @@ def test_faults(name, file, how, reason, detail):
             ["a.jpg"],
             [("a.jpg", "two/a.jpg"), ("a.jpg", "one/a.jpg")],
             "path",
-            "several files are called 'a.jpg': one/a.jpg and two/a.jpg; "
-            "give --images only the folder of one, or rename one",
+            "several files are called 'a.jpg': one/a.jpg and two/a.jpg; give only the folder of one, or rename one",
         ),
         (
             ["x/1.jpg"],
             [("1.jpg", "one/1.jpg"), ("1.jpg", "two/1.jpg")],
             "suffix",
-            "several files are called '1.jpg': one/1.jpg and two/1.jpg; "
-            "give --images only the folder of one, or rename one",
+            "several files are called '1.jpg': one/1.jpg and two/1.jpg; give only the folder of one, or rename one",
         ),
         (
             ["é.jpg"],

@@ -170,7 +170,9 @@ def test_empty_split_leaves_no_files(tmp_path):
 
 def test_archive_in_place_of_images():
     files = Names.sample(["a.zip"])
-    with pytest.raises(EmptyDatasetError, match=r"nothing to write\. Archives within --images .* unpack 'a\.zip'"):
+    with pytest.raises(
+        EmptyDatasetError, match=r"nothing to write\. Archives within the folders of images .* unpack 'a\.zip'"
+    ):
         check(demands(), {"train": Rows(0, 0)}, [], files=files)
     with pytest.raises(EmptyDatasetError, match=r"val gets none of the 2 images(?!.*Archives)"):
         check(demands(), {"train": Rows(2, 0), "val": Rows(0, 0)}, [], files=files)
@@ -184,7 +186,7 @@ def test_images_beside_file_that_names_them_are_named_of(tmp_path):
         asked = demands(rows=("x/a.json", f"{tmp_path}/a.json"))
         with pytest.raises(NoImageFoundError) as caught:
             check(asked, {"train": Rows(2, 0)}, rejected(2), names(*missing))
-        told.append(f"add --images {tmp_path}." in str(caught.value))
+        told.append(f"use --images {tmp_path}." in str(caught.value))
     assert told == [True, False, False]
 
 

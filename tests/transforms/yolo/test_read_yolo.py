@@ -170,6 +170,22 @@ def test_data_yaml_that_cannot_be_used(tmp_path, text, message):
         YoloOptions(data=str(tmp_path), output="out").source()
 
 
+def test_folder_without_names_of_classes(tmp_path):
+    def message() -> str:
+        with pytest.raises(ConfigError) as caught:
+            YoloOptions(data=str(tmp_path), output="out").source()
+        return str(caught.value)
+
+    (tmp_path / "images").mkdir()
+    reason = f"{tmp_path} has neither data.yaml nor classes.txt, so the names of the classes are unknown"
+    cure = f"write them into {tmp_path}/classes.txt, one per line, in the order of their numbers in the label files"
+    assert message() == f"{reason}; {cure}"
+    for name in ("sets/coco8/coco8.yaml", "own/data.yaml"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    assert message() == f"{reason}; give a folder that has one (own/data.yaml, sets/coco8/coco8.yaml), or {cure}"
+
+
 def test_validation_is_val(tmp_path):
     (tmp_path / "data.yaml").write_text("names: [cat]\ntrain: images/a\nvalidation: images/b\n")
     for folder in ("a", "b"):
