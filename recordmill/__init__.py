@@ -13,14 +13,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recordmill.conversion import convert
-    from recordmill.data_set import DataSet, Split, open
-    from recordmill.global_order import GlobalOrder
+    from recordmill._conversion import convert
+    from recordmill._data_set import DataSet, Split, open
+    from recordmill._global_order import GlobalOrder
+    from recordmill._text_encoders import encoders
     from recordmill.schemas.dataset.manifest import Manifest, decode_manifest
     from recordmill.schemas.errors import ConfigError, JobError, RecordmillError
     from recordmill.schemas.features import FeatureTable, parse_spec
     from recordmill.schemas.layouts import LAYOUTS
-    from recordmill.text_encoders import encoders
 
 __all__ = [
     "LAYOUTS",
@@ -41,16 +41,18 @@ __all__ = [
 ]
 
 _NAMES = {
-    "conversion": ("convert",),
-    "data_set": ("DataSet", "Split", "open"),
-    "global_order": ("GlobalOrder",),
+    "_conversion": ("convert",),
+    "_data_set": ("DataSet", "Split", "open"),
+    "_global_order": ("GlobalOrder",),
     "schemas.dataset.manifest": ("Manifest", "decode_manifest"),
     "schemas.errors": ("ConfigError", "JobError", "RecordmillError"),
     "schemas.features": ("FeatureTable", "parse_spec"),
     "schemas.layouts": ("LAYOUTS",),
-    "text_encoders": ("encoders",),
+    "_text_encoders": ("encoders",),
 }
 """Public names by module."""
+_MODULES = {"beam"}
+"""Public modules. Users import them, because they need an extra."""
 
 
 def __getattr__(name: str) -> Any:
@@ -65,4 +67,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, *(_MODULES & globals().keys())])

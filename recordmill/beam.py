@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
 from apache_beam.pvalue import AsSingleton, PCollection
 from apache_beam.typehints.typehints import is_consistent_with
 
-from recordmill.conversion import plain_value
+from recordmill._conversion import plain_value
 from recordmill.launch.command_line.parser import drop_unknown
 from recordmill.launch.preflight.check_inputs import check_inputs
 from recordmill.launch.preflight.claim_output import OutputState, claim_output

@@ -22,7 +22,7 @@ from typing_extensions import TypedDict, Unpack
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from recordmill.data_set import DataSet
+    from recordmill._data_set import DataSet
 
     Runner = Sequence[str] | PipelineOptions | None
 

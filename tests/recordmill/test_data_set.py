@@ -27,6 +27,17 @@ def test_not_a_data_set(tmp_path, out):
         recordmill.open(out)["test"]
 
 
+def test_public_names(out):
+    data = recordmill.open(out)
+    assert {name for name in dir(data) if not name.startswith("_")} == {
+        *("classes", "manifest", "num_classes", "num_labels", "path", "splits"),
+    }
+    assert {name for name in dir(data["train"]) if not name.startswith("_")} == {
+        *("compression", "features", "folder", "name", "shards"),
+        *("grain", "numpy", "raw", "read", "tensorflow", "torch"),
+    }
+
+
 def test_splits_are_mapping_and_survive_chdir(tmp_path, out, monkeypatch):
     monkeypatch.chdir(tmp_path)
     data = recordmill.open("out")

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from recordmill._split_records import RecordContents
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.split_records import RecordContents
 from tests.recordmill.splits import CONTENTS, LABELS, draw, write_split
 
 RECORDS = 6
@@ -144,7 +144,7 @@ def test_shuffling(tmp_path):
 
 
 def test_shards_are_visited_in_another_order(tmp_path, monkeypatch):
-    monkeypatch.setattr("recordmill.tensorflow_reader._BUFFER_RECORDS", 1)
+    monkeypatch.setattr("recordmill._tensorflow_reader._BUFFER_RECORDS", 1)
     split = split_of(tmp_path, "classification")
     assert {ids(split.tensorflow(shuffle=True, seed=seed))[0] for seed in range(8)} == {0, 2}
 
@@ -155,7 +155,7 @@ def test_buffer_is_of_records_read(tmp_path, monkeypatch):
     monkeypatch.setattr(tf.data.Dataset, "shuffle", lambda self, size, *seed: asked.append(size) or shuffle(self, size))
     split = split_of(tmp_path, "float16", 40)
     info = split.shards[2]
-    monkeypatch.setattr("recordmill.tensorflow_reader._BUFFER_BYTES", 7 * (info.bytes // info.examples))
+    monkeypatch.setattr("recordmill._tensorflow_reader._BUFFER_BYTES", 7 * (info.bytes // info.examples))
     split[10:30].tensorflow(shuffle=True)
     split[10:].tensorflow(shuffle=True, shard=(1, 3))
     split[10:13].tensorflow(shuffle=True)

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from recordmill._split_records import RecordContents
+from recordmill._torch_dataset import torch_example
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, RecordOf
 from recordmill.schemas.layouts import row_image_features
-from recordmill.split_records import RecordContents
-from recordmill.torch_dataset import torch_example
 from tests.recordmill.splits import CONTENTS, LABELS, draw, write_split
 
 RECORDS = 11

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+from recordmill._split_records import RecordContents, SplitRecords, check_types, reading_lines
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.paths import is_remote
-from recordmill.split_records import RecordContents, SplitRecords, check_types, reading_lines
 from recordmill.transforms.dataset.dataset_folder import require_manifest
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ class Split(SplitRecords):
         name: Name of the split.
         folder: Folder of the data set.
         shards: Shards in the order of the data set.
-        contents: Features and classes of the records.
         compression: `GZIP`, or empty.
     """
 
@@ -77,10 +76,10 @@ class Split(SplitRecords):
         Raises:
             ConfigError: The arguments contradict each other or the data set, or TensorFlow is not installed.
         """
-        from recordmill.tensorflow_reader import Steps, tensorflow_dataset
+        from recordmill._tensorflow_reader import Steps, tensorflow_dataset
 
         steps = Steps(batch, shuffle, seed, shard, resize, pad, ragged, drop_remainder, as_supervised)
-        return tensorflow_dataset(self.with_keys(keys), Steps(*check_types(Split.tensorflow, **steps._asdict())))
+        return tensorflow_dataset(self._with_keys(keys), Steps(*check_types(Split.tensorflow, **steps._asdict())))
 
     def torch(
         self,
@@ -123,11 +122,11 @@ class Split(SplitRecords):
                 not in `features`.
         """
         try:
-            from recordmill.torch_dataset import TorchDataset, TorchIterableDataset
+            from recordmill._torch_dataset import TorchDataset, TorchIterableDataset
         except ModuleNotFoundError as error:
             raise ConfigError("Split.torch needs pip install torch") from error
 
-        split = self.with_keys(keys)
+        split = self._with_keys(keys)
         iterable, seed, part, even = check_types(Split.torch, iterable=iterable, seed=seed, part=part, even=even)
         if iterable:
             if part is not None and not 0 <= part[0] < part[1]:
@@ -144,7 +143,7 @@ class Split(SplitRecords):
             raw: Return serialised tf.train.Examples in place of dicts of NumPy arrays.
             keys: Values to decode, of those of `features`; None for all.
         """
-        return RecordSource(self.with_keys(keys), raw)
+        return RecordSource(self._with_keys(keys), raw)
 
 
 class RecordSource:
@@ -162,7 +161,7 @@ class RecordSource:
     """
 
     def __init__(self, split: SplitRecords, raw: bool = False):
-        split.check_random_access()
+        split._check_random_access()
         self._split = split
         self._raw = raw
 
@@ -175,13 +174,13 @@ class RecordSource:
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
         """Return several records, by few reads. PyTorch calls this name."""
-        return self._split.read(numbers) if self._raw else self._split.examples(numbers)
+        return self._split.read(numbers) if self._raw else self._split._examples(numbers)
 
     _getitems = __getitems__
 
     def __repr__(self) -> str:
         split = self._split
-        pieces = "".join(f"{split.shards[piece.number].crc32c}{piece.first}-{piece.end};" for piece in split.pieces())
+        pieces = "".join(f"{split.shards[piece.number].crc32c}{piece.first}-{piece.end};" for piece in split._pieces())
         digest = sha256(pieces.encode()).hexdigest()[:12]
         return f"RecordSource({split.name!r}, {len(split):,} records{', raw' if self._raw else ''}, {digest})"
 
@@ -227,7 +226,7 @@ class DataSet:
         if split not in self.splits:
             raise ConfigError(f"{self.path} has no split {split!r}; it has {', '.join(self.splits)}")
         records = self.splits[split]
-        _ = records.files  # from now on, a replaced shard is an error
+        _ = records._files  # from now on, a replaced shard is an error
         return records
 
     def __iter__(self) -> Iterator[str]:

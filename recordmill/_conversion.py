@@ -14,7 +14,7 @@ from fractions import Fraction
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from recordmill.data_set import DataSet, open
+from recordmill._data_set import DataSet, open
 from recordmill.schemas import errors
 from recordmill.schemas.dataset.dataset_files import split_rejects
 from recordmill.schemas.errors import ConfigError, JobError
