@@ -1,5 +1,6 @@
 """Conversion from Python: `recordmill convert` as a call."""
 
+import inspect
 import json
 import logging
 import os
@@ -8,21 +9,24 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
+from functools import partial
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
+
+from typing_extensions import get_overloads
 
 from recordmill._data_set import DataSet, open
 from recordmill.schemas import errors
+from recordmill.schemas.command_texts import python_text
 from recordmill.schemas.dataset.dataset_files import split_rejects
-from recordmill.schemas.errors import ConfigError, JobError
+from recordmill.schemas.errors import ConfigError, JobError, RecordmillError
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from recordmill.keywords import Convert, Runner
 
 _LOGGER = logging.getLogger("recordmill")
 _START = (
@@ -32,47 +36,63 @@ _START = (
 _GRACE_S = 10.0  # time for a child to delete its unfinished files
 _NOTEBOOK_COLUMNS = 100
 
+_Function = TypeVar("_Function", bound=Callable[..., DataSet])
 
-def _with_keywords(function: Callable[..., DataSet]) -> "Convert":
-    """Return the function, with the types of its keywords for type checkers."""
+
+def with_signature(function: _Function) -> _Function:
+    """Return a function with signature and docstring of its first overload, which `help` and notebooks show."""
+    overload, *_ = get_overloads(function)
+    signature = inspect.signature(overload)
+    known = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
+    function.__signature__ = signature.replace(parameters=known)  # type: ignore[attr-defined]
+    function.__doc__ = overload.__doc__
     return function
 
 
-@_with_keywords
-def convert(data: Any = None, output: Any = None, *, runner_options: "Runner" = None, **options: Any) -> DataSet:
-    """Convert a data set to sharded TFRecord files, as the command does, and open the result.
-
-    A child process runs the job, and ends with this process. Ctrl-C ends it; the same call resumes after the finished
-    shards. Logger `recordmill` gets the summary at level INFO, and warnings and the number of rejects at level WARNING.
-
-    Args:
-        data: Folder, .zip, file or pattern of files, or a list of them. Its format is recognised, and printed.
-        output: Folder of the data set that is written.
-        runner_options: Flags of Beam as a list, or PipelineOptions, for another runner. This process then builds the
-            pipeline, and prints the output of the command.
-        options: The command's flags with underscores, see docs/cli.md: `num_shards=4`, `split={"train": 0.8, "val":
-            0.2}`. `progress="none"` shows no progress; `config` names a YAML file of options.
-
-    Raises:
-        ConfigError: The options are wrong. The message has all errors.
-        JobError: The job failed. Its cause is the traceback of the child process.
-
-    Example:
-        data = recordmill.convert("images", "out", instances="instances.json")
-        data["train"][0]["boxes"]
-    """
+def run_convert(function: Callable[..., DataSet], data: Any, output: Any, options: Mapping[str, Any]) -> DataSet:
+    """Convert as `function` does, which is `recordmill.convert`. Its signature has the options."""
+    parameters = inspect.signature(function).parameters
+    keywords = {name: str(parameter.annotation) for name, parameter in parameters.items()}
     given = {"data": data, "output": output, **options}
+    runner_options, format_options = (given.pop(name, None) for name in ("runner_options", "format_options"))
+    if "config" not in options:  # where a default does not overrule the file
+        given = {name: value for name, value in given.items() if not _is_default(value, parameters.get(name))}
     values = {name: plain_value(name, value) for name, value in given.items() if value is not None}
-    if runner_options is None:
-        done = _convert_in_child(values)
-    else:
-        from recordmill.launch.library import convert as convert_here
+    try:
+        values |= _format_values(format_options, values)
+        if runner_options is None:
+            done = _convert_in_child(values, partial(python_text, keywords=keywords))
+        else:
+            from recordmill.launch.library import convert as convert_here
 
-        done = convert_here(values, _beam_flags(runner_options))
+            done = convert_here(values, _beam_flags(runner_options))
+    except RecordmillError as error:
+        error.args = (python_text(str(error), keywords), *error.args[1:])
+        raise
     converted = open(done["output"])
     for split in done["splits"]:
-        _log_split_warnings(converted, split)
+        _log_split_warnings(converted, split, keywords)
     return converted
+
+
+def _is_default(value: Any, parameter: inspect.Parameter | None) -> bool:
+    """Return whether a value is the default, which an option of another format may have, too."""
+    return parameter is not None and isinstance(value, bool | int | float | str) and value == parameter.default
+
+
+def _format_values(options: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a format of another package.
+
+    Raises:
+        ConfigError: They are not a dict, or have the name of an option that is given.
+    """
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+        raise ConfigError(f"format_options must be a dict of options by name (got {options!r})")
+    if repeated := [name for name in options if name in values]:
+        raise ConfigError(f"{', '.join(repeated)}: given as a keyword, and in format_options; give it once")
+    return {name: plain_value(name, value) for name, value in options.items()}
 
 
 def plain_value(name: str, value: Any) -> Any:
@@ -96,10 +116,10 @@ def plain_value(name: str, value: Any) -> Any:
         raise ConfigError(f"{name}: {error}") from error
 
 
-def _log_split_warnings(data: DataSet, split: str) -> None:
+def _log_split_warnings(data: DataSet, split: str, keywords: Mapping[str, str]) -> None:
     entry = data.manifest.splits[split]
     for text in entry.warnings:
-        _LOGGER.warning("%s", text)
+        _LOGGER.warning("%s", python_text(text, keywords))
     if entry.rejects:
         file = os.path.join(data.path, split_rejects(split))
         _LOGGER.warning("Split %s: %s images, rows or annotations were rejected, see %s", split, entry.rejects, file)
@@ -127,7 +147,7 @@ def _beam_flags(options: "Sequence[str] | PipelineOptions") -> list[str]:
     return flags
 
 
-def _convert_in_child(values: dict[str, Any]) -> dict[str, Any]:
+def _convert_in_child(values: dict[str, Any], translate: Callable[[str], str]) -> dict[str, Any]:
     request = [values, os.getpid(), _live_width()]
     # A separate session: the terminal's Ctrl-C reaches only this process, which ends the child.
     with subprocess.Popen(
@@ -141,7 +161,7 @@ def _convert_in_child(values: dict[str, Any]) -> dict[str, Any]:
     ) as child:
         requests, messages, lines = cast("tuple[TextIO, TextIO, TextIO]", (child.stdin, child.stdout, child.stderr))
         last: deque[str] = deque(maxlen=1)
-        logging_ = threading.Thread(target=_log_lines, args=(lines, last), daemon=True)
+        logging_ = threading.Thread(target=_log_lines, args=(lines, last, translate), daemon=True)
         logging_.start()
         try:
             with suppress(BrokenPipeError):  # the child ended early; standard error has the reason
@@ -160,7 +180,7 @@ def _convert_in_child(values: dict[str, Any]) -> dict[str, Any]:
         code = child.returncode
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         raise JobError(f"the child process {how}; the same call resumes after the finished shards. {''.join(last)}")
-    _LOGGER.info("%s", result["summary"])
+    _LOGGER.info("%s", translate(result["summary"]))
     return result
 
 
@@ -184,10 +204,11 @@ def _watch_child(messages: Iterable[str]) -> dict[str, Any]:
             print(f"\r{' ' * shown}\r", end="", file=sys.stderr, flush=True)
 
 
-def _log_lines(lines: Iterable[str], last: deque[str]) -> None:
+def _log_lines(lines: Iterable[str], last: deque[str], translate: Callable[[str], str]) -> None:
     for line in lines:
-        last.append(line.strip())
-        _LOGGER.warning("%s", line.strip().removeprefix("warning: ").removeprefix("note: "))
+        text = translate(line.strip())
+        last.append(text)
+        _LOGGER.warning("%s", text.removeprefix("warning: ").removeprefix("note: "))
 
 
 def _live_width() -> int:

@@ -51,7 +51,7 @@ from recordmill.transforms.user_samples.record_options import RecordOptions
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from recordmill.keywords import EncodeKeywords, ReadCocoKeywords, ReadFolderKeywords, WriteDatasetKeywords
+    from recordmill._keywords import EncodeKeywords, ReadCocoKeywords, ReadFolderKeywords, WriteDatasetKeywords
 
 __all__ = ["Encode", "Read", "ReadCoco", "ReadFolder", "Sample", "SampleObject", "WriteDataset"]
 

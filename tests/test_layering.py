@@ -49,8 +49,9 @@ ROOMS = (
     "launch.verbs",
     "launch.services",
     "launch",
-    "recordmill.keywords",  # for type checkers
-    "recordmill._conversion",  # what users call to convert
+    "recordmill._keywords",  # for type checkers
+    "recordmill._conversion",
+    "recordmill._convert",  # what users call to convert
     "recordmill.beam",  # what users' pipelines are made of
 )
 LIGHT = (
@@ -61,6 +62,7 @@ LIGHT = (
         "transforms.storage",
         "recordmill",
         "_conversion",
+        "_convert",
         "pipelines.verbs",
     ),
     *("pipelines.dataset_options", "pipelines.model_options", "transforms.coco.coco_options"),
