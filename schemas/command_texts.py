@@ -13,7 +13,7 @@ _VALUE = re.compile(r" ('[^']*'|[A-Z]{2,}\b|-?\d+(?:\.\d+)?(?![\w.])|\w+=\S*\w|[
 _END = re.compile(r"[.,;:)]+$")
 _CLEAR_VALUE = re.compile(r"'.*'|[A-Z]{2,}|-?\d+(\.\d+)?|\w+=.*", re.DOTALL)
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
-_CHOICE = re.compile(r'"([^"]*)"')
+_CHOICE = re.compile(r"""['"]([^'"]*)['"]""")
 
 _PYTHON_WORDS = {
     r"\b([Tt]he same) command\b": r"\1 call",
@@ -54,7 +54,7 @@ def python_text(text: str, keywords: Mapping[str, str]) -> str:
     Args:
         keywords: Annotations of the keywords, by name.
 
-    >>> keywords = {"gzip": "bool", "format": 'Literal["voc"] | None', "shard_size": "int | str", "split": "Shares"}
+    >>> keywords = {"gzip": "bool", "format": "Literal['voc'] | None", "shard_size": "int | str", "split": "Shares"}
     >>> python_text("--gzip and --shard-size 5: --split is train. Add --format voc.", keywords)
     'gzip=True and shard_size=5: split is train. Add format="voc".'
     >>> python_text("Run: recordmill convert 'a b' --gzip --format voc -o OUT (same as recordmill verify).", keywords)

@@ -60,8 +60,8 @@ def convert(
 ) -> DataSet:
     """Convert a data set to sharded TFRecord files, as the command `recordmill convert` does, and open the result.
 
-    Options are the flags of the command with underscores, see docs/cli.md: `num_shards=4`, `split={{"train": 0.8, "val":
-    0.2}}`. `progress="none"` shows no progress; `config` names a YAML file of options.
+    Options are the flags of the command with underscores, see docs/cli.md: `num_shards=4`, `split={{"train": 0.8,
+    "val": 0.2}}`. `progress="none"` shows no progress; `config` names a YAML file of options.
 
     A child process runs the job, and ends with this process. Ctrl-C ends it; the same call resumes after the finished
     shards. Logger `recordmill` gets the summary at level INFO, and warnings and the number of rejects at level WARNING.
