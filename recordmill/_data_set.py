@@ -8,9 +8,10 @@ import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
-from recordmill._split_records import RecordContents, SplitRecords, check_types, reading_lines
+from recordmill._check_arguments import check_names, check_types
+from recordmill._split_records import RecordContents, SplitRecords, reading_lines
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.paths import is_remote
@@ -18,6 +19,8 @@ from recordmill.transforms.dataset.dataset_folder import require_manifest
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+    from recordmill._torch_dataset import TorchDataset, TorchIterableDataset
 
 
 class Split(SplitRecords):
@@ -40,6 +43,7 @@ class Split(SplitRecords):
     """
 
     # One argument for each step of tf.data that every training uses.
+    @check_names
     def tensorflow(
         self,
         batch: int | None = None,
@@ -81,6 +85,28 @@ class Split(SplitRecords):
         steps = Steps(batch, shuffle, seed, shard, resize, pad, ragged, drop_remainder, as_supervised)
         return tensorflow_dataset(self._with_keys(keys), Steps(*check_types(Split.tensorflow, **steps._asdict())))
 
+    @overload
+    def torch(
+        self,
+        *,
+        iterable: Literal[False] = False,
+        transform: Callable[..., Any] | None = None,
+        keys: Sequence[str] | None = None,
+    ) -> "TorchDataset": ...
+
+    @overload
+    def torch(
+        self,
+        *,
+        iterable: Literal[True],
+        seed: int | None = None,
+        part: tuple[int, int] | None = None,
+        even: bool = False,
+        transform: Callable[..., Any] | None = None,
+        keys: Sequence[str] | None = None,
+    ) -> "TorchIterableDataset": ...
+
+    @check_names
     def torch(
         self,
         *,
@@ -90,7 +116,7 @@ class Split(SplitRecords):
         even: bool = False,
         transform: Callable[..., Any] | None = None,
         keys: Sequence[str] | None = None,
-    ) -> Any:
+    ) -> "TorchDataset | TorchIterableDataset":
         """Return a PyTorch data set of pairs, as torchvision's models expect them. It does not use TensorFlow.
 
         The first item of a pair is the image, uint8 [3, height, width], or the feature. The second item is the class
@@ -136,6 +162,7 @@ class Split(SplitRecords):
             raise ConfigError("seed, part and even need iterable=True; otherwise the sampler chooses order and parts")
         return TorchDataset(split, transform)
 
+    @check_names
     def grain(self, *, raw: bool = False, keys: Sequence[str] | None = None) -> "RecordSource":
         """Return a RandomAccessDataSource of Grain: `grain.MapDataset.source(split.grain()).shuffle(seed=0)`.
 

@@ -2,7 +2,7 @@
 
 import operator
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from functools import cached_property
 from itertools import accumulate, islice
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeVar, overl
 
 import msgspec
 
+from recordmill._check_arguments import check_names
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.features import DTYPES, FeatureTable, Form, Reading, RecordOf
 from recordmill.schemas.inputs.labels import LabelMap
@@ -133,6 +134,7 @@ class SplitRecords:
         """Shards at the time of the first access. A shard that is replaced later is an error."""
         return RecordFiles([RecordFile(join_path(self.folder, info.file), info) for info in self.shards])
 
+    @check_names
     def numpy(self, *, keys: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
         """Read the records in order, and check their checksums.
 
@@ -198,24 +200,6 @@ class SplitRecords:
         from recordmill._decode_record import RecordDecoder  # imports Pillow, which tensorflow() does not need
 
         return RecordDecoder(self._contents.table, self._readings, self._contents.labels.keypoints)
-
-
-def check_types(reader: Callable[..., Any], **arguments: Any) -> Iterator[Any]:
-    """Yield the arguments with Python's numbers in place of NumPy's.
-
-    Args:
-        reader: Method of Split, whose annotations have the types.
-
-    Raises:
-        ConfigError: An argument has another type.
-    """
-    for name, value in arguments.items():
-        try:
-            plain = msgspec.to_builtins(value, enc_hook=operator.index)
-            yield msgspec.convert(plain, reader.__annotations__[name])
-        except (TypeError, msgspec.ValidationError) as error:
-            help_ = f"help(recordmill.Split.{reader.__name__})"
-            raise ConfigError(f"{name}={value!r}: {error}; {help_} has the types") from error
 
 
 READINGS = tuple(value.reading for value in VALUES if value.reading)
