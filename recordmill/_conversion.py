@@ -9,8 +9,8 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from functools import partial
 from numbers import Integral, Real
@@ -65,7 +65,8 @@ def run_convert(function: Callable[..., DataSet], data: Any, output: Any, option
         else:
             from recordmill.launch.library import convert as convert_here
 
-            done = convert_here(values, _beam_flags(runner_options))
+            with _translate_log_records(partial(python_text, keywords=keywords)):
+                done = convert_here(values, _beam_flags(runner_options))
     except RecordmillError as error:
         error.args = (python_text(str(error), keywords), *error.args[1:])
         raise
@@ -73,6 +74,25 @@ def run_convert(function: Callable[..., DataSet], data: Any, output: Any, option
     for split in done["splits"]:
         _log_split_warnings(converted, split, keywords)
     return converted
+
+
+@contextmanager
+def _translate_log_records(translate: Callable[[str], str]) -> Iterator[None]:
+    """Context manager: translate log records of this package. Filters of a logger would not see those of its children,
+    so it is the factory that does."""
+    make_record = logging.getLogRecordFactory()
+
+    def make_translated(*arguments: Any, **named: Any) -> logging.LogRecord:
+        record = make_record(*arguments, **named)
+        if record.name.startswith("recordmill."):
+            record.msg, record.args = translate(record.getMessage()), ()
+        return record
+
+    logging.setLogRecordFactory(make_translated)
+    try:
+        yield
+    finally:
+        logging.setLogRecordFactory(make_record)
 
 
 def _is_default(value: Any, parameter: inspect.Parameter | None) -> bool:

@@ -15,6 +15,7 @@ from recordmill._split_records import RecordContents, SplitRecords, reading_line
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.paths import is_remote
+from recordmill.schemas.sizes import number_text
 from recordmill.transforms.dataset.dataset_folder import require_manifest
 
 if TYPE_CHECKING:
@@ -266,8 +267,9 @@ class DataSet:
         return len(self.splits)
 
     def __repr__(self) -> str:
-        splits = ", ".join(f"{name}: {len(split):,} records" for name, split in self.splits.items())
-        return f"DataSet({self.path!r}, layout {self.manifest.layout}, {splits}, {self.num_classes:,} classes)"
+        splits = ", ".join(f"{name}: {number_text(len(split), 'record')}" for name, split in self.splits.items())
+        classes = f"{self.num_classes:,} class{'es' * (self.num_classes != 1)}"
+        return f"DataSet({self.path!r}, layout {self.manifest.layout}, {splits}, {classes})"
 
 
 def open(path: str | os.PathLike[str]) -> DataSet:

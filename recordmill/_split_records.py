@@ -16,6 +16,7 @@ from recordmill.schemas.features import DTYPES, FeatureTable, Form, Reading, Rec
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DECODED_IMAGE, is_image_feature
 from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.sizes import number_text
 from recordmill.schemas.values import VALUES
 from recordmill.transforms.records.record_file import RecordFile, RecordFiles
 from recordmill.transforms.storage.resolve import join_path
@@ -70,8 +71,8 @@ class SplitRecords:
         return len(self._numbers)
 
     def __repr__(self) -> str:
-        shards = f"{len(self._pieces()):,} shards"
-        return f"Split({self.name!r}, {len(self):,} records in {shards}: {', '.join(self._readings)})"
+        records, shards = number_text(len(self), "record"), number_text(len(self._pieces()), "shard")
+        return f"Split({self.name!r}, {records} in {shards}: {', '.join(self._readings)})"
 
     @overload
     def __getitem__(self: Records, index: slice) -> Records: ...

@@ -140,9 +140,11 @@ def test_format_is_recognised_and_logged(tmp_path, caplog, monkeypatch):
     assert "val already has the complete split; add overwrite=True to write again." in caplog.text
 
 
-def test_warnings_name_keywords(tmp_path, caplog):
+@pytest.mark.parametrize("runner_options", [None, ["--runner=DirectRunner"]], ids=["child", "here"])
+def test_warnings_name_keywords(tmp_path, caplog, runner_options):
     draw_all(tmp_path / "data", [f"{kind}/{number}.jpg" for kind in ("cat", "dog") for number in range(3)])
-    recordmill.convert(tmp_path / "data", tmp_path / "out", split={"train": 0.9, "val": 0.1}, num_shards=1)
+    more = {"split": {"train": 0.9, "val": 0.1}, "num_shards": 1, "runner_options": runner_options}
+    recordmill.convert(tmp_path / "data", tmp_path / "out", **more)
     assert [text for text in caplog.messages if text.startswith("split: of 6 images, ")]
     assert [text for text in caplog.messages if 'split_by="rank"' in text]
     assert not [text for text in caplog.messages if "--" in text]
