@@ -18,6 +18,7 @@ from typing import Any, TextIO
 from recordmill.launch.cli import command, log_to_stderr, run_command
 from recordmill.launch.command_line.parser import old_verb_fault, parse_values
 from recordmill.launch.runners.signals import interrupt_on_termination
+from recordmill.pipelines.formats import FORMATS
 from recordmill.pipelines.verbs import OLD_VERBS
 from recordmill.schemas.errors import ConfigError, JobError, RecordmillError, missing_extra
 from recordmill.schemas.inputs.option import flag
@@ -66,7 +67,8 @@ def convert(
 def _old_call_fault(values: Mapping[str, Any]) -> str:
     """Return the error of a call that names a verb of earlier versions, with the command that replaces it."""
     verb = values.get("data")
-    if verb not in OLD_VERBS or os.path.exists(verb):
+    names_data = {"images", "rows", *(name for entry in FORMATS.values() for name in entry.files)} & {*values}
+    if verb not in OLD_VERBS or not names_data or os.path.exists(verb):
         return ""
     words = (word for name, value in values.items() if name != "data" for word in _option_words(flag(name), value))
     return old_verb_fault(verb, [*words])

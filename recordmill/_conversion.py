@@ -35,6 +35,7 @@ _START = (
 )
 _GRACE_S = 10.0  # time for a child to delete its unfinished files
 _NOTEBOOK_COLUMNS = 100
+_POSITIONAL = ("data", "output")
 
 _Function = TypeVar("_Function", bound=Callable[..., DataSet])
 
@@ -49,11 +50,11 @@ def with_signature(function: _Function) -> _Function:
     return function
 
 
-def run_convert(function: Callable[..., DataSet], data: Any, output: Any, options: Mapping[str, Any]) -> DataSet:
+def run_convert(function: Callable[..., DataSet], arguments: Sequence[Any], options: Mapping[str, Any]) -> DataSet:
     """Convert as `function` does, which is `recordmill.convert`. Its signature has the options."""
     parameters = inspect.signature(function).parameters
     keywords = {name: str(parameter.annotation) for name, parameter in parameters.items()}
-    given = {"data": data, "output": output, **options}
+    given = _named_arguments(arguments, options, keywords["format"])
     runner_options, format_options = (given.pop(name, None) for name in ("runner_options", "format_options"))
     if "config" not in options:  # where a default does not overrule the file
         given = {name: value for name, value in given.items() if not _is_default(value, parameters.get(name))}
@@ -74,6 +75,25 @@ def run_convert(function: Callable[..., DataSet], data: Any, output: Any, option
     for split in done["splits"]:
         _log_split_warnings(converted, split, keywords)
     return converted
+
+
+def _named_arguments(arguments: Sequence[Any], options: Mapping[str, Any], formats: str) -> dict[str, Any]:
+    """Return all arguments by name.
+
+    Args:
+        formats: Annotation with the names of formats, which earlier versions had in place of data.
+
+    Raises:
+        TypeError: More than two have no name, or one is given twice.
+    """
+    if len(arguments) > len(_POSITIONAL):
+        raise TypeError(f"convert() takes data and output without a name, and {len(arguments)} values have none")
+    given = dict(zip(_POSITIONAL, arguments, strict=False))
+    if "data" in given and "data" in options and (given["data"] == "auto" or repr(given["data"]) in formats):
+        return {**given, **options, "data": given["data"], "rows": options["data"]}  # the error shows the new call
+    for name in given.keys() & options:
+        raise TypeError(f"convert() got {name} twice, as {given[name]!r} and as {options[name]!r}")
+    return {**given, **options}
 
 
 @contextmanager

@@ -30,8 +30,9 @@ from recordmill.pipelines import coco, folder
 from recordmill.pipelines.convert import Gathered
 from recordmill.pipelines.samples import samples_job
 from recordmill.pipelines.transform_options import TRANSFORM_OPTIONS
+from recordmill.schemas.command_texts import without_flags
 from recordmill.schemas.dataset.manifest import Manifest
-from recordmill.schemas.errors import ConfigError, rename_flags_in_errors, without_flags
+from recordmill.schemas.errors import ConfigError, rename_flags_in_errors
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.option import option_fields

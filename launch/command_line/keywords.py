@@ -99,8 +99,8 @@ def convert(
 
 
 @with_signature
-def convert(data: Any = None, output: Any = None, **options: Any) -> DataSet:
-    return run_convert(convert, data, output, options)
+def convert(*arguments: Any, **options: Any) -> DataSet:
+    return run_convert(convert, arguments, options)
 '''
 _MORE = (
     "runner_options: Sequence[str] | PipelineOptions | None = None",

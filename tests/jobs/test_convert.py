@@ -107,6 +107,7 @@ def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
             {"data": "table", "rows": "r.csv", "label_column": "x", "output": "o"},
             r'recordmill.convert\("r.csv", "o", label="x", format="table"\)$',
         ),
+        ({"data": "voc", "output": "o"}, "^voc: no such file"),
         (COCO | {"format_options": {"radius": 3}}, "^unknown option 'radius'"),
         (COCO | {"format_options": ["radius=3"]}, "^format_options must be a dict"),
         (COCO | {"format_options": {"data": "x"}}, "^data: given as a keyword, and in format_options"),
@@ -117,6 +118,15 @@ def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
 def test_config_error(values, fault):
     with pytest.raises(recordmill.ConfigError, match=fault):
         recordmill.convert(**values)
+
+
+def test_arguments_without_a_name():
+    with pytest.raises(recordmill.ConfigError, match=r'call is: recordmill.convert\("d", "o", format="voc"\)$'):
+        recordmill.convert("voc", data="d", output="o")
+    with pytest.raises(TypeError, match="got data twice, as 'a' and as 'd'"):
+        recordmill.convert("a", data="d", output="o")
+    with pytest.raises(TypeError, match="takes data and output without a name, and 3 values have none"):
+        recordmill.convert("a", "b", "c")
 
 
 def test_format_is_recognised_and_logged(tmp_path, caplog, monkeypatch):
