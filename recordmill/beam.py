@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
 from apache_beam.pvalue import AsSingleton, PCollection
 from apache_beam.typehints.typehints import is_consistent_with
 
-from recordmill.conversion import plain_value
+from recordmill._conversion import plain_value
 from recordmill.launch.command_line.parser import drop_unknown
 from recordmill.launch.preflight.check_inputs import check_inputs
 from recordmill.launch.preflight.claim_output import OutputState, claim_output
@@ -30,8 +30,9 @@ from recordmill.pipelines import coco, folder
 from recordmill.pipelines.convert import Gathered
 from recordmill.pipelines.samples import samples_job
 from recordmill.pipelines.transform_options import TRANSFORM_OPTIONS
+from recordmill.schemas.command_texts import without_flags
 from recordmill.schemas.dataset.manifest import Manifest
-from recordmill.schemas.errors import ConfigError, rename_flags_in_errors, without_flags
+from recordmill.schemas.errors import ConfigError, rename_flags_in_errors
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.option import option_fields
@@ -51,7 +52,7 @@ from recordmill.transforms.user_samples.record_options import RecordOptions
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from recordmill.keywords import EncodeKeywords, ReadCocoKeywords, ReadFolderKeywords, WriteDatasetKeywords
+    from recordmill._keywords import EncodeKeywords, ReadCocoKeywords, ReadFolderKeywords, WriteDatasetKeywords
 
 __all__ = ["Encode", "Read", "ReadCoco", "ReadFolder", "Sample", "SampleObject", "WriteDataset"]
 
