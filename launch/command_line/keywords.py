@@ -4,9 +4,9 @@ import json
 import sys
 from pathlib import Path
 
-from recordmill.pipelines.transform_options import TRANSFORM_OPTIONS
+from recordmill.pipelines.transform_options import TRANSFORMS, transform_fields
 from recordmill.pipelines.verbs import verb_fields
-from recordmill.schemas.inputs.option import OptionField, option_fields
+from recordmill.schemas.inputs.option import OptionField
 
 _HEAD = '''"""Types of the keywords of `recordmill.convert` and `recordmill.beam`, made by `make templates`."""
 
@@ -52,8 +52,9 @@ def keywords_module() -> str:
     """Return the source of recordmill/keywords.py."""
     convert = [_keyword_line(field) for field in verb_fields("convert") if field.name not in _NOT_KEYWORDS]
     parts = [_HEAD, _typed_dict_source("Convert", "`recordmill.convert`", convert)]
-    for transform, (model, options) in TRANSFORM_OPTIONS.items():
-        own = [_keyword_line(field) for field in option_fields(model) if field.name in options - {"output"}]
+    for transform in TRANSFORMS:
+        fields = transform_fields(transform)
+        own = [_keyword_line(field) for field in fields if field.name not in _NOT_KEYWORDS]
         parts.append(_typed_dict_source(transform, f"`recordmill.beam.{transform}`", own))
     return "\n\n".join([*parts, _CONVERT])
 

@@ -214,7 +214,7 @@ def _join_samples(
     check_distinct(samples)
     for sample in samples:
         rows = InputRows(_PIPELINE, "samples", 1, sample.annotation_rows)
-        facts.add_rows(sample_split(sample, options.division), rows)
+        facts.add_rows(sample_split(sample, options), rows)
     block = convert_samples(samples, labels, options, facts.reject)
     if block is not None:
         yield from cut_range(number, block)
