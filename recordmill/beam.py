@@ -20,6 +20,7 @@ except ModuleNotFoundError as error:
     from recordmill.schemas.errors import missing_extra
 
     raise missing_extra("recordmill.beam", "beam") from error
+import msgspec
 from apache_beam.pvalue import AsSingleton, PCollection
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints.typehints import is_consistent_with
@@ -28,17 +29,26 @@ from recordmill.conversion import plain_value
 from recordmill.launch.command_line.parser import drop_unknown
 from recordmill.launch.preflight.check_inputs import check_inputs
 from recordmill.launch.preflight.claim_output import OutputState, claim_output
-from recordmill.pipelines.choose_format import Conversion, choose_conversion
+from recordmill.pipelines.choose_format import choose_conversion
 from recordmill.pipelines.convert import Job
+from recordmill.pipelines.formats import Format
 from recordmill.pipelines.samples import samples_job
-from recordmill.pipelines.transform_options import ROWS_FORMAT, WriteOptions, keyword_names, transform_fields
+from recordmill.pipelines.transform_options import (
+    ROWS_FORMAT,
+    TRANSFORMS,
+    WriteOptions,
+    keyword_names,
+    transform_fields,
+)
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError, JobError, RecordmillError, rename_flags_in_errors, without_flags
-from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.options import ALL_TRAIN
 from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.rejects import Rejected
+from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.encoders.record_maker import RecordContext
@@ -48,7 +58,7 @@ from recordmill.transforms.shards.encode_images import EncodeImages
 from recordmill.transforms.storage.os_errors import explain_os_error, is_command_error
 from recordmill.transforms.user_samples.convert_samples import convert_block, convert_samples, unpack_sample
 from recordmill.transforms.user_samples.gather_samples import CheckSamples
-from recordmill.transforms.user_samples.record_options import RecordOptions
+from recordmill.transforms.user_samples.record_options import PARTS, RecordOptions
 from recordmill.transforms.user_samples.trace_reads import Link, Read, trace_reads
 
 if TYPE_CHECKING:
@@ -93,35 +103,34 @@ class ReadDataset(beam.PTransform):
         if "model" in self._given:
             raise ConfigError(_MODEL_CURE)
         with _keywords_in_errors():
-            conversion, faults = self._choose()
-            if conversion:
-                try:
-                    self._options: Any = conversion.format.options(**conversion.values, output=_NOWHERE)
-                    if not faults:
-                        check_inputs(self._options, writes=False)
-                except ConfigError as error:
-                    faults.append(str(error))
-            if faults or not conversion:
-                raise ConfigError("; ".join(faults))
-            self._format = conversion.format
-            for line in conversion.said[:1]:  # the second one is a command
-                _LOGGER.info("%s", line)
+            self._format, self._options = self._choose()
 
-    def _choose(self) -> tuple[Conversion | None, list[str]]:
-        """Return the conversion and errors of unknown options. It is None if one of these may be its cause."""
+    def _choose(self) -> tuple[Format, Any]:
+        """Return the format and its options."""
         faults: list[str] = []
-        values = drop_unknown(self._given, {field.name: field for field in transform_fields("ReadDataset")}, "", faults)
+        values = _known_values(self, self._given, faults)
         if values.get("format") == ROWS_FORMAT:
             raise ConfigError(f"format {ROWS_FORMAT} is rows, not images. {_ROWS_CURE}")
         try:
-            conversion = choose_conversion(values)
+            conversion: Any = choose_conversion(values)
         except (ConfigError, OSError):
-            if not faults:  # a misspelt option may be the one that names the data or its format
-                raise
-            return None, faults
-        if conversion and conversion.format.name == ROWS_FORMAT:
-            raise ConfigError(f"{', '.join(conversion.said[:1])}. {_ROWS_CURE}")
-        return conversion, faults
+            if faults:  # a misspelt option may be the one that names the data or its format
+                raise ConfigError("; ".join(faults)) from None
+            raise
+        if conversion.format.name == ROWS_FORMAT:
+            raise ConfigError(f"{conversion.said[0]}. {_ROWS_CURE}")
+        options = None
+        try:
+            options = conversion.format.options(**conversion.values, output=_NOWHERE)
+            if not faults:
+                check_inputs(options, writes=False)
+        except ConfigError as error:
+            faults.append(str(error))
+        if faults:
+            raise ConfigError("; ".join(faults))
+        for line in conversion.said[:1]:  # the second one is a command
+            _LOGGER.info("%s", line)
+        return conversion.format, options
 
     def display_data(self):
         return {name: str(value) for name, value in self._given.items()}
@@ -146,9 +155,8 @@ class _RecordTransform(beam.PTransform):
         super().__init__()
         self._output, self._labels, self._facts = output, labels, facts
         self._given = _plain_values(given)
-        fields = {field.name: field for field in transform_fields(type(self).__name__)}
         faults: list[str] = []
-        self._values = drop_unknown(self._given, fields, "", faults)
+        self._values = _known_values(self, self._given, faults)
         with _keywords_in_errors():
             try:
                 self._options = WriteOptions(**self._values, output=output)
@@ -170,7 +178,11 @@ class _RecordTransform(beam.PTransform):
                 the Samples have windows, or are those of two Reads.
         """
         labels, facts = self._labels, self._facts
-        for name, part, type_ in (("the input", samples, Sample), ("labels", labels, LabelMap), ("facts", facts, Facts)):
+        for name, part, type_ in (
+            ("the input", samples, Sample),
+            ("labels", labels, LabelMap),
+            ("facts", facts, Facts),
+        ):
             _check_type(name, part, type_)
         name = type(self).__name__
         if not isinstance(window := samples.windowing.windowfn, GlobalWindows):
@@ -179,20 +191,20 @@ class _RecordTransform(beam.PTransform):
                 "beam.WindowInto(beam.window.GlobalWindows()) before it"
             )
         traces = trace_reads(samples)
-        whole = [trace.read for trace in traces if trace.link is Link.WHOLE]
+        whole = [trace for trace in traces if trace.link is Link.WHOLE]
         if len(whole) > 1 and (labels is None or facts is None):
-            shown = " and ".join(sorted(read.label for read in whole))
+            shown = " and ".join(sorted(trace.label for trace in whole))
             raise ConfigError(
                 f"the input has the Samples of {shown}, whose classes and counts are not joined. Write each by its own "
                 f"{name}, or join the .samples of each, whose classes {name} collects"
             )
         if len(whole) == 1:
-            labels, facts = labels or whole[0].labels, facts or whole[0].facts
+            labels, facts = labels or whole[0].read.labels, facts or whole[0].read.facts
         broken = [trace for trace in traces if trace.link is Link.BROKEN]
         for trace in broken if labels is None and facts is None else ():
             cure = "labels=read.labels" + (", facts=read.facts" if self._output != _NOWHERE else "")
             text = (
-                f"{name} does not get the classes and counts of {trace.read.label}, because the outputs of {trace.step} "
+                f"{name} does not get the classes and counts of {trace.label}, because outputs of {trace.step} "
                 f"are not Samples. Its classes are those of the Samples. To keep both: read = p | ReadDataset(…), and "
                 f"{name}(…, {cure})"
             )
@@ -200,13 +212,26 @@ class _RecordTransform(beam.PTransform):
         return self._options_of(traces[0].read.job) if len(traces) == 1 else self._options, labels, facts
 
     def _options_of(self, job: Job) -> RecordOptions:
-        """Return the options for Samples of a job: its layout, and its splits if the user gave none."""
-        options, values = job.options, {"layout": job.options.layout, **self._values}
-        if self._output != _NOWHERE and "split" not in values and options.split != ALL_TRAIN:
-            values |= {"split": options.split, "split_seed": options.split_seed}
-        splits = () if "split" in values else job.splits
+        """Return the options for Samples of a job. What the user did not give is as the job has it."""
+        read: Any = job.options
+        given = self._values
+        layout = given.get("layout", read.layout)
+        parts = {*read.table.parts} & {*LAYOUTS[layout].parts}
+        kinds = {name for name, needed in PARTS.items() if {*needed} <= parts}
+        if {"stuff", "panoptic"} <= kinds:  # both make the semantic mask
+            kinds.remove("stuff")
+        if {"stuff", "panoptic"} & given.keys():
+            kinds -= {"stuff", "panoptic"}
+        values = {"layout": layout, "masks": getattr(read, "masks", "none"), **dict.fromkeys(kinds, True), **given}
+        splits = () if self._output == _NOWHERE or "split" in given else job.splits
+        if splits and read.split != ALL_TRAIN:
+            values |= {"split": read.split, "split_seed": read.split_seed}
+            splits = ()
+        # Label files do not say before they are read whether objects have keypoints.
+        is_stored = isinstance(read, FormatOptions) and "keypoints" not in given
+        observed_kinds = frozenset({"keypoints"} if is_stored and Part.KEYPOINTS in LAYOUTS[layout].parts else ())
         with _keywords_in_errors():
-            return WriteOptions(**values, output=self._output).with_source(options, splits)
+            return WriteOptions(**values, output=self._output).with_source(read, splits, observed_kinds)
 
 
 @beam.typehints.with_output_types(bytes)
@@ -248,8 +273,8 @@ class WriteDataset(_RecordTransform):
             of the Samples.
         facts: PCollection of Facts, for the counts of the manifest. Default: those of the Read that the Samples come
             from.
-        options: Options of the command for records, splits, shards and rejects, see docs/beam.md. Default of `layout`
-            and `split`: those of the data set that the Samples come from.
+        options: Options of the command for records, splits, shards and rejects, see docs/beam.md. Default of `layout`,
+            `split`, `masks`, `keypoints`, `captions`, `stuff` and `panoptic`: those of ReadDataset.
 
     Returns:
         PCollection of one Manifest, when the data set is complete.
@@ -283,6 +308,16 @@ class WriteDataset(_RecordTransform):
 
 def _plain_values(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: plain_value(name, value) for name, value in given.items() if value is not None}
+
+
+def _known_values(transform: beam.PTransform, given: Mapping[str, Any], faults: list[str]) -> dict[str, Any]:
+    """Return the values of the options that a transform has, and append an error for each other name."""
+    own, *others = sorted(TRANSFORMS, key=lambda name: name != type(transform).__name__)
+    fields = {field.name: field for field in transform_fields(own)}
+    users = {field.name: other for other in others for field in transform_fields(other) if field.name not in fields}
+    for name in given.keys() & users.keys():
+        faults.append(f"{name} is an option of {users[name]}, not of {own}")
+    return drop_unknown({name: given[name] for name in given if name not in users}, fields, "", faults)
 
 
 _DATA = re.compile(r"\bDATA\b")
@@ -324,7 +359,8 @@ class _Encode(ThreadedDoFn):
         self._logged = 0
 
     def process(self, batch: list[bytes], labels: LabelMap, table: FeatureTable) -> Iterator[bytes]:
-        block = convert_samples(list(map(unpack_sample, batch)), labels, self._options, self._reject)
+        samples = [msgspec.structs.replace(unpack_sample(packed), split="") for packed in batch]
+        block = convert_samples(samples, labels, self._options, self._reject)
         if block is None:
             return
         maker = EncodeImages(self._options.box_policy, self._options.image_rules)

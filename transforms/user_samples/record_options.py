@@ -1,6 +1,6 @@
 """Options of `recordmill.beam.WriteDataset` and `recordmill.beam.Encode`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
@@ -42,17 +42,22 @@ class RecordOptions(ObjectOptions):
 
     _source: StoredImageOptions | None = PrivateAttr(None)
     _source_splits: tuple[str, ...] = PrivateAttr(())
+    _observed_kinds: frozenset[str] = PrivateAttr(frozenset())
 
-    def with_source(self, source: StoredImageOptions, splits: tuple[str, ...]) -> "RecordOptions":
+    def with_source(
+        self, source: StoredImageOptions, splits: tuple[str, ...], observed_kinds: frozenset[str] = frozenset()
+    ) -> "RecordOptions":
         """Return the options with what is known of the data set that Samples are read from.
 
         Args:
             source: Options of reading.
             splits: Splits that the data set names, which are written; empty if `split` has the splits.
+            observed_kinds: Names of options whose annotations are stored if Samples have them.
         """
         options = self.model_copy()
-        options.__dict__.pop("division", None)  # cached
-        options._source, options._source_splits = source, splits
+        for cached in ("division", "stored_kinds"):
+            options.__dict__.pop(cached, None)
+        options._source, options._source_splits, options._observed_kinds = source, splits, observed_kinds
         return options
 
     @property
@@ -85,13 +90,18 @@ class RecordOptions(ObjectOptions):
     @cached_property
     def stored_kinds(self) -> frozenset[str]:
         """Options whose annotations are stored."""
-        return frozenset(name for name in OPTIONAL_KINDS if getattr(self, name) not in (False, "none"))
+        given = {name for name in OPTIONAL_KINDS if getattr(self, name) not in (False, "none")}
+        return self._observed_kinds | given
 
     @cached_property
     def division(self) -> Division:
         """Splits, and the assignment of Samples without a split. There is none if the data set names several splits."""
         names = self._source_splits
         return Division(SplitShares(tuple((name, Fraction(1, len(names))) for name in names)) if names else self.shares)
+
+    def observed_parts(self, kinds: Iterable[str]) -> tuple[Part, ...]:
+        """Return the parts of a record that are stored because Samples have annotations of these kinds."""
+        return tuple(part for kind in self._observed_kinds & {*kinds} for part in PARTS[kind])
 
     @property
     def needs_splits(self) -> bool:

@@ -33,11 +33,6 @@ class Read(PCollection[Sample]):
     def __iter__(self) -> Iterator[PCollection]:
         return iter((self.samples, self.labels, self.facts))
 
-    @property
-    def label(self) -> str:
-        """Label of the step that reads."""
-        return _outermost(self).full_label
-
 
 class Link(Enum):
     """Relation between Samples and a Read.
@@ -57,10 +52,12 @@ class Trace(NamedTuple):
     """A Read that Samples come from.
 
     Attributes:
+        label: Label of the step that reads.
         step: Label of the first step whose outputs are not Samples; empty for other links.
     """
 
     read: Read
+    label: str
     link: Link
     step: str = ""
 
@@ -85,7 +82,7 @@ def trace_reads(samples: PCollection) -> list[Trace]:
         if read is not None:
             link = Link.APART if not isinstance(collection, Read) else Link.BROKEN if broken_at else Link.WHOLE
             if read not in traces or link.value < traces[read].link.value:
-                traces[read] = Trace(read, link, broken_at if link is Link.BROKEN else "")
+                traces[read] = Trace(read, step.full_label, link, broken_at if link is Link.BROKEN else "")
             continue
         if not is_of_samples(collection):
             broken_at = step.full_label
@@ -95,7 +92,7 @@ def trace_reads(samples: PCollection) -> list[Trace]:
 
 def _outermost(collection: PCollection) -> AppliedPTransform:
     """Return the outermost step that has the PCollection as an output."""
-    step = collection.producer
+    step: Any = collection.producer
     while step.parent is not None and collection in step.parent.outputs.values():
         step = step.parent
     return step
