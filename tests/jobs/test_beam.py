@@ -276,6 +276,13 @@ def test_samples_of_ones_own(piped, caplog):
     assert "Samples have class_name, which is not stored in layout detection: the layout has no feature" in caplog.text
 
 
+def test_copies_are_dropped(piped):
+    samples = [drawn_sample(1), msgspec.structs.replace(drawn_sample(1), file_name="copy.jpg"), drawn_sample(2)]
+    data = piped(samples, duplicates="drop")
+    assert len(data["train"]) == 2
+    assert data.manifest.splits["train"].images.rejected == {"duplicate": 1}
+
+
 def test_two_samples_of_one_key_end_job(piped):
     with pytest.raises(CollidingImagesError, match=r"two Samples have the same name '1\.jpg'"):
         piped([drawn_sample(1), drawn_sample(1, captions=["other"])])
