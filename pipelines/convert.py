@@ -178,14 +178,19 @@ class Job(NamedTuple):
         checked = findings | "CheckFindings" >> CheckFindings(job_limits(self.options, self.splits, output=""))
         checked | "ReportPlan" >> beam.Map(write_plan, path, recipes, AsList(findings.facts), **gathered.sides)
 
-    def _plan(self, p: beam.Pipeline) -> tuple[Gathered, PCollection]:
-        """Return the input of the shards, and (ShardKey, packed Block)."""
+    def read(self, p: beam.Pipeline) -> Gathered:
+        """Return the input of the shards. Facts have the numbers of groups."""
         gathered = self.gather(p)
         if gathered.division:
             names = gathered.blocks | "NamesOfGroups" >> beam.FlatMap(_image_names, self.splits).with_output_types(
                 tuple[str, str]
             )
             names | "CountGroups" >> CountGroups(gathered.division)
+        return gathered
+
+    def _plan(self, p: beam.Pipeline) -> tuple[Gathered, PCollection]:
+        """Return the input of the shards, and (ShardKey, packed Block)."""
+        gathered = self.read(p)
         return gathered, gathered.blocks | "PlanShards" >> self.plan
 
 

@@ -138,7 +138,7 @@ class ReadDataset(beam.PTransform):
     def expand(self, p):
         with _keywords_in_errors(), collect_facts() as collected:
             job = self._format.load("prepare")(self._options)
-            gathered = job.gather(p)
+            gathered = job.read(p)
         for note in job.notes:
             _LOGGER.info("%s", note)
         convert = beam.FlatMap(_samples, AsSingleton(gathered.labels), job.splits)

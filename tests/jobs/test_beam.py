@@ -231,6 +231,17 @@ def test_folders_of_splits_are_the_splits(sample, tmp_path, recordmill):
         p.run()
 
 
+def test_groups_are_counted(sample, tmp_path):
+    shares = {"train": 0.5, "val": 0.5}
+    classes = Path(sample.images).parent / "classes"
+    with beam.Pipeline() as p:
+        read = p | ReadDataset(classes, group_from="([0-9])[.]", split=shares)
+        read | WriteDataset(tmp_path / "out", max_rejects=1)
+    groups = [split.images.groups for split in open_data_set(tmp_path / "out").manifest.splits.values()]
+    assert all(groups)
+    assert sum(groups) <= 10
+
+
 def test_removed_and_added_images_are_counted(sample, tmp_path):
     def changed(one: Sample) -> list[Sample]:
         twice = msgspec.structs.replace(one, file_name=f"again/{one.file_name}", image_id=None)
