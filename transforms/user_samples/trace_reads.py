@@ -8,7 +8,9 @@ from apache_beam.pipeline import AppliedPTransform
 from apache_beam.pvalue import PCollection
 from apache_beam.typehints.typehints import is_consistent_with
 
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample
+from recordmill.transforms.dataset.facts import Facts
 
 
 class Read(PCollection[Sample]):
@@ -28,9 +30,12 @@ class Read(PCollection[Sample]):
         super().__init__(samples.pipeline, samples.tag, samples.element_type, is_bounded=samples.is_bounded)
         # Beam compares PCollections by tag and producer, so these are one PCollection of the pipeline.
         self.producer = samples.producer
-        self.samples, self.labels, self.facts, self.job = samples, labels, facts, job
+        self.samples: PCollection[Sample] = samples
+        self.labels: PCollection[LabelMap] = labels
+        self.facts: PCollection[Facts] = facts
+        self.job = job
 
-    def __iter__(self) -> Iterator[PCollection]:
+    def __iter__(self) -> Iterator[PCollection[Any]]:
         return iter((self.samples, self.labels, self.facts))
 
 
