@@ -117,7 +117,7 @@ templates: $(VENV)/installed-beam  ## Write what follows from the code: template
 	$(BIN)/python -m recordmill.launch.services.template_metadata build/templates
 	$(BIN)/python -m recordmill.launch.command_line.documentation docs/cli.md docs/formats.md docs/architecture.md
 	$(BIN)/python docs/make_api.py docs/api.md
-	$(BIN)/python -m recordmill.launch.command_line.keywords recordmill/keywords.py
+	$(BIN)/python -m recordmill.launch.command_line.keywords recordmill/_keywords.py recordmill/_convert.py
 
 pictures: $(VENV)/installed .browser/installed  ## Draw the pictures of README.md again
 	$(BIN)/python docs/make_pictures.py

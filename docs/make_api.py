@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import recordmill.beam
+from recordmill._data_set import RecordSource
+from recordmill._global_order import HostOrder
+from recordmill._text_encoders import Encoder
+from recordmill.schemas.features import Reading
 
 _HEAD = """# The Python API
 
@@ -22,6 +26,16 @@ The page is made of docstrings by `make templates`. Arguments follow their funct
 the errors that it raises, and `help(recordmill.Manifest)` describes the attributes.
 """
 
+_RETURNED = """
+# Objects that these return
+
+Their classes are not public: only functions and methods above make them.
+
+| name | meaning |
+|---|---|
+"""
+_CLASSES = (Encoder, HostOrder, Reading, RecordSource)
+
 _BEAM = """
 # Transforms of Apache Beam
 
@@ -32,13 +46,15 @@ _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Example):\n((?:(?: .*)?
 _LIST = re.compile(
     r"\n\n[^\n]*(?:\n[^\n]+)*:\n\n.*", re.DOTALL
 )  # a paragraph before a list, to the end: reading.md has it
+_MOST_PARAMETERS = 12
 _ENTRY = re.compile(r"^    (\w[\w, ]*): ((?:.*\n?)(?:^     .*\n?)*)", re.MULTILINE)
 
 
 def api_page() -> str:
     """Return the page in Markdown."""
-    pages = (_HEAD, recordmill), (_BEAM, recordmill.beam)
-    return "".join(f"{line}\n" for head, module in pages for line in _of_module(head, module))
+    returned = (line for value in _CLASSES for line in _of_name(value.__name__, value))
+    lines = *_of_module(_HEAD, recordmill), _RETURNED.rstrip(), *returned, *_of_module(_BEAM, recordmill.beam)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _of_module(head: str, module: Any) -> Iterator[str]:
@@ -49,10 +65,16 @@ def _of_module(head: str, module: Any) -> Iterator[str]:
 
 def _of_name(name: str, value: Any) -> Iterator[str]:
     yield from _described(f"**{name}**", value)
-    for member, of_class in vars(value).items() if inspect.isclass(value) else ():
+    for member, of_class in _members(value).items() if inspect.isclass(value) else ():
         is_described = isinstance(of_class, property) or (inspect.isfunction(of_class) and of_class.__doc__)
         if is_described and not member.startswith("_"):
             yield from _described(f"{name}.**{member}**", of_class)
+
+
+def _members(value: type) -> dict[str, Any]:
+    """Return the members of a class of Recordmill, with those of its bases."""
+    classes = [each for each in reversed(value.__mro__) if each.__module__.startswith("recordmill.")]
+    return {name: member for each in classes for name, member in vars(each).items()}
 
 
 def _described(name: str, value: Any) -> Iterator[str]:
@@ -81,6 +103,8 @@ def _signature(function: object) -> str:
         return ""
     parameters = list(inspect.signature(function).parameters.values())
     shown = [str(each.replace(annotation=each.empty)) for each in parameters if each.name != "self"]
+    if len(shown) > _MOST_PARAMETERS:  # those of recordmill.convert are in docs/cli.md
+        shown = [*(each.name for each in parameters if each.kind is not each.KEYWORD_ONLY), "*", "…"]
     return f"`({', '.join(shown)})`"
 
 

@@ -11,15 +11,17 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any, TextIO
 
 from recordmill.launch.cli import command, log_to_stderr, run_command
-from recordmill.launch.command_line.parser import parse_values
+from recordmill.launch.command_line.parser import old_verb_fault, parse_values
 from recordmill.launch.runners.signals import interrupt_on_termination
-from recordmill.pipelines.verbs import verb_fields
-from recordmill.schemas.errors import ConfigError, JobError, RecordmillError, missing_extra, without_flags
+from recordmill.pipelines.formats import FORMATS
+from recordmill.pipelines.verbs import OLD_VERBS
+from recordmill.schemas.errors import ConfigError, JobError, RecordmillError, missing_extra
+from recordmill.schemas.inputs.option import flag
 from recordmill.schemas.sizes import printable
 from recordmill.transforms.runtime.threads import end_with_parent
 from recordmill.transforms.storage.os_errors import explain_os_error, is_command_error
@@ -41,22 +43,45 @@ def convert(
     if find_spec("apache_beam") is None:
         raise missing_extra("recordmill.convert", "beam")
     try:
-        asked = parse_values("convert", values)
+        if fault := _old_call_fault(values):
+            raise ConfigError(fault)
+        # Without an output, nothing is read to recognise the format.
+        asked = parse_values("convert", values, recognises=bool({"output", "config"} & {*values}))
+        if asked.options is None:
+            raise ConfigError("--output is missing")
         for line in asked.said:
             print(printable(line))
         mode, output = asked.terminal.progress, asked.options.output
         if asked.options.dry_run:
-            raise ConfigError("dry_run does not write a data set; the command recordmill convert prints the plan")
+            raise ConfigError("dry_run does not write a data set; the command `recordmill convert` prints the plan")
         _, splits = run_command(asked, beam_arguments, show and mode != "none" and show(mode))
-    except RecordmillError as error:
-        names = {field.flag: field.name for field in verb_fields("convert") if not field.is_argument}
-        error.args = (without_flags(str(error), names), *error.args[1:])
+    except RecordmillError:
         raise
     except OSError as error:
         raise (ConfigError if is_command_error(error) else JobError)(explain_os_error(error)) from error
     except Exception as error:
         raise JobError(f"{type(error).__name__}: {error}") from error
     return {"output": output, "splits": splits}
+
+
+def _old_call_fault(values: Mapping[str, Any]) -> str:
+    """Return the error of a call that names a verb of earlier versions, with the command that replaces it."""
+    verb = values.get("data")
+    names_data = {"images", "rows", *(name for entry in FORMATS.values() for name in entry.files)} & {*values}
+    if verb not in OLD_VERBS or not names_data or os.path.exists(verb):
+        return ""
+    words = (word for name, value in values.items() if name != "data" for word in _option_words(flag(name), value))
+    return old_verb_fault(verb, [*words])
+
+
+def _option_words(flag_: str, value: Any) -> Iterator[str]:
+    if isinstance(value, bool):
+        yield from [flag_] if value else []
+        return
+    if isinstance(value, Mapping):
+        value = ",".join(f"{key}={other}" for key, other in value.items())
+    for one in value if isinstance(value, list) else [value]:
+        yield from (flag_, str(one))
 
 
 def child() -> None:

@@ -9,18 +9,7 @@
 Importing this package imports neither Beam nor TensorFlow: names are loaded at their first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from recordmill.conversion import convert
-    from recordmill.data_set import DataSet, Split, open
-    from recordmill.global_order import GlobalOrder
-    from recordmill.schemas.dataset.manifest import Manifest, decode_manifest
-    from recordmill.schemas.errors import ConfigError, JobError, RecordmillError
-    from recordmill.schemas.features import FeatureTable, parse_spec
-    from recordmill.schemas.layouts import LAYOUTS
-    from recordmill.text_encoders import encoders
+from typing import TYPE_CHECKING
 
 __all__ = [
     "LAYOUTS",
@@ -30,6 +19,7 @@ __all__ = [
     "GlobalOrder",
     "JobError",
     "Manifest",
+    "RecordError",
     "RecordmillError",
     "Split",
     "__version__",
@@ -41,28 +31,44 @@ __all__ = [
 ]
 
 _NAMES = {
-    "conversion": ("convert",),
-    "data_set": ("DataSet", "Split", "open"),
-    "global_order": ("GlobalOrder",),
+    "_convert": ("convert",),
+    "_data_set": ("DataSet", "Split", "open"),
+    "_global_order": ("GlobalOrder",),
     "schemas.dataset.manifest": ("Manifest", "decode_manifest"),
-    "schemas.errors": ("ConfigError", "JobError", "RecordmillError"),
+    "schemas.errors": ("ConfigError", "JobError", "RecordError", "RecordmillError"),
     "schemas.features": ("FeatureTable", "parse_spec"),
     "schemas.layouts": ("LAYOUTS",),
-    "text_encoders": ("encoders",),
+    "_text_encoders": ("encoders",),
 }
 """Public names by module."""
+_MODULES = {"beam"}
+"""Public modules. Users import them, because they need an extra."""
 
+if TYPE_CHECKING:
+    from recordmill._convert import convert
+    from recordmill._data_set import DataSet, Split, open
+    from recordmill._global_order import GlobalOrder
+    from recordmill._text_encoders import encoders
+    from recordmill.schemas.dataset.manifest import Manifest, decode_manifest
+    from recordmill.schemas.errors import ConfigError, JobError, RecordError, RecordmillError
+    from recordmill.schemas.features import FeatureTable, parse_spec
+    from recordmill.schemas.layouts import LAYOUTS
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
+    __version__: str
+else:  # so that type checkers report an unknown name
 
-        return version("recordmill")
-    for module, names in _NAMES.items():
-        if name in names:
-            return getattr(import_module(f"recordmill.{module}"), name)
-    raise AttributeError(f"module 'recordmill' has no attribute {name!r}")
+    def __getattr__(name):
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("recordmill")
+        for module, names in _NAMES.items():
+            if name in names:
+                from importlib import import_module
+
+                return getattr(import_module(f"recordmill.{module}"), name)
+        raise AttributeError(f"module 'recordmill' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, *(_MODULES & globals().keys())])

@@ -5,11 +5,12 @@
 See docs/beam.md.
 """
 
+import inspect
 import logging
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from recordmill.transforms.dataset.collect_facts import collect_facts
@@ -25,7 +26,8 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints.typehints import is_consistent_with
 
-from recordmill.conversion import plain_value
+from recordmill._conversion import plain_value
+from recordmill._convert import convert
 from recordmill.launch.command_line.parser import drop_unknown
 from recordmill.launch.preflight.check_inputs import check_inputs
 from recordmill.launch.preflight.claim_output import OutputState, claim_output
@@ -37,11 +39,11 @@ from recordmill.pipelines.transform_options import (
     ROWS_FORMAT,
     TRANSFORMS,
     WriteOptions,
-    keyword_names,
     transform_fields,
 )
+from recordmill.schemas.command_texts import python_text
 from recordmill.schemas.dataset.manifest import Manifest
-from recordmill.schemas.errors import ConfigError, JobError, RecordmillError, rename_flags_in_errors, without_flags
+from recordmill.schemas.errors import ConfigError, JobError, RecordmillError, rename_flags_in_errors
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.options import ALL_TRAIN
@@ -64,7 +66,7 @@ from recordmill.transforms.user_samples.trace_reads import Link, Read, trace_rea
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from recordmill.keywords import EncodeKeywords, Paths, ReadDatasetKeywords, WriteDatasetKeywords
+    from recordmill._keywords import EncodeKeywords, Paths, ReadDatasetKeywords, WriteDatasetKeywords
 
 __all__ = ["Encode", "Read", "ReadDataset", "Sample", "SampleObject", "WriteDataset"]
 
@@ -141,8 +143,8 @@ class ReadDataset(beam.PTransform):
             gathered = job.read(p)
         for note in job.notes:
             _LOGGER.info("%s", note)
-        convert = beam.FlatMap(_samples, AsSingleton(gathered.labels), job.splits)
-        samples = gathered.blocks | "Samples" >> convert.with_output_types(Sample)
+        to_samples = beam.FlatMap(_samples, AsSingleton(gathered.labels), job.splits)
+        samples = gathered.blocks | "Samples" >> to_samples.with_output_types(Sample)
         labels, facts = gathered.labels, tuple(collected) | "Facts" >> beam.Flatten()
         labels.element_type, facts.element_type = LabelMap, Facts  # `_check_type` compares them
         return Read(samples, labels, facts, job)
@@ -320,16 +322,18 @@ def _known_values(transform: beam.PTransform, given: Mapping[str, Any], faults: 
     return drop_unknown({name: given[name] for name in given if name not in users}, fields, "", faults)
 
 
-_DATA = re.compile(r"\bDATA\b")
+@cache
+def _keyword_types() -> dict[str, str]:
+    return {name: str(parameter.annotation) for name, parameter in inspect.signature(convert).parameters.items()}
 
 
 @contextmanager
 def _keywords_in_errors() -> Iterator[None]:
-    """Name keywords in errors instead of flags; raise errors of files as those of the command."""
+    """Name keywords in errors, as `recordmill.convert` does. Raise errors of files as those of the command."""
     try:
         yield
     except RecordmillError as error:
-        error.args = (_DATA.sub("data", without_flags(str(error), keyword_names())), *error.args[1:])
+        error.args = (python_text(str(error), _keyword_types()), *error.args[1:])
         raise
     except OSError as error:
         raise (ConfigError if is_command_error(error) else JobError)(explain_os_error(error)) from error

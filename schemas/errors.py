@@ -25,9 +25,10 @@ Bad data is not an error: it becomes a `recordmill.schemas.rejects.Rejected`. A 
 borders as the last line of a traceback). It says what was found, the consequence, and what to do.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+
+from recordmill.schemas.command_texts import without_flags
 
 
 class RecordmillError(Exception):
@@ -49,15 +50,6 @@ def missing_extra(what: str, extra: str) -> ConfigError:
     ConfigError('gs:// needs pip install "recordmill[gs]"')
     """
     return ConfigError(f'{what} needs pip install "recordmill[{extra}]"')
-
-
-def without_flags(text: str, names: Mapping[str, str]) -> str:
-    """Return a text with `names` in place of their flags.
-
-    >>> without_flags("--split-seed, --other", {"--split-seed": "split_seed"})
-    'split_seed, --other'
-    """
-    return re.sub(r"--[a-z]+(?:-[a-z]+)*", lambda flag: names.get(flag[0], flag[0]), text)
 
 
 @contextmanager

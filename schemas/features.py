@@ -116,14 +116,23 @@ class Form(str, Enum):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """Value that readers return."""
+    """Value that readers return.
 
-    name: str  # key of the value
-    source: str  # feature that the value is made from, or the first of several
-    dtype: str  # of numpy and TensorFlow; `bytes` are `bytes`, a list of them an array of objects, tf.string
-    shape: tuple[str, ...]  # names of the dimensions, or their sizes
-    meaning: str  # with unit and frame
-    padding: int = 0  # padding of a list in a batch; for bytes always the empty string
+    Attributes:
+        name: Key of the value.
+        source: Feature that the value is made from, or the first of several.
+        dtype: Type of NumPy and TensorFlow; `bytes` are `bytes`, a list of them an array of objects, tf.string.
+        shape: Names of the dimensions, or their sizes.
+        meaning: Meaning, with unit and frame.
+        padding: Padding of a list in a batch; for bytes always the empty string.
+    """
+
+    name: str
+    source: str
+    dtype: str
+    shape: tuple[str, ...]
+    meaning: str
+    padding: int = 0
     form: Form = Form.AS_IT_IS
 
     @property

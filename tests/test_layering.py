@@ -49,8 +49,9 @@ ROOMS = (
     "launch.verbs",
     "launch.services",
     "launch",
-    "recordmill.keywords",  # for type checkers
-    "recordmill.conversion",  # what users call to convert
+    "recordmill._keywords",  # for type checkers
+    "recordmill._conversion",
+    "recordmill._convert",  # what users call to convert
     "recordmill.beam",  # what users' pipelines are made of
 )
 LIGHT = (
@@ -60,7 +61,8 @@ LIGHT = (
         "schemas.dataset",
         "transforms.storage",
         "recordmill",
-        "conversion",
+        "_conversion",
+        "_convert",
         "pipelines.verbs",
     ),
     *("pipelines.dataset_options", "pipelines.model_options", "transforms.coco.coco_options"),
@@ -155,7 +157,7 @@ def reached(module: str, imports: Callable[[str], set[str]] = at_import) -> set[
 def test_layering_finds_forbidden_imports():
     assert "recordmill.transforms.storage.resolve" in ever("recordmill.launch.preflight.check_inputs")
     assert "recordmill.launch.verbs.convert" in ever("recordmill.launch.cli") - at_import("recordmill.launch.cli")
-    assert "tensorflow" in ever("recordmill.tensorflow_reader") - at_import("recordmill.tensorflow_reader")
+    assert "tensorflow" in ever("recordmill._tensorflow_reader") - at_import("recordmill._tensorflow_reader")
     assert "apache_beam" in reached("recordmill.pipelines.coco")
     assert room_of("recordmill.launch.cli") == "launch"
 

@@ -1,11 +1,16 @@
-"""Types of the keywords of the library, from the options: `python -m recordmill.launch.command_line.keywords FILE`."""
+"""Signature and types of the keywords of the library, from the options:
+`python -m recordmill.launch.command_line.keywords recordmill/_keywords.py recordmill/_convert.py`."""
 
 import json
 import sys
+import textwrap
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 
 from recordmill.pipelines.transform_options import TRANSFORMS, transform_fields
 from recordmill.pipelines.verbs import verb_fields
+from recordmill.schemas.command_texts import python_text
 from recordmill.schemas.inputs.option import OptionField
 
 _HEAD = '''"""Types of the keywords of `recordmill.convert` and `recordmill.beam`, made by `make templates`."""
@@ -15,16 +20,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal
 
-from typing_extensions import TypedDict, Unpack
-
-if TYPE_CHECKING:
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    from recordmill.data_set import DataSet
-
-    Runner = Sequence[str] | PipelineOptions | None
+from typing_extensions import TypedDict
 
 Path = str | os.PathLike[str]
 Paths = Path | Sequence[Path]
@@ -32,31 +30,132 @@ Texts = str | Sequence[str]
 Pairs = Texts | Mapping[str, str | float]
 Shares = Texts | Mapping[str, float | str | Fraction]
 '''
-_CONVERT = '''class Convert(Protocol):
-    """Type of `recordmill.convert`."""
+_CONVERT = '''"""`recordmill.convert` with its keywords, made by `make templates`."""
 
-    def __call__(
-        self,
-        data: Paths | None = None,
-        output: Path | None = None,
-        *,
-        runner_options: Runner = None,
-        **options: Unpack[ConvertKeywords],
-    ) -> DataSet: ...
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from typing_extensions import overload
+
+from recordmill._conversion import run_convert, with_signature
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from typing_extensions import Never
+
+    from recordmill._data_set import DataSet
+    from recordmill._keywords import Pairs, Path, Paths, Shares, Texts
+
+
+@overload
+def convert(
+    data: Paths,
+    output: Path,
+    *,
+{keywords}
+    **unknown: Never,  # so that checkers name a misspelt keyword
+) -> DataSet:
+    """Convert a data set to sharded TFRecord files, as the command `recordmill convert` does, and open the result.
+
+    Options are the flags of the command with underscores, see docs/cli.md: `num_shards=4`, `split={{"train": 0.8,
+    "val": 0.2}}`. `progress="none"` shows no progress; `config` names a YAML file of options.
+
+    A child process runs the job, and ends with this process. Ctrl-C ends it; the same call resumes after the finished
+    shards. Logger `recordmill` gets the summary at level INFO, and warnings and the number of rejects at level WARNING.
+
+    Args:
+        data: Folder, .zip, file or pattern of files, or a list of them. Its format is recognised, and printed. COCO's
+            files may be given without it, by `images`, `instances` and others.
+        output: Folder of the data set that is written.
+        runner_options: Flags of Beam as a list, or PipelineOptions, for another runner. This process then builds the
+            pipeline, and prints the output of the command.
+        format_options: Options of a format of another package, by name.
+
+    Options:
+
+{options}
+
+    Raises:
+        ConfigError: The options are wrong. The message has all errors.
+        JobError: The job failed. Its cause is the traceback of the child process.
+
+    Example:
+        data = recordmill.convert("images", "out", instances="instances.json", split={{"train": 0.8, "val": 0.2}})
+        data["train"][0]["boxes"]
+    """
+
+
+@overload
+def convert(
+    *,
+    output: Path,
+{keywords}
+    **unknown: Never,
+) -> DataSet:
+    """Convert files of COCO that options name: `images`, `instances`, `captions` and others."""
+
+
+@with_signature
+def convert(*arguments: Any, **options: Any) -> DataSet:
+    return run_convert(convert, arguments, options)
 '''
+_MORE = (
+    "runner_options: Sequence[str] | PipelineOptions | None = None",
+    "format_options: Mapping[str, Any] | None = None",
+)
+_FIRST = ("images", "instances", "keypoints", "captions")
 _MAX_COLUMNS = 116
+_WRAPPER = textwrap.TextWrapper(
+    120, initial_indent=" " * 8, subsequent_indent=" " * 12, break_long_words=False, break_on_hyphens=False
+)
+_MAX_DEFAULT = 50  # a longer default is one for each format
 _NOT_KEYWORDS = {"data", "output", "dry_run", "debug", "print_config"}
 
 
 def keywords_module() -> str:
-    """Return the source of recordmill/keywords.py."""
-    convert = [_keyword_line(field) for field in verb_fields("convert") if field.name not in _NOT_KEYWORDS]
-    parts = [_HEAD, _typed_dict_source("Convert", "`recordmill.convert`", convert)]
+    """Return the source of recordmill/_keywords.py."""
+    parts = [_HEAD]
     for transform in TRANSFORMS:
         fields = transform_fields(transform)
         own = [_keyword_line(field) for field in fields if field.name not in _NOT_KEYWORDS]
         parts.append(_typed_dict_source(transform, f"`recordmill.beam.{transform}`", own))
-    return "\n\n".join([*parts, _CONVERT])
+    return "\n\n".join(parts)
+
+
+def convert_module() -> str:
+    """Return the source of recordmill/_convert.py."""
+    fields = [field for field in verb_fields("convert") if field.name not in _NOT_KEYWORDS]
+    ordered = sorted(fields, key=lambda field: field.name not in _FIRST)
+    keywords = "\n".join(f"    {line}," for line in (*map(_parameter, ordered), *_MORE))
+    return _CONVERT.format(keywords=keywords, options="\n\n".join(_docstring_sections(fields)))
+
+
+def _docstring_sections(fields: Iterable[OptionField]) -> Iterator[str]:
+    types = {field.name: _keyword_type(field) for field in verb_fields("convert") if not field.is_argument}
+    for heading, options in groupby(fields, key=lambda field: field.group):
+        lines = [f"    {heading[0].upper()}{heading[1:]}:"]
+        for field in options:
+            default = field.shown_default if len(field.shown_default) <= _MAX_DEFAULT else "that of the format"
+            text = f"{field.help} (default {default})" if default else field.help
+            text = python_text(text.replace("`", ""), types).replace("; repeatable", "; or a list")
+            entry = f"{field.name}: {text}."
+            lines += _WRAPPER.wrap(entry)
+        yield "\n".join(lines)
+
+
+def _parameter(field: OptionField) -> str:
+    default = None if field.is_shares else field.default
+    may_be_none = " | None" if default is None else ""
+    shown = repr(default) if not isinstance(default, str | tuple) else json.dumps(default).replace("[", "(")
+    shown = shown.replace("]", ")")
+    line = f"{field.name}: {_keyword_type(field)}{may_be_none} = {shown}"
+    if len(line) < _MAX_COLUMNS:
+        return line
+    choices = "\n".join(f"        {json.dumps(choice)}," for choice in field.choices)
+    return f"{field.name}: Literal[\n{choices}\n    ]\n    {may_be_none.strip()} = {shown}"
 
 
 def _typed_dict_source(name: str, whose: str, lines: list[str]) -> str:
@@ -84,4 +183,5 @@ def _keyword_type(field: OptionField) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(keywords_module(), encoding="utf-8")
+    for path, source in zip(sys.argv[1:], (keywords_module(), convert_module()), strict=True):
+        Path(path).write_text(source, encoding="utf-8")

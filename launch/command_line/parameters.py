@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from recordmill.pipelines.verbs import VERBS, verb_fields
-from recordmill.schemas.errors import ConfigError, without_flags
+from recordmill.schemas.command_texts import without_flags
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.option import OptionField, option_fields
 
 TEMPLATES = tuple(name for name, verb in VERBS.items() if verb.converts or verb.service_options_path)

@@ -88,7 +88,7 @@ def parse(arguments: Sequence[str], recognises: bool = True) -> Command:
     return command
 
 
-def parse_values(verb: str, values: Mapping[str, Any]) -> Command:
+def parse_values(verb: str, values: Mapping[str, Any], recognises: bool = True) -> Command:
     """Return what `parse` does, from values by option, as JSON has them.
 
     Raises:
@@ -96,7 +96,7 @@ def parse_values(verb: str, values: Mapping[str, Any]) -> Command:
     """
     faults: list[str] = []
     fields = {field.name: field for field in verb_fields(verb) if field.name not in ("print_config", "debug")}
-    return _build_command(verb, drop_unknown(values, fields, "", faults), faults)
+    return _build_command(verb, drop_unknown(values, fields, "", faults), faults, recognises=recognises)
 
 
 def _build_command(

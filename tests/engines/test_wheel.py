@@ -21,7 +21,7 @@ EGG_INFO = {"PKG-INFO", "SOURCES.txt", "dependency_links.txt", "entry_points.txt
 SOURCES = {"LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg", "setup.py"}
 """Files of a source distribution besides the packages: its build files, and setuptools' additions."""
 
-OF_OTHERS = {"recordmill.torch_dataset"}
+OF_OTHERS = {"recordmill._torch_dataset"}
 """Modules that import PyTorch. The consumers' tests import them."""
 
 

@@ -1,6 +1,7 @@
 """`recordmill.convert`: the command as a call."""
 
 import asyncio
+import inspect
 import logging
 import signal
 import socket
@@ -16,7 +17,8 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import recordmill
-from recordmill.launch.command_line.keywords import keywords_module
+from recordmill.launch.command_line.keywords import convert_module, keywords_module
+from recordmill.pipelines.verbs import verb_fields
 from recordmill.schemas.errors import WrongFlagError
 from tests.conftest import shard_bytes
 from tests.jobs.folders import draw_all
@@ -69,7 +71,7 @@ def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
     with pytest.raises(recordmill.ConfigError) as raised:
         recordmill.convert(format="coco", imges="x", shards=2, num_shards=0, boxes="cut", runner_options=runner_options)
     faults = str(raised.value).split("; ")
-    assert {"output is missing", "num_shards 0 must be 1 to 99999"} < set(faults)
+    assert {"output is missing", "num_shards=0 must be 1 to 99999"} < set(faults)
     assert {
         "did you mean images?",
         "did you mean num_shards?",
@@ -85,15 +87,31 @@ def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
         ({"data": {"a"}}, "^data: text, .* is expected, not set$"),
         ({"data": SimpleNamespace(to_parquet=print)}, r"^data: .* write it to a file: data.to_parquet\(…\)$"),
         ({"runner_options": {"runner": "DirectRunner"}}, "^runner_options: .* not dict"),
-        (COCO | {"split": [1, 2]}, "^split '1,2': a name"),
+        (COCO | {"split": [1, 2]}, '^split="1,2": a name'),
         (COCO | {"rename": {"a": "b"}}, "no feature 'a'"),
         (COCO | {"dry_run": True}, "^dry_run does not write a data set"),
         (COCO | {"data": "/no/images"}, "images /no/images: no such folder"),
         (COCO | {"rows": "r.csv"}, "^unknown option 'rows'; did you mean data"),
         ({"runner_options": PipelineOptions(use_public_ips=False)}, "^runner_options: use_public_ips=False"),
         (ROWS | {"runner_options": [3]}, "^after --, 3 "),
-        ({"output": "o"}, "^DATA is missing"),
+        ({"output": "o"}, r"^data is missing: .* \(help\(recordmill.convert\) has examples\)"),
         ({"data": "/no/data", "output": "o"}, "^/no/data: no such file"),
+        ({"data": "/no/data"}, "^output is missing$"),
+        ({"data": "/no/data", "outptu": "o"}, r"^unknown option 'outptu'; did you mean output\?$"),
+        (
+            {"data": "coco", "images": "i", "instances": ["a b", "c"], "output": "o", "gzip": True},
+            r"The same call is: recordmill.convert\("
+            r'output="o", images="i", instances=\["a b", "c"\], gzip=True\)$',
+        ),
+        (
+            {"data": "table", "rows": "r.csv", "label_column": "x", "output": "o"},
+            r'recordmill.convert\("r.csv", "o", label="x", format="table"\)$',
+        ),
+        ({"data": "voc", "output": "o"}, "^voc: no such file"),
+        (COCO | {"format_options": {"radius": 3}}, "^unknown option 'radius'"),
+        (COCO | {"format_options": ["radius=3"]}, "^format_options must be a dict"),
+        (COCO | {"format_options": {"data": "x"}}, "^data: given as a keyword, and in format_options"),
+        ({"data": "d", "output": "o", "label": "a", "instances": "b"}, "^label is an option of folder, table"),
         (ROWS | {"runner_options": ["--runner=Flunk"]}, "--runner must be one of"),
     ],
 )
@@ -102,7 +120,16 @@ def test_config_error(values, fault):
         recordmill.convert(**values)
 
 
-def test_format_is_recognised_and_logged(tmp_path, caplog):
+def test_arguments_without_a_name():
+    with pytest.raises(recordmill.ConfigError, match=r'call is: recordmill.convert\("d", "o", format="voc"\)$'):
+        recordmill.convert("voc", data="d", output="o")
+    with pytest.raises(TypeError, match="got data twice, as 'a' and as 'd'"):
+        recordmill.convert("a", data="d", output="o")
+    with pytest.raises(TypeError, match="takes data and output without a name, and 3 values have none"):
+        recordmill.convert("a", "b", "c")
+
+
+def test_format_is_recognised_and_logged(tmp_path, caplog, monkeypatch):
     """Class folders below folders of splits are one data set; a data set may lack the split train."""
     caplog.set_level(logging.INFO, "recordmill")
     draw_all(tmp_path / "data", [f"{split}/{kind}/1.jpg" for split in ("train", "valid") for kind in ("cat", "dog")])
@@ -111,11 +138,34 @@ def test_format_is_recognised_and_logged(tmp_path, caplog):
     data = recordmill.convert(tmp_path / "data", tmp_path / "out", **more)
     assert {split: len(data[split]) for split in data} == {"train": 2, "val": 2}
     assert "is read as folder: 2 class folders below train, valid" in caplog.text
+    call = f'recordmill.convert("{tmp_path}/data", "{tmp_path}/out", num_shards=1, max_rejects=0.5, format="folder")'
+    assert call in caplog.text
     assert "Split val: 1 images, rows or annotations were rejected" in caplog.text
     draw_all(tmp_path / "yolo", ["images/val/1.jpg"])
     (tmp_path / "yolo/data.yaml").write_text("val: images/val\nnames: [cat]\n")
-    data = recordmill.convert(tmp_path / "yolo", tmp_path / "val", format="yolo")
+    monkeypatch.chdir(tmp_path)
+    data = recordmill.convert("yolo", "val", format="yolo", no_crowd=False)  # a path, and a verb of earlier versions
     assert [*data] == ["val"]
+    assert recordmill.convert("yolo", "val", format="yolo").path == str(tmp_path / "val")
+    assert "val already has the complete split; add overwrite=True to write again." in caplog.text
+
+
+@pytest.mark.parametrize("runner_options", [None, ["--runner=DirectRunner"]], ids=["child", "here"])
+def test_warnings_name_keywords(tmp_path, caplog, runner_options):
+    draw_all(tmp_path / "data", [f"{kind}/{number}.jpg" for kind in ("cat", "dog") for number in range(3)])
+    more = {"split": {"train": 0.9, "val": 0.1}, "num_shards": 1, "runner_options": runner_options}
+    recordmill.convert(tmp_path / "data", tmp_path / "out", **more)
+    assert [text for text in caplog.messages if text.startswith("split: of 6 images, ")]
+    assert [text for text in caplog.messages if 'split_by="rank"' in text]
+    assert not [text for text in caplog.messages if "--" in text]
+
+
+def test_signature_has_every_option():
+    parameters = inspect.signature(recordmill.convert).parameters
+    names = {field.name for field in verb_fields("convert")} - {"dry_run", "debug", "print_config"}
+    assert set(parameters) == names | {"runner_options", "format_options"}
+    assert [name for name in parameters if f" {name}: " not in recordmill.convert.__doc__] == []
+    assert parameters["image_format"].annotation == "Literal['keep', 'jpeg', 'png'] | None"
 
 
 def test_job_error_has_traceback_of_child(sample, tmp_path):
@@ -169,5 +219,6 @@ def test_ctrl_c_in_caller_ends_child(waiting_call):
 
 
 def test_types_of_keywords_are_options():
-    module = Path(recordmill.__file__).with_name("keywords.py")
-    assert module.read_text(encoding="utf-8") == keywords_module(), "make templates writes it"
+    for name, source in (("_keywords", keywords_module()), ("_convert", convert_module())):
+        module = Path(recordmill.__file__).with_name(f"{name}.py")
+        assert module.read_text(encoding="utf-8") == source, "make templates writes it"

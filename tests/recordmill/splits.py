@@ -9,13 +9,13 @@ import google_crc32c
 import numpy as np
 from PIL import Image
 
-from recordmill.data_set import Split
+from recordmill._data_set import Split
+from recordmill._split_records import RecordContents
 from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureKind, FeatureTable
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS, features_table, row_image_features
 from recordmill.schemas.shards import ShardInfo
-from recordmill.split_records import RecordContents
 from recordmill.transforms.images.masks import mask_png, mask_rle, run_lengths
 from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.records.tfrecord import frame

@@ -27,6 +27,42 @@ def test_not_a_data_set(tmp_path, out):
         recordmill.open(out)["test"]
 
 
+def test_public_names(out):
+    data = recordmill.open(out)
+    assert {name for name in dir(data) if not name.startswith("_")} == {
+        *("classes", "manifest", "num_classes", "num_labels", "path", "splits"),
+    }
+    assert {name for name in dir(data["train"]) if not name.startswith("_")} == {
+        *("compression", "features", "folder", "name", "shards"),
+        *("grain", "numpy", "raw", "read", "tensorflow", "torch"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("reader", "arguments", "message"),
+    [
+        ("tensorflow", {"batch_size": 32}, "unknown argument batch_size=32; did you mean batch=32?"),
+        ("tensorflow", {"image_size": 224}, "unknown argument image_size=224; did you mean resize=(224, 224)?"),
+        ("tensorflow", {"drop_last": True}, "unknown argument drop_last=True; did you mean drop_remainder=True?"),
+        ("tensorflow", {"shufle": True}, "unknown argument shufle=True; did you mean shuffle=True?"),
+        (
+            "torch",
+            {"batch_size": 8, "transforms": None},
+            "unknown argument batch_size=8; write DataLoader(split.torch(), batch_size=8); "
+            "unknown argument transforms=None; did you mean transform=None?",
+        ),
+        ("torch", {"batch": 8}, "unknown argument batch=8; write DataLoader(split.torch(), batch_size=8)"),
+        ("grain", {"batch": 8}, "unknown argument batch=8; write grain.MapDataset.source(split.grain()).batch(8)"),
+        ("numpy", {"columns": ["image"]}, "unknown argument columns=['image']; did you mean keys=['image']?"),
+        ("numpy", {"threads": 2}, "unknown argument threads=2; the arguments are keys"),
+    ],
+)
+def test_unknown_arguments(out, reader, arguments, message):
+    with pytest.raises(recordmill.ConfigError) as raised:
+        getattr(recordmill.open(out)["train"], reader)(**arguments)
+    assert str(raised.value) == f"Split.{reader}: {message}"
+
+
 def test_splits_are_mapping_and_survive_chdir(tmp_path, out, monkeypatch):
     monkeypatch.chdir(tmp_path)
     data = recordmill.open("out")

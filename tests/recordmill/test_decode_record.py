@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.decode_record import RecordDecoder
+from recordmill._decode_record import RecordDecoder
+from recordmill._split_records import READINGS, table_readings, type_text
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureKind
 from recordmill.schemas.layouts import LAYOUTS, TFDS, change_keys_and_types
-from recordmill.split_records import READINGS, table_readings, type_text
 from recordmill.transforms.records.example import ExampleWriter
 from tests.recordmill.splits import CONTENTS, KEYPOINTS, draw
 
@@ -72,7 +72,7 @@ def test_labels_stored_as_text():
 
 
 def test_masks_alone_decode_no_picture(monkeypatch):
-    monkeypatch.setattr("recordmill.decode_record.open_record_image", None)
+    monkeypatch.setattr("recordmill._decode_record.open_record_image", None)
     values, expected = draw(CONTENTS["detection"], 3)
     table, labels, _ = CONTENTS["detection"]
     decode = RecordDecoder(table, {"masks": table_readings(table)["masks"]}, labels.keypoints)

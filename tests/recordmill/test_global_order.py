@@ -4,7 +4,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from recordmill.global_order import GlobalOrder, HostOrder
+from recordmill._global_order import GlobalOrder, HostOrder
 
 
 @pytest.mark.parametrize("records", [1, 2, 3, 4, 5, 16, 17, 255, 4097, 5000])

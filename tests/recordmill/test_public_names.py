@@ -9,16 +9,22 @@ import pytest
 import recordmill
 
 PUBLIC = {
-    *("LAYOUTS", "ConfigError", "FeatureTable", "convert", "JobError", "Manifest", "RecordmillError"),
+    *("LAYOUTS", "ConfigError", "FeatureTable", "convert", "JobError", "Manifest", "RecordError", "RecordmillError"),
     *("DataSet", "GlobalOrder", "Split", "__version__", "decode_manifest", "encoders", "open", "parse_spec"),
 }
 
 
 def test_exactly_these_names_are_public():
     assert set(recordmill.__all__) == PUBLIC
-    assert set(dir(recordmill)) >= PUBLIC
-    assert recordmill.open.__module__ == "recordmill.data_set"
+    assert set(dir(recordmill)) - {"beam"} == PUBLIC  # beam, if a test imported it
+    assert recordmill.open.__module__ == "recordmill._data_set"
     assert recordmill.ConfigError is recordmill.schemas.errors.ConfigError
+
+
+def test_modules_are_private():
+    """Completion in editors lists files, not `dir`."""
+    modules = {path.stem for path in Path(recordmill.__file__).parent.glob("*.py")}
+    assert {name for name in modules if not name.startswith("_")} == {"beam"}
 
 
 def test_imports_load_neither_beam_nor_tensorflow():

@@ -108,7 +108,7 @@ def test_a_slice_with_a_step(split):
 
 @pytest.mark.parametrize("hosts", [1, 2, 3, 9])
 def test_hosts_read_each_record_once_and_as_many_as_others(split, hosts):
-    parts = [split.pieces(host, hosts) for host in range(hosts)]
+    parts = [split._pieces(host, hosts) for host in range(hosts)]
     numbers = [sum(piece.end - piece.first for piece in pieces) for pieces in parts]
     assert max(numbers) - min(numbers) <= 1
     places = [(piece.number, place) for pieces in parts for piece in pieces for place in range(piece.first, piece.end)]
@@ -128,7 +128,7 @@ def test_record_that_cannot_be_decoded_is_named(tmp_path):
 def test_nothing_to_read(tmp_path):
     split = split_of(tmp_path, CLASSES, [])
     assert len(split) == 0
-    assert list(split) == split.pieces() == []
+    assert list(split) == split._pieces() == []
 
 
 def test_a_damaged_record(tmp_path):
@@ -152,7 +152,7 @@ def test_shard_overwritten_is_error(tmp_path):
     records = [bytes([number]) * 100_000 for number in range(3)]
     split = split_of(tmp_path, CLASSES, [records])
     path = tmp_path / split.shards[0].file
-    read = split.files.files[0].in_order()
+    read = split._files.files[0].in_order()
     assert next(read) == records[0]
     before = path.stat().st_mtime_ns
     path.write_bytes(b"".join(part for record in records for part in (frame(record)[0], record, frame(record)[1])))

@@ -14,6 +14,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsList
 from apache_beam.utils.shared import Shared
 
+from recordmill.schemas.command_texts import without_flags
 from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.errors import (
     CollidingImagesError,
@@ -22,7 +23,6 @@ from recordmill.schemas.errors import (
     NoImageFoundError,
     TooManyRejectsError,
     rename_flags_in_errors,
-    without_flags,
 )
 from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.names import NameSources, name_fault

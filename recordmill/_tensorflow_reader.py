@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from recordmill._split_records import SplitPiece, SplitRecords
 from recordmill.schemas.errors import ConfigError, missing_extra
 from recordmill.schemas.features import CLASS_OF_ROW, Form, Reading, RecordOf, parse_spec
 from recordmill.schemas.layouts import BOX_CODINGS
-from recordmill.split_records import SplitPiece, SplitRecords
 from recordmill.transforms.dataset.dataset_folder import read_statistics
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ Example = dict[str, Any]
 
 
 def decode_tensors(split: SplitRecords, record: "tf.Tensor") -> Example:
-    """Return the values of a serialised record, those of `recordmill.decode_record.RecordDecoder`."""
+    """Return the values of a serialised record, those of `recordmill._decode_record.RecordDecoder`."""
     import tensorflow as tf
 
-    table = split.contents.table
+    table = split._contents.table
     parsed = tf.io.parse_single_example(record, parse_spec(table))
     values = {feature.source: parsed[feature.name] for feature in table.features}
     decoded: Example = {}
     for name, reading in split.features.items():
         if reading.form is Form.KEYPOINTS:
-            decoded[name] = _stack_keypoints(values, split.contents.labels.keypoints)
+            decoded[name] = _stack_keypoints(values, split._contents.labels.keypoints)
         elif reading.form in _MASKS:
             image = decoded["image"] if "image" in decoded else _decode_jpeg(values["image.encoded"])
             decoded[name] = _MASKS[reading.form](values[reading.source], tf.shape(image)[:2])
@@ -133,7 +133,7 @@ _READ_BYTES = 8 << 20
 
 
 class Steps(NamedTuple):
-    """Arguments of `recordmill.data_set.Split.tensorflow`."""
+    """Arguments of `recordmill._data_set.Split.tensorflow`."""
 
     batch: int | None
     shuffle: bool
@@ -160,9 +160,9 @@ def tensorflow_dataset(split: SplitRecords, steps: Steps) -> "tf.data.Dataset":
     index, hosts = steps.shard or (0, 1)
     least = len(split) // max(hosts, 1)  # minimum number of records of a host
     _check_arguments(split, steps, least)
-    pieces = split.pieces(index, hosts)
+    pieces = split._pieces(index, hosts)
     with ThreadPoolExecutor(_CONCURRENT_CHECKS) as pool:  # TensorFlow cannot detect a replaced file
-        list(pool.map(lambda piece: split.files.files[piece.number].check(), pieces))
+        list(pool.map(lambda piece: split._files.files[piece.number].check(), pieces))
     data = _read_pieces(split, pieces, steps)
     data = data.apply(tf.data.experimental.assert_cardinality(sum(piece.end - piece.first for piece in pieces)))
     decode = tf.autograph.experimental.do_not_convert(partial(decode_tensors, split))  # it cannot convert `match`
@@ -203,7 +203,7 @@ def _check_arguments(split: SplitRecords, steps: Steps, least: int) -> None:
     }
     if wrong := [fault for fault, is_so in faults.items() if is_so]:
         raise ConfigError(f"{split.folder}, split {split.name}: {'; '.join(wrong)}")
-    if steps.pad is None or split.contents.table.record_of is not RecordOf.IMAGE:  # others have no list of objects
+    if steps.pad is None or split._contents.table.record_of is not RecordOf.IMAGE:  # others have no list of objects
         return
     statistics = read_statistics(split.folder, [split.name])
     sizes = {reading.shape[0] for reading in split.features.values() if reading.shape}
@@ -225,7 +225,7 @@ def _read_pieces(split: SplitRecords, pieces: list[SplitPiece], steps: Steps) ->
 
     files = tf.data.Dataset.from_tensor_slices(
         (
-            tf.constant([split.files.files[piece.number].path for piece in pieces], tf.string),
+            tf.constant([split._files.files[piece.number].path for piece in pieces], tf.string),
             tf.constant([piece.first for piece in pieces], tf.int64),
             tf.constant([piece.end - piece.first for piece in pieces], tf.int64),
         )
@@ -288,7 +288,7 @@ def _supervised_names(split: SplitRecords) -> tuple[str, str]:
         ConfigError: The records do not have one label each.
     """
     features = split.features
-    if split.contents.table.record_of is RecordOf.ROW:
+    if split._contents.table.record_of is RecordOf.ROW:
         labels = [name for name, reading in features.items() if reading.source.startswith(CLASS_OF_ROW)]
         inputs = ""
     else:

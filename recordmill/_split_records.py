@@ -2,7 +2,7 @@
 
 import operator
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from functools import cached_property
 from itertools import accumulate, islice
@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeVar, overl
 
 import msgspec
 
+from recordmill._check_arguments import check_names
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.features import DTYPES, FeatureTable, Form, Reading, RecordOf
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DECODED_IMAGE, is_image_feature
 from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.sizes import number_text
 from recordmill.schemas.values import VALUES
 from recordmill.transforms.records.record_file import RecordFile, RecordFiles
 from recordmill.transforms.storage.resolve import join_path
 
 if TYPE_CHECKING:
-    from recordmill.decode_record import RecordDecoder
+    from recordmill._decode_record import RecordDecoder
 
 Records = TypeVar("Records", bound="SplitRecords")
 
@@ -54,7 +56,7 @@ class SplitRecords:
         self.name = name
         self.folder = folder
         self.shards = tuple(shards)
-        self.contents = contents
+        self._contents = contents
         self.compression = compression
         self._readings = table_readings(contents.table, contents.feature_shape)
         self._ends = tuple(accumulate(shard.examples for shard in shards))
@@ -69,8 +71,8 @@ class SplitRecords:
         return len(self._numbers)
 
     def __repr__(self) -> str:
-        shards = f"{len(self.pieces()):,} shards"
-        return f"Split({self.name!r}, {len(self):,} records in {shards}: {', '.join(self._readings)})"
+        records, shards = number_text(len(self), "record"), number_text(len(self._pieces()), "shard")
+        return f"Split({self.name!r}, {records} in {shards}: {', '.join(self._readings)})"
 
     @overload
     def __getitem__(self: Records, index: slice) -> Records: ...
@@ -88,7 +90,7 @@ class SplitRecords:
             OSError: Storage fails.
         """
         if not isinstance(index, slice):
-            return self.examples([operator.index(index)])[0]
+            return self._examples([operator.index(index)])[0]
         part = copy(self)
         part._numbers = self._numbers[index]
         if part._numbers.step != 1:
@@ -101,46 +103,39 @@ class SplitRecords:
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
         """Return several serialised records, in the order of `numbers`, by few reads. Errors as for `split[index]`."""
-        self.check_random_access()
-        return self.files.read([self._global(number) for number in numbers])
+        self._check_random_access()
+        return self._files.read([self._global(number) for number in numbers])
 
-    def examples(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    def _examples(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """Return several records, by few reads. Errors as for `split[index]`."""
-        return [self.decode(record, number) for record, number in zip(self.read(numbers), numbers, strict=True)]
+        return [self._decode(record, number) for record, number in zip(self.read(numbers), numbers, strict=True)]
 
-    def check_random_access(self) -> None:
-        """Check that records have random access.
-
-        Raises:
-            ConfigError: The shards are compressed.
-        """
+    def _check_random_access(self) -> None:
+        """Raise ConfigError if the shards are compressed."""
         if self.compression:
             raise ConfigError(
                 f"{self.folder}, split {self.name}: the shards are compressed by GZIP, which has no random access; "
                 "read the split in order, or convert without --gzip"
             )
 
-    def decode(self, record: bytes, number: int) -> dict[str, Any]:
-        """Return the values of a record. `number` is its number, for the error.
-
-        Raises:
-            RecordError: The record cannot be decoded.
-        """
+    def _decode(self, record: bytes, number: int) -> dict[str, Any]:
+        """Return the values of a record. `number` is its number, for the error."""
         try:
-            return self._decode(record)
+            return self._decoder(record)
         except RecordError as error:
             absolute = self._global(number)
             shard = bisect_right(self._ends, absolute)
             within = absolute - (self._ends[shard] - self.shards[shard].examples)
             raise RecordError(
-                f"{self.files.files[shard].path}: record {within} {error}; recordmill verify tells more"
+                f"{self._files.files[shard].path}: record {within} {error}; recordmill verify tells more"
             ) from error
 
     @cached_property
-    def files(self) -> RecordFiles:
+    def _files(self) -> RecordFiles:
         """Shards at the time of the first access. A shard that is replaced later is an error."""
         return RecordFiles([RecordFile(join_path(self.folder, info.file), info) for info in self.shards])
 
+    @check_names
     def numpy(self, *, keys: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
         """Read the records in order, and check their checksums.
 
@@ -152,22 +147,15 @@ class SplitRecords:
             RecordError: A record is damaged, or a shard is not that of the manifest, or was replaced.
             OSError: Storage fails.
         """
-        return iter(self.with_keys(keys))
+        return iter(self._with_keys(keys))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        records = (record for piece in self.pieces() for record in self._of_piece(piece))
+        records = (record for piece in self._pieces() for record in self._of_piece(piece))
         for number, record in enumerate(records):
-            yield self.decode(record, number)
+            yield self._decode(record, number)
 
-    def with_keys(self: Records, keys: Sequence[str] | None) -> Records:
-        """Return the split with fewer values per record. Other values are not decoded.
-
-        Args:
-            keys: Values to decode, of those of `features`; None for all.
-
-        Raises:
-            ConfigError: A key is not in `features`.
-        """
+    def _with_keys(self: Records, keys: Sequence[str] | None) -> Records:
+        """Return the split with fewer values per record; see `numpy`. Other values are not decoded."""
         if keys is None:
             return self
         names = [] if isinstance(keys, str) or not isinstance(keys, Iterable) else list(keys)
@@ -176,20 +164,20 @@ class SplitRecords:
             wrong = f"no key {', '.join(map(repr, unknown))}" if unknown else f"keys={keys!r}"
             raise ConfigError(f"{self.folder}, split {self.name}: {wrong}; give a list of {', '.join(self._readings)}")
         part = copy(self)
-        part.__dict__.pop("_decode", None)  # cached for all keys
+        part.__dict__.pop("_decoder", None)  # cached for all keys
         part._readings = {name: reading for name, reading in self._readings.items() if name in names}
         return part
 
     def _of_piece(self, piece: SplitPiece) -> Iterator[bytes]:
         number = piece.first
-        for record in islice(self.files.files[piece.number].in_order(), piece.first, piece.end):
+        for record in islice(self._files.files[piece.number].in_order(), piece.first, piece.end):
             yield record
             number += 1
         if number < piece.end:
-            path, examples = self.files.files[piece.number].path, self.shards[piece.number].examples
+            path, examples = self._files.files[piece.number].path, self.shards[piece.number].examples
             raise RecordError(f"{path} ends after {number:,} records, but the manifest has {examples:,}")
 
-    def pieces(self, host: int = 0, hosts: int = 1) -> list[SplitPiece]:
+    def _pieces(self, host: int = 0, hosts: int = 1) -> list[SplitPiece]:
         """Return the ranges of records of one of several hosts."""
         numbers = self._numbers[len(self) * host // hosts : len(self) * (host + 1) // hosts]
         starts = (0, *self._ends)
@@ -209,28 +197,10 @@ class SplitRecords:
             raise IndexError(f"{self.folder}: record {number:,} does not exist; {here}") from None
 
     @cached_property
-    def _decode(self) -> "RecordDecoder":
-        from recordmill.decode_record import RecordDecoder  # imports Pillow, which tensorflow() does not need
+    def _decoder(self) -> "RecordDecoder":
+        from recordmill._decode_record import RecordDecoder  # imports Pillow, which tensorflow() does not need
 
-        return RecordDecoder(self.contents.table, self._readings, self.contents.labels.keypoints)
-
-
-def check_types(reader: Callable[..., Any], **arguments: Any) -> Iterator[Any]:
-    """Yield the arguments with Python's numbers in place of NumPy's.
-
-    Args:
-        reader: Method of Split, whose annotations have the types.
-
-    Raises:
-        ConfigError: An argument has another type.
-    """
-    for name, value in arguments.items():
-        try:
-            plain = msgspec.to_builtins(value, enc_hook=operator.index)
-            yield msgspec.convert(plain, reader.__annotations__[name])
-        except (TypeError, msgspec.ValidationError) as error:
-            help_ = f"help(recordmill.Split.{reader.__name__})"
-            raise ConfigError(f"{name}={value!r}: {error}; {help_} has the types") from error
+        return RecordDecoder(self._contents.table, self._readings, self._contents.labels.keypoints)
 
 
 READINGS = tuple(value.reading for value in VALUES if value.reading)

@@ -19,7 +19,7 @@ class RecordDecoder:
 
     Args:
         table: Features of the records.
-        readings: Values to decode, see `recordmill.split_records.table_readings`.
+        readings: Values to decode, see `recordmill._split_records.table_readings`.
         keypoints: Number of keypoints per object.
     """
 

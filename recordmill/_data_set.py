@@ -8,16 +8,20 @@ import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
+from recordmill._check_arguments import check_names, check_types
+from recordmill._split_records import RecordContents, SplitRecords, reading_lines
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.paths import is_remote
-from recordmill.split_records import RecordContents, SplitRecords, check_types, reading_lines
+from recordmill.schemas.sizes import number_text
 from recordmill.transforms.dataset.dataset_folder import require_manifest
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+    from recordmill._torch_dataset import TorchDataset, TorchIterableDataset
 
 
 class Split(SplitRecords):
@@ -36,11 +40,11 @@ class Split(SplitRecords):
         name: Name of the split.
         folder: Folder of the data set.
         shards: Shards in the order of the data set.
-        contents: Features and classes of the records.
         compression: `GZIP`, or empty.
     """
 
     # One argument for each step of tf.data that every training uses.
+    @check_names
     def tensorflow(
         self,
         batch: int | None = None,
@@ -77,11 +81,33 @@ class Split(SplitRecords):
         Raises:
             ConfigError: The arguments contradict each other or the data set, or TensorFlow is not installed.
         """
-        from recordmill.tensorflow_reader import Steps, tensorflow_dataset
+        from recordmill._tensorflow_reader import Steps, tensorflow_dataset
 
         steps = Steps(batch, shuffle, seed, shard, resize, pad, ragged, drop_remainder, as_supervised)
-        return tensorflow_dataset(self.with_keys(keys), Steps(*check_types(Split.tensorflow, **steps._asdict())))
+        return tensorflow_dataset(self._with_keys(keys), Steps(*check_types(Split.tensorflow, **steps._asdict())))
 
+    @overload
+    def torch(
+        self,
+        *,
+        iterable: Literal[False] = False,
+        transform: Callable[..., Any] | None = None,
+        keys: Sequence[str] | None = None,
+    ) -> "TorchDataset": ...
+
+    @overload
+    def torch(
+        self,
+        *,
+        iterable: Literal[True],
+        seed: int | None = None,
+        part: tuple[int, int] | None = None,
+        even: bool = False,
+        transform: Callable[..., Any] | None = None,
+        keys: Sequence[str] | None = None,
+    ) -> "TorchIterableDataset": ...
+
+    @check_names
     def torch(
         self,
         *,
@@ -91,7 +117,7 @@ class Split(SplitRecords):
         even: bool = False,
         transform: Callable[..., Any] | None = None,
         keys: Sequence[str] | None = None,
-    ) -> Any:
+    ) -> "TorchDataset | TorchIterableDataset":
         """Return a PyTorch data set of pairs, as torchvision's models expect them. It does not use TensorFlow.
 
         The first item of a pair is the image, uint8 [3, height, width], or the feature. The second item is the class
@@ -123,11 +149,11 @@ class Split(SplitRecords):
                 not in `features`.
         """
         try:
-            from recordmill.torch_dataset import TorchDataset, TorchIterableDataset
+            from recordmill._torch_dataset import TorchDataset, TorchIterableDataset
         except ModuleNotFoundError as error:
             raise ConfigError("Split.torch needs pip install torch") from error
 
-        split = self.with_keys(keys)
+        split = self._with_keys(keys)
         iterable, seed, part, even = check_types(Split.torch, iterable=iterable, seed=seed, part=part, even=even)
         if iterable:
             if part is not None and not 0 <= part[0] < part[1]:
@@ -137,6 +163,7 @@ class Split(SplitRecords):
             raise ConfigError("seed, part and even need iterable=True; otherwise the sampler chooses order and parts")
         return TorchDataset(split, transform)
 
+    @check_names
     def grain(self, *, raw: bool = False, keys: Sequence[str] | None = None) -> "RecordSource":
         """Return a RandomAccessDataSource of Grain: `grain.MapDataset.source(split.grain()).shuffle(seed=0)`.
 
@@ -144,7 +171,7 @@ class Split(SplitRecords):
             raw: Return serialised tf.train.Examples in place of dicts of NumPy arrays.
             keys: Values to decode, of those of `features`; None for all.
         """
-        return RecordSource(self.with_keys(keys), raw)
+        return RecordSource(self._with_keys(keys), raw)
 
 
 class RecordSource:
@@ -162,7 +189,7 @@ class RecordSource:
     """
 
     def __init__(self, split: SplitRecords, raw: bool = False):
-        split.check_random_access()
+        split._check_random_access()
         self._split = split
         self._raw = raw
 
@@ -175,13 +202,13 @@ class RecordSource:
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
         """Return several records, by few reads. PyTorch calls this name."""
-        return self._split.read(numbers) if self._raw else self._split.examples(numbers)
+        return self._split.read(numbers) if self._raw else self._split._examples(numbers)
 
     _getitems = __getitems__
 
     def __repr__(self) -> str:
         split = self._split
-        pieces = "".join(f"{split.shards[piece.number].crc32c}{piece.first}-{piece.end};" for piece in split.pieces())
+        pieces = "".join(f"{split.shards[piece.number].crc32c}{piece.first}-{piece.end};" for piece in split._pieces())
         digest = sha256(pieces.encode()).hexdigest()[:12]
         return f"RecordSource({split.name!r}, {len(split):,} records{', raw' if self._raw else ''}, {digest})"
 
@@ -227,7 +254,7 @@ class DataSet:
         if split not in self.splits:
             raise ConfigError(f"{self.path} has no split {split!r}; it has {', '.join(self.splits)}")
         records = self.splits[split]
-        _ = records.files  # from now on, a replaced shard is an error
+        _ = records._files  # from now on, a replaced shard is an error
         return records
 
     def __iter__(self) -> Iterator[str]:
@@ -240,8 +267,9 @@ class DataSet:
         return len(self.splits)
 
     def __repr__(self) -> str:
-        splits = ", ".join(f"{name}: {len(split):,} records" for name, split in self.splits.items())
-        return f"DataSet({self.path!r}, layout {self.manifest.layout}, {splits}, {self.num_classes:,} classes)"
+        splits = ", ".join(f"{name}: {number_text(len(split), 'record')}" for name, split in self.splits.items())
+        classes = f"{self.num_classes:,} class{'es' * (self.num_classes != 1)}"
+        return f"DataSet({self.path!r}, layout {self.manifest.layout}, {splits}, {classes})"
 
 
 def open(path: str | os.PathLike[str]) -> DataSet:

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from recordmill.global_order import GlobalOrder
+from recordmill._global_order import GlobalOrder
+from recordmill._split_records import SplitRecords
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Form, RecordOf
 from recordmill.schemas.layouts import BOX_CODINGS
-from recordmill.split_records import SplitRecords
 
 Transform = Callable[..., Any]
 _AT_ONCE = 16
@@ -25,10 +25,10 @@ class TorchDataset(Dataset):
     """Map-style data set: records by number. See `Split.torch`."""
 
     def __init__(self, split: SplitRecords, transform: Transform | None = None):
-        split.check_random_access()
+        split._check_random_access()
         self._split = split
         self._transform = transform
-        self._is_of_rows = split.contents.table.record_of is RecordOf.ROW
+        self._is_of_rows = split._contents.table.record_of is RecordOf.ROW
         image_names = (name for name, reading in split.features.items() if reading.form in (Form.IMAGE, Form.PIXELS))
         self._picture = next(image_names, None)
         if not (self._is_of_rows or {"image", "feature"} & split.features.keys()):
@@ -42,7 +42,7 @@ class TorchDataset(Dataset):
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
         """Return several records by few reads; DataLoader calls it."""
-        return list(map(self._made, self._split.examples(numbers)))
+        return list(map(self._made, self._split._examples(numbers)))
 
     def _made(self, example: dict[str, Any]) -> Any:
         made = self._of_row(example) if self._is_of_rows else torch_example(example)
