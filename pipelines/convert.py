@@ -33,6 +33,7 @@ from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.write_metadata import WriteMetadata
 from recordmill.transforms.shards.write_shards import WriteShards, WriteWithBeam
 from recordmill.transforms.storage.resolve import file_version, storage_for
+from recordmill.transforms.user_samples.record_options import RecordOptions
 
 _IN_FLIGHT = 64
 """Maximum number of concurrent requests for images of a bucket, see docs/decisions/0008-buckets.md."""
@@ -72,7 +73,7 @@ def encode_and_plan(
     Args:
         table: Features that are known before the job.
     """
-    min_area = options.min_area if isinstance(options, AnnotatedOptions) else 0.0
+    min_area = options.min_area if isinstance(options, AnnotatedOptions | RecordOptions) else 0.0
     maker = EncodeImages(options.box_policy, options.image_rules, min_area)
     return maker, PlanBlocks(splits, options.sizing, options.seed, maker.estimate(table))
 
@@ -177,14 +178,19 @@ class Job(NamedTuple):
         checked = findings | "CheckFindings" >> CheckFindings(job_limits(self.options, self.splits, output=""))
         checked | "ReportPlan" >> beam.Map(write_plan, path, recipes, AsList(findings.facts), **gathered.sides)
 
-    def _plan(self, p: beam.Pipeline) -> tuple[Gathered, PCollection]:
-        """Return the input of the shards, and (ShardKey, packed Block)."""
+    def read(self, p: beam.Pipeline) -> Gathered:
+        """Return the input of the shards. Facts have the numbers of groups."""
         gathered = self.gather(p)
         if gathered.division:
             names = gathered.blocks | "NamesOfGroups" >> beam.FlatMap(_image_names, self.splits).with_output_types(
                 tuple[str, str]
             )
             names | "CountGroups" >> CountGroups(gathered.division)
+        return gathered
+
+    def _plan(self, p: beam.Pipeline) -> tuple[Gathered, PCollection]:
+        """Return the input of the shards, and (ShardKey, packed Block)."""
+        gathered = self.read(p)
         return gathered, gathered.blocks | "PlanShards" >> self.plan
 
 
@@ -202,7 +208,7 @@ def _image_names(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[tu
 
 def job_limits(options: ImageOptions, splits: tuple[str, ...], output: str) -> JobLimits:
     """Return the limits for the findings of a job that writes to the folder `output`."""
-    shares = options.split if options.splits == splits and len(splits) > 1 else ()
+    shares = options.split if options.splits == splits and len(options.split) > 1 else ()
     return JobLimits(
         splits,
         options.name_sources,

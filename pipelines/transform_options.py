@@ -1,12 +1,24 @@
-"""Names of the options that each transform of `recordmill.beam` accepts."""
+"""Options that each transform of `recordmill.beam` accepts."""
 
 from collections.abc import Mapping
+from copy import copy
+from functools import cache
 
-from recordmill.schemas.inputs.option import ARGUMENT, READ, option_fields
-from recordmill.schemas.inputs.options import ConvertOptions
-from recordmill.transforms.coco.coco_options import CocoOptions
-from recordmill.transforms.folder.folder_options import FolderOptions
+from recordmill.pipelines.choose_format import convert_fields
+from recordmill.pipelines.formats import FORMATS
+from recordmill.schemas.inputs.option import (
+    ARGUMENT,
+    READ,
+    OptionField,
+    by_heading,
+    merge_fields,
+    option_fields,
+)
 from recordmill.transforms.user_samples.record_options import PARTS, RecordOptions
+
+ROWS_FORMAT = "table"
+"""Format of rows, which are not Samples."""
+TRANSFORMS = ("ReadDataset", "Encode", "WriteDataset")
 
 
 class WriteOptions(RecordOptions):
@@ -14,23 +26,43 @@ class WriteOptions(RecordOptions):
 
     @property
     def words(self) -> Mapping[str, str]:
-        models = {model for model, _ in TRANSFORM_OPTIONS.values()}
-        names = {option.flag: option.name for model in models for option in option_fields(model)}
-        return names | {"--overwrite": "overwrite=True"}
-
-
-def _input_options(model: type[ConvertOptions], *more: str) -> frozenset[str]:
-    return frozenset(option.name for option in option_fields(model) if option.group in (ARGUMENT, READ)) | {*more}
+        return keyword_names() | {"--overwrite": "overwrite=True"}
 
 
 _SPLITS = ("split", "split_seed", "split_by", "stratify", "group_from", "groups")
+_CHOICE = ("masks", "classes", "categories", "ignore_labels", "no_crowd", "min_area", "exclude", "exclude_kinds")
 _RECORDS = ("layout", "rename", "label_as", "dtype", "masks", *PARTS, "boxes")
 _IMAGES = ("check", "image_format", "max_side", "jpeg_quality", "workers")
-_WRITTEN = frozenset(option.name for option in option_fields(WriteOptions)) - {"images", "dry_run"}
-TRANSFORM_OPTIONS: dict[str, tuple[type[ConvertOptions], frozenset[str]]] = {
-    "ReadCoco": (CocoOptions, _input_options(CocoOptions, *_SPLITS, "masks", "categories", "no_crowd", "min_area")),
-    "ReadFolder": (FolderOptions, _input_options(FolderOptions, *_SPLITS, "classes")),
-    "Encode": (WriteOptions, frozenset((*_RECORDS, *_IMAGES))),
-    "WriteDataset": (WriteOptions, _WRITTEN),
-}
-"""Options and their accepted names, by the name of the transform."""
+_NOT_WRITTEN = {"images", "dry_run"}
+
+
+@cache
+def transform_fields(transform: str) -> tuple[OptionField, ...]:
+    """Return the options of a transform."""
+    if transform == "ReadDataset":
+        return _read_fields()
+    fields = option_fields(WriteOptions)
+    if transform == "Encode":
+        return tuple(field for field in fields if field.name in (*_RECORDS, *_IMAGES))
+    return tuple(field for field in fields if field.name not in _NOT_WRITTEN)
+
+
+def _read_fields() -> tuple[OptionField, ...]:
+    """Return the options of all formats of images for inputs, annotations and splits."""
+    entries = [entry for entry in FORMATS.values() if entry.name != ROWS_FORMAT]
+    by_name: dict[str, dict[str, OptionField]] = {}
+    for entry in entries:
+        for field in option_fields(entry.options):
+            by_name.setdefault(field.name, {})[entry.name] = field
+    general = {field.name: copy(field) for field in convert_fields() if field.name in ("data", "format")}
+    general["format"].choices = tuple(entry.name for entry in entries)
+    merged = [merge_fields(fields, len(entries)) for name, fields in by_name.items() if name not in general]
+    names = (*_SPLITS, *_CHOICE)
+    read = [field for field in merged if field.group in (ARGUMENT, READ) or field.name in names]
+    return by_heading((*general.values(), *read))
+
+
+@cache
+def keyword_names() -> dict[str, str]:
+    """Return the keywords of all transforms, by their flags."""
+    return {field.flag: field.name for name in TRANSFORMS for field in transform_fields(name)}

@@ -16,11 +16,28 @@ Pairs = Texts | Mapping[str, str | float]
 Shares = Texts | Mapping[str, float | str | Fraction]
 
 
-class ReadCocoKeywords(TypedDict, total=False):
-    """Keywords of `recordmill.beam.ReadCoco`."""
+class ReadDatasetKeywords(TypedDict, total=False):
+    """Keywords of `recordmill.beam.ReadDataset`."""
 
-    data: Path | None
-    images: Paths
+    format: (
+        Literal[
+            "coco",
+            "yolo",
+            "voc",
+            "cvat",
+            "labelme",
+            "via",
+            "createml",
+            "labelstudio",
+            "tfcsv",
+            "openimages",
+            "vertex",
+            "imagefolder",
+            "folder",
+        ]
+        | None
+    )
+    images: Paths | None
     instances: Paths
     keypoints: Paths
     captions: Paths
@@ -30,36 +47,37 @@ class ReadCocoKeywords(TypedDict, total=False):
     panoptic_masks: Paths
     bbox_format: Literal["xywh", "xyxy", "cxcywh", "rel-xywh", "rel-xyxy", "rel-cxcywh"] | None
     no_list: bool
-    match: Literal["path", "suffix", "name"]
-    split: Shares
-    split_seed: int
-    split_by: Literal["hash", "rank"]
-    group_from: str | None
-    groups: Path | None
-    masks: Literal["none", "png", "rle", "both"]
-    stratify: bool
-    no_crowd: bool
-    min_area: float
-    categories: Texts
-
-
-class ReadFolderKeywords(TypedDict, total=False):
-    """Keywords of `recordmill.beam.ReadFolder`."""
-
-    data: Paths
+    match: Literal["path", "suffix", "name"] | None
+    task: Literal["detect", "segment", "pose", "obb"] | None
+    voc_origin: Literal["0", "1"] | None
+    frame_name: str | None
+    class_attribute: str | None
+    class_name: str | None
+    image_key: str | None
+    of_several: Literal["first", "last", "all"] | None
+    upload_prefix: Literal["keep", "drop"] | None
+    class_descriptions: Path | None
+    class_names: Texts
     labels: Paths
     image_column: str | None
     label: str | None
     split_column: str | None
-    label_from: Literal["folder", "name"]
-    label_separator: str
+    label_from: Literal["folder", "name"] | None
+    label_separator: str | None
     split: Shares
     split_seed: int
     split_by: Literal["hash", "rank"]
     group_from: str | None
     groups: Path | None
+    masks: Literal["none", "png", "rle", "both"] | None
     stratify: bool
     classes: Texts
+    exclude: Paths
+    exclude_kinds: Texts
+    no_crowd: bool
+    min_area: float | None
+    categories: Texts
+    ignore_labels: Texts
 
 
 class EncodeKeywords(TypedDict, total=False):

@@ -1,15 +1,17 @@
-"""Transforms for your own Beam pipelines: readers, Samples, writer.
+"""Transforms for your own Beam pipelines: a reader, Samples, a writer.
 
-    samples, labels, facts = p | ReadCoco(images="images", instances="instances.json")
-    samples | beam.Filter(lambda sample: sample.objects) | WriteDataset("out", labels=labels, facts=facts)
+    p | ReadDataset("my_dataset") | beam.Filter(lambda sample: sample.objects) | WriteDataset("out")
 
-`p | ReadCoco(…) | WriteDataset(…)` writes Samples that no step changes. See docs/beam.md.
+See docs/beam.md.
 """
 
+import inspect
 import logging
 import os
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from recordmill.transforms.dataset.collect_facts import collect_facts
 
@@ -19,141 +21,230 @@ except ModuleNotFoundError as error:
     from recordmill.schemas.errors import missing_extra
 
     raise missing_extra("recordmill.beam", "beam") from error
+import msgspec
 from apache_beam.pvalue import AsSingleton, PCollection
+from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints.typehints import is_consistent_with
 
 from recordmill._conversion import plain_value
+from recordmill._convert import convert
 from recordmill.launch.command_line.parser import drop_unknown
 from recordmill.launch.preflight.check_inputs import check_inputs
 from recordmill.launch.preflight.claim_output import OutputState, claim_output
-from recordmill.pipelines import coco, folder
-from recordmill.pipelines.convert import Gathered
+from recordmill.pipelines.choose_format import choose_conversion
+from recordmill.pipelines.convert import Job
+from recordmill.pipelines.formats import Format
 from recordmill.pipelines.samples import samples_job
-from recordmill.pipelines.transform_options import TRANSFORM_OPTIONS
-from recordmill.schemas.command_texts import without_flags
+from recordmill.pipelines.transform_options import (
+    ROWS_FORMAT,
+    TRANSFORMS,
+    WriteOptions,
+    transform_fields,
+)
+from recordmill.schemas.command_texts import python_text
 from recordmill.schemas.dataset.manifest import Manifest
-from recordmill.schemas.errors import ConfigError, rename_flags_in_errors
-from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.errors import ConfigError, JobError, RecordmillError, rename_flags_in_errors
+from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.inputs.option import option_fields
+from recordmill.schemas.inputs.options import ALL_TRAIN
 from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.rejects import Rejected
+from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.blocks.pack_block import unpack_block
-from recordmill.transforms.coco.find_exports import find_exports
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
 from recordmill.transforms.shards.encode_images import EncodeImages
+from recordmill.transforms.storage.os_errors import explain_os_error, is_command_error
 from recordmill.transforms.user_samples.convert_samples import convert_block, convert_samples, unpack_sample
 from recordmill.transforms.user_samples.gather_samples import CheckSamples
-from recordmill.transforms.user_samples.record_options import RecordOptions
+from recordmill.transforms.user_samples.record_options import PARTS, RecordOptions
+from recordmill.transforms.user_samples.trace_reads import Link, Read, trace_reads
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from recordmill._keywords import EncodeKeywords, ReadCocoKeywords, ReadFolderKeywords, WriteDatasetKeywords
+    from recordmill._keywords import EncodeKeywords, Paths, ReadDatasetKeywords, WriteDatasetKeywords
 
-__all__ = ["Encode", "Read", "ReadCoco", "ReadFolder", "Sample", "SampleObject", "WriteDataset"]
+__all__ = ["Encode", "Read", "ReadDataset", "Sample", "SampleObject", "WriteDataset"]
 
 _LOGGER = logging.getLogger("recordmill")
 _NOWHERE = os.path.join(os.devnull, "no output")  # output of transforms that only read
 _LOGGED = 10
+_ROWS_CURE = (
+    "Read rows by Beam's own ReadFromCsv, ReadFromJson or ReadFromParquet of apache_beam.io, and make Samples of them, "
+    "see docs/beam.md"
+)
+_MODEL_CURE = (
+    "model: ReadDataset reads images, not features. Compute features by Beam's own RunInference of "
+    "apache_beam.ml.inference, or by recordmill.convert"
+)
 
 
-class Read(NamedTuple):
-    """Result of reading a data set.
-
-    Attributes:
-        samples: PCollection of Sample.
-        labels: PCollection of one LabelMap, the classes.
-        facts: PCollection of Facts: numbers of rows, rejects and warnings of reading.
-    """
-
-    samples: PCollection
-    labels: PCollection
-    facts: PCollection
-
-
-class _Transform(beam.PTransform):
-    """Transform with options of a command."""
-
-    def __init__(self, output: Any, given: dict[str, Any]):
-        super().__init__()
-        model, names = TRANSFORM_OPTIONS[type(self).__name__]
-        self._given = {name: plain_value(name, value) for name, value in given.items() if value is not None}
-        fields = {field.name: field for field in option_fields(model)}
-        faults: list[str] = []
-        values = drop_unknown(self._given, {name: fields[name] for name in names}, "", faults)
-        try:
-            self._options: Any = model(**values, output=output)
-            if not faults:
-                check_inputs(self._options, writes=output != _NOWHERE)
-        except ConfigError as error:
-            faults.append(str(error))
-        if faults:
-            raise ConfigError(without_flags("; ".join(faults), {field.flag: field.name for field in fields.values()}))
-
-    def display_data(self):
-        return {name: str(value) for name, value in self._given.items()}
-
-
-class ReadCoco(_Transform):
-    """Reader of COCO annotations and names of image files.
+class ReadDataset(beam.PTransform):
+    """Read a data set of images as Samples. Its format is recognised, as by `recordmill convert`.
 
     Args:
-        options: Options of the format `coco` for inputs, annotations and splits. Segmentations are read unless `masks`
-            is `none`.
+        data: Folder, .zip or file of the data set, or a list of folders of class folders.
+        options: Options of `recordmill convert` for inputs, annotations, splits and classes, see docs/cli.md:
+            `format="yolo"`, `images=…`, `instances=…`. Segmentations are read unless `masks` is `none`.
 
     Returns:
         Read. A Sample names its image file. The step that makes records reads the file.
 
     Raises:
-        ConfigError: The options are wrong, or name missing files. The message has all errors.
+        ConfigError: The options are wrong, or name missing files; the format is not recognised; or the data set has
+            rows without images. The message has all errors.
     """
 
-    def __init__(self, **options: "Unpack[ReadCocoKeywords]"):
-        super().__init__(_NOWHERE, dict(options))
+    def __init__(self, data: "Paths | None" = None, **options: "Unpack[ReadDatasetKeywords]"):
+        super().__init__()
+        self._given = _plain_values({"data": data, **options})
+        if "model" in self._given:
+            raise ConfigError(_MODEL_CURE)
+        with _keywords_in_errors():
+            self._format, self._options = self._choose()
+
+    def _choose(self) -> tuple[Format, Any]:
+        """Return the format and its options."""
+        faults: list[str] = []
+        values = _known_values(self, self._given, faults)
+        if values.get("format") == ROWS_FORMAT:
+            raise ConfigError(f"format {ROWS_FORMAT} is rows, not images. {_ROWS_CURE}")
+        try:
+            conversion: Any = choose_conversion(values)
+        except (ConfigError, OSError):
+            if faults:  # a misspelt option may be the one that names the data or its format
+                raise ConfigError("; ".join(faults)) from None
+            raise
+        if conversion.format.name == ROWS_FORMAT:
+            raise ConfigError(f"{conversion.said[0]}. {_ROWS_CURE}")
+        options = None
+        try:
+            options = conversion.format.options(**conversion.values, output=_NOWHERE)
+            if not faults:
+                check_inputs(options, writes=False)
+        except ConfigError as error:
+            faults.append(str(error))
+        if faults:
+            raise ConfigError("; ".join(faults))
+        for line in conversion.said[:1]:  # the second one is a command
+            _LOGGER.info("%s", line)
+        return conversion.format, options
+
+    def display_data(self):
+        return {name: str(value) for name, value in self._given.items()}
 
     def expand(self, p):
-        options, given = find_exports(self._options)
-        with collect_facts() as facts:
-            gathered = coco.gather(p, options, given)
-        return _read(gathered, facts, given.splits)
+        with _keywords_in_errors(), collect_facts() as collected:
+            job = self._format.load("prepare")(self._options)
+            gathered = job.read(p)
+        for note in job.notes:
+            _LOGGER.info("%s", note)
+        to_samples = beam.FlatMap(_samples, AsSingleton(gathered.labels), job.splits)
+        samples = gathered.blocks | "Samples" >> to_samples.with_output_types(Sample)
+        labels, facts = gathered.labels, tuple(collected) | "Facts" >> beam.Flatten()
+        labels.element_type, facts.element_type = LabelMap, Facts  # `_check_type` compares them
+        return Read(samples, labels, facts, job)
 
 
-class ReadFolder(_Transform):
-    """Read the names and classes of images in class folders, or in tables of labels.
+class _RecordTransform(beam.PTransform):
+    """Transform of Samples, with options of records."""
 
-    Args:
-        options: Options of the format `folder` for inputs and splits.
+    def __init__(self, output: str, given: Mapping[str, Any], labels: PCollection | None, facts: PCollection | None):
+        super().__init__()
+        self._output, self._labels, self._facts = output, labels, facts
+        self._given = _plain_values(given)
+        faults: list[str] = []
+        self._values = _known_values(self, self._given, faults)
+        with _keywords_in_errors():
+            try:
+                self._options = WriteOptions(**self._values, output=output)
+                if not faults:
+                    check_inputs(self._options, writes=output != _NOWHERE)
+            except ConfigError as error:
+                faults.append(str(error))
+            if faults:
+                raise ConfigError("; ".join(faults))
 
-    Returns:
-        Read. Samples have a `class_name`.
+    def display_data(self):
+        return {name: str(value) for name, value in self._given.items()}
 
-    Raises:
-        ConfigError: See ReadCoco.
-    """
+    def _find_source(self, samples: PCollection) -> tuple[RecordOptions, PCollection | None, PCollection | None]:
+        """Return options, labels and facts of the Samples: those that the user gave, and those of their Read.
 
-    def __init__(self, **options: "Unpack[ReadFolderKeywords]"):
-        super().__init__(_NOWHERE, dict(options))
+        Raises:
+            ConfigError: The input or another PCollection has other elements, as when labels and facts are exchanged;
+                the Samples have windows, or are those of two Reads.
+        """
+        labels, facts = self._labels, self._facts
+        for name, part, type_ in (
+            ("the input", samples, Sample),
+            ("labels", labels, LabelMap),
+            ("facts", facts, Facts),
+        ):
+            _check_type(name, part, type_)
+        name = type(self).__name__
+        if not isinstance(window := samples.windowing.windowfn, GlobalWindows):
+            raise ConfigError(
+                f"{name} writes all Samples as one data set, but its input is in {type(window).__name__}: add "
+                "beam.WindowInto(beam.window.GlobalWindows()) before it"
+            )
+        traces = trace_reads(samples)
+        whole = [trace for trace in traces if trace.link is Link.WHOLE]
+        if len(whole) > 1 and (labels is None or facts is None):
+            shown = " and ".join(sorted(trace.label for trace in whole))
+            raise ConfigError(
+                f"the input has the Samples of {shown}, whose classes and counts are not joined. Write each by its own "
+                f"{name}, or join the .samples of each, whose classes {name} collects"
+            )
+        if len(whole) == 1:
+            labels, facts = labels or whole[0].read.labels, facts or whole[0].read.facts
+        broken = [trace for trace in traces if trace.link is Link.BROKEN]
+        for trace in broken if labels is None and facts is None else ():
+            cure = "labels=read.labels" + (", facts=read.facts" if self._output != _NOWHERE else "")
+            text = (
+                f"{name} does not get the classes and counts of {trace.label}, because outputs of {trace.step} "
+                f"are not Samples. Its classes are those of the Samples. To keep both: read = p | ReadDataset(…), and "
+                f"{name}(…, {cure})"
+            )
+            _LOGGER.warning("%s", text)
+        return self._options_of(traces[0].read.job) if len(traces) == 1 else self._options, labels, facts
 
-    def expand(self, p):
-        splits = folder.choose_splits(self._options)
-        with collect_facts() as facts:
-            gathered = folder.gather(p, self._options, splits)
-        return _read(gathered, facts, splits)
+    def _options_of(self, job: Job) -> RecordOptions:
+        """Return the options for Samples of a job. What the user did not give is as the job has it."""
+        read: Any = job.options
+        given = self._values
+        layout = given.get("layout", read.layout)
+        parts = {*read.table.parts} & {*LAYOUTS[layout].parts}
+        kinds = {name for name, needed in PARTS.items() if {*needed} <= parts}
+        if {"stuff", "panoptic"} <= kinds:  # both make the semantic mask
+            kinds.remove("stuff")
+        if {"stuff", "panoptic"} & given.keys():
+            kinds -= {"stuff", "panoptic"}
+        values = {"layout": layout, "masks": getattr(read, "masks", "none"), **dict.fromkeys(kinds, True), **given}
+        splits = () if self._output == _NOWHERE or "split" in given else job.splits
+        if splits and read.split != ALL_TRAIN:
+            values |= {"split": read.split, "split_seed": read.split_seed}
+            splits = ()
+        # Label files do not say before they are read whether objects have keypoints.
+        is_stored = isinstance(read, FormatOptions) and "keypoints" not in given
+        observed_kinds = frozenset({"keypoints"} if is_stored and Part.KEYPOINTS in LAYOUTS[layout].parts else ())
+        with _keywords_in_errors():
+            return WriteOptions(**values, output=self._output).with_source(read, splits, observed_kinds)
 
 
 @beam.typehints.with_output_types(bytes)
-class Encode(_Transform):
-    """Convert each Sample to its record, a serialised tf.Example, for any sink. Apply to Samples or to a Read.
+class Encode(_RecordTransform):
+    """Convert each Sample to its record, a serialised tf.Example, for any sink.
 
     Rejects are counted as metrics in the namespace `recordmill`; the first ten rejects of a worker are logged.
 
     Args:
-        labels: PCollection of one LabelMap, as ReadCoco returns it; None to collect the classes of the Samples. A Read
-            brings its own.
+        labels: PCollection of one LabelMap. Default: that of the Read that the Samples come from, or else the classes
+            of the Samples.
         options: Options of WriteDataset for records.
 
     Returns:
@@ -161,30 +252,31 @@ class Encode(_Transform):
     """
 
     def __init__(self, labels: PCollection | None = None, **options: "Unpack[EncodeKeywords]"):
-        super().__init__(_NOWHERE, dict(options))
-        self._labels = labels
+        super().__init__(_NOWHERE, dict(options), labels, None)
 
     def expand(self, samples):
-        samples, labels, _ = _read_of(samples, self._labels)
+        options, labels, _ = self._find_source(samples)
         with collect_facts():  # rejects are only counted and logged
-            checked, labels, table = samples | "CheckSamples" >> CheckSamples(self._options, labels)
-        encode = beam.ParDo(_Encode(self._options), AsSingleton(labels), AsSingleton(table))
+            checked, labels, table = samples | "CheckSamples" >> CheckSamples(options, labels)
+        encode = beam.ParDo(_Encode(options), AsSingleton(labels), AsSingleton(table))
         batches = checked | beam.Values() | beam.BatchElements(min_batch_size=8, max_batch_size=64)
         return batches | "Encode" >> encode.with_output_types(bytes)
 
 
 @beam.typehints.with_output_types(Manifest)
-class WriteDataset(_Transform):
-    """Write Samples, or a Read, as a data set, with the shards, manifest and statistics of the command.
+class WriteDataset(_RecordTransform):
+    """Write Samples as a data set, with the shards, manifest and statistics of the command.
 
     To resume a stopped run, run the same pipeline again: finished shards of the same Samples are kept.
 
     Args:
         output: Folder of the data set, local or in a bucket.
-        labels: PCollection of one LabelMap, as ReadCoco returns it; None to collect the classes of the Samples.
-        facts: PCollection of Facts, as ReadCoco returns it, for the counts of the manifest; None if nothing was read. A
-            Read brings its own labels and facts.
-        options: Options of the command for records, splits, shards and rejects, see docs/beam.md.
+        labels: PCollection of one LabelMap. Default: that of the Read that the Samples come from, or else the classes
+            of the Samples.
+        facts: PCollection of Facts, for the counts of the manifest. Default: those of the Read that the Samples come
+            from.
+        options: Options of the command for records, splits, shards and rejects, see docs/beam.md. Default of `layout`,
+            `split`, `masks`, `keypoints`, `captions`, `stuff` and `panoptic`: those of ReadDataset.
 
     Returns:
         PCollection of one Manifest, when the data set is complete.
@@ -200,12 +292,10 @@ class WriteDataset(_Transform):
         facts: PCollection | None = None,
         **options: "Unpack[WriteDatasetKeywords]",
     ):
-        super().__init__(plain_value("output", output), dict(options))
-        self._labels, self._facts = labels, facts
+        super().__init__(plain_value("output", output), dict(options), labels, facts)
 
     def expand(self, samples):
-        options: RecordOptions = self._options
-        samples, labels, facts = _read_of(samples, self._labels, self._facts)
+        options, labels, facts = self._find_source(samples)
         job = samples_job(options, samples, labels, facts)
         recipes = job.recipes()
         with rename_flags_in_errors(options.words):
@@ -218,32 +308,46 @@ class WriteDataset(_Transform):
         return job.write(samples.pipeline, recipes)
 
 
-def _read_of(given: Any, labels: PCollection | None, facts: PCollection | None = None) -> tuple[Any, Any, Any]:
-    """Return samples, labels and facts of a transform's input: a Read, or a PCollection of Sample with these.
-
-    Raises:
-        ConfigError: One has other elements, as when labels and facts are exchanged.
-    """
-    if isinstance(given, tuple) and len(given) == len(Read._fields):
-        samples, own_labels, own_facts = given
-        given, labels, facts = samples, labels or own_labels, facts or own_facts
-    for name, part, type_ in (("the input", given, Sample), ("labels", labels, LabelMap), ("facts", facts, Facts)):
-        element_type = getattr(part, "element_type", type(part))
-        if part is not None and not is_consistent_with(element_type, type_):
-            type_name = getattr(element_type, "__name__", element_type)
-            raise ConfigError(
-                f"{name} is of {type_name}, and a PCollection of {type_.__name__} is expected: "
-                "samples, labels, facts = p | ReadCoco(…), then samples | …(labels=labels, facts=facts)"
-            )
-    return given, labels, facts
+def _plain_values(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: plain_value(name, value) for name, value in given.items() if value is not None}
 
 
-def _read(gathered: Gathered, facts_of_steps: Sequence[PCollection], splits: Sequence[str]) -> Read:
-    convert = beam.FlatMap(_samples, AsSingleton(gathered.labels), splits)
-    samples = gathered.blocks | "Samples" >> convert.with_output_types(Sample)
-    labels, facts = gathered.labels, tuple(facts_of_steps) | "Facts" >> beam.Flatten()
-    labels.element_type, facts.element_type = LabelMap, Facts  # `_read_of` compares them
-    return Read(samples, labels, facts)
+def _known_values(transform: beam.PTransform, given: Mapping[str, Any], faults: list[str]) -> dict[str, Any]:
+    """Return the values of the options that a transform has, and append an error for each other name."""
+    own, *others = sorted(TRANSFORMS, key=lambda name: name != type(transform).__name__)
+    fields = {field.name: field for field in transform_fields(own)}
+    users = {field.name: other for other in others for field in transform_fields(other) if field.name not in fields}
+    for name in given.keys() & users.keys():
+        faults.append(f"{name} is an option of {users[name]}, not of {own}")
+    return drop_unknown({name: given[name] for name in given if name not in users}, fields, "", faults)
+
+
+@cache
+def _keyword_types() -> dict[str, str]:
+    return {name: str(parameter.annotation) for name, parameter in inspect.signature(convert).parameters.items()}
+
+
+@contextmanager
+def _keywords_in_errors() -> Iterator[None]:
+    """Name keywords in errors, as `recordmill.convert` does. Raise errors of files as those of the command."""
+    try:
+        yield
+    except RecordmillError as error:
+        error.args = (python_text(str(error), _keyword_types()), *error.args[1:])
+        raise
+    except OSError as error:
+        raise (ConfigError if is_command_error(error) else JobError)(explain_os_error(error)) from error
+
+
+def _check_type(name: str, part: Any, type_: type) -> None:
+    """Raise ConfigError if a PCollection has other elements."""
+    element_type = getattr(part, "element_type", type(part))
+    if part is not None and not is_consistent_with(element_type, type_):
+        type_name = getattr(element_type, "__name__", element_type)
+        raise ConfigError(
+            f"{name} is of {type_name}, and a PCollection of {type_.__name__} is expected: "
+            "samples, labels, facts = p | ReadDataset(…), then samples | …(labels=labels, facts=facts)"
+        )
 
 
 def _samples(keyed: tuple[int, bytes], labels: LabelMap, splits: Sequence[str]) -> Iterator[Sample]:
@@ -259,7 +363,8 @@ class _Encode(ThreadedDoFn):
         self._logged = 0
 
     def process(self, batch: list[bytes], labels: LabelMap, table: FeatureTable) -> Iterator[bytes]:
-        block = convert_samples(list(map(unpack_sample, batch)), labels, self._options, self._reject)
+        samples = [msgspec.structs.replace(unpack_sample(packed), split="") for packed in batch]
+        block = convert_samples(samples, labels, self._options, self._reject)
         if block is None:
             return
         maker = EncodeImages(self._options.box_policy, self._options.image_rules)

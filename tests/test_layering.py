@@ -178,11 +178,7 @@ def test_arrows_point_up_the_list():
 
 SOURCES = {f"transforms.{name}" for name in FORMATS}
 """What reads a data set. Any of them can go without the others: tests/matrix/test_removed_sources.py removes each."""
-WIRING = {
-    *(f"recordmill.pipelines.{name}" for name in ("coco", "folder", "table")),
-    "recordmill.pipelines.transform_options",  # until recordmill.beam reads any format
-    "recordmill.beam",
-}
+WIRING = {f"recordmill.pipelines.{name}" for name in ("coco", "folder", "table")}
 """Modules that name a source. All others reach it through the registry, pipelines/formats.py."""
 
 

@@ -3,7 +3,7 @@
 import apache_beam as beam
 import msgspec
 
-from recordmill.beam import ReadCoco, WriteDataset
+from recordmill.beam import ReadDataset, WriteDataset
 
 ROUND = {"circle": "round", "star": "angular", "square": "angular", "triangle": "angular"}
 
@@ -16,5 +16,5 @@ def relabelled(sample):
 
 
 with beam.Pipeline() as p:
-    read = p | ReadCoco(images="sample/images", instances="sample/annotations/instances.json")
+    read = p | ReadDataset("sample/images", instances="sample/annotations/instances.json")
     read.samples | beam.Map(relabelled) | WriteDataset("relabelled", facts=read.facts)

@@ -2,8 +2,8 @@
 
 import apache_beam as beam
 
-from recordmill.beam import Encode, ReadCoco
+from recordmill.beam import Encode, ReadDataset
 
 with beam.Pipeline() as p:
-    samples, labels, facts = p | ReadCoco(images="sample/images", instances="sample/annotations/instances.json")
-    samples | Encode(labels=labels) | beam.io.WriteToTFRecord("records/shapes", file_name_suffix=".tfrecord")
+    read = p | ReadDataset("sample/images", instances="sample/annotations/instances.json")
+    read | Encode() | beam.io.WriteToTFRecord("records/shapes", file_name_suffix=".tfrecord")

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from recordmill.pipelines.transform_options import TRANSFORM_OPTIONS
+from recordmill.pipelines.transform_options import TRANSFORMS, transform_fields
 from recordmill.pipelines.verbs import verb_fields
 from recordmill.schemas.command_texts import python_text
-from recordmill.schemas.inputs.option import OptionField, option_fields
+from recordmill.schemas.inputs.option import OptionField
 
 _HEAD = '''"""Types of the keywords of `recordmill.convert` and `recordmill.beam`, made by `make templates`."""
 
@@ -118,8 +118,9 @@ _NOT_KEYWORDS = {"data", "output", "dry_run", "debug", "print_config"}
 def keywords_module() -> str:
     """Return the source of recordmill/_keywords.py."""
     parts = [_HEAD]
-    for transform, (model, options) in TRANSFORM_OPTIONS.items():
-        own = [_keyword_line(field) for field in option_fields(model) if field.name in options - {"output"}]
+    for transform in TRANSFORMS:
+        fields = transform_fields(transform)
+        own = [_keyword_line(field) for field in fields if field.name not in _NOT_KEYWORDS]
         parts.append(_typed_dict_source(transform, f"`recordmill.beam.{transform}`", own))
     return "\n\n".join(parts)
 
@@ -164,7 +165,11 @@ def _typed_dict_source(name: str, whose: str, lines: list[str]) -> str:
 
 def _keyword_line(field: OptionField) -> str:
     may_be_none = field.default is None and not field.is_required
-    return f"{field.name}: {_keyword_type(field)}{' | None' if may_be_none else ''}"
+    line = f"{field.name}: {_keyword_type(field)}{' | None' if may_be_none else ''}"
+    if len(line) <= _MAX_COLUMNS:
+        return line
+    choices = "\n".join(f"            {json.dumps(choice)}," for choice in field.choices)
+    return f"{field.name}: (\n        Literal[\n{choices}\n        ]\n        | None\n    )"
 
 
 def _keyword_type(field: OptionField) -> str:

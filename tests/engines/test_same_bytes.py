@@ -4,8 +4,11 @@ import os
 import subprocess
 import sys
 
+import apache_beam as beam
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 
+from recordmill.beam import ReadDataset, WriteDataset
 from tests.conftest import coco_flags, draw_jpeg, every_kind, manifest_of, read_examples, rejects_of
 from tests.engines import fetch
 from tests.engines.command import Command
@@ -66,6 +69,19 @@ def test_features_of_random_weights(classes, engine, convert, reference):
     features = [example["feature"] for example in read_examples(reference(*embed), "train")]
     assert len({tuple(feature) for feature in features}) == len(features) > 30
     assert files_of(convert(embed, engine)) == files_of(reference(*embed))
+
+
+@pytest.mark.parametrize("engine", ["processes", "prism"], indirect=True)
+def test_samples_of_data_set(classes, engine, tmp_path):
+    """A pipeline that reads, filters and writes Samples."""
+    for name, flags in (("here", []), ("engine", engine)):
+        with beam.Pipeline(options=PipelineOptions(flags)) as p:
+            read = p | ReadDataset(classes[0], split={"train": 0.7, "val": 0.3})
+            kept = read | beam.Filter(lambda sample: sample.file_name > "cat/3") | beam.Reshuffle()
+            kept | WriteDataset(tmp_path / name, num_shards=3, max_rejects=0.1)
+    images = [split["images"] for split in manifest_of(tmp_path / "engine")["splits"].values()]
+    assert all(counts["removed"] and counts["written"] for counts in images)
+    assert files_of(tmp_path / "engine") == files_of(tmp_path / "here")
 
 
 BY_KEY = "--key object --stratify"

@@ -2,17 +2,19 @@
 
 import io
 import re
+import shutil
 from pathlib import Path
 
 import apache_beam as beam
 import msgspec
 import numpy as np
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 from PIL import Image
 
 from recordmill import open as open_data_set
-from recordmill.beam import Encode, ReadCoco, ReadFolder, Sample, SampleObject, WriteDataset
+from recordmill.beam import Encode, Read, ReadDataset, Sample, SampleObject, WriteDataset
 from recordmill.schemas.errors import CollidingImagesError, ConfigError, TooManyRejectsError
 from recordmill.transforms.records.record_file import open_records
 from tests.conftest import (
@@ -45,11 +47,19 @@ def test_the_programs_of_the_page(tmp_path, recordmill, monkeypatch, caplog):
     files = [path.read_text() for path in sorted((PAGE.parent / "beam").glob("*.py"))]
     for program in [*re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL), *files]:
         exec(program, {"__name__": "__main__"})
-    large, angular, of_sqlite = map(open_data_set, ("large", "relabelled", "of-sqlite"))
+    large, angular, of_sqlite, without = map(open_data_set, ("large", "relabelled", "of-sqlite", "classes"))
     removed = [split.annotations.removed for split in large.manifest.splits.values()]
     assert all(split.annotations.rows == split.annotations.accounted for split in large.manifest.splits.values())
     assert sum(removed) > 0
     assert [category.name for category in angular.manifest.categories] == ["angular", "figure", "round"]
+    assert [category.name for category in without.manifest.categories] == [
+        "circle",
+        "figure",
+        "square",
+        "star",
+        "triangle",
+    ]
+    assert without.manifest.splits["train"].images.removed > 0
     assert len(of_sqlite["train"]) > len(of_sqlite["val"]) > 0
     assert list(Path("records").iterdir())
     assert "type hint" not in caplog.text  # Beam's warnings, which a user cannot mend
@@ -73,7 +83,7 @@ def test_unchanged_samples_give_bytes_of_command(sample, tmp_path, recordmill):
     assert recordmill("convert", *every_kind(sample), *split, "--output", tmp_path / "command").code == 0
     shares = {"train": 0.75, "val": 0.25}
     with beam.Pipeline() as p:
-        samples, labels, facts = p | ReadCoco(
+        samples, labels, facts = p | ReadDataset(
             images=sample.images,
             instances=sample.instances,
             keypoints=sample.keypoints,
@@ -100,8 +110,136 @@ def test_class_folders_give_bytes_of_command(sample, tmp_path, recordmill):
     classes = Path(sample.images).parent / "classes"
     assert recordmill("convert", classes, "--format", "folder", "--output", tmp_path / "command").code == 0
     with beam.Pipeline() as p:
-        p | ReadFolder(data=classes) | WriteDataset(tmp_path / "out", layout="classification", name="images")
+        p | ReadDataset(classes) | WriteDataset(tmp_path / "out", name="images")
     assert shard_bytes(tmp_path / "out") == shard_bytes(tmp_path / "command")
+
+
+@pytest.fixture
+def coco(sample):
+    """Keywords that read the COCO data set."""
+    return {"data": sample.images, "instances": sample.instances}
+
+
+def _steps(read: Read) -> beam.PCollection:
+    """Drop half of the images in steps of several kinds: of Samples, of Any, and a composite step with keys in it."""
+    kept = read | beam.Filter(lambda one: one.image_id % 2)
+    return kept | "Same" >> beam.Map(lambda one: one) | "Composite" >> _Composite()
+
+
+class _Composite(beam.PTransform):
+    def expand(self, samples):
+        return samples | beam.Reshuffle() | beam.Map(lambda one: one)
+
+
+def test_steps_keep_classes_counts_and_splits(coco, tmp_path, caplog):
+    with beam.Pipeline() as p:
+        read = p | ReadDataset(**coco, split={"train": 0.5, "val": 0.5})
+        _steps(read) | WriteDataset(tmp_path / "out", max_rejects=1)
+    data = open_data_set(tmp_path / "out")
+    assert [*data] == ["train", "val"]
+    assert [category.id for category in data.manifest.categories] == [1, 2, 4, 7, 11]
+    for split in data.manifest.splits.values():
+        assert split.images.removed > 0
+        assert split.images.rows == split.images.accounted
+    assert "classes and counts" not in caplog.text
+
+
+def test_read_is_a_collection_of_samples(coco):
+    with beam.Pipeline() as p:
+        read = p | ReadDataset(**coco)
+        samples, labels, facts = read
+        assert (read.samples, read.labels, read.facts) == (samples, labels, facts)
+        assert isinstance(read, beam.PCollection)
+        assert (read.element_type, read.is_bounded) == (Sample, True)
+        number = read | beam.combiners.Count.Globally()
+        is_equal = number | beam.Map(lambda count, given: 20 < count == len(given), beam.pvalue.AsList(read))
+        assert_that(is_equal, equal_to([True]))
+
+
+def test_pipeline_survives_its_portable_form(coco, tmp_path):
+    p = beam.Pipeline()
+    _steps(p | ReadDataset(**coco)) | WriteDataset(tmp_path / "out", max_rejects=1)
+    again = beam.Pipeline.from_runner_api(p.to_runner_api(), "DirectRunner", PipelineOptions())
+    again.run().wait_until_finish()
+    assert len(open_data_set(tmp_path / "out")["train"])
+
+
+@pytest.mark.parametrize("transform", [lambda folder: WriteDataset(folder / "out"), lambda _: Encode()])
+def test_classes_that_a_step_loses_are_warned_of(transform, coco, tmp_path, caplog):
+    p = beam.Pipeline()
+    read = p | ReadDataset(**coco)
+    keyed = read | "Key" >> beam.Map(lambda one: (one.image_id, one)).with_output_types(tuple[int, Sample])
+    keyed | beam.Values() | transform(tmp_path)
+    assert "does not get the classes and counts of ReadDataset, because outputs of Key are not Samples" in caplog.text
+
+
+def test_two_reads_are_not_joined(coco, sample, tmp_path):
+    p = beam.Pipeline()
+    reads = [p | f"Read{number}" >> ReadDataset(**coco) for number in (1, 2)]
+    joined = (reads[0] | beam.Filter(bool), reads[1]) | beam.Flatten()
+    with pytest.raises(
+        ConfigError, match="has the Samples of Read1 and Read2, whose classes and counts are not joined"
+    ):
+        joined | WriteDataset(tmp_path / "out")
+    apart = [read.samples for read in reads] | "Apart" >> beam.Flatten()
+    apart | "WriteApart" >> WriteDataset(tmp_path / "apart")
+
+
+def test_read_samples_have_classes_of_their_own(coco, tmp_path, caplog):
+    def renamed(one: Sample) -> Sample:
+        return msgspec.structs.replace(one, objects=[msgspec.structs.replace(one.objects[0], category="shape")])
+
+    with beam.Pipeline() as p:
+        read = p | ReadDataset(**coco)
+        with_objects = beam.Filter(lambda one: one.objects)
+        shapes = read.samples | with_objects | beam.Map(renamed)
+        shapes | WriteDataset(tmp_path / "out", facts=read.facts, max_rejects=0.5)
+    assert [category.name for category in open_data_set(tmp_path / "out").manifest.categories] == ["shape"]
+    with pytest.raises(TooManyRejectsError), beam.Pipeline() as p:
+        p | ReadDataset(**coco) | with_objects | beam.Map(renamed) | WriteDataset(tmp_path / "lost")
+    assert "Samples have 1 classes that the labels lack ('shape', for example)" in caplog.text
+
+
+def test_elements_of_type_any_are_checked(coco, tmp_path):
+    with beam.Pipeline() as p:
+        names = p | ReadDataset(**coco) | beam.Map(lambda one: one if one.image_id % 2 else one.file_name)
+        names | WriteDataset(tmp_path / "out", max_rejects=1)
+    assert open_data_set(tmp_path / "out").manifest.splits["train"].images.rejected["malformed_image"] > 5
+
+
+@pytest.mark.parametrize("transform", [lambda folder: WriteDataset(folder / "out"), lambda _: Encode()])
+def test_windows_are_refused_with_the_cure(transform, coco, tmp_path):
+    timed = beam.Map(lambda one: beam.window.TimestampedValue(one, one.image_id))
+    windows = beam.Pipeline() | ReadDataset(**coco) | timed | beam.WindowInto(beam.window.FixedWindows(60))
+    with pytest.raises(ConfigError, match=r"is in FixedWindows: add beam.WindowInto\(beam.window.GlobalWindows\(\)\)"):
+        windows | transform(tmp_path)
+    windows | "Global" >> beam.WindowInto(beam.window.GlobalWindows()) | "Again" >> transform(tmp_path)
+
+
+def test_folders_of_splits_are_the_splits(sample, tmp_path, recordmill):
+    classes = Path(sample.images).parent / "classes"
+    for split in ("train", "val"):
+        shutil.copytree(classes, tmp_path / "data" / split)
+    assert recordmill("convert", tmp_path / "data", "--output", tmp_path / "command").code == 0
+    with beam.Pipeline() as p:
+        p | ReadDataset(tmp_path / "data") | WriteDataset(tmp_path / "out", name="images")
+    assert shard_bytes(tmp_path / "out") == shard_bytes(tmp_path / "command")
+    p = beam.Pipeline()
+    without = p | ReadDataset(tmp_path / "data") | beam.Map(lambda one: msgspec.structs.replace(one, split=""))
+    without | WriteDataset(tmp_path / "none")
+    with pytest.raises(ConfigError, match=r"has no split, but the data set names its splits \(train, val\)"):
+        p.run()
+
+
+def test_groups_are_counted(sample, tmp_path):
+    shares = {"train": 0.5, "val": 0.5}
+    classes = Path(sample.images).parent / "classes"
+    with beam.Pipeline() as p:
+        read = p | ReadDataset(classes, group_from="([0-9])[.]", split=shares)
+        read | WriteDataset(tmp_path / "out", max_rejects=1)
+    groups = [split.images.groups for split in open_data_set(tmp_path / "out").manifest.splits.values()]
+    assert all(groups)
+    assert sum(groups) <= 10
 
 
 def test_removed_and_added_images_are_counted(sample, tmp_path):
@@ -111,7 +249,7 @@ def test_removed_and_added_images_are_counted(sample, tmp_path):
 
     shares = {"train": 0.5, "val": 0.5}
     with beam.Pipeline() as p:
-        samples, labels, facts = p | ReadCoco(images=sample.images, instances=sample.instances, split=shares)
+        samples, labels, facts = p | ReadDataset(sample.images, instances=sample.instances, split=shares)
         samples | beam.FlatMap(changed) | WriteDataset(tmp_path / "out", labels, facts, split=shares, max_rejects=1)
     for split in open_data_set(tmp_path / "out").manifest.splits.values():
         assert split.images.rows == split.images.accounted
@@ -129,7 +267,7 @@ def test_negative_areas_are_warned_of_once(tmp_path, caplog):
     draw_jpeg(tmp_path / "a.jpg")
     file = write_coco(tmp_path, [image_row(1, "a.jpg")], [annotation(1, 1, area=-1)], CATEGORIES)
     with beam.Pipeline() as p:
-        samples, labels, facts = p | ReadCoco(images=str(tmp_path), instances=str(file))
+        samples, labels, facts = p | ReadDataset(str(tmp_path), instances=str(file))
         samples | WriteDataset(tmp_path / "out", labels, facts)
     assert caplog.text.count("negative area") == 1
     assert "type hint" not in caplog.text  # Beam warns of ours that it does not understand
@@ -149,6 +287,13 @@ def test_samples_of_ones_own(piped, caplog):
     assert "Samples have class_name, which is not stored in layout detection: the layout has no feature" in caplog.text
 
 
+def test_copies_are_dropped(piped):
+    samples = [drawn_sample(1), msgspec.structs.replace(drawn_sample(1), file_name="copy.jpg"), drawn_sample(2)]
+    data = piped(samples, duplicates="drop")
+    assert len(data["train"]) == 2
+    assert data.manifest.splits["train"].images.rejected == {"duplicate": 1}
+
+
 def test_two_samples_of_one_key_end_job(piped):
     with pytest.raises(CollidingImagesError, match=r"two Samples have the same name '1\.jpg'"):
         piped([drawn_sample(1), drawn_sample(1, captions=["other"])])
@@ -165,7 +310,7 @@ def test_element_no_sample_is_refused(tmp_path):
 
 def test_exchanged_labels_and_facts_are_refused(sample, tmp_path):
     p = beam.Pipeline()
-    samples, labels, facts = p | ReadCoco(images=sample.images, instances=sample.instances)
+    samples, labels, facts = p | ReadDataset(sample.images, instances=sample.instances)
     with pytest.raises(ConfigError, match="labels is of Facts, and a PCollection of LabelMap is expected"):
         samples | WriteDataset(tmp_path / "out", labels=facts, facts=labels)
 
@@ -205,19 +350,55 @@ def test_options_in_words_of_python(tmp_path):
         "did you mean num_shards?",
         "masks must be one of none, png, rle, both (got 'jpeg')",
     ]
-    with pytest.raises(ConfigError, match=r"images .*absent: no such folder"):
-        ReadCoco(images=tmp_path / "absent", instances=tmp_path / "absent.json")
-    with pytest.raises(ConfigError, match="unknown option 'output'"):
-        ReadCoco(images=tmp_path, instances="x", output="out")
-    with pytest.raises(ConfigError, match="layout keras has no feature for captions"):
+    with pytest.raises(ConfigError, match='layout="keras" has no feature for captions'):
         WriteDataset(tmp_path, layout="keras", captions=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"data": "absent"}, "absent: no such file or folder"),
+        ({"images": "absent", "instances": "a.json"}, "images absent: no such folder; instances a.json: no such file"),
+        ({"data": ".", "instnaces": "a.json"}, "unknown option 'instnaces'; did you mean instances?"),
+        ({"data": ".", "images": "images", "instances": "a.json"}, ". and images images both name the images; give"),
+        ({}, "data is missing: the folder, .zip or file of the data set"),
+        ({"data": ".", "format": "yollo"}, "Did you mean yolo?"),
+        ({"data": ".", "format": "yolo", "voc_origin": "1"}, "voc_origin is an option of voc; format is yolo"),
+        (
+            {"data": ".", "format": "yolo", "num_shards": 2},
+            "num_shards is an option of WriteDataset, not of ReadDataset",
+        ),
+        ({"data": "rows.csv"}, "rows.csv is read as table"),
+        ({"data": "rows.csv"}, "ReadFromCsv, ReadFromJson or ReadFromParquet of apache_beam.io"),
+        (
+            {"data": "rows.csv", "format": "table"},
+            "format table is rows, not images. Read rows by Beam's own ReadFromCsv",
+        ),
+        (
+            {"data": "yolo/images", "labels": "yolo/labels"},
+            'Convert it by: recordmill.convert("yolo", "OUT", format="yolo")',
+        ),
+        ({"data": ".", "model": "a.keras"}, "Beam's own RunInference"),
+    ],
+)
+def test_wrong_options_of_reading(options, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("rows.csv").write_text("a,b\n1,2\n")
+    draw_jpeg(tmp_path / "yolo" / "images" / "a.jpg")
+    (tmp_path / "yolo" / "labels").mkdir()
+    (tmp_path / "yolo" / "labels" / "a.txt").write_text("0 0.5 0.5 0.5 0.5\n")
+    with pytest.raises(ConfigError) as error:
+        ReadDataset(**options)
+    assert message in str(error.value)
+    assert "--" not in str(error.value)
 
 
 def test_records_for_any_sink_are_shards(piped, tmp_path):
     samples = [drawn_sample(number, captions=["a"]) for number in range(20)] + [Sample("none.jpg")]
     data = piped(samples, captions=True, max_rejects=1)
     pipeline = beam.Pipeline()
-    encoded = pipeline | beam.Create(samples) | Encode(captions=True)
+    placed = [msgspec.structs.replace(one, split="val") for one in samples]  # records do not have it
+    encoded = pipeline | beam.Create(placed) | Encode(captions=True)
     assert_that(
         encoded,
         equal_to([record for path in shard_bytes(tmp_path / "out") for record in open_records(f"{data.path}/{path}")]),

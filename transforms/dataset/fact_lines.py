@@ -197,10 +197,11 @@ def _format_groups(split: SplitManifest, job_splits: Sequence[SplitManifest]) ->
     """Return the number of groups of a split and its share of the images."""
     images, recipe = split.images, split.recipe
     path = next((file.path for file in recipe.inputs if file.kind == "groups"), None)
-    by = f"--group-from {recipe.options['group_from']}" if path is None else f"--groups {path}"
+    pattern = recipe.options.get("group_from")
+    by = f"--groups {path}" if path else f"--group-from {pattern}" if pattern else "ReadDataset"
     alone = f"; {images.ungrouped:,} images have no group" if images.ungrouped else ""
     share = images.written / max(1, sum(job_split.images.written for job_split in job_splits))
-    return printable(f"{images.groups:,}, by {by}{alone}; {share:.1%} of all images, by {recipe.options['split']}")
+    return printable(f"{images.groups:,}, by {by}{alone}; {share:.1%} of all images, by {recipe.options.get('split')}")
 
 
 def _shared_lines(manifest: Manifest, job_splits: Sequence[SplitManifest]) -> Iterator[Line]:

@@ -54,7 +54,9 @@ def choose_labels(labels: Iterable[ObservedLabel], is_image_class: bool) -> Labe
     """
     labels = list(labels)
     if any(label.kind in ("stuff", "panoptic") for label in labels):
-        raise ConfigError("Samples have segments, whose classes have no names: give labels=, as ReadCoco returns them")
+        raise ConfigError(
+            "Samples have segments, whose classes have no names: give labels=read.labels of read = p | ReadDataset(…)"
+        )
     if is_image_class:
         return class_labels((label.name for label in labels if label.kind == "class"), ())
     pairs = {(label.name, label.category_id) for label in labels if label.kind == "category"}

@@ -15,7 +15,6 @@ from recordmill.schemas.inputs.files import NO_FILE, NOT_A_FILE, File
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample, SampleObject
-from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.transforms.blocks.image_tasks import file_folder, image_tasks
@@ -91,18 +90,26 @@ def validate_sample(sample: Sample) -> Sample:
     return checked
 
 
-def sample_split(sample: Sample, division: Division) -> str:
+def sample_split(sample: Sample, options: RecordOptions) -> str:
     """Return the split of a Sample.
 
     Raises:
-        ConfigError: There is no split of that name.
+        ConfigError: There is no split of that name, or the Sample needs a split.
     """
+    division = options.division
+    if not sample.split and options.needs_splits:
+        raise ConfigError(
+            f"Sample {sample.file_name!r} has no split, but the data set names its splits "
+            f"({', '.join(division.names)}). Set Sample.split, or give split= to WriteDataset and clear the splits of "
+            "all Samples"
+        )
     if not sample.split:
         return division.split_of(name_key(sample.file_name))
     if sample.split not in division.names:
         raise ConfigError(
             f"Sample {sample.file_name!r} has split {sample.split}, which is not written (splits: "
-            f"{', '.join(division.names)}). Give the same split= to the reading and the writing transform"
+            f"{', '.join(division.names)}). Leave split= out of WriteDataset to write the splits of ReadDataset, or "
+            "name all splits of the Samples"
         )
     return sample.split
 
@@ -121,7 +128,7 @@ def convert_samples(
     finder = CategoryFinder(labels)
     usable, files, splits, objects = [], [], [], []
     for sample in samples:
-        split = sample_split(sample, options.division)
+        split = sample_split(sample, options)
         try:
             file = _find_sample_file(sample)
             if options.is_image_class and sample.class_name not in finder.by_name:

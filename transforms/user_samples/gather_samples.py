@@ -41,6 +41,8 @@ from recordmill.transforms.user_samples.record_options import MASKS, PARTS, Reco
 _TRAITS, _TABLE = "traits", "table"
 _BITS = 10
 """There are 2 ** 10 ranges of images, because the number of Samples is unknown."""
+_SPLIT_BITS = 16
+"""A split has fewer than 2 ** 16 ranges."""
 _PIPELINE = "the pipeline"
 
 
@@ -132,6 +134,8 @@ def _check_sample(sample: Sample, facts: FactsBuilder, options: RecordOptions) -
     for trait in sample_traits(checked_sample, options):
         yield TaggedOutput(_TRAITS, tuple(trait))
     number = int(ranges_of(hash_images(np.array([id_of(checked_sample)]), options.seed), _BITS)[0])
+    if options.needs_splits:  # images of two splits may have one name
+        number += options.division.names.index(sample_split(checked_sample, options)) << _SPLIT_BITS
     yield number, pack_sample(stored_sample(checked_sample, options))
 
 
@@ -157,7 +161,7 @@ def _describe_samples(
     labels = known[0] if known else choose_labels(distinct, options.is_image_class)
     yield labels
     category_id = (Part.CATEGORY_ID,) if labels.is_shifted and not options.is_image_class else ()
-    parts = (*options.parts, *observed_parts(distinct), *category_id)
+    parts = (*options.parts, *observed_parts(distinct), *options.observed_parts(kinds), *category_id)
     yield TaggedOutput(_TABLE, options.layout_table.with_parts(parts))
     for text in label_warnings(distinct, labels):
         facts.warn(options.splits[0], text)
@@ -167,6 +171,16 @@ def _describe_samples(
         option = 'masks="rle"' if kind == "masks" else f"{kind}=True"
         fix = f"give {option}" if can_store else "the layout has no feature for that"
         facts.warn(options.splits[0], f"Samples have {kind}, which is not stored in layout {options.layout}: {fix}")
+    class_kind = "class" if options.is_image_class else "category"
+    unknown = {trait.name for trait in distinct if trait.kind == class_kind}
+    unknown -= {category.name for category in labels.categories}
+    if unknown:
+        facts.warn(
+            options.splits[0],
+            f"Samples have {len(unknown):,} classes that the labels lack ({min(unknown)!r}, for example). Images or "
+            "objects of these are rejects. To collect the classes of the Samples: read = p | ReadDataset(…), and "
+            "read.samples | … | WriteDataset(…, facts=read.facts)",
+        )
     ids = {(trait.name, trait.category_id) for trait in distinct if trait.category_id != -1}
     ids -= {(category.name, category.id) for category in labels.categories}
     if ids and not known:
@@ -214,7 +228,7 @@ def _join_samples(
     check_distinct(samples)
     for sample in samples:
         rows = InputRows(_PIPELINE, "samples", 1, sample.annotation_rows)
-        facts.add_rows(sample_split(sample, options.division), rows)
+        facts.add_rows(sample_split(sample, options), rows)
     block = convert_samples(samples, labels, options, facts.reject)
     if block is not None:
         yield from cut_range(number, block)

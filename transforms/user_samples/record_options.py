@@ -1,13 +1,18 @@
 """Options of `recordmill.beam.WriteDataset` and `recordmill.beam.Encode`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
-from recordmill.schemas.features import FeatureTable, Part
-from recordmill.schemas.inputs.image_options import MASKS, ObjectOptions
+import msgspec
+from pydantic import PrivateAttr
+
+from recordmill.schemas.features import OF_INPUT, FeatureTable, Part
+from recordmill.schemas.inputs.image_options import MASKS, AnnotatedOptions, ObjectOptions, StoredImageOptions
+from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.inputs.option import WRITE, Images, redefine_option
-from recordmill.schemas.inputs.splits import Division
+from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.layouts import LAYOUTS, CocoLayout
 from recordmill.transforms.join.observed_labels import OPTIONAL_KINDS
 
@@ -35,11 +40,46 @@ class RecordOptions(ObjectOptions):
     stuff: bool = _part("a semantic mask of the stuff")
     panoptic: bool = _part("a semantic and a panoptic mask of the panoptic segments")
 
+    _source: StoredImageOptions | None = PrivateAttr(None)
+    _source_splits: tuple[str, ...] = PrivateAttr(())
+    _observed_kinds: frozenset[str] = PrivateAttr(frozenset())
+
+    def with_source(
+        self, source: StoredImageOptions, splits: tuple[str, ...], observed_kinds: frozenset[str] = frozenset()
+    ) -> "RecordOptions":
+        """Return the options with what is known of the data set that Samples are read from.
+
+        Args:
+            source: Options of reading.
+            splits: Splits that the data set names, which are written; empty if `split` has the splits.
+            observed_kinds: Names of options whose annotations are stored if Samples have them.
+        """
+        options = self.model_copy()
+        for cached in ("division", "stored_kinds"):
+            options.__dict__.pop(cached, None)
+        options._source, options._source_splits, options._observed_kinds = source, splits, observed_kinds
+        return options
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return self._source_splits or super().splits
+
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Requested parts of a record."""
+        """Requested parts of a record, and those that the data set has."""
         asked = [part for name, parts in PARTS.items() if getattr(self, name) for part in parts]
-        return tuple(dict.fromkeys((*asked, *MASKS[self.masks])))
+        of_source = [part for part in self._source.table.parts if part in OF_INPUT] if self._source else []
+        return tuple(dict.fromkeys((*asked, *MASKS[self.masks], *of_source)))
+
+    @property
+    def min_area(self) -> float:
+        """Minimum area, in square pixels, of objects whose boxes are fractions."""
+        return self._source.min_area if isinstance(self._source, AnnotatedOptions) else 0.0
+
+    @property
+    def image_rules(self) -> ImageRules:
+        rules = super().image_rules
+        return msgspec.structs.replace(rules, upright=self._source.image_rules.upright) if self._source else rules
 
     # Cached, because each Sample asks for it.
     @cached_property
@@ -50,11 +90,23 @@ class RecordOptions(ObjectOptions):
     @cached_property
     def stored_kinds(self) -> frozenset[str]:
         """Options whose annotations are stored."""
-        return frozenset(name for name in OPTIONAL_KINDS if getattr(self, name) not in (False, "none"))
+        given = {name for name in OPTIONAL_KINDS if getattr(self, name) not in (False, "none")}
+        return self._observed_kinds | given
 
     @cached_property
     def division(self) -> Division:
-        return Division(self.shares)
+        """Splits, and the assignment of Samples without a split. There is none if the data set names several splits."""
+        names = self._source_splits
+        return Division(SplitShares(tuple((name, Fraction(1, len(names))) for name in names)) if names else self.shares)
+
+    def observed_parts(self, kinds: Iterable[str]) -> tuple[Part, ...]:
+        """Return the parts of a record that are stored because Samples have annotations of these kinds."""
+        return tuple(part for kind in self._observed_kinds & {*kinds} for part in PARTS[kind])
+
+    @property
+    def needs_splits(self) -> bool:
+        """True if each Sample must have its split."""
+        return len(self._source_splits) > 1
 
     @property
     def table(self) -> FeatureTable:

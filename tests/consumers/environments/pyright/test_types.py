@@ -27,15 +27,16 @@ data: recordmill.DataSet = recordmill.convert(Path("a"), "c", instances=["b"], g
 train: recordmill.Split = recordmill.open("c")["train"]
 with beam.Pipeline() as p:
     # The type that Beam gives to all outputs is PValue.
-    read = cast(recordmill.beam.Read, p | recordmill.beam.ReadCoco(images="a", instances="b"))
-    read.samples | recordmill.beam.WriteDataset("c", labels=read.labels, num_shards=2)
+    read = cast(recordmill.beam.Read, p | recordmill.beam.ReadDataset("a", instances="b"))
+    read | recordmill.beam.WriteDataset("c", num_shards=2)
+    read.samples | "Write" >> recordmill.beam.WriteDataset("d", labels=read.labels, facts=read.facts)
 """
 WRONG = (
     'recordmill.convert("a", outptu="c")',
     'recordmill.convert("a", "c", max_side="large")',
     'recordmill.convert("a", "c", image_format="cocoa")',
     'recordmill.beam.WriteDataset("c", num_shrads=2)',
-    'recordmill.beam.ReadCoco(images="a", num_shards=2)',
+    'recordmill.beam.ReadDataset("a", num_shards=2)',
     'recordmill.beam.Sample("a.jpg", size=3)',
 )
 
