@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recordmill.pipelines.dataset_options import DataOptions, TerminalOptions
-from recordmill.pipelines.formats import FORMATS, LABEL_FILE_FORMATS, Format, all_formats, fields_by_name
+from recordmill.pipelines.formats import Format, all_formats, fields_by_name, formats
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.option import OptionField, by_heading, flag, merge_fields, option_fields
 
@@ -41,7 +41,7 @@ class Conversion(NamedTuple):
 def convert_fields() -> tuple[OptionField, ...]:
     """Return the options of `convert`: those of all formats. Options of one name are one option."""
     fields = {field.name: copy(field) for field in option_fields(DataOptions)}
-    fields["format"].choices = tuple(FORMATS)
+    fields["format"].choices = tuple(formats())
     for name, by_format in fields_by_name().items():
         fields.setdefault(name, merge_fields(by_format, len(all_formats())))
     return by_heading(fields.values())
@@ -49,7 +49,7 @@ def convert_fields() -> tuple[OptionField, ...]:
 
 def format_fields(name: str) -> tuple[OptionField, ...]:
     """Return the options of a format, also with a model, without those that need another format."""
-    entry = FORMATS[name]
+    entry = formats()[name]
     fields = {field.name: field for field in option_fields(entry.options)}
     if entry.model_options_path:
         for field in option_fields(entry.with_model().options):
@@ -72,14 +72,14 @@ def choose_conversion(values: Mapping[str, Any], recognises: bool = True) -> Con
     name = given.pop("format", None)
     if name is not None:
         return _complete_named(_named_format(str(name)), given, recognises)
-    by_files = {entry.name: files for entry in FORMATS.values() if (files := [f for f in entry.files if f in given])}
+    by_files = {entry.name: files for entry in formats().values() if (files := [f for f in entry.files if f in given])}
     if len(by_files) > 1:
         shown = " and ".join(f"{flag(files[0])} ({format_})" for format_, files in by_files.items())
         raise ConfigError(f"{shown} are of two formats; give only one of them")
     if recognises and "labels" in given and (fault := _labels_folder_fault(given)):
         raise ConfigError(fault)
     for format_, files in by_files.items():
-        return _complete(FORMATS[format_], given, f"{flag(files[0])} is a flag of {format_}")
+        return _complete(formats()[format_], given, f"{flag(files[0])} is a flag of {format_}")
     if not given["data"]:
         raise ConfigError(
             "DATA is missing: the folder, .zip or file of the data set (recordmill convert --help has examples)"
@@ -102,7 +102,7 @@ def _labels_folder_fault(given: Mapping[str, Any]) -> str:
     text = f"--labels {folder} is a folder; give the table of image paths and classes, or label files as DATA"
     for place in filter(None, places):
         for name, match in recognise_data([place]):
-            if name not in LABEL_FILE_FORMATS:
+            if not formats()[name].has_label_files:
                 continue
             own_images = images if place == folder else []
             text = f"--labels {folder} is a folder of {name} ({match.why}), not a table"
@@ -120,15 +120,15 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _named_format(name: str) -> Format:
-    if name in FORMATS:
-        return FORMATS[name]
+    if name in formats():
+        return formats()[name]
     if name in _STORED:
         raise ConfigError(f"--format names the format of DATA. To store images as {name}, give --image-format {name}")
     if name == "embed":
         raise ConfigError("--format embed does not exist. To store features of a model, give --model NAME")
-    near = difflib.get_close_matches(name, FORMATS, 1, _CLOSE)
+    near = difflib.get_close_matches(name, formats(), 1, _CLOSE)
     hint = f". Did you mean {near[0]}?" if near else ""
-    raise ConfigError(f"--format must be one of {', '.join(FORMATS)} (got {name!r}){hint}")
+    raise ConfigError(f"--format must be one of {', '.join(formats())} (got {name!r}){hint}")
 
 
 def _complete_named(entry: Format, given: Mapping[str, Any], recognises: bool) -> Conversion:
@@ -206,7 +206,7 @@ def _foreign_flag(name: str, entry: Format, why: str) -> str:
     users = [*fields_by_name()[name]]
     if {entry.name, f"{entry.name} --model"} & {*users}:
         return f"{flag(name)} would do nothing {'with' if entry.has_model else 'without'} --model"
-    users = [user for user in users if user in FORMATS] or users
+    users = [user for user in users if user in formats()] or users
     shown = ", ".join(users[:3]) + (" and others" if len(users) > 3 else "")
     return f"{flag(name)} is a flag of {shown}; {why}"
 
@@ -245,7 +245,7 @@ def _recognise(given: Mapping[str, Any]) -> Conversion:
     options = _given_options(given)
     matches = recognise_data(given["data"], options)
     shown = ", ".join(given["data"])
-    fitting = [(name, match) for name, match in matches if _has_options(FORMATS[name], options)]
+    fitting = [(name, match) for name, match in matches if _has_options(formats()[name], options)]
     if len(fitting) > 1:
         choices = ", ".join(f"{name} ({match.why})" for name, match in fitting)
         near = describe_nearest(given["data"][0])
@@ -254,16 +254,16 @@ def _recognise(given: Mapping[str, Any]) -> Conversion:
     if not fitting and len(matches) == 1:
         fitting = list(matches)  # the error names the option that does not fit
     if not fitting and not matches:
-        users = [name for name in FORMATS if any(_is_only_of(option, name) for option in options)]
-        if len(users) == 1 and _has_options(FORMATS[users[0]], options):
-            return _complete(FORMATS[users[0]], given, f"the format is {users[0]}")
+        users = [name for name in formats() if any(_is_only_of(option, name) for option in options)]
+        if len(users) == 1 and _has_options(formats()[users[0]], options):
+            return _complete(formats()[users[0]], given, f"the format is {users[0]}")
     if not fitting:
         raise ConfigError(_not_recognised(given["data"]))
     name, match = fitting[0]
     if match.fault:
         near = describe_nearest(_listed(match.inputs["data"])[0], name)
         raise ConfigError(f"{match.fault}. {near}".rstrip()) if near else match.fault
-    entry = FORMATS[name]
+    entry = formats()[name]
     values = _with_inputs(entry, given, match)
     conversion = _complete(entry, values, f"{shown} is {name} ({match.why})")
     return conversion._replace(said=_describe_match(entry, given["data"], values, match))
@@ -283,9 +283,10 @@ def _not_recognised(data: Sequence[str]) -> str:
     """Return the error for data that no format recognises."""
     from recordmill.pipelines.recognise import describe_data
 
+    labelled = [entry.name for entry in formats().values() if entry.has_label_files]
     return (
         f"{', '.join(data)}: the format is not recognised. {describe_data(data)}Looked for: the names and contents of "
-        f"label files of coco, {', '.join(LABEL_FILE_FORMATS)}, tables, and class folders (a folder for each class). "
+        f"label files of coco, {', '.join(labelled)}, tables, and class folders (a folder for each class). "
         "Or name the labels by --instances FILE or --labels FILE"
     )
 

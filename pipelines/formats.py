@@ -1,11 +1,21 @@
-"""Registry of the formats of data sets that `recordmill convert` reads."""
+"""Registry of the formats of data sets that `recordmill convert` reads: ours, and those of other packages."""
 
-from collections.abc import Iterator
+import logging
+import re
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NamedTuple
 
-from recordmill.schemas.inputs.option import OptionField, Options, option_fields
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.option import OptionField, Options, flag, option_fields
+
+_LOGGER = logging.getLogger(__name__)
+
+ENTRY_POINTS = "recordmill.formats"
+"""Group of entry points. `NAME = package.module` registers a format."""
+_NAME = re.compile("[a-z][a-z0-9_-]*")
 
 
 class Format(NamedTuple):
@@ -13,14 +23,14 @@ class Format(NamedTuple):
 
     Attributes:
         name: Value of `--format`.
-        options_path: Module and class of its options, imported when the format is used.
+        options_path: Module and class of its options, imported when the format is used; or another package's module.
         module: Module with `prepare(options)`, which returns a `recordmill.pipelines.convert.Job`.
         text: Description of the data. The first sentence names it.
         data: What DATA is.
         ways_path: Function that takes DataContents and the options' class, and yields each Interpretation.
         model_options_path: Module and class of its options with `--model`; empty without images of one class each.
         files: Options that name the label files, which tell the format.
-        endings: Endings of files that have its labels or rows.
+        package: Other package that registers the format; empty for ours.
     """
 
     name: str
@@ -31,7 +41,7 @@ class Format(NamedTuple):
     ways_path: str
     model_options_path: str = ""
     files: tuple[str, ...] = ()
-    endings: tuple[str, ...] = ()
+    package: str = ""
 
     @property
     def what(self) -> str:
@@ -40,7 +50,16 @@ class Format(NamedTuple):
 
     @property
     def options(self) -> type[Options]:
+        if self.package:
+            from recordmill.transforms.annotated.format_options import registered_options
+
+            return registered_options(self.name, self.options_path)
         return import_name(self.options_path)
+
+    @property
+    def has_label_files(self) -> bool:
+        """True for images with label files, whose options are FormatOptions."""
+        return self.module == _LABEL_FILES_MODULE
 
     @property
     def has_model(self) -> bool:
@@ -85,23 +104,16 @@ _LABEL_FILE_FORMATS = {
 }
 
 
-_ENDINGS = {"yolo": (".txt",), "voc": (".xml",), "cvat": (".xml",), "tfcsv": (".csv",), "openimages": (".csv",)} | {
-    "vertex": (".jsonl", ".csv"),
-    "imagefolder": (".csv", ".jsonl", ".parquet"),
-}
-"""Endings of label files of formats that do not have JSON."""
-
-
-def _label_file_format(name: str, text: str) -> Format:
-    """Return a format of images with label files. Its options are NAME_options.NameOptions in transforms/NAME."""
+def _label_file_format(name: str, text: str, options_path: str = "", package: str = "") -> Format:
+    """Return a format of images with label files. Our options are NAME_options.NameOptions in transforms/NAME."""
     return Format(
         name,
-        f"recordmill.transforms.{name}.{name}_options.{name.title()}Options",
+        options_path or f"recordmill.transforms.{name}.{name}_options.{name.title()}Options",
         _LABEL_FILES_MODULE,
         text,
         "its folder, .zip or file",
         "recordmill.transforms.annotated.recognise_format.ways",
-        endings=_ENDINGS.get(name, (".json",)),
+        package=package,
     )
 
 
@@ -115,7 +127,6 @@ FORMATS = {
         "the folder that a tool exported; or with annotation files, the folder or .zip of images",
         "recordmill.transforms.coco.recognise_coco.ways",
         files=("instances", "keypoints", "captions", "panoptic", "stuff", "image_info"),
-        endings=(".json",),
     ),
     **{name: _label_file_format(name, text) for name, text in _LABEL_FILE_FORMATS.items()},
     "folder": Format(
@@ -138,23 +149,67 @@ FORMATS = {
         "files of rows, with `*` and `?`",
         "recordmill.transforms.table.recognise_table.ways",
         "recordmill.pipelines.model_options.RowsModelOptions",
-        endings=(".csv", ".tsv", ".jsonl", ".parquet"),
     ),
 }
+"""Our formats."""
 LABEL_FILE_FORMATS = tuple(_LABEL_FILE_FORMATS)
-"""Formats of images with label files."""
+"""Our formats of images with label files."""
 
 
 @cache
-def all_formats() -> tuple[Format, ...]:
-    """Return the formats, also those with a model."""
-    return (*FORMATS.values(), *(entry.with_model() for entry in FORMATS.values() if entry.model_options_path))
+def formats() -> Mapping[str, Format]:
+    """Return our formats, and those that other packages register, by name.
+
+    A package whose format cannot be used is left out with a warning.
+    """
+    known = dict(FORMATS)
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (point.name, point.value)):
+        package = point.dist.name if point.dist else point.value
+        try:
+            known[point.name] = _registered_format(point, package, known)
+        except Exception as error:  # whatever the package does when it is imported
+            what = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+            _LOGGER.warning("the format %s of the package %s is left out: %s", point.name, package, what)
+    return known
 
 
-def fields_by_name() -> dict[str, dict[str, OptionField]]:
-    """Return the options of all formats: by name, then by format, `folder` or `folder --model` for example."""
+def _registered_format(point: EntryPoint, package: str, known: Mapping[str, Format]) -> Format:
+    """Return the format of an entry point.
+
+    Raises:
+        ConfigError: Its name or an option is taken, or its module does not have what a format needs.
+    """
+    from recordmill.pipelines.dataset_options import DataOptions, TerminalOptions
+
+    if not _NAME.fullmatch(point.name):
+        raise ConfigError("a name has lower-case letters, digits, - and _")
+    if point.name in known:
+        raise ConfigError(f"{known[point.name].package or 'Recordmill'} has a format of this name")
+    entry = _label_file_format(point.name, "", point.value, package)
+    for name, info in entry.options.model_fields.items():
+        if not info.json_schema_extra:
+            raise ConfigError(f"its option {name} is not declared by READ.opt")
+    others = {field.name: field for options in (DataOptions, TerminalOptions) for field in option_fields(options)}
+    others |= {name: next(iter(fields.values())) for name, fields in fields_by_name(known).items()}
+    for field in option_fields(entry.options):
+        other = others.get(field.name, field)
+        if (field.type, field.is_list) != (other.type, other.is_list) and not field.is_argument:
+            raise ConfigError(f"its option {field.name} has another type than {flag(field.name)} has in Recordmill")
+    text = import_module(point.value).__doc__ or entry.options.__doc__ or ""
+    return entry._replace(text=" ".join(text.split("\n\n")[0].split()) or f"data of {package}.")
+
+
+def all_formats(known: Mapping[str, Format] | None = None) -> tuple[Format, ...]:
+    """Return formats, also those with a model. None for all."""
+    entries = (formats() if known is None else known).values()
+    return (*entries, *(entry.with_model() for entry in entries if entry.model_options_path))
+
+
+def fields_by_name(known: Mapping[str, Format] | None = None) -> dict[str, dict[str, OptionField]]:
+    """Return the options of formats: by name, then by format, `folder` or `folder --model` for example. None for all
+    formats."""
     fields: dict[str, dict[str, OptionField]] = {}
-    for entry in all_formats():
+    for entry in all_formats(known):
         for field in option_fields(entry.options):
             fields.setdefault(field.name, {})[f"{entry.name} --model" if entry.has_model else entry.name] = field
     return fields

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from recordmill.pipelines.formats import FORMATS, LABEL_FILE_FORMATS
+from recordmill.pipelines.formats import formats
 from recordmill.schemas.errors import ConfigError, RecordmillError
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
+from recordmill.schemas.inputs.tables import ENDINGS
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.annotated.recognise_format import reads_labels
 from recordmill.transforms.rows.data_contents import CLASS_FOLDERS, LISTED, ROWS, DataContents, Interpretation
@@ -109,10 +110,11 @@ def describe_data(data: Sequence[str]) -> str:
 
 def _working_commands(path: str, endings: set[str], images: int) -> Iterator[str]:
     """Yield the command of each format that reads the files if it is named."""
-    for name in LABEL_FILE_FORMATS:
-        if endings & {*FORMATS[name].endings} and reads_data(name, path):
-            yield shlex.join(["recordmill", "convert", path, "-o", "OUT", "--format", name])
-    if endings & {*FORMATS["table"].endings}:
+    for entry in formats().values():
+        options: Any = entry.options
+        if entry.has_label_files and endings & {*options.endings} and reads_data(entry.name, path):
+            yield shlex.join(["recordmill", "convert", path, "-o", "OUT", "--format", entry.name])
+    if endings & {*ENDINGS}:
         yield shlex.join(["recordmill", "convert", path, "-o", "OUT", "--format", "table"])
     if images:
         labels = ["--format", "folder", "--label-from", "name"]
@@ -123,7 +125,7 @@ def reads_data(name: str, path: str, images: Sequence[str] = ()) -> bool:
     """Return True if a format of label files reads the data set at `path`, with these --images."""
     given = {"images": list(images)} if images else {}
     try:
-        options: Any = FORMATS[name].options(data=path, output="out", **given)
+        options: Any = formats()[name].options(data=path, output="out", **given)
         return reads_labels(options)
     except (RecordmillError, OSError):
         return False
@@ -184,7 +186,7 @@ def recognise(data: str, given: Mapping[str, Any] = {}, only: str = "") -> list[
     else:
         raise ConfigError(f"{data}: no such file or folder")
     contents = DataContents(data, folder, names, given)
-    entries = [FORMATS[only]] if only else FORMATS.values()
+    entries = [formats()[only]] if only else formats().values()
     candidates = [(entry.name, match) for entry in entries for match in entry.ways(contents)]
     rank = min((match.rank for _, match in candidates), default=0)
     matches = [(name, match) for name, match in candidates if match.rank == rank]

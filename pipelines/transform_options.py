@@ -5,7 +5,7 @@ from copy import copy
 from functools import cache
 
 from recordmill.pipelines.choose_format import convert_fields
-from recordmill.pipelines.formats import FORMATS
+from recordmill.pipelines.formats import formats
 from recordmill.schemas.inputs.option import (
     ARGUMENT,
     READ,
@@ -49,7 +49,7 @@ def transform_fields(transform: str) -> tuple[OptionField, ...]:
 
 def _read_fields() -> tuple[OptionField, ...]:
     """Return the options of all formats of images for inputs, annotations and splits."""
-    entries = [entry for entry in FORMATS.values() if entry.name != ROWS_FORMAT]
+    entries = [entry for entry in formats().values() if entry.name != ROWS_FORMAT]
     by_name: dict[str, dict[str, OptionField]] = {}
     for entry in entries:
         for field in option_fields(entry.options):

@@ -60,7 +60,7 @@ def run_convert(function: Callable[..., DataSet], arguments: Sequence[Any], opti
         given = {name: value for name, value in given.items() if not _is_default(value, parameters.get(name))}
     values = {name: plain_value(name, value) for name, value in given.items() if value is not None}
     try:
-        values |= _format_values(format_options, values)
+        values |= format_values(format_options, values)
         if runner_options is None:
             done = _convert_in_child(values, partial(python_text, keywords=keywords))
         else:
@@ -120,7 +120,7 @@ def _is_default(value: Any, parameter: inspect.Parameter | None) -> bool:
     return parameter is not None and isinstance(value, bool | int | float | str) and value == parameter.default
 
 
-def _format_values(options: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+def format_values(options: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a format of another package.
 
     Raises:

@@ -46,7 +46,6 @@ from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError, JobError, RecordmillError, rename_flags_in_errors
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.inputs.options import ALL_TRAIN
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.rejects import Rejected
@@ -90,6 +89,7 @@ class ReadDataset(beam.PTransform):
         data: Folder, .zip or file of the data set, or a list of folders of class folders.
         options: Options of `recordmill convert` for inputs, annotations, splits and classes, see docs/cli.md:
             `format="yolo"`, `images=…`, `instances=…`. Segmentations are read unless `masks` is `none`.
+        format_options: Options of a format of another package, by name.
 
     Returns:
         Read. A Sample names its image file. The step that makes records reads the file.
@@ -99,9 +99,16 @@ class ReadDataset(beam.PTransform):
             rows without images. The message has all errors.
     """
 
-    def __init__(self, data: "Paths | None" = None, **options: "Unpack[ReadDatasetKeywords]"):
+    def __init__(
+        self,
+        data: "Paths | None" = None,
+        *,
+        format_options: Mapping[str, Any] | None = None,
+        **options: "Unpack[ReadDatasetKeywords]",
+    ):
         super().__init__()
         self._given = _plain_values({"data": data, **options})
+        self._given |= format_values(format_options, self._given)
         if "model" in self._given:
             raise ConfigError(_MODEL_CURE)
         with _keywords_in_errors():
@@ -226,7 +233,7 @@ class _RecordTransform(beam.PTransform):
             kinds -= {"stuff", "panoptic"}
         values = {"layout": layout, "masks": getattr(read, "masks", "none"), **dict.fromkeys(kinds, True), **given}
         splits = () if self._output == _NOWHERE or "split" in given else job.splits
-        if splits and read.split != ALL_TRAIN:
+        if splits and read.is_split_given:
             values |= {"split": read.split, "split_seed": read.split_seed}
             splits = ()
         # Label files do not say before they are read whether objects have keypoints.

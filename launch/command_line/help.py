@@ -4,11 +4,11 @@ import argparse
 import re
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from recordmill.pipelines.choose_format import format_fields
-from recordmill.pipelines.formats import FORMATS, fields_by_name
+from recordmill.pipelines.formats import fields_by_name, formats
 from recordmill.pipelines.verbs import EXAMPLES, VERBS, Verb, verb_fields
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.option import COMMON, RARE, OptionField
@@ -80,9 +80,9 @@ def verb_help(name: str, format_: str = "") -> str:
     notes = f"{_BEAM} {_EXIT_CODES}" if verb.runs_beam else ""
     usage, text, fields = verb.usage, verb.text, verb_fields(name)
     if verb.converts and format_ != "all":
-        entry = FORMATS.get(format_)
+        entry = formats().get(format_)
         if not entry:
-            raise ConfigError(f"{format_!r} is not a format; the formats are {', '.join(FORMATS)}")
+            raise ConfigError(f"{format_!r} is not a format; the formats are {', '.join(formats())}")
         usage = f"DATA -o OUT --format {format_} [more flags]"
         text = f"Convert {entry.text} DATA is {entry.data}."
         fields = format_fields(format_)
@@ -125,7 +125,8 @@ def _common_help(verb: Verb) -> str:
         _fill_text(verb.text, columns),
         "",
         _fill_text(_DATA, columns),
-        _fill_text(f"Formats: {', '.join(FORMATS)}.", columns),
+        _fill_text(f"Formats: {', '.join(formats())}.", columns),
+        *(_fill_text(line, columns, rest="  ") for line in _lines_of_packages()),
         "",
         *(_flag_and_text(field, columns) for field in verb_fields("convert") if field.rank == COMMON),
         "",
@@ -135,6 +136,13 @@ def _common_help(verb: Verb) -> str:
         *(_command_lines(example, columns) for example in verb.examples[1:]),
     ]
     return "\n".join(parts) + "\n"
+
+
+def _lines_of_packages() -> Iterator[str]:
+    """Yield a line for each format of another package."""
+    for entry in formats().values():
+        if entry.package:
+            yield f"{entry.name} (of {entry.package}): {entry.what}"
 
 
 def _flag_and_text(field: OptionField, columns: int) -> str:

@@ -155,7 +155,8 @@ def _parameter(field: OptionField) -> str:
     if len(line) < _MAX_COLUMNS:
         return line
     choices = "\n".join(f"        {json.dumps(choice)}," for choice in field.choices)
-    return f"{field.name}: Literal[\n{choices}\n    ]\n    {may_be_none.strip()} = {shown}"
+    packages = "\n    | str" if field.name == "format" else ""  # formats of other packages
+    return f"{field.name}: Literal[\n{choices}\n    ]{packages}\n    {may_be_none.strip()} = {shown}"
 
 
 def _typed_dict_source(name: str, whose: str, lines: list[str]) -> str:
@@ -169,7 +170,8 @@ def _keyword_line(field: OptionField) -> str:
     if len(line) <= _MAX_COLUMNS:
         return line
     choices = "\n".join(f"            {json.dumps(choice)}," for choice in field.choices)
-    return f"{field.name}: (\n        Literal[\n{choices}\n        ]\n        | None\n    )"
+    packages = "\n        | str" if field.name == "format" else ""
+    return f"{field.name}: (\n        Literal[\n{choices}\n        ]{packages}\n        | None\n    )"
 
 
 def _keyword_type(field: OptionField) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 from recordmill.launch.command_line.help import program_help, verb_help
 from recordmill.pipelines.choose_format import choose_conversion
 from recordmill.pipelines.dataset_options import TerminalOptions
-from recordmill.pipelines.formats import FORMATS, Format
+from recordmill.pipelines.formats import Format, formats
 from recordmill.pipelines.verbs import OLD_VERBS, VERBS, verb_fields
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.option import OptionField, Options, flag, option_fields
@@ -73,8 +73,8 @@ def parse(arguments: Sequence[str], recognises: bool = True) -> Command:
         verb, *topics = rest
         if verb in VERBS:
             _print_and_exit(verb_help(verb, topics[0].lstrip("-") if topics else ""))
-        if verb in FORMATS or verb in OLD_VERBS:
-            _print_and_exit(verb_help("convert", verb if verb in FORMATS else ""))
+        if verb in formats() or verb in OLD_VERBS:
+            _print_and_exit(verb_help("convert", verb if verb in formats() else ""))
     if verb in OLD_VERBS:
         raise ConfigError(old_verb_fault(verb, rest))
     if verb not in VERBS:
@@ -137,7 +137,7 @@ def _build_options(model: type[Options], values: Mapping[str, Any], faults: list
 def old_verb_fault(verb: str, words: Sequence[str]) -> str:
     """Return the error of a verb of earlier versions, with the command that replaces it."""
     flags = {word.partition("=")[0] for word in words}
-    names_files = any(flag(name) in flags for entry in FORMATS.values() for name in entry.files)
+    names_files = any(flag(name) in flags for entry in formats().values() for name in entry.files)
     data_flags = _OLD_DATA_FLAGS if names_files or flags & _OLD_DATA_FLAGS else {"--images"}
     renamed = _RENAMED_FLAGS | ({"--dtype": "--feature-dtype"} if verb == "embed" else {})
     dashes = words.index("--") if "--" in words else len(words)
@@ -148,8 +148,8 @@ def old_verb_fault(verb: str, words: Sequence[str]) -> str:
             data.append(value if equals else waiting.popleft() if waiting else "DATA")
         else:
             rest.append(renamed.get(name, name) + equals + value)
-    what = "a format of DATA, not a verb" if verb in FORMATS else "not a verb; convert does it"
-    named = ["--format", verb] if verb in FORMATS and not names_files else []
+    what = "a format of DATA, not a verb" if verb in formats() else "not a verb; convert does it"
+    named = ["--format", verb] if verb in formats() and not names_files else []
     command = shlex.join(["recordmill", "convert", *data, *rest, *named, *words[dashes:]])
     return f"{verb} is {what}. The same command is: {command}"
 

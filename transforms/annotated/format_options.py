@@ -1,7 +1,9 @@
 """Options that all formats share."""
 
 import re
+import types
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -19,11 +21,14 @@ from recordmill.transforms.annotated.source import Source
 
 
 class FormatOptions(AnnotatedOptions):
-    """Options of a format, which has them in transforms/NAME/NAME_options.py, and `source` in read_NAME.py.
+    """Options of a format of images with label files. A format adds its own by `READ.opt`.
+
+    Our formats have them in transforms/NAME/NAME_options.py, and `source` in read_NAME.py.
 
     Attributes:
         known_names: Regular expression of the names of files that only this format has.
         known_columns: Columns of tables that only this format has.
+        endings: Endings of its label files, in lower case.
     """
 
     data: Data = ARGUMENT.opt("The data set: its file, or its folder or .zip.", ..., "DATA")
@@ -35,6 +40,7 @@ class FormatOptions(AnnotatedOptions):
 
     known_names: ClassVar[str] = ""
     known_columns: ClassVar[frozenset[str]] = frozenset()
+    endings: ClassVar[tuple[str, ...]] = (".json",)
     _parts: tuple[Part, ...] = PrivateAttr(())
 
     def with_source(self, source: Source) -> "FormatOptions":
@@ -49,9 +55,14 @@ class FormatOptions(AnnotatedOptions):
         Raises:
             ConfigError: It is not a data set of the format, or can be read in several ways.
         """
-        name = type(self).model_fields["name"].default
+        name = self.format_name()
         source: Source = import_module(f"recordmill.transforms.{name}.read_{name}").source(self)
         return source
+
+    @classmethod
+    def format_name(cls) -> str:
+        """Return the name of the format, which is the default of `--name`."""
+        return str(cls.model_fields["name"].default)
 
     @classmethod
     def recognise(cls, names: Iterable[str]) -> str:
@@ -60,8 +71,8 @@ class FormatOptions(AnnotatedOptions):
 
     @classmethod
     def recognise_content(cls, head: bytes) -> bool:
-        """Return True for a JSON or XML file of the format. `head` is its beginning."""
-        return content_format(head) == cls.model_fields["name"].default
+        """Return True for a label file of the format. `head` is its beginning, at most 64 KiB."""
+        return content_format(head) == cls.format_name()
 
     @classmethod
     def recognise_columns(cls, columns: Mapping[str, Any]) -> str:
@@ -111,3 +122,64 @@ class NamingOptions(FormatOptions):
     """Options of a format whose label files name their images."""
 
     match: Match = match_option()
+
+
+class _Registered(FormatOptions):
+    """Options of a format of another package. Workers import them by the name of its module."""
+
+    module: ClassVar[str] = ""
+
+    def source(self) -> Source:
+        source: Source = import_module(self.module).source(self)
+        if not isinstance(source, Source):
+            raise ConfigError(f"{self.module}.source returned {type(source).__name__}, not a Source")
+        return source
+
+    def __reduce__(self) -> Any:
+        return _restore, (self.format_name(), self.module, self.__getstate__())
+
+
+@cache
+def registered_options(name: str, module: str) -> type[FormatOptions]:
+    """Return the options of a format that another package registers: those of its module, with `name` as the default
+    of `--name`.
+
+    Args:
+        name: Name of the format.
+        module: Module with `Options`, a FormatOptions, and `source(options)`, which returns a Source.
+
+    Raises:
+        ConfigError: The module does not have them.
+    """
+    loaded = import_module(module)
+    own = getattr(loaded, "Options", None)
+    if not (isinstance(own, type) and issubclass(own, FormatOptions)):
+        raise ConfigError(f"{module}.Options is not a class of recordmill.formats.FormatOptions")
+    if not callable(getattr(loaded, "source", None)):
+        raise ConfigError(f"{module} has no function source(options)")
+    bases = (_Registered,) if own is FormatOptions else (own, _Registered)  # fields of the first base count
+    namespace = {
+        "__module__": __name__,
+        "__doc__": own.__doc__,
+        "__annotations__": {"name": str},
+        "name": redefine_option(own, "name", name),
+        "module": module,
+    }
+    return types.new_class(f"{name}Options", bases, exec_body=lambda body: body.update(namespace))
+
+
+def _restore(name: str, module: str, state: dict[str, Any]) -> FormatOptions:
+    """Return unpickled options.
+
+    Raises:
+        ConfigError: This process does not have the module.
+    """
+    try:
+        options = registered_options(name, module)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"this worker has no module {error.name}, which the format {name} needs: install its package on workers"
+        ) from error
+    restored = options.__new__(options)
+    restored.__setstate__(state)
+    return restored

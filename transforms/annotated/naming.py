@@ -99,10 +99,10 @@ def is_json(name: str) -> bool:
 
 def naming_source(options: NamingOptions, labels: LabelFolders, parse: Parse, **fields: Any) -> Source:
     """Return the Source of label files that name their images, with other fields of Source."""
-    kind = type(options).model_fields["name"].default
     inputs = () if storage_for(options.data).size(options.data) is None else (options.data,)
-    source = Source(options.data, kind, labels.folders, parse, labels.is_label, splits=labels.splits, inputs=inputs)
-    return replace(source, **fields)
+    folders, splits, is_label = labels
+    kind = options.format_name()
+    return replace(Source(options.data, kind, folders, parse, is_label, splits=splits, inputs=inputs), **fields)
 
 
 def resolve_image_name(file: str, path: str) -> str:

@@ -14,6 +14,7 @@ from apache_beam.pvalue import TaggedOutput
 from recordmill.schemas.block import Block, join_blocks, ragged_bytes, ragged_texts
 from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.schemas.errors import JobError, RecordmillError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.labels import LabelMap
@@ -21,6 +22,7 @@ from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.schemas.sizes import printable
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.source import FILES, FRACTIONS, NOTE, PIXELS, LabelFault, LabelledImage, Source
 from recordmill.transforms.blocks.image_tasks import image_paths
@@ -200,7 +202,7 @@ def _parse_file_beside(label: LabelFile, source: Source) -> LabelledImage:
         data = storage_for(label.path).read(label.path, label.version, _MAX_LABEL_BYTES)
     except (FileNotFoundError, UnreadableFileError) as error:
         return _reject_label_file(error)
-    return next(source.parse(data, label.name), LabelledImage(Sample("")))
+    return next(_parse(source, data, label.name), LabelledImage(Sample("")))
 
 
 def labelled_rows(
@@ -352,9 +354,27 @@ def _parse_naming_file(label: LabelFile, file: Fetched, source: Source) -> Itera
         if isinstance(file, OSError):
             raise file
         with storage_for(label.path).open(label.path, label.version) if file is None else io.BytesIO(file) as stream:
-            yield from source.parse(stream, label.name)
+            yield from _parse(source, stream, label.name)
     except (FileNotFoundError, UnreadableFileError) as error:
         yield _reject_label_file(error)
+
+
+def _parse(source: Source, contents: Any, file: str) -> Iterator[LabelledImage]:
+    """Yield what the parser of a source yields.
+
+    Raises:
+        JobError: It raised anything else than the errors of a file that cannot be read.
+    """
+    try:
+        yield from source.parse(contents, file)
+    except (OSError, RecordmillError):
+        raise
+    except Exception as error:
+        what = printable(f"{type(error).__name__}: {error}")
+        raise JobError(
+            f"the parser of the format {source.kind} failed on {file}: {what}. This is a fault of the parser. To "
+            "reject a file, it raises UnusableError"
+        ) from error
 
 
 def _reject_label_file(error: OSError) -> LabelledImage:

@@ -6,7 +6,14 @@ from itertools import islice
 from recordmill.schemas.errors import ConfigError, RecordmillError
 from recordmill.schemas.inputs.option import option_fields
 from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.rows.data_contents import LISTED, MOST_READ, DataContents, Interpretation
+from recordmill.transforms.rows.data_contents import (
+    LABEL_ENDINGS,
+    LISTED,
+    MOST_READ,
+    TABLE_ENDINGS,
+    DataContents,
+    Interpretation,
+)
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
@@ -55,10 +62,13 @@ def reads_labels(options: FormatOptions) -> bool:
 def _describe_candidates(contents: DataContents, options: type[FormatOptions]) -> Iterator[str]:
     """Yield the evidence for the format, or "", for each of the first candidate files."""
     for name, head in contents.heads.items():
-        if name.lower().endswith((".json", ".xml")):
+        if name.lower().endswith(LABEL_ENDINGS):
             yield name if options.recognise_content(head) else ""
             continue
         what = options.recognise_columns(contents.columns(join_path(contents.folder, name)))
         if not what and name.lower().endswith(".csv"):
             what = options.recognise_rows(head)
         yield f"{name} has {what}" if what else ""
+    others = tuple(ending for ending in options.endings if ending not in (*LABEL_ENDINGS, *TABLE_ENDINGS))
+    for name, head in contents.heads_with(others).items():
+        yield name if options.recognise_content(head) else ""

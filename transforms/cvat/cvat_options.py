@@ -24,4 +24,5 @@ class CvatOptions(NamingOptions):
         usual="`frame_{:06d}` with the suffix of the images",
     )
     name: str = redefine_option(FormatOptions, "name", "cvat")
+    endings: ClassVar[tuple[str, ...]] = (".xml",)
     known_names: ClassVar[str] = r"(.*/)?annotations\.xml"

@@ -33,6 +33,7 @@ class ImagefolderOptions(FormatOptions):
         "`bbox`"
     )
     name: str = redefine_option(FormatOptions, "name", "imagefolder")
+    endings: ClassVar[tuple[str, ...]] = (".csv", ".jsonl", ".parquet")
     known_names: ClassVar[str] = r"(.*/)?metadata\.(csv|jsonl|parquet)"
 
     @classmethod

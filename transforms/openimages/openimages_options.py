@@ -17,4 +17,5 @@ class OpenimagesOptions(NamingOptions):
     )
     match: Match = redefine_option(NamingOptions, "match", "name")
     name: str = redefine_option(FormatOptions, "name", "openimages")
+    endings: ClassVar[tuple[str, ...]] = (".csv",)
     known_names: ClassVar[str] = r".*annotations-bbox\.csv"

@@ -40,6 +40,10 @@ LISTED = 20_000
 """Number of names of a folder that are looked at."""
 
 
+LABEL_ENDINGS, TABLE_ENDINGS = (".json", ".xml"), (".csv", ".jsonl")
+"""Endings of files whose beginnings are read for all formats."""
+
+
 class DataContents:
     """Contents of a data set.
 
@@ -90,13 +94,16 @@ class DataContents:
 
     @cached_property
     def heads(self) -> dict[str, bytes]:
-        """Beginnings of the first possible label files, and of tables of the folder, by name."""
-        labels = (name for name in self.names if name.lower().endswith((".json", ".xml")))
-        tables = (name for name in self.names if "/" not in name and name.lower().endswith((".csv", ".jsonl")))
-        return {
-            name: read_beginning(join_path(self.folder, name))
-            for name in (*_first_names(labels), *_first_names(tables))
-        }
+        """Beginnings of the first JSON and XML files, and of tables of the folder, by name."""
+        tables = (name for name in self.names if "/" not in name and name.lower().endswith(TABLE_ENDINGS))
+        return self._read_heads(_with_endings(self.names, LABEL_ENDINGS)) | self._read_heads(tables)
+
+    def heads_with(self, endings: tuple[str, ...]) -> dict[str, bytes]:
+        """Return the beginnings of the first files with other endings, by name."""
+        return self._read_heads(_with_endings(self.names, endings))
+
+    def _read_heads(self, names: Iterable[str]) -> dict[str, bytes]:
+        return {name: read_beginning(join_path(self.folder, name)) for name in islice(names, MOST_READ)}
 
 
 def _is_split_folder(name: str) -> bool:
@@ -104,8 +111,8 @@ def _is_split_folder(name: str) -> bool:
     return bool(slash) and top.lower() in SPLIT_OF_WORD
 
 
-def _first_names(names: Iterable[str]) -> Iterator[str]:
-    return islice(names, MOST_READ)
+def _with_endings(names: Iterable[str], endings: tuple[str, ...]) -> Iterator[str]:
+    return (name for name in names if name.lower().endswith(endings))
 
 
 def read_beginning(path: str) -> bytes:

@@ -10,5 +10,6 @@ class TfcsvOptions(NamingOptions):
     """Options of the format `tfcsv`, see docs/formats.md."""
 
     name: str = redefine_option(FormatOptions, "name", "tfcsv")
+    endings: ClassVar[tuple[str, ...]] = (".csv",)
     known_names: ClassVar[str] = r".*_(annotations|labels)\.csv"
     known_columns: ClassVar[frozenset[str]] = frozenset({"filename", "class", "xmin", "ymin", "xmax", "ymax"})

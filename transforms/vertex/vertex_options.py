@@ -13,6 +13,7 @@ class VertexOptions(NamingOptions):
 
     match: Match = redefine_option(NamingOptions, "match", "suffix")
     name: str = redefine_option(FormatOptions, "name", "vertex")
+    endings: ClassVar[tuple[str, ...]] = (".jsonl", ".csv")
     known_columns: ClassVar[frozenset[str]] = frozenset({"imageGcsUri"})
 
     @classmethod

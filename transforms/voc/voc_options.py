@@ -25,4 +25,5 @@ class VocOptions(FormatOptions):
         "0",
     )
     name: str = redefine_option(FormatOptions, "name", "voc")
+    endings: ClassVar[tuple[str, ...]] = (".xml",)
     known_names: ClassVar[str] = r"(?i).*(?<!annotations)\.xml"

@@ -26,4 +26,9 @@ class YoloOptions(FormatOptions):
         usual="pose with `kpt_shape`, else by the lines",
     )
     name: str = redefine_option(FormatOptions, "name", "yolo")
+    endings: ClassVar[tuple[str, ...]] = (".txt",)
     known_names: ClassVar[str] = r"data\.yaml|(.*/)?labels/.*\.txt"
+
+    @classmethod
+    def recognise_content(cls, head: bytes) -> bool:
+        return False  # lines of numbers may be anything
