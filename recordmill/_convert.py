@@ -43,6 +43,7 @@ def convert(
         "folder",
         "table",
     ]
+    | str
     | None = None,
     panoptic: Paths = (),
     stuff: Paths = (),
@@ -298,6 +299,7 @@ def convert(
         "folder",
         "table",
     ]
+    | str
     | None = None,
     panoptic: Paths = (),
     stuff: Paths = (),

@@ -35,6 +35,7 @@ class ReadDatasetKeywords(TypedDict, total=False):
             "imagefolder",
             "folder",
         ]
+        | str
         | None
     )
     images: Paths | None

@@ -26,7 +26,7 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints.typehints import is_consistent_with
 
-from recordmill._conversion import plain_value
+from recordmill._conversion import format_values, plain_value
 from recordmill._convert import convert
 from recordmill.launch.command_line.parser import drop_unknown
 from recordmill.launch.preflight.check_inputs import check_inputs

@@ -1,4 +1,4 @@
-"""What a format of another package is made of. See docs/formats_of_your_own.md.
+"""Parts of a format of another package. See docs/formats_of_your_own.md.
 
 A package registers a format by an entry point of the group `recordmill.formats`, `NAME = package.module`. The module
 has `Options`, which is FormatOptions, NamingOptions or a class of them, and `source(options)`, which returns a Source.

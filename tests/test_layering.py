@@ -35,6 +35,7 @@ ROOMS = (
     "transforms.annotated",
     *(f"transforms.{name}" for name in LABEL_FILE_FORMATS),
     "recordmill",  # what users import
+    "recordmill.formats",  # what formats of other packages are made of
     "transforms.table",
     "transforms.verify",
     "transforms.extract",

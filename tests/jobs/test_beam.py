@@ -387,6 +387,7 @@ def test_wrong_options_of_reading(options, message, tmp_path, monkeypatch):
     draw_jpeg(tmp_path / "yolo" / "images" / "a.jpg")
     (tmp_path / "yolo" / "labels").mkdir()
     (tmp_path / "yolo" / "labels" / "a.txt").write_text("0 0.5 0.5 0.5 0.5\n")
+    (tmp_path / "yolo" / "classes.txt").write_text("cat\n")
     with pytest.raises(ConfigError) as error:
         ReadDataset(**options)
     assert message in str(error.value)

@@ -24,7 +24,7 @@ def test_exactly_these_names_are_public():
 def test_modules_are_private():
     """Completion in editors lists files, not `dir`."""
     modules = {path.stem for path in Path(recordmill.__file__).parent.glob("*.py")}
-    assert {name for name in modules if not name.startswith("_")} == {"beam"}
+    assert {name for name in modules if not name.startswith("_")} == {"beam", "formats"}
 
 
 def test_imports_load_neither_beam_nor_tensorflow():
