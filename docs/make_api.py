@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import recordmill.beam
+from recordmill import formats
 from recordmill._data_set import RecordSource
 from recordmill._global_order import HostOrder
 from recordmill._text_encoders import Encoder
 from recordmill.schemas.features import Reading
+from recordmill.schemas.inputs.option import Heading
 
 _HEAD = """# The Python API
 
@@ -42,6 +44,16 @@ _BEAM = """
 `import recordmill.beam` has these; [beam.md](beam.md) has programs.
 """
 
+_FORMATS = """
+# Parts of a format of your own
+
+`import recordmill.formats` has these; [formats_of_your_own.md](formats_of_your_own.md) has a package. Members of
+FormatOptions that a format sets or overrides are there, too.
+
+| name | meaning |
+|---|---|
+"""
+
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Example):\n((?:(?: .*)?(?:\n|$))+)", re.MULTILINE)
 _LIST = re.compile(
     r"\n\n[^\n]*(?:\n[^\n]+)*:\n\n.*", re.DOTALL
@@ -53,7 +65,13 @@ _ENTRY = re.compile(r"^    (\w[\w, ]*): ((?:.*\n?)(?:^     .*\n?)*)", re.MULTILI
 def api_page() -> str:
     """Return the page in Markdown."""
     returned = (line for value in _CLASSES for line in _of_name(value.__name__, value))
-    lines = *_of_module(_HEAD, recordmill), _RETURNED.rstrip(), *returned, *_of_module(_BEAM, recordmill.beam)
+    parts = (row for name in formats.__all__ for row in _described(f"**{name}**", getattr(formats, name)))
+    lines = (
+        *_of_module(_HEAD, recordmill),
+        *(_RETURNED.rstrip(), *returned),
+        *_of_module(_BEAM, recordmill.beam),
+        *(_FORMATS.rstrip(), *parts),
+    )
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -79,6 +97,9 @@ def _members(value: type) -> dict[str, Any]:
 
 def _described(name: str, value: Any) -> Iterator[str]:
     """Yield the row of an object, and those of its arguments or attributes."""
+    if isinstance(value, Heading):
+        yield f"| {name} | Heading of options: `.opt(text, default)` declares one. |"
+        return
     if not (callable(value) or isinstance(value, property)):
         yield f"| {name} | A {type(value).__name__} of {', '.join(map(repr, value))}. |"
         return

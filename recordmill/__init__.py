@@ -41,7 +41,7 @@ _NAMES = {
     "_text_encoders": ("encoders",),
 }
 """Public names by module."""
-_MODULES = {"beam"}
+_MODULES = {"beam", "formats"}
 """Public modules. Users import them, because they need an extra."""
 
 if TYPE_CHECKING:
