@@ -161,7 +161,7 @@ def test_folders_of_splits_in_capitals_and_files(tmp_path, recordmill):
         coordinates = {"x": 50, "y": 5, "width": 4, "height": 4}
         file = [{"image": "1.jpg", "annotations": [{"label": "cat", "coordinates": coordinates}]}]
         (tmp_path / "data" / folder / f"a.{ending}").write_text(json.dumps(file))
-    converted(recordmill, tmp_path, "createml", tmp_path / "data", "--max-rejects", "1", "--split", "train")
+    converted(recordmill, tmp_path, "createml", tmp_path / "data", "--max-rejects", "1")
     assert [len(read_examples(tmp_path / "out", split)) for split in ("train", "val")] == [1, 1]
 
 
