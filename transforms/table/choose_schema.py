@@ -22,10 +22,10 @@ from recordmill.schemas.inputs.labels import (
 from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, RowsFile, TableSchema
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
+from recordmill.transforms.rows.convert_columns import convert_column
 from recordmill.transforms.rows.kinds import KINDS, Seen
+from recordmill.transforms.rows.observe_columns import MOST_DISTINCT, MOST_NAME_BYTES, ColumnStats, TableStats
 from recordmill.transforms.rows.row_batch import format_value
-from recordmill.transforms.table.convert_columns import convert_column
-from recordmill.transforms.table.observe_columns import MOST_DISTINCT, MOST_NAME_BYTES, ColumnStats, TableStats
 from recordmill.transforms.table.table_options import TableOptions
 
 _MOST_LABEL_BYTES = 200

@@ -11,12 +11,12 @@ from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder
 from recordmill.schemas.inputs.labels import ExistingLabels
 from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, TableSchema
 from recordmill.transforms.encoders.fit_encoder import FitEncoder
+from recordmill.transforms.rows.observe_columns import TableStats, observe
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.table.choose_schema import ChosenSchema, choose_schema
-from recordmill.transforms.table.convert_columns import column_texts
+from recordmill.transforms.table.convert_texts import column_texts
 from recordmill.transforms.table.make_records import RowEncoder
-from recordmill.transforms.table.observe_columns import TableStats, observe
 from recordmill.transforms.table.read_records import map_batches
 from recordmill.transforms.table.table_options import TableOptions
 

@@ -17,17 +17,13 @@ from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
 from recordmill.transforms.join.image_names import path_below, path_key
+from recordmill.transforms.rows.convert_columns import ValueFault, convert_column, without_nan
+from recordmill.transforms.rows.observe_columns import TableStats, observe
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.rows.row_batch import BadRow, RowBatch, format_name, format_value
 from recordmill.transforms.table.choose_schema import ChosenSchema, image_bytes_column
-from recordmill.transforms.table.convert_columns import (
-    ValueFault,
-    convert_column,
-    convert_texts,
-    encode_records,
-    without_nan,
-)
-from recordmill.transforms.table.observe_columns import TableStats, observe
+from recordmill.transforms.table.convert_texts import convert_texts
+from recordmill.transforms.table.encode_records import encode_records
 from recordmill.transforms.table.table_options import TableOptions
 
 _MOST_SPLITS = 20

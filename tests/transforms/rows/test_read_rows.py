@@ -14,12 +14,12 @@ from recordmill.schemas.inputs.file_kinds import LFS_POINTER
 from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, rows_format
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.rows import read_csv, row_batch
+from recordmill.transforms.rows.convert_columns import convert_column
+from recordmill.transforms.rows.observe_columns import TableStats, observe
 from recordmill.transforms.rows.read_json import read_json_lines
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table.choose_schema import choose_schema
-from recordmill.transforms.table.convert_columns import convert_column
-from recordmill.transforms.table.observe_columns import TableStats, observe
 from recordmill.transforms.table.table_options import TableOptions
 
 

@@ -11,10 +11,10 @@ from recordmill.schemas.features import ColumnType, FeatureKind
 from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, TableSchema, schema_files
 from recordmill.schemas.layouts import row_image_features
 from recordmill.schemas.rejects import Reason
+from recordmill.transforms.rows.observe_columns import TableStats, observe
 from recordmill.transforms.rows.read_json import read_json_lines
 from recordmill.transforms.rows.row_batch import BadRow, RowBatch, plain_array
 from recordmill.transforms.table.choose_schema import ChosenSchema, choose_schema, numbered_columns
-from recordmill.transforms.table.observe_columns import TableStats, observe
 from recordmill.transforms.table.read_schema import columns_by_name, read_schema
 from recordmill.transforms.table.table_options import TableOptions
 
@@ -216,7 +216,7 @@ def test_enums_are_numbered_over_all_files(monkeypatch):
     assert "it has values of an enum (2) and text (1), the first 'x' in b.csv row 1" in mixed.warnings[0]
     with pytest.raises(ConfigError, match="an enum with a value twice"):
         enum(["b"], schema=(Column("c", "c", ColumnType.ENUM, values=("x", "x")),))
-    monkeypatch.setattr("recordmill.transforms.table.observe_columns.MOST_DISTINCT", 1)
+    monkeypatch.setattr("recordmill.transforms.rows.observe_columns.MOST_DISTINCT", 1)
     many = choose({"c": coded[0]}, is_typed=True)
     assert many.schema.columns[0].type is ColumnType.BYTES
     assert "as it has values of an enum, the first 'b', and more than" in many.warnings[0]
@@ -243,7 +243,7 @@ def test_classes_are_numbered(monkeypatch):
         choose({"c": ["b"]}, label="c", classes=("z",))
     with pytest.raises(CategoryError, match="no value in any row"):
         choose({"c": [""], "d": ["1"]}, label="c")
-    monkeypatch.setattr("recordmill.transforms.table.observe_columns.MOST_DISTINCT", 2)
+    monkeypatch.setattr("recordmill.transforms.rows.observe_columns.MOST_DISTINCT", 2)
     with pytest.raises(CategoryError, match="too many to be classes"):
         choose({"c": ["a", "b"]}, {"c": ["c"]}, label="c")
 

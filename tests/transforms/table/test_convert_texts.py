@@ -14,9 +14,9 @@ from recordmill.schemas.inputs.splits import SplitShares
 from recordmill.schemas.inputs.tables import Column, RowsFile, TableSchema
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
-from recordmill.transforms.table import convert_columns as module
+from recordmill.transforms.table import convert_texts as module
 from recordmill.transforms.table.choose_schema import ChosenSchema, with_texts
-from recordmill.transforms.table.convert_columns import convert_texts
+from recordmill.transforms.table.convert_texts import convert_texts
 from recordmill.transforms.table.fit_columns import row_texts
 from recordmill.transforms.table.table_options import TableOptions
 

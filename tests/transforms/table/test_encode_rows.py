@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
 from recordmill.transforms.records.example import ExampleWriter
-from recordmill.transforms.table.convert_columns import FeatureColumn, encode_records
+from recordmill.transforms.rows.convert_columns import FeatureColumn
+from recordmill.transforms.table.encode_records import encode_records
 
 VALUES = {
     FeatureKind.INT64: st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-1, 300),

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.transforms.rows.convert_columns import cast_values
 from recordmill.transforms.rows.kinds import KINDS, Seen
 from recordmill.transforms.rows.row_batch import (
     IMAGE_STARTS,
@@ -19,7 +20,6 @@ from recordmill.transforms.rows.row_batch import (
     is_list,
     python_values,
 )
-from recordmill.transforms.table.convert_columns import cast_values
 
 MOST_DISTINCT = 100_000
 """Maximum number of classes, or of values of an enum, in a column."""

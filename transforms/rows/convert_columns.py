@@ -1,7 +1,7 @@
 """Convert values of columns to values of features, and find rows whose value does not fit."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,14 +13,9 @@ from recordmill.schemas.block import starts_of
 from recordmill.schemas.features import ColumnType, FeatureKind
 from recordmill.schemas.inputs.tables import CLASS_TYPES, Column
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.encoders.fit_encoder import TextVectorizer
-from recordmill.transforms.records.example import Heads, varint, varints
 from recordmill.transforms.rows.kinds import KINDS
 from recordmill.transforms.rows.read_json import as_text
 from recordmill.transforms.rows.row_batch import flatten_lists, format_name, format_value, is_list, python_values
-
-_FIELD_1 = b"\x0a"
-_MOST_COUNTED = 1 << 16
 
 
 class FeatureColumn(NamedTuple):
@@ -41,69 +36,6 @@ class FeatureColumn(NamedTuple):
     is_list: bool = True
 
 
-def encode_records(features: Sequence[FeatureColumn], rows: int) -> pa.LargeBinaryArray:
-    """Return a record for each row. The features are sorted by name, as the map of a serialised Example is."""
-    pieces: list[pa.Array] = []
-    for feature in sorted(features, key=lambda feature: feature.name):
-        pieces += _map_entries(feature)
-    body = _concatenate(pieces) if pieces else _constant(b"", rows)
-    return _concatenate([_by_length(_lengths(body), lambda length: _FIELD_1 + varint(length)), body])
-
-
-def _map_entries(feature: FeatureColumn) -> list[pa.Array]:
-    """Return the bytes that a feature adds to each record: the map entry up to the values, and the values."""
-    payload, heads = _payloads(feature), Heads(feature.name, feature.kind, feature.is_list)
-    lengths = _lengths(payload)
-    if feature.absent is None:
-        return [_by_length(lengths, heads.__getitem__), payload]
-    lengths = np.where(feature.absent, -1, lengths)
-    return [_by_length(lengths, lambda length: heads[length] if length >= 0 else b""), payload]
-
-
-def _payloads(feature: FeatureColumn) -> pa.LargeBinaryArray:
-    """Values of each row, as stored in the record."""
-    if feature.kind is FeatureKind.FLOAT:
-        data, ends = np.asarray(feature.values, "<f4").tobytes(), feature.ends * 4
-    elif feature.kind is FeatureKind.INT64:
-        numbers = varints(np.asarray(feature.values, np.int64))
-        data, ends = numbers.values.tobytes(), numbers.starts[feature.ends]
-    else:
-        items = pa.array(feature.values).cast(pa.large_binary())
-        if feature.is_list:
-            items = _concatenate([_by_length(_lengths(items), lambda length: _FIELD_1 + varint(length)), items])
-        _, offsets, data = items.buffers()
-        ends = np.frombuffer(offsets, np.int64, len(items) + 1, items.offset * 8)[feature.ends]
-    offsets = pa.py_buffer(np.ascontiguousarray(ends, np.int64))
-    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends) - 1, [None, offsets, pa.py_buffer(data)])
-
-
-def _by_length(lengths: np.ndarray, encode: Callable[[int], bytes]) -> pa.LargeBinaryArray:
-    """Return `encode(length)` for each row. It is called once for each length."""
-    if not len(lengths):
-        return _constant(b"", 0)
-    least = int(lengths.min())
-    if int(lengths.max()) - least > _MOST_COUNTED:
-        distinct, places = np.unique(lengths, return_inverse=True)
-    else:  # three times as fast
-        is_present = np.bincount(lengths - least) > 0
-        distinct, places = np.flatnonzero(is_present) + least, (np.cumsum(is_present) - 1)[lengths - least]
-    return pa.array([encode(length) for length in distinct.tolist()], pa.large_binary()).take(pa.array(places))
-
-
-def _lengths(array: pa.LargeBinaryArray) -> np.ndarray:
-    return pc.binary_length(array).to_numpy()
-
-
-def _constant(data: bytes, rows: int) -> pa.LargeBinaryArray:
-    return pa.array([data] * rows, pa.large_binary())
-
-
-def _concatenate(pieces: Sequence[pa.Array]) -> pa.LargeBinaryArray:
-    """Return the bytes of each row, piece after piece."""
-    return pc.binary_join_element_wise(*pieces, _EMPTY)
-
-
-_EMPTY = pa.scalar(b"", pa.large_binary())
 _NAMED = (*CLASS_TYPES, ColumnType.ENUM)
 
 
@@ -130,10 +62,10 @@ def convert_column(
         array = array.dictionary_decode()
     has_lists = is_list(array.type)
     if column.type in (ColumnType.BYTES, *_NAMED) and has_lists and not column.is_list:
-        array, has_lists = _as_texts(array), False  # a list in a column of texts
+        array, has_lists = as_texts(array), False  # a list in a column of texts
     if column.type in CLASS_TYPES and all(map(_is_finite, indices)):
         array = without_nan(array)
-    is_missing = _is_null(array)
+    is_missing = is_null(array)
     faults: list[ValueFault] = []
     counts = np.ones(rows, np.int64)
     if column.is_list:
@@ -144,20 +76,20 @@ def convert_column(
         size = math.prod(column.shape)
         what = f"values, but its shape {list(column.shape)} has {size:,}"
         wrong = ~is_missing & (counts != size) & bool(column.shape)
-        faults += _value_faults(
+        faults += value_faults(
             wrong, Reason.OTHER_TYPE, lambda place: f"column {column.name} has {counts[place]:,} {what}"
         )
     elif has_lists:
-        faults += _value_faults(~is_missing, Reason.OTHER_TYPE, partial(_type_fault, column, array))
+        faults += value_faults(~is_missing, Reason.OTHER_TYPE, partial(_type_fault, column, array))
         array = pa.nulls(rows, pa.large_string())
     elif is_missing.any() and column.default is not None:
-        texts = _as_texts(array)
+        texts = as_texts(array)
         array, is_missing = pc.fill_null(texts, pa.scalar(column.default).cast(texts.type)), np.zeros(rows, bool)
     values, item_faults = _convert_items(column, array, indices)
     owners = np.repeat(np.arange(rows), counts)
     faults += [fault._replace(place=int(owners[fault.place])) for fault in item_faults]
     if is_missing.any() and not column.is_optional:
-        faults += _value_faults(is_missing, Reason.MISSING_VALUE, lambda _: f"column {column.name} has no value")
+        faults += value_faults(is_missing, Reason.MISSING_VALUE, lambda _: f"column {column.name} has no value")
     if is_missing.any() and not column.is_list:  # values of missing rows are dropped, so that lists can be cut
         counts = (~is_missing).astype(np.int64)
         values = values[~is_missing] if isinstance(values, np.ndarray) else values.filter(pa.array(~is_missing))
@@ -179,11 +111,11 @@ def _is_finite(name: str) -> bool:
         return False
 
 
-def _is_null(array: pa.Array) -> np.ndarray:
+def is_null(array: pa.Array) -> np.ndarray:
     return array.is_null().to_numpy(zero_copy_only=False)
 
 
-def _value_faults(is_faulty: np.ndarray, reason: Reason, detail: Callable[[int], str]) -> list[ValueFault]:
+def value_faults(is_faulty: np.ndarray, reason: Reason, detail: Callable[[int], str]) -> list[ValueFault]:
     return [ValueFault(place, reason, detail(place)) for place in np.flatnonzero(is_faulty).tolist()]
 
 
@@ -192,15 +124,15 @@ def _convert_items(
 ) -> tuple[np.ndarray | pa.Array, list[ValueFault]]:
     """Return values of the column's type, one for each of `array`; faults have places in `array`."""
     text = f"column {column.name}: its list has an item without a value"
-    holes = _value_faults(_is_null(array), Reason.MISSING_VALUE, lambda _: text) if column.is_list else []
+    holes = value_faults(is_null(array), Reason.MISSING_VALUE, lambda _: text) if column.is_list else []
     if column.type is ColumnType.BYTES:
-        return pc.fill_null(_as_texts(array).cast(pa.large_binary()), b""), holes
+        return pc.fill_null(as_texts(array).cast(pa.large_binary()), b""), holes
     if column.type in _NAMED:
         numbers, faults = _name_indices(column, array, indices)
         return numbers, faults + holes
     cast = cast_values(array, next(kind.arrow for kind in KINDS if kind.type is column.type))
-    is_unfit = _is_null(cast) & ~_is_null(array)
-    faults = _value_faults(is_unfit, Reason.OTHER_TYPE, partial(_type_fault, column, array))
+    is_unfit = is_null(cast) & ~is_null(array)
+    faults = value_faults(is_unfit, Reason.OTHER_TYPE, partial(_type_fault, column, array))
     if pa.types.is_floating(array.type):
         faults = [
             fault if math.isfinite(array[fault.place].as_py()) else fault._replace(reason=Reason.NOT_FINITE)
@@ -210,7 +142,7 @@ def _convert_items(
     if column.type is ColumnType.FLOAT:
         with np.errstate(over="ignore"):
             values = pc.fill_null(cast, 0.0).to_numpy(zero_copy_only=False).astype(np.float32)
-        return values, faults + _value_faults(
+        return values, faults + value_faults(
             ~np.isfinite(values), Reason.NOT_FINITE, lambda place: f"column {column.name}: {format_value(array[place])}"
         )
     whole = cast.cast(pa.int32() if column.type is ColumnType.DATE else pa.int64()).cast(pa.int64())
@@ -284,14 +216,14 @@ def _name_indices(column: Column, array: pa.Array, indices: Mapping[str, int]) -
     table = np.array([*(indices.get(name, -1) for name in names), 0])
     numbers = table[pc.fill_null(encoded.indices, len(names)).to_numpy(zero_copy_only=False)]
     what = "a class" if column.type in CLASS_TYPES else "a value of the enum"
-    return np.maximum(numbers, 0), _value_faults(
+    return np.maximum(numbers, 0), value_faults(
         numbers < 0,
         Reason.UNKNOWN_CLASS,
         lambda place: f"column {column.name}: {format_value(array[place])} is not {what}",
     )
 
 
-def _as_texts(array: pa.Array) -> pa.Array:
+def as_texts(array: pa.Array) -> pa.Array:
     """Return values as texts, see `as_text`; bytes unchanged."""
     type_ = array.type
     if pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_):
@@ -306,53 +238,3 @@ def _as_texts(array: pa.Array) -> pa.Array:
 def _type_fault(column: Column, array: pa.Array, place: int) -> str:
     kind = f"a list of {column.type.value}" if column.is_list else f"of type {column.type.value}"
     return f"column {column.name}: {format_value(array[place])} is not {kind}"
-
-
-_TERM_VALUES = {ColumnType.TERM_VALUE: np.float32, ColumnType.TERM_COUNT: np.int64}
-MOST_TEXT_BYTES = 1 << 24
-"""Maximum bytes of a text, and of a row of CSV. The terms of a text take 30 times its memory."""
-
-
-def convert_texts(
-    columns: Sequence[Column], array: pa.Array | None, rows: int, vectorize: TextVectorizer
-) -> tuple[list[FeatureColumn], list[ValueFault], np.ndarray]:
-    """Return the features of a column of texts. A row without a text has no terms.
-
-    Args:
-        columns: Columns of one feature each.
-        array: See `convert_column`.
-    """
-    texts, faults = column_texts(columns[0], array, rows)
-    vectors = vectorize([text or "" for text in texts])
-    features = []
-    for column in columns:
-        values = vectors.values if column.type in _TERM_VALUES else vectors.indices
-        values = values.astype(_TERM_VALUES.get(column.type, np.int64))
-        features.append(FeatureColumn(column.feature, column.kind, values, vectors.ends))
-    has_text = np.array([text is not None for text in texts], bool)
-    return features, faults, vectors.counts * has_text[:, None]
-
-
-def column_texts(column: Column, array: pa.Array | None, rows: int) -> tuple[list[str | None], list[ValueFault]]:
-    """Return the text of each row, None if it is missing or faulty; and faults of texts that are not UTF-8 or too
-    long."""
-    values = pa.nulls(rows) if array is None else array
-    values = _as_texts(values.dictionary_decode() if pa.types.is_dictionary(values.type) else values)
-    texts: list[str | None] = []
-    faults: list[ValueFault] = []
-    for place, data in enumerate(values.cast(pa.large_binary()).to_pylist()):
-        texts.append(column.default)
-        if data is None:
-            continue
-        texts[place] = None
-        if len(data) > MOST_TEXT_BYTES:
-            detail = f"column {column.name}: a text of {len(data):,} bytes; the limit is {MOST_TEXT_BYTES:,}"
-            faults.append(ValueFault(place, Reason.RECORD_TOO_LARGE, detail))
-            continue
-        try:
-            texts[place] = data.decode()
-        except UnicodeDecodeError:
-            faults.append(
-                ValueFault(place, Reason.OTHER_TYPE, f"column {column.name}: {format_value(data)} is not UTF-8")
-            )
-    return texts, faults

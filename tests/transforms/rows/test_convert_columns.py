@@ -7,8 +7,8 @@ import pytest
 from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.tables import Column
 from recordmill.schemas.rejects import Reason
+from recordmill.transforms.rows.convert_columns import convert_column
 from recordmill.transforms.rows.row_batch import plain_array
-from recordmill.transforms.table.convert_columns import convert_column
 
 
 def convert(array, type_: ColumnType, classes=(), **column):

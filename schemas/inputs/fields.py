@@ -1,0 +1,153 @@
+"""Choice of open fields: values of images or objects that a source has and no layout knows."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BeforeValidator
+
+ALL, NONE = "all", "none"
+KINDS = ("int", "float", "text")
+_IMAGE, _OBJECTS = "image.", "objects."
+
+
+class FieldChoice(NamedTuple):
+    """A requested field.
+
+    Attributes:
+        path: Path in the words of the source: `score`, `attributes.occluded`, `image.date_captured`.
+        kind: `int`, `float` or `text`; empty to decide it by all values.
+    """
+
+    path: str
+    kind: str = ""
+
+    def __str__(self) -> str:
+        """Return the item of `--fields`, quoted as in CSV if its path has a comma, a colon or a quote.
+
+        >>> str(FieldChoice("a:b", "int")), str(FieldChoice("score"))
+        ('"a:b":int', 'score')
+        """
+        path = self.path
+        if any(mark in path for mark in ',:"') or path != path.strip():
+            path = '"' + path.replace('"', '""') + '"'
+        return f"{path}:{self.kind}" if self.kind else path
+
+
+def field_choices(value: Any) -> Any:
+    """Return fields as texts, one each, from texts, or from a mapping of paths to kinds.
+
+    >>> field_choices(["score:float,attributes.occluded", "image.name"])
+    ('score:float', 'attributes.occluded', 'image.name')
+    >>> field_choices({"score": "float", "a,b": None})
+    ('score:float', '"a,b"')
+    """
+    if isinstance(value, Mapping):
+        choices = [FieldChoice(str(path), str(kind or "")) for path, kind in value.items()]
+    elif isinstance(value, str | list | tuple):
+        texts = [value] if isinstance(value, str) else [str(text) for text in value]
+        choices = [choice for text in texts for choice in parse_fields(text)]
+    else:
+        return value
+    for choice in choices:
+        if choice.kind not in ("", *KINDS):
+            raise ValueError(f"kind {choice.kind!r} must be one of {', '.join(KINDS)}")
+        if not choice.path:
+            raise ValueError("a path is expected")
+    paths = [choice.path for choice in choices]
+    if repeated := sorted({path for path in paths if paths.count(path) > 1}):
+        raise ValueError(f"{repeated[0]} is named twice")
+    if len(paths) > 1 and (lone := [word for word in (ALL, NONE) if word in paths]):
+        raise ValueError(f"{lone[0]} stands alone")
+    return tuple(map(str, choices))
+
+
+def parse_fields(text: str) -> Iterator[FieldChoice]:
+    """Yield the fields of a comma-separated text.
+
+    >>> list(parse_fields('score:int,"a,b":text,"c:d"'))
+    [FieldChoice(path='score', kind='int'), FieldChoice(path='a,b', kind='text'), FieldChoice(path='c:d', kind='')]
+    """
+    for item in _split_quoted(text, ","):
+        if item.strip():
+            path, *kinds = _split_quoted(item.strip(), ":")
+            quoted = path.startswith('"')
+            plain = next(csv.reader(io.StringIO(path)))[0] if quoted else path
+            yield FieldChoice(plain, ":".join(kinds))
+
+
+def _split_quoted(text: str, mark: str) -> list[str]:
+    """Split a text at a mark that is not within quotes."""
+    parts, is_quoted = [""], False
+    for char in text:
+        is_quoted ^= char == '"'
+        if char == mark and not is_quoted:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return parts
+
+
+Fields = Annotated[tuple[str, ...], BeforeValidator(field_choices)]
+
+
+class FieldSelection(NamedTuple):
+    """Requested fields of one axis, images or objects.
+
+    Attributes:
+        kinds: Kind of each field by its path without prefix, see FieldChoice.
+        is_all: True if all leaves are requested.
+    """
+
+    kinds: Mapping[str, str]
+    is_all: bool = False
+
+    def __bool__(self) -> bool:
+        return self.is_all or bool(self.kinds)
+
+    def pick(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the requested values of an image or object, by path. Values that are missing or null are left out.
+
+        >>> FieldSelection({"a.b": "", "c": ""}).pick({"a": {"b": 1}, "c": None, "d": 2})
+        {'a.b': 1}
+        """
+        leaves = dict(_leaves(values, "")) if self.is_all else {path: _at(values, path) for path in self.kinds}
+        return {path: value for path, value in leaves.items() if value is not None}
+
+
+def select_fields(choices: Iterable[str], image_paths: Iterable[str] = ()) -> tuple[FieldSelection, FieldSelection]:
+    """Return the fields of images, and those of objects.
+
+    Args:
+        choices: Values of `--fields`.
+        image_paths: Paths without a prefix that are fields of the image in this source.
+    """
+    parsed = [choice for text in choices for choice in parse_fields(text) if choice.path != NONE]
+    if [choice.path for choice in parsed] == [ALL]:
+        return FieldSelection({}, True), FieldSelection({}, True)
+    of_image: dict[str, str] = {}
+    of_object: dict[str, str] = {}
+    for path, kind in parsed:
+        is_of_image = path.startswith(_IMAGE) or path in image_paths
+        (of_image if is_of_image else of_object)[path.removeprefix(_IMAGE if is_of_image else _OBJECTS)] = kind
+    return FieldSelection(of_image), FieldSelection(of_object)
+
+
+def _at(values: Mapping[str, Any], path: str) -> Any:
+    """Return the value at a path of keys with dots between them; None if there is none."""
+    if path in values:
+        return values[path]
+    for end in (place for place, char in enumerate(path) if char == "."):
+        inner = values.get(path[:end])
+        if isinstance(inner, Mapping) and (value := _at(inner, path[end + 1 :])) is not None:
+            return value
+    return None
+
+
+def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{key}.")
+        elif not (isinstance(value, list) and any(isinstance(item, Mapping) for item in value)):
+            yield f"{prefix}{key}", value
