@@ -13,6 +13,7 @@ import msgspec
 from recordmill._check_arguments import check_names
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.features import DTYPES, FeatureTable, Form, Reading, RecordOf
+from recordmill.schemas.field_features import field_readings
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DECODED_IMAGE, is_image_feature
 from recordmill.schemas.shards import ShardInfo
@@ -229,6 +230,7 @@ def _known_readings(table: FeatureTable) -> Iterator[Reading]:
             dtype = DTYPES[feature.kind] if reading.form is Form.AS_IT_IS else reading.dtype
             meaning = feature.meaning if feature.source == table.label and dtype == "bytes" else reading.meaning
             yield msgspec.structs.replace(reading, shape=shape, dtype=dtype, meaning=meaning)
+    yield from field_readings(table)
 
 
 def _row_readings(table: FeatureTable) -> Iterator[Reading]:

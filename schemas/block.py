@@ -142,6 +142,9 @@ class Block:
     is_shared: Annotated[Any, BlockColumn("N", "bool", "", "rows of other image ids have the same file", False)] = None
     class_name: Annotated[Any, BlockColumn("N", "text", "UTF-8", "class of the whole image", "")] = None
     labels: Annotated[Any, BlockColumn("N", "bytes", "MessagePack", "`ImageLabels`; empty without any", b"")] = None
+    image_fields: Annotated[
+        Any, BlockColumn("N", "bytes", "JSON", "requested open fields of the image by path; empty without any", b"")
+    ] = None
     rejected: Annotated[
         Any, BlockColumn("N", "bytes", "MessagePack", "list of `Rejected`: unusable annotations of the image", b"")
     ] = None
@@ -179,6 +182,9 @@ class Block:
     track_id: Annotated[Any, BlockColumn("M", "int64", "id", "track; -1 if the object has none", -1, minimum=-1)] = None
     corners_px: Annotated[
         Any, BlockColumn("M", "float64", "px", "corners x, y of an oriented box; zeros for other boxes", (), 8)
+    ] = None
+    object_fields: Annotated[
+        Any, BlockColumn("M", "bytes", "JSON", "requested open fields of the object by path; empty without any", b"")
     ] = None
     # Until `recordmill.transforms.encoders.encode_objects.scale_to_pixels`.
     in_fractions: Annotated[

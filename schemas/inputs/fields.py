@@ -112,8 +112,11 @@ class FieldSelection(NamedTuple):
         >>> FieldSelection({"a.b": "", "c": ""}).pick({"a": {"b": 1}, "c": None, "d": 2})
         {'a.b': 1}
         """
-        leaves = dict(_leaves(values, "")) if self.is_all else {path: _at(values, path) for path in self.kinds}
+        leaves = dict(leaf_values(values)) if self.is_all else {path: _at(values, path) for path in self.kinds}
         return {path: value for path, value in leaves.items() if value is not None}
+
+
+NO_FIELDS = FieldSelection({})
 
 
 def select_fields(choices: Iterable[str], image_paths: Iterable[str] = ()) -> tuple[FieldSelection, FieldSelection]:
@@ -145,9 +148,10 @@ def _at(values: Mapping[str, Any], path: str) -> Any:
     return None
 
 
-def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+def leaf_values(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path and value of each leaf. Lists of mappings are no leaves."""
     for key, value in values.items():
         if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
+            yield from leaf_values(value, f"{prefix}{key}.")
         elif not (isinstance(value, list) and any(isinstance(item, Mapping) for item in value)):
             yield f"{prefix}{key}", value

@@ -1,6 +1,6 @@
 """Sample: an image with its annotations, for users' pipelines."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -27,6 +27,8 @@ class SampleObject(msgspec.Struct, frozen=True):
         track_id: Id of the object's track; None if there is none.
         corners: x, y of the four corners of an oriented box, whose bounds are the box; empty for other boxes.
         id: Id of the object; None to derive one from the Sample's name and the object's position.
+        fields: Open fields: values that no layout knows, by name. Values are numbers, booleans, texts, lists of these,
+            and mappings of names to such values.
     """
 
     category: str
@@ -43,6 +45,7 @@ class SampleObject(msgspec.Struct, frozen=True):
     view: str = ""
     track_id: int | None = None
     corners: tuple[float, ...] = ()
+    fields: dict[str, Any] = {}
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -66,6 +69,7 @@ class Sample(msgspec.Struct, frozen=True):
         neg_category_ids, not_exhaustive_category_ids: Lists of LVIS.
         size_bytes, version: Size of the file at `path`, and a text that changes with it; looked up if unset.
         tags: Classes of the whole image, in addition to its objects.
+        fields: Open fields of the image, see SampleObject.
     """
 
     file_name: str
@@ -85,6 +89,7 @@ class Sample(msgspec.Struct, frozen=True):
     size_bytes: int | None = None
     version: str = ""
     tags: tuple[str, ...] = ()
+    fields: dict[str, Any] = {}
 
     @property
     def annotation_rows(self) -> int:

@@ -31,6 +31,7 @@ from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.compare_names import Names
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.images.load_images import KEPT_BYTES, keep_files
+from recordmill.transforms.join.choose_fields import FieldPicker
 from recordmill.transforms.join.match_blocks import NO_FILES, FileState, assign_buckets, match_rows, name_keys
 from recordmill.transforms.join.observed_labels import ObservedLabel, find_negative_areas
 from recordmill.transforms.join.sample_rows import CategoryFinder, id_of, sample_rows, usable_objects
@@ -215,9 +216,11 @@ def labelled_rows(
         files: Label file of each image, for messages.
     """
     finder = CategoryFinder(None if source.categories is None else LabelMap(source.categories))
+    picker = FieldPicker(source.fields)
     samples, objects, rejected = [], [], []
     for name, image, file in zip(names, images, files, strict=True):
         sample = msgspec.structs.replace(image.sample or Sample(""), file_name=name)
+        sample = picker.pick(sample)
         what, of = ("annotation", id_of(sample)) if image.sample else ("image", None)
         rejects = [
             Rejected(what, None if image.sample else id_of(sample), fault.reason, fault.text(file), of)
@@ -251,6 +254,7 @@ def labelled_rows(
     parts |= {Part.KEYPOINTS for sample in samples for object_ in sample.objects if object_.keypoints}
     traits |= {ObservedLabel("part", part.value) for part in parts}
     traits |= {ObservedLabel("category", tag) for sample in samples for tag in sample.tags if source.categories is None}
+    traits |= set(picker.observed(crc32(names[0].encode()) if names else 0))
     return block, traits | {ObservedLabel(NOTE, note) for image in images for note in image.notes}
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.fields import NO_FIELDS, FieldSelection
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
 
@@ -178,6 +179,8 @@ class Source:
         parts: Parts of records that the format has, written if the layout has them.
         inputs: Files that determine what is read: the file of the data set, and lists.
         warnings: Warnings about unlikely contents, for the summary.
+        image_fields: Paths of open fields that are the image's without the prefix `image.`.
+        fields: Requested open fields of images, and of objects. `FormatOptions.source` sets them.
     """
 
     path: str
@@ -196,6 +199,8 @@ class Source:
     parts: tuple[Part, ...] = ()
     inputs: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    image_fields: tuple[str, ...] = ()
+    fields: tuple[FieldSelection, FieldSelection] = (NO_FIELDS, NO_FIELDS)
 
     def split_index(self, split: str, splits: tuple[str, ...]) -> int:
         """Return the index of a split of the data set in those of the job; -1 if --split decides."""

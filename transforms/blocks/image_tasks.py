@@ -81,7 +81,7 @@ def image_paths(block: Block) -> list[str]:
     ]
 
 
-_RENAMED = {"id": "object_id", "bbox_xywh_px": "boxes_xywh_px"}
+_RENAMED = {"id": "object_id", "bbox_xywh_px": "boxes_xywh_px", "fields": "object_fields"}
 _OBJECT_COLUMNS = {field: _RENAMED.get(field, field) for field in Annotation.__struct_fields__}
 """Column of each field of Annotation. The default of a field is the fill value of its column."""
 _NUM_REQUIRED = len(Annotation.__struct_fields__) - len(Annotation.__struct_defaults__)

@@ -18,6 +18,7 @@ from recordmill.schemas.layouts import column_writer
 from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns
 from recordmill.transforms.blocks.image_tasks import id_texts, object_columns
+from recordmill.transforms.encoders.encode_fields import FieldEncoder
 from recordmill.transforms.encoders.encode_masks import DrawnMasks, MaskDrawer
 from recordmill.transforms.encoders.encode_objects import FittedBoxes, KeypointEncoder, fit_boxes, scale_to_pixels
 from recordmill.transforms.encoders.record_maker import EncodedRun, check_size, transcoding_counts
@@ -54,6 +55,7 @@ class Run(NamedTuple):
         name_of_class: Class names as serialised bytes [classes].
         image_class: int64 [N], class index of images with one class; empty for others.
         keypoints: Columns of keypoints, by name.
+        fields: Columns of open fields, by source.
     """
 
     images: list[LoadedImage]
@@ -67,6 +69,7 @@ class Run(NamedTuple):
     name_of_class: Ragged
     image_class: np.ndarray
     keypoints: dict[str, Column]
+    fields: dict[str, Column] = {}
 
     @property
     def stored_images(self) -> list[Any]:
@@ -102,6 +105,7 @@ class ExampleEncoder:
         self._names = [category.name.encode() for category in labels.categories]
         self._name = ragged_bytes(bytes_items(self._names))
         self._keypoints = KeypointEncoder(labels)
+        self._fields = FieldEncoder(table)
         self._writer = ExampleWriter(table)
         self._sources = table.sources
         self._writes = {
@@ -195,8 +199,15 @@ class ExampleEncoder:
             self._name,
             np.array([self._class_of_name[name] for name in names], np.int64),
             keypoints,
+            self._encode_fields(block) if self._fields else {},
         )
         return run, rejected
+
+    def _encode_fields(self, block: Block) -> dict[str, Column]:
+        """Return the columns of open fields, by source."""
+        of_images, _ = self._fields.encode("image", block.image_fields, len(block))
+        of_objects, _ = self._fields.encode("object", block.object_fields, block.num_objects)
+        return of_images | of_objects
 
     def _class_indices(self, category_id: np.ndarray) -> np.ndarray:
         """Return the class index of each object: int64 [M].

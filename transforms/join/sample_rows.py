@@ -1,11 +1,13 @@
 """Convert Samples to rows of Blocks."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+import msgspec
 import numpy as np
 
-from recordmill.schemas.block import Block, ragged_texts, starts_of
+from recordmill.schemas.block import Block, ragged_bytes, ragged_texts, starts_of
 from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabels
 from recordmill.schemas.inputs.boxes import LARGEST, box_fault, keypoints_fault
 from recordmill.schemas.inputs.labels import LabelMap
@@ -97,6 +99,8 @@ def sample_rows(
         class_name=ragged_texts([sample.class_name or "" for sample in samples]) if is_image_class else None,
         labels=None if is_image_class else label_column(list(map(_labels, samples))),
     )
+    if any(sample.fields for sample in samples):
+        block = block.replace(image_fields=ragged_bytes([_field_bytes(sample.fields) for sample in samples]))
     annotations = [annotation for pairs in objects for annotation, _ in pairs]
     if not annotations:
         return block
@@ -123,9 +127,15 @@ def _check_object(sample: Sample, number: int, given: SampleObject, finder: Cate
     area = box[2] * box[3] if given.area_px2 is None else given.area_px2
     if not (abs(area) <= LARGEST and -_INT64 <= id_ < _INT64):
         raise UnusableError(Reason.MALFORMED_ANNOTATION, f"area {area}, id {id_}")
-    more = given.difficult, given.truncated, given.view, -1 if given.track_id is None else given.track_id, given.corners
-    segmentation, in_fractions = given.segmentation.encode(), given.frame == "fraction"
-    return Annotation(id_, category_id, box, area, given.is_crowd, segmentation, given.keypoints, *more, in_fractions)
+    track_id = -1 if given.track_id is None else given.track_id
+    flags = given.difficult, given.truncated, given.view, track_id, given.corners
+    more = given.frame == "fraction", _field_bytes(given.fields)
+    mask = given.segmentation.encode()
+    return Annotation(id_, category_id, box, area, given.is_crowd, mask, given.keypoints, *flags, *more)
+
+
+def _field_bytes(fields: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode(fields) if fields else b""
 
 
 def _labels(sample: Sample) -> ImageLabels:

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
@@ -57,11 +58,18 @@ class _Shape(msgspec.Struct):
     flags: dict[str, Any] | None = None
     difficult: bool | None = None
     mask: str | None = None
+    description: Any = None
+    score: Any = None
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("flags", "description", "group_id", "score")}
 
 
 def source(options: LabelmeOptions) -> Source:
     labels = find_labels(options, is_json)
-    parse = partial(parse_shapes, ignored_labels=options.ignore_labels, has_masks=options.masks != "none")
+    kept = {"ignored_labels": options.ignore_labels, "has_masks": options.masks != "none"}
+    parse = partial(parse_shapes, **kept, has_fields=bool(options.fields))
     return naming_source(options, labels, parse, check=_check_labelme_notes)
 
 
@@ -73,13 +81,18 @@ def _check_labelme_notes(notes: frozenset[str]) -> Iterator[str]:
 
 @parser
 def parse_shapes(
-    stream: BinaryIO, file: str, ignored_labels: tuple[str, ...] = (), has_masks: bool = False
+    stream: BinaryIO,
+    file: str,
+    ignored_labels: tuple[str, ...] = (),
+    has_masks: bool = False,
+    has_fields: bool = False,
 ) -> Iterator[LabelledImage]:
     """Yield the image of a label file.
 
     Args:
         ignored_labels: Labels of shapes that are not objects.
         has_masks: True if records store polygons and masks, False if only their boxes.
+        has_fields: True if records store open fields.
 
     >>> import io, json
     >>> shapes = [
@@ -101,7 +114,8 @@ def parse_shapes(
         with parts.rejecting(f"shape{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}"):
             if (label := shapes[0].label) in ignored_labels:
                 raise UnusableError(Reason.EXCLUDED, f"label {label} (--ignore-labels)")
-            parts.objects.append(_convert_shapes(shapes, label_file, has_masks, parts.notes))
+            object_ = _convert_shapes(shapes, label_file, has_masks, parts.notes)
+            parts.objects.append(replace(object_, fields=shapes[0].fields) if has_fields else object_)
     flags = (label_file.flags or {}).items()
     tags = tuple(flag for flag, is_set in flags if is_set is True and flag not in ignored_labels)
     has_image = bytes(label_file.image_data) not in (b"null", b'""')

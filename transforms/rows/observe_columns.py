@@ -35,6 +35,7 @@ class ColumnStats(msgspec.Struct):
         first: An example of each look, with its place: (number of the file, line, value).
         present: Rows with a value. Batches of JSON Lines lack columns that none of their rows has.
         lists: Rows with a list.
+        lengths: Lengths of lists; two at most.
         shapes: Sizes of lists in lists, see `flatten_lists`; two at most.
         rounded: Values that float32 does not equal.
         cut: Points in time that are finer than a microsecond.
@@ -49,6 +50,7 @@ class ColumnStats(msgspec.Struct):
     first: dict[Seen, tuple[int, int, str]] = {}
     present: int = 0
     lists: int = 0
+    lengths: set[int] = msgspec.field(default_factory=set)
     shapes: set[tuple[int, ...]] = msgspec.field(default_factory=set)
     rounded: int = 0
     cut: int = 0
@@ -64,6 +66,7 @@ class ColumnStats(msgspec.Struct):
             self.first[look] = min(self.first.get(look, example), example)
         self.present += other.present
         self.lists += other.lists
+        self.lengths = set(sorted(self.lengths | other.lengths)[:2])
         self.shapes = set(sorted(self.shapes | other.shapes)[:2])
         self.rounded += other.rounded
         self.cut += other.cut
@@ -123,7 +126,9 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
         places = np.arange(rows)
         if is_list(array.type):
             column.lists = column.present
+            is_list_of_row = array.is_valid().to_numpy(zero_copy_only=False)
             array, counts, shape = flatten_lists(array)
+            column.lengths = set(np.unique(counts[is_list_of_row])[:2].tolist())
             column.shapes = {shape} if column.lists else set()
             places = np.repeat(places, counts)
         if name in distinct or pa.types.is_dictionary(array.type):

@@ -166,6 +166,11 @@ def flatten_row(row: dict[str, Any], prefix: str, keys: dict[str, set[str]]) -> 
     return columns
 
 
+def batches_of_rows(rows: list[dict[str, Any]]) -> Iterator[RowBatch]:
+    """Yield rows of values by column as batches, see `read_json_lines`. Lines are places in `rows`."""
+    yield from _split_by_type(rows, [*range(len(rows))], [], ())
+
+
 def _gather_columns(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> dict[str, list[Any]]:
     values: dict[str, list[Any]] = {}
     for place, row in enumerate(rows):

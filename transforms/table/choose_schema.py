@@ -22,8 +22,9 @@ from recordmill.schemas.inputs.labels import (
 from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, RowsFile, TableSchema
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
+from recordmill.transforms.rows.choose_type import NUMBERS, narrowest_type
 from recordmill.transforms.rows.convert_columns import convert_column
-from recordmill.transforms.rows.kinds import KINDS, Seen
+from recordmill.transforms.rows.kinds import Seen
 from recordmill.transforms.rows.observe_columns import MOST_DISTINCT, MOST_NAME_BYTES, ColumnStats, TableStats
 from recordmill.transforms.rows.row_batch import format_value
 from recordmill.transforms.table.table_options import TableOptions
@@ -31,7 +32,6 @@ from recordmill.transforms.table.table_options import TableOptions
 _MOST_LABEL_BYTES = 200
 _SHOWN_COLUMNS = 8
 _TOO_MANY = f"more than {MOST_DISTINCT:,} values, or longer ones than {MOST_NAME_BYTES:,} bytes"
-_NUMBERS = {Seen.INT64, Seen.FLOAT, Seen.LARGE, Seen.NOT_FINITE}
 
 
 def numbered_columns(options: TableOptions, known: Mapping[str, Column]) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ def choose_schema(
     if existing and options.label:
         labels, absent = adopt_labels(labels, existing, bool(options.classes), SAME_CLASSES)
         warnings += [absent] if absent else []
-    numbers = tuple(name for name in options.required_columns if stats.columns[name].seen.keys() <= _NUMBERS)
+    numbers = tuple(name for name in options.required_columns if stats.columns[name].seen.keys() <= NUMBERS)
     return ChosenSchema(TableSchema(tuple(columns)), labels, tuple(warnings), numbers=numbers)
 
 
@@ -171,7 +171,7 @@ def _choose_column(
     type_, is_list, shape = (
         (given.type, given.is_list, given.shape)
         if given
-        else (_narrowest_type(stats), stats.lists > 0, _common_shape(name, stats))
+        else (narrowest_type(stats), stats.lists > 0, _common_shape(name, stats))
     )
     type_ = dtype or type_
     if type_ in CLASS_TYPES:
@@ -201,7 +201,7 @@ def _common_shape(name: str, stats: ColumnStats) -> tuple[int, ...]:
     shape = next(iter(stats.shapes), ())
     if Seen.NESTED not in stats.seen and stats.shapes <= {()}:
         return ()
-    is_number = _narrowest_type(stats) is not ColumnType.BYTES
+    is_number = narrowest_type(stats) is not ColumnType.BYTES
     if Seen.NESTED not in stats.seen and len(stats.shapes) == 1 and -1 not in shape and is_number:
         return shape
     what = "texts" if not is_number and Seen.NESTED not in stats.seen else "different sizes, or other types,"
@@ -222,20 +222,6 @@ def _enum_names(name: str, stats: ColumnStats, given: Column | None, default: st
     if stats.distinct is None:
         raise CategoryError(f"--schema: column {name} has {_TOO_MANY}, too many to be an enum")
     return tuple(sorted_names(stats.distinct if default is None else stats.distinct | {default}))
-
-
-def _narrowest_type(stats: ColumnStats) -> ColumnType:
-    """Return the narrowest type that holds all values unchanged; NaN and infinity hold none."""
-    looks = set(stats.seen)
-    if looks and looks <= {Seen.INT64, Seen.FLOAT} and stats.is_whole and stats.rounded:
-        return ColumnType.INT64  # whole numbers that int64 holds and float32 does not
-    if looks & {Seen.FLOAT, Seen.NOT_FINITE} and looks <= _NUMBERS:
-        return ColumnType.FLOAT
-    if looks == {Seen.DATE, Seen.TIMESTAMP}:
-        return ColumnType.TIMESTAMP
-    if looks == {Seen.ENUM} and stats.distinct is None:
-        return ColumnType.BYTES
-    return next((kind.type for kind in KINDS if looks == {kind.seen}), ColumnType.BYTES)
 
 
 def _column_warnings(
@@ -398,7 +384,7 @@ def _label_map(stats: TableStats, options: TableOptions, known: Mapping[str, Col
     present = values.distinct
     if present is None:
         raise CategoryError(f"column {label} has {_TOO_MANY}, too many to be classes; is it the label?")
-    if values.seen.keys() <= _NUMBERS:
+    if values.seen.keys() <= NUMBERS:
         present = {name for name in present if Decimal(name).is_finite()}  # NaN among numbers is not a class
     default = _default(label, options, known)
     if default is not None:

@@ -1,0 +1,129 @@
+"""Features of open fields: values of images and objects that a source has and no layout knows."""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import DTYPES, Feature, FeatureKind, FeatureTable, Reading, RecordOf
+
+Axis = Literal["image", "object"]
+_SOURCES: dict[Axis, str] = {"image": "image.field:", "object": "objects.field:"}
+_PREFIXES: dict[str, dict[Axis, str]] = {
+    "detection": {"image": "image/", "object": "image/object/"},
+    "keras": {"image": "image_", "object": ""},
+    "tfds": {"image": "", "object": "objects/"},
+    "classification": {"image": ""},
+}
+"""Beginning of keys by layout and axis. A layout without an axis does not store its fields."""
+_MISSING = {FeatureKind.INT64: "-1", FeatureKind.FLOAT: "nan", FeatureKind.BYTES: ""}
+VALUES, LENGTHS = "/ragged_flat_values", "/ragged_row_lengths_0"
+"""Ends of the keys of lists of different lengths, as TFDS names them."""
+RAGGED = -1
+MOST_FIELDS = 200
+_MOST_KEY_BYTES = 200
+
+
+class FieldColumn(msgspec.Struct, frozen=True):
+    """A field, and its stored form.
+
+    Attributes:
+        axis: What has a value: an image, or an object.
+        path: Path in the words of the source, without the prefix of its axis.
+        size: Number of values in each list; 0 for a single value, RAGGED for lists of different lengths.
+    """
+
+    axis: Axis
+    path: str
+    kind: FeatureKind
+    size: int = 0
+
+    @property
+    def source(self) -> str:
+        """Source of its feature, or the beginning of the sources of its two features."""
+        return f"{_SOURCES[self.axis]}{self.path}"
+
+    @property
+    def missing(self) -> str:
+        """Value that is stored for a missing value, as text."""
+        return _MISSING[self.kind]
+
+
+def is_field(source: str) -> bool:
+    """Return True for the source of a field's feature."""
+    return source.startswith(tuple(_SOURCES.values()))
+
+
+def _axis_of(source: str) -> Axis | None:
+    return next((axis for axis, start in _SOURCES.items() if source.startswith(start)), None)
+
+
+def stores_axis(layout: str, axis: Axis) -> bool:
+    """Return True if records of a layout store fields of images, or of objects."""
+    return axis in _PREFIXES.get(layout, {})
+
+
+def add_fields(table: FeatureTable, columns: Iterable[FieldColumn]) -> FeatureTable:
+    """Return the table with the features of fields.
+
+    Raises:
+        ConfigError: A key is taken, or cannot be a key.
+    """
+    taken = {feature.name: feature for feature in table.features}
+    for column in columns:
+        for feature in _features(column, table):
+            if other := taken.get(feature.name):
+                raise ConfigError(
+                    f"--fields {column.path}: the key {feature.name} is that of {other.meaning or other.source}. Leave "
+                    "the field out"
+                )
+            if not feature.name.isprintable() or len(feature.name.encode()) > _MOST_KEY_BYTES or "//" in feature.name:
+                raise ConfigError(f"--fields {column.path!r}: a key has 1 to {_MOST_KEY_BYTES} bytes of printable text")
+            taken[feature.name] = feature
+    return msgspec.structs.replace(table, features=tuple(taken[name] for name in sorted(taken)))
+
+
+def _features(column: FieldColumn, table: FeatureTable) -> Iterator[Feature]:
+    """Yield the feature of a field, or the two of lists of different lengths."""
+    key = _PREFIXES[table.layout][column.axis] + column.path.replace(".", "/")
+    is_alone = column.axis == "image" or table.record_of is RecordOf.ANNOTATION
+    rows: tuple[str, ...] = () if is_alone else ("N",)
+    meaning = f"field {column.path}; {column.missing or 'empty'} where it is missing"
+    if column.size != RAGGED:
+        shape = (*rows, str(column.size)) if column.size else rows
+        yield Feature(key, column.source, column.kind, shape, "", meaning, default=column.missing)
+        return
+    values = (f"V of {column.path}",)
+    if is_alone:
+        yield Feature(key, column.source, column.kind, values, "", f"field {column.path}")
+        return
+    yield Feature(f"{key}{VALUES}", f"{column.source}{VALUES}", column.kind, values, "", f"field {column.path}")
+    lengths = f"number of values of {column.path} of each object"
+    yield Feature(f"{key}{LENGTHS}", f"{column.source}{LENGTHS}", FeatureKind.INT64, rows, "", lengths)
+
+
+def field_columns(table: FeatureTable) -> tuple[FieldColumn, ...]:
+    """Return the fields that records of a table have."""
+    columns = []
+    for feature in table.features:
+        axis = _axis_of(feature.source)
+        if axis is None or feature.source.endswith(LENGTHS):
+            continue
+        path = feature.source.removeprefix(_SOURCES[axis]).removesuffix(VALUES)
+        is_ragged = bool(feature.shape) and feature.shape[-1].startswith("V of ")
+        sizes = [int(size) for size in feature.shape if size.isdecimal()]
+        columns.append(FieldColumn(axis, path, feature.kind, RAGGED if is_ragged else sum(sizes)))
+    return tuple(columns)
+
+
+def field_readings(table: FeatureTable) -> Iterator[Reading]:
+    """Yield the readers' value of each feature of a field, under its path."""
+    paths = [column.path for column in field_columns(table) if column.axis == "object"]
+    for feature in table.features:
+        axis = _axis_of(feature.source)
+        if axis:
+            name = feature.source.removeprefix(_SOURCES[axis])
+            name = f"image.{name}" if axis == "image" and name in paths else name
+            padding = -1 if feature.kind is FeatureKind.INT64 else 0
+            yield Reading(name, feature.source, DTYPES[feature.kind], feature.shape, feature.meaning, padding)

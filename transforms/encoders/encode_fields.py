@@ -1,0 +1,118 @@
+"""Encode open fields of images and objects as columns of records."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from recordmill.schemas.block import Ragged, starts_of
+from recordmill.schemas.features import ColumnType, FeatureKind, FeatureTable, RecordOf
+from recordmill.schemas.field_features import LENGTHS, RAGGED, VALUES, FieldColumn, field_columns
+from recordmill.schemas.inputs.tables import Column as RowColumn
+from recordmill.schemas.rejects import Reason
+from recordmill.transforms.records.example import Column, bytes_items
+from recordmill.transforms.rows.convert_columns import ValueFault, convert_column
+from recordmill.transforms.rows.read_json import batches_of_rows
+
+_TYPES = {
+    FeatureKind.INT64: ColumnType.INT64,
+    FeatureKind.FLOAT: ColumnType.FLOAT,
+    FeatureKind.BYTES: ColumnType.BYTES,
+}
+_MISSING: dict[FeatureKind, Any] = {FeatureKind.INT64: -1, FeatureKind.FLOAT: np.nan, FeatureKind.BYTES: b""}
+
+
+class FieldEncoder:
+    """Encoder of the open fields of records.
+
+    Args:
+        table: Features of the records.
+    """
+
+    def __init__(self, table: FeatureTable):
+        columns = field_columns(table)
+        self._by_axis = {axis: [column for column in columns if column.axis == axis] for axis in ("image", "object")}
+        self._is_alone = table.record_of is RecordOf.ANNOTATION
+
+    def __bool__(self) -> bool:
+        return any(self._by_axis.values())
+
+    def encode(self, axis: str, rows: Ragged | None, number: int) -> tuple[dict[str, Column], list[ValueFault]]:
+        """Return the columns of an axis by source of their feature, and the values that do not fit.
+
+        Args:
+            rows: JSON of each image or object; None if none has fields.
+            number: Number of images or objects.
+        """
+        values = [msgspec.json.decode(row) if row else {} for row in rows.rows()] if rows else [{}] * number
+        columns: dict[str, Column] = {}
+        faults: list[ValueFault] = []
+        for column in self._by_axis[axis]:
+            lists, wrong = _convert(column, values)
+            faults += wrong
+            columns |= dict(self._store(column, lists))
+        return columns, faults
+
+    def _store(self, column: FieldColumn, lists: list[list[Any]]) -> Iterator[tuple[str, Column]]:
+        """Yield the columns of a field, given the values of each row."""
+        is_bytes = column.kind is FeatureKind.BYTES
+        dtype = np.float32 if column.kind is FeatureKind.FLOAT else np.int64
+        if column.size != RAGGED:
+            width, missing = column.size or 1, _MISSING[column.kind]
+            filled = [values if values else [missing] * width for values in lists]
+            if is_bytes:
+                yield column.source, [row if column.size else row[0] for row in filled]
+            else:
+                array = np.array(filled, dtype).reshape(-1, width)
+                yield column.source, array if column.size else array[:, 0]
+            return
+        lengths = np.array(list(map(len, lists)), np.int64)
+        is_alone = column.axis == "image" or self._is_alone
+        flat: Column = lists
+        if not is_bytes:
+            flat = Ragged(np.array([value for row in lists for value in row], dtype), starts_of(lengths))
+        elif not is_alone:
+            items = bytes_items([value for row in lists for value in row])
+            sizes = starts_of(np.array(list(map(len, items)), np.int64))
+            flat = Ragged(np.frombuffer(b"".join(items), np.uint8), sizes[starts_of(lengths)])
+        yield f"{column.source}{'' if is_alone else VALUES}", flat
+        if not is_alone:
+            yield f"{column.source}{LENGTHS}", lengths
+
+
+def _convert(column: FieldColumn, rows: list[Mapping[str, Any]]) -> tuple[list[list[Any]], list[ValueFault]]:
+    """Return the values of each row as a list, empty where they are missing; and values that do not fit."""
+    lists: list[list[Any]] = [[] for _ in rows]
+    faults: list[ValueFault] = []
+    stored = RowColumn(column.path, column.path, _TYPES[column.kind], bool(column.size), is_optional=True)
+    cells = [{column.path: row[column.path]} if column.path in row else {} for row in rows]
+    for batch in batches_of_rows([_plain(cell, column.kind) for cell in cells]):
+        places = batch.lines.tolist()
+        feature, wrong = convert_column(stored, batch.columns.get(column.path), len(places), {})
+        faults += [fault._replace(place=places[fault.place]) for fault in wrong]
+        values = feature.values.to_pylist() if column.kind is FeatureKind.BYTES else feature.values.tolist()
+        for place, start, end in zip(places, feature.ends.tolist(), feature.ends.tolist()[1:], strict=False):
+            lists[place] = values[start:end]
+    if column.size > 0:  # of a data set that has the field already, or a kind that the user named
+        faults += [
+            ValueFault(place, Reason.OTHER_TYPE, f"field {column.path}: {len(row)} values, not {column.size}")
+            for place, row in enumerate(lists)
+            if row and len(row) != column.size
+        ]
+    return lists, faults
+
+
+def _plain(cell: dict[str, Any], kind: FeatureKind) -> dict[str, Any]:
+    """Return a value with 0 and 1 for booleans, if numbers are stored."""
+    return cell if kind is FeatureKind.BYTES else {path: _number(value) for path, value in cell.items()}
+
+
+def _number(value: Any) -> Any:
+    return (
+        [_number(item) for item in value]
+        if isinstance(value, list)
+        else int(value)
+        if isinstance(value, bool)
+        else value
+    )

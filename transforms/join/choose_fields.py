@@ -1,0 +1,172 @@
+"""Choose how open fields are stored, from the values of all images and objects."""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import ColumnType, FeatureKind
+from recordmill.schemas.field_features import MOST_FIELDS, RAGGED, Axis, FieldColumn
+from recordmill.schemas.inputs.fields import FieldSelection, leaf_values
+from recordmill.schemas.inputs.sample import Sample
+from recordmill.schemas.sizes import first_texts
+from recordmill.transforms.join.observed_labels import ObservedLabel
+from recordmill.transforms.rows.choose_type import narrowest_type
+from recordmill.transforms.rows.kinds import Seen
+from recordmill.transforms.rows.observe_columns import ColumnStats, TableStats, observe
+from recordmill.transforms.rows.read_json import batches_of_rows
+
+_KINDS = {"int": FeatureKind.INT64, "float": FeatureKind.FLOAT, "text": FeatureKind.BYTES}
+_KIND_OF_TYPE = {
+    ColumnType.INT64: FeatureKind.INT64,
+    ColumnType.BOOL: FeatureKind.INT64,
+    ColumnType.FLOAT: FeatureKind.FLOAT,
+}
+_SHOWN = 5
+AXES: tuple[Axis, Axis] = ("image", "object")
+
+
+def observe_rows(rows: Sequence[Mapping[str, Any]]) -> TableStats:
+    """Return the facts of rows of fields by path."""
+    stats = TableStats()
+    for batch in batches_of_rows([dict(row) for row in rows]):
+        stats.add(observe(batch, 0))
+    return stats
+
+
+class FieldPicker:
+    """Picker of the requested fields of Samples, and observer of their values.
+
+    Args:
+        selections: Requested fields of images, and of objects.
+    """
+
+    def __init__(self, selections: tuple[FieldSelection, FieldSelection]):
+        self._selections = dict(zip(AXES, selections, strict=True))
+        self._rows: dict[Axis, list[dict[str, Any]]] = {axis: [] for axis in AXES}
+        self._paths: dict[Axis, set[str]] = {axis: set() for axis in AXES}
+
+    def pick(self, sample: Sample) -> Sample:
+        """Return a Sample with the requested fields by path."""
+        if not (sample.fields or any(self._selections.values()) or any(one.fields for one in sample.objects)):
+            return sample
+        objects = tuple(
+            msgspec.structs.replace(one, fields=self._picked("object", one.fields)) for one in sample.objects
+        )
+        return msgspec.structs.replace(sample, fields=self._picked("image", sample.fields), objects=objects)
+
+    def _picked(self, axis: Axis, fields: Mapping[str, Any]) -> dict[str, Any]:
+        if not self._selections[axis]:
+            return {}
+        picked = self._selections[axis].pick(fields)
+        self._rows[axis].append(picked)
+        self._paths[axis].update(path for path, _ in leaf_values(fields))
+        return picked
+
+    def observed(self, key: int) -> Iterator[ObservedLabel]:
+        """Yield what decides how the fields are stored.
+
+        Args:
+            key: Number that tells the Samples from others.
+        """
+        for axis, rows in self._rows.items():
+            if rows:
+                yield ObservedLabel(f"{axis} fields", pack_stats(observe_rows(rows)), key)
+            yield from (ObservedLabel(f"{axis} path", path) for path in self._paths[axis])
+
+
+def chosen_fields(
+    selections: tuple[FieldSelection, FieldSelection], labels: Iterable[ObservedLabel]
+) -> tuple[list[FieldColumn], list[str]]:
+    """Return the stored fields, and warnings. See `choose_fields`."""
+    labels = list(labels)
+    columns: list[FieldColumn] = []
+    warnings: list[str] = []
+    for axis, selection in zip(AXES, selections, strict=True):
+        if selection:
+            stats = merge_stats(label.name for label in labels if label.kind == f"{axis} fields")
+            paths = [label.name for label in labels if label.kind == f"{axis} path"]
+            own, own_warnings = choose_fields(axis, selection, stats, paths)
+            columns += own
+            warnings += own_warnings
+    return columns, warnings
+
+
+def choose_fields(
+    axis: Axis, selection: FieldSelection, stats: TableStats, paths: Iterable[str]
+) -> tuple[list[FieldColumn], list[str]]:
+    """Return the stored fields of an axis, and warnings.
+
+    Args:
+        stats: Facts of the values of all rows.
+        paths: Paths of all leaves.
+
+    Raises:
+        ConfigError: No row has a requested field, or all leaves are too many.
+    """
+    known = sorted(paths)
+    names = [*selection.kinds] if not selection.is_all else sorted(stats.columns)
+    if selection.is_all and len(names) > MOST_FIELDS:
+        raise ConfigError(
+            f"--fields all: there are {len(names):,} fields of {'images' if axis == 'image' else 'objects'}, more than "
+            f"{MOST_FIELDS}: {first_texts(names, _SHOWN)}. Name the fields that records need"
+        )
+    columns: list[FieldColumn] = []
+    warnings: list[str] = []
+    rows = sum(stats.rows.values())
+    for name in names:
+        values = stats.columns.get(name)
+        if values is None or not values.present:
+            raise ConfigError(_unknown_path(axis, name, known))
+        column = _choose_column(axis, name, values, selection.kinds.get(name, ""))
+        columns.append(column)
+        warnings += _field_warnings(column, values, rows)
+    return columns, warnings
+
+
+def _unknown_path(axis: Axis, path: str, known: Sequence[str]) -> str:
+    shown = f"image.{path}" if axis == "image" else path
+    below = [name for name in known if name.startswith(f"{path}.")]
+    near = below[:1] or difflib.get_close_matches(path, known, 1)
+    prefix = "image." if axis == "image" else ""
+    hint = f"did you mean {prefix}{near[0]}?" if near else ""
+    what = "images" if axis == "image" else "objects"
+    fields = first_texts([f"{prefix}{name}" for name in known], _SHOWN)
+    hint = hint or (f"they have {fields}" if known else f"{what} of this data set have no fields")
+    return f"--fields {shown}: no {what[:-1]} has this field; {hint}"
+
+
+def _choose_column(axis: Axis, path: str, values: ColumnStats, kind: str) -> FieldColumn:
+    stored = _KINDS.get(kind) or _KIND_OF_TYPE.get(narrowest_type(values), FeatureKind.BYTES)
+    if not values.lists:
+        return FieldColumn(axis, path, stored)
+    if Seen.NESTED in values.seen or values.shapes - {()} or values.lists < values.present:
+        return FieldColumn(axis, path, FeatureKind.BYTES)  # as JSON text
+    (length, *others) = values.lengths
+    return FieldColumn(axis, path, stored, RAGGED if others or not length else length)
+
+
+def _field_warnings(column: FieldColumn, values: ColumnStats, rows: int) -> Iterator[str]:
+    """Yield warnings about the values of a field."""
+    shown = f"image.{column.path}" if column.axis == "image" else column.path
+    if len(values.seen) > 1 and column.kind is FeatureKind.BYTES:
+        looks = ", ".join(f"{look.value} ({number:,})" for look, number in sorted(values.seen.items()))
+        yield f"field {shown} is stored as text, as it has {looks}"
+    if values.present < rows:
+        what, stored = "images" if column.axis == "image" else "objects", column.missing or "empty text"
+        yield f"field {shown}: {rows - values.present:,} of {rows:,} {what} have no value; {stored} is stored there"
+
+
+def pack_stats(stats: TableStats) -> str:
+    """Return facts as text."""
+    return msgspec.json.encode(stats).decode()
+
+
+def merge_stats(texts: Iterable[str]) -> TableStats:
+    """Return the sum of facts."""
+    stats = TableStats()
+    for text in sorted(texts):
+        stats.add(msgspec.json.decode(text, type=TableStats))
+    return stats
