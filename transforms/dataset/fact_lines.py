@@ -9,6 +9,7 @@ import msgspec
 from recordmill.schemas.dataset.dataset_files import split_rejects
 from recordmill.schemas.dataset.manifest import InputRows, Manifest, Plan, RewrittenImages, SplitManifest
 from recordmill.schemas.features import Feature, Part, RecordOf
+from recordmill.schemas.field_features import is_field
 from recordmill.schemas.inputs.annotations import unnamed_keypoints
 from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts, TextForm
@@ -127,7 +128,9 @@ def split_lines(
             "keypoints",
             f"{annotations.keypoints_outside:,} visible ones (v = 2) are outside their image; they are kept",
         )
-    if manifest.features:
+    if fields := [feature for feature in manifest.features if is_field(feature.source)]:
+        yield "fields", _format_columns(fields)
+    elif manifest.features:
         yield "columns", _format_columns(manifest.features)
     if manifest.categories or not (is_table or manifest.segments):
         yield "classes", _format_classes([category.name for category in manifest.categories], split.class_counts)

@@ -164,7 +164,12 @@ def join_values(records: list[dict[str, Any]]) -> dict[str, Any]:
     """Merge the values of an image's records, in a layout with one record per object."""
     first, *rest = records
     object_sources = [source for source in first if rest and source.startswith("objects.")]
-    return first | {source: np.concatenate([values[source] for values in records]) for source in object_sources}
+    return first | {source: _join([values[source] for values in records]) for source in object_sources}
+
+
+def _join(values: list[Any]) -> np.ndarray:
+    is_text = isinstance(values[0], bytes)  # an open field
+    return np.array(values, object) if is_text else np.concatenate(values)
 
 
 def _check_value(feature: Feature, typed_values: tuple[FeatureKind, Values] | None) -> Any:
