@@ -7,6 +7,7 @@ import msgspec
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import DTYPES, Feature, FeatureKind, FeatureTable, Reading, RecordOf
+from recordmill.schemas.values import VALUES
 
 Axis = Literal["image", "object"]
 _SOURCES: dict[Axis, str] = {"image": "image.field:", "object": "objects.field:"}
@@ -18,7 +19,7 @@ _PREFIXES: dict[str, dict[Axis, str]] = {
 }
 """Beginning of keys by layout and axis. A layout without an axis does not store its fields."""
 _MISSING = {FeatureKind.INT64: "-1", FeatureKind.FLOAT: "nan", FeatureKind.BYTES: ""}
-VALUES, LENGTHS = "/ragged_flat_values", "/ragged_row_lengths_0"
+FLAT_VALUES, LENGTHS = "/ragged_flat_values", "/ragged_row_lengths_0"
 """Ends of the keys of lists of different lengths, as TFDS names them."""
 RAGGED = -1
 MOST_FIELDS = 200
@@ -70,8 +71,14 @@ def add_fields(table: FeatureTable, columns: Iterable[FieldColumn]) -> FeatureTa
     Raises:
         ConfigError: A key is taken, or cannot be a key.
     """
+    columns = tuple(columns)
     taken = {feature.name: feature for feature in table.features}
+    readings = {value.reading.name for value in VALUES if value.reading and value.source in table.sources}
     for column in columns:
+        if column.axis == "object" and column.path in readings:
+            raise ConfigError(
+                f"--fields {column.path}: recordmill.open gives this name to a value of the layout. Leave the field out"
+            )
         for feature in _features(column, table):
             if other := taken.get(feature.name):
                 raise ConfigError(
@@ -98,7 +105,9 @@ def _features(column: FieldColumn, table: FeatureTable) -> Iterator[Feature]:
     if is_alone:
         yield Feature(key, column.source, column.kind, values, "", f"field {column.path}")
         return
-    yield Feature(f"{key}{VALUES}", f"{column.source}{VALUES}", column.kind, values, "", f"field {column.path}")
+    yield Feature(
+        f"{key}{FLAT_VALUES}", f"{column.source}{FLAT_VALUES}", column.kind, values, "", f"field {column.path}"
+    )
     lengths = f"number of values of {column.path} of each object"
     yield Feature(f"{key}{LENGTHS}", f"{column.source}{LENGTHS}", FeatureKind.INT64, rows, "", lengths)
 
@@ -110,7 +119,7 @@ def field_columns(table: FeatureTable) -> tuple[FieldColumn, ...]:
         axis = _axis_of(feature.source)
         if axis is None or feature.source.endswith(LENGTHS):
             continue
-        path = feature.source.removeprefix(_SOURCES[axis]).removesuffix(VALUES)
+        path = feature.source.removeprefix(_SOURCES[axis]).removesuffix(FLAT_VALUES)
         is_ragged = bool(feature.shape) and feature.shape[-1].startswith("V of ")
         sizes = [int(size) for size in feature.shape if size.isdecimal()]
         columns.append(FieldColumn(axis, path, feature.kind, RAGGED if is_ragged else sum(sizes)))

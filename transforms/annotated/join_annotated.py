@@ -88,7 +88,7 @@ def _describe_traits(
     yield categories
     yield TaggedOutput(_LABELS, labels)
     table, parts = choose_features((), labels, options.table, layout), observed_parts(traits)
-    fields, field_warnings = chosen_fields(source.fields, traits)
+    fields, field_warnings = chosen_fields(source.fields, traits, existing)
     warnings += field_warnings
     stored = [field for field in fields if stores_axis(layout.layout, field.axis)]
     yield TaggedOutput(_TABLE, add_fields(layout.with_parts((*table.parts, *parts)), stored))

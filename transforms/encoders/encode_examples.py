@@ -139,6 +139,7 @@ class ExampleEncoder:
             images: N.
         """
         block = add_object_columns(block)
+        images = self._reject_unfit(block, images)
         rows = [row for row, image in enumerate(images) if isinstance(image.stored, StoredImage)]
         with_images = block if len(rows) == len(block) else block.take(np.array(rows, np.int64))
         run, faults = self._fit(with_images, [images[row] for row in rows])
@@ -175,13 +176,18 @@ class ExampleEncoder:
         block = scale_to_pixels(block, frame_px, self._min_area_px2)
         boxes = fit_boxes(block.boxes_xywh_px, frame_px[block.image_of_object], self._box_policy)
         is_written = boxes.is_usable
+        field_columns, unfit = self._fields.encode("object", block.object_fields, block.num_objects)
+        is_written[[fault.place for fault in unfit]] = False
         for image, first in zip(images, block.first_object_of_image.tolist(), strict=False):
             if image.masks and image.masks.faults:
                 is_written[[first + row for row in image.masks.faults]] = False
         rejected = {}
         if not is_written.all():
-            rejected = _reject_objects(block, images, boxes, np.flatnonzero(~is_written))
+            faults = {fault.place: UnusableError(fault.reason, fault.detail) for fault in unfit}
+            rejected = _reject_objects(block, images, boxes, np.flatnonzero(~is_written), faults)
             block, boxes = block.take_objects(is_written), boxes.take(is_written)
+            field_columns, _ = self._fields.encode("object", block.object_fields, block.num_objects)
+        image_fields, _ = self._fields.encode("image", block.image_fields, len(block))
         class_index = self._class_indices(block.category_id)
         names = [image.task.labels.class_name or "" for image in images] if self._has_class else []
         keypoints = {}
@@ -199,15 +205,20 @@ class ExampleEncoder:
             self._name,
             np.array([self._class_of_name[name] for name in names], np.int64),
             keypoints,
-            self._encode_fields(block) if self._fields else {},
+            image_fields | field_columns,
         )
         return run, rejected
 
-    def _encode_fields(self, block: Block) -> dict[str, Column]:
-        """Return the columns of open fields, by source."""
-        of_images, _ = self._fields.encode("image", block.image_fields, len(block))
-        of_objects, _ = self._fields.encode("object", block.object_fields, block.num_objects)
-        return of_images | of_objects
+    def _reject_unfit(self, block: Block, images: Sequence[LoadedImage]) -> Sequence[LoadedImage]:
+        """Return the images; those with a field whose value does not fit its kind are rejected."""
+        _, unfit = self._fields.encode("image", block.image_fields, len(block))
+        if not unfit:
+            return images
+        images = list(images)
+        for row, reason, detail in unfit:
+            if isinstance(images[row].stored, StoredImage):
+                images[row] = LoadedImage(images[row].task, images[row].task.rejected(reason, detail))
+        return images
 
     def _class_indices(self, category_id: np.ndarray) -> np.ndarray:
         """Return the class index of each object: int64 [M].
@@ -330,18 +341,23 @@ def _count_run_contents(run: Run, per_image: np.ndarray, has_captions: bool) -> 
 
 
 def _reject_objects(
-    block: Block, images: Sequence[LoadedImage], boxes: FittedBoxes, objects: np.ndarray
+    block: Block,
+    images: Sequence[LoadedImage],
+    boxes: FittedBoxes,
+    objects: np.ndarray,
+    field_faults: Mapping[int, UnusableError],
 ) -> dict[int, list[Rejected]]:
     """Return rejects of objects, by the row of their image.
 
     Args:
         objects: int64, rows of the rejected objects.
+        field_faults: Errors of open fields, by the row of the object.
     """
     rejected: dict[int, list[Rejected]] = defaultdict(list)
     columns = (objects, block.image_of_object[objects], block.object_id[objects], boxes.is_empty[objects])
     for row, image, object_id, is_empty in zip(*(column.tolist() for column in columns), strict=True):
         task, stored, masks = images[image]
-        fault = masks.faults.get(row - int(block.first_object_of_image[image])) if masks else None
+        fault = masks.faults.get(row - int(block.first_object_of_image[image])) if masks else field_faults.get(row)
         if fault is None:
             x, y, width, height = block.boxes_xywh_px[row].tolist()
             frame = "x".join(map(str, stored.frame)) if isinstance(stored, StoredImage) else ""

@@ -8,7 +8,7 @@ import numpy as np
 
 from recordmill.schemas.block import Ragged, starts_of
 from recordmill.schemas.features import ColumnType, FeatureKind, FeatureTable, RecordOf
-from recordmill.schemas.field_features import LENGTHS, RAGGED, VALUES, FieldColumn, field_columns
+from recordmill.schemas.field_features import FLAT_VALUES, LENGTHS, RAGGED, FieldColumn, field_columns
 from recordmill.schemas.inputs.tables import Column as RowColumn
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.records.example import Column, bytes_items
@@ -35,9 +35,6 @@ class FieldEncoder:
         self._by_axis = {axis: [column for column in columns if column.axis == axis] for axis in ("image", "object")}
         self._is_alone = table.record_of is RecordOf.ANNOTATION
 
-    def __bool__(self) -> bool:
-        return any(self._by_axis.values())
-
     def encode(self, axis: str, rows: Ragged | None, number: int) -> tuple[dict[str, Column], list[ValueFault]]:
         """Return the columns of an axis by source of their feature, and the values that do not fit.
 
@@ -45,6 +42,8 @@ class FieldEncoder:
             rows: JSON of each image or object; None if none has fields.
             number: Number of images or objects.
         """
+        if not self._by_axis[axis]:
+            return {}, []
         values = [msgspec.json.decode(row) if row else {} for row in rows.rows()] if rows else [{}] * number
         columns: dict[str, Column] = {}
         faults: list[ValueFault] = []
@@ -76,7 +75,7 @@ class FieldEncoder:
             items = bytes_items([value for row in lists for value in row])
             sizes = starts_of(np.array(list(map(len, items)), np.int64))
             flat = Ragged(np.frombuffer(b"".join(items), np.uint8), sizes[starts_of(lengths)])
-        yield f"{column.source}{'' if is_alone else VALUES}", flat
+        yield f"{column.source}{'' if is_alone else FLAT_VALUES}", flat
         if not is_alone:
             yield f"{column.source}{LENGTHS}", lengths
 

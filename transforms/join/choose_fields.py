@@ -10,6 +10,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType, FeatureKind
 from recordmill.schemas.field_features import MOST_FIELDS, RAGGED, Axis, FieldColumn
 from recordmill.schemas.inputs.fields import FieldSelection, leaf_values
+from recordmill.schemas.inputs.labels import ExistingLabels
 from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.join.observed_labels import ObservedLabel
@@ -78,9 +79,16 @@ class FieldPicker:
 
 
 def chosen_fields(
-    selections: tuple[FieldSelection, FieldSelection], labels: Iterable[ObservedLabel]
+    selections: tuple[FieldSelection, FieldSelection], labels: Iterable[ObservedLabel], existing: ExistingLabels | None
 ) -> tuple[list[FieldColumn], list[str]]:
-    """Return the stored fields, and warnings. See `choose_fields`."""
+    """Return the stored fields, and warnings. See `choose_fields`.
+
+    Args:
+        existing: Data set that gets more splits. Its fields and their kinds stay.
+
+    Raises:
+        ConfigError: The data set has other fields.
+    """
     labels = list(labels)
     columns: list[FieldColumn] = []
     warnings: list[str] = []
@@ -91,7 +99,29 @@ def chosen_fields(
             own, own_warnings = choose_fields(axis, selection, stats, paths)
             columns += own
             warnings += own_warnings
+    if existing:
+        return _adopt_fields(columns, existing), warnings
     return columns, warnings
+
+
+def _adopt_fields(columns: Iterable[FieldColumn], existing: ExistingLabels) -> list[FieldColumn]:
+    """Return the fields of a data set that gets more splits.
+
+    Raises:
+        ConfigError: The requested fields are others.
+    """
+    ours, theirs = ({(column.axis, column.path) for column in part} for part in (columns, existing.fields))
+    if ours != theirs:
+        shown = [
+            first_texts(sorted(f"image.{path}" if axis == "image" else path for axis, path in part), _SHOWN)
+            or "no field"
+            for part in (theirs, ours)
+        ]
+        raise ConfigError(
+            f"{existing.where} has {shown[0]}, and --fields gives {shown[1]}. All splits of a data set have the same "
+            "fields: give the same --fields, or another output"
+        )
+    return list(existing.fields)
 
 
 def choose_fields(
