@@ -107,13 +107,13 @@ class FieldSelection(NamedTuple):
         return self.is_all or bool(self.kinds)
 
     def pick(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the requested values of an image or object, by path. Values that are missing or null are left out.
+        """Return the requested values of an image or object, by path. Missing values, null and mappings are left out.
 
         >>> FieldSelection({"a.b": "", "c": ""}).pick({"a": {"b": 1}, "c": None, "d": 2})
         {'a.b': 1}
         """
         leaves = dict(leaf_values(values)) if self.is_all else {path: _at(values, path) for path in self.kinds}
-        return {path: value for path, value in leaves.items() if value is not None}
+        return {path: value for path, value in leaves.items() if not isinstance(value, Mapping | None)}
 
 
 NO_FIELDS = FieldSelection({})

@@ -13,7 +13,7 @@ from recordmill.schemas.inputs.tables import Column as RowColumn
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.records.example import Column, bytes_items
 from recordmill.transforms.rows.convert_columns import ValueFault, convert_column
-from recordmill.transforms.rows.read_json import batches_of_rows
+from recordmill.transforms.rows.read_json import as_text, batches_of_rows
 
 _TYPES = {
     FeatureKind.INT64: ColumnType.INT64,
@@ -59,7 +59,7 @@ class FieldEncoder:
         dtype = np.float32 if column.kind is FeatureKind.FLOAT else np.int64
         if column.size != RAGGED:
             width, missing = column.size or 1, _MISSING[column.kind]
-            filled = [values if values else [missing] * width for values in lists]
+            filled = [values if len(values) == width else [missing] * width for values in lists]
             if is_bytes:
                 yield column.source, [row if column.size else row[0] for row in filled]
             else:
@@ -86,7 +86,7 @@ def _convert(column: FieldColumn, rows: list[Mapping[str, Any]]) -> tuple[list[l
     faults: list[ValueFault] = []
     stored = RowColumn(column.path, column.path, _TYPES[column.kind], bool(column.size), is_optional=True)
     cells = [{column.path: row[column.path]} if column.path in row else {} for row in rows]
-    for batch in batches_of_rows([_plain(cell, column.kind) for cell in cells]):
+    for batch in batches_of_rows([_plain(cell, column) for cell in cells]):
         places = batch.lines.tolist()
         feature, wrong = convert_column(stored, batch.columns.get(column.path), len(places), {})
         faults += [fault._replace(place=places[fault.place]) for fault in wrong]
@@ -102,9 +102,12 @@ def _convert(column: FieldColumn, rows: list[Mapping[str, Any]]) -> tuple[list[l
     return lists, faults
 
 
-def _plain(cell: dict[str, Any], kind: FeatureKind) -> dict[str, Any]:
-    """Return a value with 0 and 1 for booleans, if numbers are stored."""
-    return cell if kind is FeatureKind.BYTES else {path: _number(value) for path, value in cell.items()}
+def _plain(cell: dict[str, Any], column: FieldColumn) -> dict[str, Any]:
+    """Return a value with 0 and 1 for booleans, if numbers are stored; with the text of a list, if texts are."""
+    if column.kind is not FeatureKind.BYTES:
+        return {path: _number(value) for path, value in cell.items()}
+    is_text = not column.size
+    return {path: as_text(value) if is_text and isinstance(value, list) else value for path, value in cell.items()}
 
 
 def _number(value: Any) -> Any:

@@ -1,0 +1,103 @@
+"""Columns of open fields."""
+
+import json
+
+import numpy as np
+import pytest
+
+from recordmill.schemas.block import Ragged, ragged_bytes
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import FeatureKind
+from recordmill.schemas.field_features import RAGGED, FieldColumn, add_fields, field_columns, field_readings
+from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
+from recordmill.transforms.encoders.encode_fields import FieldEncoder
+
+INT, FLOAT, BYTES = FeatureKind.INT64, FeatureKind.FLOAT, FeatureKind.BYTES
+
+
+def encode(column: FieldColumn, *values: object) -> tuple[dict, list]:
+    encoder = FieldEncoder(add_fields(DETECTION, [column]))
+    rows = ragged_bytes([json.dumps({"f": value}).encode() if value is not None else b"" for value in values])
+    columns, faults = encoder.encode(column.axis, rows, len(values))
+    plain = {
+        source.partition(":")[2]: [row.tolist() for row in np.split(value.values, value.starts[1:-1])]
+        if isinstance(value, Ragged)
+        else np.asarray(value).tolist()
+        for source, value in columns.items()
+    }
+    return plain, [(fault.place, fault.detail) for fault in faults]
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "values", "stored"),
+    [
+        (INT, 0, [3, None, True], {"f": [3, -1, 1]}),
+        (FLOAT, 0, [0.5, 2, False], {"f": [0.5, 2.0, 0.0]}),
+        (BYTES, 0, ["a", None, True, [1, "x"]], {"f": [b"a", b"", b"true", b'[1,"x"]']}),
+        (INT, 2, [[1, 2], None], {"f": [[1, 2], [-1, -1]]}),
+        (
+            FLOAT,
+            RAGGED,
+            [[1.5], None, [2, 3]],
+            {"f/ragged_flat_values": [[1.5], [], [2.0, 3.0]], "f/ragged_row_lengths_0": [1, 0, 2]},
+        ),
+    ],
+)
+def test_values_are_stored(kind, size, values, stored):
+    assert encode(FieldColumn("object", "f", kind, size), *values) == (stored, [])
+
+
+def test_missing_number_is_nan():
+    columns, faults = encode(FieldColumn("image", "f", FLOAT), None)
+    assert np.isnan(columns["f"]).all()
+    assert faults == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "value", "fault"),
+    [
+        (INT, 0, "x", "column f: 'x' is not of type int64"),
+        (INT, 0, 0.5, "column f: '0.5' is not of type int64"),
+        (INT, 0, [1], "column f: [1] is not of type int64"),
+        (INT, 2, [1], "field f: 1 values, not 2"),
+    ],
+)
+def test_value_that_does_not_fit(kind, size, value, fault):
+    fits = [0] * size if size else 0
+    _, faults = encode(FieldColumn("object", "f", kind, size), fits, value)
+    assert faults == [(1, fault)]
+
+
+@pytest.mark.parametrize(
+    ("table", "object_key", "image_key"),
+    [
+        (DETECTION, "image/object/a/b", "image/c"),
+        (KERAS, "a/b", "image_c"),
+        (TFDS, "objects/a/b", "c"),
+        (CLASSIFICATION, "", "c"),
+    ],
+)
+def test_keys(table, object_key, image_key):
+    columns = (FieldColumn("image", "c", BYTES), *([FieldColumn("object", "a.b", INT)] if object_key else []))
+    with_fields = add_fields(table, columns)
+    added = {feature.name for feature in with_fields.features} - {feature.name for feature in table.features}
+    assert added == {object_key, image_key} - {""}
+    assert {*field_columns(with_fields)} == {*columns}
+
+
+def test_names_of_readers():
+    """The object's field has the plain name, if an image's field has the same."""
+    table = add_fields(DETECTION, [FieldColumn("image", "f", INT), FieldColumn("object", "f", INT)])
+    assert {reading.name for reading in field_readings(table)} == {"f", "image.f"}
+
+
+@pytest.mark.parametrize(("axis", "path"), [("image", "height"), ("object", "area"), ("object", "boxes")])
+def test_name_that_is_taken(axis, path):
+    with pytest.raises(ConfigError, match=f"--fields {path}: .*Leave the field out"):
+        add_fields(DETECTION, [FieldColumn(axis, path, INT)])
+
+
+@pytest.mark.parametrize("path", ["a\nb", "x" * 300])
+def test_path_that_is_no_key(path):
+    with pytest.raises(ConfigError, match="a key has 1 to 200 bytes of printable text"):
+        add_fields(DETECTION, [FieldColumn("object", path, INT)])

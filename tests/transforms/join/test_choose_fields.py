@@ -1,0 +1,110 @@
+"""Kinds of open fields, from all values."""
+
+import pytest
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import FeatureKind
+from recordmill.schemas.field_features import RAGGED, FieldColumn
+from recordmill.schemas.inputs.fields import NO_FIELDS, select_fields
+from recordmill.schemas.inputs.labels import ExistingLabels, LabelMap
+from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.transforms.join.choose_fields import FieldPicker, chosen_fields
+
+INT, FLOAT, BYTES = FeatureKind.INT64, FeatureKind.FLOAT, FeatureKind.BYTES
+
+
+def sample(*fields: dict, **image: object) -> Sample:
+    objects = tuple(SampleObject("cat", (0, 0, 1, 1), fields=values) for values in fields)
+    return Sample("a.jpg", objects=objects, fields=image)
+
+
+def choose(samples: list[Sample], *choices: str, existing: ExistingLabels | None = None) -> tuple:
+    """The chosen fields and warnings, if each Sample is read apart."""
+    selections, labels = select_fields(choices), set()
+    for number, one in enumerate(samples):
+        picker = FieldPicker(selections)
+        picker.pick(one)
+        labels |= {*picker.observed(number)}
+    return chosen_fields(selections, labels, existing)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "size"),
+    [
+        ([1, 2], INT, 0),
+        ([1, 2.5], FLOAT, 0),
+        ([True, False], INT, 0),
+        (["a", "b"], BYTES, 0),
+        ([1, "b"], BYTES, 0),
+        ([True, 1], BYTES, 0),
+        ([1 << 70, 1], BYTES, 0),
+        ([[1, 2], [3, 4]], INT, 2),
+        ([[1, 2], [3]], INT, RAGGED),
+        ([["a"], ["b"]], BYTES, 1),
+        ([[1], 1], BYTES, 0),
+        ([[[1], [2]], [[1]]], BYTES, 0),
+    ],
+)
+def test_kind_follows_from_all_values(values, kind, size):
+    """Whether they are of one Sample or of several."""
+    rows = [{"f": value} for value in values]
+    for samples in ([sample(*rows)], [sample(row) for row in rows]):
+        columns, _ = choose(samples, "f")
+        assert columns == [FieldColumn("object", "f", kind, size)]
+
+
+def test_named_kind_wins():
+    columns, _ = choose([sample({"f": 1})], "f:text")
+    assert columns == [FieldColumn("object", "f", BYTES)]
+
+
+def test_missing_and_mixed_values_are_counted():
+    _, warnings = choose([sample({"f": 1, "g": "x"}, {"f": None, "g": 2}, {})], "f,g")
+    assert warnings == [
+        "field f: 2 of 3 objects have no value; -1 is stored there",
+        "field g is stored as text, as it has text (1), whole numbers (1)",
+        "field g: 1 of 3 objects have no value; empty text is stored there",
+    ]
+
+
+def test_all_are_the_leaves_of_both_axes():
+    one = sample({"a": {"b": 1, "c": {"d": "x"}}, "list": [{"no": 1}]}, date="2026")
+    columns, _ = choose([one], "all")
+    assert [(column.axis, column.path) for column in columns] == [
+        ("image", "date"),
+        ("object", "a.b"),
+        ("object", "a.c.d"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ("scor", "--fields scor: no object has this field; did you mean score?"),
+        ("attributes", "--fields attributes: no object has this field; did you mean attributes.color?"),
+        ("image.x", "--fields image.x: no image has this field; they have image.date"),
+        ("zzz", "--fields zzz: no object has this field; they have attributes.color, score"),
+    ],
+)
+def test_unknown_path_shows_the_paths_that_exist(choice, said):
+    with pytest.raises(ConfigError) as caught:
+        choose([sample({"score": 1, "attributes": {"color": "red"}}, date="2026")], choice)
+    assert str(caught.value) == said
+
+
+def test_map_with_keys_of_its_own_is_refused_with_their_number():
+    rows = [sample({"votes": {f"user{number}": 1}}) for number in range(201)]
+    with pytest.raises(
+        ConfigError, match=r"--fields all: there are 201 fields of objects, more than 200: votes\.user0"
+    ):
+        choose(rows, "all")
+
+
+def test_added_split_has_the_fields_of_the_data_set():
+    there = FieldColumn("object", "f", FLOAT)
+    existing = ExistingLabels(LabelMap(()), "train of out", (there,))
+    assert choose([sample({"f": 1})], "f", existing=existing)[0] == [there]
+    with pytest.raises(ConfigError, match="train of out has f, and --fields gives no field"):
+        chosen_fields((NO_FIELDS, NO_FIELDS), (), existing)
+    with pytest.raises(ConfigError, match=r"train of out has f, and --fields gives f, image\.g"):
+        choose([sample({"f": 1}, g=1)], "f,image.g", existing=existing)
