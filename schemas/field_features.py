@@ -1,12 +1,14 @@
 """Features of open fields: values of images and objects that a source has and no layout knows."""
 
-from collections.abc import Iterable, Iterator
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate, pairwise
+from typing import Any, Literal
 
 import msgspec
 
+from recordmill.schemas.boxes import shortest_decimal
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import DTYPES, Feature, FeatureKind, FeatureTable, Reading, RecordOf
+from recordmill.schemas.features import DTYPES, ColumnType, Feature, FeatureKind, FeatureTable, Reading, RecordOf
 from recordmill.schemas.values import VALUES
 
 Axis = Literal["image", "object"]
@@ -33,12 +35,14 @@ class FieldColumn(msgspec.Struct, frozen=True):
         axis: What has a value: an image, or an object.
         path: Path in the words of the source, without the prefix of its axis.
         size: Number of values in each list; 0 for a single value, RAGGED for lists of different lengths.
+        is_bool: True if its numbers 0 and 1 are false and true in the source.
     """
 
     axis: Axis
     path: str
     kind: FeatureKind
     size: int = 0
+    is_bool: bool = False
 
     @property
     def source(self) -> str:
@@ -96,14 +100,15 @@ def _features(column: FieldColumn, table: FeatureTable) -> Iterator[Feature]:
     key = _PREFIXES[table.layout][column.axis] + column.path.replace(".", "/")
     is_alone = column.axis == "image" or table.record_of is RecordOf.ANNOTATION
     rows: tuple[str, ...] = () if is_alone else ("N",)
+    type_ = ColumnType.BOOL if column.is_bool else None
     meaning = f"field {column.path}; {column.missing or 'empty'} where it is missing"
     if column.size != RAGGED:
         shape = (*rows, str(column.size)) if column.size else rows
-        yield Feature(key, column.source, column.kind, shape, "", meaning, default=column.missing)
+        yield Feature(key, column.source, column.kind, shape, "", meaning, default=column.missing, column_type=type_)
         return
     values = (f"V of {column.path}",)
     if is_alone:
-        yield Feature(key, column.source, column.kind, values, "", f"field {column.path}")
+        yield Feature(key, column.source, column.kind, values, "", f"field {column.path}", column_type=type_)
         return
     yield Feature(
         f"{key}{FLAT_VALUES}", f"{column.source}{FLAT_VALUES}", column.kind, values, "", f"field {column.path}"
@@ -122,7 +127,8 @@ def field_columns(table: FeatureTable) -> tuple[FieldColumn, ...]:
         path = feature.source.removeprefix(_SOURCES[axis]).removesuffix(FLAT_VALUES)
         is_ragged = bool(feature.shape) and feature.shape[-1].startswith("V of ")
         sizes = [int(size) for size in feature.shape if size.isdecimal()]
-        columns.append(FieldColumn(axis, path, feature.kind, RAGGED if is_ragged else sum(sizes)))
+        is_bool = feature.column_type is ColumnType.BOOL
+        columns.append(FieldColumn(axis, path, feature.kind, RAGGED if is_ragged else sum(sizes), is_bool))
     return tuple(columns)
 
 
@@ -136,3 +142,55 @@ def field_readings(table: FeatureTable) -> Iterator[Reading]:
             name = f"image.{name}" if axis == "image" and name in paths else name
             padding = -1 if feature.kind is FeatureKind.INT64 else 0
             yield Reading(name, feature.source, DTYPES[feature.kind], feature.shape, feature.meaning, padding)
+
+
+def field_values(column: FieldColumn, values: Mapping[str, Any], rows: int) -> list[Any]:
+    """Return the value of a field of each object, or of the image, as in the source; None where it is missing.
+
+    Args:
+        values: Values of a record by source, as `RecordParser` returns them.
+        rows: Number of objects; 1 for a field of the image.
+    """
+    if column.size == RAGGED:
+        lengths = values[f"{column.source}{LENGTHS}"].tolist() if f"{column.source}{LENGTHS}" in values else None
+        flat = _plain_list(values[column.source if lengths is None else f"{column.source}{FLAT_VALUES}"])
+        ends = [0, *accumulate([len(flat)] if lengths is None else lengths)]
+        lists = [[_source_value(column, value) for value in flat[start:end]] for start, end in pairwise(ends)]
+        return [items or None for items in lists]
+    flat = [_source_value(column, value) for value in _plain_list(values[column.source])]
+    if not column.size:
+        return flat
+    lists = [flat[row * column.size : (row + 1) * column.size] for row in range(rows)]
+    return [None if all(value is None for value in items) else items for items in lists]
+
+
+def _plain_list(values: Any) -> list[Any]:
+    return [values] if isinstance(values, bytes) else list(values)
+
+
+def _source_value(column: FieldColumn, value: Any) -> Any:
+    """Return a stored value as in the source; None if it is that of a missing one."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace") or None
+    if column.kind is FeatureKind.FLOAT:
+        return None if value != value else shortest_decimal(value)
+    if value == -1:
+        return None
+    return bool(value) if column.is_bool else int(value)
+
+
+def nest_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by path as nested mappings; without missing ones.
+
+    >>> nest_values({"a.b": 1, "a.c": None, "d": 2})
+    {'a': {'b': 1}, 'd': 2}
+    """
+    nested: dict[str, Any] = {}
+    for path, value in values.items():
+        *folders, name = path.split(".")
+        place = nested
+        for folder in folders if value is not None else ():
+            place = place.setdefault(folder, {})
+        if value is not None:
+            place[name] = value
+    return nested

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.features import FeatureKind, FeatureTable
+from recordmill.schemas.field_features import is_field
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.names import name_fault
 from recordmill.transforms.records.parse_record import (
@@ -50,7 +51,8 @@ def read_record(record: bytes, table: FeatureTable, labels: LabelMap) -> dict[st
     for reason, detail in length_faults(values, table, labels.keypoints):
         raise UnusableRecordError(reason, detail)
     for feature in table.features:
-        if feature.kind is FeatureKind.FLOAT and not np.isfinite(values[feature.source]).all():
+        has_nan = is_field(feature.source)  # for a missing value
+        if feature.kind is FeatureKind.FLOAT and not has_nan and not np.isfinite(values[feature.source]).all():
             raise UnusableRecordError("schema", f"{feature.name} has a number that is not finite")
     return convert_to_layout_types(values, table, labels)
 

@@ -1,7 +1,7 @@
 """Convert values of a record to rows of COCO files, and to image and mask files."""
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import repeat
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from recordmill.schemas.boxes import exact_edges_px, shortest_decimal, shortest_px
 from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.field_features import field_columns, field_values, nest_values
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.extract.extract_files import ExtractedFile, UnusableRecordError, decode_text, extraction_path
@@ -133,6 +134,7 @@ class RowExtractor:
     def __init__(self, table: FeatureTable, labels: LabelMap, split: str):
         self._parts = table.parts
         self._has_keypoints = Part.KEYPOINTS in table.parts
+        self._fields = field_columns(table)
         self._categories = {category.id: category for category in labels.categories}
         self._segments = labels.segments
         self._keypoints = labels.keypoints
@@ -148,6 +150,7 @@ class RowExtractor:
         record, image = self.read_image(values, faults)
         image_file = ExtractedFile(extraction_path(f"images/{self._split}", image.file_name), values["image.encoded"])
         instances = list(self._instances(record, image, faults))
+        fields = self._object_fields(values, len(instances))
         files = [image_file, *self._maps(values, image.file_name)]
         panoptic = self._panoptic(values, image, faults)
         if panoptic:
@@ -155,10 +158,14 @@ class RowExtractor:
         rows = RecordRows(
             image,
             tuple(
-                _encode_instance(msgspec.structs.replace(instance, num_keypoints=_UNSET, keypoints=_UNSET))
-                for instance in instances
+                _encode_instance(msgspec.structs.replace(instance, num_keypoints=_UNSET, keypoints=_UNSET), own)
+                for instance, own in zip(instances, fields, strict=True)
             ),
-            tuple(_encode_instance(instance) for instance in instances if instance.keypoints is not _UNSET),
+            tuple(
+                _encode_instance(instance, own)
+                for instance, own in zip(instances, fields, strict=True)
+                if instance.keypoints is not _UNSET
+            ),
             tuple(self._captions(values, image.id)),
             panoptic,
             decode_class_name(values),
@@ -209,6 +216,12 @@ class RowExtractor:
                 xyv = keypoints_px(own, image.width, image.height)
                 row = msgspec.structs.replace(row, num_keypoints=number, keypoints=xyv)
             yield row
+
+    def _object_fields(self, values: Mapping[str, Any], objects: int) -> list[dict[str, Any]]:
+        """Return the open fields of each object, as in the source."""
+        columns = [column for column in self._fields if column.axis == "object"]
+        by_path = {column.path: field_values(column, values, objects) for column in columns}
+        return [nest_values({path: column[row] for path, column in by_path.items()}) for row in range(objects)]
 
     def _captions(self, values: dict[str, Any], image_id: int) -> Iterator[CaptionEntry]:
         captions = values["captions.text"].tolist() if Part.CAPTIONS in self._parts else []
@@ -270,8 +283,9 @@ def keypoints_px(keypoints: np.ndarray, width: int, height: int) -> tuple[float,
     return tuple(numbers)
 
 
-def _encode_instance(instance: InstanceRow) -> Row:
-    return Row(instance.id, msgspec.json.encode(instance))
+def _encode_instance(instance: InstanceRow, fields: dict[str, Any]) -> Row:
+    row = msgspec.to_builtins(instance) | fields if fields else instance
+    return Row(instance.id, msgspec.json.encode(row))
 
 
 def decode_class_name(values: dict[str, Any]) -> str | None:

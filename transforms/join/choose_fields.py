@@ -169,13 +169,15 @@ def _unknown_path(axis: Axis, path: str, known: Sequence[str]) -> str:
 
 
 def _choose_column(axis: Axis, path: str, values: ColumnStats, kind: str) -> FieldColumn:
-    stored = _KINDS.get(kind) or _KIND_OF_TYPE.get(narrowest_type(values), FeatureKind.BYTES)
+    type_ = narrowest_type(values)
+    stored, is_bool = _KINDS.get(kind) or _KIND_OF_TYPE.get(type_, FeatureKind.BYTES), type_ is ColumnType.BOOL
+    is_bool &= stored is FeatureKind.INT64
     if not values.lists:
-        return FieldColumn(axis, path, stored)
+        return FieldColumn(axis, path, stored, is_bool=is_bool)
     if Seen.NESTED in values.seen or values.shapes - {()} or values.lists < values.present:
         return FieldColumn(axis, path, FeatureKind.BYTES)  # as JSON text
     (length, *others) = values.lengths
-    return FieldColumn(axis, path, stored, RAGGED if others or not length else length)
+    return FieldColumn(axis, path, stored, RAGGED if others or not length else length, is_bool)
 
 
 def _field_warnings(column: FieldColumn, values: ColumnStats, rows: int) -> Iterator[str]:
