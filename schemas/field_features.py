@@ -144,6 +144,12 @@ def field_readings(table: FeatureTable) -> Iterator[Reading]:
             yield Reading(name, feature.source, DTYPES[feature.kind], feature.shape, feature.meaning, padding)
 
 
+def field_keys(table: FeatureTable) -> dict[str, str]:
+    """Return the key of each field in a record, by the name that readers give it."""
+    names = {feature.source: feature.name for feature in table.features}
+    return {reading.name: names[reading.source] for reading in field_readings(table)}
+
+
 def field_values(column: FieldColumn, values: Mapping[str, Any], rows: int) -> list[Any]:
     """Return the value of a field of each object, or of the image, as in the source; None where it is missing.
 

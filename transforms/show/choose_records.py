@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.features import FeatureKind, FeatureTable
+from recordmill.schemas.field_features import field_keys
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import UnusableError
@@ -231,7 +232,8 @@ class _Filter:
             return choice.value in classes
         if choice.feature:
             self._features.update(record.features, record.lists)
-            parts = [record.features.get(choice.feature), *record.lists.get(choice.feature, ())]
+            name = field_keys(record.table).get(choice.feature, choice.feature)
+            parts = [record.features.get(name), *record.lists.get(name, ())]
             return any(choice.value in _format_values(part[1]) for part in parts if part)
         return True
 
