@@ -10,6 +10,7 @@ from typing import Any
 
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json
 from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureKind, FeatureTable, ShardNaming
+from recordmill.schemas.field_features import FLAT_VALUES, LENGTHS
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.shards import ShardKey, ShardNames
@@ -129,7 +130,11 @@ def _features(table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
     for feature in table.features:
         if group := _group_prefix(feature, table):
             name = feature.name[len(group) + 1 :]
-            groups.setdefault(group, {})[name] = _item(feature, feature.shape[1:], labels)
+            items = groups.setdefault(group, {})
+            if feature.source.endswith(FLAT_VALUES):
+                items[name.removesuffix(FLAT_VALUES)] = _sequence(_item(feature, (), labels))
+            elif not feature.source.endswith(LENGTHS):  # TFDS derives the lengths of a sequence in a sequence
+                items[name] = _item(feature, feature.shape[1:], labels)
         elif feature.shape and not feature.shape[0].isdecimal():
             features[feature.name] = _sequence(_item(feature, feature.shape[1:], labels))
         else:

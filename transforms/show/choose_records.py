@@ -231,7 +231,7 @@ class _Filter:
             self._names.update(classes)
             return choice.value in classes
         if choice.feature:
-            self._features.update(record.features, record.lists)
+            self._features.update(record.features, record.lists, field_keys(record.table))
             name = field_keys(record.table).get(choice.feature, choice.feature)
             parts = [record.features.get(name), *record.lists.get(name, ())]
             return any(choice.value in _format_values(part[1]) for part in parts if part)
