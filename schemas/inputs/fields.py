@@ -124,7 +124,10 @@ def select_fields(choices: Iterable[str], image_paths: Iterable[str] = ()) -> tu
 
     Args:
         choices: Values of `--fields`.
-        image_paths: Paths without a prefix that are fields of the image in this source.
+        image_paths: Beginnings of paths without a prefix that are fields of the image in this source.
+
+    >>> select_fields(["date", "objects.score"], [""])
+    (FieldSelection(kinds={'date': ''}, is_all=False), FieldSelection(kinds={'score': ''}, is_all=False))
     """
     parsed = [choice for text in choices for choice in parse_fields(text) if choice.path != NONE]
     if [choice.path for choice in parsed] == [ALL]:
@@ -132,7 +135,7 @@ def select_fields(choices: Iterable[str], image_paths: Iterable[str] = ()) -> tu
     of_image: dict[str, str] = {}
     of_object: dict[str, str] = {}
     for path, kind in parsed:
-        is_of_image = path.startswith(_IMAGE) or path in image_paths
+        is_of_image = not path.startswith(_OBJECTS) and path.startswith((_IMAGE, *image_paths))
         (of_image if is_of_image else of_object)[path.removeprefix(_IMAGE if is_of_image else _OBJECTS)] = kind
     return FieldSelection(of_image), FieldSelection(of_object)
 

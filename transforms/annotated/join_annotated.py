@@ -19,7 +19,7 @@ from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.annotated.source import FILES, FRACTIONS, NOTE, PIXELS, Source
+from recordmill.transforms.annotated.source import FILES, FRACTIONS, NOTE, PIXELS, Source, unwritten_fields
 from recordmill.transforms.blocks.cut_range import BlockKey, cut_range
 from recordmill.transforms.blocks.image_tasks import label_column, labels_of
 from recordmill.transforms.blocks.pack_block import unpack_block
@@ -36,6 +36,7 @@ from recordmill.transforms.runtime.beam_steps import pack, unpacker
 from recordmill.transforms.shards.limit_records import limit_records
 
 _UNPACK_REJECTED = unpacker(list[Rejected])
+_UNPACK_FIELDS = msgspec.json.Decoder(dict[str, Any]).decode
 _LABELS, _TABLE = "labels", "table"
 _FIX = "write all splits with one command, or give each the same classes"
 
@@ -77,7 +78,8 @@ def _describe_traits(
     if not source.label_name and not any(trait.kind == FILES for trait in traits):
         raise ConfigError(f"{source.path} has no label file of the format {source.kind}")
     notes = frozenset(trait.name for trait in traits if trait.kind == NOTE)
-    warnings = [*source.warnings, *source.check(notes), *frame_warnings(traits, source)]
+    warnings = [*source.warnings, *source.check(notes), *unwritten_fields(notes, source)]
+    warnings += frame_warnings(traits, source)
     known = source.categories
     categories = choose_labels(traits, is_image_class=False) if known is None else LabelMap(known)
     warnings += label_warnings(traits, categories)
@@ -208,6 +210,9 @@ def merge_rows(block: Block) -> Block:
             )
     if any(rejects):
         columns["rejected"] = ragged_bytes([pack([*chain(*rejects[start:end])]) for start, end in spans])
+    if block.image_fields is not None:
+        fields = block.image_fields.rows()
+        columns["image_fields"] = ragged_bytes([_merge_fields(fields[start:end]) for start, end in spans])
     if block.labels is not None and block.labels.values.size:
         labels = labels_of(block)
         columns["labels"] = label_column([_merge_captions(labels[start:end]) for start, end in spans])
@@ -228,6 +233,14 @@ def _merge_captions(labels: Sequence[ImageLabels]) -> ImageLabels:
     """Return the first row's labels with all captions."""
     texts = [caption.caption for row_labels in labels for caption in row_labels.captions]
     return msgspec.structs.replace(labels[0], captions=tuple(map(Caption, range(len(texts)), texts)))
+
+
+def _merge_fields(rows: Sequence[bytes]) -> bytes:
+    """Return the fields of all rows of an image; of a field's values the first."""
+    given = [row for row in rows if row]
+    if len(given) < 2:
+        return b"".join(given)
+    return msgspec.json.encode({path: value for row in reversed(given) for path, value in _UNPACK_FIELDS(row).items()})
 
 
 def _unpack_rejects(packed: bytes) -> list[Rejected]:

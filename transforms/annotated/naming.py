@@ -158,6 +158,21 @@ def decode_part(raw: Any, type_: type[_T], parts: ImageParts | None = None) -> _
         raise UnusableError(Reason.MALFORMED_ANNOTATION, detail) from error
 
 
+def other_values(raw: Any, type_: type[msgspec.Struct], *known: str) -> dict[str, Any]:
+    """Return the values of a JSON object whose keys the type does not have.
+
+    Args:
+        known: Further keys to leave out.
+
+    >>> class Box(msgspec.Struct):
+    ...     x: float
+    >>> other_values(b'{"x": 1, "score": 0.5}', Box)
+    {'score': 0.5}
+    """
+    left_out = {*type_.__struct_encode_fields__, *known}
+    return {key: value for key, value in decode_part(raw, dict[str, Any]).items() if key not in left_out}
+
+
 def _decode_json(raw: Any, type_: type[_T], parts: ImageParts | None) -> _T:
     """Return the value of JSON, with texts in place of NaN and Infinity, and without lone surrogates."""
     is_json = isinstance(raw, bytes | msgspec.Raw)

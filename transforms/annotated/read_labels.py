@@ -216,7 +216,7 @@ def labelled_rows(
         files: Label file of each image, for messages.
     """
     finder = CategoryFinder(None if source.categories is None else LabelMap(source.categories))
-    picker = FieldPicker(source.fields)
+    picker = FieldPicker(source.fields, source.text_fields)
     samples, objects, rejected = [], [], []
     for name, image, file in zip(names, images, files, strict=True):
         sample = msgspec.structs.replace(image.sample or Sample(""), file_name=name)

@@ -1,7 +1,7 @@
 """Stream of XML elements with their lines. Entities are refused: a few lines of them make gigabytes."""
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO, Any
 from xml.sax import SAXParseException
 from xml.sax.handler import ContentHandler
@@ -47,6 +47,27 @@ class Element:
         """Return the text of the first child with a tag; "" without one."""
         child = self.find(tag)
         return child.text if child else ""
+
+
+def element_values(elements: Iterable[Element]) -> dict[str, Any]:
+    """Return elements as values by tag: texts, mappings of children, and lists of elements with the same tag.
+
+    Children of `<attributes>` with `<name>` and `<value>` are a mapping of these. Empty elements are left out.
+
+    >>> from io import BytesIO
+    >>> xml = b"<r><a>1</a><b><c>2</c></b><b/><a>3</a></r>"
+    >>> element_values(read_elements(BytesIO(xml), "r"))
+    {'a': ['1', '3'], 'b': {'c': '2'}}
+    """
+    lists: dict[str, list[Any]] = {}
+    for element in elements:
+        if element.tag == "attributes":
+            value: Any = {child.child_text("name"): child.child_text("value") for child in element.children}
+        else:
+            value = element_values(element.children) if element.children else element.text
+        if value:
+            lists.setdefault(element.tag, []).append(value)
+    return {tag: values[0] if len(values) == 1 else values for tag, values in lists.items()}
 
 
 class _Builder(ContentHandler):

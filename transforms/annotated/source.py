@@ -10,11 +10,12 @@ import msgspec
 
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
-from recordmill.schemas.inputs.fields import NO_FIELDS, FieldSelection
+from recordmill.schemas.inputs.fields import NO_FIELDS, FieldChoice, FieldSelection, select_fields
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
 
 _SHOWN = 60
+_MOST_FIELDS = 20
 
 
 class XmlError(ValueError):
@@ -61,7 +62,8 @@ class LabelledImage(NamedTuple):
             holds its image, as in LabelMe's imageData, gives its own name as `path`, which is read if the image file is
             missing. A file that holds many images gives the bytes of each as `data`.
         faults: Unusable annotations; without a Sample, why the image is unusable.
-        notes: Facts for `Source.check`. A data set has few different ones.
+        notes: Facts for `Source.check`, and open fields with values, see `field_notes`. A data set has few different
+            ones.
         warnings: Texts with `{number}` and `{names}`: number and names of the images with the same warning.
         places: Line or part of each object in the file; empty if unknown.
     """
@@ -148,6 +150,34 @@ def parser(parse: Callable[..., Iterator[LabelledImage]]) -> Callable[..., Itera
     return parse_file
 
 
+_FIELD = "field "
+
+
+def field_notes(paths: Iterable[str]) -> set[str]:
+    """Return the notes of open fields that have a value. A warning names those that are not written."""
+    return {f"{_FIELD}{path}" for path in paths}
+
+
+def unwritten_fields(notes: Iterable[str], source: "Source") -> Iterator[str]:
+    """Yield a warning of the open fields that label files have and records do not, with the flag that stores them.
+
+    >>> source = Source("a", "b", (), yield_nothing, bool, fields=select_fields(["score"]))
+    >>> list(unwritten_fields(field_notes(["score", "image.date", "a,b"]), source))
+    ['label files have fields that are not written: add --fields "a,b",image.date']
+    """
+    choices = [str(FieldChoice(note.removeprefix(_FIELD))) for note in sorted(notes) if note.startswith(_FIELD)]
+    unwritten = [
+        choice
+        for choice in choices
+        for pairs in [zip(select_fields([choice], source.image_fields), source.fields, strict=True)]
+        if not all(own.kinds.keys() <= wanted.kinds.keys() for own, wanted in pairs)
+    ]
+    if unwritten and not any(axis.is_all for axis in source.fields):
+        shown = ",".join(unwritten[:_MOST_FIELDS])
+        more = f" ({len(unwritten) - _MOST_FIELDS:,} more)" if len(unwritten) > _MOST_FIELDS else ""
+        yield f"label files have fields that are not written: add --fields {shown}{more}"
+
+
 NOTE, FILES, FRACTIONS, PIXELS = "note", "files", "fractions", "pixels"
 """Kinds of ObservedLabels: a note; label files that name their images; boxes in pixels, all within 0..1 or beyond."""
 
@@ -179,7 +209,9 @@ class Source:
         parts: Parts of records that the format has, written if the layout has them.
         inputs: Files that determine what is read: the file of the data set, and lists.
         warnings: Warnings about unlikely contents, for the summary.
-        image_fields: Paths of open fields that are the image's without the prefix `image.`.
+        image_fields: Beginnings of the paths of open fields that are the image's without the prefix `image.`; an empty
+            one for all.
+        text_fields: True if values of open fields are texts whose looks decide their kind, as in CSV and XML.
         fields: Requested open fields of images, and of objects. `FormatOptions.source` sets them.
     """
 
@@ -200,6 +232,7 @@ class Source:
     inputs: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     image_fields: tuple[str, ...] = ()
+    text_fields: bool = False
     fields: tuple[FieldSelection, FieldSelection] = (NO_FIELDS, NO_FIELDS)
 
     def split_index(self, split: str, splits: tuple[str, ...]) -> int:

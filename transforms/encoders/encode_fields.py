@@ -57,27 +57,35 @@ class FieldEncoder:
         """Yield the columns of a field, given the values of each row."""
         is_bytes = column.kind is FeatureKind.BYTES
         dtype = np.float32 if column.kind is FeatureKind.FLOAT else np.int64
+        is_alone = column.axis == "image" or self._is_alone
         if column.size != RAGGED:
             width, missing = column.size or 1, _MISSING[column.kind]
             filled = [values if len(values) == width else [missing] * width for values in lists]
-            if is_bytes:
-                yield column.source, [row if column.size else row[0] for row in filled]
-            else:
+            if not is_bytes:
                 array = np.array(filled, dtype).reshape(-1, width)
                 yield column.source, array if column.size else array[:, 0]
+            elif column.size:
+                yield column.source, filled if is_alone else _bytes_lists(filled)
+            else:
+                yield column.source, [row[0] for row in filled]
             return
         lengths = np.array(list(map(len, lists)), np.int64)
-        is_alone = column.axis == "image" or self._is_alone
         flat: Column = lists
         if not is_bytes:
             flat = Ragged(np.array([value for row in lists for value in row], dtype), starts_of(lengths))
         elif not is_alone:
-            items = bytes_items([value for row in lists for value in row])
-            sizes = starts_of(np.array(list(map(len, items)), np.int64))
-            flat = Ragged(np.frombuffer(b"".join(items), np.uint8), sizes[starts_of(lengths)])
+            flat = _bytes_lists(lists)
         yield f"{column.source}{'' if is_alone else FLAT_VALUES}", flat
         if not is_alone:
             yield f"{column.source}{LENGTHS}", lengths
+
+
+def _bytes_lists(lists: list[list[bytes]]) -> Ragged:
+    """Return lists of bytes as serialised lists, see Column."""
+    items = bytes_items([value for row in lists for value in row])
+    sizes = starts_of(np.array(list(map(len, items)), np.int64))
+    lengths = np.array(list(map(len, lists)), np.int64)
+    return Ragged(np.frombuffer(b"".join(items), np.uint8), sizes[starts_of(lengths)])
 
 
 def _convert(column: FieldColumn, rows: list[Mapping[str, Any]]) -> tuple[list[list[Any]], list[ValueFault]]:
@@ -110,11 +118,12 @@ def _plain(cell: dict[str, Any], column: FieldColumn) -> dict[str, Any]:
     return {path: as_text(value) if is_text and isinstance(value, list) else value for path, value in cell.items()}
 
 
+_BOOLS = {"true": 1, "false": 0}
+
+
 def _number(value: Any) -> Any:
-    return (
-        [_number(item) for item in value]
-        if isinstance(value, list)
-        else int(value)
-        if isinstance(value, bool)
-        else value
-    )
+    if isinstance(value, list):
+        return [_number(item) for item in value]
+    if isinstance(value, str):
+        return _BOOLS.get(value.lower(), value)
+    return int(value) if isinstance(value, bool) else value

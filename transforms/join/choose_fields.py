@@ -29,11 +29,15 @@ _SHOWN = 5
 AXES: tuple[Axis, Axis] = ("image", "object")
 
 
-def observe_rows(rows: Sequence[Mapping[str, Any]]) -> TableStats:
-    """Return the facts of rows of fields by path."""
+def observe_rows(rows: Sequence[Mapping[str, Any]], are_texts: bool = False) -> TableStats:
+    """Return the facts of rows of fields by path.
+
+    Args:
+        are_texts: True if texts are what they look like, as in CSV.
+    """
     stats = TableStats()
     for batch in batches_of_rows([dict(row) for row in rows]):
-        stats.add(observe(batch, 0))
+        stats.add(observe(batch._replace(is_typed=not are_texts), 0))
     return stats
 
 
@@ -42,9 +46,11 @@ class FieldPicker:
 
     Args:
         selections: Requested fields of images, and of objects.
+        are_texts: See `observe_rows`.
     """
 
-    def __init__(self, selections: tuple[FieldSelection, FieldSelection]):
+    def __init__(self, selections: tuple[FieldSelection, FieldSelection], are_texts: bool = False):
+        self._are_texts = are_texts
         self._selections = dict(zip(AXES, selections, strict=True))
         self._rows: dict[Axis, list[dict[str, Any]]] = {axis: [] for axis in AXES}
         self._paths: dict[Axis, set[str]] = {axis: set() for axis in AXES}
@@ -74,7 +80,7 @@ class FieldPicker:
         """
         for axis, rows in self._rows.items():
             if rows:
-                yield ObservedLabel(f"{axis} fields", pack_stats(observe_rows(rows)), key)
+                yield ObservedLabel(f"{axis} fields", pack_stats(observe_rows(rows, self._are_texts)), key)
             yield from (ObservedLabel(f"{axis} path", path) for path in self._paths[axis])
 
 

@@ -135,7 +135,8 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
             column.distinct = _distinct(array)
         look = next((kind.seen for kind in KINDS if kind.is_of(array.type)), Seen.OTHER)
         whole = ColumnPart(look, places[array.is_valid().to_numpy(zero_copy_only=False)], array.drop_null())
-        for part in batch.parts.get(name, (whole,)) if batch.is_typed else _text_parts(whole):
+        is_text = whole.look is Seen.TEXT and not batch.is_typed
+        for part in _text_parts(whole) if is_text else batch.parts.get(name, (whole,)):
             _observe_part(part.look, part.values, batch.lines[part.places], file, column)
     return stats
 
