@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import io
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, BinaryIO
@@ -19,6 +20,7 @@ from recordmill.transforms.annotated.naming import (
     is_json,
     mask_warnings,
     naming_source,
+    other_values,
     read_label_json,
     resolve_image_name,
 )
@@ -32,13 +34,21 @@ from recordmill.transforms.annotated.shapes import (
     polygon_object,
     rectangle_ring,
 )
-from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, parser, unusable_image
+from recordmill.transforms.annotated.source import (
+    ImageParts,
+    LabelledImage,
+    Source,
+    field_notes,
+    parser,
+    unusable_image,
+)
 from recordmill.transforms.images.open_image import open_image
 from recordmill.transforms.labelme.labelme_options import LabelmeOptions
 
 _POLYGONS = ("polygon", "rotation", "quadrilateral")
 _NO_AREA = ("point", "line", "linestrip", "points")
-_FLAGS = "flags"
+_FIELDS = ("flags", "group_id")
+"""Open fields among the keys that this module reads."""
 
 
 class _LabelmeFile(msgspec.Struct):
@@ -58,25 +68,13 @@ class _Shape(msgspec.Struct):
     flags: dict[str, Any] | None = None
     difficult: bool | None = None
     mask: str | None = None
-    description: Any = None
-    score: Any = None
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("flags", "description", "group_id", "score")}
 
 
 def source(options: LabelmeOptions) -> Source:
     labels = find_labels(options, is_json)
     kept = {"ignored_labels": options.ignore_labels, "has_masks": options.masks != "none"}
     parse = partial(parse_shapes, **kept, has_fields=bool(options.fields))
-    return naming_source(options, labels, parse, check=_check_labelme_notes)
-
-
-def _check_labelme_notes(notes: frozenset[str]) -> Iterator[str]:
-    yield from mask_warnings(notes)
-    if _FLAGS in notes:
-        yield "label files have flags of shapes, which records cannot store"
+    return naming_source(options, labels, parse, check=mask_warnings)
 
 
 @parser
@@ -105,7 +103,8 @@ def parse_shapes(
     ('1.jpg', (1.0, 2.0, 3.0, 4.0), 'shape 2 in 1.json: a point has no area')
     """
     parts = ImageParts()
-    label_file = read_label_json(stream, _LabelmeFile, "LabelMe", parts)
+    data = stream.read()
+    label_file = read_label_json(io.BytesIO(data), _LabelmeFile, "LabelMe", parts)
     width, height = label_file.width, label_file.height
     if (width is None) != (height is None) or min(width or 1, height or 1) < 1:
         yield unusable_image(f"imageWidth is {width}, imageHeight {height}")
@@ -114,13 +113,22 @@ def parse_shapes(
         with parts.rejecting(f"shape{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}"):
             if (label := shapes[0].label) in ignored_labels:
                 raise UnusableError(Reason.EXCLUDED, f"label {label} (--ignore-labels)")
-            object_ = _convert_shapes(shapes, label_file, has_masks, parts.notes)
-            parts.objects.append(replace(object_, fields=shapes[0].fields) if has_fields else object_)
+            object_ = _convert_shapes(shapes, label_file, has_masks, parts)
+            if has_fields:
+                object_ = replace(object_, fields=_shape_fields(label_file.shapes[numbers[0] - 1]))
+            parts.objects.append(object_)
     flags = (label_file.flags or {}).items()
     tags = tuple(flag for flag, is_set in flags if is_set is True and flag not in ignored_labels)
     has_image = bytes(label_file.image_data) not in (b"null", b'""')
     name = resolve_image_name(file, label_file.image_path)
-    yield parts.image(Sample(name, path=file if has_image else "", width=width, height=height, tags=tags))
+    fields = other_values(data.removeprefix(b"\xef\xbb\xbf"), _LabelmeFile) if has_fields else {}
+    path = file if has_image else ""
+    yield parts.image(Sample(name, path=path, width=width, height=height, tags=tags, fields=fields))
+
+
+def _shape_fields(raw: msgspec.Raw) -> dict[str, Any]:
+    values = decode_part(raw, dict[str, Any])
+    return other_values(values, _Shape) | {key: values[key] for key in _FIELDS if key in values}
 
 
 def _group_shapes(raw: list[msgspec.Raw], parts: ImageParts) -> dict[Any, tuple[list[int], list[_Shape]]]:
@@ -136,18 +144,20 @@ def _group_shapes(raw: list[msgspec.Raw], parts: ImageParts) -> dict[Any, tuple[
     return groups
 
 
-def _convert_shapes(shapes: list[_Shape], label_file: _LabelmeFile, has_masks: bool, notes: set[str]) -> SampleObject:
+def _convert_shapes(shapes: list[_Shape], label_file: _LabelmeFile, has_masks: bool, parts: ImageParts) -> SampleObject:
     """Return the object of a group of shapes.
 
     Raises:
         UnusableError: The shapes are not an object.
     """
     first = shapes[0]
-    notes |= {_FLAGS} if any(any((shape.flags or {}).values()) for shape in shapes) else set()
+    parts.notes |= field_notes(
+        f"flags.{name}" for shape in shapes for name, is_set in (shape.flags or {}).items() if is_set
+    )
     difficult = any(shape.difficult for shape in shapes)
     is_box = first.shape_type == "rectangle" and len(shapes) == 1
     if not is_box and not has_masks:
-        notes.add(MASKS)
+        parts.notes.add(MASKS)
     if any(shape.shape_type == "mask" for shape in shapes):
         return _mask_object(shapes, label_file, has_masks, difficult)
     rings = list(map(_shape_ring, shapes))
