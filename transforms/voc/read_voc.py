@@ -12,14 +12,23 @@ import numpy as np
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.fields import leaf_values
 from recordmill.schemas.inputs.images import MAX_PIXELS, is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import split_folders
-from recordmill.transforms.annotated.read_xml import Element, read_elements
+from recordmill.transforms.annotated.read_xml import Element, element_values, read_elements
 from recordmill.transforms.annotated.shapes import finite_numbers, mask_text, sides_px
-from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, SourceFolder, SplitList, parser
+from recordmill.transforms.annotated.source import (
+    ImageParts,
+    LabelledImage,
+    Source,
+    SourceFolder,
+    SplitList,
+    field_notes,
+    parser,
+)
 from recordmill.transforms.images.open_image import open_image
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -35,6 +44,7 @@ _SPLITS_BY_NAME = {"trainval": "trainval"} | SPLIT_OF_FOLDER
 _YEARS = tuple(f"VOC{year}" for year in range(2005, 2013))
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
 _READ = frozenset(("name", "pose", "truncated", "difficult", "bndbox"))
+_PART = "part"
 _FLAGS = {"": False, "0": False, "1": True, "false": False, "true": True, "unspecified": False}
 _FARTHEST = 3
 """Limit of the noted xmin and xmax in pixels, so that a data set has few different notes."""
@@ -85,12 +95,13 @@ def source(options: VocOptions) -> Source:
     voc_folders = tuple(pair._replace(images="") if images else pair for pair in by_name.values())
     lists = _find_image_sets(root) if whole else []
     used = {*(folder.split for folder in folders), *(list_.split for list_ in lists)}
-    has_masks, origin = options.masks != "none", int(options.voc_origin)
+    has_masks, has_fields, origin = options.masks != "none", bool(options.fields), int(options.voc_origin)
+    mask_root = root if has_masks else ""
     return Source(
         path=data,
         kind="voc",
         folders=tuple(folders),
-        parse=partial(parse_voc, origin=origin, folders=voc_folders, mask_root=root if has_masks else ""),
+        parse=partial(parse_voc, origin=origin, folders=voc_folders, mask_root=mask_root, has_fields=has_fields),
         is_label=_is_xml,
         label_name=partial(xml_name, folders=voc_folders),
         stated_label=_stated_label,
@@ -101,6 +112,7 @@ def source(options: VocOptions) -> Source:
         parts=(Part.FLAGS,),
         inputs=tuple(list_.path for list_ in lists),
         warnings=tuple(_unread_masks(root, voc_folders, has_masks)),
+        text_fields=True,
     )
 
 
@@ -196,7 +208,7 @@ def _unread_masks(root: str, folders: Iterable[VocFolders], has_masks: bool) -> 
 
 
 def _check_voc_notes(notes: frozenset[str], origin: int) -> Iterator[str]:
-    """Yield a warning if the boxes contradict the origin, and one of fields that are not written."""
+    """Yield a warning if the boxes contradict the origin, and one of parts."""
     xmin, beyond = (
         [int(note.split()[1]) for note in notes if note.startswith(f"{name} ")] for name in ("xmin", "xmax")
     )
@@ -206,13 +218,18 @@ def _check_voc_notes(notes: frozenset[str], origin: int) -> Iterator[str]:
         yield f"{extremes}, as if the first pixel were 1: --voc-origin 1 moves the boxes' left and top edges by a pixel"
     elif origin == 1 and least is not None and least < 1:
         yield f"{extremes}, so the first pixel is 0, and --voc-origin 1 is wrong by a pixel: omit it"
-    if fields := sorted(note for note in notes if note.startswith("<")):
-        yield f"objects have {', '.join(fields)}, which records cannot store: not written"
+    if _PART in notes:
+        yield "objects have <part>, which records cannot store: not written"
 
 
 @parser
 def parse_voc(
-    data: bytes, file: str, origin: int = 0, folders: tuple[VocFolders, ...] = (), mask_root: str = ""
+    data: bytes,
+    file: str,
+    origin: int = 0,
+    folders: tuple[VocFolders, ...] = (),
+    mask_root: str = "",
+    has_fields: bool = False,
 ) -> Iterator[LabelledImage]:
     """Yield the image of an XML file. The image of a file that ends early is a reject: its other objects are unknown.
 
@@ -220,6 +237,7 @@ def parse_voc(
         origin: Number of the first pixel, 0 or 1.
         folders: Folders of the data set; the file is in the first one whose `labels` begin its name.
         mask_root: Folder of the data set; empty to read no masks.
+        has_fields: True if records store open fields.
 
     >>> xml = b"<annotation><object><name>cat</name><bndbox><xmin>1</xmin><ymin>2</ymin><xmax>4</xmax>"
     >>> image, = parse_voc(xml + b"<ymax>6</ymax></bndbox></object><object/></annotation>", "a.xml", 1)
@@ -229,6 +247,7 @@ def parse_voc(
     parts, name, number = ImageParts(), "", 0
     sides: tuple[int | None, int | None] = None, None
     numbers: list[int] = []
+    others: list[Element] = []
     for element in read_elements(BytesIO(data), "annotation"):
         if element.tag == "size":
             sides = sides_px(element.child_text("width"), element.child_text("height"), parts.warnings)
@@ -236,18 +255,23 @@ def parse_voc(
             name = element.text
         elif element.tag == "object":
             number += 1
-            unread = (child for child in element.children if child.tag not in _READ)
-            parts.notes |= {f"<{child.tag[:40]}>" for child in unread if child.children or child.text not in ("", "0")}
+            fields = element_values(child for child in element.children if child.tag not in _READ)
+            parts.notes |= {_PART} if fields.pop(_PART, None) else set()
+            parts.notes |= field_notes(path for path, value in leaf_values(fields) if value != "0")
             with parts.rejecting(line=element.line):
-                parts.objects.append(parse_object(element, origin))
+                object_ = parse_object(element, origin)
+                parts.objects.append(msgspec.structs.replace(object_, fields=fields) if has_fields else object_)
                 numbers.append(number)
+        else:
+            others.append(element)
     parts.notes |= set(_edge_notes(parts.objects, sides[0], origin))
     if mask_root:
         pair = next((pair for pair in folders if file.startswith(pair.labels)), folders[0])
         stem = posixpath.splitext(file.removeprefix(pair.labels))[0]
         path = join_path(mask_root, posixpath.join(pair.masks, f"{stem}.png"))
         parts.warnings |= _add_masks(parts.objects, numbers, number, path)
-    yield parts.image(Sample(name, width=sides[0], height=sides[1]))
+    image_fields = element_values(others) if has_fields else {}
+    yield parts.image(Sample(name, width=sides[0], height=sides[1], fields=image_fields))
 
 
 def _add_masks(objects: list[SampleObject], numbers: list[int], last: int, path: str) -> set[str]:

@@ -31,7 +31,7 @@ def test_objects(origin, box):
     assert (one.difficult, one.truncated, one.view) == (True, True, "Left")
     assert (other.category, other.difficult, other.truncated, other.view) == ("cat", False, False, "")
     assert (sample.width, sample.height, image.faults) == (40, 30, ())
-    assert set(image.notes) == {"<occluded>", "xmin 3", "xmax -3"}
+    assert set(image.notes) == {"field occluded", "xmin 3", "xmax -3"}
 
 
 @pytest.mark.parametrize(
@@ -137,3 +137,13 @@ def test_masks_that_are_not_read(tmp_path, mask_folders, masks, patterns):
     warnings = VocOptions(data=str(tmp_path), output="out", masks=masks).source().warnings
     assert len(warnings) == len(patterns)
     assert all(re.match(expected, text) for expected, text in zip(patterns, warnings, strict=True))
+
+
+def test_fields():
+    attribute = "<attribute><name>colour</name><value>red</value></attribute>"
+    more = f"<occluded>0</occluded><attributes>{attribute}</attributes><score/><part><name>head</name></part>"
+    xml = f"<annotation><folder>a</folder>{SIZE}<source><database>d</database></source><object><name>cat</name>{more}"
+    (image,) = parse_voc(f"{xml}{BOX}</object></annotation>".encode(), "a.xml", has_fields=True)
+    assert image.sample.objects[0].fields == {"occluded": "0", "attributes": {"colour": "red"}}
+    assert image.sample.fields == {"folder": "a", "source": {"database": "d"}}
+    assert {"field attributes.colour", "part"} < set(image.notes)
