@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice, pairwise
 from operator import eq
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 import numpy as np
@@ -37,6 +37,7 @@ from recordmill.transforms.annotated.source import (
     Source,
     SourceFolder,
     XmlError,
+    field_notes,
     parser,
     unusable_image,
 )
@@ -47,6 +48,9 @@ ROOT = "annotations"
 _FILE = "annotations.xml"
 _SPLITS_BY_SUBSET = {"training": "train", "testing": "test"} | SPLIT_OF_FOLDER
 _MOST_FRAMES = 10_000_000
+_GEOMETRY = {"xtl", "ytl", "xbr", "ybr", "cx", "cy", "rx", "ry", "points", "rle", "rotation"}
+_PLACE = {"left", "top", "width", "height", "outside"}
+_ATTRIBUTE = "attribute"
 
 
 Sides = tuple[int | None, int | None]
@@ -78,8 +82,9 @@ def source(options: CvatOptions) -> Source:
         folders.append(SourceFolder(folder, has_images=not images))
     labels = LabelFolders(tuple(folders), tuple(dict.fromkeys(splits.values())), partial(eq, name))
     has_masks = options.masks != "none"
-    parse = partial(parse_cvat, prefix=prefix, frame_name=frame_name, splits=splits, has_masks=has_masks)
-    return naming_source(options, labels, parse, check=_check_cvat_notes, inputs=(file,))
+    kept = {"has_masks": has_masks, "has_fields": bool(options.fields)}
+    parse = partial(parse_cvat, prefix=prefix, frame_name=frame_name, splits=splits, **kept)
+    return naming_source(options, labels, parse, check=_check_cvat_notes, inputs=(file,), text_fields=True)
 
 
 def _find_xml(data: str) -> str:
@@ -130,13 +135,17 @@ def _check_cvat_notes(notes: frozenset[str]) -> Iterator[str]:
             "tracks have gaps between frames, where objects are missing: nothing is interpolated, because an export by "
             "CVAT has every frame"
         )
-    if fields := sorted(note for note in notes if note.startswith("<") or note == "occluded"):
-        yield f"shapes have {', '.join(fields)}, which records cannot store: not written"
 
 
 @parser
 def parse_cvat(
-    stream: IO[bytes], file: str, prefix: str, frame_name: str, splits: Mapping[str, str], has_masks: bool
+    stream: IO[bytes],
+    file: str,
+    prefix: str,
+    frame_name: str,
+    splits: Mapping[str, str],
+    has_masks: bool,
+    has_fields: bool = False,
 ) -> Iterator[LabelledImage]:
     """Yield each image, and each shape of a track as an image of one object.
 
@@ -145,6 +154,7 @@ def parse_cvat(
         frame_name: Name of the image of a frame, with its number in braces.
         splits: Splits by the names of subsets; empty if --split decides.
         has_masks: True if records store polygons and masks, False if only their boxes.
+        has_fields: True if records store open fields.
 
     Raises:
         ConfigError: The file ends within tracks, so that no frame has all of its objects.
@@ -165,7 +175,8 @@ def parse_cvat(
                 frames, sides = video_frames(element)
             elif element.tag == "image":
                 has_images = True
-                yield _convert_image_element(element, prefix, posixpath.splitext(frame_name)[1], splits, has_masks)
+                suffix = posixpath.splitext(frame_name)[1]
+                yield _convert_image_element(element, prefix, suffix, splits, has_masks, has_fields)
             elif element.tag == "track":
                 tasks.add(element.attributes.get("task_id", ""))
                 if len(tasks) > 1:
@@ -173,7 +184,7 @@ def parse_cvat(
                         f"{file} has tracks of {len(tasks):,} tasks, whose frames have the same names: export each "
                         "task separately"
                     )
-                yield from _convert_track(element, frame_path, frames, sides, seen, has_masks)
+                yield from _convert_track(element, frame_path, frames, sides, seen, has_masks, has_fields)
     except XmlError as error:
         if seen:
             raise ConfigError(f"{file}, line {error.line}: {error.detail}; tracks are missing from here on") from error
@@ -195,7 +206,7 @@ def video_frames(meta: Element) -> tuple[range, Sides]:
 
 
 def _convert_image_element(
-    element: Element, prefix: str, suffix: str, splits: Mapping[str, str], has_masks: bool
+    element: Element, prefix: str, suffix: str, splits: Mapping[str, str], has_masks: bool, has_fields: bool
 ) -> LabelledImage:
     """Return the image of an <image>. The `suffix` is for a frame of a video, which has none."""
     attributes = element.attributes
@@ -205,7 +216,7 @@ def _convert_image_element(
         return unusable_image(detail if name else "an <image> without name", element.line)
     if posixpath.splitext(name)[1].lower() not in IMAGE_SUFFIXES:
         name += suffix
-    parts, tags = ImageParts(), dict[str, None]()
+    parts, tags, tag_fields = ImageParts(), dict[str, None](), dict[str, dict[str, str]]()
     sides = sides_px(attributes.get("width", ""), attributes.get("height", ""), parts.warnings)
     for shape in element.children:
         with parts.rejecting(line=shape.line):
@@ -213,14 +224,24 @@ def _convert_image_element(
             parts.notes |= _shape_notes(shape, has_masks)
             if shape.tag == "tag":
                 tags[label] = None
+                tag_fields[label] = _child_attributes(shape)
             else:
-                parts.objects += shape_objects(shape, label, sides, has_masks)
+                parts.objects += _with_fields(shape_objects(shape, label, sides, has_masks), shape, {}, has_fields)
     name, split = name if is_absolute(name) else f"{prefix}{name}", splits.get(subset, "")
-    return parts.image(Sample(name, width=sides[0], height=sides[1], split=split, tags=tuple(tags)))
+    own = {key: value for key, value in attributes.items() if value and key not in ("name", "width", "height")}
+    fields: dict[str, Any] = {**own, "tags": tag_fields} if has_fields else {}
+    return parts.image(Sample(name, width=sides[0], height=sides[1], split=split, tags=tuple(tags), fields=fields))
 
 
+# Long list of arguments: what is known of the video.
 def _convert_track(
-    element: Element, frame_path: str, frames: range, sides: Sides, seen: set[int], has_masks: bool
+    element: Element,
+    frame_path: str,
+    frames: range,
+    sides: Sides,
+    seen: set[int],
+    has_masks: bool,
+    has_fields: bool,
 ) -> Iterator[LabelledImage]:
     """Yield the shapes of a track that are not outside."""
     track_id, positions = whole_number(element.attributes.get("id", "")), list[tuple[int, bool]]()
@@ -236,6 +257,7 @@ def _convert_track(
             yield LabelledImage(None, (LabelFault(fault.reason, fault.detail, shape.line),))
             continue
         objects = [msgspec.structs.replace(object_, track_id=track_id) for object_ in objects]
+        objects = _with_fields(objects, shape, element.attributes, has_fields)
         sample = msgspec.structs.replace(_frame_sample(frame_path, number, sides), objects=tuple(objects))
         place = LabelFault(Reason.MALFORMED_ANNOTATION, "", shape.line)
         yield LabelledImage(sample, (), tuple(sorted(_shape_notes(shape, has_masks))), places=(place,) * len(objects))
@@ -257,9 +279,30 @@ def _read_label(element: Element) -> str:
 
 def _shape_notes(shape: Element, has_masks: bool) -> set[str]:
     """Return notes of what records do not store of a shape."""
-    notes = {f"<{child.tag[:20]}>" for child in shape.children} | {shape.tag} & {"points"}
+    start = f"image.tags.{shape.attributes.get('label', '')}." if shape.tag == "tag" else "attributes."
+    notes = {shape.tag} & {"points"} | field_notes(f"{start}{name}" for name in _child_attributes(shape))
     notes |= {MASKS} if shape.tag in ("polygon", "ellipse", "mask") and not has_masks else set()
-    return notes | ({"occluded"} if shape.attributes.get("occluded") == "1" else set())
+    set_flags = [name for name in ("occluded", "z_order") if shape.attributes.get(name, "0") != "0"]
+    return notes | field_notes([*set_flags, *({"group_id"} & {*shape.attributes})])
+
+
+def _child_attributes(shape: Element) -> dict[str, str]:
+    """Return the values of the <attribute> elements of a shape or tag."""
+    named = [child for child in shape.children if child.tag == _ATTRIBUTE and child.text]
+    return {child.attributes.get("name", ""): child.text for child in named}
+
+
+def _with_fields(
+    objects: list[SampleObject], shape: Element, of_track: Mapping[str, str], has_fields: bool
+) -> list[SampleObject]:
+    """Return the objects of a shape with its open fields, and those of its track."""
+    if not has_fields:
+        return objects
+    left_out = {"label", "id", "task_id", *_GEOMETRY, *_PLACE}
+    fields: dict[str, Any] = {key: value for key, value in {**of_track, **shape.attributes}.items() if value}
+    fields = {key: value for key, value in fields.items() if key not in left_out}
+    fields["attributes"] = _child_attributes(shape)
+    return [msgspec.structs.replace(object_, fields=fields) for object_ in objects]
 
 
 def shape_objects(shape: Element, label: str, sides: Sides, has_masks: bool) -> list[SampleObject]:

@@ -230,3 +230,23 @@ def test_memory_is_that_of_one_element():
     for _ in range(250):
         next(images)
     assert stream.reads == 3
+
+
+def test_fields():
+    attribute = '<attribute name="colour">red</attribute>'
+    box = f'<box label="cat" {EDGES} occluded="1" z_order="2" source="manual" group_id="3">{attribute}</box>'
+    tag = '<tag label="day"><attribute name="hour">7</attribute></tag>'
+    (image,) = parsed(f'<image id="4" name="a.jpg" width="40" height="30">{box}{tag}</image>', (*RULES, True))
+    of_object = {"occluded": "1", "z_order": "2", "source": "manual", "group_id": "3", "attributes": {"colour": "red"}}
+    assert image.sample.objects[0].fields == of_object
+    assert image.sample.fields == {"id": "4", "tags": {"day": {"hour": "7"}}}
+    paths = ("attributes.colour", "group_id", "image.tags.day.hour", "occluded", "z_order")
+    assert image.notes == tuple(f"field {path}" for path in paths)
+
+
+def test_fields_of_tracks():
+    box = f'<box frame="7" {EDGES} outside="0" occluded="0" keyframe="1"><attribute name="age">3</attribute></box>'
+    images = parsed(f'<track id="2" label="cat" group_id="5">{box}</track>', (*RULES, True))
+    (object_,) = (object_ for image in images for object_ in image.sample.objects)
+    expected = {"frame": "7", "occluded": "0", "keyframe": "1", "group_id": "5", "attributes": {"age": "3"}}
+    assert (object_.fields, object_.track_id) == (expected, 2)
