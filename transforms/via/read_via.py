@@ -6,8 +6,10 @@ from functools import partial
 from typing import Any, BinaryIO
 
 import msgspec
+from msgspec.structs import replace
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.fields import leaf_values
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
@@ -22,13 +24,20 @@ from recordmill.transforms.annotated.naming import (
     resolve_image_name,
 )
 from recordmill.transforms.annotated.shapes import ellipse_ring, flat_shape_error, polygon_object
-from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, parser, unusable_image
+from recordmill.transforms.annotated.source import (
+    ImageParts,
+    LabelledImage,
+    Source,
+    field_notes,
+    parser,
+    unusable_image,
+)
 from recordmill.transforms.via.via_options import ViaOptions
 
 _PROJECT = "_via_img_metadata"
 _FOREIGN_KEYS = {"annotations", "shapes", "features"}
 """Keys in the JSON of other tools."""
-_ATTRIBUTE, _FILE_ATTRIBUTES = "attribute ", "file_attributes"
+_ATTRIBUTE, _FILE_ATTRIBUTES, _REGION_ATTRIBUTES = "attribute ", "file_attributes", "region_attributes"
 
 
 class _ViaImage(msgspec.Struct):
@@ -66,8 +75,10 @@ class _Polygon(msgspec.Struct):
 def source(options: ViaOptions) -> Source:
     labels = find_labels(options, is_json)
     attribute, class_name, has_masks = options.class_attribute or "", options.class_name or "", options.masks != "none"
-    parse = partial(parse_regions, class_attribute=attribute, class_name=class_name, has_masks=has_masks)
-    return naming_source(options, labels, parse, check=partial(_check_via_notes, class_attribute=attribute))
+    kept = {"has_masks": has_masks, "has_fields": bool(options.fields)}
+    parse = partial(parse_regions, class_attribute=attribute, class_name=class_name, **kept)
+    check, paths = partial(_check_via_notes, class_attribute=attribute), (f"{_FILE_ATTRIBUTES}.",)
+    return naming_source(options, labels, parse, check=check, image_fields=paths, text_fields=True)
 
 
 def _check_via_notes(notes: frozenset[str], class_attribute: str) -> Iterator[str]:
@@ -81,16 +92,17 @@ def _check_via_notes(notes: frozenset[str], class_attribute: str) -> Iterator[st
         raise ConfigError(
             f"regions have the attributes {', '.join(attributes)}: add --class-attribute with the one of the class"
         )
-    if unread := [name for name in attributes if name != class_attribute and len(attributes) > 1]:
-        yield f"regions have the attributes {', '.join(unread)}, which records cannot store"
-    if _FILE_ATTRIBUTES in notes:
-        yield "images have file attributes, which records cannot store"
     yield from mask_warnings(notes)
 
 
 @parser
 def parse_regions(
-    stream: BinaryIO, file: str, class_attribute: str = "", class_name: str = "", has_masks: bool = False
+    stream: BinaryIO,
+    file: str,
+    class_attribute: str = "",
+    class_name: str = "",
+    has_masks: bool = False,
+    has_fields: bool = False,
 ) -> Iterator[LabelledImage]:
     """Yield the images of a file.
 
@@ -98,6 +110,7 @@ def parse_regions(
         class_attribute: Attribute of regions with the class; empty for their only attribute.
         class_name: Class of regions without the attribute; empty to reject them.
         has_masks: True if records store polygons, False if only their boxes.
+        has_fields: True if records store open fields.
 
     >>> import io
     >>> shape = b'{"name": "circle", "cx": 5, "cy": 5, "r": 2}'
@@ -127,23 +140,28 @@ def parse_regions(
         except UnusableError as fault:
             yield unusable_image(fault.detail, where=repr(key))
         else:
-            yield _convert_via_image(image, name, class_attribute, class_name, has_masks)
+            yield _convert_via_image(image, name, class_attribute, class_name, has_masks, has_fields)
 
 
 def _convert_via_image(
-    image: _ViaImage, name: str, class_attribute: str, class_name: str, has_masks: bool
+    image: _ViaImage, name: str, class_attribute: str, class_name: str, has_masks: bool, has_fields: bool
 ) -> LabelledImage:
     regions = image.regions if isinstance(image.regions, list) else list(image.regions.values())
     parts = ImageParts()
-    parts.notes |= {_FILE_ATTRIBUTES} if any(image.file_attributes.values()) else set()
+    of_file = {key: value for key, value in image.file_attributes.items() if value not in ("", {})}
+    parts.notes |= field_notes(f"{_FILE_ATTRIBUTES}.{path}" for path, _ in leaf_values(of_file))
     for number, raw in enumerate(regions, 1):
         with parts.rejecting(f"region {number} of {image.filename}"):
             region = decode_part(raw, _Region)
-            attributes = region.attributes.items()
-            parts.notes |= {f"{_ATTRIBUTE}{name}" for name, value in attributes if value not in ("", {})}
+            given = {key: value for key, value in region.attributes.items() if value not in ("", {})}
+            parts.notes |= {f"{_ATTRIBUTE}{key}" for key in given}
             category = _region_class(region.attributes, class_attribute, class_name)
-            parts.objects.append(_convert_region(region.shape, category, has_masks, parts))
-    return parts.image(Sample(name))
+            # Without --class-attribute, the only attribute is the class.
+            given = {key: value for key, value in given.items() if class_attribute not in ("", key)}
+            parts.notes |= field_notes(f"{_REGION_ATTRIBUTES}.{path}" for path, _ in leaf_values(given))
+            object_ = _convert_region(region.shape, category, has_masks, parts)
+            parts.objects.append(replace(object_, fields={_REGION_ATTRIBUTES: given}) if has_fields else object_)
+    return parts.image(Sample(name, fields={_FILE_ATTRIBUTES: of_file} if has_fields else {}))
 
 
 def _convert_region(shape: dict[str, Any], category: str, has_masks: bool, parts: ImageParts) -> SampleObject:

@@ -132,5 +132,15 @@ def test_attributes_are_chosen_by_the_user():
         ConfigError, match="--class-attribute c is not an attribute of any region; the attributes are a, b"
     ):
         list(_check_via_notes(notes, "c"))
-    assert [text[:29] for text in _check_via_notes(notes, "a")] == ["regions have the attributes b"]
+    assert not list(_check_via_notes(notes, "a"))
     assert not list(_check_via_notes(frozenset({"attribute a"}), ""))
+
+
+def test_fields():
+    file = with_regions(region(RECT, kind="cat", score="0.5", colour={"red": True}, note=""))
+    file["1.jpg7"]["file_attributes"] = {"caption": "a cat", "place": ""}
+    (image,) = parse_regions(io.BytesIO(json.dumps(file).encode()), "via.json", "kind", has_fields=True)
+    assert image.sample.objects[0].fields == {"region_attributes": {"score": "0.5", "colour": {"red": True}}}
+    assert image.sample.fields == {"file_attributes": {"caption": "a cat"}}
+    paths = ["file_attributes.caption", "region_attributes.colour.red", "region_attributes.score"]
+    assert [note for note in image.notes if note.startswith("field ")] == [f"field {path}" for path in paths]
