@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.images import is_image_name
@@ -34,7 +35,15 @@ from recordmill.transforms.annotated.shapes import (
     flatten_points,
     polygon_object,
 )
-from recordmill.transforms.annotated.source import ImageParts, LabelFault, LabelledImage, Source, parser, unusable_image
+from recordmill.transforms.annotated.source import (
+    ImageParts,
+    LabelFault,
+    LabelledImage,
+    Source,
+    field_notes,
+    parser,
+    unusable_image,
+)
 from recordmill.transforms.labelstudio.labelstudio_options import LabelstudioOptions
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -45,6 +54,8 @@ _LABEL_KEYS = ("rectanglelabels", "polygonlabels", "ellipselabels", "keypointlab
 _SHAPES = ("rectangle", "polygon", "ellipse", "keypoint", "brush")
 _SEVERAL, _PREDICTIONS = "several annotations", "predictions"
 _UNREAD = "unread "
+_VALUES = {kind: kind for kind in ("choices", "number", "rating", "datetime", "taxonomy")} | {"textarea": "text"}
+"""Keys of `value` by types of results that are open fields, named by their `from_name`."""
 _PERCENT, _FRACTIONS = "coordinates beyond 1", "coordinates within 0..1"
 _PIXELS, _NO_PIXELS = "whole numbers in a small image", "other numbers"
 
@@ -52,6 +63,7 @@ _PIXELS, _NO_PIXELS = "whole numbers in a small image", "other numbers"
 class _TaskAnnotation(msgspec.Struct):
     result: list[msgspec.Raw] = []
     was_cancelled: bool = False
+    lead_time: Any = None
 
 
 class _Task(msgspec.Struct):
@@ -65,9 +77,17 @@ class _Result(msgspec.Struct):
     type: str
     value: dict[str, Any]
     id: str | int = ""
+    from_name: Any = None
+    score: Any = None
     original_width: int | None = None
     original_height: int | None = None
     image_rotation: float | None = None
+
+    @property
+    def field(self) -> dict[str, Any]:
+        """The open field that it is; empty for a shape."""
+        value = self.value.get(_VALUES.get(self.type, ""))
+        return {} if value is None else {str(self.from_name or self.type): value}
 
 
 class _Value(msgspec.Struct):
@@ -88,9 +108,8 @@ def source(options: LabelstudioOptions) -> Source:
         drops_code = True
         warnings = ["no image has the code of an upload in its name, so codes are dropped (--upload-prefix keep)"]
     choice, has_masks = options.of_several or "", options.masks != "none"
-    parse = partial(
-        parse_tasks, image_key=options.image_key or "", choice=choice, drops_code=drops_code, has_masks=has_masks
-    )
+    kept = {"drops_code": drops_code, "has_masks": has_masks, "has_fields": bool(options.fields)}
+    parse = partial(parse_tasks, image_key=options.image_key or "", choice=choice, **kept)
     return naming_source(options, labels, parse, check=partial(_check_tasks, choice=choice, warnings=warnings))
 
 
@@ -134,6 +153,7 @@ def parse_tasks(
     choice: str = "",
     drops_code: bool = False,
     has_masks: bool = False,
+    has_fields: bool = False,
 ) -> Iterator[LabelledImage]:
     """Yield the images of a file.
 
@@ -142,6 +162,7 @@ def parse_tasks(
         choice: `first`, `last` or `all` annotations of a task; empty if tasks should have only one.
         drops_code: True to drop the code of an upload from names.
         has_masks: True if records store polygons, False if only their boxes.
+        has_fields: True if records store open fields.
 
     >>> import io
     >>> value = b'{"x": 25, "y": 50, "width": 10, "height": 20, "rotation": 0, "rectanglelabels": ["Cat"]}'
@@ -160,7 +181,7 @@ def parse_tasks(
         else:
             parts = ImageParts()
             parts.notes |= {"code"} if drops_code else set()
-            yield _convert_task(task, name, f"task {number}", choice, has_masks, parts)
+            yield _convert_task(task, name, f"task {number}", choice, has_masks, has_fields, parts)
 
 
 def _task_image_name(data: dict[str, Any], image_key: str, drops_code: bool) -> str:
@@ -196,8 +217,9 @@ def _url_path(url: str) -> str:
     return f"{start}{unquote(parts.path)}"
 
 
+# Long list of arguments: those of parse_tasks.
 def _convert_task(
-    task: _Task, name: str, task_name: str, choice: str, has_masks: bool, parts: ImageParts
+    task: _Task, name: str, task_name: str, choice: str, has_masks: bool, has_fields: bool, parts: ImageParts
 ) -> LabelledImage:
     parts.notes |= {_PREDICTIONS} if bytes(task.predictions) not in (b"[]", b"null") else set()
     rows = task.annotations if task.annotations is not None else task.completions or []
@@ -212,6 +234,12 @@ def _convert_task(
             results.append((number, decode_part(raw, _Result, parts)))
     # A shape and its labels may be two results with the same id.
     labelled = {result.id for _, result in results if _result_labels(result)}
+    of_region: dict[str | int, dict[str, Any]] = {}
+    of_image: dict[str, Any] = {}
+    for _, result in results:
+        if result.field and result.id and result.id in labelled:
+            of_region.setdefault(result.id, {}).update(result.field)
+            parts.notes |= field_notes(result.field)
     for number, result in results:
         if result.id and result.id in labelled and not _result_labels(result):
             continue
@@ -219,15 +247,30 @@ def _convert_task(
         if result.type == "choices" and isinstance(choices, list) and "x" not in result.value:
             tags += [choice for choice in choices if isinstance(choice, str)]
             continue
+        if result.field and "x" not in result.value:
+            of_image |= result.field
+            parts.notes |= field_notes(f"image.{field}" for field in result.field)
         with parts.rejecting(f"result {number} of {task_name}"):
-            parts.objects += _convert_result(result, has_masks, parts)
+            objects = _convert_result(result, has_masks, parts)
+            if has_fields:
+                fields = {"score": result.score} | of_region.get(result.id, {})
+                objects = (replace(object_, fields=fields) for object_ in objects)
+            parts.objects += objects
             if result.original_width and result.original_height:
                 sizes.add((result.original_width, result.original_height))
     if len(sizes) > 1:
         detail = f"its results state {' and '.join(f'{width}x{height}' for width, height in sorted(sizes))}"
         return LabelledImage(None, (LabelFault(Reason.SIZE_MISMATCH, detail, where=task_name),))
     width, height = sizes.pop() if sizes else (None, None)
-    return parts.image(Sample(name, width=width, height=height, tags=tuple(tags)))
+    times = [row.lead_time for row in chosen if row.lead_time is not None]
+    fields = {"lead_time": next(iter(times), None), "data": _other_data(task.data), **of_image} if has_fields else {}
+    return parts.image(Sample(name, width=width, height=height, tags=tuple(tags), fields=fields))
+
+
+def _other_data(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a task's `data` that do not name an image."""
+    is_path = {key for key, value in data.items() if isinstance(value, str) and is_image_name(_url_path(value))}
+    return {key: value for key, value in data.items() if key not in is_path}
 
 
 def _convert_result(result: _Result, has_masks: bool, parts: ImageParts) -> Iterator[SampleObject]:
@@ -238,7 +281,7 @@ def _convert_result(result: _Result, has_masks: bool, parts: ImageParts) -> Iter
     """
     kind = result.type.removesuffix("labels")
     if kind and kind not in _SHAPES:
-        parts.notes.add(f"{_UNREAD}{result.type}")
+        parts.notes |= set() if result.field and "x" not in result.value else {f"{_UNREAD}{result.type}"}
         return
     labels: Any = _result_labels(result)
     if not labels or not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):

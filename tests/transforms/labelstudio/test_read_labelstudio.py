@@ -165,10 +165,8 @@ def test_notes():
     results = [result("choices", {"choices": ["sharp"]}), result("textarea", {"text": ["a cat"]})]
     (image,) = parse([task(results) | {"predictions": [1]}])
     assert image.sample.tags == ("sharp",)
-    assert list(_check_tasks(frozenset(image.notes), "", [])) == [
-        "tasks have predictions, which are not read",
-        "tasks have results of type textarea, which records cannot store",
-    ]
+    assert list(_check_tasks(frozenset(image.notes), "", [])) == ["tasks have predictions, which are not read"]
+    assert "field image.textarea" in image.notes
 
 
 @pytest.mark.parametrize(
@@ -199,3 +197,22 @@ def test_codes_of_uploads_are_dropped_if_no_image_has_one(tmp_path, name, asked,
     (image,) = source.parse(io.BytesIO(json.dumps([task([result()])]).encode()), "a.json")
     assert (image.sample.file_name == "/data/upload/1/1.jpg") is is_dropped
     assert len(list(source.check(frozenset(image.notes)))) == (is_dropped and asked is None)
+
+
+def test_fields():
+    results = [
+        result(id="a", score=0.5),
+        result("choices", SHAPE | {"choices": ["red"]}, id="a", from_name="colour"),
+        result("textarea", SHAPE | {"text": ["wet"]}, id="a", from_name="note"),
+        result("number", {"number": 7}, id="b", from_name="age"),
+        result("rating", {"rating": 4}, id="c", from_name="quality"),
+        result("choices", {"choices": ["sharp"]}, id="d", from_name="focus"),
+    ]
+    file = task(results, image="/data/1.jpg", place="sea")
+    file["annotations"][0]["lead_time"] = 1.5
+    (image,) = parse([file], has_fields=True)
+    assert [one.fields for one in image.sample.objects] == [{"score": 0.5, "colour": ["red"], "note": ["wet"]}]
+    assert image.sample.fields == {"lead_time": 1.5, "data": {"place": "sea"}, "age": 7, "quality": 4}
+    assert image.sample.tags == ("sharp",)
+    fields = [note for note in image.notes if note.startswith("field ")]
+    assert fields == ["field colour", "field image.age", "field image.quality", "field note"]
