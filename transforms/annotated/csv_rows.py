@@ -1,13 +1,15 @@
 """Convert CSV label files with one object per row to images."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import BinaryIO, NamedTuple
+
+from msgspec.structs import replace
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.annotated.source import ImageParts, LabelFault, LabelledImage, parser
+from recordmill.transforms.annotated.source import ImageParts, LabelFault, LabelledImage, field_notes, parser
 from recordmill.transforms.rows.read_rows import read_csv_texts
 
 Cells = dict[str, str]
@@ -22,6 +24,7 @@ class RowFormat(NamedTuple):
         make_sample: Convert the first row of an image; its ImageParts take warnings.
         make_object: Convert a row; the set takes notes. None for the row of an image without objects.
         image_columns: Columns in which the rows of an image should agree.
+        has_fields: True if all further columns are open fields of the row's object.
     """
 
     required: tuple[str, ...]
@@ -29,6 +32,11 @@ class RowFormat(NamedTuple):
     make_sample: Callable[[Cells, ImageParts], Sample]
     make_object: Callable[[Cells, set[str]], SampleObject | None]
     image_columns: tuple[str, ...] = ()
+    has_fields: bool = False
+
+    def further(self, names: Iterable[str]) -> list[str]:
+        """Return the columns that are neither required nor optional."""
+        return [name for name in names if name not in (*self.required, *self.optional)]
 
 
 @parser
@@ -38,8 +46,11 @@ def read_csv_images(stream: BinaryIO, file: str, row_format: RowFormat) -> Itera
     def choose_columns(names: list[str]) -> list[str]:
         if missing := [name for name in row_format.required if name not in names]:
             raise AnnotationFileError(f"no column {missing[0]!r}; the file has {', '.join(map(repr, names))}")
-        return [*row_format.required, *(name for name in row_format.optional if name in names)]
+        columns = [*row_format.required, *(name for name in row_format.optional if name in names)]
+        unwritten.update(field_notes(row_format.further(names)))
+        return [*columns, *(row_format.further(names) if row_format.has_fields else ())]
 
+    unwritten = set[str]()
     try:
         columns, text_rows = read_csv_texts(file, stream, choose_columns)
         key_columns = (row_format.required[0], *row_format.image_columns)
@@ -47,7 +58,8 @@ def read_csv_images(stream: BinaryIO, file: str, row_format: RowFormat) -> Itera
         for key, rows in groupby(text_rows, lambda row: [row.cells[index] for index in indices if row.cells]):
             if any(key[:1]):
                 cells = [(row.number + 1, dict(zip(columns, row.cells, strict=True))) for row in rows]
-                yield _build_image(cells, row_format)
+                yield _build_image(cells, row_format, unwritten)
+                unwritten.clear()
             else:
                 for row in rows:
                     detail = row.fault or f"no {row_format.required[0]}"
@@ -56,10 +68,15 @@ def read_csv_images(stream: BinaryIO, file: str, row_format: RowFormat) -> Itera
         raise UnusableError(Reason.MALFORMED_LABELS, str(error).removeprefix(file).lstrip(": ")) from error
 
 
-def _build_image(rows: list[tuple[int, Cells]], row_format: RowFormat) -> LabelledImage:
+def _build_image(rows: list[tuple[int, Cells]], row_format: RowFormat, notes: set[str]) -> LabelledImage:
     parts = ImageParts()
+    parts.notes |= notes
     for line, cells in rows:
         with parts.rejecting(line=line):
             object_ = row_format.make_object(cells, parts.notes)
+            if object_ and row_format.has_fields:
+                object_ = replace(
+                    object_, fields={name: cells[name] for name in row_format.further(cells) if cells[name]}
+                )
             parts.objects += [object_] if object_ else []
     return parts.image(row_format.make_sample(rows[0][1], parts))

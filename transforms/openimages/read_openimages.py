@@ -19,7 +19,6 @@ from recordmill.transforms.openimages.openimages_options import OpenimagesOption
 from recordmill.transforms.storage.resolve import join_path, list_existing, split_folder, storage_for
 
 _EDGES = ("XMin", "YMin", "XMax", "YMax")
-_FLAGS = ("IsOccluded", "IsDepiction", "IsInside")
 _BOXES = re.compile(r"(?:^|.*/)(?:(?:.*[-_])?annotations-bbox|detections)\.csv")
 _SPLIT = re.compile(r"(?:^|[-_])(train|validation|test)-annotations-bbox\.csv$")
 _UNNAMED = "class without a name"
@@ -60,10 +59,11 @@ def source(options: OpenimagesOptions) -> Source:
     return naming_source(
         options,
         labels,
-        partial(parse_boxes, names=names, by_name=by_name),
-        check=_check_box_flags,
+        partial(parse_boxes, names=names, by_name=by_name, has_fields=bool(options.fields)),
+        check=_check_names,
         inputs=(*([data] if is_file else []), *class_files),
         warnings=tuple(warnings),
+        text_fields=True,
     )
 
 
@@ -110,19 +110,20 @@ def _read_class_names(path: str) -> Iterator[tuple[str, str]]:
         raise ConfigError(f"{path} is not valid CSV in UTF-8 ({error})") from error
 
 
-def _check_box_flags(notes: frozenset[str]) -> Iterator[str]:
-    if flags := [flag for flag in _FLAGS if flag in notes]:
-        yield f"boxes have {', '.join(flags)}, which records cannot store"
+def _check_names(notes: frozenset[str]) -> Iterator[str]:
     if _UNNAMED in notes:
         yield "some classes are not in --class-descriptions, so their Open Images codes are written"
 
 
-def parse_boxes(stream: BinaryIO, file: str, names: dict[str, str], by_name: bool = False) -> Iterator[LabelledImage]:
+def parse_boxes(
+    stream: BinaryIO, file: str, names: dict[str, str], by_name: bool = False, has_fields: bool = False
+) -> Iterator[LabelledImage]:
     """Yield the images of a file.
 
     Args:
         names: Names of the classes, by their codes.
         by_name: True if the name of the file gives the split.
+        has_fields: True if records store open fields.
 
     >>> import io
     >>> data = b"ImageID,LabelName,XMin,XMax,YMin,YMax,IsGroupOf\\n0a,/m/1,0.25,0.5,0.5,1,1\\n"
@@ -138,9 +139,10 @@ def parse_boxes(stream: BinaryIO, file: str, names: dict[str, str], by_name: boo
 
     row_format = RowFormat(
         ("ImageID", "LabelName", *_EDGES),
-        ("IsGroupOf", "IsTruncated", *_FLAGS),
+        ("IsGroupOf", "IsTruncated"),
         make_sample,
         partial(_convert_box_row, names=names),
+        has_fields=has_fields,
     )
     yield from read_csv_images(stream, file, row_format)
 
@@ -149,7 +151,6 @@ def _convert_box_row(cells: Cells, notes: set[str], names: dict[str, str]) -> Sa
     code = cells["LabelName"]
     box = fraction_box(*finite_numbers({column: cells[column] for column in _EDGES}, "the box"))
     set_flags = {name for name, text in cells.items() if text.lower() in ("1", "1.0", "true")}
-    notes |= set_flags & {*_FLAGS}
     notes |= {_UNNAMED} if names and code and code not in names else set()
     is_crowd, truncated = (flag in set_flags for flag in ("IsGroupOf", "IsTruncated"))
     return SampleObject(names.get(code, code), box, "fraction", is_crowd=is_crowd, truncated=truncated)

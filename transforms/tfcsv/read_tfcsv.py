@@ -1,6 +1,7 @@
 """Convert rows `filename,width,height,class,xmin,ymin,xmax,ymax`, in pixels, to objects."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import BinaryIO
 
 from recordmill.schemas.inputs.sample import Sample, SampleObject
@@ -17,15 +18,19 @@ _SIDES = ("width", "height")
 
 def source(options: TfcsvOptions) -> Source:
     labels = find_labels(options, _is_csv)
-    return naming_source(options, labels, parse_rows)
+    parse = partial(parse_rows, has_fields=bool(options.fields))
+    return naming_source(options, labels, parse, text_fields=True)
 
 
 def _is_csv(name: str) -> bool:
     return name.lower().endswith(".csv")
 
 
-def parse_rows(stream: BinaryIO, file: str) -> Iterator[LabelledImage]:
+def parse_rows(stream: BinaryIO, file: str, has_fields: bool = False) -> Iterator[LabelledImage]:
     """Yield the images of a file.
+
+    Args:
+        has_fields: True if records store open fields.
 
     >>> import io
     >>> data = b"filename,width,height,class,xmin,ymin,xmax,ymax\\n1.jpg,40,30,cat,1,2,4,6\\n1.jpg,40,30,cat,9,2,4,6\\n"
@@ -38,7 +43,8 @@ def parse_rows(stream: BinaryIO, file: str) -> Iterator[LabelledImage]:
         width, height = sides_px(cells.get("width", ""), cells.get("height", ""), parts.warnings)
         return Sample(resolve_image_name(file, cells["filename"]), width=width, height=height)
 
-    yield from read_csv_images(stream, file, RowFormat(_REQUIRED, _SIDES, make_sample, _convert_tfcsv_row, _SIDES))
+    row_format = RowFormat(_REQUIRED, _SIDES, make_sample, _convert_tfcsv_row, _SIDES, has_fields)
+    yield from read_csv_images(stream, file, row_format)
 
 
 def _convert_tfcsv_row(cells: Cells, notes: set[str]) -> SampleObject | None:

@@ -31,7 +31,15 @@ def test_boxes():
         ("/m/2", (0, 0, 1, 1), "fraction", True, False),
     ]
     assert (first.sample.file_name, second.sample.file_name) == ("0a.jpg", "0b.jpg")
-    assert (first.notes, second.notes) == (("IsOccluded", "class without a name"), ())
+    fields = ("Confidence", "IsDepiction", "IsInside", "IsOccluded", "Source")
+    assert first.notes == ("class without a name", *(f"field {name}" for name in fields))
+    assert second.notes == ()
+
+
+def test_fields():
+    data = b"ImageID,LabelName,XMin,XMax,YMin,YMax,IsGroupOf,Confidence,IsInside\n0a,a,0,1,0,1,0,0.5,\n"
+    (image,) = parse_boxes(io.BytesIO(data), "boxes.csv", {}, has_fields=True)
+    assert image.sample.objects[0].fields == {"Confidence": "0.5"}
 
 
 @pytest.mark.parametrize(

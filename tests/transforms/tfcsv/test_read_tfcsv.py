@@ -96,3 +96,10 @@ def test_sizes(rows, sizes, warnings):
     images = parse(*rows)
     assert [image.sample.width for image in images] == sizes
     assert ["is not two whole numbers" in text for image in images for text in image.warnings] == [True] * warnings
+
+
+def test_fields():
+    data = f"{HEAD},score,note\n1.jpg,40,30,cat,1,2,4,6,0.5,\n1.jpg,40,30,cat,1,2,4,6,,a b\n".encode()
+    (image,) = parse_rows(io.BytesIO(data), "a.csv", has_fields=True)
+    assert [object_.fields for object_ in image.sample.objects] == [{"score": "0.5"}, {"note": "a b"}]
+    assert image.notes == ("field note", "field score")
