@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 import msgspec
+from msgspec.structs import replace
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.file_kinds import describe_content
@@ -20,12 +21,21 @@ from recordmill.transforms.annotated.naming import (
     fraction_box,
     naming_source,
     one_folder,
+    other_values,
     resolve_image_name,
 )
-from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, parser, unusable_image
+from recordmill.transforms.annotated.source import (
+    ImageParts,
+    LabelledImage,
+    Source,
+    field_notes,
+    parser,
+    unusable_image,
+)
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 from recordmill.transforms.vertex.vertex_options import VertexOptions
 
+_IMAGE_LABELS = "dataItemResourceLabels"
 _ML_USE = "aiplatform.googleapis.com/ml_use"
 _SPLITS = {"training": "train", "validate": "val"} | SPLIT_OF_FOLDER
 _NO_USE = ("", "unassigned")
@@ -38,7 +48,7 @@ _ML_USE_PATTERNS = {
 class _VertexLine(msgspec.Struct):
     uri: str = msgspec.field(name="imageGcsUri")
     boxes: list[msgspec.Raw] = msgspec.field(name="boundingBoxAnnotations", default_factory=list)
-    labels: dict[str, str] = msgspec.field(name="dataItemResourceLabels", default_factory=dict)
+    labels: dict[str, str] = msgspec.field(name=_IMAGE_LABELS, default_factory=dict)
     classes: Any = msgspec.field(name="classificationAnnotation", default=None)
 
 
@@ -64,9 +74,10 @@ def source(options: VertexOptions) -> Source:
     paths = [join_path(folder, name) for name in names]
     file_splits = {_SPLITS.get(use) for path in paths for use in _read_ml_uses(path)}
     splits = tuple(split for split in USUAL_SPLITS if split in file_splits)
-    parse = partial(parse_lines, has_splits=bool(splits))
+    parse = partial(parse_lines, has_splits=bool(splits), has_fields=bool(options.fields))
     labels = one_folder(folder, names, options.images)
-    return naming_source(options, labels, parse, splits=splits, inputs=tuple(paths))
+    fields: dict[str, Any] = {"image_fields": (f"{_IMAGE_LABELS}.",), "text_fields": True}
+    return naming_source(options, labels, parse, splits=splits, inputs=tuple(paths), **fields)
 
 
 def _read_ml_uses(path: str) -> set[str]:
@@ -84,11 +95,14 @@ def _read_ml_uses(path: str) -> set[str]:
 
 
 @parser
-def parse_lines(stream: BinaryIO, file: str, has_splits: bool = False) -> Iterator[LabelledImage]:
+def parse_lines(
+    stream: BinaryIO, file: str, has_splits: bool = False, has_fields: bool = False
+) -> Iterator[LabelledImage]:
     """Yield the images of a file.
 
     Args:
         has_splits: True if lines have splits.
+        has_fields: True if records store open fields.
 
     >>> box = '{"displayName": "cat", "xMin": "0.25", "yMin": 0.5, "xMax": 0.5, "yMax": 1}'
     >>> line = '{"imageGcsUri": "gs://b/1.jpg", "boundingBoxAnnotations": [' + box + ']}'
@@ -116,11 +130,16 @@ def parse_lines(stream: BinaryIO, file: str, has_splits: bool = False) -> Iterat
             yield unusable_image(fault.detail, number)
             continue
         parts = ImageParts()
+        labels = {key: value for key, value in line.labels.items() if key != _ML_USE}
+        if has_fields:
+            sample = replace(sample, fields=other_values(text, _VertexLine) | {_IMAGE_LABELS: labels})
+        parts.notes |= field_notes(f"{_IMAGE_LABELS}.{key}" for key in labels)
         for raw in line.boxes:
             with parts.rejecting(line=number):
                 box = decode_part(raw, _VertexBox, parts)
                 edges = fraction_box(box.left, box.top, box.right, box.bottom)
-                parts.objects.append(SampleObject(box.name, edges, "fraction"))
+                fields = other_values(raw, _VertexBox) if has_fields else {}
+                parts.objects.append(SampleObject(box.name, edges, "fraction", fields=fields))
         yield parts.image(sample)
 
 

@@ -118,3 +118,12 @@ def test_a_pointer_of_git_lfs_is_an_error(tmp_path, name):
     (tmp_path / name).write_bytes(LFS_POINTER + b".github.com/spec/v1\noid sha256:4d\nsize 12\n")
     with pytest.raises(ConfigError, match=f"{name} is a Git LFS pointer"):
         VertexOptions(data=str(tmp_path), output="out").source()
+
+
+def test_fields():
+    box = BOX | {"annotationResourceLabels": {"colour": "red"}}
+    data = line(box, dataItemResourceLabels={USE: "train", "place": "sea"}, more=1).encode()
+    (image,) = parse_lines(io.BytesIO(data), "a.jsonl", has_fields=True)
+    assert image.sample.objects[0].fields == {"annotationResourceLabels": {"colour": "red"}}
+    assert image.sample.fields == {"more": 1, "dataItemResourceLabels": {"place": "sea"}}
+    assert image.notes == ("field dataItemResourceLabels.place",)
