@@ -141,7 +141,7 @@ def test_images_in_parquet_files(folder, recordmill):
     done = recordmill("convert", folder / "hub", "--output", folder / "out", "--max-rejects", 0.5)
     assert done.code == 0, done
     assert "--format imagefolder" in done.out
-    assert "records cannot store these columns: mood" in done.out + done.err
+    assert "fields that are not written: add --fields mood" in done.out + done.err
     found = examples_by_name(folder / "out")
     names = [f"train-0000{shard}-of-00002/{row}-1.jpg" for shard, row in ((0, 1), (0, 2), (1, 1))]
     assert sorted(found) == names

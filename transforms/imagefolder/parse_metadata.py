@@ -7,6 +7,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from recordmill.schemas.inputs.boxes import box_xywh_px
 from recordmill.schemas.inputs.coco import BoxFormat
@@ -16,7 +17,7 @@ from recordmill.schemas.inputs.tables import RowsReading, rows_format
 from recordmill.schemas.names import name_parts
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import decode_part
-from recordmill.transforms.annotated.source import ImageParts, LabelledImage, parser, unusable_image
+from recordmill.transforms.annotated.source import ImageParts, LabelledImage, field_notes, parser, unusable_image
 from recordmill.transforms.rows.read_rows import read_stream
 from recordmill.transforms.rows.row_batch import RowBatch, format_value
 
@@ -27,8 +28,8 @@ CLASSES = ("category", "categories", "category_id", "category_ids", "label", "la
 _AREA, _CROWD, _ID = ("area", "areas"), ("iscrowd", "is_crowd"), ("id", "ids")
 _READ = {*BOXES, *CLASSES, *_AREA, *_CROWD, *_ID}
 _SIZE = ("width", "height")
-NUMBERED, UNREAD = "numbered", "unread "
-"""Notes: some object has a number as its class; a column, whose name follows, that records cannot store."""
+NUMBERED = "numbered"
+"""Note: some object has a number as its class."""
 
 
 class MetadataFormat(NamedTuple):
@@ -42,6 +43,7 @@ class MetadataFormat(NamedTuple):
         is_beside: True if `file_name` begins at the folder of the metadata file.
         image_column: Column of the images' bytes, instead of `file_name`. An image is then named after the file, with
             its row: `train-00000-of-00001/17-cat.jpg`.
+        has_fields: True if records store open fields.
     """
 
     class_names: tuple[str, ...] = ()
@@ -50,6 +52,7 @@ class MetadataFormat(NamedTuple):
     splits: Mapping[str, str] = {}
     is_beside: bool = True
     image_column: str = ""
+    has_fields: bool = False
 
 
 @parser
@@ -66,10 +69,17 @@ def parse_metadata(stream: BinaryIO, file: str, row_format: MetadataFormat) -> I
     for batch in read_stream(file, stream, RowsReading(is_label_table=True)):
         for row in batch.bad:
             yield unusable_image(row.detail, row.line + head)
-        unread = tuple(f"{UNREAD}{name}" for name in unread_columns(batch, row_format))
+        further = unread_columns(batch, row_format)
+        notes = tuple(field_notes(further))
+        names = [name for name in further if not name.startswith(f"{OBJECTS}.")] if row_format.has_fields else []
+        names += [IMAGE_ID] if names and IMAGE_ID in batch.columns else []
         for line, row_values in metadata_rows(batch):
-            yield _convert_metadata_row(row_values, file, line + head, row_format, unread)
-            unread = ()
+            image = _convert_metadata_row(row_values, file, line + head, row_format, notes)
+            if names and image.sample:
+                fields = {name: row_values[name] for name in names if row_values[name] not in (None, "")}
+                image = image._replace(sample=replace(image.sample, fields=msgspec.to_builtins(fields)))
+            yield image
+            notes = ()
 
 
 def metadata_rows(batch: RowBatch) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -123,10 +133,15 @@ def _convert_metadata_row(
     parts, objects = ImageParts(), list[dict[str, Any]]()
     with parts.rejecting(line=line):
         objects = row_objects(row)
-    parts.notes |= {*notes, *(f"{UNREAD}{OBJECTS}.{key}" for entry in objects for key in entry if key not in _READ)}
+    further = {key for entry in objects for key in entry if key not in _READ}
+    parts.notes |= {*notes, *field_notes(f"{OBJECTS}.{key}" for key in further)}
     for number, entry in enumerate(objects):
         with parts.rejecting(f"object {number}", line):
-            parts.objects.append(_convert_metadata_object(entry, row_format, parts))
+            object_ = _convert_metadata_object(entry, row_format, parts)
+            if row_format.has_fields:
+                own = {key: value for key, value in entry.items() if key in further}
+                object_ = replace(object_, fields=msgspec.to_builtins(own))
+            parts.objects.append(object_)
             parts.notes |= {NUMBERED} if is_numbered(entry) and not row_format.class_names else set()
     width, height = stated_size(row) or (None, None)
     values = [value for column in row_format.captions for value in _as_list(row.get(column))]

@@ -27,7 +27,6 @@ from recordmill.transforms.imagefolder.parse_metadata import (
     FILE_NAME,
     NUMBERED,
     OBJECTS,
-    UNREAD,
     MetadataFormat,
     find_image_column,
     first_value,
@@ -134,7 +133,8 @@ def source(options: ImagefolderOptions) -> Source:
         folders = [SourceFolder(join_path(root, file.folder), file.prefix, file.split, not images) for file in files]
     folders += [SourceFolder(folder) for folder in images]
     box_format, is_beside = BoxFormat(options.bbox_format or "xywh"), not images and not image_column
-    row_format = MetadataFormat(class_names, box_format, captions, by_folder, is_beside, image_column)
+    has_fields = bool(options.fields)
+    row_format = MetadataFormat(class_names, box_format, captions, by_folder, is_beside, image_column, has_fields)
     return Source(
         path=data,
         kind="imagefolder",
@@ -147,6 +147,8 @@ def source(options: ImagefolderOptions) -> Source:
         parts=(Part.CAPTIONS,) if captions and has_captions else (),
         inputs=tuple(file.path for file in files),
         warnings=tuple(warnings),
+        image_fields=("",),
+        text_fields=any(file.name.endswith(".csv") for file in files),
     )
 
 
@@ -309,12 +311,11 @@ def _image_size(folder: str, row: Mapping[str, Any], image_column: str) -> tuple
 
 
 def _check_metadata_notes(notes: frozenset[str], path: str) -> Iterator[str]:
-    """Yield a warning of columns that records cannot store.
+    """Yield no warning.
 
     Raises:
         ConfigError: Some object has a number as its class, and classes have no names.
     """
     if NUMBERED in notes:
         raise ConfigError(_missing_class_names(f"{path}: some objects have numbers as classes"))
-    if unread := sorted(note.removeprefix(UNREAD) for note in notes if note.startswith(UNREAD)):
-        yield f"records cannot store these columns: {', '.join(unread)}"
+    yield from ()

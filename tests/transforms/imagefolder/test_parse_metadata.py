@@ -98,14 +98,17 @@ def test_forms_of_a_file_agree():
     assert (jsonl_image.sample.captions, jsonl_image.sample.width) == (("one",), 40)
     (object_,) = jsonl_image.sample.objects
     assert (object_.area_px2, object_.is_crowd, object_.id) == (9.5, True, 7)
-    assert jsonl_image.notes == ("unread other",)
+    assert jsonl_image.notes == ("field other",)
     assert [image._replace(places=jsonl_image.places) for image in other_images] == [jsonl_image, jsonl_image]
 
 
 @pytest.mark.parametrize("form", [{"bbox": [BOX], "label": ["a"], "hue": [3]}, [{"bbox": BOX, "label": "a", "hue": 3}]])
 def test_values_that_no_record_has(form):
     (image,) = parsed({"objects": form, "colour": "red", "image_id": 7}, MetadataFormat())
-    assert image.notes == ("unread colour", "unread objects.hue")
+    assert image.notes == ("field colour", "field objects.hue")
+    (image,) = parsed({"objects": form, "colour": "red", "image_id": 7}, MetadataFormat(has_fields=True))
+    assert image.sample.fields == {"colour": "red", "image_id": 7}
+    assert [object_.fields for object_ in image.sample.objects] == [{"hue": 3}]
 
 
 def test_splits_by_the_first_folder():
