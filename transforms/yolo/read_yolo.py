@@ -17,6 +17,7 @@ import yaml
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category, unnamed_keypoints
+from recordmill.schemas.inputs.fields import select_fields
 from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import USUAL_SPLITS
@@ -34,6 +35,13 @@ _YAML = (".yaml", ".yml")
 _MOST_VALUES = 1_000_000
 _LOOKED_AT = 20_000  # files of a folder without a description
 _SHOWN = 3
+_FIELDS = ("score", "track_id")
+"""Open fields of a box, in the order of their columns, after the fifth."""
+_NOT_A_SCORE = "score above 1"
+_UNREAD = (
+    "images with boxes of six numbers, whose sixth is not read: {number} ({names}). Add --fields score, or --fields "
+    "track_id"
+)
 
 
 class LineFormat(NamedTuple):
@@ -45,6 +53,7 @@ class LineFormat(NamedTuple):
         keypoints: Number of keypoints of the task `pose`; 0 for other tasks.
         dimensions: Columns per keypoint, 2 or 3; 0 for other tasks.
         has_masks: True if records store polygons, False if only their boxes.
+        fields: Open fields of a box in the columns after the fifth.
     """
 
     names: tuple[str, ...]
@@ -52,13 +61,14 @@ class LineFormat(NamedTuple):
     keypoints: int = 0
     dimensions: int = 0
     has_masks: bool = False
+    fields: tuple[str, ...] = ()
 
 
 def source(options: YoloOptions) -> Source:
     """Return the Source of a YOLO data set.
 
     Raises:
-        ConfigError: The data set is not YOLO's, or a folder is missing.
+        ConfigError: The data set is not YOLO's, or a folder is missing; or YOLO has no such field.
     """
     task, images, warnings = options.task, options.images, list[str]()
     if len(images) > 1:
@@ -72,7 +82,8 @@ def source(options: YoloOptions) -> Source:
         )
     is_pose = task == "pose" or (task is None and shape is not None)
     keypoints, dimensions = _keypoint_shape(shape, file) if is_pose else (0, 0)
-    line_format = LineFormat(names, "pose" if is_pose else task or "", keypoints, dimensions, options.masks != "none")
+    has_masks, lines = options.masks != "none", "pose" if is_pose else task or ""
+    line_format = LineFormat(names, lines, keypoints, dimensions, has_masks, _box_fields(options.fields, lines))
     root = _absolute_path(images[0]) if images else _images_root(description.get("path"), file, warnings)
     folders, lists = [SourceFolder(root)], list[SplitList]()
     if file.endswith(_YAML):
@@ -104,6 +115,23 @@ def source(options: YoloOptions) -> Source:
         inputs=(file, *(list_.path for list_ in lists)),
         warnings=tuple(warnings),
     )
+
+
+def _box_fields(choices: Iterable[str], task: str) -> tuple[str, ...]:
+    """Return the requested fields in the order of their columns.
+
+    Raises:
+        ConfigError: Boxes have no such column, or lines of the task have none.
+    """
+    of_image, of_object = select_fields(choices)
+    if of_image or of_object.is_all or not of_object.kinds.keys() <= {*_FIELDS}:
+        raise ConfigError(
+            "--fields: the label files do not name their columns. Name the sixth number of a box: score or track_id, "
+            "or both, if the seventh is a track_id"
+        )
+    if of_object and task not in ("", "detect"):
+        raise ConfigError(f"--fields {','.join(of_object.kinds)}: only boxes have it, and lines are of the task {task}")
+    return tuple(name for name in _FIELDS if name in of_object.kinds)
 
 
 def label_name(name: str, top: str) -> str:
@@ -287,6 +315,9 @@ def _parse_image_list(path: str, lines: Iterable[str], top: str) -> Iterator[str
 
 
 def _check_lines(notes: frozenset[str], line_format: LineFormat) -> Iterator[str]:
+    if _NOT_A_SCORE in notes:
+        raise ConfigError("--fields score: a sixth number is above 1, so it is not a score. Is it a track_id?")
+    notes -= {_NOT_A_SCORE}
     if not line_format.task and notes == {"nine"}:
         raise ConfigError(
             "all lines have nine columns, so they are polygons of four points or oriented boxes: add --task segment or "
@@ -324,11 +355,14 @@ def parse_labels(data: bytes, file: str, line_format: LineFormat) -> Iterator[La
             if (first := first_lines.setdefault(columns, number)) != number:
                 raise UnusableError(Reason.DUPLICATE_ANNOTATION, f"it repeats line {first}")
             parts.objects.append(object_)
-            parts.notes.add("box" if len(columns) == 5 else "nine" if len(columns) == 9 else "more")
+            is_box = len(columns) == 5 or _has_columns(columns, line_format)
+            parts.notes.add("box" if is_box else "nine" if len(columns) == 9 else "more")
+            parts.notes |= {_NOT_A_SCORE} if object_.fields.get("score", 0) > 1 else set()
+            parts.warnings |= {_UNREAD} if len(columns) == 6 and not line_format.fields else set()
     kind = describe_content(data.partition(b"\n")[0]) if parts.faults and not parts.objects else ""
     if kind and not kind.startswith("YOLO"):  # the image is not background
         raise UnusableError(Reason.MALFORMED_LABELS, f"it is {kind}")
-    parts.notes |= {"mixed"} if "box" in parts.notes and len(parts.notes) > 1 else set()
+    parts.notes |= {"mixed"} if "box" in parts.notes and parts.notes & {"nine", "more"} else set()
     yield parts.image(Sample(""))
 
 
@@ -354,6 +388,12 @@ def parse_line(columns: Sequence[float], line_format: LineFormat) -> SampleObjec
     if class_ not in range(len(line_format.names)):
         detail = f"class {class_:g} is not in 0 to {len(line_format.names) - 1}"
         raise UnusableError(Reason.UNKNOWN_CATEGORY, detail)
+    fields: dict[str, float] = {}
+    if _has_columns(columns, line_format):
+        fields = dict(zip(line_format.fields, numbers[4:], strict=False))
+        if "track_id" in fields:
+            fields["track_id"] = _track_number(fields["track_id"])
+        columns, numbers = columns[:5], numbers[:4]
     if len(columns) > 5 and line_format.task != "pose":
         return _line_polygon(int(class_), numbers, line_format)
     (x, y, width, height), points = numbers[:4], numbers[4:]
@@ -367,7 +407,20 @@ def parse_line(columns: Sequence[float], line_format: LineFormat) -> SampleObjec
         pairs = zip(points[::2], points[1::2], strict=True)
         points = [number for x, y in pairs for number in ((x, y, 2.0) if x >= 0 and y >= 0 else (0.0, 0.0, 0.0))]
     box = round(x - width / 2, 12), round(y - height / 2, 12), width, height
-    return SampleObject(line_format.names[int(class_)], box, "fraction", tuple(points), category_id=int(class_))
+    keypoints, index = tuple(points), int(class_)
+    return SampleObject(line_format.names[index], box, "fraction", keypoints, category_id=index, fields=fields)
+
+
+def _has_columns(columns: Sequence[float], line_format: LineFormat) -> bool:
+    """Return True for a box with further columns: six numbers, or seven if both fields are requested."""
+    is_seven = len(columns) == 7 and len(line_format.fields) == len(_FIELDS)
+    return line_format.task in ("", "detect") and (len(columns) == 6 or is_seven)
+
+
+def _track_number(number: float) -> int:
+    if not number.is_integer():
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"track_id {number:g} is not a whole number")
+    return int(number)
 
 
 def _line_polygon(index: int, numbers: Sequence[float], line_format: LineFormat) -> SampleObject:
@@ -394,6 +447,6 @@ def _column_fault(columns: int, line_format: LineFormat) -> str:
     if line_format.task == "obb":
         return "" if columns == 9 else f"{columns} columns; an oriented box has 9"
     if columns == 6:
-        return "6 columns, as in predictions with a confidence; a box has 5"
+        return "" if line_format.task in ("", "detect") else "6 columns; a polygon has 7, 9 or more"
     is_shape = columns >= 5 and columns % 2
     return "" if is_shape else f"{columns} columns; a box has 5, a polygon 7, 9 or more"

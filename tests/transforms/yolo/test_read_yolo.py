@@ -3,7 +3,7 @@ import pytest
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.file_kinds import LFS_POINTER
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.yolo.read_yolo import LineFormat, _check_lines, parse_labels
+from recordmill.transforms.yolo.read_yolo import LineFormat, _box_fields, _check_lines, parse_labels
 from recordmill.transforms.yolo.yolo_options import YoloOptions
 
 NAMES = ("cat", "dog")
@@ -11,6 +11,7 @@ DETECT = LineFormat(NAMES, "")
 SEGMENT = LineFormat(NAMES, "segment", has_masks=True)
 OBB = LineFormat(NAMES, "obb")
 POSE = LineFormat(NAMES, "pose", 2, 3)
+TRACKS = LineFormat(NAMES, "", fields=("track_id",))
 POSE_XY = LineFormat(NAMES, "pose", 2, 2)
 LINE = "0 0.5 0.5 0.2 0.4"
 
@@ -62,12 +63,10 @@ def test_polygons_and_keypoints():
         ("0 0.5 0.5 nan 0.4", DETECT, Reason.MALFORMED_BOX, "a number is not finite"),
         ("0 0.5 0.5 0.2 -0.005", DETECT, Reason.MALFORMED_BOX, "width or height is negative"),
         ("0 0.5 0.5 0.2", DETECT, Reason.MALFORMED_ANNOTATION, "4 columns; a box has 5"),
-        (
-            "0 0.5 0.5 0.2 0.4 0.9",
-            DETECT,
-            Reason.MALFORMED_ANNOTATION,
-            "6 columns, as in predictions with a confidence",
-        ),
+        ("0 0.5 0.5 0.2 0.4 0.9", SEGMENT, Reason.MALFORMED_ANNOTATION, "6 columns; a polygon has 7"),
+        ("0 0.5 0.5 0.2 0.4 0.9", OBB, Reason.MALFORMED_ANNOTATION, "6 columns; an oriented box has 9"),
+        ("0 0.5 0.5 0.2 0.4 0.9", POSE, Reason.MALFORMED_ANNOTATION, "6 columns; kpt_shape requires 11"),
+        ("0 0.5 0.5 0.2 0.4 1.5", TRACKS, Reason.MALFORMED_ANNOTATION, "track_id 1.5 is not a whole number"),
         ("0 .1 .1 .1 .1 .1 .1 .1", DETECT, Reason.MALFORMED_ANNOTATION, "8 columns"),
         ("0 .1 .1 .9 .1 .9 1.5", SEGMENT, Reason.MALFORMED_BOX, "not in 0..1"),
         ("0 .95 .1 1.3 .1 1.3 .5", SEGMENT, Reason.MALFORMED_BOX, "not in 0..1"),
@@ -87,6 +86,36 @@ def test_a_line_with_a_fault_is_one_fault_and_the_others_stay(line, rules, reaso
     assert (fault.reason, fault.line, len(image.sample.objects)) == (reason, 3, 1)
     assert detail in fault.text("a.txt")
     assert fault.text("a.txt").startswith("a.txt, line 3: ")
+
+
+@pytest.mark.parametrize(
+    ("columns", "names", "fields", "warnings"),
+    [
+        ("", ("score",), {}, 0),
+        ("0.25", (), {}, 1),
+        ("0.25", ("score",), {"score": 0.25}, 0),
+        ("7", ("track_id",), {"track_id": 7}, 0),
+        ("0.25", ("score", "track_id"), {"score": 0.25}, 0),
+        ("0.25 7", ("score", "track_id"), {"score": 0.25, "track_id": 7}, 0),
+    ],
+)
+def test_fields_are_columns_after_the_fifth(columns, names, fields, warnings):
+    image = parsed(f"{LINE} {columns}", LineFormat(NAMES, "", fields=names))
+    (object_,) = image.sample.objects
+    assert (object_.box, object_.fields, len(image.warnings)) == ((0.4, 0.3, 0.2, 0.4), fields, warnings)
+    assert image.notes == ("box",)
+
+
+def test_seven_numbers_are_a_triangle_unless_both_fields_are_named():
+    for names in ((), ("score",), ("track_id",)):
+        (object_,) = parsed(POLYGON, LineFormat(NAMES, "", fields=names)).sample.objects
+        assert (object_.fields, object_.area_px2) == ({}, pytest.approx(0.16))
+
+
+def test_a_score_above_1_names_track_id():
+    rules = LineFormat(NAMES, "", fields=("score",))
+    with pytest.raises(ConfigError, match="Is it a track_id"):
+        list(_check_lines(frozenset(parsed(f"{LINE} 7", rules).notes), rules))
 
 
 def test_a_line_that_is_there_twice():
@@ -201,3 +230,17 @@ def test_validation_is_val(tmp_path):
 def test_paths_begin_at_one_folder(tmp_path):
     with pytest.raises(ConfigError, match="begin at one folder"):
         YoloOptions(data=str(tmp_path), images=("a", "b"), output="out").source()
+
+
+@pytest.mark.parametrize(
+    ("fields", "task", "text"),
+    [
+        ("all", "", "score or track_id"),
+        ("colour", "", "score or track_id"),
+        ("image.score", "", "score or track_id"),
+        ("score", "pose", "lines are of the task pose"),
+    ],
+)
+def test_fields_that_lines_do_not_have(fields, task, text):
+    with pytest.raises(ConfigError, match=text):
+        _box_fields((fields,), task)
