@@ -13,6 +13,7 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.fields import NO_FIELDS, FieldChoice, FieldSelection, select_fields
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.schemas.sizes import printable
 
 _SHOWN = 60
 _MOST_FIELDS = 20
@@ -166,16 +167,16 @@ def unwritten_fields(notes: Iterable[str], source: "Source") -> Iterator[str]:
     ['label files have fields that are not written: add --fields "a,b",image.date']
     """
     choices = [str(FieldChoice(note.removeprefix(_FIELD))) for note in sorted(notes) if note.startswith(_FIELD)]
-    unwritten = [
-        choice
-        for choice in choices
-        for pairs in [zip(select_fields([choice], source.image_fields), source.fields, strict=True)]
-        if not all(own.kinds.keys() <= wanted.kinds.keys() for own, wanted in pairs)
-    ]
-    if unwritten and not any(axis.is_all for axis in source.fields):
-        shown = ",".join(unwritten[:_MOST_FIELDS])
+    unwritten = [choice for choice in choices if not _is_written(choice, source)]
+    if unwritten:
+        shown = printable(",".join(unwritten[:_MOST_FIELDS]))
         more = f" ({len(unwritten) - _MOST_FIELDS:,} more)" if len(unwritten) > _MOST_FIELDS else ""
         yield f"label files have fields that are not written: add --fields {shown}{more}"
+
+
+def _is_written(choice: str, source: "Source") -> bool:
+    axes = zip(select_fields([choice], source.image_fields), source.fields, strict=True)
+    return all(wanted.is_all or own.kinds.keys() <= wanted.kinds.keys() for own, wanted in axes)
 
 
 NOTE, FILES, FRACTIONS, PIXELS = "note", "files", "fractions", "pixels"

@@ -72,7 +72,7 @@ def parse_metadata(stream: BinaryIO, file: str, row_format: MetadataFormat) -> I
         further = unread_columns(batch, row_format)
         notes = tuple(field_notes(further))
         names = [name for name in further if not name.startswith(f"{OBJECTS}.")] if row_format.has_fields else []
-        names += [IMAGE_ID] if names and IMAGE_ID in batch.columns else []
+        names += [IMAGE_ID] if row_format.has_fields and IMAGE_ID in batch.columns else []
         for line, row_values in metadata_rows(batch):
             image = _convert_metadata_row(row_values, file, line + head, row_format, notes)
             if names and image.sample:
