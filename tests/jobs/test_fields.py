@@ -321,7 +321,7 @@ def write_yolo(folder: Path) -> tuple[object, ...]:
 def test_a_sixth_number_that_is_not_read_is_counted(tmp_path, recordmill):
     done = recordmill(*write_yolo(tmp_path))
     assert done.code == 0, done
-    assert "six numbers, whose sixth is not read: 1 (1.jpg)" in " ".join(done.out.split())
+    assert "six numbers, whose sixth is not read: 1 ('1.jpg')" in " ".join(done.out.split())
     (example,) = examples_by_name(tmp_path / "out").values()
     assert example["image/object/area"] == pytest.approx([48, 96])
     assert "image/object/score" not in example
