@@ -107,16 +107,19 @@ class FieldSelection(NamedTuple):
         return self.is_all or bool(self.kinds)
 
     def pick(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the requested values of an image or object, by path. Values that are missing or null are left out.
+        """Return the requested values of an image or object, by path. Values that are missing, null or no leaves are
+        left out.
 
-        >>> FieldSelection({"a.b": "", "c": ""}).pick({"a": {"b": 1}, "c": None, "d": 2})
+        >>> FieldSelection({"a.b": "", "c": "", "d": ""}).pick({"a": {"b": 1}, "c": None, "d": {"e": 2}})
         {'a.b': 1}
         """
         leaves = dict(leaf_values(values)) if self.is_all else {path: _at(values, path) for path in self.kinds}
-        return {path: value for path, value in leaves.items() if value is not None}
+        return {path: value for path, value in leaves.items() if value is not None and is_leaf(value)}
 
 
 NO_FIELDS = FieldSelection({})
+NONE_SELECTED = NO_FIELDS, NO_FIELDS
+"""Fields of images and objects, if none is requested."""
 
 
 def select_fields(choices: Iterable[str], image_paths: Iterable[str] = ()) -> tuple[FieldSelection, FieldSelection]:
@@ -153,5 +156,12 @@ def leaf_values(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
     for key, value in values.items():
         if isinstance(value, Mapping):
             yield from leaf_values(value, f"{prefix}{key}.")
-        elif not (isinstance(value, list) and any(isinstance(item, Mapping) for item in value)):
+        elif is_leaf(value):
             yield f"{prefix}{key}", value
+
+
+def is_leaf(value: Any) -> bool:
+    """Return True for a value that is neither a mapping nor a list with mappings."""
+    if isinstance(value, list):
+        return not any(isinstance(item, Mapping) for item in value)
+    return not isinstance(value, Mapping)

@@ -36,6 +36,21 @@ def observe_rows(rows: Sequence[Mapping[str, Any]]) -> TableStats:
     return stats
 
 
+def observe_fields(
+    axis: Axis, rows: Sequence[Mapping[str, Any]], paths: Iterable[str], key: int = 0
+) -> Iterator[ObservedLabel]:
+    """Yield what decides how fields are stored.
+
+    Args:
+        rows: Requested fields of each image or object, by path.
+        paths: Paths that there are, for messages.
+        key: Number that tells the rows from others.
+    """
+    if rows:
+        yield ObservedLabel(f"{axis} fields", pack_stats(observe_rows(rows)), key)
+    yield from (ObservedLabel(f"{axis} path", path) for path in paths)
+
+
 class FieldPicker:
     """Picker of the requested fields of Samples, and observer of their values.
 
@@ -72,9 +87,7 @@ class FieldPicker:
             key: Number that tells the Samples from others.
         """
         for axis, rows in self._rows.items():
-            if rows:
-                yield ObservedLabel(f"{axis} fields", pack_stats(observe_rows(rows)), key)
-            yield from (ObservedLabel(f"{axis} path", path) for path in self._paths[axis])
+            yield from observe_fields(axis, rows, self._paths[axis], key)
 
 
 def chosen_fields(
@@ -106,7 +119,7 @@ def choose_fields(
     Raises:
         ConfigError: No row has a requested field, or all leaves are too many.
     """
-    known = sorted(paths)
+    known = sorted(set(paths))
     names = [*selection.kinds] if not selection.is_all else sorted(stats.columns)
     if selection.is_all and len(names) > MOST_FIELDS:
         raise ConfigError(
@@ -128,9 +141,10 @@ def choose_fields(
 
 def _unknown_path(axis: Axis, path: str, known: Sequence[str]) -> str:
     shown = f"image.{path}" if axis == "image" else path
-    below = [name for name in known if name.startswith(f"{path}.")]
-    near = below[:1] or difflib.get_close_matches(path, known, 1)
     prefix = "image." if axis == "image" else ""
+    if below := [f"{prefix}{name}" for name in known if name.startswith(f"{path}.")]:
+        return f"--fields {shown}: it has several values; name those that records need: {first_texts(below, _SHOWN)}"
+    near = difflib.get_close_matches(path, known, 1)
     hint = f"did you mean {prefix}{near[0]}?" if near else ""
     what = "images" if axis == "image" else "objects"
     fields = first_texts([f"{prefix}{name}" for name in known], _SHOWN)
