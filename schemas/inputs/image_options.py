@@ -156,10 +156,22 @@ class ObjectOptions(StoredImageOptions):
         "unchanged, beyond 0..1.",
         "clip",
     )
+    fields: Fields = WRITE.opt(
+        "Open fields: values of objects or images that the source has and the layout does not know. `NAME` is a path "
+        "in the words of the source: `score`, `attributes.occluded`; `image.NAME` is a field of the image. `:int`, "
+        "`:float` and `:text` choose the kind, which else all values decide. `all` stores all. On the command line, a "
+        "path with a comma or a colon is quoted as in CSV. See [formats.md](formats.md#fields).",
+        (),
+        "NAME[:KIND][,…]|all",
+    )
 
     @property
     def box_policy(self) -> str:
         return self.boxes
+
+    def selected_fields(self, image_paths: Iterable[str] = ()) -> tuple[FieldSelection, FieldSelection]:
+        """Return the requested open fields of images, and those of objects. See `select_fields`."""
+        return select_fields(self.fields, image_paths)
 
 
 class AnnotatedOptions(ObjectOptions, DividedOptions):
@@ -180,18 +192,6 @@ class AnnotatedOptions(ObjectOptions, DividedOptions):
         "all",
         rank=COMMON,
     )
-    fields: Fields = WRITE.opt(
-        "Open fields: values of objects or images that the source has and the layout does not know. `NAME` is a path "
-        "in the words of the source: `score`, `attributes.occluded`; `image.NAME` is a field of the image. `:int`, "
-        "`:float` and `:text` choose the kind, which else all values decide. `all` stores all. On the command line, a "
-        "path with a comma or a colon is quoted as in CSV. See [formats.md](formats.md#fields).",
-        (),
-        "NAME[:KIND][,…]|all",
-    )
-
-    def selected_fields(self, image_paths: Iterable[str] = ()) -> tuple[FieldSelection, FieldSelection]:
-        """Return the requested open fields of images, and those of objects. See `select_fields`."""
-        return select_fields(self.fields, image_paths)
 
     @property
     def divides_ranked(self) -> bool:

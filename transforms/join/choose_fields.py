@@ -56,12 +56,16 @@ class FieldPicker:
 
     Args:
         selections: Requested fields of images, and of objects.
+
+    Attributes:
+        rows: Requested fields of each image and object so far, by path.
+        paths: Paths of all their leaves.
     """
 
     def __init__(self, selections: tuple[FieldSelection, FieldSelection]):
         self._selections = dict(zip(AXES, selections, strict=True))
-        self._rows: dict[Axis, list[dict[str, Any]]] = {axis: [] for axis in AXES}
-        self._paths: dict[Axis, set[str]] = {axis: set() for axis in AXES}
+        self.rows: dict[Axis, list[dict[str, Any]]] = {axis: [] for axis in AXES}
+        self.paths: dict[Axis, set[str]] = {axis: set() for axis in AXES}
 
     def pick(self, sample: Sample) -> Sample:
         """Return a Sample with the requested fields by path."""
@@ -76,8 +80,8 @@ class FieldPicker:
         if not self._selections[axis]:
             return {}
         picked = self._selections[axis].pick(fields)
-        self._rows[axis].append(picked)
-        self._paths[axis].update(path for path, _ in leaf_values(fields))
+        self.rows[axis].append(picked)
+        self.paths[axis].update(path for path, _ in leaf_values(fields))
         return picked
 
     def observed(self, key: int) -> Iterator[ObservedLabel]:
@@ -86,8 +90,8 @@ class FieldPicker:
         Args:
             key: Number that tells the Samples from others.
         """
-        for axis, rows in self._rows.items():
-            yield from observe_fields(axis, rows, self._paths[axis], key)
+        for axis, rows in self.rows.items():
+            yield from observe_fields(axis, rows, self.paths[axis], key)
 
 
 def chosen_fields(

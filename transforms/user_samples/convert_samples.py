@@ -11,6 +11,7 @@ from apache_beam.coders import registry
 
 from recordmill.schemas.block import Block, ragged_bytes, ragged_texts
 from recordmill.schemas.errors import CollidingImagesError, ConfigError
+from recordmill.schemas.inputs.fields import leaf_values
 from recordmill.schemas.inputs.files import NO_FILE, NOT_A_FILE, File
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES
 from recordmill.schemas.inputs.labels import LabelMap
@@ -87,7 +88,17 @@ def validate_sample(sample: Sample) -> Sample:
     if len(sides) == 1 or min(sides, default=1) < 1:
         size = f"width {checked.width} and height {checked.height}"
         raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: {size}; give both in pixels, or neither")
+    for path, value in (pair for fields in (checked, *checked.objects) for pair in leaf_values(fields.fields)):
+        if not _is_field_value(value):
+            detail = f"Sample {name!r}: field {path} is of {type(value).__name__}; give numbers, texts or lists of them"
+            raise UnusableError(Reason.MALFORMED_IMAGE, detail)
     return checked
+
+
+def _is_field_value(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_field_value, value))
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 def sample_split(sample: Sample, options: RecordOptions) -> str:
@@ -197,7 +208,7 @@ def _find_sample_file(sample: Sample) -> File:
 def convert_block(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iterator[Sample]:
     """Yield the images of a complete Block as Samples."""
     names = {category.id: category.name for category in labels.categories}
-    for task in image_tasks(block, splits):
+    for task, fields in zip(image_tasks(block, splits), block.list_rows("image_fields"), strict=True):
         labels_ = task.labels
         objects = [
             SampleObject(
@@ -215,6 +226,7 @@ def convert_block(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iter
                 view=annotation.view,
                 track_id=None if annotation.track_id < 0 else annotation.track_id,
                 corners=annotation.corners_px,
+                fields=_decode_fields(annotation.fields),
             )
             for annotation in task.annotations
         ]
@@ -236,4 +248,10 @@ def convert_block(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iter
             task.ref.size_bytes,
             task.ref.version,
             labels_.tags,
+            _decode_fields(fields),
         )
+
+
+def _decode_fields(text: bytes) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.json.decode(text) if text else {}
+    return fields
