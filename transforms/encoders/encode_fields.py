@@ -108,11 +108,13 @@ def _plain(cell: dict[str, Any], kind: FeatureKind) -> dict[str, Any]:
     return cell if kind is FeatureKind.BYTES else {path: _number(value) for path, value in cell.items()}
 
 
+_BOOLS = {"true": 1, "false": 0}
+
+
 def _number(value: Any) -> Any:
+    """Return 0 and 1 for booleans, also for those of CSV, which are texts."""
+    if isinstance(value, list):
+        return list(map(_number, value))
     return (
-        [_number(item) for item in value]
-        if isinstance(value, list)
-        else int(value)
-        if isinstance(value, bool)
-        else value
+        _BOOLS.get(value.lower(), value) if isinstance(value, str) else int(value) if isinstance(value, bool) else value
     )

@@ -28,16 +28,22 @@ _SHOWN = 5
 AXES: tuple[Axis, Axis] = ("image", "object")
 
 
-def observe_rows(rows: Sequence[Mapping[str, Any]]) -> TableStats:
-    """Return the facts of rows of fields by path."""
+def observe_rows(rows: Sequence[Mapping[str, Any]], is_typed: bool = True) -> TableStats:
+    """Return the facts of rows of fields by path.
+
+    Args:
+        is_typed: False for texts that stand for any values, as those of CSV.
+    """
     stats = TableStats()
     for batch in batches_of_rows([dict(row) for row in rows]):
+        if not is_typed:
+            batch = batch._replace(is_typed=False, parts={})
         stats.add(observe(batch, 0))
     return stats
 
 
 def observe_fields(
-    axis: Axis, rows: Sequence[Mapping[str, Any]], paths: Iterable[str], key: int = 0
+    axis: Axis, rows: Sequence[Mapping[str, Any]], paths: Iterable[str], key: int = 0, is_typed: bool = True
 ) -> Iterator[ObservedLabel]:
     """Yield what decides how fields are stored.
 
@@ -45,9 +51,10 @@ def observe_fields(
         rows: Requested fields of each image or object, by path.
         paths: Paths that there are, for messages.
         key: Number that tells the rows from others.
+        is_typed: See `observe_rows`.
     """
     if rows:
-        yield ObservedLabel(f"{axis} fields", pack_stats(observe_rows(rows)), key)
+        yield ObservedLabel(f"{axis} fields", pack_stats(observe_rows(rows, is_typed)), key)
     yield from (ObservedLabel(f"{axis} path", path) for path in paths)
 
 
