@@ -2,14 +2,19 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator
 
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.sizes import first_texts
+
+MOST_FIELDS = 200
 ALL, NONE = "all", "none"
 KINDS = ("int", "float", "text")
 _IMAGE, _OBJECTS = "image.", "objects."
+_SHOWN = 5
 
 
 class FieldChoice(NamedTuple):
@@ -116,6 +121,39 @@ class FieldSelection(NamedTuple):
         leaves = dict(leaf_values(values)) if self.is_all else {path: _at(values, path) for path in self.kinds}
         return {path: value for path, value in leaves.items() if value is not None and is_leaf(value)}
 
+    def pick_columns(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+        """Return the column of each requested path that some row has, with None where `pick` leaves a value out.
+
+        Args:
+            columns: Values of each row by key.
+
+        Raises:
+            ConfigError: See `columns_of_rows`.
+
+        >>> FieldSelection({"a.b": "", "c": ""}).pick_columns({"a": [{"b": 1}, None], "c": [{}, {"d": 1}]})
+        {'a.b': [1, None]}
+        """
+        picked = {path: self._pick_column(columns, path) for path in self.kinds}
+        if self.is_all or None in picked.values():  # all leaves, or several keys with a beginning of the path
+            keys = list(columns)
+            return columns_of_rows(
+                [self.pick(dict(zip(keys, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+            )
+        return {path: column for path, column in picked.items() if column and {*map(type, column)} != {type(None)}}
+
+    def _pick_column(self, columns: Mapping[str, Sequence[Any]], path: str) -> list[Any] | None:
+        """Return the column of a path; None if each row has to be searched."""
+        keys = [key for key in columns if path == key or path.startswith(f"{key}.")]
+        if len(keys) > 1:
+            return None
+        if not keys:
+            return []
+        values, rest = columns[keys[0]], path[len(keys[0]) + 1 :]
+        if rest:
+            values = [_at(value, rest) if type(value) is dict else None for value in values]
+        is_plain = not {dict, list} & set(map(type, values))
+        return list(values) if is_plain else [value if is_leaf(value) else None for value in values]
+
 
 NO_FIELDS = FieldSelection({})
 NONE_SELECTED = NO_FIELDS, NO_FIELDS
@@ -140,10 +178,27 @@ def select_fields(choices: Iterable[str], image_paths: Iterable[str] = ()) -> tu
     return FieldSelection(of_image), FieldSelection(of_object)
 
 
+def columns_of_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return the column of each path of rows; None for missing values.
+
+    Raises:
+        ConfigError: There are more than MOST_FIELDS paths.
+    """
+    paths = dict.fromkeys(path for row in rows for path in row)
+    if len(paths) > MOST_FIELDS:
+        raise ConfigError(
+            f"--fields: {len(paths):,} fields, more than {MOST_FIELDS}: {first_texts([*paths], _SHOWN)}. Name the fields "
+            "that records need; a map with keys of its own in each row is no field"
+        )
+    return {path: [row.get(path) for row in rows] for path in paths}
+
+
 def _at(values: Mapping[str, Any], path: str) -> Any:
     """Return the value at a path of keys with dots between them; None if there is none."""
     if path in values:
         return values[path]
+    if "." not in path:
+        return None
     for end in (place for place, char in enumerate(path) if char == "."):
         inner = values.get(path[:end])
         if isinstance(inner, Mapping) and (value := _at(inner, path[end + 1 :])) is not None:

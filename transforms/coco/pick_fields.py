@@ -72,11 +72,19 @@ def pick_fields(
     """
     open_ = {name: texts for name, texts in columns.items() if name not in STORED[axis]}
     wanted = [name for name in open_ if selection.is_all or any(_is_within(path, name) for path in selection.kinds)]
-    values = [_decode_values(open_[name], is_quoted) for name in wanted]
-    picked = [selection.pick(dict(zip(wanted, row, strict=True))) for row in zip(*values, strict=True)] or [{}] * number
+    picked = selection.pick_columns({name: _decode_values(open_[name], is_quoted) for name in wanted})
     paths = {path for name, texts in open_.items() for path in _paths(name, texts[:_ROWS_WITH_PATHS])}
-    texts = [msgspec.json.encode(row) if row else b"" for row in picked]
-    return PickedFields(texts, tuple(observe_fields(axis, picked, paths)))
+    return PickedFields(_row_texts(picked, number), tuple(observe_fields(axis, picked, number, paths)))
+
+
+def _row_texts(columns: Mapping[str, Sequence[Any]], number: int) -> list[bytes]:
+    """Return the JSON of each row; empty without values."""
+    names, encode = list(columns), msgspec.json.Encoder().encode
+    rows = (
+        {name: value for name, value in zip(names, values, strict=True) if value is not None}
+        for values in zip(*columns.values(), strict=True)
+    )
+    return [encode(row) if row else b"" for row in rows] or [b""] * number
 
 
 def _is_within(path: str, name: str) -> bool:

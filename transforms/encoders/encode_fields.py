@@ -1,6 +1,8 @@
 """Encode open fields of images and objects as columns of records."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -45,10 +47,16 @@ class FieldEncoder:
             rows: JSON of each image or object; None if none has fields.
             number: Number of images or objects.
         """
-        values = [msgspec.json.decode(row) if row else {} for row in rows.rows()] if rows else [{}] * number
+        values = [{}] * number
+        if rows is not None:
+            values = msgspec.json.decode(b"[%b]" % b",".join([row or b"{}" for row in rows.rows()]))
         columns: dict[str, Column] = {}
         faults: list[ValueFault] = []
         for column in self._by_axis[axis]:
+            plain = _plain_column(column, [row.get(column.path) for row in values])
+            if plain is not None:
+                columns[column.source] = plain
+                continue
             lists, wrong = _convert(column, values)
             faults += wrong
             columns |= dict(self._store(column, lists))
@@ -79,6 +87,29 @@ class FieldEncoder:
         yield f"{column.source}{'' if is_alone else VALUES}", flat
         if not is_alone:
             yield f"{column.source}{LENGTHS}", lengths
+
+
+_EXACT = 2**53
+"""Bound of the whole numbers that float64 holds."""
+
+
+def _plain_column(column: FieldColumn, values: list[Any]) -> Column | None:
+    """Return the column of single values of the field's own kind, as `_convert` gives in more steps; None for others."""
+    types = set(map(type, values)) - {NoneType}
+    if column.size:
+        return None
+    missing = _MISSING[column.kind]
+    if column.kind is FeatureKind.BYTES:
+        return [missing if value is None else value.encode() for value in values] if types <= {str} else None
+    filled = [missing if value is None else value for value in values]
+    if column.kind is FeatureKind.INT64:
+        with suppress(OverflowError):
+            return np.array(filled, np.int64) if types <= {int, bool} else None
+    elif types <= {float, int, bool}:
+        with suppress(OverflowError):
+            numbers = np.array(filled, np.float64)
+            return numbers.astype(np.float32) if not (np.abs(numbers) >= _EXACT).any() else None
+    return None
 
 
 def _convert(column: FieldColumn, rows: list[Mapping[str, Any]]) -> tuple[list[list[Any]], list[ValueFault]]:
@@ -115,6 +146,6 @@ def _number(value: Any) -> Any:
     """Return 0 and 1 for booleans, also for those of CSV, which are texts."""
     if isinstance(value, list):
         return list(map(_number, value))
-    return (
-        _BOOLS.get(value.lower(), value) if isinstance(value, str) else int(value) if isinstance(value, bool) else value
-    )
+    if isinstance(value, str):
+        return _BOOLS.get(value.lower(), value)
+    return int(value) if isinstance(value, bool) else value

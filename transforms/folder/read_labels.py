@@ -12,6 +12,7 @@ import numpy as np
 
 from recordmill.schemas.block import Block, ragged_bytes, ragged_texts
 from recordmill.schemas.errors import AnnotationFileError, ConfigError
+from recordmill.schemas.inputs.fields import columns_of_rows
 from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, is_image_name
 from recordmill.schemas.inputs.option import flag
@@ -73,7 +74,7 @@ def read_labels(
         picked = list(map(selection.pick, rows_values))
         texts = [msgspec.json.encode(row) if row else b"" for row in picked]
         paths = {path for values in rows_values for path in values}
-        observed = list(observe_fields("image", picked, paths, is_typed=is_typed))
+        observed = list(observe_fields("image", columns_of_rows(picked), len(picked), paths, is_typed=is_typed))
         yield block.replace(image_fields=ragged_bytes(texts)), observed
 
 

@@ -8,15 +8,15 @@ import msgspec
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType, FeatureKind
-from recordmill.schemas.field_features import MOST_FIELDS, RAGGED, Axis, FieldColumn
-from recordmill.schemas.inputs.fields import FieldSelection, leaf_values
+from recordmill.schemas.field_features import RAGGED, Axis, FieldColumn
+from recordmill.schemas.inputs.fields import MOST_FIELDS, FieldSelection, columns_of_rows, leaf_values
 from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.join.observed_labels import ObservedLabel
 from recordmill.transforms.rows.choose_type import narrowest_type
 from recordmill.transforms.rows.kinds import Seen
 from recordmill.transforms.rows.observe_columns import ColumnStats, TableStats, observe
-from recordmill.transforms.rows.read_json import batches_of_rows
+from recordmill.transforms.rows.read_json import batches_of_columns
 
 _KINDS = {"int": FeatureKind.INT64, "float": FeatureKind.FLOAT, "text": FeatureKind.BYTES}
 _KIND_OF_TYPE = {
@@ -28,14 +28,10 @@ _SHOWN = 5
 AXES: tuple[Axis, Axis] = ("image", "object")
 
 
-def observe_rows(rows: Sequence[Mapping[str, Any]], is_typed: bool = True) -> TableStats:
-    """Return the facts of rows of fields by path.
-
-    Args:
-        is_typed: False for texts that stand for any values, as those of CSV.
-    """
+def observe_values(columns: Mapping[str, list[Any]], rows: int, is_typed: bool = True) -> TableStats:
+    """Return the facts of fields. For the arguments see `observe_fields`."""
     stats = TableStats()
-    for batch in batches_of_rows([dict(row) for row in rows]):
+    for batch in batches_of_columns(columns, rows):
         if not is_typed:
             batch = batch._replace(is_typed=False, parts={})
         stats.add(observe(batch, 0))
@@ -43,18 +39,19 @@ def observe_rows(rows: Sequence[Mapping[str, Any]], is_typed: bool = True) -> Ta
 
 
 def observe_fields(
-    axis: Axis, rows: Sequence[Mapping[str, Any]], paths: Iterable[str], key: int = 0, is_typed: bool = True
+    axis: Axis, columns: Mapping[str, list[Any]], rows: int, paths: Iterable[str], key: int = 0, is_typed: bool = True
 ) -> Iterator[ObservedLabel]:
     """Yield what decides how fields are stored.
 
     Args:
-        rows: Requested fields of each image or object, by path.
+        columns: Requested field of each image or object, by path; None for a missing value.
+        rows: Number of images or objects.
         paths: Paths that there are, for messages.
         key: Number that tells the rows from others.
-        is_typed: See `observe_rows`.
+        is_typed: False for texts that stand for any values, as those of CSV.
     """
     if rows:
-        yield ObservedLabel(f"{axis} fields", pack_stats(observe_rows(rows, is_typed)), key)
+        yield ObservedLabel(f"{axis} fields", pack_stats(observe_values(columns, rows, is_typed)), key)
     yield from (ObservedLabel(f"{axis} path", path) for path in paths)
 
 
@@ -98,7 +95,7 @@ class FieldPicker:
             key: Number that tells the Samples from others.
         """
         for axis, rows in self.rows.items():
-            yield from observe_fields(axis, rows, self.paths[axis], key)
+            yield from observe_fields(axis, columns_of_rows(rows), len(rows), self.paths[axis], key)
 
 
 def chosen_fields(

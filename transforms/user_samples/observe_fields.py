@@ -6,7 +6,7 @@ from typing import Any
 import apache_beam as beam
 
 from recordmill.schemas.field_features import Axis
-from recordmill.schemas.inputs.fields import FieldSelection
+from recordmill.schemas.inputs.fields import FieldSelection, columns_of_rows
 from recordmill.schemas.inputs.sample import Sample
 from recordmill.transforms.join.choose_fields import AXES, FieldPicker, observe_fields
 
@@ -47,14 +47,18 @@ class ObserveFields(beam.CombineFn):
 
     def extract_output(self, accumulator: Any) -> list[tuple[str, str, int, int]]:
         rows, paths, labels = accumulator
-        rest = [label for axis in AXES for label in observe_fields(axis, rows[axis], paths[axis])]
-        return [*labels, *map(tuple, rest)]
+        rest = [label for axis in AXES for label in _observe(axis, rows[axis], paths[axis])]
+        return [*labels, *rest]
 
     def _shrink(self, accumulator: Any) -> Any:
         """Return an accumulator whose rows are observed if they are many."""
         rows, _, labels = accumulator
         for axis in AXES:
             if len(rows[axis]) > _ROWS:
-                labels += map(tuple, observe_fields(axis, rows[axis], ()))
+                labels += _observe(axis, rows[axis], ())
                 rows[axis] = []
         return accumulator
+
+
+def _observe(axis: Axis, rows: list[dict[str, Any]], paths: Iterable[str]) -> Iterable[tuple[str, str, int, int]]:
+    return map(tuple, observe_fields(axis, columns_of_rows(rows), len(rows), paths))
