@@ -187,7 +187,7 @@ def columns_of_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     paths = dict.fromkeys(path for row in rows for path in row)
     if len(paths) > MOST_FIELDS:
         raise ConfigError(
-            f"--fields: {len(paths):,} fields, more than {MOST_FIELDS}: {first_texts([*paths], _SHOWN)}. Name the fields "
+            f"--fields: {len(paths):,} fields, more than {MOST_FIELDS}: {first_texts([*paths], _SHOWN)}. Name those "
             "that records need; a map with keys of its own in each row is no field"
         )
     return {path: [row.get(path) for row in rows] for path in paths}

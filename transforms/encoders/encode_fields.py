@@ -94,7 +94,7 @@ _EXACT = 2**53
 
 
 def _plain_column(column: FieldColumn, values: list[Any]) -> Column | None:
-    """Return the column of single values of the field's own kind, as `_convert` gives in more steps; None for others."""
+    """Return the column of single values of the field's kind, as `_convert` gives in more steps; else None."""
     types = set(map(type, values)) - {NoneType}
     if column.size:
         return None
