@@ -4,10 +4,13 @@ import csv
 import json
 import math
 
+import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.testing.util import assert_that, equal_to
 
+from recordmill.beam import ReadDataset, WriteDataset
 from tests.conftest import draw_jpeg, manifest_of, read_examples, shard_bytes
 
 ROWS = [
@@ -90,6 +93,19 @@ def test_repeated_rows_give_one_record_in_any_order(folder, recordmill):
         assert convert(recordmill, folder, table, "--fields", "age", *more).code == 0
         hashes.append(shard_bytes(folder / f"out{number}"))
     assert hashes[0] == hashes[1]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_samples_have_columns(ending, folder, recordmill):
+    table = write_table(folder, ending)
+    fields = "age,score,colour,is_old"
+    assert convert(recordmill, folder, table, "--fields", fields).code == 0
+    with beam.Pipeline() as p:
+        read = p | ReadDataset(folder / "images", format="folder", labels=table, fields=fields)
+        read | WriteDataset(folder / "piped", name="images")
+        ages = read.samples | beam.Map(lambda sample: sample.fields.get("age"))
+        assert_that(ages, equal_to([3, -7, None]))
+    assert shard_bytes(folder / "piped") == shard_bytes(folder / "out")
 
 
 def test_without_the_flag(folder, recordmill):

@@ -17,7 +17,7 @@ class FolderOptions(LabelledOptions, StoredImageOptions):
     fields: Fields = redefine_option(ObjectOptions, "fields", needs="labels")
 
     @property
-    def selected_fields(self) -> FieldSelection:
+    def requested_columns(self) -> FieldSelection:
         """Requested columns of `--labels`, which are fields of images."""
         of_images, of_objects = select_fields(self.fields)
         return FieldSelection({**of_objects.kinds, **of_images.kinds}, of_images.is_all)

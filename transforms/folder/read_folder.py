@@ -94,7 +94,7 @@ def choose_table(
     Args:
         observed: ObservedLabels of all rows.
     """
-    selections = options.selected_fields, NO_FIELDS
+    selections = options.requested_columns, NO_FIELDS
     fields, warnings = chosen_fields(selections, (ObservedLabel(*label) for label in observed))
     facts.warn_all(splits[:1], warnings)
     yield add_fields(options.table, fields)

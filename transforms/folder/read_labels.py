@@ -57,7 +57,7 @@ def read_labels(
     """
     progress.set_step("reading labels")
     _LOGGER.info("Reading %s", table.path)
-    selection = options.selected_fields
+    selection = options.requested_columns
     _, rows = label_rows(table.path, options, table.version, bool(selection))
     is_typed = rows_format(table.path) in ("json", "parquet")
     while batch := list(islice(rows, _ROWS_AT_ONCE)):
@@ -184,7 +184,7 @@ def _choose_label_columns(path: str, options: FolderOptions, names: list[str]) -
         choose("split", "split_column", SPLIT_COLUMNS),
     )
     columns = list(filter(None, chosen))
-    if stored := sorted({name.strip() for name in columns} & options.selected_fields.kinds.keys()):
+    if stored := sorted({name.strip() for name in columns} & options.requested_columns.kinds.keys()):
         raise ConfigError(
             f"--fields {stored[0]}: {path} has paths, classes or splits in this column, which are no fields. Leave it "
             "out"

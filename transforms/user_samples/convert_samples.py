@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,8 @@ from apache_beam.coders import registry
 
 from recordmill.schemas.block import Block, ragged_bytes, ragged_texts
 from recordmill.schemas.errors import CollidingImagesError, ConfigError
+from recordmill.schemas.features import FeatureKind
+from recordmill.schemas.field_features import FieldColumn
 from recordmill.schemas.inputs.fields import leaf_values
 from recordmill.schemas.inputs.files import NO_FILE, NOT_A_FILE, File
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES
@@ -205,10 +208,17 @@ def _find_sample_file(sample: Sample) -> File:
     return file
 
 
-def convert_block(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iterator[Sample]:
-    """Yield the images of a complete Block as Samples."""
+def convert_block(
+    block: Block, labels: LabelMap, splits: Sequence[str], fields: Iterable[FieldColumn] = ()
+) -> Iterator[Sample]:
+    """Yield the images of a complete Block as Samples.
+
+    Args:
+        fields: Open fields of records. Texts of CSV become their numbers.
+    """
+    numeric = {field.path: field.kind for field in fields if field.axis == "image" and field.kind in _NUMBERS}
     names = {category.id: category.name for category in labels.categories}
-    for task, fields in zip(image_tasks(block, splits), block.list_rows("image_fields"), strict=True):
+    for task, text in zip(image_tasks(block, splits), block.list_rows("image_fields"), strict=True):
         labels_ = task.labels
         objects = [
             SampleObject(
@@ -248,8 +258,21 @@ def convert_block(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iter
             task.ref.size_bytes,
             task.ref.version,
             labels_.tags,
-            _decode_fields(fields),
+            {path: _number(value, numeric.get(path)) for path, value in _decode_fields(text).items()},
         )
+
+
+_NUMBERS: dict[FeatureKind, Callable[[str], Any]] = {FeatureKind.INT64: int, FeatureKind.FLOAT: float}
+_BOOLS = {"true": True, "false": False}
+
+
+def _number(value: Any, kind: FeatureKind | None) -> Any:
+    """Return the value that a text stands for in a field of numbers."""
+    if not isinstance(value, str) or kind is None:
+        return value
+    with suppress(ValueError):
+        return _BOOLS[value.lower()] if value.lower() in _BOOLS else _NUMBERS[kind](value)
+    return value
 
 
 def _decode_fields(text: bytes) -> dict[str, Any]:
