@@ -118,8 +118,8 @@ class FieldSelection(NamedTuple):
         >>> FieldSelection({"a.b": "", "c": "", "d": ""}).pick({"a": {"b": 1}, "c": None, "d": {"e": 2}})
         {'a.b': 1}
         """
-        leaves = dict(leaf_values(values)) if self.is_all else {path: _at(values, path) for path in self.kinds}
-        return {path: value for path, value in leaves.items() if value is not None and is_leaf(value)}
+        leaves = leaf_values(values) if self.is_all else ((path, _at(values, path)) for path in self.kinds)
+        return {path: value for path, value in leaves if value is not None and is_leaf(value)}
 
     def pick_columns(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
         """Return the column of each requested path that some row has, with None where `pick` leaves a value out.
@@ -195,7 +195,7 @@ def columns_of_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 def _at(values: Mapping[str, Any], path: str) -> Any:
     """Return the value at a path of keys with dots between them; None if there is none."""
-    if path in values:
+    if values.get(path) is not None:
         return values[path]
     if "." not in path:
         return None

@@ -13,7 +13,7 @@ from recordmill.transforms.encoders.encode_fields import FieldEncoder
 
 VALUES = {
     FeatureKind.INT64: st.integers(-(2**63), 2**63 - 1) | st.booleans(),
-    FeatureKind.FLOAT: st.floats(-1e30, 1e30, width=32) | st.integers(-(2**60), 2**60) | st.booleans(),
+    FeatureKind.FLOAT: st.floats(-1e30, 1e30) | st.integers(-(2**60), 2**60) | st.booleans(),
     FeatureKind.BYTES: st.text(max_size=3),
 }
 COLUMNS = st.sampled_from(list(VALUES)).flatmap(
@@ -45,7 +45,7 @@ def test_plain_columns_are_those_of_the_general_way(drawn):
     [
         (FeatureKind.INT64, ["true", "FALSE", "-7", None, True], [1, 0, -7, -1, 1]),
         (FeatureKind.FLOAT, ["1.5", 2, None], [1.5, 2, np.nan]),
-        (FeatureKind.BYTES, ["a", 1, True, None, [1, "b"]], [b"a", b"1", b"true", b"", b'[1,"b"]']),
+        (FeatureKind.BYTES, ["a", 1, True, None], [b"a", b"1", b"true", b""]),
     ],
 )
 def test_other_values_become_the_kind(kind, values, stored):
