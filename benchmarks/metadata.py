@@ -1,8 +1,11 @@
 """Metadata in `recordmill convert` of COCO, without images: memory, processor time, and bytes through each shuffle.
 
-    python benchmarks/metadata.py [--images 120000] [--boxes 10] [--points 0] [--flags …] [--elements 1] [--folder DIR]
+    python benchmarks/metadata.py [--images 120000] [--boxes 10] [--points 0] [--fields 0] [--flags …] [--elements 1]
+        [--folder DIR]
 
-It draws an annotation file with `--images` images, `--boxes` boxes per image and polygons of `--points` points. The job
+It draws an annotation file with `--images` images, `--boxes` boxes per image and polygons of `--points` points. With
+`--fields 1`, images have a date, and objects a score and attributes; compare the times with and without
+`--flags "--num-shards 64 --fields image.date_captured,score,attributes.occluded"`. The job
 is the real one, in a separate process, with two exceptions: names of images come from the same drawing, not from a
 folder, and no image is read, so that no record is made. At its end the job reports that no image has an object.
 
@@ -29,14 +32,14 @@ from arguments import read_arguments
 _TEMPLATE_IMAGES = 1000
 
 
-def draw(path: Path, images: int, boxes: int, points: int) -> None:
+def draw(path: Path, images: int, boxes: int, points: int, has_fields: bool) -> None:
     """Write the annotation file; objects of a thousand images are drawn, and repeated with other ids."""
     rng = random.Random(0)
-    drawn = [_objects(rng, boxes, points) for _ in range(_TEMPLATE_IMAGES)]
+    drawn = [_objects(rng, boxes, points, has_fields) for _ in range(_TEMPLATE_IMAGES)]
     with path.open("w") as file:
         file.write('{"images": [')
         for index in range(images):
-            file.write(", " * bool(index) + json.dumps(_image(index)))
+            file.write(", " * bool(index) + json.dumps(_image(index, has_fields)))
         file.write('], "annotations": [')
         number = 0
         for index in range(images):
@@ -55,11 +58,12 @@ def _name(index: int) -> str:
     return f"{_id(index):012}.jpg"
 
 
-def _image(index: int) -> dict[str, int | str]:
-    return {"id": _id(index), "file_name": _name(index), "width": 640, "height": 480}
+def _image(index: int, has_fields: bool) -> dict[str, int | str]:
+    fields = {"date_captured": f"2013-11-{index % 30 + 1:02} {index % 24:02}:00:00"} if has_fields else {}
+    return {"id": _id(index), "file_name": _name(index), "width": 640, "height": 480, **fields}
 
 
-def _objects(rng: random.Random, boxes: int, points: int) -> list[str]:
+def _objects(rng: random.Random, boxes: int, points: int, has_fields: bool) -> list[str]:
     """Texts of objects after their ids."""
     texts = []
     for _ in range(boxes):
@@ -73,6 +77,9 @@ def _objects(rng: random.Random, boxes: int, points: int) -> list[str]:
         if points:
             corners = ((x + rng.uniform(0, w), y + rng.uniform(0, h)) for _ in range(points))
             row["segmentation"] = [[round(v, 2) for corner in corners for v in corner]]
+        if has_fields:
+            attributes = {"occluded": rng.random() < 0.5, "colour": rng.choice(["red", "green", "blue"])}
+            row |= {"score": round(rng.random(), 4), "attributes": attributes}
         texts.append(json.dumps(row)[1:])
     return texts
 
@@ -199,12 +206,13 @@ def main() -> None:
         path, images, with_elements, output, *flags = sys.argv[2:]
         job(Path(path), int(images), with_elements == "1", Path(output), flags)
         return
-    defaults = {"images": 120_000, "boxes": 10, "points": 0, "elements": 0, "flags": "--num-shards 64"}
+    defaults = {"images": 120_000, "boxes": 10, "points": 0, "fields": 0, "elements": 0, "flags": "--num-shards 64"}
     arguments, folder = read_arguments(__doc__, **defaults)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{arguments.images}-{arguments.boxes}-{arguments.points}.json"
+    has_fields = arguments.fields == 1
+    path = folder / f"{arguments.images}-{arguments.boxes}-{arguments.points}{'-fields' * has_fields}.json"
     if not path.exists():
-        draw(path, arguments.images, arguments.boxes, arguments.points)
+        draw(path, arguments.images, arguments.boxes, arguments.points, has_fields)
     print(f"{path.name}: {path.stat().st_size / 1e6:,.0f} MB")
     output = folder / f"output-{time.time_ns()}"
     command = [

@@ -6,7 +6,7 @@ from fractions import Fraction
 from functools import partial
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSingleton, PCollection
+from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.pipelines.convert import (
     Gathered,
@@ -19,6 +19,7 @@ from recordmill.pipelines.convert import (
 )
 from recordmill.schemas.dataset.recipes import InputFile, unlisted_folder
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.labels import (
     SAME_CLASSES,
@@ -41,7 +42,7 @@ from recordmill.transforms.folder.choose_classes import (
 )
 from recordmill.transforms.folder.find_splits import find_split_folders
 from recordmill.transforms.folder.folder_options import FolderOptions
-from recordmill.transforms.folder.read_folder import ReadTables, count_block_rows, folder_rows
+from recordmill.transforms.folder.read_folder import ReadTables, choose_table, count_block_rows, folder_rows
 from recordmill.transforms.folder.read_labels import names_stems, table_splits
 from recordmill.transforms.folder.stratify import Stratify
 from recordmill.transforms.join.divide_images import DivideImages
@@ -139,7 +140,13 @@ def gather(
     """
     division = read_division(p, options)
     rows_and_blocks = [_read_part(p, split, part, splits) for split, part in parts.items()]
-    rows_and_blocks = rows_and_blocks or [_read_images(p, "", options, splits, division)]
+    table = p | "Table" >> beam.Create([options.table]) if not options.fields else None
+    if not rows_and_blocks:
+        *read, observed = _read_images(p, "", options, splits, division)
+        rows_and_blocks = [(read[0], read[1])]
+        if table is None:
+            choose = WithFacts(choose_table, options, splits, AsList(observed), types=FeatureTable)
+            table = p | "OnceForTable" >> beam.Impulse() | "ChooseTable" >> choose
     rows = flatten_collections([rows for rows, _ in rows_and_blocks], "Rows")
     blocks = flatten_collections([blocks for _, blocks in rows_and_blocks], "Blocks")
     classes = rows | "ListClasses" >> ListClasses(options.classes, _class_folders(options))
@@ -149,7 +156,7 @@ def gather(
     return Gathered(
         choose_images(options, blocks, splits),
         labels,
-        p | "Table" >> beam.Create([options.table]),
+        table,
         division=division if options.keeps_groups else None,
     )
 
@@ -158,14 +165,15 @@ def _read_part(
     p: beam.Pipeline, split: str, part: FolderOptions, splits: tuple[str, ...]
 ) -> tuple[PCollection, PCollection]:
     """Return what `_read_images` does for the folder of one split."""
-    rows, blocks = _read_images(p, split, part, (split,), part.division)
+    rows, blocks, _ = _read_images(p, split, part, (split,), part.division)
     return rows, place_in_split(blocks, split, splits)
 
 
 def _read_images(
     p: beam.Pipeline, name: str, options: FolderOptions, splits: tuple[str, ...], division: Division | AsSingleton
-) -> tuple[PCollection, PCollection]:
-    """Return image rows with their classes, and Blocks of the images that have a file.
+) -> tuple[PCollection, PCollection, PCollection | None]:
+    """Return image rows with their classes, Blocks of the images that have a file, and ObservedLabels of open fields,
+    if there are tables.
 
     Args:
         name: End of the steps' names.
@@ -173,15 +181,15 @@ def _read_images(
     list_files = ListFolders(options.output, folder_rows, options, splits, division)
     files = p | f"ImageFolders{name}" >> beam.Create(options.images) | f"ListImages{name}" >> list_files
     tables = [File(path, version=file_version(path)) for path in options.labels]
-    rows = files
+    rows, observed = files, None
     if tables:
         read = ReadTables(options, splits, division, files if names_stems(options) else None)
-        rows = p | "LabelTables" >> beam.Create(tables) | read
+        rows, observed = p | "LabelTables" >> beam.Create(tables) | read
     sides = (rows, files) if tables else (rows,)
     blocks = sides | f"JoinFiles{name}" >> JoinFiles(splits, options.seed, options.classes, options.input_rows)
     blocks = _divide_blocks(blocks, options, division, splits)  # of images that can be written, unless they are broken
     blocks | f"CountRows{name}" >> WithFacts(count_block_rows, options, splits)
-    return rows, blocks
+    return rows, blocks, observed
 
 
 def _divide_blocks(

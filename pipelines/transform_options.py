@@ -30,8 +30,9 @@ class WriteOptions(RecordOptions):
 
 
 _SPLITS = ("split", "split_seed", "split_by", "stratify", "group_from", "groups")
-_CHOICE = ("masks", "classes", "categories", "ignore_labels", "no_crowd", "min_area", "exclude", "exclude_kinds")
-_RECORDS = ("layout", "rename", "label_as", "dtype", "masks", *PARTS, "boxes")
+_SKIPS = ("no_crowd", "min_area", "exclude", "exclude_kinds")
+_CHOICE = ("masks", "fields", "classes", "categories", "ignore_labels", *_SKIPS)
+_RECORDS = ("layout", "rename", "label_as", "dtype", "masks", *PARTS, "boxes", "fields")
 _IMAGES = ("check", "image_format", "max_side", "jpeg_quality", "workers")
 _NOT_WRITTEN = {"images", "dry_run"}
 

@@ -45,6 +45,7 @@ from recordmill.schemas.command_texts import python_text
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError, JobError, RecordmillError, rename_flags_in_errors
 from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.field_features import field_columns
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.layouts import LAYOUTS
@@ -150,7 +151,9 @@ class ReadDataset(beam.PTransform):
             gathered = job.read(p)
         for note in job.notes:
             _LOGGER.info("%s", note)
-        to_samples = beam.FlatMap(_samples, AsSingleton(gathered.labels), job.splits)
+        has_fields = getattr(self._options, "fields", ())
+        table = AsSingleton(gathered.table) if has_fields else None
+        to_samples = beam.FlatMap(_samples, AsSingleton(gathered.labels), table, job.splits)
         samples = gathered.blocks | "Samples" >> to_samples.with_output_types(Sample)
         labels, facts = gathered.labels, tuple(collected) | "Facts" >> beam.Flatten()
         labels.element_type, facts.element_type = LabelMap, Facts  # `_check_type` compares them
@@ -357,8 +360,10 @@ def _check_type(name: str, part: Any, type_: type) -> None:
         )
 
 
-def _samples(keyed: tuple[int, bytes], labels: LabelMap, splits: Sequence[str]) -> Iterator[Sample]:
-    yield from convert_block(unpack_block(keyed[1]), labels, splits)
+def _samples(
+    keyed: tuple[int, bytes], labels: LabelMap, table: FeatureTable | None, splits: Sequence[str]
+) -> Iterator[Sample]:
+    yield from convert_block(unpack_block(keyed[1]), labels, splits, field_columns(table) if table else ())
 
 
 class _Encode(ThreadedDoFn):

@@ -24,7 +24,6 @@ _MISSING = {FeatureKind.INT64: "-1", FeatureKind.FLOAT: "nan", FeatureKind.BYTES
 FLAT_VALUES, LENGTHS = "/ragged_flat_values", "/ragged_row_lengths_0"
 """Ends of the keys of lists of different lengths, as TFDS names them."""
 RAGGED = -1
-MOST_FIELDS = 200
 _MOST_KEY_BYTES = 200
 
 

@@ -142,6 +142,7 @@ class Metric(str, Enum):
     ROWS_MERGED = "rows_merged"  # image rows joined with the row of the same image in another annotation file
     SHARED_FILES = "shared_files"  # image ids that name the file of another image id
     ANNOTATIONS_MERGED = "annotations_merged"  # keypoint rows joined with the instance row of the same annotation
+    OTHER_FIELDS = "other_fields"  # values of open fields that differ from those of the same id in an earlier file
     GROUPS = "groups"  # groups of images, each within one split
     UNGROUPED = "ungrouped"  # images without a group in the file of groups
     IMAGES = "images"  # images in records

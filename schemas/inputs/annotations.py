@@ -15,12 +15,14 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class ImageRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row of `images`. Width and height, in pixels, are None if the file lacks them."""
+    """A row of `images`. Width and height, in pixels, are None if the file lacks them. For `fields` see the column
+    `image_fields` of a Block."""
 
     id: int
     file_name: str
     width: int | None = None
     height: int | None = None
+    fields: bytes = b""
 
 
 class Category(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -17,6 +17,24 @@ FieldRows = dict[str, dict[str, int]]
 own fields) and field. Null, empty values and zeros are not data."""
 
 
+STORED_OF_IMAGES = frozenset({"id", "file_name", "width", "height", "neg_category_ids", "not_exhaustive_category_ids"})
+STORED_OF_OBJECTS = frozenset(
+    {
+        "id",
+        "image_id",
+        "category_id",
+        "bbox",
+        "area",
+        "iscrowd",
+        "segmentation",
+        "keypoints",
+        "num_keypoints",
+        "caption",
+    }
+)
+"""Fields of COCO's rows that are no open fields, because records have them, or an option stores them."""
+
+
 class AnnotationKind(str, Enum):
     """Kind of an annotation file. Each kind has a flag of the same name."""
 
@@ -103,6 +121,7 @@ class AnnotationFile(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()  # sentences about probable mistakes
     uses_zero: bool = False  # True if an annotation has the category id 0
     negative_areas: int = 0  # annotation rows whose area is below 0
+    observed: tuple[tuple[str, str, int, int], ...] = ()  # ObservedLabels of the requested open fields
 
 
 class ExportPart(NamedTuple):

@@ -2,14 +2,19 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator
 
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.sizes import first_texts
+
+MOST_FIELDS = 200
 ALL, NONE = "all", "none"
 KINDS = ("int", "float", "text")
 _IMAGE, _OBJECTS = "image.", "objects."
+_SHOWN = 5
 
 
 class FieldChoice(NamedTuple):
@@ -107,16 +112,52 @@ class FieldSelection(NamedTuple):
         return self.is_all or bool(self.kinds)
 
     def pick(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the requested values of an image or object, by path. Missing values, null and mappings are left out.
+        """Return the requested values of an image or object, by path. Values that are missing, null or no leaves are
+        left out.
 
-        >>> FieldSelection({"a.b": "", "c": ""}).pick({"a": {"b": 1}, "c": None, "d": 2})
+        >>> FieldSelection({"a.b": "", "c": "", "d": ""}).pick({"a": {"b": 1}, "c": None, "d": {"e": 2}})
         {'a.b': 1}
         """
-        leaves = dict(leaf_values(values)) if self.is_all else {path: _at(values, path) for path in self.kinds}
-        return {path: value for path, value in leaves.items() if not isinstance(value, Mapping | None)}
+        leaves = leaf_values(values) if self.is_all else ((path, _at(values, path)) for path in self.kinds)
+        return {path: value for path, value in leaves if value is not None and is_leaf(value)}
+
+    def pick_columns(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+        """Return the column of each requested path that some row has, with None where `pick` leaves a value out.
+
+        Args:
+            columns: Values of each row by key.
+
+        Raises:
+            ConfigError: See `columns_of_rows`.
+
+        >>> FieldSelection({"a.b": "", "c": ""}).pick_columns({"a": [{"b": 1}, None], "c": [{}, {"d": 1}]})
+        {'a.b': [1, None]}
+        """
+        picked = {path: self._pick_column(columns, path) for path in self.kinds}
+        if self.is_all or None in picked.values():  # all leaves, or several keys with a beginning of the path
+            keys = list(columns)
+            return columns_of_rows(
+                [self.pick(dict(zip(keys, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+            )
+        return {path: column for path, column in picked.items() if column and {*map(type, column)} != {type(None)}}
+
+    def _pick_column(self, columns: Mapping[str, Sequence[Any]], path: str) -> list[Any] | None:
+        """Return the column of a path; None if each row has to be searched."""
+        keys = [key for key in columns if path == key or path.startswith(f"{key}.")]
+        if len(keys) > 1:
+            return None
+        if not keys:
+            return []
+        values, rest = columns[keys[0]], path[len(keys[0]) + 1 :]
+        if rest:
+            values = [_at(value, rest) if type(value) is dict else None for value in values]
+        is_plain = not {dict, list} & set(map(type, values))
+        return list(values) if is_plain else [value if is_leaf(value) else None for value in values]
 
 
 NO_FIELDS = FieldSelection({})
+NONE_SELECTED = NO_FIELDS, NO_FIELDS
+"""Fields of images and objects, if none is requested."""
 
 
 def select_fields(choices: Iterable[str], image_paths: Iterable[str] = ()) -> tuple[FieldSelection, FieldSelection]:
@@ -140,10 +181,27 @@ def select_fields(choices: Iterable[str], image_paths: Iterable[str] = ()) -> tu
     return FieldSelection(of_image), FieldSelection(of_object)
 
 
+def columns_of_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return the column of each path of rows; None for missing values.
+
+    Raises:
+        ConfigError: There are more than MOST_FIELDS paths.
+    """
+    paths = dict.fromkeys(path for row in rows for path in row)
+    if len(paths) > MOST_FIELDS:
+        raise ConfigError(
+            f"--fields: {len(paths):,} fields, more than {MOST_FIELDS}: {first_texts([*paths], _SHOWN)}. Name those "
+            "that records need; a map with keys of its own in each row is no field"
+        )
+    return {path: [row.get(path) for row in rows] for path in paths}
+
+
 def _at(values: Mapping[str, Any], path: str) -> Any:
     """Return the value at a path of keys with dots between them; None if there is none."""
-    if path in values:
+    if values.get(path) is not None:
         return values[path]
+    if "." not in path:
+        return None
     for end in (place for place, char in enumerate(path) if char == "."):
         inner = values.get(path[:end])
         if isinstance(inner, Mapping) and (value := _at(inner, path[end + 1 :])) is not None:
@@ -156,5 +214,12 @@ def leaf_values(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
     for key, value in values.items():
         if isinstance(value, Mapping):
             yield from leaf_values(value, f"{prefix}{key}.")
-        elif not (isinstance(value, list) and any(isinstance(item, Mapping) for item in value)):
+        elif is_leaf(value):
             yield f"{prefix}{key}", value
+
+
+def is_leaf(value: Any) -> bool:
+    """Return True for a value that is neither a mapping nor a list with mappings."""
+    if isinstance(value, list):
+        return not any(isinstance(item, Mapping) for item in value)
+    return not isinstance(value, Mapping)

@@ -1,10 +1,11 @@
 """Options of conversions whose records hold images: their pixels, and boxes, masks and classes of objects."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureKind, Part
+from recordmill.schemas.inputs.fields import Fields, FieldSelection, select_fields
 from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.inputs.option import (
     COMMON,
@@ -155,10 +156,22 @@ class ObjectOptions(StoredImageOptions):
         "unchanged, beyond 0..1.",
         "clip",
     )
+    fields: Fields = WRITE.opt(
+        "Open fields: values of objects or images that the source has and the layout does not know. `NAME` is a path "
+        "in the words of the source: `score`, `attributes.occluded`; `image.NAME` is a field of the image. `:int`, "
+        "`:float` and `:text` choose the kind, which else all values decide. `all` stores all. On the command line, a "
+        "path with a comma or a colon is quoted as in CSV. See [formats.md](formats.md#fields).",
+        (),
+        "NAME[:KIND][,…]|all",
+    )
 
     @property
     def box_policy(self) -> str:
         return self.boxes
+
+    def selected_fields(self, image_paths: Iterable[str] = ()) -> tuple[FieldSelection, FieldSelection]:
+        """Return the requested open fields of images, and those of objects. See `select_fields`."""
+        return select_fields(self.fields, image_paths)
 
 
 class AnnotatedOptions(ObjectOptions, DividedOptions):

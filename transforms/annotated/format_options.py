@@ -13,11 +13,10 @@ from pydantic import PrivateAttr
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable, Part
-from recordmill.schemas.inputs.fields import Fields, select_fields
 from recordmill.schemas.inputs.file_kinds import content_format
 from recordmill.schemas.inputs.image_options import MASKS, AnnotatedOptions, match_option
 from recordmill.schemas.inputs.images import ImageRules
-from recordmill.schemas.inputs.option import ARGUMENT, WRITE, Data, Images, redefine_option
+from recordmill.schemas.inputs.option import ARGUMENT, Data, Images, redefine_option
 from recordmill.schemas.names import Match, NameSources
 from recordmill.transforms.annotated.source import Source
 
@@ -39,14 +38,6 @@ class FormatOptions(AnnotatedOptions):
     )
 
     name: str = redefine_option(AnnotatedOptions, "name", ..., usual="the name of the format")
-    fields: Fields = WRITE.opt(
-        "Open fields: values of objects or images that the source has and the layout does not know. `NAME` is a path "
-        "in the words of the source: `score`, `attributes.occluded`; `image.NAME` is a field of the image. `:int`, "
-        "`:float` and `:text` choose the kind, which else all values decide. `all` stores all. On the command line, a "
-        "path with a comma or a colon is quoted as in CSV. See [formats.md](formats.md#fields).",
-        (),
-        "NAME[:KIND][,…]|all",
-    )
 
     known_names: ClassVar[str] = ""
     known_columns: ClassVar[frozenset[str]] = frozenset()
@@ -70,7 +61,7 @@ class FormatOptions(AnnotatedOptions):
 
     def _with_fields(self, source: Source) -> Source:
         """Return the source with the requested fields."""
-        return replace(source, fields=select_fields(self.fields, source.image_fields)) if self.fields else source
+        return replace(source, fields=self.selected_fields(source.image_fields)) if self.fields else source
 
     @classmethod
     def format_name(cls) -> str:

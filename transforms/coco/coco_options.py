@@ -5,7 +5,13 @@ from typing import Any, Literal
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import OF_INPUT, FeatureTable, Part
-from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
+from recordmill.schemas.inputs.coco import (
+    STORED_OF_IMAGES,
+    STORED_OF_OBJECTS,
+    AnnotationKind,
+    AnnotationSource,
+    BoxFormat,
+)
 from recordmill.schemas.inputs.encoders import TextForm
 from recordmill.schemas.inputs.image_options import MASKS, AnnotatedOptions, bbox_format_option, match_option
 from recordmill.schemas.inputs.option import (
@@ -184,6 +190,11 @@ class CocoOptions(TextOptions, AnnotatedOptions):
         if self.no_list and self.match != "path":
             yield f"--match {self.match} looks for names among those of the files, and --no-list does not list them"
         yield from self._caption_faults()
+        for what, selection, stored in zip(
+            ("image.", ""), self.selected_fields(), (STORED_OF_IMAGES, STORED_OF_OBJECTS), strict=True
+        ):
+            for path in sorted(selection.kinds.keys() & stored):
+                yield f"--fields {what}{path}: no open field; an option, or each record, stores {path}. Leave it out"
         if len(self.panoptic) != len(self.panoptic_masks):
             yield (
                 f"--panoptic is given {len(self.panoptic)} times and --panoptic-masks {len(self.panoptic_masks)}: each "

@@ -172,8 +172,13 @@ def convert_image_rows(block: AnnotationBlock, rows: CocoRows, sources: Sequence
         file_name=ragged_texts(names),
         image_size_px=np.array([row_size_px(row) or (0, 0) for row in rows.images], np.int64).reshape(-1, 2),
         labels=label_column(list(map(_lvis_labels, rows.images))),
+        image_fields=_fields_column(rows.image_fields.texts),
     )
     return _add_origin(converted, block, rows, sources)
+
+
+def _fields_column(texts: list[bytes]) -> Ragged | None:
+    return ragged_bytes(texts) if any(texts) else None
 
 
 def _add_origin(converted: Block, block: AnnotationBlock, rows: CocoRows, sources: Sequence[AnnotationSource]) -> Block:
@@ -201,7 +206,7 @@ def convert_annotation_rows(block: AnnotationBlock, rows: CocoRows, sources: Seq
     annotations = rows.annotations if source.kind is not AnnotationKind.IMAGE_INFO else []
     rejected = [reject for reject in rows.rejected if reject.image_id is not None]
     if rows.objects is None or rejected:
-        converted = _convert_annotations(source, annotations, rejected, rows.id_texts)
+        converted = _convert_annotations(source, annotations, rejected, rows.id_texts, rows.object_fields.texts)
     else:
         columns = dict(rows.objects)
         converted = _group_objects(columns.pop("image_id"), columns)
@@ -209,11 +214,16 @@ def convert_annotation_rows(block: AnnotationBlock, rows: CocoRows, sources: Seq
 
 
 def _convert_annotations(
-    source: AnnotationSource, rows: Sequence[Any], rejected: Sequence[Rejected], texts: IdTexts
+    source: AnnotationSource, rows: Sequence[Any], rejected: Sequence[Rejected], texts: IdTexts, fields: Sequence[bytes]
 ) -> Block:
     convert, label = row_converter(source), LABELS.get(source.kind)
     named = IdTexts({}, texts.annotations).with_ids  # the join adds the string ids of images
     converted = [(row.image_id, convert(row)) for row in rows]
+    if any(fields):
+        converted = [
+            (id_, msgspec.structs.replace(result, fields=own) if isinstance(result, Annotation) else result)
+            for (id_, result), own in zip(converted, fields, strict=True)
+        ]
     annotations: list[tuple[int, Any]] = [pair for pair in converted if not isinstance(pair[1], Rejected)]
     labels, rejects = defaultdict[int, list[Any]](list), defaultdict[int, list[Rejected]](list)
     for reject in (*rejected, *(result for _, result in converted if isinstance(result, Rejected))):
@@ -234,9 +244,15 @@ def _convert_annotations(
     return block.replace(labels=label_column(image_labels), rejected=ragged_bytes(packed) if rejects else None)
 
 
-def convert_plain_objects(source: AnnotationSource, rows: Sequence[AnnotationRow]) -> dict[str, Any] | None:
+def convert_plain_objects(
+    source: AnnotationSource, rows: Sequence[AnnotationRow], fields: Sequence[bytes] = ()
+) -> dict[str, Any] | None:
     """Return the object columns of rows in file order, and `image_id`: int64. Return None if a row is faulty, or the
-    file has other annotations than boxes in COCO's format."""
+    file has other annotations than boxes in COCO's format.
+
+    Args:
+        fields: Requested open fields of each row, as JSON; empty without any.
+    """
     if source.kind is not AnnotationKind.INSTANCES or other_format(source):
         return None
     try:
@@ -262,6 +278,8 @@ def convert_plain_objects(source: AnnotationSource, rows: Sequence[AnnotationRow
     segmentation = [getattr(row, "segmentation", b"") for row in rows]
     if any(segmentation):
         columns["segmentation"] = ragged_bytes(segmentation)
+    if any(fields):
+        columns["object_fields"] = ragged_bytes([*fields])
     return columns
 
 

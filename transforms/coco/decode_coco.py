@@ -3,6 +3,8 @@
 import contextlib
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,6 +12,7 @@ import msgspec
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationKind, FieldRows
+from recordmill.schemas.inputs.fields import NO_FIELDS, NONE_SELECTED, FieldSelection
 from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.json_text import quote_nan, without_lone_surrogates
 from recordmill.schemas.rejects import NO_ID_TEXTS, IdTexts, Reason, Rejected
@@ -42,6 +45,14 @@ from recordmill.transforms.coco.file_fields import (
     has_data,
     required_names,
 )
+from recordmill.transforms.coco.pick_fields import (
+    NO_PICKED,
+    Columns,
+    PickedFields,
+    pick_fields,
+    raw_columns,
+    row_columns,
+)
 from recordmill.transforms.images.decode_segmentation import run_bounds_px
 
 
@@ -58,6 +69,7 @@ class CocoRows(NamedTuple):
         id_texts: Ids that are strings other than decimal numbers.
         number_texts: Number of rows with a number as text.
         objects: Columns of `annotations`, see `convert_rows.convert_plain_objects`.
+        image_fields, object_fields: Requested open fields of `images` and of `annotations`.
     """
 
     images: list[CocoImageRow]
@@ -73,6 +85,8 @@ class CocoRows(NamedTuple):
     id_texts: IdTexts = NO_ID_TEXTS
     number_texts: int = 0
     objects: dict[str, Any] | None = None
+    image_fields: PickedFields = NO_PICKED
+    object_fields: PickedFields = NO_PICKED
 
 
 class _RowType(NamedTuple):
@@ -83,6 +97,9 @@ class _RowType(NamedTuple):
         text: Name of the field that must be a string.
         fills_boxes: True to make missing boxes from segmentations.
         sampled: See `CocoRows.sampled`.
+        has_fields: True if its rows have open fields.
+        fields: Requested open fields of image rows, and of annotation rows.
+        is_quoted: True if NaN and infinity are quoted.
     """
 
     type: Any
@@ -90,11 +107,22 @@ class _RowType(NamedTuple):
     text: str = ""
     fills_boxes: bool = False
     sampled: slice = slice(0)
+    has_fields: bool = False
+    fields: tuple[FieldSelection, FieldSelection] = NONE_SELECTED
+    is_quoted: bool = False
+
+    def pick(self, images: Callable[[], Columns], annotations: Callable[[], Columns], numbers: tuple[int, int]) -> Any:
+        """Return the requested open fields of image rows, and of annotation rows."""
+        of_images, of_objects = self.fields
+        return (
+            pick_fields("image", images(), numbers[0], of_images, self.is_quoted) if of_images else NO_PICKED,
+            pick_fields("object", annotations(), numbers[1], of_objects, self.is_quoted) if of_objects else NO_PICKED,
+        )
 
 
 _ROW_TYPES = {
-    AnnotationKind.INSTANCES: _RowType(AnnotationRow),
-    AnnotationKind.KEYPOINTS: _RowType(KeypointsRow),
+    AnnotationKind.INSTANCES: _RowType(AnnotationRow, has_fields=True),
+    AnnotationKind.KEYPOINTS: _RowType(KeypointsRow, has_fields=True),
     AnnotationKind.CAPTIONS: _RowType(CaptionRow, Reason.MALFORMED_CAPTION, "caption"),
     AnnotationKind.STUFF: _RowType(RegionRow),
     AnnotationKind.PANOPTIC: _RowType(PanopticRow, Reason.MALFORMED_PANOPTIC, "file_name"),
@@ -139,6 +167,7 @@ def decode_coco(
     masks: bool = False,
     fills_boxes: bool = False,
     sampled: slice = slice(0),
+    fields: tuple[FieldSelection, FieldSelection] = NONE_SELECTED,
 ) -> CocoRows:
     """Decode a block's rows, see `recordmill.transforms.coco.cut_blocks.JsonBlock`.
 
@@ -147,11 +176,13 @@ def decode_coco(
         masks: True to keep the JSON text of the segmentation of object rows.
         fills_boxes: True to give object rows without `bbox` the bounds of their segmentations.
         sampled: Object rows to sample. Malformed rows are skipped.
+        fields: Requested open fields of images, and of objects.
 
     Raises:
         AnnotationFileError: The text is not of a COCO file.
     """
     row = _ROW_TYPES[kind]._replace(fills_boxes=fills_boxes, sampled=sampled)
+    row = row._replace(fields=fields if row.has_fields else (fields[0], NO_FIELDS))
     if masks:
         row = row._replace(type=_MASKED.get(row.type, row.type))
     data = _AS_FILE[list_] % text
@@ -160,7 +191,7 @@ def decode_coco(
             return _decode_rows(path, data, row)
         except msgspec.DecodeError:
             data = without_lone_surrogates(data)
-        rows = _decode_rows(path, quote_nan(data), row)
+        rows = _decode_rows(path, quote_nan(data), row._replace(is_quoted=True))
         are_quoted = _are_quoted(data, "categories", _decode_category, "name")
         for category in rows.categories:
             if category.name in _NO_TEXTS and next(are_quoted):
@@ -178,11 +209,17 @@ def _decode_rows(path: str, data: bytes, row: _RowType) -> CocoRows:
     rows = None
     for image in CocoImageRow, AddressedImageRow:
         with contextlib.suppress(msgspec.ValidationError):
-            rows = _collect_rows(path, decode_with_fields(data, image, row.type), [], row)
+            file = decode_with_fields(data, image, row.type)
+            rows = _collect_rows(path, file, [], row)
             rows = rows._replace(sampled=rows.annotations[row.sampled])
             break
     if rows is None or (row.fills_boxes and any(map(_has_no_box, rows.annotations))):
         rows = _decode_row_by_row(path, data, row)
+    elif any(row.fields):
+        annotations = file.annotations or []
+        columns = partial(row_columns, file.images), partial(row_columns, annotations)
+        picked = row.pick(*columns, (len(file.images), len(annotations)))
+        rows = rows._replace(image_fields=picked[0], object_fields=picked[1])
     if row.type is PanopticRow and (segment_counts := count_entry_fields(data, "segments_info", SegmentRow)):
         counts = {**rows.unread.get("annotations", {}), **segment_counts}
         rows = rows._replace(unread={**rows.unread, "annotations": dict(sorted(counts.items()))})
@@ -196,12 +233,14 @@ def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
     except msgspec.ValidationError as error:
         raise _not_coco_error(path, data, error) from error
     images, annotations = [], []
+    kept: tuple[list[msgspec.Raw], list[msgspec.Raw]] = [], []
     rejected = []
     texts = IdTexts({}, {})
     decode_image, decode = RowDecoder(AddressedImageRow, texts), RowDecoder(row.type, texts)
     for raw in file.images:
         try:
             images.append(decode_image(raw))
+            kept[0].append(raw)
         except msgspec.ValidationError as error:
             id_ = _peek_id(raw, "id", texts.images)
             rejected.append(Rejected("image", id_, Reason.MALFORMED_IMAGE, f"image row: {error}"))
@@ -211,6 +250,7 @@ def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
         try:
             filled = _fill_box(raw) if row.fills_boxes else raw
             annotations.append(decode(filled))
+            kept[1].append(raw)
             without_box += filled is not raw
         except msgspec.ValidationError as error:
             detail = f"annotation row: {error}"
@@ -223,7 +263,10 @@ def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
     for raw in rows[row.sampled]:
         with contextlib.suppress(msgspec.DecodeError):
             sampled.append(decode_sampled(raw))
+    picked = row.pick(partial(raw_columns, kept[0]), partial(raw_columns, kept[1]), (len(images), len(annotations)))
     return decoded._replace(
+        image_fields=picked[0],
+        object_fields=picked[1],
         without_box=without_box,
         id_texts=texts,
         number_texts=decode_image.number_texts + decode.number_texts,
@@ -313,19 +356,28 @@ def _reject_quoted_texts(rows: CocoRows, data: bytes, row_type: _RowType) -> Coc
     """Reject rows whose caption or file name is the bare word NaN or Infinity. pandas writes NaN for missing values."""
     decode_image = RowDecoder(AddressedImageRow, IdTexts({}, {}))
     valid_rows: dict[str, list[Any]] = {"images": [], "annotations": []}
+    picked = {"images": rows.image_fields, "annotations": rows.object_fields}
+    valid_fields: dict[str, list[bytes]] = {"images": [], "annotations": []}
     rejected = list(rows.rejected)
     for list_, decode, key in (
         ("images", lambda raw: decode_image(raw).named(), "file_name"),
         ("annotations", RowDecoder(row_type.type, IdTexts({}, {})), row_type.text),
     ):
         are_quoted = _are_quoted(data, list_, decode, key)
-        for row in getattr(rows, list_):
+        for row, fields in zip_longest(getattr(rows, list_), picked[list_].texts, fillvalue=b""):
             if (text := getattr(row, key, None)) not in _NO_TEXTS or not next(are_quoted):
                 valid_rows[list_].append(row)
+                valid_fields[list_].append(fields)
                 continue
             detail = f"the {key} is {text}" + ", not a string" * (key == "file_name")
             what, reason = (
                 ("image", Reason.MALFORMED_IMAGE) if list_ == "images" else ("annotation", row_type.malformed)
             )
             rejected.append(Rejected(what, getattr(row, "id", None), reason, detail, getattr(row, "image_id", None)))
-    return rows._replace(images=valid_rows["images"], annotations=valid_rows["annotations"], rejected=rejected)
+    return rows._replace(
+        images=valid_rows["images"],
+        annotations=valid_rows["annotations"],
+        rejected=rejected,
+        image_fields=picked["images"]._replace(texts=valid_fields["images"]),
+        object_fields=picked["annotations"]._replace(texts=valid_fields["annotations"]),
+    )

@@ -45,6 +45,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
         boxes: Boxes of a sample of the object rows.
         sizes: Packed int64 [3, N]: image id, width, height (pixels) of image rows that have a size.
         ids: Packed int64 [2, N]: annotation id and image id.
+        observed: See AnnotationFile.
     """
 
     number: int
@@ -70,6 +71,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
     boxes: SampledBoxes | None
     sizes: bytes
     ids: bytes
+    observed: tuple[tuple[str, str, int, int], ...] = ()
 
 
 def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
@@ -103,6 +105,7 @@ def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
         sample_boxes(rows.sampled) if guesses_boxes(block.source) else None,
         _pack_columns(_known_sizes(rows.images)) if guesses_boxes(block.source) else b"",
         _pack_columns(_annotation_ids(rows)) if has_ids else b"",
+        (*rows.image_fields.observed, *rows.object_fields.observed),
     )
 
 
@@ -156,6 +159,7 @@ def describe_file(source: AnnotationSource, summaries: Iterable[BlockSummary]) -
         (*_shared_ids_warnings(source.path, [block.ids for block in blocks]), *_missing_warnings(source, blocks)),
         any(block.uses_zero for block in blocks),
         negative_areas=sum(block.negative_areas for block in blocks) if source.kind in OBJECT_KINDS else 0,
+        observed=tuple(label for block in blocks for label in block.observed),
     )
     _check_kind(source, file, blocks)
     if boxes := [block.boxes for block in blocks if block.boxes]:

@@ -9,18 +9,23 @@ import msgspec
 from apache_beam.pvalue import AsList, PCollection, TaggedOutput
 
 from recordmill.schemas.dataset.manifest import InputRows
-from recordmill.schemas.errors import CategoryError
+from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.field_features import FieldColumn, add_fields, stores_axis
 from recordmill.schemas.inputs.annotations import Category, name_keypoints
 from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, FieldRows, Given
+from recordmill.schemas.inputs.fields import FieldSelection
 from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, ExistingLabels, LabelMap, adopt_labels, name_warnings
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.rejects import Metric
 from recordmill.transforms.coco.coco_options import CocoOptions
+from recordmill.transforms.coco.describe_file import OBJECT_KINDS
 from recordmill.transforms.coco.file_fields import COUNTED, drop_fields
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.choose_categories import choose_features, select_categories
+from recordmill.transforms.join.choose_fields import chosen_fields
+from recordmill.transforms.join.observed_labels import ObservedLabel
 
 _LABELS, _TABLE = "labels", "table"
 
@@ -66,8 +71,32 @@ def _describe_files(
         facts.warn_all(given.splits[:1], filter(None, [absent]))
     yield categories
     yield TaggedOutput(_LABELS, labels)
-    yield TaggedOutput(_TABLE, choose_features(files, labels, options.table, options.layout_table))
-    report_inputs(files, LAYOUTS[options.layout], given.splits, given.split_by_file, facts)
+    selections = options.selected_fields()
+    _check_unread(selections[1], files)
+    fields, field_warnings = chosen_fields(
+        selections, (ObservedLabel(*label) for file in files for label in file.observed)
+    )
+    facts.warn_all(given.splits[:1], field_warnings)
+    table = choose_features(files, labels, options.table, options.layout_table)
+    fields = [field for field in fields if stores_axis(table.layout, field.axis)]
+    yield TaggedOutput(_TABLE, add_fields(table, fields))
+    report_inputs(files, LAYOUTS[options.layout], given.splits, given.split_by_file, facts, stored_names(fields))
+
+
+def _check_unread(selection: FieldSelection, files: Sequence[AnnotationFile]) -> None:
+    """Refuse fields that only annotations other than objects have.
+
+    Raises:
+        ConfigError: There is such a field.
+    """
+    for path in selection.kinds:
+        names = {path, path.partition(".")[0], f"segments_info.{path}"}
+        having = [file for file in files if names & file.unread.get("annotations", {}).keys()]
+        if having and not any(file.kind in OBJECT_KINDS for file in having):
+            raise ConfigError(
+                f"--fields {path}: only rows of --{having[0].kind.value} {having[0].path} have it, and fields of "
+                "captions, of regions of stuff and of panoptic segments are not read. Leave it out"
+            )
 
 
 _CURE = "write all splits by one command, or give files with the same categories to each"
@@ -89,20 +118,31 @@ def find_placeholder(labels: LabelMap, files: Sequence[AnnotationFile]) -> Categ
     return parent if all(child.supercategory == parent.name for child in children) else None
 
 
+def stored_names(fields: Iterable[FieldColumn]) -> Mapping[str, set[str]]:
+    """Return the names of rows' fields that are stored as open fields, by list of a file."""
+    names: dict[str, set[str]] = {"images": set(), "annotations": set()}
+    for field in fields:
+        names["images" if field.axis == "image" else "annotations"] |= {field.path, field.path.partition(".")[0]}
+    return names
+
+
+# Long list of arguments: what the summary says of all files.
 def report_inputs(
     files: Sequence[AnnotationFile],
     layout: FeatureTable,
     splits: Sequence[str],
     split_by_file: Mapping[str, str],
     facts: FactsBuilder,
+    stored: Mapping[str, set[str]] = {},
 ) -> None:
     """Add the row counts and warnings of all files to `facts`. A file without a split is counted for the first split,
     and joining moves the counts. Fields that no record stores are those of the complete input.
 
     Args:
         split_by_file: Split by path, for files whose images all belong to one split.
+        stored: See `stored_names`.
     """
-    for rows in describe_inputs(files, layout):
+    for rows in describe_inputs(files, layout, stored):
         first, *other_splits = (split_by_file[rows.path],) if rows.path in split_by_file else splits
         facts.add_rows(first, rows)
         for split in other_splits:
@@ -146,8 +186,10 @@ def _name_warnings(files: Sequence[AnnotationFile]) -> Iterator[str]:
     return name_warnings(LabelMap(tuple(by_id[id_] for id_ in sorted(by_id))))
 
 
-def describe_inputs(files: Iterable[AnnotationFile], layout: FeatureTable) -> list[InputRows]:
-    """Return each file's row counts, by path and kind."""
+def describe_inputs(
+    files: Iterable[AnnotationFile], layout: FeatureTable, stored: Mapping[str, set[str]] = {}
+) -> list[InputRows]:
+    """Return each file's row counts, by path and kind. For `stored` see `stored_names`."""
     files = sorted(files, key=lambda file: (file.path, file.kind))
     by_layout = [name for name, source in _SOURCES.items() if source in layout.sources]
     # Rows of a keypoints file are joined with those of instances.
@@ -155,7 +197,7 @@ def describe_inputs(files: Iterable[AnnotationFile], layout: FeatureTable) -> li
     uncarried: dict[str, FieldRows] = {}
     for file in files:
         fields = {
-            list_: drop_fields(file.unread.get(list_, {}), joined)
+            list_: drop_fields(file.unread.get(list_, {}), {*joined, *stored.get(list_, ())})
             | drop_fields(file.optional.get(list_, {}), by_layout)
             for list_ in COUNTED
         }

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from apache_beam.pvalue import PCollection
 
-from recordmill.schemas.block import Block, Ragged, join_blocks, ragged_texts, starts_of, take_rows
+from recordmill.schemas.block import Block, Ragged, join_blocks, ragged_bytes, ragged_texts, starts_of, take_rows
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.inputs.annotations import NO_LABELS, AnnotatedImage, ImageLabels, ImageRow, PanopticAnnotation
@@ -291,6 +291,8 @@ def _merge_images(
     if merged:
         block = images.take(np.array(indices, np.int64)).replace(source=None, part=None)
         sizes = [(image.image.width or 0, image.image.height or 0) for image in merged]
+        if images.image_fields is not None:
+            block = block.replace(image_fields=ragged_bytes([image.image.fields for image in merged]))
         yield block.replace(
             image_size_px=np.array(sizes, np.int64).reshape(-1, 2),
             labels=_fill_texts(block, label_column([image.labels for image in merged])),
@@ -341,6 +343,7 @@ def group_rows(
     """Yield the RowGroup of each image id in `odd`."""
     indices, annotation_indices = _indices_by_id(odd, images.image_id), _indices_by_id(odd, annotations.image_id)
     names, sizes, lists = images.file_name.texts(), images.image_size_px.tolist(), labels_of(images)
+    fields = images.list_rows("image_fields")
     for image_id in odd.tolist():
         image_indices = sorted(indices.get(image_id, ()), key=images.part.item)
         by_source = defaultdict[int, tuple[list[int], list[int]]](lambda: ([], []))
@@ -351,7 +354,8 @@ def group_rows(
         parts = []
         for source, (row_indices, part_indices) in sorted(by_source.items()):
             rows = tuple(
-                ImageRow(image_id, names[index], *(pixels or None for pixels in sizes[index])) for index in row_indices
+                ImageRow(image_id, names[index], sizes[index][0] or None, sizes[index][1] or None, fields[index])
+                for index in row_indices
             )
             labels = lists[row_indices[0]] if row_indices else NO_LABELS
             part = annotations.take(np.array(part_indices, np.int64))

@@ -25,6 +25,7 @@ from recordmill.schemas.inputs.coco import AnnotationKind, BoxFormat, FileAnnota
 from recordmill.schemas.inputs.images import MAX_PIXELS
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
+from recordmill.transforms.coco.pick_fields import merge_fields
 
 
 def merge_parts(image_id: int, parts: Iterable[FileAnnotations]) -> Iterator[AnnotatedImage | Rejected | Count]:
@@ -53,12 +54,16 @@ def merge_parts(image_id: int, parts: Iterable[FileAnnotations]) -> Iterator[Ann
             yield Rejected("annotation", getattr(row, "id", None), Reason.UNKNOWN_IMAGE, detail, image_id)
         return
     image, reason, detail = _choose_image_row(listing)
+    fields, others = merge_fields(row.fields for part in listing for row in part.rows)
+    image = msgspec.structs.replace(image, fields=fields)
     annotated = AnnotatedImage(image, "", merged.annotations, merged.labels)
     same = f"another row of its file says the same of {image.file_name!r}"
     again = Rejected("image", image_id, Reason.DUPLICATE_IMAGE_ID, detail if reason is _AMBIGUOUS else same)
     yield from [again] * sum(len(part.rows) - 1 for part in listing)
     if len(listing) > 1:
         yield Count(Metric.ROWS_MERGED, len(listing) - 1)
+    if merged.other_fields + others:
+        yield Count(Metric.OTHER_FIELDS, merged.other_fields + others)
     yield Rejected("image", image_id, reason, detail, annotations=annotated.annotation_rows) if reason else annotated
 
 
@@ -104,12 +109,14 @@ class MergedAnnotations(NamedTuple):
     Attributes:
         annotations: Objects, ordered by annotation id.
         joined: Number of keypoints rows that were joined with an instances row.
+        other_fields: Number of values of open fields that are not those of the first of the joined rows.
     """
 
     annotations: tuple[Annotation, ...]
     labels: ImageLabels
     rejected: list[Rejected]
     joined: int
+    other_fields: int = 0
 
 
 def merge_annotations(image_id: int, parts: Sequence[FileAnnotations]) -> MergedAnnotations:
@@ -122,9 +129,9 @@ def merge_annotations(image_id: int, parts: Sequence[FileAnnotations]) -> Merged
     object_parts = [part for part in parts if part.annotations]
     ids = [annotation.id for part in object_parts for annotation in part.annotations]
     if len(object_parts) == 1 and all(map(lt, ids, ids[1:])):  # common case: no sort
-        annotations, joined = object_parts[0].annotations, 0
+        annotations, joined, other_fields = object_parts[0].annotations, 0, 0
     else:
-        annotations, joined = _merge_objects(image_id, object_parts, rejected)
+        annotations, joined, other_fields = _merge_objects(image_id, object_parts, rejected)
     if all(part.labels is NO_LABELS for part in parts):  # common case
         labels = NO_LABELS
     else:
@@ -135,20 +142,21 @@ def merge_annotations(image_id: int, parts: Sequence[FileAnnotations]) -> Merged
             _first_list(part.labels.neg_category_ids for part in parts),
             _first_list(part.labels.not_exhaustive_category_ids for part in parts),
         )
-    return MergedAnnotations(annotations, labels, rejected, joined)
+    return MergedAnnotations(annotations, labels, rejected, joined, other_fields)
 
 
 def _merge_objects(
     image_id: int, parts: Sequence[FileAnnotations], rejected: list[Rejected]
-) -> tuple[tuple[Annotation, ...], int]:
-    """Return objects with unique ids, ordered by id, and the number of joined rows. `rejected` gets the duplicates."""
+) -> tuple[tuple[Annotation, ...], int, int]:
+    """Return objects with unique ids, ordered by id, the number of joined rows, and `MergedAnnotations.other_fields`.
+    `rejected` gets the duplicates."""
     rows = sorted(
         ((annotation, part) for part in parts for annotation in part.annotations),
         # Instances come first. The sort is stable, so the rows of a file keep their order.
         key=lambda row: (row[0].id, row[1].kind is AnnotationKind.KEYPOINTS, row[1].source),
     )
     merged: list[tuple[Annotation, FileAnnotations]] = []
-    joined = 0
+    joined = other_fields = 0
     for annotation, part in rows:
         before, first = merged[-1] if merged else (None, part)
         if before is None or before.id != annotation.id:
@@ -156,11 +164,13 @@ def _merge_objects(
             continue
         is_joined = first.kind is AnnotationKind.INSTANCES and part.kind is AnnotationKind.KEYPOINTS
         if is_joined and before.category_id == annotation.category_id:
-            merged[-1] = msgspec.structs.replace(before, keypoints_xyv=annotation.keypoints_xyv), part
+            fields, others = merge_fields((before.fields, annotation.fields))
+            merged[-1] = msgspec.structs.replace(before, keypoints_xyv=annotation.keypoints_xyv, fields=fields), part
             joined += 1
+            other_fields += others
         else:
             rejected.append(_reject_duplicate(image_id, annotation.id, first.source, part.source))
-    return tuple(annotation for annotation, _ in merged), joined
+    return tuple(annotation for annotation, _ in merged), joined, other_fields
 
 
 def _reject_duplicate(image_id: int, annotation_id: int | None, first: str, second: str) -> Rejected:

@@ -21,6 +21,7 @@ from apache_beam.pvalue import TaggedOutput
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource, ExportPart
+from recordmill.schemas.inputs.fields import NONE_SELECTED, FieldSelection
 from recordmill.schemas.inputs.images import USUAL_IMAGE_BYTES
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.paths import is_remote
@@ -114,7 +115,7 @@ def _read_rows(
     block: AnnotationBlock, facts: FactsBuilder, options: CocoOptions, part: ExportPart, bits: int, first_split: str
 ) -> Iterator[Any]:
     progress.set_step("reading annotations")
-    rows = read_block(block, options.masks != "none")
+    rows = read_block(block, options.masks != "none", options.selected_fields())
     facts.texts = rows.id_texts
     for reject in rows.rejected:
         if reject.image_id is None:
@@ -173,11 +174,14 @@ def cut_file(source: AnnotationSource, most_bytes: int = BLOCK_BYTES) -> Iterato
         raise
 
 
-def read_block(block: AnnotationBlock, masks: bool = False) -> CocoRows:
+def read_block(
+    block: AnnotationBlock, masks: bool = False, fields: tuple[FieldSelection, FieldSelection] = NONE_SELECTED
+) -> CocoRows:
     """Decode the rows of a block.
 
     Args:
         masks: True to keep the segmentations of objects.
+        fields: Requested open fields of images, and of objects.
 
     Raises:
         AnnotationFileError: The text is not of a COCO file.
@@ -189,8 +193,8 @@ def read_block(block: AnnotationBlock, masks: bool = False) -> CocoRows:
         fills = source.kind is AnnotationKind.INSTANCES and not other_format(source)
         first = -block.first_row % block.sampled
         sampled = slice(first, None, block.sampled) if guesses_boxes(source) else slice(0)
-        rows = decode_coco(source.path, block.list, text, source.kind, masks, fills, sampled)
-        return rows._replace(objects=convert_plain_objects(source, rows.annotations))
+        rows = decode_coco(source.path, block.list, text, source.kind, masks, fills, sampled, fields)
+        return rows._replace(objects=convert_plain_objects(source, rows.annotations, rows.object_fields.texts))
 
 
 def _read_text(block: AnnotationBlock) -> bytes:

@@ -1,6 +1,8 @@
 """Encode open fields of images and objects as columns of records."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -44,10 +46,16 @@ class FieldEncoder:
         """
         if not self._by_axis[axis]:
             return {}, []
-        values = [msgspec.json.decode(row) if row else {} for row in rows.rows()] if rows else [{}] * number
+        values = [{}] * number
+        if rows is not None:
+            values = msgspec.json.decode(b"[%b]" % b",".join([row or b"{}" for row in rows.rows()]))
         columns: dict[str, Column] = {}
         faults: list[ValueFault] = []
         for column in self._by_axis[axis]:
+            plain = _plain_column(column, [row.get(column.path) for row in values])
+            if plain is not None:
+                columns[column.source] = plain
+                continue
             lists, wrong = _convert(column, values)
             faults += wrong
             columns |= dict(self._store(column, lists))
@@ -80,12 +88,35 @@ class FieldEncoder:
             yield f"{column.source}{LENGTHS}", lengths
 
 
+_EXACT = 2**53
+"""Bound of the whole numbers that float64 holds."""
+
+
 def _bytes_lists(lists: list[list[bytes]]) -> Ragged:
     """Return lists of bytes as serialised lists, see Column."""
     items = bytes_items([value for row in lists for value in row])
     sizes = starts_of(np.array(list(map(len, items)), np.int64))
     lengths = np.array(list(map(len, lists)), np.int64)
     return Ragged(np.frombuffer(b"".join(items), np.uint8), sizes[starts_of(lengths)])
+
+
+def _plain_column(column: FieldColumn, values: list[Any]) -> Column | None:
+    """Return the column of single values of the field's kind, as `_convert` gives in more steps; else None."""
+    types = set(map(type, values)) - {NoneType}
+    if column.size:
+        return None
+    missing = _MISSING[column.kind]
+    if column.kind is FeatureKind.BYTES:
+        return [missing if value is None else value.encode() for value in values] if types <= {str} else None
+    filled = [missing if value is None else value for value in values]
+    if column.kind is FeatureKind.INT64:
+        with suppress(OverflowError):
+            return np.array(filled, np.int64) if types <= {int, bool} else None
+    elif types <= {float, int, bool}:
+        with suppress(OverflowError):
+            numbers = np.array(filled, np.float64)
+            return numbers.astype(np.float32) if not (np.abs(numbers) >= _EXACT).any() else None
+    return None
 
 
 def _convert(column: FieldColumn, rows: list[Mapping[str, Any]]) -> tuple[list[list[Any]], list[ValueFault]]:
@@ -122,8 +153,9 @@ _BOOLS = {"true": 1, "false": 0}
 
 
 def _number(value: Any) -> Any:
+    """Return 0 and 1 for booleans, also for those of CSV, which are texts."""
     if isinstance(value, list):
-        return [_number(item) for item in value]
+        return list(map(_number, value))
     if isinstance(value, str):
         return _BOOLS.get(value.lower(), value)
     return int(value) if isinstance(value, bool) else value

@@ -3,7 +3,8 @@
 from typing import Literal
 
 from recordmill.schemas.dataset.manifest import InputRows
-from recordmill.schemas.inputs.image_options import StoredImageOptions
+from recordmill.schemas.inputs.fields import Fields, FieldSelection, select_fields
+from recordmill.schemas.inputs.image_options import ObjectOptions, StoredImageOptions
 from recordmill.schemas.inputs.labelled_options import LabelledOptions
 from recordmill.schemas.inputs.option import redefine_option
 
@@ -12,6 +13,14 @@ class FolderOptions(LabelledOptions, StoredImageOptions):
     """Options of the format `folder`, see docs/cli.md."""
 
     layout: Literal["classification"] = redefine_option(StoredImageOptions, "layout", "classification")
+
+    fields: Fields = redefine_option(ObjectOptions, "fields", needs="labels")
+
+    @property
+    def requested_columns(self) -> FieldSelection:
+        """Requested columns of `--labels`, which are fields of images."""
+        of_images, of_objects = select_fields(self.fields)
+        return FieldSelection({**of_objects.kinds, **of_images.kinds}, of_images.is_all)
 
     @property
     def input_rows(self) -> InputRows:

@@ -1,10 +1,14 @@
 """Convert image folders, and tables of labels, to Blocks of images of one class each."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSingleton, PCollection
+from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.field_features import add_fields
+from recordmill.schemas.inputs.fields import NO_FIELDS
 from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.splits import Division
 from recordmill.transforms.blocks.cut_range import BlockKey
@@ -15,8 +19,10 @@ from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.choose_classes import build_image_rows, label_paths
 from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.folder.read_labels import file_stems, read_labels
+from recordmill.transforms.join.choose_fields import chosen_fields
 from recordmill.transforms.join.join_files import RANGE_BITS, count_input_rows
 from recordmill.transforms.join.list_images import Files, file_block
+from recordmill.transforms.join.observed_labels import ObservedLabel
 
 
 def folder_rows(
@@ -31,8 +37,11 @@ def folder_rows(
     yield from pack_parts(block, ranges_of(hash_images(block.image_id, options.seed), RANGE_BITS))
 
 
+_OBSERVED = "observed"
+
+
 class ReadTables(beam.PTransform):
-    """Convert the File of each table to (range, packed Block of image rows).
+    """Convert the File of each table to (range, packed Block of image rows), and ObservedLabels of their open fields.
 
     Args:
         files: (range, packed Block) of the image files, if tables name them without their ending; else None.
@@ -48,12 +57,14 @@ class ReadTables(beam.PTransform):
         super().__init__()
         self._options, self._splits, self._division, self._files = options, splits, division, files
 
-    def expand(self, tables: PCollection[File]):
+    def expand(self, tables: PCollection[File]):  # Beam accepts no type hints of several outputs
         stems: AsSingleton | dict[str, str] = {}
         if self._files is not None:
             names = self._files | "FileNames" >> beam.FlatMap(_file_names).with_output_types(str)
             stems = AsSingleton(names | "CollectNames" >> beam.combiners.ToList() | "FileStems" >> beam.Map(file_stems))
-        read = WithFacts(_read_table, self._options, self._splits, self._division, stems, types=Keyed)
+        read = WithFacts(
+            _read_table, self._options, self._splits, self._division, stems, types=Keyed, tags=(_OBSERVED,)
+        )
         return tables | "ReadTable" >> read
 
 
@@ -68,10 +79,25 @@ def _read_table(
     splits: tuple[str, ...],
     division: Division,
     file_by_stem: Mapping[str, str],
-) -> Iterator[Keyed]:
-    for block in read_labels(table, options, division, splits, facts, file_by_stem):
+) -> Iterator[Any]:
+    for block, observed in read_labels(table, options, division, splits, facts, file_by_stem):
+        yield from (TaggedOutput(_OBSERVED, tuple(label)) for label in observed)
         yield from pack_parts(block, ranges_of(hash_images(block.image_id, options.seed), RANGE_BITS))
     facts.count_rejected_rows(options.input_rows.path, options.input_rows.kind)
+
+
+def choose_table(
+    _: bytes, facts: FactsBuilder, options: FolderOptions, splits: tuple[str, ...], observed: Iterable[Any]
+) -> Iterator[FeatureTable]:
+    """Yield the features of records, with open fields; warn about their values.
+
+    Args:
+        observed: ObservedLabels of all rows.
+    """
+    selections = options.requested_columns, NO_FIELDS
+    fields, warnings = chosen_fields(selections, (ObservedLabel(*label) for label in observed))
+    facts.warn_all(splits[:1], warnings)
+    yield add_fields(options.table, fields)
 
 
 def count_block_rows(

@@ -7,20 +7,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 
+import msgspec
 import numpy as np
 
-from recordmill.schemas.block import Block, ragged_texts
-from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.block import Block, ragged_bytes, ragged_texts
+from recordmill.schemas.errors import AnnotationFileError, ConfigError
+from recordmill.schemas.inputs.fields import columns_of_rows
 from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, is_image_name
 from recordmill.schemas.inputs.option import flag
 from recordmill.schemas.inputs.splits import Division, split_name_fault
+from recordmill.schemas.inputs.tables import rows_format
 from recordmill.schemas.names import has_control_character, is_absolute, name_fault, name_key
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.choose_classes import build_image_rows
 from recordmill.transforms.folder.folder_options import FolderOptions
+from recordmill.transforms.join.choose_fields import observe_fields
 from recordmill.transforms.join.image_names import path_below
+from recordmill.transforms.join.observed_labels import ObservedLabel
 from recordmill.transforms.rows.read_rows import TextRow, read_texts
 from recordmill.transforms.runtime import progress
 
@@ -38,9 +43,9 @@ def read_labels(
     splits: tuple[str, ...],
     facts: FactsBuilder,
     file_by_stem: Mapping[str, str] = {},
-) -> Iterator[Block]:
-    """Yield a table's image rows with their splits. Paths in the table are relative to the image folders, or complete
-    and begin with one of them.
+) -> Iterator[tuple[Block, list[ObservedLabel]]]:
+    """Yield a table's image rows with their splits, and what decides how their open fields are stored. Paths in the
+    table are relative to the image folders, or complete and begin with one of them.
 
     Args:
         division: Gives each image its split if the table does not.
@@ -52,14 +57,25 @@ def read_labels(
     """
     progress.set_step("reading labels")
     _LOGGER.info("Reading %s", table.path)
-    _, rows = label_rows(table.path, options, table.version)
+    selection = options.requested_columns
+    _, rows = label_rows(table.path, options, table.version, bool(selection))
+    is_typed = rows_format(table.path) in ("json", "parquet")
     while batch := list(islice(rows, _ROWS_AT_ONCE)):
         labelled = [_label_row(row, table.path, options.images, division, splits, file_by_stem, facts) for row in batch]
         usable = [image for image in labelled if image]
-        yield build_image_rows(Block(file_name=ragged_texts([name for name, _, _ in usable]))).replace(
+        block = build_image_rows(Block(file_name=ragged_texts([name for name, _, _ in usable]))).replace(
             split=np.array([splits.index(split) for _, split, _ in usable], np.int64),
             class_name=ragged_texts([label for _, _, label in usable]),
         )
+        if not selection:
+            yield block, []
+            continue
+        rows_values = [row.values for row, image in zip(batch, labelled, strict=True) if image]
+        picked = list(map(selection.pick, rows_values))
+        texts = [msgspec.json.encode(row) if row else b"" for row in picked]
+        paths = {path for values in rows_values for path in values}
+        observed = list(observe_fields("image", columns_of_rows(picked), len(picked), paths, is_typed=is_typed))
+        yield block.replace(image_fields=ragged_bytes(texts)), observed
 
 
 def _label_row(
@@ -130,17 +146,19 @@ def table_splits(path: str, options: FolderOptions) -> tuple[str, ...] | None:
     return tuple(sorted(set(chain.from_iterable(splits)))) if len(names) > 2 else None
 
 
-def label_rows(path: str, options: FolderOptions, version: str = "") -> tuple[Sequence[str], Iterator[TextRow]]:
+def label_rows(
+    path: str, options: FolderOptions, version: str = "", has_values: bool = False
+) -> tuple[Sequence[str], Iterator[TextRow]]:
     """Return the columns and rows of a table: path, label, and split if it has such a column. Names of splits become
     lower case, so that TRAIN and train are one split.
 
     Args:
-        version: See `recordmill.transforms.rows.read_rows.read_texts`.
+        version, has_values: See `recordmill.transforms.rows.read_rows.read_texts`.
 
     Raises:
         AnnotationFileError: The table cannot be read, see `read_texts`, or a column is missing.
     """
-    names, rows = read_texts(path, partial(_choose_label_columns, path, options), version)
+    names, rows = read_texts(path, partial(_choose_label_columns, path, options), version, has_values)
     return names, map(_check_label_row, rows)
 
 
@@ -165,7 +183,13 @@ def _choose_label_columns(path: str, options: FolderOptions, names: list[str]) -
         choose("label", "label", LABEL_COLUMNS),
         choose("split", "split_column", SPLIT_COLUMNS),
     )
-    return list(filter(None, chosen))
+    columns = list(filter(None, chosen))
+    if stored := sorted({name.strip() for name in columns} & options.requested_columns.kinds.keys()):
+        raise ConfigError(
+            f"--fields {stored[0]}: {path} has paths, classes or splits in this column, which are no fields. Leave it "
+            "out"
+        )
+    return columns
 
 
 def _check_label_row(row: TextRow) -> TextRow:
@@ -183,4 +207,4 @@ def _check_label_row(row: TextRow) -> TextRow:
     for split in () if fault else splits:
         if name_error := split_name_fault(split):
             fault = f"{path!r} has split {split!r}, which {name_error}" if split else f"{path!r} has no split"
-    return TextRow(row.number, (path, label, *splits), fault)
+    return TextRow(row.number, (path, label, *splits), fault, row.values)

@@ -8,8 +8,8 @@ import msgspec
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType, FeatureKind
-from recordmill.schemas.field_features import MOST_FIELDS, RAGGED, Axis, FieldColumn
-from recordmill.schemas.inputs.fields import FieldSelection, leaf_values
+from recordmill.schemas.field_features import RAGGED, Axis, FieldColumn
+from recordmill.schemas.inputs.fields import MOST_FIELDS, FieldSelection, columns_of_rows, leaf_values
 from recordmill.schemas.inputs.labels import ExistingLabels
 from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.sizes import first_texts
@@ -17,7 +17,7 @@ from recordmill.transforms.join.observed_labels import ObservedLabel
 from recordmill.transforms.rows.choose_type import narrowest_type
 from recordmill.transforms.rows.kinds import Seen
 from recordmill.transforms.rows.observe_columns import ColumnStats, TableStats, observe
-from recordmill.transforms.rows.read_json import batches_of_rows
+from recordmill.transforms.rows.read_json import batches_of_columns
 
 _KINDS = {"int": FeatureKind.INT64, "float": FeatureKind.FLOAT, "text": FeatureKind.BYTES}
 _KIND_OF_TYPE = {
@@ -29,16 +29,31 @@ _SHOWN = 5
 AXES: tuple[Axis, Axis] = ("image", "object")
 
 
-def observe_rows(rows: Sequence[Mapping[str, Any]], are_texts: bool = False) -> TableStats:
-    """Return the facts of rows of fields by path.
+def observe_values(columns: Mapping[str, list[Any]], rows: int, is_typed: bool = True) -> TableStats:
+    """Return the facts of fields. For the arguments see `observe_fields`."""
+    stats = TableStats()
+    for batch in batches_of_columns(columns, rows):
+        if not is_typed:
+            batch = batch._replace(is_typed=False, parts={})
+        stats.add(observe(batch, 0))
+    return stats
+
+
+def observe_fields(
+    axis: Axis, columns: Mapping[str, list[Any]], rows: int, paths: Iterable[str], key: int = 0, is_typed: bool = True
+) -> Iterator[ObservedLabel]:
+    """Yield what decides how fields are stored.
 
     Args:
-        are_texts: True if texts are what they look like, as in CSV.
+        columns: Requested field of each image or object, by path; None for a missing value.
+        rows: Number of images or objects.
+        paths: Paths that there are, for messages.
+        key: Number that tells the rows from others.
+        is_typed: False for texts that stand for any values, as those of CSV.
     """
-    stats = TableStats()
-    for batch in batches_of_rows([dict(row) for row in rows]):
-        stats.add(observe(batch._replace(is_typed=not are_texts), 0))
-    return stats
+    if rows:
+        yield ObservedLabel(f"{axis} fields", pack_stats(observe_values(columns, rows, is_typed)), key)
+    yield from (ObservedLabel(f"{axis} path", path) for path in paths)
 
 
 class FieldPicker:
@@ -46,14 +61,18 @@ class FieldPicker:
 
     Args:
         selections: Requested fields of images, and of objects.
-        are_texts: See `observe_rows`.
+        are_texts: True if texts are what they look like, as in CSV.
+
+    Attributes:
+        rows: Requested fields of each image and object so far, by path.
+        paths: Paths of all their leaves.
     """
 
     def __init__(self, selections: tuple[FieldSelection, FieldSelection], are_texts: bool = False):
         self._are_texts = are_texts
         self._selections = dict(zip(AXES, selections, strict=True))
-        self._rows: dict[Axis, list[dict[str, Any]]] = {axis: [] for axis in AXES}
-        self._paths: dict[Axis, set[str]] = {axis: set() for axis in AXES}
+        self.rows: dict[Axis, list[dict[str, Any]]] = {axis: [] for axis in AXES}
+        self.paths: dict[Axis, set[str]] = {axis: set() for axis in AXES}
 
     def pick(self, sample: Sample) -> Sample:
         """Return a Sample with the requested fields by path."""
@@ -68,8 +87,8 @@ class FieldPicker:
         if not self._selections[axis]:
             return {}
         picked = self._selections[axis].pick(fields)
-        self._rows[axis].append(picked)
-        self._paths[axis].update(path for path, _ in leaf_values(fields))
+        self.rows[axis].append(picked)
+        self.paths[axis].update(path for path, _ in leaf_values(fields))
         return picked
 
     def observed(self, key: int) -> Iterator[ObservedLabel]:
@@ -78,10 +97,9 @@ class FieldPicker:
         Args:
             key: Number that tells the Samples from others.
         """
-        for axis, rows in self._rows.items():
-            if rows:
-                yield ObservedLabel(f"{axis} fields", pack_stats(observe_rows(rows, self._are_texts)), key)
-            yield from (ObservedLabel(f"{axis} path", path) for path in self._paths[axis])
+        for axis, rows in self.rows.items():
+            columns = columns_of_rows(rows)
+            yield from observe_fields(axis, columns, len(rows), self.paths[axis], key, not self._are_texts)
 
 
 def chosen_fields(
@@ -142,7 +160,7 @@ def choose_fields(
     Raises:
         ConfigError: No row has a requested field, or all leaves are too many.
     """
-    known = sorted(paths)
+    known = sorted(set(paths))
     names = [*selection.kinds] if not selection.is_all else sorted(stats.columns)
     if selection.is_all and len(names) > MOST_FIELDS:
         raise ConfigError(
@@ -164,9 +182,10 @@ def choose_fields(
 
 def _unknown_path(axis: Axis, path: str, known: Sequence[str]) -> str:
     shown = f"image.{path}" if axis == "image" else path
-    below = [name for name in known if name.startswith(f"{path}.")]
-    near = below[:1] or difflib.get_close_matches(path, known, 1)
     prefix = "image." if axis == "image" else ""
+    if below := [f"{prefix}{name}" for name in known if name.startswith(f"{path}.")]:
+        return f"--fields {shown}: it has several values; name those that records need: {first_texts(below, _SHOWN)}"
+    near = difflib.get_close_matches(path, known, 1)
     hint = f"did you mean {prefix}{near[0]}?" if near else ""
     what = "images" if axis == "image" else "objects"
     fields = first_texts([f"{prefix}{name}" for name in known], _SHOWN)

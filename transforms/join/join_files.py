@@ -117,6 +117,9 @@ def _drop_repeated_rows(block: Block, splits: Sequence[str], facts: FactsBuilder
     dropped = np.zeros(len(block), bool)
     for image_id in ids[numbers > 1].tolist():
         rows = np.flatnonzero(block.image_id == image_id)
+        if block.image_fields is not None:  # the order of tables depends on the runner
+            texts = block.image_fields.take(rows).rows()
+            rows = rows[sorted(range(len(rows)), key=texts.__getitem__)]
         repeated = block.take(rows)
         name, classes = repeated.file_name.texts()[0], repeated.class_name.texts()
         check_same_files(name, repeated)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from types import NoneType
 from typing import Any, BinaryIO
@@ -169,6 +169,17 @@ def flatten_row(row: dict[str, Any], prefix: str, keys: dict[str, set[str]]) -> 
 def batches_of_rows(rows: list[dict[str, Any]]) -> Iterator[RowBatch]:
     """Yield rows of values by column as batches, see `read_json_lines`. Lines are places in `rows`."""
     yield from _split_by_type(rows, [*range(len(rows))], [], ())
+
+
+def batches_of_columns(columns: Mapping[str, list[Any]], rows: int) -> Iterator[RowBatch]:
+    """Yield columns of values, None for missing ones, as batches, see `batches_of_rows`."""
+    arrays = {name: _uniform_array(values) for name, values in columns.items()}
+    if None not in arrays.values():
+        yield RowBatch(arrays, np.arange(rows), [], is_typed=True)
+        return
+    values = zip(*columns.values(), strict=True)
+    named = [dict(zip(columns, row, strict=True)) for row in values]
+    yield from batches_of_rows([{name: value for name, value in row.items() if value is not None} for row in named])
 
 
 def _gather_columns(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> dict[str, list[Any]]:

@@ -3,9 +3,10 @@
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
+from operator import itemgetter
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
@@ -178,26 +179,29 @@ class TextRow(NamedTuple):
         number: Number of the row in its file, from 1 for the first row after the head; in JSON Lines, of the line.
         cells: Text of each chosen column, without spaces around it; empty for a missing value.
         fault: Reason why the row has no cells; empty for a good row.
+        values: Values of further columns, without missing ones: texts, or, unless the file is a CSV, JSON's.
     """
 
     number: int
     cells: tuple[str, ...]
     fault: str = ""
+    values: Mapping[str, Any] = {}
 
 
 def read_texts(
-    path: str, choose: Callable[[list[str]], Sequence[str]], version: str = ""
+    path: str, choose: Callable[[list[str]], Sequence[str]], version: str = "", has_values: bool = False
 ) -> tuple[Sequence[str], Iterator[TextRow]]:
     """Return the columns that `choose` picks by their names, and the rows that are not blank.
 
     Args:
+        has_values: True for rows with the values of other columns.
         version: Version of the file at the start of the job; empty for the current version.
 
     Raises:
         AnnotationFileError: See `read_rows`. The rows raise it, too.
     """
     file = RowsFile(path, 0, version or file_version(path))
-    return _text_rows(_read_file_batches(file, RowsReading(is_label_table=True)), choose)
+    return _text_rows(_read_file_batches(file, RowsReading(is_label_table=True)), choose, has_values)
 
 
 def read_csv_texts(
@@ -212,14 +216,15 @@ def read_csv_texts(
 
 
 def _text_rows(
-    batches: Iterator[RowBatch], choose: Callable[[list[str]], Sequence[str]]
+    batches: Iterator[RowBatch], choose: Callable[[list[str]], Sequence[str]], has_values: bool = False
 ) -> tuple[Sequence[str], Iterator[TextRow]]:
     first = next(batches, RowBatch({}, np.zeros(0, np.int64), [], is_typed=True))
     columns = choose(list(first.columns))
-    return columns, chain.from_iterable(_batch_text_rows(batch, columns) for batch in chain((first,), batches))
+    rows = (_batch_text_rows(batch, columns, has_values) for batch in chain((first,), batches))
+    return columns, chain.from_iterable(rows)
 
 
-def _batch_text_rows(batch: RowBatch, columns: Sequence[str]) -> list[TextRow]:
+def _batch_text_rows(batch: RowBatch, columns: Sequence[str], has_values: bool) -> list[TextRow]:
     chosen = {name: array for name, array in batch.columns.items() if name in columns}
     other_arrays = [array for name, array in batch.columns.items() if name not in columns]
     good = check_batch(batch._replace(columns=chosen), columns, _SAVE)
@@ -233,7 +238,30 @@ def _batch_text_rows(batch: RowBatch, columns: Sequence[str]) -> list[TextRow]:
                 continue
         fault = f"column {lists[0]} has a list instead of a single value" if lists else ""
         rows.append(TextRow(line, () if fault else row_cells, fault))
-    return sorted(rows)
+    if has_values:
+        values = dict(zip(batch.lines.tolist(), _further_values(batch, columns), strict=True))
+        rows = [row._replace(values=values.get(row.number, {})) for row in rows]
+    return sorted(rows, key=itemgetter(0))
+
+
+def _further_values(batch: RowBatch, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the values of other columns in each row."""
+    names = [name for name in batch.columns if name not in columns]
+    values = [map(_json_value, batch.values(name)) for name in names]
+    keys = [name.strip() for name in names]
+    return [
+        {key: value for key, value in zip(keys, row, strict=True) if value is not None}
+        for row in zip(*values, strict=True)
+    ] or [{} for _ in batch.lines]
+
+
+def _json_value(value: Any) -> Any:
+    """Return a value as JSON has it; None for a missing one."""
+    if isinstance(value, list):
+        return list(map(_json_value, value))
+    if isinstance(value, str | bytes):
+        return (value.decode(errors="replace") if isinstance(value, bytes) else value) or None
+    return value if value is None or isinstance(value, bool | int | float) else format_name(value)
 
 
 def read_stream(path: str, stream: Any, reading: RowsReading) -> Iterator[RowBatch]:

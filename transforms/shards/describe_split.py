@@ -86,11 +86,19 @@ def describe_split(
         first_rejects=rejects.first,
         shards=tuple(sorted(shards, key=lambda shard: shard.file)),
         class_counts=tuple(class_counts),
-        warnings=tuple(sorted(text for name, text in facts.warnings if name == split)),
+        warnings=tuple(sorted({text for name, text in facts.warnings if name == split} | _count_warnings(number))),
         texts={column: texts for (name, column), texts in sorted(facts.texts.items()) if name == split},
         findings={name: finding.number for name, finding in statistics_.findings.items()},
         statistics_sha256=sha256(statistics).hexdigest(),
         fingerprints_sha256=fingerprints_sha256,
+    )
+
+
+def _count_warnings(number: Mapping[Metric, int]) -> set[str]:
+    """Return warnings that have a number of all ranges of images."""
+    values = number[Metric.OTHER_FIELDS]
+    return (
+        {f"{values:,} values of fields differ between files; those of the first file are stored"} if values else set()
     )
 
 

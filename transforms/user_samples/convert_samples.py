@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,9 @@ from apache_beam.coders import registry
 
 from recordmill.schemas.block import Block, ragged_bytes, ragged_texts
 from recordmill.schemas.errors import CollidingImagesError, ConfigError
+from recordmill.schemas.features import FeatureKind
+from recordmill.schemas.field_features import FieldColumn
+from recordmill.schemas.inputs.fields import leaf_values
 from recordmill.schemas.inputs.files import NO_FILE, NOT_A_FILE, File
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES
 from recordmill.schemas.inputs.labels import LabelMap
@@ -87,7 +91,17 @@ def validate_sample(sample: Sample) -> Sample:
     if len(sides) == 1 or min(sides, default=1) < 1:
         size = f"width {checked.width} and height {checked.height}"
         raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: {size}; give both in pixels, or neither")
+    for path, value in (pair for fields in (checked, *checked.objects) for pair in leaf_values(fields.fields)):
+        if not _is_field_value(value):
+            detail = f"Sample {name!r}: field {path} is of {type(value).__name__}; give numbers, texts or lists of them"
+            raise UnusableError(Reason.MALFORMED_IMAGE, detail)
     return checked
+
+
+def _is_field_value(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_field_value, value))
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 def sample_split(sample: Sample, options: RecordOptions) -> str:
@@ -194,10 +208,17 @@ def _find_sample_file(sample: Sample) -> File:
     return file
 
 
-def convert_block(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iterator[Sample]:
-    """Yield the images of a complete Block as Samples."""
+def convert_block(
+    block: Block, labels: LabelMap, splits: Sequence[str], fields: Iterable[FieldColumn] = ()
+) -> Iterator[Sample]:
+    """Yield the images of a complete Block as Samples.
+
+    Args:
+        fields: Open fields of records. Texts of CSV become their numbers.
+    """
+    numeric = {field.path: field.kind for field in fields if field.axis == "image" and field.kind in _NUMBERS}
     names = {category.id: category.name for category in labels.categories}
-    for task in image_tasks(block, splits):
+    for task, text in zip(image_tasks(block, splits), block.list_rows("image_fields"), strict=True):
         labels_ = task.labels
         objects = [
             SampleObject(
@@ -215,6 +236,7 @@ def convert_block(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iter
                 view=annotation.view,
                 track_id=None if annotation.track_id < 0 else annotation.track_id,
                 corners=annotation.corners_px,
+                fields=_decode_fields(annotation.fields),
             )
             for annotation in task.annotations
         ]
@@ -236,4 +258,23 @@ def convert_block(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iter
             task.ref.size_bytes,
             task.ref.version,
             labels_.tags,
+            {path: _number(value, numeric.get(path)) for path, value in _decode_fields(text).items()},
         )
+
+
+_NUMBERS: dict[FeatureKind, Callable[[str], Any]] = {FeatureKind.INT64: int, FeatureKind.FLOAT: float}
+_BOOLS = {"true": True, "false": False}
+
+
+def _number(value: Any, kind: FeatureKind | None) -> Any:
+    """Return the value that a text stands for in a field of numbers."""
+    if not isinstance(value, str) or kind is None:
+        return value
+    with suppress(ValueError):
+        return _BOOLS[value.lower()] if value.lower() in _BOOLS else _NUMBERS[kind](value)
+    return value
+
+
+def _decode_fields(text: bytes) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.json.decode(text) if text else {}
+    return fields

@@ -10,6 +10,7 @@ from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection, TaggedO
 
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.features import Part
+from recordmill.schemas.field_features import add_fields, stores_axis
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.layouts import LAYOUTS
@@ -18,6 +19,7 @@ from recordmill.transforms.blocks.cut_range import BlockKey, cut_range
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.collect_facts import WithFacts, collect_facts, hand_over
 from recordmill.transforms.dataset.facts import AddFacts, Facts, FactsBuilder, add_facts
+from recordmill.transforms.join.choose_fields import chosen_fields
 from recordmill.transforms.join.observed_labels import (
     NEGATIVE_AREA,
     OPTIONAL_KINDS,
@@ -36,9 +38,10 @@ from recordmill.transforms.user_samples.convert_samples import (
     unpack_sample,
     validate_sample,
 )
+from recordmill.transforms.user_samples.observe_fields import ObserveFields, pick_sample_fields
 from recordmill.transforms.user_samples.record_options import MASKS, PARTS, RecordOptions
 
-_TRAITS, _TABLE = "traits", "table"
+_TRAITS, _FIELDS, _TABLE = "traits", "fields", "table"
 _BITS = 10
 """There are 2 ** 10 ranges of images, because the number of Samples is unknown."""
 _SPLIT_BITS = 16
@@ -109,15 +112,17 @@ class CheckSamples(beam.PTransform):
         self._options, self._labels, self._facts = options, labels, facts
 
     def expand(self, samples: PCollection[Sample]):  # Beam accepts no type hints of several outputs
-        check = WithFacts(_check_sample, self._options, types=tuple[int, bytes], tags=(_TRAITS,))
-        checked_samples, traits = samples | "Check" >> check
+        check = WithFacts(_check_sample, self._options, types=tuple[int, bytes], tags=(_TRAITS, _FIELDS))
+        checked_samples, traits, fields = samples | "Check" >> check
+        observed = fields | "ObserveFields" >> beam.CombineGlobally(ObserveFields())
         known: Any = AsList(self._labels) if self._labels is not None else []
         read: Any = AsIter(self._facts) if self._facts is not None else ()
+        sides = known, read, AsSingleton(observed)
         labels, table = (
             traits
             | beam.Distinct()
             | beam.combiners.ToList()
-            | "Describe" >> WithFacts(_describe_samples, known, read, self._options, tags=(_TABLE,))
+            | "Describe" >> WithFacts(_describe_samples, *sides, self._options, tags=(_TABLE,))
         )
         return checked_samples, labels if self._labels is None else self._labels, table
 
@@ -136,7 +141,9 @@ def _check_sample(sample: Sample, facts: FactsBuilder, options: RecordOptions) -
     number = int(ranges_of(hash_images(np.array([id_of(checked_sample)]), options.seed), _BITS)[0])
     if options.needs_splits:  # images of two splits may have one name
         number += options.division.names.index(sample_split(checked_sample, options)) << _SPLIT_BITS
-    yield number, pack_sample(stored_sample(checked_sample, options))
+    stored, fields = pick_sample_fields(stored_sample(checked_sample, options), options.selected_fields())
+    yield TaggedOutput(_FIELDS, fields)
+    yield number, pack_sample(stored)
 
 
 def _describe_samples(
@@ -144,12 +151,14 @@ def _describe_samples(
     facts: FactsBuilder,
     known: list[LabelMap],
     read: Iterable[Facts],
+    observed: list[tuple[str, str, int, int]],
     options: RecordOptions,
 ) -> Iterator[Any]:
     """Yield LabelMap and FeatureTable of ObservedLabels as tuples.
 
     Args:
         read: Facts of the source of the Samples.
+        observed: Result of ObserveFields.
     """
     has_warned = any(metric == Metric.NEGATIVE_AREAS.value for part in read for _, metric in part.counts)
     distinct = [
@@ -162,7 +171,11 @@ def _describe_samples(
     yield labels
     category_id = (Part.CATEGORY_ID,) if labels.is_shifted and not options.is_image_class else ()
     parts = (*options.parts, *observed_parts(distinct), *options.observed_parts(kinds), *category_id)
-    yield TaggedOutput(_TABLE, options.layout_table.with_parts(parts))
+    labels_of_fields = (ObservedLabel(*label) for label in observed)
+    fields, field_warnings = chosen_fields(options.selected_fields(), labels_of_fields)
+    table = options.layout_table.with_parts(parts)
+    yield TaggedOutput(_TABLE, add_fields(table, [field for field in fields if stores_axis(table.layout, field.axis)]))
+    facts.warn_all(options.splits[:1], field_warnings)
     for text in label_warnings(distinct, labels):
         facts.warn(options.splits[0], text)
     for kind in sorted(kinds & {*OPTIONAL_KINDS, "objects", "class_name"} - options.stored_kinds):

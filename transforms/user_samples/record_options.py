@@ -9,6 +9,7 @@ import msgspec
 from pydantic import PrivateAttr
 
 from recordmill.schemas.features import OF_INPUT, FeatureTable, Part
+from recordmill.schemas.inputs.fields import NONE_SELECTED, Fields, FieldSelection
 from recordmill.schemas.inputs.image_options import MASKS, AnnotatedOptions, ObjectOptions, StoredImageOptions
 from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.inputs.option import WRITE, Images, redefine_option
@@ -40,6 +41,14 @@ class RecordOptions(ObjectOptions):
     stuff: bool = _part("a semantic mask of the stuff")
     panoptic: bool = _part("a semantic and a panoptic mask of the panoptic segments")
 
+    fields: Fields = redefine_option(
+        ObjectOptions,
+        "fields",
+        text="Open fields that are stored, of those of Samples and of their objects, by path. A dict has the kind of "
+        "each, `int`, `float` or `text`, or None. `none` stores none.",
+        usual="all",
+    )
+
     _source: StoredImageOptions | None = PrivateAttr(None)
     _source_splits: tuple[str, ...] = PrivateAttr(())
     _observed_kinds: frozenset[str] = PrivateAttr(frozenset())
@@ -59,6 +68,14 @@ class RecordOptions(ObjectOptions):
             options.__dict__.pop(cached, None)
         options._source, options._source_splits, options._observed_kinds = source, splits, observed_kinds
         return options
+
+    def selected_fields(self, image_paths: Iterable[str] = ()) -> tuple[FieldSelection, FieldSelection]:
+        """Return the stored fields: without the option all, with the kinds that the options of reading name."""
+        if self.fields:
+            return super().selected_fields(image_paths)
+        read = self._source.selected_fields() if isinstance(self._source, ObjectOptions) else NONE_SELECTED
+        of_images, of_objects = (FieldSelection(selection.kinds, True) for selection in read)
+        return of_images, of_objects
 
     @property
     def splits(self) -> tuple[str, ...]:

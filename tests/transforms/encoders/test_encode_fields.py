@@ -2,14 +2,18 @@
 
 import json
 
+import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from recordmill.schemas.block import Ragged, ragged_bytes
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureKind
 from recordmill.schemas.field_features import RAGGED, FieldColumn, add_fields, field_columns, field_readings
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
+from recordmill.transforms.encoders import encode_fields
 from recordmill.transforms.encoders.encode_fields import FieldEncoder
 
 INT, FLOAT, BYTES = FeatureKind.INT64, FeatureKind.FLOAT, FeatureKind.BYTES
@@ -101,3 +105,50 @@ def test_name_that_is_taken(axis, path):
 def test_path_that_is_no_key(path):
     with pytest.raises(ConfigError, match="a key has 1 to 200 bytes of printable text"):
         add_fields(DETECTION, [FieldColumn("object", path, INT)])
+
+
+VALUES = {
+    FeatureKind.INT64: st.integers(-(2**63), 2**63 - 1) | st.booleans(),
+    FeatureKind.FLOAT: st.floats(-1e30, 1e30) | st.integers(-(2**60), 2**60) | st.booleans(),
+    FeatureKind.BYTES: st.text(max_size=3),
+}
+COLUMNS = st.sampled_from(list(VALUES)).flatmap(
+    lambda kind: st.tuples(st.just(kind), st.lists(st.none() | VALUES[kind], min_size=1, max_size=6))
+)
+
+
+def encode_single(kind: FeatureKind, values: list) -> tuple[list, list]:
+    column = FieldColumn("object", "a", kind)
+    rows = ragged_bytes([b"" if value is None else msgspec.json.encode({"a": value}) for value in values])
+    encoder = FieldEncoder(add_fields(DETECTION, [column]))
+    columns, faults = encoder.encode("object", rows, len(values))
+    (stored,) = columns.values()
+    return list(stored), faults
+
+
+@given(COLUMNS)
+def test_plain_columns_are_those_of_the_general_way(drawn):
+    quick = encode_single(*drawn)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encode_fields, "_plain_column", lambda column, values: None)
+        slow = encode_single(*drawn)
+    np.testing.assert_array_equal(quick[0], slow[0])
+    assert quick[1] == slow[1] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "stored"),
+    [
+        (FeatureKind.INT64, ["true", "FALSE", "-7", None, True], [1, 0, -7, -1, 1]),
+        (FeatureKind.FLOAT, ["1.5", 2, None], [1.5, 2, np.nan]),
+        (FeatureKind.BYTES, ["a", 1, True, None], [b"a", b"1", b"true", b""]),
+    ],
+)
+def test_other_values_become_the_kind(kind, values, stored):
+    written, faults = encode_single(kind, values)
+    np.testing.assert_array_equal(written, stored)
+    assert not faults
+
+
+def test_values_that_do_not_fit_are_faults():
+    assert [fault.place for fault in encode_single(FeatureKind.INT64, [1, 2**63, "x"])[1]] == [1, 2]

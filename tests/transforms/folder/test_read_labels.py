@@ -207,7 +207,8 @@ def read(path, *folders: str, division: Division = ALL_TRAIN, splits: tuple[str,
     """Image rows, then rejects."""
     builder = FactsBuilder()
     blocks = list(read_labels(File(str(path)), options(data=folders or ("img",)), division, splits, builder))
-    return [row for block in blocks for row in rows_in(block, splits)] + listed(builder.build())
+    assert not any(observed for _, observed in blocks)
+    return [row for block, _ in blocks for row in rows_in(block, splits)] + listed(builder.build())
 
 
 def test_labels_that_have_changed(tmp_path):
