@@ -189,10 +189,10 @@ def _registered_format(point: EntryPoint, package: str, known: Mapping[str, Form
     for name, info in entry.options.model_fields.items():
         if not info.json_schema_extra:
             raise ConfigError(f"its option {name} is not declared by READ.opt")
-    others = {field.name: field for options in (DataOptions, TerminalOptions) for field in option_fields(options)}
-    others |= {name: next(iter(fields.values())) for name, fields in fields_by_name(known).items()}
+    known_fields = {field.name: field for options in (DataOptions, TerminalOptions) for field in option_fields(options)}
+    known_fields |= {name: next(iter(fields.values())) for name, fields in fields_by_name(known).items()}
     for field in option_fields(entry.options):
-        other = others.get(field.name, field)
+        other = known_fields.get(field.name, field)
         if (field.type, field.is_list) != (other.type, other.is_list) and not field.is_argument:
             raise ConfigError(f"its option {field.name} has another type than {flag(field.name)} has in Recordmill")
     text = import_module(point.value).__doc__ or entry.options.__doc__ or ""

@@ -46,8 +46,8 @@ def recognise_data(data: Sequence[str], given: Mapping[str, Any] = {}) -> list[M
                 f"{' '.join(data)}: the files are in folders of the splits {', '.join(sorted(splits))}. Give the "
                 "folder that has these, or add --format table to write one split"
             )
-        of_first = dict(recognise(files[0], given)).get("table")
-        columns = {name: value for name, value in of_first.inputs.items() if name != "data"} if of_first else {}
+        first_match = dict(recognise(files[0], given)).get("table")
+        columns = {name: value for name, value in first_match.inputs.items() if name != "data"} if first_match else {}
         return [("table", Interpretation(what, {"data": list(data)} | columns, ROWS))]
     if len(data) == 1:
         return recognise(unwrap_folder(data[0]), given)
@@ -92,17 +92,17 @@ def _is_rows_file(path: str) -> bool:
 
 def describe_data(data: Sequence[str]) -> str:
     """Return what DATA has, for the error if nothing is recognised: kinds of files, and the nearest candidates."""
-    (path, *others) = data
-    if others or not storage_for(path).is_folder(path):
+    (path, *more_paths) = data
+    if more_paths or not storage_for(path).is_folder(path):
         return ""
     names = [file.name for file in islice(storage_for(path).walk(path), LISTED)]
     images = sum(map(is_image_name, names))
     endings = {posixpath.splitext(name)[1].lower() or "no ending" for name in names if not is_image_name(name)}
-    found = f"It has {number_text(images, 'image')}, and {number_text(len(names) - images, 'other file')}"
-    found += f" ({', '.join(sorted(endings)[:_SHOWN])}). " if endings else ". "
+    summary = f"It has {number_text(images, 'image')}, and {number_text(len(names) - images, 'other file')}"
+    summary += f" ({', '.join(sorted(endings)[:_SHOWN])}). " if endings else ". "
     commands = ", or ".join(_working_commands(path, endings, images))
     return (
-        found
+        summary
         + "".join(_near_candidates(path, names))
         + (f"If it is one of these, run {commands}. " if commands else "")
     )

@@ -127,7 +127,7 @@ class ReadDataset(beam.PTransform):
                 raise ConfigError("; ".join(faults)) from None
             raise
         if conversion.format.name == ROWS_FORMAT:
-            raise ConfigError(f"{conversion.said[0]}. {_ROWS_CURE}")
+            raise ConfigError(f"{conversion.notes[0]}. {_ROWS_CURE}")
         options = None
         try:
             options = conversion.format.options(**conversion.values, output=_NOWHERE)
@@ -137,7 +137,7 @@ class ReadDataset(beam.PTransform):
             faults.append(str(error))
         if faults:
             raise ConfigError("; ".join(faults))
-        for line in conversion.said[:1]:  # the second one is a command
+        for line in conversion.notes[:1]:  # the second one is a command
             _LOGGER.info("%s", line)
         return conversion.format, options
 
@@ -321,9 +321,11 @@ def _plain_values(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _known_values(transform: beam.PTransform, given: Mapping[str, Any], faults: list[str]) -> dict[str, Any]:
     """Return the values of the options that a transform has, and append an error for each other name."""
-    own, *others = sorted(TRANSFORMS, key=lambda name: name != type(transform).__name__)
+    own, *other_transforms = sorted(TRANSFORMS, key=lambda name: name != type(transform).__name__)
     fields = {field.name: field for field in transform_fields(own)}
-    users = {field.name: other for other in others for field in transform_fields(other) if field.name not in fields}
+    users = {
+        field.name: other for other in other_transforms for field in transform_fields(other) if field.name not in fields
+    }
     for name in given.keys() & users.keys():
         faults.append(f"{name} is an option of {users[name]}, not of {own}")
     return drop_unknown({name: given[name] for name in given if name not in users}, fields, "", faults)

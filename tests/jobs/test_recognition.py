@@ -244,10 +244,10 @@ def test_named_format_finds_what_recognition_finds(tmp_path, recordmill):
         given = {"data": [str(data)], "output": "out"}
         named = choose_conversion({**given, "format": format_})
         assert (named.format.name, named.values) == (format_, {**values, "output": "out"})
-        assert named.said == choose_conversion(given).said
+        assert named.notes == choose_conversion(given).notes
     for data in (labels, labelled):
         rows = choose_conversion({"data": [str(data)], "format": "table"})
-        assert (rows.values, rows.said) == ({"data": paths(data)}, ())
+        assert (rows.values, rows.notes) == ({"data": paths(data)}, ())
     missing = recordmill("convert", tmp_path / "gone", "--format", "voc", "--output", tmp_path / "out")
     assert (missing.code, f"DATA {tmp_path}/gone: no such file or folder" in missing.err) == (2, True), missing
 
@@ -492,7 +492,7 @@ def test_contradictory_annotations(tmp_path, recordmill):
     assert (refused.code, "annotations/instances.json.gz" in refused.err) == (2, True), refused.err
     for name, named in (("folder", [str(data)]), ("yolo", str(data))):
         conversion = choose_conversion({"data": [str(data)], "format": name})
-        assert (conversion.format.name, conversion.values, conversion.said) == (name, {"data": named}, ())
+        assert (conversion.format.name, conversion.values, conversion.notes) == (name, {"data": named}, ())
     (data / "annotations").rename(data / "notes")  # so `images` and `maps` may be classes
     assert formats(data) == ["coco", "folder"]
     (data / "notes" / "instances.json").write_text("{}")

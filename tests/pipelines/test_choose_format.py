@@ -39,7 +39,7 @@ LABELS = {"labels": ["l.csv"]}
 def test_named_formats(given, name, values):
     """The user named the format, so nothing is said of it."""
     conversion = choose_conversion(given)
-    assert (conversion.format, conversion.values, conversion.said) == (FORMATS[name], values, ())
+    assert (conversion.format, conversion.values, conversion.notes) == (FORMATS[name], values, ())
 
 
 @pytest.mark.parametrize("given", [{"data": "i", "format": "folder"}, {"data": "r", "format": "table"}, {**LABELS}])
@@ -140,11 +140,11 @@ def test_command_without_recognition_does_the_same(folder, words, format_, comma
     recognised = parse(["convert", *shlex.split(words), "-o", "out"])
     named = parse(shlex.split(command))
     assert (recognised.format, recognised.options) == (named.format, named.options)
-    assert named.said == ()
-    what, shown = recognised.said
+    assert named.notes == ()
+    what, shown = recognised.notes
     assert f" read as {format_}: " in what
     again = parse(shlex.split(shown)[1:])
-    assert (again.format, again.options, again.said) == (named.format, named.options, ())
+    assert (again.format, again.options, again.notes) == (named.format, named.options, ())
 
 
 @pytest.mark.parametrize(

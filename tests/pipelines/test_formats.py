@@ -109,7 +109,7 @@ class Options(FormatOptions):
     install("dotted", text + by_content, points="dotted")
     data = images_with_points(tmp_path / "data", "1 2")
     command = parse(["convert", str(data), "-o", "out"])
-    assert (command.format, command.said[0]) == (formats()["points"], f"{data} is read as points: 0.pts")
+    assert (command.format, command.notes[0]) == (formats()["points"], f"{data} is read as points: 0.pts")
     other = images_with_points(tmp_path / "other", "3 4")
     with pytest.raises(Exception, match=f"run recordmill convert {other} -o OUT --format points"):
         parse(["convert", str(other), "-o", "out"])

@@ -69,6 +69,6 @@ def _describe_candidates(contents: DataContents, options: type[FormatOptions]) -
         if not what and name.lower().endswith(".csv"):
             what = options.recognise_rows(head)
         yield f"{name} has {what}" if what else ""
-    others = tuple(ending for ending in options.endings if ending not in (*LABEL_ENDINGS, *TABLE_ENDINGS))
-    for name, head in contents.heads_with(others).items():
+    other_endings = tuple(ending for ending in options.endings if ending not in (*LABEL_ENDINGS, *TABLE_ENDINGS))
+    for name, head in contents.heads_with(other_endings).items():
         yield name if options.recognise_content(head) else ""
