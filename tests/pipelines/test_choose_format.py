@@ -163,6 +163,37 @@ def test_recognised_data_refuses_flags_of_others(folder, words, message):
     assert str(caught.value).startswith(message)
 
 
+def test_option_of_one_format_chooses_it(folder):
+    """Of data that is not recognised. An option of several formats chooses none."""
+    (folder / "flat").mkdir()
+    (folder / "flat" / "1.jpg").touch()
+    assert choose_conversion({"data": "flat", "task": "pose"}).format == FORMATS["yolo"]
+    with pytest.raises(ConfigError, match="flat: the format is not recognised"):
+        choose_conversion({"data": "flat", "masks": "rle"})
+
+
+def test_options_help_to_recognise(folder):
+    """A column with an unusual name has the classes."""
+    (folder / "named").mkdir()
+    for name in ("1.jpg", "2.jpg"):
+        (folder / "named" / name).touch()
+    (folder / "named" / "t.csv").write_text("picture,thing\n1.jpg,cat\n2.jpg,dog\n")
+    chosen = choose_conversion({"data": "named", "label": "thing"})
+    assert (chosen.format, chosen.values["labels"]) == (FORMATS["folder"], ["named/t.csv"])
+    with pytest.raises(ConfigError, match="names images, but not which of its columns has their classes"):
+        choose_conversion({"data": "named"})
+
+
+@pytest.mark.parametrize(("name", "advised"), [("1.jpg", True), ("notes.md", False)])
+def test_names_of_images_may_have_the_classes(folder, name, advised):
+    """The command is advised if there are images."""
+    (folder / "flat").mkdir()
+    (folder / "flat" / name).touch()
+    with pytest.raises(ConfigError) as caught:
+        choose_conversion({"data": "flat"})
+    assert ("run recordmill convert flat -o OUT --format folder --label-from name for" in str(caught.value)) is advised
+
+
 def test_service_does_not_read_data():
     assert choose_conversion({"data": "gs://b/d"}, recognises=False) is None
     assert parse(["convert", "gs://b/d", "--output", "gs://b/o"], recognises=False).options is None
