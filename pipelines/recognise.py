@@ -114,9 +114,9 @@ def _working_commands(path: str, endings: set[str], images: int) -> Iterator[str
         options: Any = entry.options
         if entry.has_label_files and endings & {*options.endings} and reads_data(entry.name, path):
             yield shlex.join(["recordmill", "convert", path, "-o", "OUT", "--format", entry.name])
-    if endings & {*ENDINGS}:
+    if endings & {*ENDINGS} - {".json"}:  # .json is rarely JSON Lines
         yield shlex.join(["recordmill", "convert", path, "-o", "OUT", "--format", "table"])
-    if images:
+    if images > 1:
         labels = ["--format", "folder", "--label-from", "name"]
         yield f"{shlex.join(['recordmill', 'convert', path, '-o', 'OUT', *labels])} for names like cat_1.jpg"
 
@@ -149,8 +149,8 @@ def _near_candidates(path: str, names: Sequence[str], only: str = "") -> Iterato
         except ConfigError:
             continue
         fitting = [pair for pair in matches if not only or (pair[0] == only and not pair[1].fault)]
-        for name, match in fitting if len(fitting) == 1 and not fitting[0][1].fault else ():
-            yield f"{below} is read as {name} ({match.why}): give that. "
+        for name, match in fitting if len(fitting) == 1 else ():
+            yield f"{below} is {'' if match.fault else 'read as '}{name} ({match.why}): give that. "
 
 
 def unwrap_folder(data: str) -> str:

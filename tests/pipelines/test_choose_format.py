@@ -184,14 +184,18 @@ def test_options_help_to_recognise(folder):
         choose_conversion({"data": "named"})
 
 
-@pytest.mark.parametrize(("name", "advised"), [("1.jpg", True), ("notes.md", False)])
-def test_names_of_images_may_have_the_classes(folder, name, advised):
-    """The command is advised if there are images."""
+@pytest.mark.parametrize(
+    ("names", "advised"), [(["cat_1.jpg", "dog_1.jpg"], True), (["1.jpg"], False), (["a.md", "b.md", "c.json"], False)]
+)
+def test_names_of_images_may_have_the_classes(folder, names, advised):
+    """The command is advised if there are several images."""
     (folder / "flat").mkdir()
-    (folder / "flat" / name).touch()
+    for name in names:
+        (folder / "flat" / name).touch()
     with pytest.raises(ConfigError) as caught:
         choose_conversion({"data": "flat"})
     assert ("run recordmill convert flat -o OUT --format folder --label-from name for" in str(caught.value)) is advised
+    assert "--format table" not in str(caught.value)
 
 
 def test_service_does_not_read_data():
