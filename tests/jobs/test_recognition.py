@@ -434,6 +434,25 @@ def test_what_sample_writes_is_recognised(sample, tmp_path, recordmill, caplog):
     assert "stuff.json is not read: the panoptic file" in caplog.text
 
 
+def test_output_in_data_is_not_recognised(tmp_path, recordmill):
+    """The same command twice: its own data set is no data."""
+    data = draw_all(tmp_path / "data", ["cat/a.jpg", "dog/b.jpg"])
+    for _ in range(2):
+        done = recordmill("convert", data, "--output", data / "out")
+        assert (done.code, f"{data} is read as folder: 2 class folders" in done.out) == (0, True), done
+
+
+def test_layout_without_names_of_splits(tmp_path, recordmill):
+    """Shards of two splits would have the same names."""
+    data = draw_all(tmp_path / "data", ["train/1.jpg", "val/2.jpg"])
+    for split, name in (("train", "1.jpg"), ("val", "2.jpg")):
+        box = '{"label": "cat", "coordinates": {"x": 9, "y": 9, "width": 4, "height": 4}}'
+        (data / split / "a.createml.json").write_text(f'[{{"image": "{name}", "annotations": [{box}]}}]')
+    refused = recordmill("convert", data, "--layout", "keras", "--output", tmp_path / "out")
+    said = "but the data set has train and val: convert each split to its own --output, or choose another --layout"
+    assert (refused.code, said in refused.err) == (2, True), refused
+
+
 def test_nearest_candidate_is_named(tmp_path, recordmill):
     data = draw_all(tmp_path / "data", ["PetImages/cat/1.jpg", "PetImages/dog/1.jpg"])
     (data / "run.sh").touch()

@@ -178,6 +178,37 @@ def test_unusable_package_is_left_out_with_a_warning(install, caplog, text, name
     assert said in message
 
 
+def test_package_that_ends_the_process_is_left_out(install, caplog):
+    install("broken", "raise SystemExit(3)", points="broken")
+    assert formats() == FORMATS
+    assert caplog.messages == ["the format points of the package broken is left out: SystemExit: 3"]
+
+
+def test_recognition_that_fails_is_a_warning(install, tmp_path, caplog):
+    """Other formats are recognised all the same."""
+    failing = """
+class Options(FormatOptions):
+    endings = (".pts",)
+
+    @classmethod
+    def recognise(cls, names):
+        return names.no_such_attribute
+"""
+    install("dotted", POINTS.replace("FormatOptions as Options", "FormatOptions") + failing, points="dotted")
+    data = draw_all(tmp_path / "data", ["cat/1.jpg", "dog/2.jpg"])
+    assert parse(["convert", str(data), "-o", "out"]).format == FORMATS["folder"]
+    assert caplog.messages[0].startswith("the format points of the package dotted is not recognised: AttributeError")
+
+
+def test_source_that_fails_names_its_module(install, tmp_path, recordmill):
+    text = "from recordmill.formats import FormatOptions as Options\n\ndef source(options):\n    return 1 / 0\n"
+    install("dotted", text, points="dotted")
+    data = images_with_points(tmp_path / "data", "1 2")
+    refused = recordmill("convert", data, "--format", "points", "--output", tmp_path / "out")
+    said = f"the function source of the format points failed on {data}: ZeroDivisionError: division by zero. This is a"
+    assert (refused.code, said in refused.err) == (2, True), refused
+
+
 def test_two_packages_of_one_name(install, caplog):
     install("first", POINTS, points="first")
     install("second", POINTS, points="second")
