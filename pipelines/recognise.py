@@ -8,6 +8,8 @@ from itertools import islice
 from typing import Any
 
 from recordmill.pipelines.formats import formats
+from recordmill.schemas.dataset.dataset_files import MANIFEST
+from recordmill.schemas.dataset.tfds import FEATURES
 from recordmill.schemas.errors import ConfigError, RecordmillError
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
@@ -95,7 +97,7 @@ def describe_data(data: Sequence[str]) -> str:
     (path, *others) = data
     if others or not storage_for(path).is_folder(path):
         return ""
-    names = [file.name for file in islice(storage_for(path).walk(path), LISTED)]
+    names = list_names(path)
     images = sum(map(is_image_name, names))
     endings = {posixpath.splitext(name)[1].lower() or "no ending" for name in names if not is_image_name(name)}
     found = f"It has {number_text(images, 'image')}, and {number_text(len(names) - images, 'other file')}"
@@ -135,7 +137,7 @@ def describe_nearest(data: str, name: str = "") -> str:
     """Return a sentence for each folder one level down that has a data set, of one format if `name` is given."""
     if not storage_for(data).is_folder(data):
         return ""
-    names = [file.name for file in islice(storage_for(data).walk(data), LISTED)]
+    names = list_names(data)
     return "".join(_near_candidates(data, names, name))
 
 
@@ -153,12 +155,21 @@ def _near_candidates(path: str, names: Sequence[str], only: str = "") -> Iterato
             yield f"{below} is read as {name} ({match.why}): give that. "
 
 
+def list_names(folder: str) -> list[str]:
+    """Return the names of the first files in a folder and the folders in it, without those of data sets that we wrote
+    there: a command whose output is in its data can be repeated."""
+    names = [file.name for file in islice(storage_for(folder).walk(folder), LISTED)]
+    outputs = tuple(name.removesuffix(MANIFEST) for name in names if name.endswith(f"/{MANIFEST}"))
+    written = tuple(output for output in outputs if f"{output}{FEATURES}" in names)
+    return [name for name in names if not name.startswith(written)]
+
+
 def unwrap_folder(data: str) -> str:
     """Return the folder that holds the data set: `data`, or the only folder in it if everything beside that folder is
     documents. Archives often wrap their files in a folder."""
     storage = storage_for(data)
     while storage.is_folder(data):
-        names = (file.name for file in islice(storage.walk(data), LISTED))
+        names = list_names(data)
         tops = {name.partition("/")[0] if "/" in name else "" for name in names if not _DOCUMENTS.match(name)}
         if len(tops) != 1 or (top := tops.pop()).lower() in ("", *_FORMAT_FOLDERS):
             break
@@ -181,8 +192,7 @@ def recognise(data: str, given: Mapping[str, Any] = {}, only: str = "") -> list[
     if storage.size(data) is not None and not storage.is_folder(data):
         folder, names = posixpath.dirname(data), [posixpath.basename(data)]
     elif storage.is_folder(data):
-        walked = (file.name for file in islice(storage.walk(data), LISTED))
-        folder, names = data.rstrip("/"), [*dict.fromkeys((*storage.names(data), *walked))]
+        folder, names = data.rstrip("/"), [*dict.fromkeys((*storage.names(data), *list_names(data)))]
     else:
         raise ConfigError(f"{data}: no such file or folder")
     contents = DataContents(data, folder, names, given)

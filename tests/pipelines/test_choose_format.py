@@ -163,6 +163,27 @@ def test_recognised_data_refuses_flags_of_others(folder, words, message):
     assert str(caught.value).startswith(message)
 
 
+def test_only_formats_that_read_all_of_the_data_are_choices(folder):
+    """COCO's JSON is in a folder that COCO exports do not have."""
+    for name in ("mixed/cat/1.jpg", "mixed/dog/2.jpg", "mixed/hen/3.jpg"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    (folder / "mixed" / "hen" / "_annotations.coco.json").write_text('{"images": [], "annotations": []}')
+    with pytest.raises(ConfigError) as caught:
+        parse(["convert", "mixed", "-o", "out"])
+    assert "mixed can be read in 2 ways: coco (" in str(caught.value)
+    assert ". Add --format folder" in str(caught.value)
+    assert "NAME" not in str(caught.value)
+
+
+def test_output_in_its_data_is_not_data(folder):
+    (folder / "pets" / "out").mkdir()
+    for name in ("manifest.json", "features.json"):
+        (folder / "pets" / "out" / name).write_text("{}")
+    (folder / "pets" / "out" / "statistics.json").write_text('{"images": [], "annotations": []}')
+    assert parse(["convert", "pets", "-o", "pets/out"]).format == FORMATS["folder"]
+
+
 def test_service_does_not_read_data():
     assert choose_conversion({"data": "gs://b/d"}, recognises=False) is None
     assert parse(["convert", "gs://b/d", "--output", "gs://b/o"], recognises=False).options is None
