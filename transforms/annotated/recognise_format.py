@@ -33,7 +33,11 @@ def _source_fault(contents: DataContents, options: type[FormatOptions]) -> Confi
     known = {field.name for field in option_fields(options)} - {"data", "output"}
     given = {name: value for name, value in contents.given.items() if name in known}
     try:
-        options(data=contents.data, output="out", **given).source()
+        built = options(data=contents.data, output="out", **given)
+    except ConfigError:
+        return None  # the job reports wrong options
+    try:
+        built.source()
     except ConfigError as error:
         return error
     except (RecordmillError, OSError):
