@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -225,3 +226,32 @@ def test_source_of_another_type(install, tmp_path, recordmill):
     data = images_with_points(tmp_path / "data", "1 2")
     refused = recordmill("convert", data, "--format", "points", "--output", tmp_path / "out")
     assert (refused.code, "dotted.source returned int, not a Source" in refused.err) == (2, True), refused
+
+
+def test_wrong_option_of_recognised_data_is_the_only_error(install, tmp_path):
+    option = """
+class Options(FormatOptions):
+    radius_px: int = READ.opt("Radius of a point.", 1, ge=0)
+    known_names = r"(.*/)?[0-9]+[.]pts"
+"""
+    text = POINTS.replace("FormatOptions as Options", "FormatOptions, READ")
+    install("dotted", text + option, points="dotted")
+    images_with_points(tmp_path / "data" / "part", "1 2")
+    with pytest.raises(Exception, match=r"^--radius-px -1 must be 0 or more$"):
+        parse(["convert", str(tmp_path / "data"), "--radius-px", "-1", "-o", "out"])
+
+
+def test_labels_beside_images_in_folders_of_splits(install, tmp_path, recordmill):
+    old = 'Source(options.data, "points", (SourceFolder(options.data),), parse, is_label, label_name=label_name)'
+    new = "naming_source(options, find_labels(options, is_label), parse, label_name=label_name)"
+    text = POINTS.replace("LabelledImage, ", "LabelledImage, find_labels, naming_source, ")
+    assert old in text
+    install("dotted", text.replace(old, new), points="dotted")
+    for split in ("train", "valid"):
+        images_with_points(tmp_path / "data" / split, "1 2", "3 4")
+    archive = shutil.make_archive(f"{tmp_path}/data", "zip", tmp_path / "data")
+    for number, data in enumerate((tmp_path / "data", archive)):
+        out = tmp_path / f"out{number}"
+        assert recordmill("convert", data, "--format", "points", "--output", out).code == 0
+        splits = manifest_of(out)["splits"]
+        assert {name: split["class_counts"] for name, split in splits.items()} == {"train": [2], "val": [2]}
