@@ -107,7 +107,7 @@ def _run_commands(own: list[str], beam_arguments: list[str], debug: bool, signal
             command = parse([*own, "--", *beam_arguments] if own[0] in OLD_VERBS and beam_arguments else own)
         if beam_arguments and not VERBS[command.verb].runs_beam:
             raise ConfigError(f"{command.verb} does not run a pipeline, so {' '.join(beam_arguments)} would do nothing")
-        for line in command.said:
+        for line in command.notes:
             print(printable(line), flush=True)
         code, _ = run_command(command, beam_arguments)
         return code

@@ -49,7 +49,7 @@ def convert(
         asked = parse_values("convert", values, recognises=bool({"output", "config"} & {*values}))
         if asked.options is None:
             raise ConfigError("--output is missing")
-        for line in asked.said:
+        for line in asked.notes:
             print(printable(line))
         mode, output = asked.terminal.progress, asked.options.output
         if asked.options.dry_run:

@@ -29,12 +29,12 @@ class Conversion(NamedTuple):
 
     Attributes:
         values: Values of options by name.
-        said: What was recognised, and the command that names the format; empty if the user named it.
+        notes: What was recognised, and the command that names the format; empty if the user named it.
     """
 
     format: Format
     values: dict[str, Any]
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @cache
@@ -152,7 +152,7 @@ def _complete_named(entry: Format, given: Mapping[str, Any], recognises: bool) -
     conversion = _complete(entry, values, why)
     if _listed(match.inputs.get("data")) == given["data"] and not values.keys() - given.keys():
         return conversion
-    return conversion._replace(said=_describe_match(entry, given["data"], values, match))
+    return conversion._replace(notes=_describe_match(entry, given["data"], values, match))
 
 
 def _given_options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,8 +162,8 @@ def _given_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_inputs(entry: Format, given: Mapping[str, Any], match: "Interpretation") -> dict[str, Any]:
     """Return the options with the inputs that recognition found."""
-    found = {name: value for name, value in match.inputs.items() if name not in given or name == "data"}
-    values = {**given, **found}
+    inputs = {name: value for name, value in match.inputs.items() if name not in given or name == "data"}
+    values = {**given, **inputs}
     if any(name in values for name in entry.files) and values["data"] == _listed(values.get("images")):
         del values["images"]  # DATA names them
     return values
@@ -248,9 +248,7 @@ def _recognise(given: Mapping[str, Any]) -> Conversion:
     fitting = [(name, match) for name, match in matches if _has_options(formats()[name], options)]
     if len(fitting) > 1:
         choices = ", ".join(f"{name} ({match.why})" for name, match in fitting)
-        near = describe_nearest(given["data"][0])
-        cure = f"Add --format NAME to choose one{', or give one of its folders. ' if near else ''}{near}".rstrip()
-        raise ConfigError(f"{shown} can be read in {len(fitting)} ways: {choices}. {cure}")
+        raise ConfigError(f"{shown} can be read in {len(fitting)} ways: {choices}. {_choice_cure(fitting)}")
     if not fitting and len(matches) == 1:
         fitting = list(matches)  # the error names the option that does not fit
     if not fitting and not matches:
@@ -266,7 +264,17 @@ def _recognise(given: Mapping[str, Any]) -> Conversion:
     entry = formats()[name]
     values = _with_inputs(entry, given, match)
     conversion = _complete(entry, values, f"{shown} is {name} ({match.why})")
-    return conversion._replace(said=_describe_match(entry, given["data"], values, match))
+    return conversion._replace(notes=_describe_match(entry, given["data"], values, match))
+
+
+def _choice_cure(matches: Sequence[tuple[str, "Interpretation"]]) -> str:
+    """Return the cure of data that fits several formats: the formats that can read all of it, and its folders."""
+    from recordmill.pipelines.recognise import describe_nearest
+
+    names = [name for name, match in matches if not match.fault]
+    near = describe_nearest(_listed(matches[0][1].inputs["data"])[0])
+    which = "NAME to choose one" if len(names) == len(matches) else " or ".join(names)
+    return f"Add --format {which}{', or give one of its folders. ' if near else ''}{near}".rstrip()
 
 
 def _has_options(entry: Format, names: Iterable[str]) -> bool:

@@ -10,12 +10,15 @@ from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 
 from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.image_options import AnnotatedOptions, StoredImageOptions
 from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, RecipeValue
 from recordmill.schemas.inputs.splits import Division
+from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.names import name_key
 from recordmill.schemas.paths import is_remote
+from recordmill.schemas.shards import ShardNaming
 from recordmill.transforms.blocks.cut_range import BlockKey
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.dataset.collect_facts import WithFacts, collect_facts
@@ -139,7 +142,17 @@ class Job(NamedTuple):
     parts: tuple["Job", ...] = ()  # jobs that write the same splits one by one, if each split has its folder
 
     def recipes(self) -> list[Recipe]:
-        """Return the recipe of each split."""
+        """Return the recipe of each split.
+
+        Raises:
+            ConfigError: The data set names several splits, whose shards would have the same names.
+        """
+        if len(self.splits) > 1 and LAYOUTS[self.options.layout].naming is ShardNaming.KERAS:
+            raise ConfigError(
+                f"--layout {self.options.layout} names shards without their split, so a folder has one, but the data "
+                f"set has {' and '.join(self.splits)}: convert each split to its own --output, or choose another "
+                "--layout"
+            )
         if self.parts:
             return [recipe for part in self.parts for recipe in part.recipes()]
         options, images = self.options, tuple(sorted(self.options.images))

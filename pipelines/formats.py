@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NamedTuple
 
-from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.errors import ConfigError, RecordmillError
 from recordmill.schemas.inputs.option import OptionField, Options, flag, option_fields
 
 _LOGGER = logging.getLogger(__name__)
@@ -71,8 +71,15 @@ class Format(NamedTuple):
         return self._replace(options_path=self.model_options_path, module=FEATURES_MODULE)
 
     def ways(self, contents: Any) -> Iterator[Any]:
-        """Yield each Interpretation of DataContents as this format."""
-        yield from import_name(self.ways_path)(contents, self.options)
+        """Yield each Interpretation of DataContents as this format. A format of another package whose recognition
+        fails yields none, with a warning."""
+        try:
+            yield from import_name(self.ways_path)(contents, self.options)
+        except Exception as error:  # whatever the package does
+            if not self.package or isinstance(error, RecordmillError | OSError):
+                raise
+            text = f"{type(error).__name__}: {error}"
+            _LOGGER.warning("the format %s of the package %s is not recognised: %s", self.name, self.package, text)
 
     def load(self, function: str) -> Any:
         """Import the module, and Beam, and return one of its functions."""
@@ -167,7 +174,7 @@ def formats() -> Mapping[str, Format]:
         package = point.dist.name if point.dist else point.value
         try:
             known[point.name] = _registered_format(point, package, known)
-        except Exception as error:  # whatever the package does when it is imported
+        except (Exception, SystemExit) as error:  # whatever the package does when it is imported
             what = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
             _LOGGER.warning("the format %s of the package %s is left out: %s", point.name, package, what)
     return known
@@ -189,10 +196,10 @@ def _registered_format(point: EntryPoint, package: str, known: Mapping[str, Form
     for name, info in entry.options.model_fields.items():
         if not info.json_schema_extra:
             raise ConfigError(f"its option {name} is not declared by READ.opt")
-    others = {field.name: field for options in (DataOptions, TerminalOptions) for field in option_fields(options)}
-    others |= {name: next(iter(fields.values())) for name, fields in fields_by_name(known).items()}
+    known_fields = {field.name: field for options in (DataOptions, TerminalOptions) for field in option_fields(options)}
+    known_fields |= {name: next(iter(fields.values())) for name, fields in fields_by_name(known).items()}
     for field in option_fields(entry.options):
-        other = others.get(field.name, field)
+        other = known_fields.get(field.name, field)
         if (field.type, field.is_list) != (other.type, other.is_list) and not field.is_argument:
             raise ConfigError(f"its option {field.name} has another type than {flag(field.name)} has in Recordmill")
     text = import_module(point.value).__doc__ or entry.options.__doc__ or ""

@@ -8,6 +8,8 @@ from itertools import islice
 from typing import Any
 
 from recordmill.pipelines.formats import formats
+from recordmill.schemas.dataset.dataset_files import MANIFEST
+from recordmill.schemas.dataset.tfds import FEATURES
 from recordmill.schemas.errors import ConfigError, RecordmillError
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
@@ -46,8 +48,8 @@ def recognise_data(data: Sequence[str], given: Mapping[str, Any] = {}) -> list[M
                 f"{' '.join(data)}: the files are in folders of the splits {', '.join(sorted(splits))}. Give the "
                 "folder that has these, or add --format table to write one split"
             )
-        of_first = dict(recognise(files[0], given)).get("table")
-        columns = {name: value for name, value in of_first.inputs.items() if name != "data"} if of_first else {}
+        first_match = dict(recognise(files[0], given)).get("table")
+        columns = {name: value for name, value in first_match.inputs.items() if name != "data"} if first_match else {}
         return [("table", Interpretation(what, {"data": list(data)} | columns, ROWS))]
     if len(data) == 1:
         return recognise(unwrap_folder(data[0]), given)
@@ -92,17 +94,17 @@ def _is_rows_file(path: str) -> bool:
 
 def describe_data(data: Sequence[str]) -> str:
     """Return what DATA has, for the error if nothing is recognised: kinds of files, and the nearest candidates."""
-    (path, *others) = data
-    if others or not storage_for(path).is_folder(path):
+    (path, *more_paths) = data
+    if more_paths or not storage_for(path).is_folder(path):
         return ""
-    names = [file.name for file in islice(storage_for(path).walk(path), LISTED)]
+    names = list_names(path)
     images = sum(map(is_image_name, names))
     endings = {posixpath.splitext(name)[1].lower() or "no ending" for name in names if not is_image_name(name)}
-    found = f"It has {number_text(images, 'image')}, and {number_text(len(names) - images, 'other file')}"
-    found += f" ({', '.join(sorted(endings)[:_SHOWN])}). " if endings else ". "
+    summary = f"It has {number_text(images, 'image')}, and {number_text(len(names) - images, 'other file')}"
+    summary += f" ({', '.join(sorted(endings)[:_SHOWN])}). " if endings else ". "
     commands = ", or ".join(_working_commands(path, endings, images))
     return (
-        found
+        summary
         + "".join(_near_candidates(path, names))
         + (f"If it is one of these, run {commands}. " if commands else "")
     )
@@ -114,9 +116,9 @@ def _working_commands(path: str, endings: set[str], images: int) -> Iterator[str
         options: Any = entry.options
         if entry.has_label_files and endings & {*options.endings} and reads_data(entry.name, path):
             yield shlex.join(["recordmill", "convert", path, "-o", "OUT", "--format", entry.name])
-    if endings & {*ENDINGS}:
+    if endings & {*ENDINGS} - {".json"}:  # .json is rarely JSON Lines
         yield shlex.join(["recordmill", "convert", path, "-o", "OUT", "--format", "table"])
-    if images:
+    if images > 1:
         labels = ["--format", "folder", "--label-from", "name"]
         yield f"{shlex.join(['recordmill', 'convert', path, '-o', 'OUT', *labels])} for names like cat_1.jpg"
 
@@ -135,7 +137,7 @@ def describe_nearest(data: str, name: str = "") -> str:
     """Return a sentence for each folder one level down that has a data set, of one format if `name` is given."""
     if not storage_for(data).is_folder(data):
         return ""
-    names = [file.name for file in islice(storage_for(data).walk(data), LISTED)]
+    names = list_names(data)
     return "".join(_near_candidates(data, names, name))
 
 
@@ -149,8 +151,17 @@ def _near_candidates(path: str, names: Sequence[str], only: str = "") -> Iterato
         except ConfigError:
             continue
         fitting = [pair for pair in matches if not only or (pair[0] == only and not pair[1].fault)]
-        for name, match in fitting if len(fitting) == 1 and not fitting[0][1].fault else ():
-            yield f"{below} is read as {name} ({match.why}): give that. "
+        for name, match in fitting if len(fitting) == 1 else ():
+            yield f"{below} is {'' if match.fault else 'read as '}{name} ({match.why}): give that. "
+
+
+def list_names(folder: str) -> list[str]:
+    """Return the names of the first files in a folder and the folders in it, without those of data sets that we wrote
+    there: a command whose output is in its data can be repeated."""
+    names = [file.name for file in islice(storage_for(folder).walk(folder), LISTED)]
+    outputs = tuple(name.removesuffix(MANIFEST) for name in names if name.endswith(f"/{MANIFEST}"))
+    written = tuple(output for output in outputs if f"{output}{FEATURES}" in names)
+    return [name for name in names if not name.startswith(written)]
 
 
 def unwrap_folder(data: str) -> str:
@@ -158,7 +169,7 @@ def unwrap_folder(data: str) -> str:
     documents. Archives often wrap their files in a folder."""
     storage = storage_for(data)
     while storage.is_folder(data):
-        names = (file.name for file in islice(storage.walk(data), LISTED))
+        names = list_names(data)
         tops = {name.partition("/")[0] if "/" in name else "" for name in names if not _DOCUMENTS.match(name)}
         if len(tops) != 1 or (top := tops.pop()).lower() in ("", *_FORMAT_FOLDERS):
             break
@@ -181,8 +192,7 @@ def recognise(data: str, given: Mapping[str, Any] = {}, only: str = "") -> list[
     if storage.size(data) is not None and not storage.is_folder(data):
         folder, names = posixpath.dirname(data), [posixpath.basename(data)]
     elif storage.is_folder(data):
-        walked = (file.name for file in islice(storage.walk(data), LISTED))
-        folder, names = data.rstrip("/"), [*dict.fromkeys((*storage.names(data), *walked))]
+        folder, names = data.rstrip("/"), [*dict.fromkeys((*storage.names(data), *list_names(data)))]
     else:
         raise ConfigError(f"{data}: no such file or folder")
     contents = DataContents(data, folder, names, given)

@@ -61,6 +61,8 @@ def run_convert(function: Callable[..., DataSet], arguments: Sequence[Any], opti
     values = {name: plain_value(name, value) for name, value in given.items() if value is not None}
     try:
         values |= format_values(format_options, values)
+        # Options of formats of other packages have no annotation.
+        keywords = {name: type(value).__name__ for name, value in values.items()} | keywords
         if runner_options is None:
             done = _convert_in_child(values, partial(python_text, keywords=keywords))
         else:

@@ -112,7 +112,7 @@ class ReadDataset(beam.PTransform):
         self._given |= format_values(format_options, self._given)
         if "model" in self._given:
             raise ConfigError(_MODEL_CURE)
-        with _keywords_in_errors():
+        with _keywords_in_errors(self._given):
             self._format, self._options = self._choose()
 
     def _choose(self) -> tuple[Format, Any]:
@@ -128,7 +128,7 @@ class ReadDataset(beam.PTransform):
                 raise ConfigError("; ".join(faults)) from None
             raise
         if conversion.format.name == ROWS_FORMAT:
-            raise ConfigError(f"{conversion.said[0]}. {_ROWS_CURE}")
+            raise ConfigError(f"{conversion.notes[0]}. {_ROWS_CURE}")
         options = None
         try:
             options = conversion.format.options(**conversion.values, output=_NOWHERE)
@@ -138,7 +138,7 @@ class ReadDataset(beam.PTransform):
             faults.append(str(error))
         if faults:
             raise ConfigError("; ".join(faults))
-        for line in conversion.said[:1]:  # the second one is a command
+        for line in conversion.notes[:1]:  # the second one is a command
             _LOGGER.info("%s", line)
         return conversion.format, options
 
@@ -146,7 +146,7 @@ class ReadDataset(beam.PTransform):
         return {name: str(value) for name, value in self._given.items()}
 
     def expand(self, p):
-        with _keywords_in_errors(), collect_facts() as collected:
+        with _keywords_in_errors(self._given), collect_facts() as collected:
             job = self._format.load("prepare")(self._options)
             gathered = job.read(p)
         for note in job.notes:
@@ -203,6 +203,9 @@ class _RecordTransform(beam.PTransform):
                 "beam.WindowInto(beam.window.GlobalWindows()) before it"
             )
         traces = trace_reads(samples)
+        for trace in traces if self._output != _NOWHERE else ():
+            with _keywords_in_errors():
+                check_inputs(trace.read.job.options.model_copy(update={"output": self._output}), writes=True)
         whole = [trace for trace in traces if trace.link is Link.WHOLE]
         if len(whole) > 1 and (labels is None or facts is None):
             shown = " and ".join(sorted(trace.label for trace in whole))
@@ -307,7 +310,8 @@ class WriteDataset(_RecordTransform):
     def expand(self, samples):
         options, labels, facts = self._find_source(samples)
         job = samples_job(options, samples, labels, facts)
-        recipes = job.recipes()
+        with _keywords_in_errors():
+            recipes = job.recipes()
         with rename_flags_in_errors(options.words):
             states = claim_output(options.output, recipes, options.overwrite)
         if OutputState.COMPLETE in states:
@@ -324,9 +328,11 @@ def _plain_values(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _known_values(transform: beam.PTransform, given: Mapping[str, Any], faults: list[str]) -> dict[str, Any]:
     """Return the values of the options that a transform has, and append an error for each other name."""
-    own, *others = sorted(TRANSFORMS, key=lambda name: name != type(transform).__name__)
+    own, *other_transforms = sorted(TRANSFORMS, key=lambda name: name != type(transform).__name__)
     fields = {field.name: field for field in transform_fields(own)}
-    users = {field.name: other for other in others for field in transform_fields(other) if field.name not in fields}
+    users = {
+        field.name: other for other in other_transforms for field in transform_fields(other) if field.name not in fields
+    }
     for name in given.keys() & users.keys():
         faults.append(f"{name} is an option of {users[name]}, not of {own}")
     return drop_unknown({name: given[name] for name in given if name not in users}, fields, "", faults)
@@ -338,12 +344,17 @@ def _keyword_types() -> dict[str, str]:
 
 
 @contextmanager
-def _keywords_in_errors() -> Iterator[None]:
-    """Name keywords in errors, as `recordmill.convert` does. Raise errors of files as those of the command."""
+def _keywords_in_errors(given: Mapping[str, Any] = {}) -> Iterator[None]:
+    """Name keywords in errors, as `recordmill.convert` does. Raise errors of files as those of the command.
+
+    Args:
+        given: Values of options, also of those that only formats of other packages have, by name.
+    """
+    types = {name: type(value).__name__ for name, value in given.items()} | _keyword_types()
     try:
         yield
     except RecordmillError as error:
-        error.args = (python_text(str(error), _keyword_types()), *error.args[1:])
+        error.args = (python_text(str(error), types), *error.args[1:])
         raise
     except OSError as error:
         raise (ConfigError if is_command_error(error) else JobError)(explain_os_error(error)) from error
@@ -354,10 +365,10 @@ def _check_type(name: str, part: Any, type_: type) -> None:
     element_type = getattr(part, "element_type", type(part))
     if part is not None and not is_consistent_with(element_type, type_):
         type_name = getattr(element_type, "__name__", element_type)
-        raise ConfigError(
-            f"{name} is of {type_name}, and a PCollection of {type_.__name__} is expected: "
-            "samples, labels, facts = p | ReadDataset(…), then samples | …(labels=labels, facts=facts)"
-        )
+        cure = "samples, labels, facts = p | ReadDataset(…), then samples | …(labels=labels, facts=facts)"
+        if type_ is Sample and element_type not in (LabelMap, Facts):
+            cure = "the step before it has to return Samples"
+        raise ConfigError(f"{name} is of {type_name}, and a PCollection of {type_.__name__} is expected: {cure}")
 
 
 def _samples(

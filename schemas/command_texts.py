@@ -9,9 +9,9 @@ from typing import NamedTuple
 _VERB = re.compile(r"\brecordmill (convert|verify|extract|show|report|index|sample)(?= )")
 _WORD = re.compile(r" ((?:'[^']*'|\"[^\"]*\"|[^\s'\"])+)")
 _FLAG = re.compile(r"(?<![\w/.-])--[a-z]+(?:-[a-z]+)*")
-_VALUE = re.compile(r" ('[^']*'|[A-Z]{2,}\b|-?\d+(?:\.\d+)?(?![\w.])|\w+=\S*\w|[\w-]*\w)")
+_VALUE = re.compile(r" ('[^']*'|[A-Z]{2,}\b|-?\d+(?:\.\d+)?(?![\w.])|\w+=\S*\w|[\w-]+(?:,[\w-]+)+|[\w-]*\w)")
 _END = re.compile(r"[.,;:)]+$")
-_CLEAR_VALUE = re.compile(r"'.*'|[A-Z]{2,}|-?\d+(\.\d+)?|\w+=.*", re.DOTALL)
+_CLEAR_VALUE = re.compile(r"'.*'|[A-Z]{2,}|-?\d+(\.\d+)?|\w+=.*|[\w-]+(,[\w-]+)+", re.DOTALL)
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _CHOICE = re.compile(r"""['"]([^'"]*)['"]""")
 
@@ -57,6 +57,8 @@ def python_text(text: str, keywords: Mapping[str, str]) -> str:
     >>> keywords = {"gzip": "bool", "format": "Literal['voc'] | None", "shard_size": "int | str", "split": "Shares"}
     >>> python_text("--gzip and --shard-size 5: --split is train. Add --format voc.", keywords)
     'gzip=True and shard_size=5: split is train. Add format="voc".'
+    >>> python_text("Add --split cat,dog with all.", keywords)
+    'Add split="cat,dog" with all.'
     >>> python_text("Run: recordmill convert 'a b' --gzip --format voc -o OUT (same as recordmill verify).", keywords)
     'Run: recordmill.convert("a b", "OUT", gzip=True, format="voc") (same as recordmill verify).'
     """

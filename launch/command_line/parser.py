@@ -41,14 +41,14 @@ class Command(NamedTuple):
     Attributes:
         options: None if a conversion's format is not known, see `parse`.
         format: Format of a conversion's data; None for other verbs.
-        said: Lines to print first: what was recognised.
+        notes: Lines to print first: what was recognised.
     """
 
     verb: str
     options: Any
     terminal: TerminalOptions
     format: Format | None = None
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def parse(arguments: Sequence[str], recognises: bool = True) -> Command:
@@ -116,7 +116,7 @@ def _build_command(
         try:
             if chosen := choose_conversion(values, recognises and not faults):
                 options = _build_options(chosen.format.options, chosen.values, faults)
-                command = command._replace(options=options, format=chosen.format, said=chosen.said)
+                command = command._replace(options=options, format=chosen.format, notes=chosen.notes)
         except (ConfigError, OSError):
             if not faults:  # a misspelt option may be the one that names DATA or its format
                 raise

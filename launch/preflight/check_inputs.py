@@ -30,18 +30,18 @@ def check_inputs(options: ConvertOptions, writes: bool = True) -> None:
     faults: list[str] = []
     by_flag: dict[str, list[str]] = {}
     files = [*options.more_files]
-    for each, path in named_paths(options):
-        if name_fault := _name_fault(each.typed, path):
+    for option, path in named_paths(options):
+        if name_fault := _name_fault(option.typed, path):
             faults.append(name_fault)
             continue
-        must = each.must_be or Must.FILE
-        found = find_rows(path) if must is Must.ROWS else (path,)
-        faults += [fault for one in found if (fault := _fault(_CHECKS[must], each.typed, one))]
-        if not found:
-            faults.append(f"{each.typed} {path} is a folder without files of rows ({', '.join(ENDINGS)})")
-        files += found if must in (Must.FILE, Must.ROWS) else ()
+        must = option.must_be or Must.FILE
+        paths = find_rows(path) if must is Must.ROWS else (path,)
+        faults += [fault for one in paths if (fault := _fault(_CHECKS[must], option.typed, one))]
+        if not paths:
+            faults.append(f"{option.typed} {path} is a folder without files of rows ({', '.join(ENDINGS)})")
+        files += paths if must in (Must.FILE, Must.ROWS) else ()
         if must not in (Must.MASKS, Must.OUTPUT):
-            by_flag.setdefault(each.typed, []).extend(found)
+            by_flag.setdefault(option.typed, []).extend(paths)
     if writes and not _name_fault("", options.output):
         overlaps = [*_overlap_faults(options.output, by_flag.get("DATA", ()))]
         faults += overlaps or _output_faults(options.output, files)

@@ -308,6 +308,12 @@ def test_element_no_sample_is_refused(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_output_is_not_the_data_that_is_read(sample):
+    data = Path(sample.images).parent / "classes"
+    with pytest.raises(ConfigError, match=f"^output {data} is data, too; give another folder$"):
+        beam.Pipeline() | ReadDataset(data) | WriteDataset(data)
+
+
 def test_exchanged_labels_and_facts_are_refused(sample, tmp_path):
     p = beam.Pipeline()
     samples, labels, facts = p | ReadDataset(sample.images, instances=sample.instances)

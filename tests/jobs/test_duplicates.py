@@ -75,6 +75,8 @@ def written(planted, tmp_path_factory) -> tuple[Path, list[str]]:
 def test_second_job_keeps_output_of_first(planted, written, recordmill):
     out, printed = written
     assert ["LEAKAGE" in text for text in printed] == [False, True]
+    problems = (f"--exclude {out}/problems-{split}.jsonl" for split in ("train", "val"))
+    assert f"Convert again with {' '.join(problems)} --exclude-kinds leakage and another" in printed[1]
     assert groups(out) == [*LEAKS, WITHIN]
     found = manifest_of(out)["duplicates"]
     assert (found["groups"], found["leaks"]) == (3, 2)

@@ -244,10 +244,10 @@ def test_named_format_finds_what_recognition_finds(tmp_path, recordmill):
         given = {"data": [str(data)], "output": "out"}
         named = choose_conversion({**given, "format": format_})
         assert (named.format.name, named.values) == (format_, {**values, "output": "out"})
-        assert named.said == choose_conversion(given).said
+        assert named.notes == choose_conversion(given).notes
     for data in (labels, labelled):
         rows = choose_conversion({"data": [str(data)], "format": "table"})
-        assert (rows.values, rows.said) == ({"data": paths(data)}, ())
+        assert (rows.values, rows.notes) == ({"data": paths(data)}, ())
     missing = recordmill("convert", tmp_path / "gone", "--format", "voc", "--output", tmp_path / "out")
     assert (missing.code, f"DATA {tmp_path}/gone: no such file or folder" in missing.err) == (2, True), missing
 
@@ -434,6 +434,25 @@ def test_what_sample_writes_is_recognised(sample, tmp_path, recordmill, caplog):
     assert "stuff.json is not read: the panoptic file" in caplog.text
 
 
+def test_output_in_data_is_not_recognised(tmp_path, recordmill):
+    """The same command twice: its own data set is no data."""
+    data = draw_all(tmp_path / "data", ["cat/a.jpg", "dog/b.jpg"])
+    for _ in range(2):
+        done = recordmill("convert", data, "--output", data / "out")
+        assert (done.code, f"{data} is read as folder: 2 class folders" in done.out) == (0, True), done
+
+
+def test_layout_without_names_of_splits(tmp_path, recordmill):
+    """Shards of two splits would have the same names."""
+    data = draw_all(tmp_path / "data", ["train/1.jpg", "val/2.jpg"])
+    for split, name in (("train", "1.jpg"), ("val", "2.jpg")):
+        box = '{"label": "cat", "coordinates": {"x": 9, "y": 9, "width": 4, "height": 4}}'
+        (data / split / "a.createml.json").write_text(f'[{{"image": "{name}", "annotations": [{box}]}}]')
+    refused = recordmill("convert", data, "--layout", "keras", "--output", tmp_path / "out")
+    said = "but the data set has train and val: convert each split to its own --output, or choose another --layout"
+    assert (refused.code, said in refused.err) == (2, True), refused
+
+
 def test_nearest_candidate_is_named(tmp_path, recordmill):
     data = draw_all(tmp_path / "data", ["PetImages/cat/1.jpg", "PetImages/dog/1.jpg"])
     (data / "run.sh").touch()
@@ -492,7 +511,7 @@ def test_contradictory_annotations(tmp_path, recordmill):
     assert (refused.code, "annotations/instances.json.gz" in refused.err) == (2, True), refused.err
     for name, named in (("folder", [str(data)]), ("yolo", str(data))):
         conversion = choose_conversion({"data": [str(data)], "format": name})
-        assert (conversion.format.name, conversion.values, conversion.said) == (name, {"data": named}, ())
+        assert (conversion.format.name, conversion.values, conversion.notes) == (name, {"data": named}, ())
     (data / "annotations").rename(data / "notes")  # so `images` and `maps` may be classes
     assert formats(data) == ["coco", "folder"]
     (data / "notes" / "instances.json").write_text("{}")

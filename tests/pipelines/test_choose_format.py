@@ -39,7 +39,7 @@ LABELS = {"labels": ["l.csv"]}
 def test_named_formats(given, name, values):
     """The user named the format, so nothing is said of it."""
     conversion = choose_conversion(given)
-    assert (conversion.format, conversion.values, conversion.said) == (FORMATS[name], values, ())
+    assert (conversion.format, conversion.values, conversion.notes) == (FORMATS[name], values, ())
 
 
 @pytest.mark.parametrize("given", [{"data": "i", "format": "folder"}, {"data": "r", "format": "table"}, {**LABELS}])
@@ -140,11 +140,11 @@ def test_command_without_recognition_does_the_same(folder, words, format_, comma
     recognised = parse(["convert", *shlex.split(words), "-o", "out"])
     named = parse(shlex.split(command))
     assert (recognised.format, recognised.options) == (named.format, named.options)
-    assert named.said == ()
-    what, shown = recognised.said
+    assert named.notes == ()
+    what, shown = recognised.notes
     assert f" read as {format_}: " in what
     again = parse(shlex.split(shown)[1:])
-    assert (again.format, again.options, again.said) == (named.format, named.options, ())
+    assert (again.format, again.options, again.notes) == (named.format, named.options, ())
 
 
 @pytest.mark.parametrize(
@@ -161,6 +161,41 @@ def test_recognised_data_refuses_flags_of_others(folder, words, message):
     with pytest.raises(ConfigError) as caught:
         parse(["convert", *words.split(), "-o", "out"])
     assert str(caught.value).startswith(message)
+
+
+def test_option_of_one_format_chooses_it(folder):
+    """Of data that is not recognised. An option of several formats chooses none."""
+    (folder / "flat").mkdir()
+    (folder / "flat" / "1.jpg").touch()
+    assert choose_conversion({"data": "flat", "task": "pose"}).format == FORMATS["yolo"]
+    with pytest.raises(ConfigError, match="flat: the format is not recognised"):
+        choose_conversion({"data": "flat", "masks": "rle"})
+
+
+def test_options_help_to_recognise(folder):
+    """A column with an unusual name has the classes."""
+    (folder / "named").mkdir()
+    for name in ("1.jpg", "2.jpg"):
+        (folder / "named" / name).touch()
+    (folder / "named" / "t.csv").write_text("picture,thing\n1.jpg,cat\n2.jpg,dog\n")
+    chosen = choose_conversion({"data": "named", "label": "thing"})
+    assert (chosen.format, chosen.values["labels"]) == (FORMATS["folder"], ["named/t.csv"])
+    with pytest.raises(ConfigError, match="names images, but not which of its columns has their classes"):
+        choose_conversion({"data": "named"})
+
+
+@pytest.mark.parametrize(
+    ("names", "advised"), [(["cat_1.jpg", "dog_1.jpg"], True), (["1.jpg"], False), (["a.md", "b.md", "c.json"], False)]
+)
+def test_names_of_images_may_have_the_classes(folder, names, advised):
+    """The command is advised if there are several images."""
+    (folder / "flat").mkdir()
+    for name in names:
+        (folder / "flat" / name).touch()
+    with pytest.raises(ConfigError) as caught:
+        choose_conversion({"data": "flat"})
+    assert ("run recordmill convert flat -o OUT --format folder --label-from name for" in str(caught.value)) is advised
+    assert "--format table" not in str(caught.value)
 
 
 def test_service_does_not_read_data():

@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -109,7 +110,7 @@ class Options(FormatOptions):
     install("dotted", text + by_content, points="dotted")
     data = images_with_points(tmp_path / "data", "1 2")
     command = parse(["convert", str(data), "-o", "out"])
-    assert (command.format, command.said[0]) == (formats()["points"], f"{data} is read as points: 0.pts")
+    assert (command.format, command.notes[0]) == (formats()["points"], f"{data} is read as points: 0.pts")
     other = images_with_points(tmp_path / "other", "3 4")
     with pytest.raises(Exception, match=f"run recordmill convert {other} -o OUT --format points"):
         parse(["convert", str(other), "-o", "out"])
@@ -178,6 +179,37 @@ def test_unusable_package_is_left_out_with_a_warning(install, caplog, text, name
     assert said in message
 
 
+def test_package_that_ends_the_process_is_left_out(install, caplog):
+    install("broken", "raise SystemExit(3)", points="broken")
+    assert formats() == FORMATS
+    assert caplog.messages == ["the format points of the package broken is left out: SystemExit: 3"]
+
+
+def test_recognition_that_fails_is_a_warning(install, tmp_path, caplog):
+    """Other formats are recognised all the same."""
+    failing = """
+class Options(FormatOptions):
+    endings = (".pts",)
+
+    @classmethod
+    def recognise(cls, names):
+        return names.no_such_attribute
+"""
+    install("dotted", POINTS.replace("FormatOptions as Options", "FormatOptions") + failing, points="dotted")
+    data = draw_all(tmp_path / "data", ["cat/1.jpg", "dog/2.jpg"])
+    assert parse(["convert", str(data), "-o", "out"]).format == FORMATS["folder"]
+    assert caplog.messages[0].startswith("the format points of the package dotted is not recognised: AttributeError")
+
+
+def test_source_that_fails_names_its_module(install, tmp_path, recordmill):
+    text = "from recordmill.formats import FormatOptions as Options\n\ndef source(options):\n    return 1 / 0\n"
+    install("dotted", text, points="dotted")
+    data = images_with_points(tmp_path / "data", "1 2")
+    refused = recordmill("convert", data, "--format", "points", "--output", tmp_path / "out")
+    said = f"the function source of the format points failed on {data}: ZeroDivisionError: division by zero. This is a"
+    assert (refused.code, said in refused.err) == (2, True), refused
+
+
 def test_two_packages_of_one_name(install, caplog):
     install("first", POINTS, points="first")
     install("second", POINTS, points="second")
@@ -194,3 +226,32 @@ def test_source_of_another_type(install, tmp_path, recordmill):
     data = images_with_points(tmp_path / "data", "1 2")
     refused = recordmill("convert", data, "--format", "points", "--output", tmp_path / "out")
     assert (refused.code, "dotted.source returned int, not a Source" in refused.err) == (2, True), refused
+
+
+def test_wrong_option_of_recognised_data_is_the_only_error(install, tmp_path):
+    option = """
+class Options(FormatOptions):
+    radius_px: int = READ.opt("Radius of a point.", 1, ge=0)
+    known_names = r"(.*/)?[0-9]+[.]pts"
+"""
+    text = POINTS.replace("FormatOptions as Options", "FormatOptions, READ")
+    install("dotted", text + option, points="dotted")
+    images_with_points(tmp_path / "data" / "part", "1 2")
+    with pytest.raises(Exception, match=r"^--radius-px -1 must be 0 or more$"):
+        parse(["convert", str(tmp_path / "data"), "--radius-px", "-1", "-o", "out"])
+
+
+def test_labels_beside_images_in_folders_of_splits(install, tmp_path, recordmill):
+    old = 'Source(options.data, "points", (SourceFolder(options.data),), parse, is_label, label_name=label_name)'
+    new = "naming_source(options, find_labels(options, is_label), parse, label_name=label_name)"
+    text = POINTS.replace("LabelledImage, ", "LabelledImage, find_labels, naming_source, ")
+    assert old in text
+    install("dotted", text.replace(old, new), points="dotted")
+    for split in ("train", "valid"):
+        images_with_points(tmp_path / "data" / split, "1 2", "3 4")
+    archive = shutil.make_archive(f"{tmp_path}/data", "zip", tmp_path / "data")
+    for number, data in enumerate((tmp_path / "data", archive)):
+        out = tmp_path / f"out{number}"
+        assert recordmill("convert", data, "--format", "points", "--output", out).code == 0
+        splits = manifest_of(out)["splits"]
+        assert {name: split["class_counts"] for name, split in splits.items()} == {"train": [2], "val": [2]}

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import msgspec
 from pydantic import PrivateAttr
 
-from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.errors import ConfigError, RecordmillError
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.file_kinds import content_format
 from recordmill.schemas.inputs.image_options import MASKS, AnnotatedOptions, match_option
@@ -134,7 +134,15 @@ class _Registered(FormatOptions):
     module: ClassVar[str] = ""
 
     def source(self) -> Source:
-        source: Source = import_module(self.module).source(self)
+        try:
+            source: Source = import_module(self.module).source(self)
+        except (RecordmillError, OSError):
+            raise
+        except Exception as error:
+            raise ConfigError(
+                f"the function source of the format {self.format_name()} failed on {self.data}: "
+                f"{type(error).__name__}: {error}. This is a fault of {self.module}"
+            ) from error
         if not isinstance(source, Source):
             raise ConfigError(f"{self.module}.source returned {type(source).__name__}, not a Source")
         return self._with_fields(source)

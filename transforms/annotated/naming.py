@@ -16,7 +16,7 @@ from recordmill.schemas.inputs.json_text import quote_nan, without_lone_surrogat
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.annotated.format_options import NamingOptions
+from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.shapes import check_fractions
 from recordmill.transforms.annotated.source import ImageParts, Parse, Source, SourceFolder
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
@@ -42,7 +42,7 @@ class LabelFolders(NamedTuple):
     is_label: Callable[[str], bool]
 
 
-def find_labels(options: NamingOptions, is_label: Callable[[str], bool]) -> LabelFolders:
+def find_labels(options: FormatOptions, is_label: Callable[[str], bool]) -> LabelFolders:
     """Return the folders of a data set: that of a label file, or `data`, or the folders of splits in it.
 
     Raises:
@@ -97,8 +97,9 @@ def is_json(name: str) -> bool:
     return name.lower().endswith(".json")
 
 
-def naming_source(options: NamingOptions, labels: LabelFolders, parse: Parse, **fields: Any) -> Source:
-    """Return the Source of label files that name their images, with other fields of Source."""
+def naming_source(options: FormatOptions, labels: LabelFolders, parse: Parse, **fields: Any) -> Source:
+    """Return the Source of label files in these folders, with other fields of Source. They name their images, unless
+    `label_name` is given."""
     inputs = () if storage_for(options.data).size(options.data) is None else (options.data,)
     folders, splits, is_label = labels
     kind = options.format_name()

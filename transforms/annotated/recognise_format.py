@@ -33,7 +33,11 @@ def _source_fault(contents: DataContents, options: type[FormatOptions]) -> Confi
     known = {field.name for field in option_fields(options)} - {"data", "output"}
     given = {name: value for name, value in contents.given.items() if name in known}
     try:
-        options(data=contents.data, output="out", **given).source()
+        built = options(data=contents.data, output="out", **given)
+    except ConfigError:
+        return None  # the job reports wrong options
+    try:
+        built.source()
     except ConfigError as error:
         return error
     except (RecordmillError, OSError):
@@ -69,6 +73,6 @@ def _describe_candidates(contents: DataContents, options: type[FormatOptions]) -
         if not what and name.lower().endswith(".csv"):
             what = options.recognise_rows(head)
         yield f"{name} has {what}" if what else ""
-    others = tuple(ending for ending in options.endings if ending not in (*LABEL_ENDINGS, *TABLE_ENDINGS))
-    for name, head in contents.heads_with(others).items():
+    other_endings = tuple(ending for ending in options.endings if ending not in (*LABEL_ENDINGS, *TABLE_ENDINGS))
+    for name, head in contents.heads_with(other_endings).items():
         yield name if options.recognise_content(head) else ""

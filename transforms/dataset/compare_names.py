@@ -179,9 +179,11 @@ def describe_mismatch(
     unused_files = f"{folders} has {_format_names(files)}" if files.number else f"{folders} has no other file"
     cause = _describe_cause(images, files, sources, is_all, suffix_finds_all)
     # Files of a folder within `beside` would be read twice.
-    others = [path for path in sources.images if beside != "." and not path.startswith(f"{beside}/")]
+    other_folders = [path for path in sources.images if beside != "." and not path.startswith(f"{beside}/")]
     return f"{rows} names {_format_names(images)}; {unused_files}. " + (
-        f"They are in {beside}: use {sources.use_images(*([] if is_all else others), beside)}." if beside else cause
+        f"They are in {beside}: use {sources.use_images(*([] if is_all else other_folders), beside)}."
+        if beside
+        else cause
     )
 
 

@@ -14,8 +14,8 @@ from recordmill.schemas.inputs.annotations import unnamed_keypoints
 from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts, TextForm
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.layouts import LAYOUTS, has_image
-from recordmill.schemas.problems import DUPLICATES, split_problems
+from recordmill.schemas.layouts import FEATURES, LAYOUTS, TABLE, has_image
+from recordmill.schemas.problems import DUPLICATES, Duplicates, split_problems
 from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.sizes import first_texts, number_text, printable, size_text
 from recordmill.schemas.statistics import FINDINGS, STATISTICS, SplitComparison
@@ -281,8 +281,7 @@ def _duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> I
         yield (
             "LEAKAGE",
             f"{number_text(duplicates.leaks, 'image')} in several splits, exactly or nearly ({leaked}): a model would "
-            f"be tested on images that it was trained on. Convert again with --groups {file} and another --output, "
-            "which keeps each of them in one split",
+            f"be tested on images that it was trained on. {_leakage_cure(folder, manifest, duplicates)}",
         )
     for name, counts in by_split.items():
         if counts.exact or counts.near:
@@ -299,6 +298,17 @@ def _duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> I
         yield "duplicates", printable(copies)
     if (more := len(duplicates.copied_classes) - _CLASSES_SHOWN) > 0:
         yield "duplicates", f"{more:,} more such classes are in copied_classes of manifest.json"
+
+
+def _leakage_cure(folder: str, manifest: Manifest, duplicates: Duplicates) -> str:
+    """Return the flags that end leakage: groups of images if --split divides all of them, else a list of copies."""
+    shares = {entry.recipe.options.get("split") for entry in manifest.splits.values()}
+    if manifest.layout not in (TABLE.layout, FEATURES.layout) and len(shares) == 1 and "=" in str(*shares):
+        file = os.path.join(folder, DUPLICATES)
+        return f"Convert again with --groups {file} and another --output, which keeps each of them in one split"
+    leaked = (name for name, counts in duplicates.splits.items() if counts.leaked)
+    files = " ".join(f"--exclude {os.path.join(folder, split_problems(name))}" for name in leaked)
+    return f"Convert again with {files} --exclude-kinds leakage and another --output, which leaves copies out"
 
 
 def _format_texts(encoder: EncoderInfo, counts: TextCounts | None) -> str:

@@ -49,8 +49,8 @@ def _label_tables(contents: DataContents) -> Iterator[Interpretation]:
             for usual in (LABEL_COLUMNS, PATH_COLUMNS)
         )
         label = contents.given.get("label") or usual_label
-        found, images = _column_of_images(contents, columns)
-        image = contents.given.get("image_column") or found
+        column, images = _column_of_images(contents, columns)
+        image = contents.given.get("image_column") or column
         if not image:
             continue
         given: dict[str, Any] = {"data": [join_path(folder, images) if images else folder or "."], "labels": [path]}

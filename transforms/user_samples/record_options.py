@@ -85,8 +85,8 @@ class RecordOptions(ObjectOptions):
     def parts(self) -> tuple[Part, ...]:
         """Requested parts of a record, and those that the data set has."""
         asked = [part for name, parts in PARTS.items() if getattr(self, name) for part in parts]
-        of_source = [part for part in self._source.table.parts if part in OF_INPUT] if self._source else []
-        return tuple(dict.fromkeys((*asked, *MASKS[self.masks], *of_source)))
+        source_parts = [part for part in self._source.table.parts if part in OF_INPUT] if self._source else []
+        return tuple(dict.fromkeys((*asked, *MASKS[self.masks], *source_parts)))
 
     @property
     def min_area(self) -> float:

@@ -52,6 +52,16 @@ class Other(Base):
 GIVEN = {"files": ["a"], "folder": "f"}
 
 
+class Table(Options):
+    data: str = ARGUMENT.opt("CSV of rows.", ..., "DATA")
+
+
+def test_missing_argument_is_described():
+    """Its description begins in lower case, but for an abbreviation."""
+    with pytest.raises(ConfigError, match=r"^DATA is missing \(CSV of rows\)$"):
+        Table()
+
+
 @pytest.mark.parametrize(
     ("changed", "fault"),
     [

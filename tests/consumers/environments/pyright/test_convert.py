@@ -16,7 +16,6 @@ WRONG = {
     'recordmill.convert(output="c", images="a", instancs="b")': '"instancs"',
     'recordmill.convert("a", "c", num_shards="many")': '"num_shards" of type "int | None"',
     'recordmill.convert("a", "c", image_format="cocoa")': '"image_format"',
-    'recordmill.convert("a", "c", format="cocoo")': '"format"',
     'recordmill.convert("a")': 'No overloads for "convert"',  # without an output
     'recordmill.convert("a", outptu="c")': 'No overloads for "convert"',
     'recordmill.convert(images="a", instances="b")': 'No overloads for "convert"',
@@ -35,6 +34,7 @@ recordmill.convert(Path("a"), "c", split={"train": 0.8, "val": 0.2}, rename={"im
 recordmill.convert(["a", "b"], Path("c"), runner_options=["--runner=FlinkRunner"], format_options={"radius": 3})
 recordmill.convert(output="c", images="a", instances="b", shard_size="1GB")
 recordmill.convert("a", "c", **options)
+recordmill.convert("a", "c", format="of_another_package")
 data: recordmill.DataSet = recordmill.convert(output="c", config="job.yaml")
 """
 RETURNED = {
@@ -83,7 +83,7 @@ def test_jedi_completes_every_option(complete, start):
 def test_jedi_completes_public_names(complete):
     names = {name for name in complete("import recordmill\nrecordmill.") if not name.startswith("_")}
     assert names >= {name for name in recordmill.__all__ if not name.startswith("_")}
-    folders = {"beam", "launch", "pipelines", "schemas", "transforms"}
+    folders = {"beam", "formats", "launch", "pipelines", "schemas", "transforms"}
     assert names - {*recordmill.__all__, *folders} == {"TYPE_CHECKING"}
     assert {name for name in complete(f"{HEAD}train.") if not name.startswith("_")} == {
         *("compression", "features", "folder", "name", "shards"),
