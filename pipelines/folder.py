@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
@@ -138,19 +139,17 @@ def gather(
     Args:
         parts: See `find_parts`.
     """
-    division = read_division(p, options)
+    division, existing = read_division(p, options), existing_labels(options.output, splits)
+    rows_and_blocks: list[tuple[PCollection, PCollection, PCollection | None]]
     rows_and_blocks = [_read_part(p, split, part, splits) for split, part in parts.items()]
-    table = p | "Table" >> beam.Create([options.table]) if not options.fields else None
-    if not rows_and_blocks:
-        *read, observed = _read_images(p, "", options, splits, division)
-        rows_and_blocks = [(read[0], read[1])]
-        if table is None:
-            choose = WithFacts(choose_table, options, splits, AsList(observed), types=FeatureTable)
-            table = p | "OnceForTable" >> beam.Impulse() | "ChooseTable" >> choose
-    rows = flatten_collections([rows for rows, _ in rows_and_blocks], "Rows")
-    blocks = flatten_collections([blocks for _, blocks in rows_and_blocks], "Blocks")
+    rows_and_blocks = rows_and_blocks or [_read_images(p, "", options, splits, division)]
+    observed: list[Any] = [AsList(labels) for _, _, labels in rows_and_blocks if labels is not None] or [[]]
+    choose = WithFacts(choose_table, options, splits, existing, *observed, types=FeatureTable)
+    table = p | "OnceForTable" >> beam.Impulse() | "ChooseTable" >> choose
+    rows = flatten_collections([rows for rows, *_ in rows_and_blocks], "Rows")
+    blocks = flatten_collections([blocks for _, blocks, _ in rows_and_blocks], "Blocks")
     classes = rows | "ListClasses" >> ListClasses(options.classes, _class_folders(options))
-    adopt = WithFacts(_adopt_labels, existing_labels(options.output, splits), options.classes, splits)
+    adopt = WithFacts(_adopt_labels, existing, options.classes, splits)
     labels = classes | "AdoptLabels" >> adopt
     _warn_about_classes(rows, labels, options, splits)
     return Gathered(
@@ -163,10 +162,10 @@ def gather(
 
 def _read_part(
     p: beam.Pipeline, split: str, part: FolderOptions, splits: tuple[str, ...]
-) -> tuple[PCollection, PCollection]:
+) -> tuple[PCollection, PCollection, None]:
     """Return what `_read_images` does for the folder of one split."""
     rows, blocks, _ = _read_images(p, split, part, (split,), part.division)
-    return rows, place_in_split(blocks, split, splits)
+    return rows, place_in_split(blocks, split, splits), None
 
 
 def _read_images(

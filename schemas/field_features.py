@@ -1,8 +1,10 @@
 """Features of open fields: values of images and objects that a source has and no layout knows."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import difflib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -49,6 +51,11 @@ class FieldColumn(msgspec.Struct, frozen=True):
         return f"{_SOURCES[self.axis]}{self.path}"
 
     @property
+    def shown(self) -> str:
+        """Name of the field in `--fields`."""
+        return f"image.{self.path}" if self.axis == "image" else self.path
+
+    @property
     def missing(self) -> str:
         """Value that is stored for a missing value, as text."""
         return _MISSING[self.kind]
@@ -68,35 +75,95 @@ def stores_axis(layout: str, axis: Axis) -> bool:
     return axis in _PREFIXES.get(layout, {})
 
 
-def add_fields(table: FeatureTable, columns: Iterable[FieldColumn]) -> FeatureTable:
-    """Return the table with the features of fields.
+def check_new_key(key: str, name: str, table: FeatureTable) -> str:
+    """Return the name that `--rename` gives to a key.
 
     Raises:
-        ConfigError: A key is taken, or cannot be a key.
+        ConfigError: It cannot be a key.
     """
-    columns = tuple(columns)
-    taken = {feature.name: feature for feature in table.features}
+    if not is_key(name):
+        raise ConfigError(f"--rename {key}={name}: a key has 1 to {_MOST_KEY_BYTES} bytes of printable text")
+    group = next((prefix for prefix in table.groups if name.startswith(f"{prefix}/")), None)
+    if group and not key.startswith(f"{group}/"):
+        raise ConfigError(
+            f"--rename {key}={name}: in layout {table.layout} all lists below {group}/ have the same length; choose "
+            "another key"
+        )
+    return name
+
+
+def is_key(name: str) -> bool:
+    """Return True if a record can have this key. A file next to the shards may have the name of a key."""
+    return bool(name) and name.isprintable() and len(name.encode()) <= _MOST_KEY_BYTES
+
+
+class FieldsOfTable(NamedTuple):
+    """Features of records with fields.
+
+    Attributes:
+        faults: Why each of the other fields has none.
+    """
+
+    table: FeatureTable
+    faults: list[str]
+
+
+def add_fields(
+    table: FeatureTable, columns: Iterable[FieldColumn], names: Mapping[str, str] = MappingProxyType({})
+) -> FieldsOfTable:
+    """Return the table with the features of fields, but for those whose key is taken or impossible.
+
+    Args:
+        names: Other keys of fields by their usual ones, those of `--rename`.
+
+    Raises:
+        ConfigError: A key is not that of a field, or a name cannot be a key.
+    """
+    added = {feature.name: feature for feature in table.features}
     readings = {value.reading.name for value in VALUES if value.reading and value.source in table.sources}
+    faults: list[str] = []
+    usual = set[str]()
     for column in columns:
-        if column.axis == "object" and column.path in readings:
-            raise ConfigError(
-                f"--fields {column.path}: recordmill.open gives this name to a value of the layout. Leave the field out"
-            )
-        for feature in _features(column, table):
-            if other := taken.get(feature.name):
-                raise ConfigError(
-                    f"--fields {column.path}: the key {feature.name} is that of {other.meaning or other.source}. Leave "
-                    "the field out"
-                )
-            if not feature.name.isprintable() or len(feature.name.encode()) > _MOST_KEY_BYTES or "//" in feature.name:
-                raise ConfigError(f"--fields {column.path!r}: a key has 1 to {_MOST_KEY_BYTES} bytes of printable text")
-            taken[feature.name] = feature
-    return msgspec.structs.replace(table, features=tuple(taken[name] for name in sorted(taken)))
+        if not stores_axis(table.layout, column.axis):
+            faults.append(f"it is a field of objects, and records of layout {table.layout} have none: {column.shown}")
+            continue
+        key = _PREFIXES[table.layout][column.axis] + column.path.replace(".", "/")
+        usual.add(key)
+        features = list(_features(column, table, check_new_key(key, names[key], table) if key in names else key))
+        if fault := _key_fault(column, key, features, added, readings):
+            faults.append(fault)
+        else:
+            added |= {feature.name: feature for feature in features}
+    if unknown := [key for key in names if key not in usual]:
+        keys = sorted([*usual, *added])
+        near = difflib.get_close_matches(unknown[0], keys, 1, 0.5)
+        hint = f"did you mean {near[0]}?" if near else f"they have {', '.join(keys)}"
+        raise ConfigError(f"--rename: records have no feature {unknown[0]!r}; {hint}")
+    features_by_name = tuple(added[name] for name in sorted(added))
+    return FieldsOfTable(msgspec.structs.replace(table, features=features_by_name), faults)
 
 
-def _features(column: FieldColumn, table: FeatureTable) -> Iterator[Feature]:
+def _key_fault(
+    column: FieldColumn,
+    key: str,
+    features: Sequence[Feature],
+    taken: Mapping[str, Feature],
+    readings: Collection[str],
+) -> str:
+    """Return why a field cannot be stored; empty if it can."""
+    if column.axis == "object" and column.path in readings:
+        return f"recordmill.open gives the name of the field {column.shown} to a value of the layout"
+    for feature in features:
+        if other := taken.get(feature.name):
+            meaning = other.meaning or other.source
+            return f"the key of the field {column.shown}, {feature.name}, is that of {meaning}. Add --rename {key}=NAME"
+        if not is_key(feature.name):
+            return f"the field {column.shown!r} has no key of 1 to {_MOST_KEY_BYTES} bytes of printable text"
+    return ""
+
+
+def _features(column: FieldColumn, table: FeatureTable, key: str) -> Iterator[Feature]:
     """Yield the feature of a field, or the two of lists of different lengths."""
-    key = _PREFIXES[table.layout][column.axis] + column.path.replace(".", "/")
     is_alone = column.axis == "image" or table.record_of is RecordOf.ANNOTATION
     rows: tuple[str, ...] = () if is_alone else ("N",)
     type_ = ColumnType.BOOL if column.is_bool else None

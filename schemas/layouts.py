@@ -21,7 +21,7 @@ import msgspec
 from recordmill.schemas.boxes import exact_edges_px, shortest_decimal
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, Part, RecordOf, ShardNaming
-from recordmill.schemas.field_features import is_field
+from recordmill.schemas.field_features import check_new_key, is_field
 from recordmill.schemas.shards import ShardNames
 from recordmill.schemas.values import VALUE_OF, Write
 
@@ -240,7 +240,6 @@ _FEATURES_SOURCES = ("image.class_index", "image.class_name", "image.file_name",
 NUMERIC = {"int64": FeatureKind.INT64, "float32": FeatureKind.FLOAT}
 _COORDINATES = {source for coding in BOX_CODINGS for source in coding.sources} | {"segments.bbox_yxyx"}
 _COORDINATES |= {"objects.keypoint_x", "objects.keypoint_y"}
-_MOST_KEY_BYTES = 200  # a file next to the shards may have the name of a feature
 
 
 def change_keys_and_types(
@@ -257,7 +256,7 @@ def change_keys_and_types(
     """
     _check_keys("--rename", names, table)
     keys = {
-        feature.source: _check_new_key(feature, names[feature.name], table)
+        feature.source: check_new_key(feature.name, names[feature.name], table)
         for feature in table.features
         if feature.name in names
     }
@@ -282,19 +281,6 @@ def _check_keys(option: str, keys: Iterable[str], table: FeatureTable) -> None:
             near = difflib.get_close_matches(key, known, 1, 0.5)
             hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
             raise ConfigError(f"{option}: layout {table.layout} has no feature {key!r}; {hint}")
-
-
-def _check_new_key(feature: Feature, name: str, table: FeatureTable) -> str:
-    """Return the key `name`, or raise ConfigError."""
-    if not name or not name.isprintable() or len(name.encode()) > _MOST_KEY_BYTES:
-        raise ConfigError(f"--rename {feature.name}={name}: a key has 1 to {_MOST_KEY_BYTES} bytes of printable text")
-    group = next((prefix for prefix in table.groups if name.startswith(f"{prefix}/")), None)
-    if group and not feature.name.startswith(f"{group}/"):
-        raise ConfigError(
-            f"--rename {feature.name}={name}: in layout {table.layout} all lists below {group}/ have the "
-            "same length; choose another key"
-        )
-    return name
 
 
 def _change_kind(feature: Feature, kind: FeatureKind) -> Feature:

@@ -169,6 +169,10 @@ class ObjectOptions(StoredImageOptions):
     def box_policy(self) -> str:
         return self.boxes
 
+    @property
+    def has_fields(self) -> bool:
+        return any(self.selected_fields())
+
     def selected_fields(self, image_paths: Iterable[str] = ()) -> tuple[FieldSelection, FieldSelection]:
         """Return the requested open fields of images, and those of objects. See `select_fields`."""
         return select_fields(self.fields, image_paths)

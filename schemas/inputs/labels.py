@@ -10,7 +10,7 @@ from decimal import Decimal
 import msgspec
 
 from recordmill.schemas.errors import CategoryError
-from recordmill.schemas.field_features import FieldColumn
+from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.annotations import Category
 
 SEMANTIC_THING = 1
@@ -81,7 +81,7 @@ class ExistingLabels(msgspec.Struct, frozen=True):
 
     labels: LabelMap
     where: str  # other splits and folder of the data set, for messages
-    fields: tuple[FieldColumn, ...] = ()  # open fields of its records
+    table: FeatureTable | None = None  # features of its records
 
 
 SAME_CLASSES = "give the same --classes to each split, with all classes in the order of their labels"

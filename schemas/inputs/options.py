@@ -190,11 +190,30 @@ class ConvertOptions(Options):
         Raises:
             ConfigError: see `recordmill.schemas.layouts.change_keys_and_types`.
         """
-        return self.stored(LAYOUTS[self.layout])
+        return self.stored(self.usual_table)
+
+    @property
+    def usual_table(self) -> FeatureTable:
+        """Features of the layout, with its own keys and types."""
+        return LAYOUTS[self.layout]
+
+    @property
+    def has_fields(self) -> bool:
+        """True if records may have open fields, whose keys are known once the data are read."""
+        return False
+
+    @property
+    def names_of_fields(self) -> dict[str, str]:
+        """Requested keys of open fields, by their usual ones."""
+        known = {feature.name for feature in self.usual_table.features}
+        pairs = parse_pairs(self.rename) if self.has_fields else {}
+        return {key: name for key, name in pairs.items() if key not in known}
 
     def stored(self, table: FeatureTable) -> FeatureTable:
         """Return a layout's features with requested keys and types."""
-        return change_keys_and_types(table, parse_pairs(self.rename), self.kinds, self.label_as == "text")
+        names = parse_pairs(self.rename)
+        of_layout = {key: name for key, name in names.items() if key not in self.names_of_fields}
+        return change_keys_and_types(table, of_layout, self.kinds, self.label_as == "text")
 
     @property
     def kinds(self) -> dict[str, FeatureKind]:

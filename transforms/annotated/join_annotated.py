@@ -12,7 +12,6 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection, TaggedOutput
 from recordmill.schemas.block import Block, join_blocks, ragged_bytes
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.field_features import add_fields, stores_axis
 from recordmill.schemas.inputs.annotations import Caption, ImageLabels
 from recordmill.schemas.inputs.labels import ExistingLabels, LabelMap, adopt_labels
 from recordmill.schemas.inputs.splits import name_id
@@ -28,7 +27,7 @@ from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.join.choose_categories import choose_features, select_categories
-from recordmill.transforms.join.choose_fields import chosen_fields
+from recordmill.transforms.join.choose_fields import FieldRequest, add_requested_fields
 from recordmill.transforms.join.match_blocks import drop_faulty_images
 from recordmill.transforms.join.observed_labels import ObservedLabel, choose_labels, label_warnings, observed_parts
 from recordmill.transforms.join.screen_objects import screen_annotations, selected_labels
@@ -90,10 +89,10 @@ def _describe_traits(
     yield categories
     yield TaggedOutput(_LABELS, labels)
     table, parts = choose_features((), labels, options.table, layout), observed_parts(traits)
-    fields, field_warnings = chosen_fields(source.fields, traits, existing)
+    request = FieldRequest(*source.fields, options.names_of_fields, existing)
+    with_fields, field_warnings = add_requested_fields(layout.with_parts((*table.parts, *parts)), request, traits)
     warnings += field_warnings
-    stored = [field for field in fields if stores_axis(layout.layout, field.axis)]
-    yield TaggedOutput(_TABLE, add_fields(layout.with_parts((*table.parts, *parts)), stored))
+    yield TaggedOutput(_TABLE, with_fields)
     if lacking := sorted({*parts} - {*source.parts, *layout.parts}):  # the command has warned about the rest
         warnings.append(f"the layout {layout.layout} has no feature for {', '.join(lacking)}: not written")
     facts.warn_all([split], warnings)

@@ -130,7 +130,11 @@ class CocoOptions(TextOptions, AnnotatedOptions):
     @property
     def layout_table(self) -> FeatureTable:
         """All features of the layout, under the names of `--text-names`."""
-        return self.stored(LAYOUTS[self.layout].renamed(self._text_names))
+        return self.stored(self.usual_table)
+
+    @property
+    def usual_table(self) -> FeatureTable:
+        return LAYOUTS[self.layout].renamed(self._text_names)
 
     @property
     def _text_names(self) -> dict[str, str]:
@@ -165,9 +169,7 @@ class CocoOptions(TextOptions, AnnotatedOptions):
         return recorded | ({"categories": sorted(self.categories)} if self.categories else {})
 
     def _check_keys(self) -> None:
-        key_by_source = {
-            feature.source: feature.name for feature in LAYOUTS[self.layout].renamed(self._text_names).features
-        }
+        key_by_source = {feature.source: feature.name for feature in self.usual_table.features}
         changed_names = {*parse_pairs(self.rename).values(), *self.kinds}
         stored = {feature.source for feature in self.table.features}
         for feature in self.layout_table.features:

@@ -11,7 +11,7 @@ from apache_beam.pvalue import AsList, PCollection, TaggedOutput
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.field_features import FieldColumn, add_fields, stores_axis
+from recordmill.schemas.field_features import FieldColumn, field_columns
 from recordmill.schemas.inputs.annotations import Category, name_keypoints
 from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, FieldRows, Given
 from recordmill.schemas.inputs.fields import FieldSelection
@@ -24,7 +24,7 @@ from recordmill.transforms.coco.file_fields import COUNTED, drop_fields
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.choose_categories import choose_features, select_categories
-from recordmill.transforms.join.choose_fields import chosen_fields
+from recordmill.transforms.join.choose_fields import FieldRequest, add_requested_fields
 from recordmill.transforms.join.observed_labels import ObservedLabel
 
 _LABELS, _TABLE = "labels", "table"
@@ -73,14 +73,15 @@ def _describe_files(
     yield TaggedOutput(_LABELS, labels)
     selections = options.selected_fields()
     _check_unread(selections[1], files)
-    fields, field_warnings = chosen_fields(
-        selections, (ObservedLabel(*label) for file in files for label in file.observed)
+    table, field_warnings = add_requested_fields(
+        choose_features(files, labels, options.table, options.layout_table),
+        FieldRequest(*selections, options.names_of_fields, existing),
+        (ObservedLabel(*label) for file in files for label in file.observed),
     )
     facts.warn_all(given.splits[:1], field_warnings)
-    table = choose_features(files, labels, options.table, options.layout_table)
-    fields = [field for field in fields if stores_axis(table.layout, field.axis)]
-    yield TaggedOutput(_TABLE, add_fields(table, fields))
-    report_inputs(files, LAYOUTS[options.layout], given.splits, given.split_by_file, facts, stored_names(fields))
+    yield TaggedOutput(_TABLE, table)
+    stored = stored_names(field_columns(table))
+    report_inputs(files, LAYOUTS[options.layout], given.splits, given.split_by_file, facts, stored)
 
 
 def _check_unread(selection: FieldSelection, files: Sequence[AnnotationFile]) -> None:

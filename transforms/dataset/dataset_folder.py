@@ -20,7 +20,6 @@ from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, decode_
 from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.dataset.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.field_features import field_columns
 from recordmill.schemas.inputs.labels import LABEL_FILES, ExistingLabels
 from recordmill.schemas.inputs.tables import SCHEMA_FILES
 from recordmill.schemas.layouts import LAYOUTS
@@ -47,7 +46,7 @@ def existing_labels(output: str, splits: Collection[str]) -> ExistingLabels | No
     other_splits = sorted(manifest.splits.keys() - set(splits)) if manifest else []
     if not manifest or not other_splits:
         return None
-    return ExistingLabels(manifest.labels, f"{', '.join(other_splits)} of {output}", field_columns(manifest.table))
+    return ExistingLabels(manifest.labels, f"{', '.join(other_splits)} of {output}", manifest.table)
 
 
 def read_manifest(output: str, file: str = MANIFEST) -> Manifest | None:

@@ -1,6 +1,6 @@
 """Encode open fields of images and objects as columns of records."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import NoneType
 from typing import Any
@@ -46,7 +46,7 @@ class FieldEncoder:
         """
         if not self._by_axis[axis]:
             return {}, []
-        values = [{}] * number
+        values: list[dict[str, Any]] = [{}] * number
         if rows is not None:
             values = msgspec.json.decode(b"[%b]" % b",".join([row or b"{}" for row in rows.rows()]))
         columns: dict[str, Column] = {}
@@ -119,7 +119,7 @@ def _plain_column(column: FieldColumn, values: list[Any]) -> Column | None:
     return None
 
 
-def _convert(column: FieldColumn, rows: list[Mapping[str, Any]]) -> tuple[list[list[Any]], list[ValueFault]]:
+def _convert(column: FieldColumn, rows: Sequence[Mapping[str, Any]]) -> tuple[list[list[Any]], list[ValueFault]]:
     """Return the values of each row as a list, empty where they are missing; and values that do not fit."""
     lists: list[list[Any]] = [[] for _ in rows]
     faults: list[ValueFault] = []

@@ -17,6 +17,10 @@ class FolderOptions(LabelledOptions, StoredImageOptions):
     fields: Fields = redefine_option(ObjectOptions, "fields", needs="labels")
 
     @property
+    def has_fields(self) -> bool:
+        return bool(self.requested_columns)
+
+    @property
     def requested_columns(self) -> FieldSelection:
         """Requested columns of `--labels`, which are fields of images."""
         of_images, of_objects = select_fields(self.fields)

@@ -7,9 +7,9 @@ import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.field_features import add_fields
 from recordmill.schemas.inputs.fields import NO_FIELDS
 from recordmill.schemas.inputs.files import File
+from recordmill.schemas.inputs.labels import ExistingLabels
 from recordmill.schemas.inputs.splits import Division
 from recordmill.transforms.blocks.cut_range import BlockKey
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
@@ -19,7 +19,7 @@ from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.choose_classes import build_image_rows, label_paths
 from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.folder.read_labels import file_stems, read_labels
-from recordmill.transforms.join.choose_fields import chosen_fields
+from recordmill.transforms.join.choose_fields import FieldRequest, add_requested_fields
 from recordmill.transforms.join.join_files import RANGE_BITS, count_input_rows
 from recordmill.transforms.join.list_images import Files, file_block
 from recordmill.transforms.join.observed_labels import ObservedLabel
@@ -87,17 +87,22 @@ def _read_table(
 
 
 def choose_table(
-    _: bytes, facts: FactsBuilder, options: FolderOptions, splits: tuple[str, ...], observed: Iterable[Any]
+    _: bytes,
+    facts: FactsBuilder,
+    options: FolderOptions,
+    splits: tuple[str, ...],
+    existing: ExistingLabels | None,
+    observed: Iterable[Any],
 ) -> Iterator[FeatureTable]:
     """Yield the features of records, with open fields; warn about their values.
 
     Args:
         observed: ObservedLabels of all rows.
     """
-    selections = options.requested_columns, NO_FIELDS
-    fields, warnings = chosen_fields(selections, (ObservedLabel(*label) for label in observed))
+    request = FieldRequest(options.requested_columns, NO_FIELDS, options.names_of_fields, existing)
+    table, warnings = add_requested_fields(options.table, request, (ObservedLabel(*label) for label in observed))
     facts.warn_all(splits[:1], warnings)
-    yield add_fields(options.table, fields)
+    yield table
 
 
 def count_block_rows(

@@ -2,14 +2,14 @@
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import ColumnType, FeatureKind
-from recordmill.schemas.field_features import RAGGED, Axis, FieldColumn
-from recordmill.schemas.inputs.fields import MOST_FIELDS, FieldSelection, columns_of_rows, leaf_values
+from recordmill.schemas.features import ColumnType, FeatureKind, FeatureTable
+from recordmill.schemas.field_features import RAGGED, Axis, FieldColumn, add_fields, field_columns, is_field
+from recordmill.schemas.inputs.fields import ALL, MOST_FIELDS, FieldSelection, columns_of_rows, leaf_values
 from recordmill.schemas.inputs.labels import ExistingLabels
 from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.sizes import first_texts
@@ -102,66 +102,90 @@ class FieldPicker:
             yield from observe_fields(axis, columns, len(rows), self.paths[axis], key, not self._are_texts)
 
 
-def chosen_fields(
-    selections: tuple[FieldSelection, FieldSelection], labels: Iterable[ObservedLabel], existing: ExistingLabels | None
-) -> tuple[list[FieldColumn], list[str]]:
-    """Return the stored fields, and warnings. See `choose_fields`.
+class FieldRequest(NamedTuple):
+    """Requested open fields.
+
+    Attributes:
+        of_images: Fields of images.
+        of_objects: Fields of objects.
+        names: Other keys by the fields' usual ones, those of `--rename`.
+        existing: Data set that gets more splits. Its fields, their kinds and keys stay.
+    """
+
+    of_images: FieldSelection
+    of_objects: FieldSelection
+    names: Mapping[str, str]
+    existing: ExistingLabels | None
+
+
+def add_requested_fields(
+    table: FeatureTable, request: FieldRequest, labels: Iterable[ObservedLabel]
+) -> tuple[FeatureTable, list[str]]:
+    """Return the features of records with open fields, and warnings.
 
     Args:
-        existing: Data set that gets more splits. Its fields and their kinds stay.
+        labels: What `observe_fields` has yielded of all images and objects.
 
     Raises:
-        ConfigError: The data set has other fields.
+        ConfigError: A requested field is unknown or cannot be stored, or the data set has others.
     """
     labels = list(labels)
     columns: list[FieldColumn] = []
     warnings: list[str] = []
-    for axis, selection in zip(AXES, selections, strict=True):
+    existing = (request.existing and request.existing.table) or None
+    there = field_columns(existing) if existing else ()
+    is_all = False
+    for axis, selection in zip(AXES, request[:2], strict=True):
         if selection:
             stats = merge_stats(label.name for label in labels if label.kind == f"{axis} fields")
             paths = [label.name for label in labels if label.kind == f"{axis} path"]
-            own, own_warnings = choose_fields(axis, selection, stats, paths)
+            known = [column.path for column in there if column.axis == axis]
+            own, own_warnings = choose_fields(axis, selection, stats, paths, known)
+            is_all |= selection.is_all
             columns += own
             warnings += own_warnings
-    if existing:
-        return _adopt_fields(columns, existing), warnings
-    return columns, warnings
+    added, faults = add_fields(table, columns, request.names)
+    if faults and not is_all:
+        raise ConfigError(f"--fields: {faults[0]}")
+    warnings += [f"--fields {ALL} leaves a field out: {fault}" for fault in faults]
+    if existing and request.existing:
+        _check_existing(field_columns(added), there, request.existing.where)
+        kept = {feature.name: feature for feature in table.features}
+        kept |= {feature.name: feature for feature in existing.features if is_field(feature.source)}
+        added = msgspec.structs.replace(added, features=tuple(kept[name] for name in sorted(kept)))
+    return added, warnings
 
 
-def _adopt_fields(columns: Iterable[FieldColumn], existing: ExistingLabels) -> list[FieldColumn]:
-    """Return the fields of a data set that gets more splits.
+def _check_existing(ours: Iterable[FieldColumn], theirs: Iterable[FieldColumn], where: str) -> None:
+    """Refuse fields that differ from those of the data set that gets more splits.
 
     Raises:
-        ConfigError: The requested fields are others.
+        ConfigError: They differ.
     """
-    ours, theirs = ({(column.axis, column.path) for column in part} for part in (columns, existing.fields))
-    if ours != theirs:
-        shown = [
-            first_texts(sorted(f"image.{path}" if axis == "image" else path for axis, path in part), _SHOWN)
-            or "no field"
-            for part in (theirs, ours)
-        ]
+    asked, there = ({column.shown for column in part} for part in (ours, theirs))
+    if asked != there:
+        shown = [first_texts(sorted(part), _SHOWN) or "no field" for part in (there, asked)]
         raise ConfigError(
-            f"{existing.where} has {shown[0]}, and --fields gives {shown[1]}. All splits of a data set have the same "
-            "fields: give the same --fields, or another output"
+            f"{where} has {shown[0]}, and --fields gives {shown[1]}. All splits of a data set have the same fields: "
+            "give the same --fields, or another output"
         )
-    return list(existing.fields)
 
 
 def choose_fields(
-    axis: Axis, selection: FieldSelection, stats: TableStats, paths: Iterable[str]
+    axis: Axis, selection: FieldSelection, stats: TableStats, paths: Iterable[str], existing: Iterable[str] = ()
 ) -> tuple[list[FieldColumn], list[str]]:
     """Return the stored fields of an axis, and warnings.
 
     Args:
         stats: Facts of the values of all rows.
         paths: Paths of all leaves.
+        existing: Paths of the fields of the data set that gets more splits, whose images may lack them.
 
     Raises:
         ConfigError: No row has a requested field, or all leaves are too many.
     """
     known = sorted(set(paths))
-    names = [*selection.kinds] if not selection.is_all else sorted(stats.columns)
+    names = [*selection.kinds] if not selection.is_all else sorted({*stats.columns, *existing})
     if selection.is_all and len(names) > MOST_FIELDS:
         raise ConfigError(
             f"--fields all: there are {len(names):,} fields of {'images' if axis == 'image' else 'objects'}, more than "
@@ -171,8 +195,8 @@ def choose_fields(
     warnings: list[str] = []
     rows = sum(stats.rows.values())
     for name in names:
-        values = stats.columns.get(name)
-        if values is None or not values.present:
+        values = stats.columns.get(name, ColumnStats())
+        if not values.present and name not in existing:
             raise ConfigError(_unknown_path(axis, name, known))
         column = _choose_column(axis, name, values, selection.kinds.get(name, ""))
         columns.append(column)
@@ -207,7 +231,7 @@ def _choose_column(axis: Axis, path: str, values: ColumnStats, kind: str) -> Fie
 
 def _field_warnings(column: FieldColumn, values: ColumnStats, rows: int) -> Iterator[str]:
     """Yield warnings about the values of a field."""
-    shown = f"image.{column.path}" if column.axis == "image" else column.path
+    shown = column.shown
     if len(values.seen) > 1 and column.kind is FeatureKind.BYTES:
         looks = ", ".join(f"{look.value} ({number:,})" for look, number in sorted(values.seen.items()))
         yield f"field {shown} is stored as text, as it has {looks}"

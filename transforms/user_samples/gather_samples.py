@@ -10,7 +10,6 @@ from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection, TaggedO
 
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.features import Part
-from recordmill.schemas.field_features import add_fields, stores_axis
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.layouts import LAYOUTS
@@ -19,7 +18,7 @@ from recordmill.transforms.blocks.cut_range import BlockKey, cut_range
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.collect_facts import WithFacts, collect_facts, hand_over
 from recordmill.transforms.dataset.facts import AddFacts, Facts, FactsBuilder, add_facts
-from recordmill.transforms.join.choose_fields import chosen_fields
+from recordmill.transforms.join.choose_fields import FieldRequest, add_requested_fields
 from recordmill.transforms.join.observed_labels import (
     NEGATIVE_AREA,
     OPTIONAL_KINDS,
@@ -171,10 +170,10 @@ def _describe_samples(
     yield labels
     category_id = (Part.CATEGORY_ID,) if labels.is_shifted and not options.is_image_class else ()
     parts = (*options.parts, *observed_parts(distinct), *options.observed_parts(kinds), *category_id)
+    request = FieldRequest(*options.selected_fields(), options.names_of_fields, None)
     labels_of_fields = (ObservedLabel(*label) for label in observed)
-    fields, field_warnings = chosen_fields(options.selected_fields(), labels_of_fields)
-    table = options.layout_table.with_parts(parts)
-    yield TaggedOutput(_TABLE, add_fields(table, [field for field in fields if stores_axis(table.layout, field.axis)]))
+    table, field_warnings = add_requested_fields(options.layout_table.with_parts(parts), request, labels_of_fields)
+    yield TaggedOutput(_TABLE, table)
     facts.warn_all(options.splits[:1], field_warnings)
     for text in label_warnings(distinct, labels):
         facts.warn(options.splits[0], text)

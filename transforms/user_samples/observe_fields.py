@@ -61,4 +61,5 @@ class ObserveFields(beam.CombineFn):
 
 
 def _observe(axis: Axis, rows: list[dict[str, Any]], paths: Iterable[str]) -> Iterable[tuple[str, str, int, int]]:
-    return map(tuple, observe_fields(axis, columns_of_rows(rows), len(rows), paths))
+    labels = observe_fields(axis, columns_of_rows(rows), len(rows), paths)
+    return [(label.kind, label.name, label.category_id, label.keypoints) for label in labels]

@@ -1,6 +1,7 @@
 """Columns of open fields."""
 
 import json
+import re
 
 import msgspec
 import numpy as np
@@ -11,7 +12,15 @@ from hypothesis import strategies as st
 from recordmill.schemas.block import Ragged, ragged_bytes
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureKind
-from recordmill.schemas.field_features import RAGGED, FieldColumn, add_fields, field_columns, field_readings
+from recordmill.schemas.field_features import (
+    RAGGED,
+    FieldColumn,
+    add_fields,
+    field_columns,
+    field_keys,
+    field_readings,
+    is_field,
+)
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
 from recordmill.transforms.encoders import encode_fields
 from recordmill.transforms.encoders.encode_fields import FieldEncoder
@@ -20,7 +29,7 @@ INT, FLOAT, BYTES = FeatureKind.INT64, FeatureKind.FLOAT, FeatureKind.BYTES
 
 
 def encode(column: FieldColumn, *values: object) -> tuple[dict, list]:
-    encoder = FieldEncoder(add_fields(DETECTION, [column]))
+    encoder = FieldEncoder(add_fields(DETECTION, [column]).table)
     rows = ragged_bytes([json.dumps({"f": value}).encode() if value is not None else b"" for value in values])
     columns, faults = encoder.encode(column.axis, rows, len(values))
     plain = {
@@ -83,7 +92,7 @@ def test_value_that_does_not_fit(kind, size, value, fault):
 )
 def test_keys(table, object_key, image_key):
     columns = (FieldColumn("image", "c", BYTES), *([FieldColumn("object", "a.b", INT)] if object_key else []))
-    with_fields = add_fields(table, columns)
+    with_fields = add_fields(table, columns).table
     added = {feature.name for feature in with_fields.features} - {feature.name for feature in table.features}
     assert added == {object_key, image_key} - {""}
     assert {*field_columns(with_fields)} == {*columns}
@@ -91,20 +100,44 @@ def test_keys(table, object_key, image_key):
 
 def test_names_of_readers():
     """The object's field has the plain name, if an image's field has the same."""
-    table = add_fields(DETECTION, [FieldColumn("image", "f", INT), FieldColumn("object", "f", INT)])
+    table = add_fields(DETECTION, [FieldColumn("image", "f", INT), FieldColumn("object", "f", INT)]).table
     assert {reading.name for reading in field_readings(table)} == {"f", "image.f"}
 
 
-@pytest.mark.parametrize(("axis", "path"), [("image", "height"), ("object", "area"), ("object", "boxes")])
-def test_name_that_is_taken(axis, path):
-    with pytest.raises(ConfigError, match=f"--fields {path}: .*Leave the field out"):
-        add_fields(DETECTION, [FieldColumn(axis, path, INT)])
+@pytest.mark.parametrize(
+    ("column", "fault"),
+    [
+        (FieldColumn("image", "height", INT), r"key .* image/height, is that of .* --rename image/height=NAME"),
+        (FieldColumn("object", "area", INT), "recordmill.open gives the name of the field area to a value"),
+        (FieldColumn("object", "boxes", INT), "recordmill.open gives the name of the field boxes to a value"),
+        (FieldColumn("object", "a\nb", INT), r"the field 'a\\nb' has no key of 1 to 200 bytes of printable text"),
+        (FieldColumn("object", "x" * 300, INT), "has no key of 1 to 200 bytes of printable text"),
+    ],
+)
+def test_field_without_a_key(column, fault):
+    table, faults = add_fields(DETECTION, [column, FieldColumn("object", "f", INT)])
+    assert [feature.name for feature in table.features if is_field(feature.source)] == ["image/object/f"]
+    assert re.search(fault, faults[0])
 
 
-@pytest.mark.parametrize("path", ["a\nb", "x" * 300])
-def test_path_that_is_no_key(path):
-    with pytest.raises(ConfigError, match="a key has 1 to 200 bytes of printable text"):
-        add_fields(DETECTION, [FieldColumn("object", path, INT)])
+def test_fields_have_other_keys():
+    columns = [FieldColumn("image", "height", INT), FieldColumn("object", "f", BYTES, RAGGED)]
+    table, faults = add_fields(DETECTION, columns, {"image/height": "rows", "image/object/f": "g"})
+    assert not faults
+    assert {*field_keys(table).values()} == {"rows", "g/ragged_flat_values", "g/ragged_row_lengths_0"}
+    assert {*field_columns(table)} == {*columns}
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "fault"),
+    [
+        ("image/object/g", "f", "records have no feature 'image/object/g'; did you mean image/object/f?"),
+        ("image/object/f", "a\n", "a key has 1 to 200 bytes of printable text"),
+    ],
+)
+def test_other_key_that_is_wrong(key, name, fault):
+    with pytest.raises(ConfigError, match=fault.replace("?", r"[?]")):
+        add_fields(DETECTION, [FieldColumn("object", "f", INT)], {key: name})
 
 
 VALUES = {
@@ -120,7 +153,7 @@ COLUMNS = st.sampled_from(list(VALUES)).flatmap(
 def encode_single(kind: FeatureKind, values: list) -> tuple[list, list]:
     column = FieldColumn("object", "a", kind)
     rows = ragged_bytes([b"" if value is None else msgspec.json.encode({"a": value}) for value in values])
-    encoder = FieldEncoder(add_fields(DETECTION, [column]))
+    encoder = FieldEncoder(add_fields(DETECTION, [column]).table)
     columns, faults = encoder.encode("object", rows, len(values))
     (stored,) = columns.values()
     return list(stored), faults

@@ -4,11 +4,12 @@ import pytest
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureKind
-from recordmill.schemas.field_features import RAGGED, FieldColumn
-from recordmill.schemas.inputs.fields import NO_FIELDS, select_fields
+from recordmill.schemas.field_features import RAGGED, FieldColumn, add_fields, field_columns
+from recordmill.schemas.inputs.fields import select_fields
 from recordmill.schemas.inputs.labels import ExistingLabels, LabelMap
 from recordmill.schemas.inputs.sample import Sample, SampleObject
-from recordmill.transforms.join.choose_fields import FieldPicker, chosen_fields
+from recordmill.schemas.layouts import DETECTION
+from recordmill.transforms.join.choose_fields import FieldPicker, FieldRequest, add_requested_fields, observe_fields
 
 INT, FLOAT, BYTES = FeatureKind.INT64, FeatureKind.FLOAT, FeatureKind.BYTES
 
@@ -19,13 +20,14 @@ def sample(*fields: dict, **image: object) -> Sample:
 
 
 def choose(samples: list[Sample], *choices: str, existing: ExistingLabels | None = None) -> tuple:
-    """The chosen fields and warnings, if each Sample is read apart."""
+    """The stored fields and warnings, if each Sample is read apart."""
     selections, labels = select_fields(choices), set()
     for number, one in enumerate(samples):
         picker = FieldPicker(selections)
         picker.pick(one)
         labels |= {*picker.observed(number)}
-    return chosen_fields(selections, labels, existing)
+    table, warnings = add_requested_fields(DETECTION, FieldRequest(*selections, {}, existing), labels)
+    return list(field_columns(table)), warnings
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,7 @@ def test_kind_follows_from_all_values(values, kind, size):
     rows = [{"f": value} for value in values]
     for samples in ([sample(*rows)], [sample(row) for row in rows]):
         columns, _ = choose(samples, "f")
-        assert columns == [FieldColumn("object", "f", kind, size)]
+        assert columns == [FieldColumn("object", "f", kind, size, is_bool=values == [True, False])]
 
 
 def test_named_kind_wins():
@@ -81,7 +83,7 @@ def test_all_are_the_leaves_of_both_axes():
     ("choice", "said"),
     [
         ("scor", "--fields scor: no object has this field; did you mean score?"),
-        ("attributes", "--fields attributes: no object has this field; did you mean attributes.color?"),
+        ("attributes", "--fields attributes: it has several values; name those that records need: attributes.color"),
         ("image.x", "--fields image.x: no image has this field; they have image.date"),
         ("zzz", "--fields zzz: no object has this field; they have attributes.color, score"),
     ],
@@ -102,9 +104,13 @@ def test_map_with_keys_of_its_own_is_refused_with_their_number():
 
 def test_added_split_has_the_fields_of_the_data_set():
     there = FieldColumn("object", "f", FLOAT)
-    existing = ExistingLabels(LabelMap(()), "train of out", (there,))
+    table = add_fields(DETECTION, [there], {"image/object/f": "f"}).table
+    existing = ExistingLabels(LabelMap(()), "train of out", table)
     assert choose([sample({"f": 1})], "f", existing=existing)[0] == [there]
     with pytest.raises(ConfigError, match="train of out has f, and --fields gives no field"):
-        chosen_fields((NO_FIELDS, NO_FIELDS), (), existing)
+        choose([sample({"f": 1})], existing=existing)
+    selections = select_fields(["f"])
+    labels = [*observe_fields("object", {}, 1, ())]
+    assert add_requested_fields(DETECTION, FieldRequest(*selections, {}, existing), labels)[0] == table
     with pytest.raises(ConfigError, match=r"train of out has f, and --fields gives f, image\.g"):
         choose([sample({"f": 1}, g=1)], "f,image.g", existing=existing)
