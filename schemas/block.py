@@ -176,10 +176,6 @@ class Block:
     keypoints_xyv: Annotated[
         Any, BlockColumn("M", "float64 list", "px", "x, y and visibility (0, 1, 2) per keypoint", (), 3)
     ] = None
-    difficult: Annotated[Any, BlockColumn("M", "bool", "", "as in the source", False)] = None
-    truncated: Annotated[Any, BlockColumn("M", "bool", "", "as in the source", False)] = None
-    view: Annotated[Any, BlockColumn("M", "text", "UTF-8", "visible side of the object, as in the source", "")] = None
-    track_id: Annotated[Any, BlockColumn("M", "int64", "id", "track; -1 if the object has none", -1, minimum=-1)] = None
     corners_px: Annotated[
         Any, BlockColumn("M", "float64", "px", "corners x, y of an oriented box; zeros for other boxes", (), 8)
     ] = None

@@ -11,6 +11,7 @@ import msgspec
 from recordmill.schemas.boxes import shortest_decimal
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import DTYPES, ColumnType, Feature, FeatureKind, FeatureTable, Reading, RecordOf
+from recordmill.schemas.inputs.fields import TRACK, WELL_KNOWN
 from recordmill.schemas.values import VALUES
 
 Axis = Literal["image", "object"]
@@ -48,7 +49,11 @@ class FieldColumn(msgspec.Struct, frozen=True):
     @property
     def source(self) -> str:
         """Source of its feature, or the beginning of the sources of its two features."""
-        return f"{_SOURCES[self.axis]}{self.path}"
+        return f"objects.{self.path}" if self._is_well_known else f"{_SOURCES[self.axis]}{self.path}"
+
+    @property
+    def _is_well_known(self) -> bool:
+        return self.axis == "object" and not self.size and _KINDS_OF_WELL_KNOWN.get(self.path) is self.kind
 
     @property
     def shown(self) -> str:
@@ -58,12 +63,21 @@ class FieldColumn(msgspec.Struct, frozen=True):
     @property
     def missing(self) -> str:
         """Value that is stored for a missing value, as text."""
-        return _MISSING[self.kind]
+        is_flag = self._is_well_known and self.path != TRACK and self.kind is FeatureKind.INT64
+        return "0" if is_flag else _MISSING[self.kind]
+
+
+_KINDS_OF_WELL_KNOWN = dict.fromkeys(WELL_KNOWN, FeatureKind.INT64) | {"view": FeatureKind.BYTES}
+_WELL_KNOWN = {
+    column.source: column
+    for column in (FieldColumn("object", path, kind) for path, kind in _KINDS_OF_WELL_KNOWN.items())
+}
+"""Well-known fields by the source of their feature, which layout `detection` has in any case."""
 
 
 def is_field(source: str) -> bool:
     """Return True for the source of a field's feature."""
-    return source.startswith(tuple(_SOURCES.values()))
+    return source in _WELL_KNOWN or _axis_of(source) is not None
 
 
 def _axis_of(source: str) -> Axis | None:
@@ -127,6 +141,8 @@ def add_fields(
         if not stores_axis(table.layout, column.axis):
             faults.append(f"it is a field of objects, and records of layout {table.layout} have none: {column.shown}")
             continue
+        if column.source in table.sources:  # a well-known field of the layout
+            continue
         key = _PREFIXES[table.layout][column.axis] + column.path.replace(".", "/")
         usual.add(key)
         features = list(_features(column, table, check_new_key(key, names[key], table) if key in names else key))
@@ -188,6 +204,8 @@ def field_columns(table: FeatureTable) -> tuple[FieldColumn, ...]:
     columns = []
     for feature in table.features:
         axis = _axis_of(feature.source)
+        if feature.source in _WELL_KNOWN:
+            columns.append(_WELL_KNOWN[feature.source])
         if axis is None or feature.source.endswith(LENGTHS):
             continue
         path = feature.source.removeprefix(_SOURCES[axis]).removesuffix(FLAT_VALUES)
@@ -213,7 +231,8 @@ def field_readings(table: FeatureTable) -> Iterator[Reading]:
 def field_keys(table: FeatureTable) -> dict[str, str]:
     """Return the key of each field in a record, by the name that readers give it."""
     names = {feature.source: feature.name for feature in table.features}
-    return {reading.name: names[reading.source] for reading in field_readings(table)}
+    well_known = {column.path: names[source] for source, column in _WELL_KNOWN.items() if source in names}
+    return well_known | {reading.name: names[reading.source] for reading in field_readings(table)}
 
 
 def field_values(column: FieldColumn, values: Mapping[str, Any], rows: int) -> list[Any]:
@@ -246,7 +265,7 @@ def _source_value(column: FieldColumn, value: Any) -> Any:
         return value.decode(errors="replace") or None
     if column.kind is FeatureKind.FLOAT:
         return None if value != value else shortest_decimal(value)
-    if value == -1:
+    if value == int(column.missing):
         return None
     return bool(value) if column.is_bool else int(value)
 

@@ -21,7 +21,7 @@ import msgspec
 from recordmill.schemas.boxes import exact_edges_px, shortest_decimal
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, Part, RecordOf, ShardNaming
-from recordmill.schemas.field_features import check_new_key, is_field
+from recordmill.schemas.field_features import check_new_key
 from recordmill.schemas.shards import ShardNames
 from recordmill.schemas.values import VALUE_OF, Write
 
@@ -296,7 +296,7 @@ def column_writer(feature: Feature) -> Write | None:
     """Return the function that makes a feature's column from a `recordmill.transforms.encoders.encode_examples.Run`;
     None if there is none. The function raises ConfigError if the feature's type cannot store a number exactly.
     """
-    if is_field(feature.source):
+    if feature.source not in VALUE_OF:
         return lambda run: run.fields[feature.source]
     value = VALUE_OF[feature.source]
     write = value.write

@@ -97,20 +97,9 @@ def _tags(run: Any) -> list[list[int]]:
     return [[index[tag.encode()] for tag in labels.tags if tag.encode() in index] for labels in run.labels]
 
 
-def _object_column(name: str, missing: int = 0) -> Write:
-    """Return the writer of a column of objects; `missing` fills a column that the Block lacks."""
-
-    def write(run: Any) -> Any:
-        import numpy as np
-
-        column = getattr(run.block, name)
-        return np.full(len(run.class_index), missing, np.int64) if column is None else column
-
-    return write
-
-
-def _views(run: Any) -> list[bytes]:
-    return run.block.view.rows() if run.block.view is not None else [b""] * len(run.class_index)
+def _field_column(source: str) -> Write:
+    """Return the writer of a well-known field, see `recordmill.schemas.field_features`."""
+    return lambda run: run.fields[source]
 
 
 def _corners(run: Any) -> "np.ndarray":
@@ -235,14 +224,14 @@ VALUES = (
         "objects.keypoint_text", _N_K, "utf-8", "keypoint names; empty beyond those of the object's category"
     ).written(_keypoint_column("text"), Part.KEYPOINTS),
     _int64("objects.difficult", _N, "0 or 1", "1 where the source says that the object is hard to recognise")
-    .written(_object_column("difficult"), Part.FLAGS)
+    .written(_field_column("objects.difficult"), Part.FLAGS)
     .read("difficult", "1 where the object is hard to recognise"),
     _int64("objects.truncated", _N, "0 or 1", "1 where the source says that the object is not all in the box")
-    .written(_object_column("truncated"), Part.FLAGS)
+    .written(_field_column("objects.truncated"), Part.FLAGS)
     .read("truncated", "1 where the object is not all in the box"),
     _bytes("objects.view", _N, "utf-8", "side of the object that is seen, in the source's words")
-    .written(_views, Part.FLAGS)
-    .read("views", "UTF-8: side that is seen"),
+    .written(_field_column("objects.view"), Part.FLAGS)
+    .read("view", "UTF-8: side that is seen"),
     _float(
         "objects.corners",
         ("N", "8"),
@@ -252,8 +241,8 @@ VALUES = (
     .written(_corners, Part.ORIENTED)
     .read("corners", "x, y of the four corners of an oriented box as fractions of width and height"),
     _int64("objects.track_id", _N, "id", "track that the object is of; -1 without")
-    .written(_object_column("track_id", _NO_ID), Part.TRACKS)
-    .read("track_ids", "-1 without", _NO_ID),
+    .written(_field_column("objects.track_id"), Part.TRACKS)
+    .read("track_id", "-1 without", _NO_ID),
     # Captions
     _bytes("captions.text", ("C",), "utf-8", "captions")
     .written(_labels_column(lambda labels: [caption.caption.encode() for caption in labels.captions]), Part.CAPTIONS)

@@ -66,7 +66,7 @@ class Annotation(msgspec.Struct, frozen=True, array_like=True, gc=False):
         segmentation: JSON text, not parsed or checked yet; empty if masks are not requested or the row has none.
         keypoints_xyv: x and y in pixels and visibility (0, 1, 2) of each keypoint of the category; empty if the row has
             no keypoints.
-        difficult, truncated, view, track_id, corners_px, in_fractions, fields: See the columns of a Block.
+        corners_px, in_fractions, fields: See the columns of a Block.
     """
 
     id: int
@@ -76,10 +76,6 @@ class Annotation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     is_crowd: bool
     segmentation: bytes = b""
     keypoints_xyv: tuple[float, ...] = ()
-    difficult: bool = False
-    truncated: bool = False
-    view: str = ""
-    track_id: int = -1
     corners_px: tuple[float, ...] = ()
     in_fractions: bool = False
     fields: bytes = b""

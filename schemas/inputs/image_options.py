@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureKind, Part
-from recordmill.schemas.inputs.fields import Fields, FieldSelection, select_fields
+from recordmill.schemas.inputs.fields import NONE, Fields, FieldSelection, select_fields
 from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.inputs.option import (
     COMMON,
@@ -159,15 +159,21 @@ class ObjectOptions(StoredImageOptions):
     fields: Fields = WRITE.opt(
         "Open fields: values of objects or images that the source has and the layout does not know. `NAME` is a path "
         "in the words of the source: `score`, `attributes.occluded`; `image.NAME` is a field of the image. `:int`, "
-        "`:float` and `:text` choose the kind, which else all values decide. `all` stores all. On the command line, a "
+        "`:float` and `:text` choose the kind, which else all values decide. `all` stores all, and `none` also leaves "
+        "out difficult, truncated, view and track_id. On the command line, a "
         "path with a comma or a colon is quoted as in CSV. See [formats.md](formats.md#fields).",
         (),
-        "NAME[:KIND][,…]|all",
+        "NAME[:KIND][,…]|all|none",
     )
 
     @property
     def box_policy(self) -> str:
         return self.boxes
+
+    @property
+    def unwritten_parts(self) -> tuple[Part, ...]:
+        """Parts with the well-known fields, if `--fields none` leaves them out."""
+        return (Part.FLAGS, Part.TRACKS) if self.fields == (NONE,) else ()
 
     @property
     def has_fields(self) -> bool:

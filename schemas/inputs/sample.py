@@ -6,6 +6,7 @@ import msgspec
 
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import PanopticAnnotation, StuffAnnotation
+from recordmill.schemas.inputs.fields import FLAGS, TRACK
 
 
 class SampleObject(msgspec.Struct, frozen=True):
@@ -21,14 +22,11 @@ class SampleObject(msgspec.Struct, frozen=True):
         is_crowd: True if the box surrounds a group of objects.
         area_px2: Area in square pixels, or as a fraction of the image's area; None for that of the box.
         category_id: Id of its class; None to find it by the name.
-        difficult: True if the object is hard to recognise.
-        truncated: True if parts of the object are outside its box.
-        view: Visible side of the object.
-        track_id: Id of the object's track; None if there is none.
         corners: x, y of the four corners of an oriented box, whose bounds are the box; empty for other boxes.
         id: Id of the object; None to derive one from the Sample's name and the object's position.
         fields: Open fields: values that no layout knows, by name. Values are numbers, booleans, texts, lists of these,
-            and mappings of names to such values.
+            and mappings of names to such values. Records of layout `detection` have `difficult`, `truncated`, `view`
+            and `track_id` in any case.
     """
 
     category: str
@@ -40,10 +38,6 @@ class SampleObject(msgspec.Struct, frozen=True):
     area_px2: float | None = None
     category_id: int | None = None
     id: int | None = None
-    difficult: bool = False
-    truncated: bool = False
-    view: str = ""
-    track_id: int | None = None
     corners: tuple[float, ...] = ()
     fields: dict[str, Any] = {}
 
@@ -101,9 +95,9 @@ class Sample(msgspec.Struct, frozen=True):
         """Optional parts of the record that depend on the Sample and not on an option."""
         has = {
             Part.LVIS: self.neg_category_ids or self.not_exhaustive_category_ids,
-            Part.FLAGS: any(item.difficult or item.truncated or item.view for item in self.objects),
+            Part.FLAGS: any(item.fields.get(path) for item in self.objects for path in FLAGS),
             Part.ORIENTED: any(item.corners for item in self.objects),
-            Part.TRACKS: any(item.track_id is not None for item in self.objects),
+            Part.TRACKS: any(item.fields.get(TRACK) is not None for item in self.objects),
             Part.TAGS: self.tags,
         }
         return {part for part, value in has.items() if value}

@@ -118,7 +118,9 @@ def write_samples(output: Path) -> None:
         box = (number, 1.5, 9.25, 8)
         objects = (
             SampleObject("cat", box, segmentation=polygon, area_px2=number / 7, is_crowd=number % 3 == 0),
-            SampleObject("dög", (0.1, 0.2, 0.3, 0.4), "fraction", keypoints=(0.2, 0.3, 2, 0, 0, 0), difficult=True),
+            SampleObject(
+                "dög", (0.1, 0.2, 0.3, 0.4), "fraction", keypoints=(0.2, 0.3, 2, 0, 0, 0), fields={"difficult": True}
+            ),
         )
         more = {
             "captions": (f"nr. {number}",),

@@ -88,12 +88,14 @@ def _describe_traits(
         warnings += [absent] if absent else []
     yield categories
     yield TaggedOutput(_LABELS, labels)
-    table, parts = choose_features((), labels, options.table, layout), observed_parts(traits)
+    table = choose_features((), labels, options.table, layout)
+    parts = [part for part in observed_parts(traits) if part not in options.unwritten_parts]
     request = FieldRequest(*source.fields, options.names_of_fields, existing)
     with_fields, field_warnings = add_requested_fields(layout.with_parts((*table.parts, *parts)), request, traits)
     warnings += field_warnings
     yield TaggedOutput(_TABLE, with_fields)
-    if lacking := sorted({*parts} - {*source.parts, *layout.parts}):  # the command has warned about the rest
+    # The command has warned about the rest.
+    if lacking := sorted({*parts} - {*source.parts, *layout.parts, *with_fields.parts}):
         warnings.append(f"the layout {layout.layout} has no feature for {', '.join(lacking)}: not written")
     facts.warn_all([split], warnings)
 

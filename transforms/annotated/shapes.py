@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from recordmill.schemas.inputs.sample import SampleObject
@@ -22,6 +23,11 @@ def box_object(category: str, left: float, top: float, right: float, bottom: flo
     (1, 2, 3, 4)
     """
     return SampleObject(category, (left, top, right - left, bottom - top), **fields)
+
+
+def with_fields(object_: SampleObject, fields: Mapping[str, Any]) -> SampleObject:
+    """Return the object with further open fields."""
+    return msgspec.structs.replace(object_, fields={**object_.fields, **fields}) if fields else object_
 
 
 def rectangle_ring(points: Sequence[Point]) -> list[Point]:

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.fields import TRACK
 from recordmill.schemas.inputs.images import IMAGE_SUFFIXES, MAX_PIXELS, is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
@@ -29,6 +30,7 @@ from recordmill.transforms.annotated.shapes import (
     rectangle_ring,
     sides_px,
     whole_number,
+    with_fields,
 )
 from recordmill.transforms.annotated.source import (
     ImageParts,
@@ -256,7 +258,8 @@ def _convert_track(
         except UnusableError as fault:
             yield LabelledImage(None, (LabelFault(fault.reason, fault.detail, shape.line),))
             continue
-        objects = [msgspec.structs.replace(object_, track_id=track_id) for object_ in objects]
+        if track_id is not None:
+            objects = [with_fields(object_, {TRACK: track_id}) for object_ in objects]
         objects = _with_fields(objects, shape, element.attributes, has_fields)
         sample = msgspec.structs.replace(_frame_sample(frame_path, number, sides), objects=tuple(objects))
         place = LabelFault(Reason.MALFORMED_ANNOTATION, "", shape.line)
@@ -302,7 +305,7 @@ def _with_fields(
     fields: dict[str, Any] = {key: value for key, value in {**of_track, **shape.attributes}.items() if value}
     fields = {key: value for key, value in fields.items() if key not in left_out}
     fields["attributes"] = _child_attributes(shape)
-    return [msgspec.structs.replace(object_, fields=fields) for object_ in objects]
+    return [with_fields(object_, fields) for object_ in objects]
 
 
 def shape_objects(shape: Element, label: str, sides: Sides, has_masks: bool) -> list[SampleObject]:

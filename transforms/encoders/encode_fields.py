@@ -1,6 +1,6 @@
 """Encode open fields of images and objects as columns of records."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import NoneType
 from typing import Any
@@ -22,7 +22,11 @@ _TYPES = {
     FeatureKind.FLOAT: ColumnType.FLOAT,
     FeatureKind.BYTES: ColumnType.BYTES,
 }
-_MISSING: dict[FeatureKind, Any] = {FeatureKind.INT64: -1, FeatureKind.FLOAT: np.nan, FeatureKind.BYTES: b""}
+_OF_TEXT: dict[FeatureKind, Callable[[str], Any]] = {
+    FeatureKind.INT64: int,
+    FeatureKind.FLOAT: float,
+    FeatureKind.BYTES: str.encode,
+}
 
 
 class FieldEncoder:
@@ -67,7 +71,7 @@ class FieldEncoder:
         dtype = np.float32 if column.kind is FeatureKind.FLOAT else np.int64
         is_alone = column.axis == "image" or self._is_alone
         if column.size != RAGGED:
-            width, missing = column.size or 1, _MISSING[column.kind]
+            width, missing = column.size or 1, _OF_TEXT[column.kind](column.missing)
             filled = [values if len(values) == width else [missing] * width for values in lists]
             if not is_bytes:
                 array = np.array(filled, dtype).reshape(-1, width)
@@ -105,7 +109,7 @@ def _plain_column(column: FieldColumn, values: list[Any]) -> Column | None:
     types = set(map(type, values)) - {NoneType}
     if column.size:
         return None
-    missing = _MISSING[column.kind]
+    missing = _OF_TEXT[column.kind](column.missing)
     if column.kind is FeatureKind.BYTES:
         return [missing if value is None else value.encode() for value in values] if types <= {str} else None
     filled = [missing if value is None else value for value in values]

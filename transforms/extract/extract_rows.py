@@ -150,7 +150,7 @@ class RowExtractor:
         record, image = self.read_image(values, faults)
         image_file = ExtractedFile(extraction_path(f"images/{self._split}", image.file_name), values["image.encoded"])
         instances = list(self._instances(record, image, faults))
-        fields = self._object_fields(values, len(instances))
+        fields = list(map(nest_values, self.object_fields(values, len(instances))))
         files = [image_file, *self._maps(values, image.file_name)]
         panoptic = self._panoptic(values, image, faults)
         if panoptic:
@@ -217,11 +217,13 @@ class RowExtractor:
                 row = msgspec.structs.replace(row, num_keypoints=number, keypoints=xyv)
             yield row
 
-    def _object_fields(self, values: Mapping[str, Any], objects: int) -> list[dict[str, Any]]:
-        """Return the open fields of each object, as in the source."""
+    def object_fields(self, values: Mapping[str, Any], objects: int) -> list[dict[str, Any]]:
+        """Return the open fields of each object by path, as in the source; without missing ones."""
         columns = [column for column in self._fields if column.axis == "object"]
         by_path = {column.path: field_values(column, values, objects) for column in columns}
-        return [nest_values({path: column[row] for path, column in by_path.items()}) for row in range(objects)]
+        return [
+            {path: column[row] for path, column in by_path.items() if column[row] is not None} for row in range(objects)
+        ]
 
     def _captions(self, values: dict[str, Any], image_id: int) -> Iterator[CaptionEntry]:
         captions = values["captions.text"].tolist() if Part.CAPTIONS in self._parts else []

@@ -16,7 +16,6 @@ from recordmill.transforms.extract.extract_files import (
     ExtractedFile,
     FileWriter,
     UnusableRecordError,
-    decode_text,
     extraction_path,
     is_unchanged,
     read_record,
@@ -47,7 +46,6 @@ from recordmill.transforms.runtime.threads import look_ahead
 
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 """Suffixes that all readers accept as images."""
-_TRAITS = ("difficult", "truncated", "view", "track_id", "corners")
 _RENAMED = "image files renamed to a suffix that readers know"
 _MISTAKEN = "image files with `.jpg` inside the name, now `_jpg`, because readers would take it for the suffix"
 _ODD = "image files that some readers do not find (hidden, or with a \\ or an outer space in the name); rename them"
@@ -186,18 +184,16 @@ class LabelExtractor(RowExtractor):
         self, record: RecordView, image: ImageEntry, faults: list[tuple[str, str]]
     ) -> Iterator[ExtractedObject]:
         """Yield the objects whose class is known."""
-        difficult, truncated, views, tracks, corners = (record.column(f"objects.{name}") for name in _TRAITS)
-        for at, row in enumerate(self._instances(record, image, faults)):
+        corners, rows = record.column("objects.corners"), list(self._instances(record, image, faults))
+        fields = self.object_fields(record.values, len(rows))
+        for at, row in enumerate(rows):
             if category := self._categories.get(row.category_id):
                 yield ExtractedObject(
                     row,
                     category,
                     self._index[category.id],
-                    bool(difficult and difficult[at]),
-                    bool(truncated and truncated[at]),
-                    decode_text(views[at], "a view") if views else "",
-                    tracks[at] if tracks else -1,
                     tuple(corners[8 * at : 8 * at + 8]),
+                    fields[at],
                 )
 
 

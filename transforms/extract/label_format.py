@@ -1,8 +1,9 @@
 """Types, counts and outlines that all label formats share. A format is a function of an image."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,16 +29,14 @@ class ExtractedObject(NamedTuple):
         category: Class of the object.
         class_index: Index of the class in the data set.
         corners: x, y of the corners of an oriented box as fractions; empty for other boxes.
+        fields: Open fields by path, as in the source; without missing ones.
     """
 
     row: InstanceRow
     category: Category
     class_index: int
-    difficult: bool = False
-    truncated: bool = False
-    view: str = ""
-    track_id: int = -1
     corners: tuple[float, ...] = ()
+    fields: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def edges_px(self) -> tuple[float, float, float, float]:
@@ -134,9 +133,9 @@ _OBJECT_CONTENTS: dict[str, Callable[[ExtractedObject], Any]] = {
     "masks": lambda object_: object_.row.segmentation,
     "objects with keypoints": lambda object_: object_.row.num_keypoints or 0,
     "oriented boxes": lambda object_: any(object_.corners),
-    "objects marked difficult or truncated": lambda object_: object_.difficult or object_.truncated,
-    "views": lambda object_: object_.view,
-    "track ids": lambda object_: object_.track_id >= 0,
+    "objects marked difficult or truncated": lambda object_: {"difficult", "truncated"} & object_.fields.keys(),
+    "views": lambda object_: "view" in object_.fields,
+    "track ids": lambda object_: "track_id" in object_.fields,
     "ids of annotations": lambda object_: True,
 }
 _IMAGE_CONTENTS: dict[str, Callable[[ExtractedImage], int]] = {

@@ -60,8 +60,8 @@ def voc_name(name: str) -> str:
 
 def _voc_object(object_: ExtractedObject) -> str:
     box = "".join(_xml_element(tag, format_number(edge)) for tag, edge in zip(_EDGES, object_.edges_px, strict=True))
-    values: dict[str, object] = {"name": object_.category.name, "pose": object_.view or "Unspecified"}
-    values |= {"truncated": int(object_.truncated), "difficult": int(object_.difficult)}
+    values: dict[str, object] = {"name": object_.category.name, "pose": object_.fields.get("view", "Unspecified")}
+    values |= {name: int(object_.fields.get(name, 0)) for name in ("truncated", "difficult")}
     head = "".join(_xml_element(tag, value) for tag, value in values.items())
     return f"  <object>{head}<bndbox>{box}</bndbox></object>"
 

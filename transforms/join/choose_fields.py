@@ -9,9 +9,10 @@ import msgspec
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType, FeatureKind, FeatureTable
 from recordmill.schemas.field_features import RAGGED, Axis, FieldColumn, add_fields, field_columns, is_field
-from recordmill.schemas.inputs.fields import ALL, MOST_FIELDS, FieldSelection, columns_of_rows, leaf_values
+from recordmill.schemas.inputs.fields import ALL, MOST_FIELDS, WELL_KNOWN, FieldSelection, columns_of_rows, leaf_values
 from recordmill.schemas.inputs.labels import ExistingLabels
 from recordmill.schemas.inputs.sample import Sample
+from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.join.observed_labels import ObservedLabel
 from recordmill.transforms.rows.choose_type import narrowest_type
@@ -84,12 +85,16 @@ class FieldPicker:
         return msgspec.structs.replace(sample, fields=self._picked("image", sample.fields), objects=objects)
 
     def _picked(self, axis: Axis, fields: Mapping[str, Any]) -> dict[str, Any]:
-        if not self._selections[axis]:
-            return {}
-        picked = self._selections[axis].pick(fields)
+        well_known = {path: fields[path] for path in WELL_KNOWN if path in fields} if axis == "object" else {}
+        selection = self._selections[axis]
+        if not selection:
+            return well_known
+        picked = selection.pick(fields)
+        if selection.is_all:
+            picked = {path: value for path, value in picked.items() if path not in well_known}
         self.rows[axis].append(picked)
         self.paths[axis].update(path for path, _ in leaf_values(fields))
-        return picked
+        return well_known | picked
 
     def observed(self, key: int) -> Iterator[ObservedLabel]:
         """Yield what decides how the fields are stored.
@@ -149,9 +154,17 @@ def add_requested_fields(
         raise ConfigError(f"--fields: {faults[0]}")
     warnings += [f"--fields {ALL} leaves a field out: {fault}" for fault in faults]
     if existing and request.existing:
-        _check_existing(field_columns(added), there, request.existing.where)
+        layout = LAYOUTS[table.layout].sources  # whose fields are those of the source
+        of_split, of_others = (
+            [column for column in part if column.source not in layout] for part in (field_columns(added), there)
+        )
+        _check_existing(of_split, of_others, request.existing.where)
         kept = {feature.name: feature for feature in table.features}
-        kept |= {feature.name: feature for feature in existing.features if is_field(feature.source)}
+        kept |= {
+            feature.name: feature
+            for feature in existing.features
+            if is_field(feature.source) and feature.source not in layout
+        }
         added = msgspec.structs.replace(added, features=tuple(kept[name] for name in sorted(kept)))
     return added, warnings
 

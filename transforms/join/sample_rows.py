@@ -121,17 +121,13 @@ def _check_object(sample: Sample, number: int, given: SampleObject, finder: Cate
             raise UnusableError(Reason.MALFORMED_KEYPOINTS, detail)
     if len(given.corners) not in (0, 8) or not all(abs(number) <= LARGEST for number in given.corners):
         raise UnusableError(Reason.MALFORMED_BOX, f"corners are not four finite points: {given.corners}")
-    if given.track_id is not None and not 0 <= given.track_id < _INT64:
-        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"track_id {given.track_id} is not 0 to 2**63 - 1")
     id_ = name_id(f"{name_key(sample.file_name)} object {number}") if given.id is None else given.id
     area = box[2] * box[3] if given.area_px2 is None else given.area_px2
     if not (abs(area) <= LARGEST and -_INT64 <= id_ < _INT64):
         raise UnusableError(Reason.MALFORMED_ANNOTATION, f"area {area}, id {id_}")
-    track_id = -1 if given.track_id is None else given.track_id
-    flags = given.difficult, given.truncated, given.view, track_id, given.corners
-    more = given.frame == "fraction", _field_bytes(given.fields)
+    more = given.corners, given.frame == "fraction", _field_bytes(given.fields)
     mask = given.segmentation.encode()
-    return Annotation(id_, category_id, box, area, given.is_crowd, mask, given.keypoints, *flags, *more)
+    return Annotation(id_, category_id, box, area, given.is_crowd, mask, given.keypoints, *more)
 
 
 def _field_bytes(fields: Mapping[str, Any]) -> bytes:

@@ -9,7 +9,6 @@ from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
@@ -33,6 +32,7 @@ from recordmill.transforms.annotated.shapes import (
     mask_text,
     polygon_object,
     rectangle_ring,
+    with_fields,
 )
 from recordmill.transforms.annotated.source import (
     ImageParts,
@@ -115,7 +115,7 @@ def parse_shapes(
                 raise UnusableError(Reason.EXCLUDED, f"label {label} (--ignore-labels)")
             object_ = _convert_shapes(shapes, label_file, has_masks, parts)
             if has_fields:
-                object_ = replace(object_, fields=_shape_fields(label_file.shapes[numbers[0] - 1]))
+                object_ = with_fields(object_, _shape_fields(label_file.shapes[numbers[0] - 1]))
             parts.objects.append(object_)
     flags = (label_file.flags or {}).items()
     tags = tuple(flag for flag, is_set in flags if is_set is True and flag not in ignored_labels)
@@ -154,18 +154,18 @@ def _convert_shapes(shapes: list[_Shape], label_file: _LabelmeFile, has_masks: b
     parts.notes |= field_notes(
         f"flags.{name}" for shape in shapes for name, is_set in (shape.flags or {}).items() if is_set
     )
-    difficult = any(shape.difficult for shape in shapes)
+    fields = {"difficult": True} if any(shape.difficult for shape in shapes) else {}
     is_box = first.shape_type == "rectangle" and len(shapes) == 1
     if not is_box and not has_masks:
         parts.notes.add(MASKS)
     if any(shape.shape_type == "mask" for shape in shapes):
-        return _mask_object(shapes, label_file, has_masks, difficult)
+        return with_fields(_mask_object(shapes, label_file, has_masks), fields)
     rings = list(map(_shape_ring, shapes))
     if is_box:
-        return box_object(first.label, *rings[0][0], *rings[0][2], difficult=difficult)
+        return box_object(first.label, *rings[0][0], *rings[0][2], fields=fields)
     is_turned = first.shape_type == "rotation" and len(shapes) == 1 and len(rings[0]) == 4
     corners = flatten_points(rings[0]) if is_turned else ()
-    return polygon_object(first.label, rings, has_masks, difficult=difficult, corners=corners)
+    return polygon_object(first.label, rings, has_masks, fields=fields, corners=corners)
 
 
 def _shape_ring(shape: _Shape) -> list[Point]:
@@ -183,7 +183,7 @@ def _shape_ring(shape: _Shape) -> list[Point]:
     raise UnusableError(Reason.MALFORMED_ANNOTATION, f"shape_type {kind} of {len(points)} points is not read")
 
 
-def _mask_object(shapes: list[_Shape], label_file: _LabelmeFile, has_masks: bool, difficult: bool) -> SampleObject:
+def _mask_object(shapes: list[_Shape], label_file: _LabelmeFile, has_masks: bool) -> SampleObject:
     shape = shapes[0]
     if len(shapes) > 1:
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a mask is in a group with other shapes")
@@ -197,8 +197,8 @@ def _mask_object(shapes: list[_Shape], label_file: _LabelmeFile, has_masks: bool
             Reason.MALFORMED_SEGMENTATION, f"the image of a mask cannot be decoded ({error})"
         ) from error
     text = _encode_shape_mask(part, round(left), round(top), label_file) if has_masks else ""
-    fields = {"segmentation": text, "area_px2": float(part.sum()), "difficult": difficult}
-    return box_object(shape.label, left, top, right + 1, bottom + 1, **fields)
+    area_px2 = float(part.sum())
+    return box_object(shape.label, left, top, right + 1, bottom + 1, segmentation=text, area_px2=area_px2)
 
 
 def _encode_shape_mask(part: np.ndarray, left: int, top: int, label_file: _LabelmeFile) -> str:

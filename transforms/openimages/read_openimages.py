@@ -153,4 +153,5 @@ def _convert_box_row(cells: Cells, notes: set[str], names: dict[str, str]) -> Sa
     set_flags = {name for name, text in cells.items() if text.lower() in ("1", "1.0", "true")}
     notes |= {_UNNAMED} if names and code and code not in names else set()
     is_crowd, truncated = (flag in set_flags for flag in ("IsGroupOf", "IsTruncated"))
-    return SampleObject(names.get(code, code), box, "fraction", is_crowd=is_crowd, truncated=truncated)
+    fields = {"truncated": True} if truncated else {}
+    return SampleObject(names.get(code, code), box, "fraction", is_crowd=is_crowd, fields=fields)

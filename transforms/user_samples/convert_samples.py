@@ -231,10 +231,6 @@ def convert_block(
                 category_id=annotation.category_id,
                 id=annotation.id,
                 frame="fraction" if annotation.in_fractions else "px",
-                difficult=annotation.difficult,
-                truncated=annotation.truncated,
-                view=annotation.view,
-                track_id=None if annotation.track_id < 0 else annotation.track_id,
                 corners=annotation.corners_px,
                 fields=_decode_fields(annotation.fields),
             )

@@ -169,7 +169,8 @@ def _describe_samples(
     labels = known[0] if known else choose_labels(distinct, options.is_image_class)
     yield labels
     category_id = (Part.CATEGORY_ID,) if labels.is_shifted and not options.is_image_class else ()
-    parts = (*options.parts, *observed_parts(distinct), *options.observed_parts(kinds), *category_id)
+    of_samples = (part for part in observed_parts(distinct) if part not in options.unwritten_parts)
+    parts = (*options.parts, *of_samples, *options.observed_parts(kinds), *category_id)
     request = FieldRequest(*options.selected_fields(), options.names_of_fields, None)
     labels_of_fields = (ObservedLabel(*label) for label in observed)
     table, field_warnings = add_requested_fields(options.layout_table.with_parts(parts), request, labels_of_fields)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from io import BytesIO
 from math import ceil, floor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import split_folders
 from recordmill.transforms.annotated.read_xml import Element, element_values, read_elements
-from recordmill.transforms.annotated.shapes import finite_numbers, mask_text, sides_px
+from recordmill.transforms.annotated.shapes import finite_numbers, mask_text, sides_px, with_fields
 from recordmill.transforms.annotated.source import (
     ImageParts,
     LabelledImage,
@@ -260,7 +260,7 @@ def parse_voc(
             parts.notes |= field_notes(path for path, value in leaf_values(fields) if value != "0")
             with parts.rejecting(line=element.line):
                 object_ = parse_object(element, origin)
-                parts.objects.append(msgspec.structs.replace(object_, fields=fields) if has_fields else object_)
+                parts.objects.append(with_fields(object_, fields) if has_fields else object_)
                 numbers.append(number)
         else:
             others.append(element)
@@ -327,9 +327,11 @@ def parse_object(element: Element, origin: int) -> SampleObject:
     width, height = xmax - xmin + origin, ymax - ymin + origin
     if not width or not height:
         raise UnusableError(Reason.EMPTY_BOX, f"the box of {name!r} has no area: {shown}")
-    difficult, truncated = (_read_flag(element, tag) for tag in ("difficult", "truncated"))
+    fields: dict[str, Any] = {tag: True for tag in ("difficult", "truncated") if _read_flag(element, tag)}
+    if view := element.child_text("pose"):
+        fields["view"] = view
     box = xmin - origin, ymin - origin, width, height
-    return SampleObject(name, box, difficult=difficult, truncated=truncated, view=element.child_text("pose"))
+    return SampleObject(name, box, fields=fields)
 
 
 def _read_flag(element: Element, tag: str) -> bool:

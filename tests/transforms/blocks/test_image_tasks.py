@@ -48,7 +48,7 @@ def test_annotation_without_options_has_fill_values():
 
 
 def test_optional_columns_of_objects():
-    whole = Annotation(7, 3, (1.0, 2.0, 3.0, 4.0), 5.0, True, b"[]", (1.0, 2.0, 2.0), True, True, "é", 6, CORNERS, True)
+    whole = Annotation(7, 3, (1.0, 2.0, 3.0, 4.0), 5.0, True, b"[]", (1.0, 2.0, 2.0), CORNERS, True, b"{}")
     plain = Annotation(8, 3, (1.0, 2.0, 3.0, 4.0), 5.0, False)
     columns = object_columns([whole, plain])
     assert len(columns) == len(Annotation.__struct_fields__)

@@ -175,7 +175,9 @@ def test_tracks():
     for image in images:
         objects.setdefault(image.sample.file_name, []).extend(image.sample.objects)
         assert (image.sample.width, image.sample.height) == (40, 30)
-    assert {name: [image.track_id for image in frame_objects] for name, frame_objects in objects.items()} == {
+    assert {
+        name: [image.fields.get("track_id") for image in frame_objects] for name, frame_objects in objects.items()
+    } == {
         "images/frame_000000.PNG": [7],
         "images/frame_000002.PNG": [7, 0],
         "images/frame_000004.PNG": [],
@@ -249,4 +251,4 @@ def test_fields_of_tracks():
     images = parsed(f'<track id="2" label="cat" group_id="5">{box}</track>', (*RULES, True))
     (object_,) = (object_ for image in images for object_ in image.sample.objects)
     expected = {"frame": "7", "occluded": "0", "keyframe": "1", "group_id": "5", "attributes": {"age": "3"}}
-    assert (object_.fields, object_.track_id) == (expected, 2)
+    assert object_.fields == expected | {"track_id": 2}

@@ -21,11 +21,12 @@ from recordmill.schemas.field_features import (
     field_readings,
     is_field,
 )
-from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
+from recordmill.schemas.layouts import CLASSIFICATION, KERAS, LAYOUTS, TFDS
 from recordmill.transforms.encoders import encode_fields
 from recordmill.transforms.encoders.encode_fields import FieldEncoder
 
 INT, FLOAT, BYTES = FeatureKind.INT64, FeatureKind.FLOAT, FeatureKind.BYTES
+DETECTION = LAYOUTS["detection"].with_parts(())
 
 
 def encode(column: FieldColumn, *values: object) -> tuple[dict, list]:

@@ -8,10 +8,11 @@ from recordmill.schemas.field_features import RAGGED, FieldColumn, add_fields, f
 from recordmill.schemas.inputs.fields import select_fields
 from recordmill.schemas.inputs.labels import ExistingLabels, LabelMap
 from recordmill.schemas.inputs.sample import Sample, SampleObject
-from recordmill.schemas.layouts import DETECTION
+from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.join.choose_fields import FieldPicker, FieldRequest, add_requested_fields, observe_fields
 
 INT, FLOAT, BYTES = FeatureKind.INT64, FeatureKind.FLOAT, FeatureKind.BYTES
+DETECTION = LAYOUTS["detection"].with_parts(())
 
 
 def sample(*fields: dict, **image: object) -> Sample:

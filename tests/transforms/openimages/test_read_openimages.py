@@ -23,7 +23,7 @@ def test_boxes():
         "0b.jpg,x,/m/1,1,0,1,0,1,0,0,0,0,0",
     )
     values = [
-        (object_.category, object_.box, object_.frame, object_.is_crowd, object_.truncated)
+        (object_.category, object_.box, object_.frame, object_.is_crowd, bool(object_.fields))
         for object_ in first.sample.objects
     ]
     assert values == [

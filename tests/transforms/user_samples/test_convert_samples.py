@@ -46,10 +46,9 @@ OBJECTS = st.builds(
     is_crowd=st.booleans(),
     area_px2=NUMBERS,
     id=INT64,
-    difficult=st.booleans(),
-    truncated=st.booleans(),
-    view=st.sampled_from(["", "Left", "ö"]),
-    track_id=st.none() | st.integers(0, 2**63 - 1),
+    fields=st.fixed_dictionaries(
+        {}, optional={"difficult": st.booleans(), "view": st.sampled_from(["Left", "ö"]), "track_id": INT64}
+    ),
 )
 SEGMENTS = st.builds(Segment, INT64, INT64, st.booleans(), st.none() | st.tuples(*[NUMBERS] * 4), st.none() | NUMBERS)
 FIELDS = {

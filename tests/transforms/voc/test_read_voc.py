@@ -28,8 +28,8 @@ def test_objects(origin, box):
     image = parse_objects(f"<object><name> r&amp;b</name>{more}{BOX}</object>", CAT, origin=origin)
     (one, other), sample = image.sample.objects, image.sample
     assert (one.category, one.box, one.frame) == (" r&b", box, "px")
-    assert (one.difficult, one.truncated, one.view) == (True, True, "Left")
-    assert (other.category, other.difficult, other.truncated, other.view) == ("cat", False, False, "")
+    assert one.fields == {"difficult": True, "truncated": True, "view": "Left"}
+    assert (other.category, other.fields) == ("cat", {})
     assert (sample.width, sample.height, image.faults) == (40, 30, ())
     assert set(image.notes) == {"field occluded", "xmin 3", "xmax -3"}
 
