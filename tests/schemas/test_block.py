@@ -139,7 +139,6 @@ DATA = np.zeros(3, np.uint8)
         ("keypoints_xyv", ragged_numbers([(), (), (1, 2)]), "has a list whose length is not a multiple of 3", OF_B),
         ("keypoints_xyv", ragged_numbers([(), (), (1,)]), "has a list whose length is not a multiple of 3", OF_B),
         ("keypoints_xyv", ragged_numbers([(), (), (1, np.inf, 2)]), "has inf; numbers must be finite", OF_B),
-        ("split", np.array([0, -2]), "has -2; numbers must be finite, and the minimum is -1", B),
     ],
 )
 def test_check(column, values, fault, image):
