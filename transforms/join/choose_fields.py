@@ -160,11 +160,7 @@ def add_requested_fields(
         )
         _check_existing(of_split, of_others, request.existing.where)
         kept = {feature.name: feature for feature in table.features}
-        kept |= {
-            feature.name: feature
-            for feature in existing.features
-            if is_field(feature.source) and feature.source not in layout
-        }
+        kept |= {feature.name: feature for feature in existing.features if is_field(feature.source)}
         added = msgspec.structs.replace(added, features=tuple(kept[name] for name in sorted(kept)))
     return added, warnings
 
