@@ -47,13 +47,16 @@ from recordmill.transforms.coco.file_fields import (
 )
 from recordmill.transforms.coco.pick_fields import (
     NO_PICKED,
+    ROWS_WITH_PATHS,
     Columns,
     PickedFields,
+    nested_paths,
     pick_fields,
     raw_columns,
     row_columns,
 )
 from recordmill.transforms.images.decode_segmentation import run_bounds_px
+from recordmill.transforms.join.choose_fields import AXES
 
 
 class CocoRows(NamedTuple):
@@ -220,6 +223,13 @@ def _decode_rows(path: str, data: bytes, row: _RowType) -> CocoRows:
         columns = partial(row_columns, file.images), partial(row_columns, annotations)
         picked = row.pick(*columns, (len(file.images), len(annotations)))
         rows = rows._replace(image_fields=picked[0], object_fields=picked[1])
+    elif row.has_fields:
+        annotations = file.annotations or []
+        of_images, of_objects = (
+            nested_paths(axis, row_columns(list_[:ROWS_WITH_PATHS]))
+            for axis, list_ in zip(AXES, (file.images, annotations), strict=True)
+        )
+        rows = rows._replace(image_fields=of_images, object_fields=of_objects)
     if row.type is PanopticRow and (segment_counts := count_entry_fields(data, "segments_info", SegmentRow)):
         counts = {**rows.unread.get("annotations", {}), **segment_counts}
         rows = rows._replace(unread={**rows.unread, "annotations": dict(sorted(counts.items()))})

@@ -17,7 +17,7 @@ from recordmill.transforms.join.observed_labels import ObservedLabel
 
 STORED: dict[Axis, frozenset[str]] = {"image": STORED_OF_IMAGES, "object": STORED_OF_OBJECTS}
 _QUOTED = ("NaN", "Infinity", "-Infinity")
-_ROWS_WITH_PATHS = 1000
+ROWS_WITH_PATHS = 1000
 """Rows of a block whose paths messages know."""
 
 Columns = Mapping[str, Sequence[Any]]
@@ -73,8 +73,23 @@ def pick_fields(
     open_ = {name: texts for name, texts in columns.items() if name not in STORED[axis]}
     wanted = [name for name in open_ if selection.is_all or any(_is_within(path, name) for path in selection.kinds)]
     picked = selection.pick_columns({name: _decode_values(open_[name], is_quoted) for name in wanted})
-    paths = {path for name, texts in open_.items() for path in _paths(name, texts[:_ROWS_WITH_PATHS])}
+    paths = {path for name, texts in open_.items() for path in _paths(name, texts[:ROWS_WITH_PATHS])}
     return PickedFields(_row_texts(picked, number), tuple(observe_fields(axis, picked, number, paths)))
+
+
+def nested_paths(axis: Axis, columns: Columns) -> PickedFields:
+    """Return the paths of the leaves in fields that are objects.
+
+    >>> nested_paths("object", {"id": [b"1"], "attributes": [b'{"x": 1}']}).observed[0].name
+    'attributes.x'
+    """
+    open_ = {
+        name: [text for text in texts if bytes(memoryview(text)[:1]) == b"{"]
+        for name, texts in columns.items()
+        if name not in STORED[axis]
+    }
+    paths = {path for name, texts in open_.items() if texts for path in _paths(name, texts)}
+    return PickedFields([], tuple(observe_fields(axis, {}, 0, sorted(paths))))
 
 
 def _row_texts(columns: Mapping[str, Sequence[Any]], number: int) -> list[bytes]:
