@@ -130,7 +130,8 @@ def split_lines(
             "keypoints",
             f"{annotations.keypoints_outside:,} visible ones (v = 2) are outside their image; they are kept",
         )
-    if fields := [feature for feature in manifest.features if is_field(feature.source)]:
+    known = LAYOUTS[manifest.layout].sources if manifest.layout in LAYOUTS else ()
+    if fields := [feature for feature in manifest.features if is_field(feature.source) and feature.source not in known]:
         yield "fields", _format_columns(fields)
     elif manifest.features:
         yield "columns", _format_columns(manifest.features)
