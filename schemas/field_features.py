@@ -173,6 +173,8 @@ def _key_fault(
         if other := taken.get(feature.name):
             meaning = other.meaning or other.source
             return f"the key of the field {column.shown}, {feature.name}, is that of {meaning}. Add --rename {key}=NAME"
+        if "" in feature.name.split("/"):
+            return f"the key of the field {column.shown!r}, {feature.name}, has an empty part. Add --rename {key}=NAME"
         if not is_key(feature.name):
             return f"the field {column.shown!r} has no key of 1 to {_MOST_KEY_BYTES} bytes of printable text"
     return ""

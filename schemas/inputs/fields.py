@@ -121,7 +121,8 @@ class FieldSelection(NamedTuple):
         >>> FieldSelection({"a.b": "", "c": "", "d": ""}).pick({"a": {"b": 1}, "c": None, "d": {"e": 2}})
         {'a.b': 1}
         """
-        leaves = leaf_values(values) if self.is_all else ((path, _at(values, path)) for path in self.kinds)
+        paths = dict.fromkeys(path for path, _ in leaf_values(values)) if self.is_all else self.kinds
+        leaves = ((path, _at(values, path)) for path in paths)
         return {path: value for path, value in leaves if value is not None and is_leaf(value)}
 
     def pick_columns(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
@@ -203,8 +204,8 @@ def check_number(paths: Collection[str]) -> None:
     """
     if len(paths) > MOST_FIELDS:
         raise ConfigError(
-            f"--fields: {len(paths):,} fields, more than {MOST_FIELDS}: {first_texts([*paths], _SHOWN)}. Name those "
-            "that records need; a map with keys of its own in each row is no field"
+            f"--fields: at least {len(paths):,} fields, more than {MOST_FIELDS}: {first_texts([*paths], _SHOWN)}. Name "
+            "those that records need; a map with keys of its own in each row is no field"
         )
 
 
@@ -228,6 +229,23 @@ def leaf_values(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
             yield from leaf_values(value, f"{prefix}{key}.")
         elif is_leaf(value):
             yield f"{prefix}{key}", value
+
+
+OBJECTS = "[]"
+"""End of the paths of lists with mappings, in messages."""
+
+
+def known_paths(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the path of each leaf that is not null, and of each list with mappings.
+
+    >>> list(known_paths({"a": {"b": 1, "c": None}, "d": [{"e": 1}]}))
+    ['a.b', 'd[]']
+    """
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from known_paths(value, f"{prefix}{key}.")
+        elif value is not None:
+            yield f"{prefix}{key}{'' if is_leaf(value) else OBJECTS}"
 
 
 def is_leaf(value: Any) -> bool:

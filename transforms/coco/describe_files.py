@@ -14,7 +14,7 @@ from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.field_features import Axis, FieldColumn, field_columns
 from recordmill.schemas.inputs.annotations import Category, name_keypoints
 from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, FieldRows, Given
-from recordmill.schemas.inputs.fields import FieldSelection
+from recordmill.schemas.inputs.fields import OBJECTS, FieldSelection
 from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, ExistingLabels, LabelMap, adopt_labels, name_warnings
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.rejects import Metric
@@ -234,7 +234,7 @@ def _stored_names(names: Iterable[str], leaves: set[str], stored: set[str]) -> I
 
 def _below(name: str, leaves: Iterable[str]) -> tuple[str, ...]:
     """Return the first paths that begin with a name."""
-    return tuple(sorted(leaf for leaf in leaves if leaf.startswith(f"{name}."))[:_NAMES_SHOWN])
+    return tuple(sorted(leaf for leaf in leaves if leaf.startswith((f"{name}.", f"{name}{OBJECTS}")))[:_NAMES_SHOWN])
 
 
 _NAMES_SHOWN = 20

@@ -10,7 +10,7 @@ import msgspec
 
 from recordmill.schemas.field_features import Axis
 from recordmill.schemas.inputs.coco import STORED_OF_IMAGES, STORED_OF_OBJECTS
-from recordmill.schemas.inputs.fields import FieldSelection, check_number, leaf_values
+from recordmill.schemas.inputs.fields import FieldSelection, check_number, known_paths
 from recordmill.transforms.coco.file_fields import FIELDS
 from recordmill.transforms.join.choose_fields import observe_fields
 from recordmill.transforms.join.observed_labels import ObservedLabel
@@ -87,7 +87,7 @@ def pick_fields(axis: Axis, rows: Sequence[Any], selection: FieldSelection, is_q
 
 
 def nested_paths(axis: Axis, rows: Sequence[Any]) -> PickedFields:
-    """Return the paths of the leaves in fields that are objects.
+    """Return the paths of the leaves in fields that are objects or lists.
 
     >>> nested_paths("object", [msgspec.Raw(b'{"a": 1, "attributes": {"x": 1}}')]).observed[0].name
     'attributes.x'
@@ -96,14 +96,14 @@ def nested_paths(axis: Axis, rows: Sequence[Any]) -> PickedFields:
 
 
 def _first_paths(axis: Axis, rows: Sequence[Any], is_nested: bool = False) -> Iterator[str]:
-    """Yield the paths of the leaves of the first rows; or those within fields that are objects."""
+    """Yield the paths of the leaves of the first rows; or those of fields that are objects or lists."""
     fields = OpenFields(axis, rows[:_ROWS_WITH_PATHS])
     for name in fields.names[:_ROWS_WITH_PATHS]:
         texts = fields.column(name)
         if is_nested:
-            texts = [text for text in texts if bytes(memoryview(text)[:1]) == b"{"]
+            texts = [text for text in texts if bytes(memoryview(text)[:1]) in (b"{", b"[")]
         values = _decode_values(texts, False) if texts else ()
-        yield from {path for value in values for path, leaf in leaf_values({name: value}) if leaf is not None}
+        yield from {path for value in values for path in known_paths({name: value})}
 
 
 def _row_texts(columns: Mapping[str, Sequence[Any]], number: int) -> list[bytes]:

@@ -14,7 +14,7 @@ from recordmill.schemas.field_features import is_field
 from recordmill.schemas.inputs.annotations import unnamed_keypoints
 from recordmill.schemas.inputs.coco import STORED_OF_IMAGES, STORED_OF_OBJECTS, AnnotationKind
 from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts, TextForm
-from recordmill.schemas.inputs.fields import FieldChoice
+from recordmill.schemas.inputs.fields import OBJECTS, FieldChoice
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import FEATURES, LAYOUTS, TABLE, has_image
 from recordmill.schemas.problems import DUPLICATES, Duplicates, split_problems
@@ -389,7 +389,9 @@ def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
                 cure = _storing_flags(rows.kind, list_, name, layout)
                 cures[list_, name] = "" if has_objects and cure == _ADD_OBJECTS else cure
                 if _is_open(rows.kind, list_, name):
-                    paths[list_, name] = rows.leaves.get(list_, {}).get(name, (name,))
+                    leaves = rows.leaves.get(list_, {}).get(name, (name,))
+                    if kept := tuple(path for path in leaves if path and not path.endswith(OBJECTS)):
+                        paths[list_, name] = kept
     usual = [(list_, name) for list_, names in _USUAL.items() for name in names if (list_, name) in counts]
     for list_ in _LISTS:
         names = sorted(
@@ -422,7 +424,7 @@ def _is_open(kind: str, list_: str, name: str) -> bool:
 
 def _fields_flag(list_: str, paths: Iterable[str]) -> str:
     prefix = "image." if list_ == "images" else ""
-    choices = [str(FieldChoice(f"{prefix}{path}")) for path in paths]
+    choices = [str(FieldChoice(f"{prefix}{path}")) for path in dict.fromkeys(paths)]
     more = f" ({len(choices) - _SHOWN:,} more)" if len(choices) > _SHOWN else ""
     return f"--fields {shlex.quote(printable(','.join(choices[:_SHOWN])))}{more}"
 

@@ -137,7 +137,8 @@ class Facts(msgspec.Struct):
         key = split, rows.path, rows.kind
         known = self.inputs.get(key, InputRows(rows.path, rows.kind, 0, 0))
         numbers = known.images + rows.images, known.annotations + rows.annotations
-        self.inputs[key] = InputRows(rows.path, rows.kind, *numbers, known.uncarried or rows.uncarried)
+        unwritten = known.uncarried or rows.uncarried, known.leaves or rows.leaves
+        self.inputs[key] = InputRows(rows.path, rows.kind, *numbers, *unwritten)
 
 
 def _unpack_facts(fields: dict[str, Any]) -> Facts:

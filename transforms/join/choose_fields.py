@@ -9,7 +9,15 @@ import msgspec
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType, FeatureKind, FeatureTable
 from recordmill.schemas.field_features import RAGGED, Axis, FieldColumn, add_fields, field_columns, is_field
-from recordmill.schemas.inputs.fields import ALL, MOST_FIELDS, WELL_KNOWN, FieldSelection, columns_of_rows, leaf_values
+from recordmill.schemas.inputs.fields import (
+    ALL,
+    MOST_FIELDS,
+    OBJECTS,
+    WELL_KNOWN,
+    FieldSelection,
+    columns_of_rows,
+    known_paths,
+)
 from recordmill.schemas.inputs.labels import ExistingLabels
 from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.layouts import LAYOUTS
@@ -93,7 +101,7 @@ class FieldPicker:
         if selection.is_all:
             picked = {path: value for path, value in picked.items() if path not in well_known}
         self.rows[axis].append(picked)
-        self.paths[axis].update(path for path, _ in leaf_values(fields))
+        self.paths[axis].update(known_paths(fields))
         return well_known | picked
 
     def observed(self, key: int) -> Iterator[ObservedLabel]:
@@ -220,6 +228,9 @@ def choose_fields(
 def _unknown_path(axis: Axis, path: str, known: Sequence[str]) -> str:
     shown = f"image.{path}" if axis == "image" else path
     prefix = "image." if axis == "image" else ""
+    if f"{path}{OBJECTS}" in known:
+        return f"--fields {shown}: its values are lists of objects, which are no field. Leave it out"
+    known = [name for name in known if not name.endswith(OBJECTS)]
     if below := [f"{prefix}{name}" for name in known if name.startswith(f"{path}.")]:
         return f"--fields {shown}: it has several values; name those that records need: {first_texts(below, _SHOWN)}"
     near = difflib.get_close_matches(path, known, 1)
@@ -248,6 +259,9 @@ def _field_warnings(column: FieldColumn, values: ColumnStats, rows: int) -> Iter
     if len(values.seen) > 1 and column.kind is FeatureKind.BYTES:
         looks = ", ".join(f"{look.value} ({number:,})" for look, number in sorted(values.seen.items()))
         yield f"field {shown} is stored as text, as it has {looks}"
+    elif column.kind is FeatureKind.BYTES and not column.size and values.lists:
+        what = "lists in lists" if values.shapes - {()} or Seen.NESTED in values.seen else "lists and other values"
+        yield f"field {shown} is stored as JSON text, as it has {what}"
     if values.present < rows:
         what, stored = "images" if column.axis == "image" else "objects", column.missing or "empty text"
         yield f"field {shown}: {rows - values.present:,} of {rows:,} {what} have no value; {stored} is stored there"

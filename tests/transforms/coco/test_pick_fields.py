@@ -59,7 +59,7 @@ def test_many_names():
     """Each row has its own."""
     rows = [msgspec.Raw(f'{{"k{number}": 1}}'.encode()) for number in range(30_000)]
     assert pick_fields("object", rows, FieldSelection({"k5": ""})).texts[5] == b'{"k5":1}'
-    with pytest.raises(ConfigError, match="--fields: 30,000 fields, more than 200: k0, k1"):
+    with pytest.raises(ConfigError, match="--fields: at least 30,000 fields, more than 200: k0, k1"):
         pick_fields("object", rows, ALL)
 
 

@@ -52,7 +52,8 @@ def test_input_of_several_splits_is_counted_once():
 
 
 def test_paths_of_open_fields():
-    counts = {"annotations": {"a,b": 3, "attributes": 4, "bbox": 1}}
-    leaves = {"annotations": {"attributes": ("attributes.x", "attributes.y")}}
+    counts = {"annotations": {"a,b": 3, "attributes": 4, "bbox": 1, "parts": 2}}
+    leaves = {"annotations": {"attributes": ("attributes.x", "attributes.y"), "parts": ("parts[]",)}}
     (line,) = uncarried_lines([InputRows("a", "instances", 1, 1, counts, leaves)], "detection")
-    assert line == "annotations: a,b 3, attributes 4 (add --fields '\"a,b\",attributes.x,attributes.y'), bbox 1"
+    cure = """(add --fields '"a,b",attributes.x,attributes.y')"""
+    assert line == f"annotations: a,b 3, attributes 4 {cure}, bbox 1, parts 2"

@@ -112,6 +112,7 @@ def test_names_of_readers():
         (FieldColumn("object", "area", INT), "recordmill.open gives the name of the field area to a value"),
         (FieldColumn("object", "boxes", INT), "recordmill.open gives the name of the field boxes to a value"),
         (FieldColumn("object", "a\nb", INT), r"the field 'a\\nb' has no key of 1 to 200 bytes of printable text"),
+        (FieldColumn("object", "a..b", INT), "the key of the field 'a..b', image/object/a//b, has an empty part"),
         (FieldColumn("object", "x" * 300, INT), "has no key of 1 to 200 bytes of printable text"),
     ],
 )

@@ -70,6 +70,14 @@ def test_missing_and_mixed_values_are_counted():
     ]
 
 
+@pytest.mark.parametrize(
+    ("values", "what"), [(([1, 2], 3), "lists and other values"), (([[1], [2, 3]],), "lists in lists")]
+)
+def test_lists_that_become_text_are_warned_of(values, what):
+    _, warnings = choose([sample(*({"f": value} for value in values))], "f")
+    assert warnings == [f"field f is stored as JSON text, as it has {what}"]
+
+
 def test_all_are_the_leaves_of_both_axes():
     one = sample({"a": {"b": 1, "c": {"d": "x"}}, "list": [{"no": 1}]}, date="2026")
     columns, _ = choose([one], "all")
@@ -86,12 +94,13 @@ def test_all_are_the_leaves_of_both_axes():
         ("scor", "--fields scor: no object has this field; did you mean score?"),
         ("attributes", "--fields attributes: it has several values; name those that records need: attributes.color"),
         ("image.x", "--fields image.x: no image has this field; they have image.date"),
+        ("parts", "--fields parts: its values are lists of objects, which are no field. Leave it out"),
         ("zzz", "--fields zzz: no object has this field; they have attributes.color, score"),
     ],
 )
 def test_unknown_path_shows_the_paths_that_exist(choice, said):
     with pytest.raises(ConfigError) as caught:
-        choose([sample({"score": 1, "attributes": {"color": "red"}}, date="2026")], choice)
+        choose([sample({"score": 1, "attributes": {"color": "red"}, "parts": [{}, {}]}, date="2026")], choice)
     assert str(caught.value) == said
 
 
