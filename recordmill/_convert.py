@@ -101,6 +101,7 @@ def convert(
     groups: Path | None = None,
     dtype: Pairs = (),
     masks: Literal["none", "png", "rle", "both"] | None = None,
+    fields: Texts = (),
     stratify: bool = False,
     classes: Texts | None = None,
     group_column: str | None = None,
@@ -225,6 +226,7 @@ def convert(
         groups: Keep images in one split that a file groups.
         dtype: Numeric types of keys of records.
         masks: Masks of objects (default none).
+        fields: Open fields: values of objects or images that the source has and the layout does not know.
         stratify: Give each split its share of the images of every category.
         classes: Only these classes, in the order of their indices (default that of the format).
         group_column: Keep rows in one split that have the same value here.
@@ -357,6 +359,7 @@ def convert(
     groups: Path | None = None,
     dtype: Pairs = (),
     masks: Literal["none", "png", "rle", "both"] | None = None,
+    fields: Texts = (),
     stratify: bool = False,
     classes: Texts | None = None,
     group_column: str | None = None,

@@ -71,6 +71,7 @@ class ReadDatasetKeywords(TypedDict, total=False):
     group_from: str | None
     groups: Path | None
     masks: Literal["none", "png", "rle", "both"] | None
+    fields: Texts
     stratify: bool
     classes: Texts
     exclude: Paths
@@ -89,6 +90,7 @@ class EncodeKeywords(TypedDict, total=False):
     label_as: Literal["index", "text"]
     dtype: Pairs
     masks: Literal["none", "png", "rle", "both"]
+    fields: Texts
     keypoints: bool
     captions: bool
     stuff: bool
@@ -119,6 +121,7 @@ class WriteDatasetKeywords(TypedDict, total=False):
     overwrite: bool
     dtype: Pairs
     masks: Literal["none", "png", "rle", "both"]
+    fields: Texts
     keypoints: bool
     captions: bool
     stuff: bool

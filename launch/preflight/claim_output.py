@@ -226,11 +226,13 @@ def _check_data_set(output: str, manifest: Manifest, recipe: Recipe, kept_splits
                 "another --output"
             )
     other_splits = sorted(kept_splits - {recipe.split})
-    asked = tuple(part for part in manifest.parts if part not in OF_INPUT)
-    if other_splits and asked != recipe.parts:
+    asked, wanted_parts = (
+        tuple(part for part in parts if part not in OF_INPUT) for parts in (manifest.parts, recipe.parts)
+    )
+    if other_splits and asked != wanted_parts:
         raise ConfigError(
             f"{output} holds records with {format_parts(asked)} (splits: {', '.join(other_splits)}), the new ones "
-            f"would have {format_parts(recipe.parts)}: give the same annotation files and --masks for all splits, or "
+            f"would have {format_parts(wanted_parts)}: give the same annotation files and --masks for all splits, or "
             "another --output"
         )
     _check_keras(output, recipe, other_splits)

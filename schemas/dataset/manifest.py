@@ -41,6 +41,7 @@ class InputRows(msgspec.Struct, frozen=True, omit_defaults=True):
         images: Image rows; rows of a table.
         uncarried: Fields with data that no record stores, in the complete input. A file that is read as two kinds lists
             the fields that neither kind stores with the first.
+        leaves: Paths of open fields in such fields that are objects, by list of the file and field; some of many.
     """
 
     path: str
@@ -48,6 +49,7 @@ class InputRows(msgspec.Struct, frozen=True, omit_defaults=True):
     images: int
     annotations: int
     uncarried: FieldRows = {}
+    leaves: dict[str, dict[str, tuple[str, ...]]] = {}
 
 
 class RewrittenImages(msgspec.Struct, frozen=True):

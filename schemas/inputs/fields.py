@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator
@@ -191,12 +191,21 @@ def columns_of_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
         ConfigError: There are more than MOST_FIELDS paths.
     """
     paths = dict.fromkeys(path for row in rows for path in row)
+    check_number(paths)
+    return {path: [row.get(path) for row in rows] for path in paths}
+
+
+def check_number(paths: Collection[str]) -> None:
+    """Refuse more than MOST_FIELDS paths.
+
+    Raises:
+        ConfigError: There are more.
+    """
     if len(paths) > MOST_FIELDS:
         raise ConfigError(
             f"--fields: {len(paths):,} fields, more than {MOST_FIELDS}: {first_texts([*paths], _SHOWN)}. Name those "
             "that records need; a map with keys of its own in each row is no field"
         )
-    return {path: [row.get(path) for row in rows] for path in paths}
 
 
 def _at(values: Mapping[str, Any], path: str) -> Any:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import (
     CATEGORIES,
+    SHARED_DATA,
     annotation,
     convert,
     draw_jpeg,
@@ -20,7 +21,7 @@ from tests.conftest import (
     write_coco,
 )
 
-COCO_MINI = Path("/work/shared/data/coco_mini")
+COCO_MINI = SHARED_DATA / "coco_mini"
 OBJECT_PATHS = ("score", "attributes.occluded", "attributes.color", "attributes.track", "rank", "embedding")
 IMAGE_PATHS = ("license", "date_captured", "camera.exposure")
 FIELDS = ",".join([*OBJECT_PATHS, *(f"image.{path}" for path in IMAGE_PATHS)])

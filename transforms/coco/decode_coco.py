@@ -2,8 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -47,13 +46,12 @@ from recordmill.transforms.coco.file_fields import (
 )
 from recordmill.transforms.coco.pick_fields import (
     NO_PICKED,
-    Columns,
     PickedFields,
+    nested_paths,
     pick_fields,
-    raw_columns,
-    row_columns,
 )
 from recordmill.transforms.images.decode_segmentation import run_bounds_px
+from recordmill.transforms.join.choose_fields import AXES
 
 
 class CocoRows(NamedTuple):
@@ -111,13 +109,13 @@ class _RowType(NamedTuple):
     fields: tuple[FieldSelection, FieldSelection] = NONE_SELECTED
     is_quoted: bool = False
 
-    def pick(self, images: Callable[[], Columns], annotations: Callable[[], Columns], numbers: tuple[int, int]) -> Any:
-        """Return the requested open fields of image rows, and of annotation rows."""
-        of_images, of_objects = self.fields
-        return (
-            pick_fields("image", images(), numbers[0], of_images, self.is_quoted) if of_images else NO_PICKED,
-            pick_fields("object", annotations(), numbers[1], of_objects, self.is_quoted) if of_objects else NO_PICKED,
-        )
+    def pick(self, images: Sequence[Any], annotations: Sequence[Any]) -> Iterator[PickedFields]:
+        """Yield the requested open fields of image rows, and of annotation rows. See `pick_fields`."""
+        for axis, rows, selection in zip(AXES, (images, annotations), self.fields, strict=True):
+            if selection:
+                yield pick_fields(axis, rows, selection, self.is_quoted)
+            else:
+                yield nested_paths(axis, rows) if self.has_fields else NO_PICKED
 
 
 _ROW_TYPES = {
@@ -215,11 +213,9 @@ def _decode_rows(path: str, data: bytes, row: _RowType) -> CocoRows:
             break
     if rows is None or (row.fills_boxes and any(map(_has_no_box, rows.annotations))):
         rows = _decode_row_by_row(path, data, row)
-    elif any(row.fields):
-        annotations = file.annotations or []
-        columns = partial(row_columns, file.images), partial(row_columns, annotations)
-        picked = row.pick(*columns, (len(file.images), len(annotations)))
-        rows = rows._replace(image_fields=picked[0], object_fields=picked[1])
+    else:
+        of_images, of_objects = row.pick(file.images, file.annotations or [])
+        rows = rows._replace(image_fields=of_images, object_fields=of_objects)
     if row.type is PanopticRow and (segment_counts := count_entry_fields(data, "segments_info", SegmentRow)):
         counts = {**rows.unread.get("annotations", {}), **segment_counts}
         rows = rows._replace(unread={**rows.unread, "annotations": dict(sorted(counts.items()))})
@@ -263,10 +259,10 @@ def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
     for raw in rows[row.sampled]:
         with contextlib.suppress(msgspec.DecodeError):
             sampled.append(decode_sampled(raw))
-    picked = row.pick(partial(raw_columns, kept[0]), partial(raw_columns, kept[1]), (len(images), len(annotations)))
+    of_images, of_objects = row.pick(*kept)
     return decoded._replace(
-        image_fields=picked[0],
-        object_fields=picked[1],
+        image_fields=of_images,
+        object_fields=of_objects,
         without_box=without_box,
         id_texts=texts,
         number_texts=decode_image.number_texts + decode.number_texts,

@@ -11,7 +11,7 @@ from apache_beam.pvalue import AsList, PCollection, TaggedOutput
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.field_features import FieldColumn, field_columns
+from recordmill.schemas.field_features import Axis, FieldColumn, field_columns
 from recordmill.schemas.inputs.annotations import Category, name_keypoints
 from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, FieldRows, Given
 from recordmill.schemas.inputs.fields import FieldSelection
@@ -28,6 +28,7 @@ from recordmill.transforms.join.choose_fields import FieldRequest, add_requested
 from recordmill.transforms.join.observed_labels import ObservedLabel
 
 _LABELS, _TABLE = "labels", "table"
+_LIST_OF_AXIS: dict[Axis, str] = {"image": "images", "object": "annotations"}
 
 
 class DescribeFiles(beam.PTransform):
@@ -80,8 +81,8 @@ def _describe_files(
     )
     facts.warn_all(given.splits[:1], field_warnings)
     yield TaggedOutput(_TABLE, table)
-    stored = stored_names(field_columns(table))
-    report_inputs(files, LAYOUTS[options.layout], given.splits, given.split_by_file, facts, stored)
+    fields = field_columns(table)
+    report_inputs(files, LAYOUTS[options.layout], given.splits, given.split_by_file, facts, fields)
 
 
 def _check_unread(selection: FieldSelection, files: Sequence[AnnotationFile]) -> None:
@@ -119,14 +120,6 @@ def find_placeholder(labels: LabelMap, files: Sequence[AnnotationFile]) -> Categ
     return parent if all(child.supercategory == parent.name for child in children) else None
 
 
-def stored_names(fields: Iterable[FieldColumn]) -> Mapping[str, set[str]]:
-    """Return the names of rows' fields that are stored as open fields, by list of a file."""
-    names: dict[str, set[str]] = {"images": set(), "annotations": set()}
-    for field in fields:
-        names["images" if field.axis == "image" else "annotations"] |= {field.path, field.path.partition(".")[0]}
-    return names
-
-
 # Long list of arguments: what the summary says of all files.
 def report_inputs(
     files: Sequence[AnnotationFile],
@@ -134,16 +127,16 @@ def report_inputs(
     splits: Sequence[str],
     split_by_file: Mapping[str, str],
     facts: FactsBuilder,
-    stored: Mapping[str, set[str]] = {},
+    fields: Iterable[FieldColumn] = (),
 ) -> None:
     """Add the row counts and warnings of all files to `facts`. A file without a split is counted for the first split,
     and joining moves the counts. Fields that no record stores are those of the complete input.
 
     Args:
         split_by_file: Split by path, for files whose images all belong to one split.
-        stored: See `stored_names`.
+        fields: Open fields that records have.
     """
-    for rows in describe_inputs(files, layout, stored):
+    for rows in describe_inputs(files, layout, fields):
         first, *other_splits = (split_by_file[rows.path],) if rows.path in split_by_file else splits
         facts.add_rows(first, rows)
         for split in other_splits:
@@ -188,30 +181,60 @@ def _name_warnings(files: Sequence[AnnotationFile]) -> Iterator[str]:
 
 
 def describe_inputs(
-    files: Iterable[AnnotationFile], layout: FeatureTable, stored: Mapping[str, set[str]] = {}
+    files: Iterable[AnnotationFile], layout: FeatureTable, fields: Iterable[FieldColumn] = ()
 ) -> list[InputRows]:
-    """Return each file's row counts, by path and kind. For `stored` see `stored_names`."""
+    """Return each file's row counts, by path and kind.
+
+    Args:
+        fields: Open fields that records have.
+    """
     files = sorted(files, key=lambda file: (file.path, file.kind))
     by_layout = [name for name, source in _SOURCES.items() if source in layout.sources]
     # Rows of a keypoints file are joined with those of instances.
     joined = ("keypoints", "num_keypoints") if any(file.kind is AnnotationKind.KEYPOINTS for file in files) else ()
+    stored = {list_: {field.path for field in fields if field.axis == axis} for axis, list_ in _LIST_OF_AXIS.items()}
+    leaves = {
+        list_: {label[1] for file in files for label in file.observed if label[0] == f"{axis} path"}
+        for axis, list_ in _LIST_OF_AXIS.items()
+    }
     uncarried: dict[str, FieldRows] = {}
     for file in files:
-        fields = {
-            list_: drop_fields(file.unread.get(list_, {}), {*joined, *stored.get(list_, ())})
+        unread = {list_: file.unread.get(list_, {}) for list_ in COUNTED}
+        rows = {
+            list_: drop_fields(
+                names, {*joined, *_stored_names(names, leaves.get(list_, set()), stored.get(list_, set()))}
+            )
             | drop_fields(file.optional.get(list_, {}), by_layout)
-            for list_ in COUNTED
+            for list_, names in unread.items()
         }
-        before = uncarried.get(file.path, fields)  # a file may be given to two flags
+        before = uncarried.get(file.path, rows)  # a file may be given to two flags
         uncarried[file.path] = {
-            list_: {name: before[list_][name] for name in sorted(before[list_].keys() & fields[list_].keys())}
-            for list_ in fields
+            list_: {name: before[list_][name] for name in sorted(before[list_].keys() & rows[list_].keys())}
+            for list_ in rows
         }
     described = []
     for file in files:
-        fields = {list_: list_counts for list_, list_counts in uncarried.pop(file.path, {}).items() if list_counts}
-        described.append(InputRows(file.path, file.kind.value, file.images, file.annotations, fields))
+        rows = {list_: counts for list_, counts in uncarried.pop(file.path, {}).items() if counts}
+        unwritten = {
+            list_: {name: paths for name in rows.get(list_, ()) if (paths := _below(name, all_ - stored[list_]))}
+            for list_, all_ in leaves.items()
+        }
+        nested = {list_: paths for list_, paths in unwritten.items() if paths}
+        described.append(InputRows(file.path, file.kind.value, file.images, file.annotations, rows, nested))
     return described
+
+
+def _stored_names(names: Iterable[str], leaves: set[str], stored: set[str]) -> Iterator[str]:
+    """Yield the fields that records store, or all of whose leaves they store."""
+    for name in names:
+        below = {leaf for leaf in leaves if leaf.startswith(f"{name}.")}
+        if name in stored or (below and below <= stored):
+            yield name
+
+
+def _below(name: str, leaves: Iterable[str]) -> tuple[str, ...]:
+    """Return the first paths that begin with a name."""
+    return tuple(sorted(leaf for leaf in leaves if leaf.startswith(f"{name}."))[:_NAMES_SHOWN])
 
 
 _NAMES_SHOWN = 20

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ import msgspec
 
 from recordmill.schemas.field_features import Axis
 from recordmill.schemas.inputs.coco import STORED_OF_IMAGES, STORED_OF_OBJECTS
-from recordmill.schemas.inputs.fields import FieldSelection, leaf_values
+from recordmill.schemas.inputs.fields import FieldSelection, check_number, leaf_values
 from recordmill.transforms.coco.file_fields import FIELDS
 from recordmill.transforms.join.choose_fields import observe_fields
 from recordmill.transforms.join.observed_labels import ObservedLabel
@@ -19,9 +19,6 @@ STORED: dict[Axis, frozenset[str]] = {"image": STORED_OF_IMAGES, "object": STORE
 _QUOTED = ("NaN", "Infinity", "-Infinity")
 _ROWS_WITH_PATHS = 1000
 """Rows of a block whose paths messages know."""
-
-Columns = Mapping[str, Sequence[Any]]
-"""JSON text of each row by the name of its field; empty without the field."""
 
 
 class PickedFields(NamedTuple):
@@ -39,42 +36,74 @@ class PickedFields(NamedTuple):
 NO_PICKED = PickedFields()
 
 
-def row_columns(rows: Sequence[Any]) -> Columns:
-    """Return the columns of typed rows of `file_fields.decode_with_fields`."""
-    if not rows or isinstance(rows[0], msgspec.Raw):
-        return {}
-    attributes = zip(rows[0].__struct_encode_fields__, rows[0].__struct_fields__, strict=True)
-    raw = {field.name for field in msgspec.structs.fields(rows[0]) if field.type is msgspec.Raw}
-    return {name: list(map(attrgetter(place), rows)) for name, place in attributes if place in raw}
+class OpenFields:
+    """JSON texts of the open fields of rows, by name.
+
+    Args:
+        rows: Typed rows of `file_fields.decode_with_fields`, or texts of rows.
+    """
+
+    def __init__(self, axis: Axis, rows: Sequence[Any]):
+        self._rows, self._places = rows, dict[str, str]()
+        if rows and isinstance(rows[0], msgspec.Raw):
+            self._rows = list(map(FIELDS.decode, rows))
+            names = dict.fromkeys(name for row in self._rows for name in row)
+        elif rows:
+            attributes = zip(rows[0].__struct_fields__, rows[0].__struct_encode_fields__, strict=True)
+            raw = {field.name for field in msgspec.structs.fields(rows[0]) if field.type is msgspec.Raw}
+            self._places = {name: place for place, name in attributes if place in raw}
+        self.names = [name for name in self._places or (names if rows else ()) if name not in STORED[axis]]
+
+    def column(self, name: str) -> list[Any]:
+        """Return the text of each row; empty without the field."""
+        if self._places:
+            return list(map(attrgetter(self._places[name]), self._rows))
+        return [row.get(name, b"") for row in self._rows]
 
 
-def raw_columns(rows: Iterable[msgspec.Raw]) -> Columns:
-    """Return the columns of the JSON texts of rows."""
-    decoded = list(map(FIELDS.decode, rows))
-    return {
-        name: [row.get(name, b"") for row in decoded] for name in dict.fromkeys(name for row in decoded for name in row)
-    }
-
-
-def pick_fields(
-    axis: Axis, columns: Columns, number: int, selection: FieldSelection, is_quoted: bool = False
-) -> PickedFields:
+def pick_fields(axis: Axis, rows: Sequence[Any], selection: FieldSelection, is_quoted: bool = False) -> PickedFields:
     """Return the requested fields of rows.
 
     Args:
-        number: Number of rows.
+        rows: See OpenFields.
         is_quoted: True if `quote_nan` has quoted NaN and infinity in the rows. They are missing values.
 
-    >>> columns = {"id": [b"1", b"2"], "score": [b"0.5", b""], "attributes": [b'{"x": [1]}', b'{"x": [2]}']}
-    >>> picked = pick_fields("object", columns, 2, FieldSelection({"score": "", "attributes.x": ""}))
-    >>> picked.texts
+    Raises:
+        ConfigError: All fields are requested, and they are more than MOST_FIELDS.
+
+    >>> rows = map(msgspec.Raw, [b'{"id": 1, "score": 0.5, "attributes": {"x": [1]}}', b'{"attributes": {"x": [2]}}'])
+    >>> pick_fields("object", [*rows], FieldSelection({"score": "", "attributes.x": ""})).texts
     [b'{"score":0.5,"attributes.x":[1]}', b'{"attributes.x":[2]}']
     """
-    open_ = {name: texts for name, texts in columns.items() if name not in STORED[axis]}
-    wanted = [name for name in open_ if selection.is_all or any(_is_within(path, name) for path in selection.kinds)]
-    picked = selection.pick_columns({name: _decode_values(open_[name], is_quoted) for name in wanted})
-    paths = {path for name, texts in open_.items() for path in _paths(name, texts[:_ROWS_WITH_PATHS])}
-    return PickedFields(_row_texts(picked, number), tuple(observe_fields(axis, picked, number, paths)))
+    fields = OpenFields(axis, rows)
+    if selection.is_all:
+        check_number(fields.names)
+    wanted = [
+        name for name in fields.names if selection.is_all or any(_is_within(path, name) for path in selection.kinds)
+    ]
+    picked = selection.pick_columns({name: _decode_values(fields.column(name), is_quoted) for name in wanted})
+    paths = sorted(_first_paths(axis, rows))
+    return PickedFields(_row_texts(picked, len(rows)), tuple(observe_fields(axis, picked, len(rows), paths)))
+
+
+def nested_paths(axis: Axis, rows: Sequence[Any]) -> PickedFields:
+    """Return the paths of the leaves in fields that are objects.
+
+    >>> nested_paths("object", [msgspec.Raw(b'{"a": 1, "attributes": {"x": 1}}')]).observed[0].name
+    'attributes.x'
+    """
+    return PickedFields([], tuple(observe_fields(axis, {}, 0, sorted(_first_paths(axis, rows, is_nested=True)))))
+
+
+def _first_paths(axis: Axis, rows: Sequence[Any], is_nested: bool = False) -> Iterator[str]:
+    """Yield the paths of the leaves of the first rows; or those within fields that are objects."""
+    fields = OpenFields(axis, rows[:_ROWS_WITH_PATHS])
+    for name in fields.names[:_ROWS_WITH_PATHS]:
+        texts = fields.column(name)
+        if is_nested:
+            texts = [text for text in texts if bytes(memoryview(text)[:1]) == b"{"]
+        values = _decode_values(texts, False) if texts else ()
+        yield from {path for value in values for path, leaf in leaf_values({name: value}) if leaf is not None}
 
 
 def _row_texts(columns: Mapping[str, Sequence[Any]], number: int) -> list[bytes]:
@@ -89,11 +118,6 @@ def _row_texts(columns: Mapping[str, Sequence[Any]], number: int) -> list[bytes]
 
 def _is_within(path: str, name: str) -> bool:
     return path == name or path.startswith(f"{name}.")
-
-
-def _paths(name: str, texts: Sequence[Any]) -> set[str]:
-    values = _decode_values(texts, False)
-    return {path for value in values for path, leaf in leaf_values({name: value}) if leaf is not None}
 
 
 def _decode_values(texts: Sequence[Any], is_quoted: bool) -> list[Any]:

@@ -1,6 +1,7 @@
 """Lines about a data set, shared by the summary of a job, the plan, `show` and the page."""
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, repeat
 
@@ -11,8 +12,9 @@ from recordmill.schemas.dataset.manifest import InputRows, Manifest, Plan, Rewri
 from recordmill.schemas.features import Feature, Part, RecordOf
 from recordmill.schemas.field_features import is_field
 from recordmill.schemas.inputs.annotations import unnamed_keypoints
-from recordmill.schemas.inputs.coco import AnnotationKind
+from recordmill.schemas.inputs.coco import STORED_OF_IMAGES, STORED_OF_OBJECTS, AnnotationKind
 from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts, TextForm
+from recordmill.schemas.inputs.fields import FieldChoice
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import FEATURES, LAYOUTS, TABLE, has_image
 from recordmill.schemas.problems import DUPLICATES, Duplicates, split_problems
@@ -128,7 +130,8 @@ def split_lines(
             "keypoints",
             f"{annotations.keypoints_outside:,} visible ones (v = 2) are outside their image; they are kept",
         )
-    if fields := [feature for feature in manifest.features if is_field(feature.source)]:
+    known = LAYOUTS[manifest.layout].sources if manifest.layout in LAYOUTS else ()
+    if fields := [feature for feature in manifest.features if is_field(feature.source) and feature.source not in known]:
         yield "fields", _format_columns(fields)
     elif manifest.features:
         yield "columns", _format_columns(manifest.features)
@@ -376,6 +379,7 @@ def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
     """Yield lines about fields that no record stores."""
     counts: dict[tuple[str, str], int] = {}
     cures: dict[tuple[str, str], str] = {}
+    paths: dict[tuple[str, str], tuple[str, ...]] = {}  # of open fields
     files = {(rows.path, rows.kind): rows for rows in inputs}  # several splits may have the same input
     has_objects = any(kind in _OBJECTS for _, kind in files)
     for rows in files.values():
@@ -384,15 +388,22 @@ def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
                 counts[list_, name] = counts.get((list_, name), 0) + number
                 cure = _storing_flags(rows.kind, list_, name, layout)
                 cures[list_, name] = "" if has_objects and cure == _ADD_OBJECTS else cure
+                if _is_open(rows.kind, list_, name):
+                    paths[list_, name] = rows.leaves.get(list_, {}).get(name, (name,))
     usual = [(list_, name) for list_, names in _USUAL.items() for name in names if (list_, name) in counts]
     for list_ in _LISTS:
         names = sorted(
             (name for field_list, name in counts.keys() - usual if field_list == list_),
-            key=lambda name: (not cures[list_, name], cures[list_, name], name),
+            key=lambda name: (not cures[list_, name], cures[list_, name], (list_, name) not in paths, name),
         )
         texts = []
-        for cure, group in groupby(names[:_SHOWN], key=lambda name: cures[list_, name]):
-            counted = ", ".join(f"{name} {counts[list_, name]:,}" for name in group)
+        for (cure, is_open), group in groupby(
+            names[:_SHOWN], key=lambda name: (cures[list_, name], (list_, name) in paths)
+        ):
+            fields_of_group = list(group)
+            counted = ", ".join(f"{name} {counts[list_, name]:,}" for name in fields_of_group)
+            if is_open:
+                cure = _fields_flag(list_, [path for name in fields_of_group for path in paths[list_, name]])
             texts.append(f"{counted} (add {cure})" if cure else counted)
         if len(names) > _SHOWN:
             texts.append(f"and {len(names) - _SHOWN:,} more fields, listed in the manifest")
@@ -400,6 +411,20 @@ def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
             yield f"{list_}: {', '.join(texts)}"
     if usual:
         yield f"COCO files: {', '.join(name for _, name in usual)}"
+
+
+def _is_open(kind: str, list_: str, name: str) -> bool:
+    """Return True for a field that `--fields` stores."""
+    if list_ == "images":
+        return kind in _OBJECTS and name not in STORED_OF_IMAGES
+    return list_ == "annotations" and kind in _OBJECTS and name not in STORED_OF_OBJECTS
+
+
+def _fields_flag(list_: str, paths: Iterable[str]) -> str:
+    prefix = "image." if list_ == "images" else ""
+    choices = [str(FieldChoice(f"{prefix}{path}")) for path in paths]
+    more = f" ({len(choices) - _SHOWN:,} more)" if len(choices) > _SHOWN else ""
+    return f"--fields {shlex.quote(printable(','.join(choices[:_SHOWN])))}{more}"
 
 
 def _storing_flags(kind: str, list_: str, name: str, layout: str) -> str:

@@ -115,12 +115,14 @@ class FieldRequest(NamedTuple):
         of_objects: Fields of objects.
         names: Other keys by the fields' usual ones, those of `--rename`.
         existing: Data set that gets more splits. Its fields, their kinds and keys stay.
+        is_usual: True if the fields are requested by no option.
     """
 
     of_images: FieldSelection
     of_objects: FieldSelection
     names: Mapping[str, str]
     existing: ExistingLabels | None
+    is_usual: bool = False
 
 
 def add_requested_fields(
@@ -153,6 +155,8 @@ def add_requested_fields(
     if faults and not is_all:
         raise ConfigError(f"--fields: {faults[0]}")
     warnings += [f"--fields {ALL} leaves a field out: {fault}" for fault in faults]
+    if is_all and not (columns or request.is_usual):
+        warnings.append(f"--fields {ALL}: the data has no field that records do not store")
     if existing and request.existing:
         layout = LAYOUTS[table.layout].sources  # whose fields are those of the source
         of_split, of_others = (
@@ -160,11 +164,7 @@ def add_requested_fields(
         )
         _check_existing(of_split, of_others, request.existing.where)
         kept = {feature.name: feature for feature in table.features}
-        kept |= {
-            feature.name: feature
-            for feature in existing.features
-            if is_field(feature.source) and feature.source not in layout
-        }
+        kept |= {feature.name: feature for feature in existing.features if is_field(feature.source)}
         added = msgspec.structs.replace(added, features=tuple(kept[name] for name in sorted(kept)))
     return added, warnings
 

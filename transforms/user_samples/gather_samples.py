@@ -171,7 +171,7 @@ def _describe_samples(
     category_id = (Part.CATEGORY_ID,) if labels.is_shifted and not options.is_image_class else ()
     of_samples = (part for part in observed_parts(distinct) if part not in options.unwritten_parts)
     parts = (*options.parts, *of_samples, *options.observed_parts(kinds), *category_id)
-    request = FieldRequest(*options.selected_fields(), options.names_of_fields, None)
+    request = FieldRequest(*options.selected_fields(), options.names_of_fields, None, not options.fields)
     labels_of_fields = (ObservedLabel(*label) for label in observed)
     table, field_warnings = add_requested_fields(options.layout_table.with_parts(parts), request, labels_of_fields)
     yield TaggedOutput(_TABLE, table)

@@ -4,7 +4,8 @@ import pytest
 
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import CategoryError
-from recordmill.schemas.features import Part
+from recordmill.schemas.features import FeatureKind, Part
+from recordmill.schemas.field_features import FieldColumn
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind
 from recordmill.schemas.inputs.labels import LabelMap
@@ -12,6 +13,7 @@ from recordmill.schemas.layouts import DETECTION, KERAS, LAYOUTS, TFDS
 from recordmill.transforms.coco.describe_files import describe_inputs, merge_categories, report_inputs
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.join.choose_categories import choose_features, select_categories
+from recordmill.transforms.join.observed_labels import ObservedLabel
 
 INSTANCES, KEYPOINTS, CAPTIONS, STUFF, PANOPTIC, IMAGE_INFO = AnnotationKind
 CAT, DOG, BIRD = Category(17, "cat", "animal"), Category(18, "dog", "animal"), Category(0, "bird")
@@ -285,3 +287,17 @@ def test_category_ids_are_in_records_where_labels_are_others():
     table = choose_features([PLAIN], FROM_0, asked, DETECTION)
     assert table.parts == (Part.CAPTIONS, Part.CATEGORY_ID)
     assert "objects.category_id" in table.sources - asked.sources
+
+
+def test_leaves_of_fields_that_are_not_stored():
+    labels = [ObservedLabel("object path", f"attributes.{name}") for name in "xy"]
+    given = file("a", CAT, unread={"annotations": {"attributes": 3, "score": 2}}, observed=tuple(labels))
+    columns = [FieldColumn("object", path, FeatureKind.INT64) for path in ("attributes.x", "score", "attributes.y")]
+
+    def described(number: int) -> tuple:
+        (rows,) = describe_inputs([given], LAYOUTS["detection"], columns[:number])
+        return rows.uncarried.get("annotations", {}), rows.leaves
+
+    assert described(0)[1] == {"annotations": {"attributes": ("attributes.x", "attributes.y")}}
+    assert described(2) == ({"attributes": 3}, {"annotations": {"attributes": ("attributes.y",)}})
+    assert described(3) == ({}, {})

@@ -1,15 +1,15 @@
 import msgspec
 import pytest
 
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.fields import FieldSelection
-from recordmill.transforms.coco.pick_fields import merge_fields, pick_fields, raw_columns
+from recordmill.transforms.coco.pick_fields import merge_fields, pick_fields
 
 ALL = FieldSelection({}, True)
 
 
 def picked(selection: FieldSelection, *rows: bytes, is_quoted: bool = False) -> list[dict | None]:
-    columns = raw_columns([msgspec.Raw(row) for row in rows])
-    texts = pick_fields("object", columns, len(rows), selection, is_quoted).texts
+    texts = pick_fields("object", [msgspec.Raw(row) for row in rows], selection, is_quoted).texts
     return [msgspec.json.decode(text) if text else None for text in texts]
 
 
@@ -45,14 +45,22 @@ def test_quoted_nan_is_missing():
 
 
 def test_columns_know_paths_that_are_not_requested():
-    columns = raw_columns([msgspec.Raw(b'{"id": 1, "a": {"b": 1}, "c": null, "score": 2}')])
-    observed = pick_fields("object", columns, 1, FieldSelection({"score": ""})).observed
+    rows = [msgspec.Raw(b'{"id": 1, "a": {"b": 1}, "c": null, "score": 2}')]
+    observed = pick_fields("object", rows, FieldSelection({"score": ""})).observed
     assert {label.name for label in observed if label.kind == "object path"} == {"a.b", "score"}
 
 
 def test_without_rows():
-    assert pick_fields("image", {}, 0, ALL).texts == []
-    assert pick_fields("image", {}, 2, ALL).texts == [b"", b""]
+    assert pick_fields("image", [], ALL).texts == []
+    assert pick_fields("image", [msgspec.Raw(b"{}")] * 2, ALL).texts == [b"", b""]
+
+
+def test_many_names():
+    """Each row has its own."""
+    rows = [msgspec.Raw(f'{{"k{number}": 1}}'.encode()) for number in range(30_000)]
+    assert pick_fields("object", rows, FieldSelection({"k5": ""})).texts[5] == b'{"k5":1}'
+    with pytest.raises(ConfigError, match="--fields: 30,000 fields, more than 200: k0, k1"):
+        pick_fields("object", rows, ALL)
 
 
 @pytest.mark.parametrize(

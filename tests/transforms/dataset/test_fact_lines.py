@@ -19,8 +19,9 @@ def test_fields_with_their_flags_and_usual_ones_apart():
         "categories": {"synset": 3},
     }
     assert lines(("instances", fields), ("instances", {"annotations": {"x": 1}})) == [
-        "annotations: keypoints 7, num_keypoints 6 (add --keypoints FILE), segmentation 3,678 (add --masks png), x 13",
-        "images: lens 4",
+        "annotations: keypoints 7, num_keypoints 6 (add --keypoints FILE), segmentation 3,678 (add --masks png), "
+        "x 13 (add --fields x)",
+        "images: lens 4 (add --fields image.lens)",
         "categories: synset 3",
         "file: videos 1",
         "COCO files: info, licenses, license, coco_url",
@@ -41,9 +42,17 @@ def test_flags_that_layout_and_kind_allow():
 def test_many_fields_are_cut_and_counted():
     fields = {"annotations": {f"field {number:02}": 1 for number in range(1234)}}
     (line,) = lines(("instances", fields))
-    assert line.endswith("field 07 1, and 1,226 more fields, listed in the manifest")
+    assert line.startswith("annotations: field 00 1, field 01 1, ")
+    assert line.endswith("field 07' ), and 1,226 more fields, listed in the manifest".replace(" )", ")"))
 
 
 def test_input_of_several_splits_is_counted_once():
     rows = [InputRows("a", kind, 1, 1, {"images": {"lens": 4}}) for kind in ("instances", "instances", "captions")]
-    assert list(uncarried_lines(rows, "detection")) == ["images: lens 8"]
+    assert list(uncarried_lines(rows, "detection")) == ["images: lens 8 (add --fields image.lens)"]
+
+
+def test_paths_of_open_fields():
+    counts = {"annotations": {"a,b": 3, "attributes": 4, "bbox": 1}}
+    leaves = {"annotations": {"attributes": ("attributes.x", "attributes.y")}}
+    (line,) = uncarried_lines([InputRows("a", "instances", 1, 1, counts, leaves)], "detection")
+    assert line == "annotations: a,b 3, attributes 4 (add --fields '\"a,b\",attributes.x,attributes.y'), bbox 1"
