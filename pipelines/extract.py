@@ -11,11 +11,13 @@ from recordmill.pipelines.dataset_options import ExtractOptions
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable, Part, RecordOf
+from recordmill.schemas.field_features import field_columns
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.dataset.fact_lines import uncarried_lines
 from recordmill.transforms.extract.extract_files import FileWriter
+from recordmill.transforms.extract.extract_rows import name_clashes
 from recordmill.transforms.extract.extract_shards import ExtractShard
-from recordmill.transforms.extract.write_documents import ExtractedSplit, write_split
+from recordmill.transforms.extract.write_documents import LABEL_COLUMNS, ExtractedSplit, write_split
 from recordmill.transforms.extract.write_formats import LABEL_FORMATS
 from recordmill.transforms.records.read_shards import ManifestShard
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -71,6 +73,9 @@ def missing_contents(manifest: Manifest, splits: Sequence[str], format_: str) ->
             ids = "indices from 0" if format_ == "yolo" else "names"
             yield f"not written: ids of categories {len(manifest.labels.categories):,}; {format_} has their {ids}"
         return
+    label_columns = () if "objects.id" in sources else LABEL_COLUMNS
+    if clashes := name_clashes(field_columns(manifest.table), label_columns):
+        yield f"not written: fields with the name of another value of the file: {', '.join(clashes)}"
     if "objects.id" not in sources:
         return
     if "objects.is_crowd" not in sources:

@@ -33,8 +33,8 @@ class Split(SplitRecords):
 
     A value without dimensions is a NumPy scalar, or `bytes`. The layout keras has one object per record, and no
     dimension N. Records of a table have each column under its own name: int64, float32 or bytes; [N] for lists, [0] or
-    [1] if some rows lack a value; and `image` if rows name image files. `split.features` lists the values of this data
-    set.
+    [1] if some rows lack a value; and `image` if rows name image files. Open fields have their paths as names:
+    `attributes.occluded`. `split.features` lists the values of this data set.
 
     Attributes:
         name: Name of the split.
@@ -65,7 +65,7 @@ class Split(SplitRecords):
 
         Args:
             batch: Records per batch; None for single records. Lists are padded to the longest of the batch: ids and
-                labels by -1, others by 0 or the empty string.
+                labels by -1, open fields by -1, NaN or the empty string, others by 0 or the empty string.
             shuffle: Visit the shards in another order each epoch, several at a time, and shuffle within a buffer.
             seed: Seed of the shuffle. With a seed, each run has the same order.
             shard: Index and number of hosts. Each host reads its own records, as many as the others or one more.

@@ -7,6 +7,7 @@ import numpy as np
 
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureTable, Form, Reading
+from recordmill.schemas.field_features import lengths_source, split_lists
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView, grey_pixels, segment_ids
 from recordmill.transforms.images.load_images import open_record_image, open_usable_image, require_kind
@@ -65,6 +66,11 @@ def _decode_value(record: RecordView, reading: Reading) -> Any:
             if not reading.shape:
                 return value[0]
             return np.array(value).reshape([-1 if size is None else size for size in reading.static_shape])
+        case Form.RAGGED:
+            lengths = record.values[lengths_source(reading.source)].tolist()
+            lists = np.empty(len(lengths), object)
+            lists[:] = list(map(np.array, split_lists(value, lengths)))
+            return lists
         case Form.DECIMAL:
             return np.int64(record.image_id)
         case Form.IMAGE:

@@ -10,6 +10,7 @@ import numpy as np
 from recordmill._split_records import SplitPiece, SplitRecords
 from recordmill.schemas.errors import ConfigError, missing_extra
 from recordmill.schemas.features import CLASS_OF_ROW, Form, Reading, RecordOf, parse_spec
+from recordmill.schemas.field_features import is_field, lengths_source
 from recordmill.schemas.layouts import BOX_CODINGS
 from recordmill.transforms.dataset.dataset_folder import read_statistics
 
@@ -35,6 +36,8 @@ def decode_tensors(split: SplitRecords, record: "tf.Tensor") -> Example:
             decoded[name] = _MASKS[reading.form](values[reading.source], tf.shape(image)[:2])
         else:
             decoded[name] = _convert_value(values, reading)
+        if reading.form is Form.RAGGED:
+            continue
         decoded[name].set_shape([None if reading.form is Form.KEYPOINTS else size for size in reading.static_shape])
     return decoded
 
@@ -46,6 +49,8 @@ def _convert_value(values: Example, reading: Reading) -> "tf.Tensor":
     match reading.form:
         case Form.AS_IT_IS:
             return value
+        case Form.RAGGED:
+            return tf.RaggedTensor.from_row_lengths(value, values[lengths_source(reading.source)])
         case Form.DECIMAL:
             return tf.strings.to_number(value, tf.int64)
         case Form.IMAGE:
@@ -265,14 +270,26 @@ def _batch_examples(data: "tf.data.Dataset", readings: Mapping[str, Reading], st
 
     if steps.ragged:
         return data.ragged_batch(steps.batch, steps.drop_remainder)
+    if ragged := {name: reading for name, reading in readings.items() if reading.form is Form.RAGGED}:
+        data = data.map(partial(_pad_lists, ragged), num_parallel_calls=tf.data.AUTOTUNE)
     shapes = {
         name: [steps.pad if size is None else size for size in spec.shape] for name, spec in data.element_spec.items()
     }
-    paddings = {
-        name: tf.constant("" if spec.dtype == tf.string else readings[name].padding, spec.dtype)
-        for name, spec in data.element_spec.items()
-    }
+    paddings = {name: _padding(readings[name], spec.dtype) for name, spec in data.element_spec.items()}
     return data.padded_batch(steps.batch, shapes, paddings, steps.drop_remainder)
+
+
+def _pad_lists(readings: Mapping[str, Reading], example: Example) -> Example:
+    padded = dict(example)
+    for name, reading in readings.items():
+        padded[name] = example[name].to_tensor(_padding(reading, example[name].dtype))
+    return padded
+
+
+def _padding(reading: Reading, dtype: "tf.DType") -> "tf.Tensor":
+    import tensorflow as tf
+
+    return tf.constant("" if dtype == tf.string else reading.padding, dtype)
 
 
 def _split_label(inputs: str, label: str, example: Example) -> tuple[Any, "tf.Tensor"]:
@@ -292,7 +309,8 @@ def _supervised_names(split: SplitRecords) -> tuple[str, str]:
         labels = [name for name, reading in features.items() if reading.source.startswith(CLASS_OF_ROW)]
         inputs = ""
     else:
-        labels = [name for name in ("label", "labels") if name in features and not features[name].shape]
+        names = [name for name in ("label", "labels") if name in features and not is_field(features[name].source)]
+        labels = [name for name in names if not features[name].shape]
         inputs = "image" if "image" in features else "feature"
     if not labels or (inputs and inputs not in features):
         raise ConfigError(

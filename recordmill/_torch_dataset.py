@@ -14,6 +14,7 @@ from recordmill._global_order import GlobalOrder
 from recordmill._split_records import SplitRecords
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Form, RecordOf
+from recordmill.schemas.field_features import is_field
 from recordmill.schemas.layouts import BOX_CODINGS
 
 Transform = Callable[..., Any]
@@ -29,6 +30,8 @@ class TorchDataset(Dataset):
         self._split = split
         self._transform = transform
         self._is_of_rows = split._contents.table.record_of is RecordOf.ROW
+        label = split.features.get("label")
+        self._label = "label" if label and not is_field(label.source) else ""
         image_names = (name for name, reading in split.features.items() if reading.form in (Form.IMAGE, Form.PIXELS))
         self._picture = next(image_names, None)
         if not (self._is_of_rows or {"image", "feature"} & split.features.keys()):
@@ -45,7 +48,7 @@ class TorchDataset(Dataset):
         return list(map(self._made, self._split._examples(numbers)))
 
     def _made(self, example: dict[str, Any]) -> Any:
-        made = self._of_row(example) if self._is_of_rows else torch_example(example)
+        made = self._of_row(example) if self._is_of_rows else torch_example(example, self._label)
         if self._transform:
             made = self._transform(*made) if isinstance(made, tuple) else self._transform(made)
         is_sent = get_worker_info() and isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], dict)
@@ -112,12 +115,16 @@ def _process_rank() -> tuple[int, int] | None:
     return None
 
 
-def torch_example(example: dict[str, Any]) -> Any:
-    """Return a record as torchvision's models expect it: image or feature, and target, see `Split.torch`."""
+def torch_example(example: dict[str, Any], label: str = "") -> Any:
+    """Return a record as torchvision's models expect it: image or feature, and target, see `Split.torch`.
+
+    Args:
+        label: Name of the class index of an image with one class; empty for objects.
+    """
     first = _channels_first(example["image"]) if "image" in example else _tensor(example["feature"])
     values = {name: value for name, value in example.items() if name not in ("image", "feature")}
-    if "label" in values:
-        return first, _tensor(values["label"])
+    if label:
+        return first, _tensor(values[label])
     height, width = first.shape[-2:]
     return first, detection_target(values, height, width)
 
@@ -175,8 +182,10 @@ def _channels_first(image: np.ndarray) -> torch.Tensor:
 
 
 def _tensor(value: Any) -> Any:
-    """Return numbers as a tensor, and texts unchanged."""
+    """Return numbers as a tensor, texts unchanged, and lists of different lengths as a list of these."""
     array = np.asarray(value)
+    if array.dtype == object and any(isinstance(item, np.ndarray) for item in array.flat):
+        return list(map(_tensor, value))  # lists of different lengths
     if array.dtype.kind in "SUO":
         return value.tolist() if isinstance(value, np.ndarray) else value
     return torch.from_numpy(np.array(array))

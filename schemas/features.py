@@ -113,6 +113,7 @@ class Form(str, Enum):
     PNG_MASKS = "grey PNGs"
     RLE_MASKS = "COCO RLE"
     KEYPOINTS = "keypoints"
+    RAGGED = "lists of different lengths"
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -132,7 +133,7 @@ class Reading(msgspec.Struct, frozen=True):
     dtype: str
     shape: tuple[str, ...]
     meaning: str
-    padding: int = 0
+    padding: float = 0
     form: Form = Form.AS_IT_IS
 
     @property

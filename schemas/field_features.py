@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
+from math import nan
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -10,7 +11,7 @@ import msgspec
 
 from recordmill.schemas.boxes import shortest_decimal
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import DTYPES, ColumnType, Feature, FeatureKind, FeatureTable, Reading, RecordOf
+from recordmill.schemas.features import DTYPES, ColumnType, Feature, FeatureKind, FeatureTable, Form, Reading, RecordOf
 from recordmill.schemas.inputs.fields import TRACK, WELL_KNOWN
 from recordmill.schemas.values import VALUES
 
@@ -49,10 +50,11 @@ class FieldColumn(msgspec.Struct, frozen=True):
     @property
     def source(self) -> str:
         """Source of its feature, or the beginning of the sources of its two features."""
-        return f"objects.{self.path}" if self._is_well_known else f"{_SOURCES[self.axis]}{self.path}"
+        return f"objects.{self.path}" if self.is_well_known else f"{_SOURCES[self.axis]}{self.path}"
 
     @property
-    def _is_well_known(self) -> bool:
+    def is_well_known(self) -> bool:
+        """True for a field that layout `detection` has in any case."""
         return self.axis == "object" and not self.size and _KINDS_OF_WELL_KNOWN.get(self.path) is self.kind
 
     @property
@@ -63,7 +65,7 @@ class FieldColumn(msgspec.Struct, frozen=True):
     @property
     def missing(self) -> str:
         """Value that is stored for a missing value, as text."""
-        is_flag = self._is_well_known and self.path != TRACK and self.kind is FeatureKind.INT64
+        is_flag = self.is_well_known and self.path != TRACK and self.kind is FeatureKind.INT64
         return "0" if is_flag else _MISSING[self.kind]
 
 
@@ -186,17 +188,18 @@ def _features(column: FieldColumn, table: FeatureTable, key: str) -> Iterator[Fe
     rows: tuple[str, ...] = () if is_alone else ("N",)
     type_ = ColumnType.BOOL if column.is_bool else None
     meaning = f"field {column.path}; {column.missing or 'empty'} where it is missing"
-    if column.size != RAGGED:
+    # A feature of bytes whose dimensions are all sizes would be packed numbers.
+    is_varying = column.size == RAGGED or (is_alone and bool(column.size) and column.kind is FeatureKind.BYTES)
+    if not is_varying:
         shape = (*rows, str(column.size)) if column.size else rows
         yield Feature(key, column.source, column.kind, shape, "", meaning, default=column.missing, column_type=type_)
         return
-    values = (f"V of {column.path}",)
+    values = (f"V of {column.shown}",)
     if is_alone:
         yield Feature(key, column.source, column.kind, values, "", f"field {column.path}", column_type=type_)
         return
-    yield Feature(
-        f"{key}{FLAT_VALUES}", f"{column.source}{FLAT_VALUES}", column.kind, values, "", f"field {column.path}"
-    )
+    flat, meaning = f"{column.source}{FLAT_VALUES}", f"field {column.path}"
+    yield Feature(f"{key}{FLAT_VALUES}", flat, column.kind, values, "", meaning, column_type=type_)
     lengths = f"number of values of {column.path} of each object"
     yield Feature(f"{key}{LENGTHS}", f"{column.source}{LENGTHS}", FeatureKind.INT64, rows, "", lengths)
 
@@ -219,57 +222,86 @@ def field_columns(table: FeatureTable) -> tuple[FieldColumn, ...]:
 
 
 def field_readings(table: FeatureTable) -> Iterator[Reading]:
-    """Yield the readers' value of each feature of a field, under its path."""
-    paths = [column.path for column in field_columns(table) if column.axis == "object"]
-    for feature in table.features:
-        axis = _axis_of(feature.source)
-        if axis:
-            name = feature.source.removeprefix(_SOURCES[axis])
-            name = f"image.{name}" if axis == "image" and name in paths else name
-            padding = -1 if feature.kind is FeatureKind.INT64 else 0
-            yield Reading(name, feature.source, DTYPES[feature.kind], feature.shape, feature.meaning, padding)
+    """Yield the readers' value of each field, under its path. A field of the image has the prefix `image.` if an object
+    has a field with this path, or if the path is the name of another value."""
+    columns = [column for column in field_columns(table) if not column.is_well_known]
+    names = {value.reading.name for value in VALUES if value.reading}
+    names |= {column.path for column in columns if column.axis == "object"}
+    features = {feature.source: feature for feature in table.features}
+    for column in columns:
+        flat = features.get(f"{column.source}{FLAT_VALUES}")
+        feature = flat or features[column.source]
+        name = column.shown if column.path in names else column.path
+        padding = {FeatureKind.INT64: -1, FeatureKind.FLOAT: nan}.get(column.kind, 0)
+        shape = ("N", *feature.shape) if flat else feature.shape
+        form = Form.RAGGED if flat else Form.AS_IT_IS
+        yield Reading(name, feature.source, DTYPES[column.kind], shape, feature.meaning, padding, form)
 
 
 def field_keys(table: FeatureTable) -> dict[str, str]:
-    """Return the key of each field in a record, by the name that readers give it."""
-    names = {feature.source: feature.name for feature in table.features}
-    well_known = {column.path: names[source] for source, column in _WELL_KNOWN.items() if source in names}
-    return well_known | {reading.name: names[reading.source] for reading in field_readings(table)}
+    """Return the key of each field in a record, by the name that readers give it, and by that in `--fields`."""
+    keys = {feature.source: feature.name for feature in table.features}
+    columns = ((column, keys.get(f"{column.source}{FLAT_VALUES}")) for column in field_columns(table))
+    shown = {column.shown: flat or keys[column.source] for column, flat in columns}
+    return shown | {reading.name: keys[reading.source] for reading in field_readings(table)}
 
 
-def field_values(column: FieldColumn, values: Mapping[str, Any], rows: int) -> list[Any]:
+def lengths_source(flat_source: str) -> str:
+    """Return the source of the number of values of each object, by the source of the values of all objects."""
+    return flat_source.removesuffix(FLAT_VALUES) + LENGTHS
+
+
+def split_lists(flat: Sequence[Any], lengths: Sequence[int]) -> list[Any]:
+    """Return the parts of a sequence with these lengths.
+
+    Raises:
+        ValueError: The parts are not the whole sequence.
+
+    >>> split_lists("abc", [2, 0, 1])
+    ['ab', '', 'c']
+    """
+    if sum(lengths) != len(flat) or min(lengths, default=0) < 0:
+        raise ValueError(f"{len(flat):,} values for lists of {sum(lengths):,} values")
+    return [flat[start:end] for start, end in pairwise(accumulate(lengths, initial=0))]
+
+
+def field_values(column: FieldColumn, values: Mapping[str, Any]) -> list[Any]:
     """Return the value of a field of each object, or of the image, as in the source; None where it is missing.
 
     Args:
         values: Values of a record by source, as `RecordParser` returns them.
-        rows: Number of objects; 1 for a field of the image.
+
+    Raises:
+        ValueError: The lengths of lists do not fit their values.
     """
+    lengths = values.get(f"{column.source}{LENGTHS}")
+    stored = values[column.source if lengths is None else f"{column.source}{FLAT_VALUES}"]
+    flat = [stored] if isinstance(stored, bytes) else list(stored)
     if column.size == RAGGED:
-        lengths = values[f"{column.source}{LENGTHS}"].tolist() if f"{column.source}{LENGTHS}" in values else None
-        flat = _plain_list(values[column.source if lengths is None else f"{column.source}{FLAT_VALUES}"])
-        ends = [0, *accumulate([len(flat)] if lengths is None else lengths)]
-        lists = [[_source_value(column, value) for value in flat[start:end]] for start, end in pairwise(ends)]
-        return [items or None for items in lists]
-    flat = [_source_value(column, value) for value in _plain_list(values[column.source])]
-    if not column.size:
-        return flat
-    lists = [flat[row * column.size : (row + 1) * column.size] for row in range(rows)]
-    return [None if all(value is None for value in items) else items for items in lists]
+        lists = [flat] if lengths is None else split_lists(flat, lengths.tolist())
+    else:
+        size = column.size or 1
+        lists = split_lists(flat, [size] * (len(flat) // size))
+        lists = [[] if all(_is_missing(column, value) for value in items) else items for items in lists]
+    plain = [[_source_value(column, value) for value in items] or None for items in lists]
+    return plain if column.size else [items and items[0] for items in plain]
 
 
-def _plain_list(values: Any) -> list[Any]:
-    return [values] if isinstance(values, bytes) else list(values)
+def _is_missing(column: FieldColumn, value: Any) -> bool:
+    if isinstance(value, bytes):
+        return not value
+    return value != value if column.kind is FeatureKind.FLOAT else value == int(column.missing)
 
 
 def _source_value(column: FieldColumn, value: Any) -> Any:
-    """Return a stored value as in the source; None if it is that of a missing one."""
+    """Return a stored value as in the source; None for NaN, and for a boolean that is missing in a list."""
     if isinstance(value, bytes):
-        return value.decode(errors="replace") or None
+        return value.decode(errors="replace")
     if column.kind is FeatureKind.FLOAT:
         return None if value != value else shortest_decimal(value)
-    if value == int(column.missing):
-        return None
-    return bool(value) if column.is_bool else int(value)
+    if column.is_bool:
+        return None if value < 0 else bool(value)
+    return int(value)
 
 
 def nest_values(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -281,9 +313,11 @@ def nest_values(values: Mapping[str, Any]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for path, value in values.items():
         *folders, name = path.split(".")
-        place = nested
+        place: Any = nested
         for folder in folders if value is not None else ():
-            place = place.setdefault(folder, {})
-        if value is not None:
+            place = place.setdefault(folder, {}) if isinstance(place, dict) else place
+        if value is not None and isinstance(place, dict) and not isinstance(place.get(name), dict):
             place[name] = value
+        elif value is not None:  # another value has the path of a mapping
+            nested[path] = value
     return nested

@@ -128,13 +128,18 @@ def _features(table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
     features: dict[str, Any] = {}
     groups: dict[str, dict[str, Any]] = {}
     for feature in table.features:
-        if group := _group_prefix(feature, table):
-            name = feature.name[len(group) + 1 :]
-            items = groups.setdefault(group, {})
-            if feature.source.endswith(FLAT_VALUES):
-                items[name.removesuffix(FLAT_VALUES)] = _sequence(_item(feature, (), labels))
-            elif not feature.source.endswith(LENGTHS):  # TFDS derives the lengths of a sequence in a sequence
-                items[name] = _item(feature, feature.shape[1:], labels)
+        group = _group_prefix(feature, table)
+        name = feature.name[len(group) + 1 :] if group else feature.name
+        if feature.source.endswith(LENGTHS):
+            continue  # TFDS derives the lengths of a sequence in a sequence
+        if feature.source.endswith(FLAT_VALUES):
+            inner = _sequence(_item(feature, (), labels))
+            if group:
+                groups.setdefault(group, {})[name.removesuffix(FLAT_VALUES)] = inner
+            else:
+                features[name.removesuffix(FLAT_VALUES)] = _sequence(inner)
+        elif group:
+            groups.setdefault(group, {})[name] = _item(feature, feature.shape[1:], labels)
         elif feature.shape and not feature.shape[0].isdecimal():
             features[feature.name] = _sequence(_item(feature, feature.shape[1:], labels))
         else:
@@ -167,6 +172,9 @@ def _item(feature: Feature, shape: tuple[str, ...], labels: LabelMap) -> dict[st
         tensor = {"dtype": "uint8", "encoding": "bytes", "shape": {"dimensions": list(shape)}}
         return {"pythonClassName": f"{_FEATURES}tensor_feature.Tensor", "tensor": tensor}
     if feature.kind is FeatureKind.BYTES:
+        if shape:  # TFDS reads a sequence of sequences as lists of different lengths
+            texts = {"dtype": "string", "encoding": "none", "shape": {"dimensions": list(shape)}}
+            return {"pythonClassName": f"{_FEATURES}tensor_feature.Tensor", "tensor": texts}
         return {"pythonClassName": f"{_FEATURES}text_feature.Text", "text": {}}
     dimensions = {"dimensions": list(shape)} if shape else {}
     if feature.source.endswith(".bbox_yxyx"):

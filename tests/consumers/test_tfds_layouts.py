@@ -9,8 +9,10 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from PIL import Image
 
-from tests.conftest import SHARED_DATA
+import recordmill as library
+from tests.conftest import SHARED_DATA, convert, write_coco
 from tests.consumers.coco_truth import Truth, assert_boxes_equal, assert_detection, needs_shared_data
+from tests.jobs.test_fields_back import document as with_fields  # noqa: F401
 
 OURS = {"category_id"}
 """Features of an object that coco/2017 lacks."""
@@ -178,3 +180,33 @@ class PanopticTruth:
         x, y, w, h = np.array([segment["bbox"] for segment in segments], float).reshape(-1, 4).T
         boxes = np.stack([y / height, x / width, (y + h) / height, (x + w) / width], axis=-1)
         assert_boxes_equal(objects["bbox"][order], boxes)
+
+
+@pytest.mark.parametrize(("layout", "prefix"), [("detection", "image/object/"), ("tfds", ""), ("keras", "")])
+def test_fields(layout, prefix, with_fields, tmp_path, recordmill):  # noqa: F811
+    """Of images and objects: single values, lists of one length, and of different lengths."""
+    names = "score,attributes.occluded,attributes.color,embedding,pair,words,names,image.date_captured,image.days"
+    flags = "--layout", layout, "--fields", names
+    assert convert(recordmill, tmp_path, write_coco(tmp_path, **with_fields), *flags).code == 0
+    builder = tfds.builder_from_directory(str(tmp_path / "out"))
+    examples = list(tfds.as_numpy(builder.as_dataset(split="train", shuffle_files=False)))
+    expected = list(library.open(tmp_path / "out")["train"].numpy())
+    assert len(examples) == len(expected) > 1
+    image = {"detection": "image/", "tfds": "", "keras": "image_"}[layout]
+    for example, own in zip(examples, expected, strict=True):
+        objects = example["objects"] if layout == "tfds" else example
+        for path in names.split(","):
+            name = path.removeprefix("image.")
+            key = name.replace(".", "/")
+            stored = example[f"{image}{key}"] if path != name else objects[f"{prefix}{key}"]
+            assert plain(stored) == plain(own[name]), path
+
+
+def plain(value: object) -> object:
+    """A value as lists; NaN, which differs from itself, as its name."""
+    if isinstance(value, tf.RaggedTensor):
+        return plain(value.to_list())
+    items = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    if isinstance(items, list):
+        return [plain(item) for item in items]
+    return "nan" if items != items else items

@@ -12,6 +12,7 @@ from PIL import Image
 
 from recordmill.schemas.block import ragged_bytes
 from recordmill.schemas.features import CLASS_OF_ROW
+from recordmill.schemas.field_features import FieldColumn, field_values
 from recordmill.schemas.layouts import box_coding
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.schemas.statistics import PixelMeasures
@@ -93,6 +94,14 @@ class RecordView:
         if values is None:
             return []
         return values if isinstance(values, list) else np.atleast_1d(values).tolist()
+
+    def field(self, column: FieldColumn) -> list[Any]:
+        """Return the value of a field of each object, or of the image, as in the source; None where it is missing.
+
+        Raises:
+            ValueError: The lengths of lists do not fit their values.
+        """
+        return field_values(column, self.values)
 
     @property
     def mask_source(self) -> str:

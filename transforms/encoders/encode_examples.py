@@ -311,6 +311,8 @@ def _repeat(column: Column, image_of_object: np.ndarray) -> Column:
     """Repeat the values of images for each of their objects."""
     if isinstance(column, np.ndarray):
         return column[image_of_object]
+    if isinstance(column, Ragged):
+        return column.take(image_of_object)
     return [column[image] for image in image_of_object.tolist()]
 
 

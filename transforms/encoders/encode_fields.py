@@ -77,7 +77,7 @@ class FieldEncoder:
                 array = np.array(filled, dtype).reshape(-1, width)
                 yield column.source, array if column.size else array[:, 0]
             elif column.size:
-                yield column.source, filled if is_alone else _bytes_lists(filled)
+                yield column.source, _bytes_lists(filled)
             else:
                 yield column.source, [row[0] for row in filled]
             return

@@ -1,7 +1,7 @@
 """Convert values of a record to rows of COCO files, and to image and mask files."""
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from itertools import repeat
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from recordmill.schemas.boxes import exact_edges_px, shortest_decimal, shortest_px
 from recordmill.schemas.features import FeatureTable, Part
-from recordmill.schemas.field_features import field_columns, field_values, nest_values
+from recordmill.schemas.field_features import Axis, FieldColumn, field_columns, nest_values
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.extract.extract_files import ExtractedFile, UnusableRecordError, decode_text, extraction_path
@@ -96,10 +96,18 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     json: bytes
 
 
+COCO_KEYS: dict[Axis, tuple[str, ...]] = {
+    "image": ImageEntry.__struct_fields__,
+    "object": InstanceRow.__struct_fields__,
+}
+"""Keys of rows that fields cannot have."""
+
+
 class RecordRows(msgspec.Struct, frozen=True):
     """Contents of a record.
 
     Attributes:
+        image_fields: Open fields of the image by path; without missing ones.
         keypoints: Rows of the objects whose category has keypoints.
         class_name: Class of an image with one class.
         line: Line of the image in the list of its split, in formats with such a list.
@@ -108,6 +116,7 @@ class RecordRows(msgspec.Struct, frozen=True):
     """
 
     image: ImageEntry
+    image_fields: dict[str, Any] = {}
     instances: tuple[Row, ...] = ()
     keypoints: tuple[Row, ...] = ()
     captions: tuple[CaptionEntry, ...] = ()
@@ -150,13 +159,14 @@ class RowExtractor:
         record, image = self.read_image(values, faults)
         image_file = ExtractedFile(extraction_path(f"images/{self._split}", image.file_name), values["image.encoded"])
         instances = list(self._instances(record, image, faults))
-        fields = list(map(nest_values, self.object_fields(values, len(instances))))
+        fields = [nest_fields("object", own) for own in self.object_fields(record, len(instances))]
         files = [image_file, *self._maps(values, image.file_name)]
         panoptic = self._panoptic(values, image, faults)
         if panoptic:
             files.append(ExtractedFile(panoptic_path(self._split, panoptic.file_name), values["panoptic.png"]))
         rows = RecordRows(
             image,
+            self.image_fields(record),
             tuple(
                 _encode_instance(msgspec.structs.replace(instance, num_keypoints=_UNSET, keypoints=_UNSET), own)
                 for instance, own in zip(instances, fields, strict=True)
@@ -217,10 +227,14 @@ class RowExtractor:
                 row = msgspec.structs.replace(row, num_keypoints=number, keypoints=xyv)
             yield row
 
-    def object_fields(self, values: Mapping[str, Any], objects: int) -> list[dict[str, Any]]:
+    def image_fields(self, record: RecordView) -> dict[str, Any]:
+        """Return the open fields of the image by path, as in the source; without missing ones."""
+        by_path = {column.path: record.field(column)[0] for column in self._fields if column.axis == "image"}
+        return {path: value for path, value in by_path.items() if value is not None}
+
+    def object_fields(self, record: RecordView, objects: int) -> list[dict[str, Any]]:
         """Return the open fields of each object by path, as in the source; without missing ones."""
-        columns = [column for column in self._fields if column.axis == "object"]
-        by_path = {column.path: field_values(column, values, objects) for column in columns}
+        by_path = {column.path: record.field(column) for column in self._fields if column.axis == "object"}
         return [
             {path: column[row] for path, column in by_path.items() if column[row] is not None} for row in range(objects)
         ]
@@ -283,6 +297,22 @@ def keypoints_px(keypoints: np.ndarray, width: int, height: int) -> tuple[float,
     for x, y, seen in keypoints:
         numbers += [shortest_px(x, width), shortest_px(y, height), int(seen)] if seen else [0.0, 0.0, 0]
     return tuple(numbers)
+
+
+def nest_fields(axis: Axis, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return fields nested for a row of COCO's JSON, without those that `name_clashes` returns."""
+    return {name: value for name, value in nest_values(fields).items() if name not in COCO_KEYS[axis]}
+
+
+def name_clashes(columns: Iterable[FieldColumn], label_columns: Collection[str] = ()) -> list[str]:
+    """Return the fields that have the name of another value.
+
+    Args:
+        label_columns: Columns of the table of images with one class; empty for COCO's JSON.
+    """
+    if label_columns:
+        return [column.shown for column in columns if column.path in label_columns]
+    return [column.shown for column in columns if column.path.partition(".")[0] in COCO_KEYS[column.axis]]
 
 
 def _encode_instance(instance: InstanceRow, fields: dict[str, Any]) -> Row:

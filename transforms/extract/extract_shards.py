@@ -171,6 +171,7 @@ class LabelExtractor(RowExtractor):
             decode_class_name(values),
             maps=sum(source in values for source in (*MAPS, "panoptic.png")),
             tags=len(record.column("image.tag_names")),
+            fields=self.image_fields(record),
             notes=notes,
         )
         labels = self._format.write(extracted, self._labels, self._table)
@@ -185,7 +186,7 @@ class LabelExtractor(RowExtractor):
     ) -> Iterator[ExtractedObject]:
         """Yield the objects whose class is known."""
         corners, rows = record.column("objects.corners"), list(self._instances(record, image, faults))
-        fields = self.object_fields(record.values, len(rows))
+        fields = self.object_fields(record, len(rows))
         for at, row in enumerate(rows):
             if category := self._categories.get(row.category_id):
                 yield ExtractedObject(

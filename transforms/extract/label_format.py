@@ -10,6 +10,7 @@ import numpy as np
 
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.fields import WELL_KNOWN
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.dataset.record_view import rle_mask
 from recordmill.transforms.extract.extract_files import ExtractedFile
@@ -63,6 +64,7 @@ class ExtractedImage:
         name: Name of the file, below the folder of the split's images.
         maps: Number of masks of the complete image, and of panoptic PNGs.
         tags: Number of classes of the image in addition to its objects.
+        fields: Open fields of the image by path, as in the source; without missing ones.
         lost: Counts of contents that are not written, by kind.
         notes: Counts of contents that are written differently, or that some readers do not find, by kind.
     """
@@ -75,6 +77,7 @@ class ExtractedImage:
     class_name: str | None
     maps: int
     tags: int
+    fields: Mapping[str, Any] = field(default_factory=dict)
     lost: "Counter[str]" = field(default_factory=Counter)
     notes: "Counter[str]" = field(default_factory=Counter)
 
@@ -151,8 +154,12 @@ _IMAGE_CONTENTS: dict[str, Callable[[ExtractedImage], int]] = {
 }
 
 
+FIELDS = "fields", "objects marked difficult or truncated", "views", "track ids"
+"""Kinds of contents that are open fields."""
+
+
 def count_lost(image: ExtractedImage, objects: Sequence[ExtractedObject], *held: str) -> None:
-    """Count the contents of each kind that are not written.
+    """Count the contents of each kind that are not written. Each open field is a kind.
 
     Args:
         objects: Written objects.
@@ -164,6 +171,22 @@ def count_lost(image: ExtractedImage, objects: Sequence[ExtractedObject], *held:
         differ = sum(_area_differs(object_, "masks" in held) for object_ in objects)
         counts["areas that differ from those of the shapes"] = differ
     image.lost.update({what: number for what, number in counts.items() if what not in held})
+    if "fields" not in held:
+        image.lost.update(f"field image.{path}" for path in image.fields)
+        paths = (path for object_ in objects for path in object_.fields)
+        image.lost.update(f"field {path}" for path in paths if path not in WELL_KNOWN)
+
+
+def free_fields(
+    fields: Mapping[str, Any], taken: Callable[[str], bool], lost: "Counter[str]", prefix: str = ""
+) -> dict[str, Any]:
+    """Return the open fields whose paths a format does not use for other values. The others are counted.
+
+    Args:
+        prefix: Prefix of the fields in `--fields`.
+    """
+    lost.update(f"field {prefix}{path}" for path in fields if taken(path))
+    return {path: value for path, value in fields.items() if not taken(path)}
 
 
 def _area_differs(object_: ExtractedObject, has_mask: bool) -> bool:

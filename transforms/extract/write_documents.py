@@ -10,18 +10,19 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from itertools import compress, islice
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from recordmill.schemas.dataset.checks import Fault, Faults
 from recordmill.schemas.features import FeatureTable, Part, RecordOf
+from recordmill.schemas.field_features import field_columns
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.names import name_key
 from recordmill.transforms.extract.extract_pieces import ExtractedRecord, Piece, read_piece_records, read_shard_piece
-from recordmill.transforms.extract.extract_rows import RecordRows, Row, panoptic_path
+from recordmill.transforms.extract.extract_rows import RecordRows, Row, nest_fields, panoptic_path
 from recordmill.transforms.extract.label_format import LabelFormat
 from recordmill.transforms.extract.write_formats import LABEL_FORMATS
 from recordmill.transforms.records.read_shards import FaultList
@@ -200,7 +201,10 @@ class SplitPieces:
         return (record.rows for record in compress(self._all_records(), self._has_row.tolist()))
 
     def image_rows(self) -> Iterator[Row]:
-        return (Row(rows.image.id, msgspec.json.encode(rows.image)) for rows in self.rows())
+        for rows in self.rows():
+            fields = nest_fields("image", rows.image_fields)
+            row = msgspec.to_builtins(rows.image) | fields if fields else rows.image
+            yield Row(rows.image.id, msgspec.json.encode(row))
 
     def objects(self, kind: str) -> Iterator[Row]:
         """Yield the rows of `instances` or `keypoints`."""
@@ -270,7 +274,7 @@ def _write_coco(
     """Write each kind of COCO file that the data set's records have contents for."""
     if "image.class_name" in table.sources:
         file = f"{ANNOTATIONS}/labels_{split}.csv"
-        yield Document(file, _write_labels(join_path(folder, file), split, pieces))
+        yield Document(file, _write_labels(join_path(folder, file), split, pieces, table))
     for name, annotations, categories in _contents(split, pieces, table, labels):
         file = f"{ANNOTATIONS}/{name}_{split}.json"
         yield Document(file, *write_document(join_path(folder, file), pieces.image_rows(), annotations, categories))
@@ -321,15 +325,28 @@ def _write_rows(upload: Upload, rows: Iterable[Row]) -> tuple[int, "array[int]"]
     return number, ids
 
 
-def _write_labels(path: str, split: str, pieces: SplitPieces) -> int:
-    """Write a CSV of image paths below the split's folder, classes and the split. Return the number of rows."""
+LABEL_COLUMNS = ("path", "label", "split")
+
+
+def _write_labels(path: str, split: str, pieces: SplitPieces, table: FeatureTable) -> int:
+    """Write a CSV of image paths below the split's folder, classes, the split, and a column of each field of images.
+    Return the number of rows."""
+    paths = [column.path for column in field_columns(table) if column.path not in LABEL_COLUMNS]
     number = 0
     with storage_for(path).writing(path) as upload:
         utf8 = codecs.getwriter("utf-8")(upload)  # type: ignore[arg-type]  # an Upload only has write()
-        table = csv.writer(utf8, lineterminator="\n")
-        table.writerow(("path", "label", "split"))
+        lines = csv.writer(utf8, lineterminator="\n")
+        lines.writerow((*LABEL_COLUMNS, *paths))
         for rows in (record.rows for record in pieces.written_records()):
             if rows.class_name is not None:
-                table.writerow((rows.image.file_name, rows.class_name, split))
+                cells = (_format_cell(rows.image_fields.get(path)) for path in paths)
+                lines.writerow((rows.image.file_name, rows.class_name, split, *cells))
                 number += 1
     return number
+
+
+def _format_cell(value: Any) -> str:
+    """Return the value of a field as a cell: a text unchanged, nothing for a missing value, JSON of others."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return msgspec.json.encode(value).decode()

@@ -3,6 +3,7 @@
 import base64
 import posixpath
 import re
+from collections.abc import Mapping
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -10,17 +11,20 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.field_features import Axis, field_columns, nest_values
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.extract.extract_files import ExtractedFile
 from recordmill.transforms.extract.label_format import (
     BOUNDS,
+    FIELDS,
     ExtractedImage,
     ExtractedObject,
     LabelFormat,
     WrittenLabels,
     count_lost,
     format_number,
+    free_fields,
     trace_mask,
     without_crowds,
 )
@@ -73,7 +77,10 @@ def _xml_element(tag: str, value: object) -> str:
 def write_labelme(image: ExtractedImage, labels: LabelMap, table: FeatureTable) -> WrittenLabels:
     """Return the JSON file of an image."""
     objects = without_crowds(image)
-    shapes = [shape for group, object_ in enumerate(objects, 1) for shape in _labelme_shapes(object_, group, image)]
+    shapes = []
+    for group, object_ in enumerate(objects, 1):
+        own = free_fields(object_.fields, _is_labelme_key, image.lost)
+        shapes += [_with_fields(shape, own) for shape in _labelme_shapes(object_, group, image)]
     document: dict[str, Any] = {
         "version": "5.5.0",
         "flags": {},
@@ -83,9 +90,20 @@ def write_labelme(image: ExtractedImage, labels: LabelMap, table: FeatureTable) 
         "imageHeight": image.image.height,
         "imageWidth": image.image.width,
     }
-    count_lost(image, objects, "masks", "oriented boxes")
-    file = ExtractedFile(f"{image.split}/{image.stem}.json", msgspec.json.encode(document))
+    own = free_fields(image.fields, lambda path: path.partition(".")[0] in document, image.lost, "image.")
+    count_lost(image, objects, "masks", "oriented boxes", *FIELDS)
+    data = msgspec.json.encode(_with_fields(document, own))
+    file = ExtractedFile(f"{image.split}/{image.stem}.json", data)
     return WrittenLabels(len(objects), file)
+
+
+def _is_labelme_key(path: str) -> bool:
+    """Return True if a field would replace another value of a shape."""
+    return path == "flags" or path.partition(".")[0] in ("label", "points", "group_id", "shape_type", "mask")
+
+
+def _with_fields(values: dict[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    return values | nest_values(fields)
 
 
 def _labelme_shapes(object_: ExtractedObject, group: int, image: ExtractedImage) -> list[dict[str, Any]]:
@@ -128,6 +146,9 @@ def write_imagefolder(image: ExtractedImage, labels: LabelMap, table: FeatureTab
         "width": image.image.width,
         "height": image.image.height,
     }
+    columns: dict[Axis, list[str]] = {"image": [], "object": []}
+    for column in field_columns(table):
+        columns[column.axis].append(column.path)
     if image.class_name is not None:
         entry["label"] = image.class_name
     else:
@@ -139,10 +160,17 @@ def write_imagefolder(image: ExtractedImage, labels: LabelMap, table: FeatureTab
             "area": [row.area for row in rows],
             "iscrowd": [row.iscrowd for row in rows],
         }
+        taken = tuple(entry["objects"])
+        fields = [free_fields(object_.fields, taken.__contains__, image.lost) for object_ in image.objects]
+        for path in (path for path in columns["object"] if path not in taken):
+            entry["objects"][path] = [own.get(path) for own in fields]
     if Part.CAPTIONS in table.parts:
         entry["captions"] = image.captions
+    taken = *entry, "label", "objects", "captions"
+    own = free_fields(image.fields, taken.__contains__, image.lost, "image.")
+    entry |= {path: own.get(path) for path in columns["image"] if path not in taken}
     held = "crowds", "areas", "ids of annotations", "captions", "classes of images", "ids of images"
-    count_lost(image, image.objects, *held)
+    count_lost(image, image.objects, *held, *FIELDS)
     num_labels = len(image.objects) + (image.class_name is not None)
     return WrittenLabels(num_labels, None, msgspec.json.encode(entry).decode())
 

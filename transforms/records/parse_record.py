@@ -10,6 +10,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
+from recordmill.schemas.field_features import FLAT_VALUES, lengths_source, split_lists
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.values import VALUE_OF
 
@@ -213,6 +214,11 @@ def length_faults(values: dict[str, Any], table: FeatureTable, keypoints: int) -
     for lengths in by_dimension.values():
         if len(set(lengths.values())) > 1:
             yield "object_lists", f"lists with one value per object differ in length: {lengths}"
+    for flat in (feature.source for feature in table.features if feature.source.endswith(FLAT_VALUES)):
+        try:
+            split_lists(values[flat], values[lengths_source(flat)].tolist())
+        except ValueError as fault:
+            yield "object_lists", f"{flat}: {fault}"
     if "objects.keypoint_x" in values:
         number, objects = values["objects.keypoint_x"].size, values["objects.id"].size
         if number != objects * keypoints:

@@ -3,6 +3,7 @@
 import difflib
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError, RecordError
-from recordmill.schemas.features import FeatureKind, FeatureTable
+from recordmill.schemas.features import ColumnType, FeatureKind, FeatureTable
 from recordmill.schemas.field_features import field_keys
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
@@ -231,10 +232,12 @@ class _Filter:
             self._names.update(classes)
             return choice.value in classes
         if choice.feature:
-            self._features.update(record.features, record.lists, field_keys(record.table))
-            name = field_keys(record.table).get(choice.feature, choice.feature)
-            parts = [record.features.get(name), *record.lists.get(name, ())]
-            return any(choice.value in _format_values(part[1]) for part in parts if part)
+            keys = field_keys(record.table)
+            self._features.update(record.features, record.lists, keys)
+            name = keys.get(choice.feature, choice.feature)
+            parts = [part for part in (record.features.get(name), *record.lists.get(name, ())) if part]
+            spellings = _spellings(choice.value, record.table, name)
+            return any(not spellings.isdisjoint(_format_values(values)) for _, values in parts)
         return True
 
     def describe_miss(self, shards: Shards) -> str:
@@ -279,6 +282,22 @@ def _format_values(values: Any) -> Sequence[str]:
     if isinstance(values, bytes | list):
         return list(map(decode_text, [values] if isinstance(values, bytes) else values))
     return [] if values is None else list(map(str, values.ravel()))
+
+
+_BOOLEANS = {"true": "1", "false": "0"}
+
+
+def _spellings(value: str, table: FeatureTable, key: str) -> set[str]:
+    """Return a value as `_format_values` may return it: also that of a boolean, and of a float with other digits."""
+    kinds = {feature.name: (feature.kind, feature.column_type) for feature in table.features}
+    kind, column_type = kinds.get(key, (None, None))
+    spellings = {value}
+    if column_type is ColumnType.BOOL:
+        spellings.add(_BOOLEANS.get(value.lower(), value))
+    elif kind is FeatureKind.FLOAT:
+        with suppress(ValueError):
+            spellings.add(str(np.float32(value)))
+    return spellings
 
 
 def json_document(path: str, shards: Shards, records: Sequence[Record]) -> dict[str, Any]:

@@ -2,20 +2,24 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable
+from recordmill.schemas.field_features import FLAT_VALUES, LENGTHS, field_columns, field_readings
 from recordmill.schemas.inputs.encoders import TextForm, decode_encoder
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import UnusableError
 from recordmill.schemas.sizes import number_text, size_text
+from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.load_images import encoded_size
 from recordmill.transforms.records.parse_record import TypedValues, Values
-from recordmill.transforms.show.find_shards import RecordFeatures
+from recordmill.transforms.show.find_shards import RecordFeatures, values_by_source
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _MOST_VALUES = 24
@@ -24,6 +28,8 @@ _MOST_VALUES = 24
 Meanings = Mapping[str, Sequence[str]]
 """Meanings of a feature's integers, classes or terms, by the feature's name."""
 HEX_SHOWN = 8
+MISSING = "(missing)"
+"""Text of a missing value of an open field."""
 _CLASS_SOURCES = ("objects.class_index", "image.class_index")
 _PADDING = ("(padding)", "(unknown)")
 """Meanings of the token ids below those of terms."""
@@ -32,16 +38,51 @@ _PADDING = ("(padding)", "(unknown)")
 def describe_record(
     features: RecordFeatures, table: FeatureTable, meanings: Meanings
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield name, type and text of each feature of a record, sorted by name.
+    """Yield name, type and text of each feature of a record, sorted by name, and of each open field.
 
     The type is the kind, with the names of dimensions if known. The text has all values, and may have any character.
+    That of a field begins with its path.
     """
     shapes = {feature.name: feature.shape for feature in table.features}
-    for name in sorted(features):
+    fields = dict(_describe_fields(features, table))
+    lengths = {f"{name}{LENGTHS}" for name in fields}
+    for name in sorted({*features, *fields} - lengths - {f"{name}{FLAT_VALUES}" for name in fields}):
+        if name in fields:
+            yield name, *fields[name]
+            continue
         kind, values = features[name]
         shape = shapes.get(name, ())
         type_ = f"{kind.value} [{', '.join(shape)}]" if shape else kind.value
         yield name, type_, describe_values(values, shape, meanings.get(name, ()))
+
+
+def _describe_fields(features: RecordFeatures, table: FeatureTable) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield key, and type and text of each open field whose values fit the table."""
+    record = RecordView(values_by_source(features, table))
+    readings = {reading.source: reading for reading in field_readings(table)}
+    keys = {feature.source: feature.name for feature in table.features}
+    for column in field_columns(table):
+        flat = f"{column.source}{FLAT_VALUES}"
+        source = flat if flat in keys else column.source
+        if source not in readings:
+            continue  # a well-known field
+        with suppress(KeyError, ValueError):  # a damaged record: its features are described one by one
+            values = record.field(column)
+            shape = readings[source].shape
+            number = f"[{len(values):,}] " if shape and column.axis == "object" else ""
+            shown = ", ".join(map(_describe_value, values[:_MOST_VALUES]))
+            type_ = f"{column.kind.value} [{', '.join(shape)}]" if shape else column.kind.value
+            yield keys[source].removesuffix(FLAT_VALUES), (type_, f"{column.shown}: {number}{shown}")
+
+
+def _describe_value(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_describe_value, value[:_MOST_VALUES]))}{', …' if len(value) > _MOST_VALUES else ''}]"
+    if value is None:
+        return MISSING
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) else _format_number(value)
 
 
 def describe_list(name: str, steps: Sequence[TypedValues | None], names: Sequence[str] = ()) -> tuple[str, str, str]:

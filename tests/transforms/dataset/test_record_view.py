@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 from pycocotools import mask as coco_mask
 
+from recordmill.schemas.features import FeatureKind
+from recordmill.schemas.field_features import FLAT_VALUES, LENGTHS, RAGGED, FieldColumn
 from recordmill.schemas.layouts import BOX_CODINGS
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView
@@ -58,3 +60,31 @@ def test_raw_pixels():
     assert RecordView({}).decode_image() is None
     with pytest.raises(UnusableError, match="24 bytes"):
         RecordView(values).decode_image((2, 5, 3))
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "is_bool", "stored", "expected"),
+    [
+        ("int64", 0, False, [3, -1], [3, None]),
+        ("int64", 0, True, [1, 0, -1], [True, False, None]),
+        ("float", 0, False, np.float32([0.1, np.nan]), [0.1, None]),
+        ("bytes", 0, False, [b"\xc3\xa9", b""], ["é", None]),
+        ("int64", 2, False, [1, -1, -1, -1], [[1, -1], None]),  # -1 beside a value is one
+        ("int64", 2, True, [1, -1], [[True, None]]),
+        ("float", 2, False, np.float32([0.1, np.nan]), [[0.1, None]]),
+        ("bytes", 2, False, [b"a", b"", b"", b""], [["a", ""], None]),
+    ],
+)
+def test_field(kind, size, is_bool, stored, expected):
+    column = FieldColumn("object", "f", FeatureKind(kind), size, is_bool)
+    assert RecordView({column.source: np.array(stored, object if kind == "bytes" else None)}).field(column) == expected
+    image = FieldColumn("image", "f", FeatureKind(kind), RAGGED, is_bool)
+    assert RecordView({image.source: np.array([], np.float32)}).field(image) == [None]
+
+
+def test_field_of_lists_of_different_lengths():
+    column = FieldColumn("object", "f", FeatureKind.INT64, RAGGED)
+    values = {f"{column.source}{FLAT_VALUES}": np.array([4, -1, 5]), f"{column.source}{LENGTHS}": np.array([2, 0, 1])}
+    assert RecordView(values).field(column) == [[4, -1], None, [5]]
+    with pytest.raises(ValueError, match="3 values for lists of 2 values"):
+        RecordView(values | {f"{column.source}{LENGTHS}": np.array([2])}).field(column)

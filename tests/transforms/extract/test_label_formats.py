@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image, ImageOps
 
-from recordmill.schemas.features import Part
+from recordmill.schemas.features import FeatureKind, Part
+from recordmill.schemas.field_features import FieldColumn, add_fields
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
@@ -223,3 +224,44 @@ def test_outlines_enclose_the_mask(mask):
     if not holes:
         drawn = [[side for point in ring for side in point] for ring in parts]
         assert compress_segmentation(json.dumps(drawn).encode(), width, height) == expected
+
+
+FIELDS = add_fields(
+    LAYOUTS["detection"].with_parts(()),
+    [
+        FieldColumn("object", "flags.far", FeatureKind.INT64, is_bool=True),
+        FieldColumn("object", "group_id", FeatureKind.INT64),
+        FieldColumn("image", "place", FeatureKind.BYTES),
+        FieldColumn("image", "width", FeatureKind.INT64),
+    ],
+    {"image/width": "image/stated_width"},
+).table
+
+
+@pytest.mark.parametrize(
+    ("format_", "expected"),
+    [
+        ("yolo", {"field flags.far": 4, "field group_id": 1, "field image.place": 1, "field image.width": 1}),
+        ("voc", {"field flags.far": 4, "field group_id": 1, "field image.place": 1, "field image.width": 1}),
+        ("labelme", {"field group_id": 1}),
+        ("hf", {"field image.width": 1}),
+    ],
+)
+def test_fields_that_are_not_written(format_, expected):
+    values = ALL | {
+        "objects.field:flags.far": np.array([1, 0, -1, 1, 0]),
+        "objects.field:group_id": np.array([-1, 7, -1, -1, -1]),
+        "image.field:place": b"sea",
+        "image.field:width": np.array([39]),
+    }
+    extractor = LabelExtractor(FIELDS, LABELS, "val", LABEL_FORMATS[format_])
+    rows, files, _ = extractor(values)
+    assert {what: number for what, number in rows.lost.items() if what.startswith("field")} == expected
+    if format_ == "labelme":
+        document = json.loads(files[1].data)
+        assert [shape["flags"] for shape in document["shapes"]][:3] == [{"far": True}, {"far": False}, {}]
+        assert (document["place"], document["width"]) == ("sea", 39)
+    if format_ == "hf":
+        line = json.loads(rows.line)
+        assert (line["place"], line["width"]) == ("sea", 40)
+        assert line["objects"]["group_id"] == [None, 7, None, None, None]

@@ -11,7 +11,8 @@ from recordmill._split_records import RecordContents
 from recordmill._torch_dataset import torch_example
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, RecordOf
-from recordmill.schemas.layouts import row_image_features
+from recordmill.schemas.field_features import RAGGED, FieldColumn, add_fields
+from recordmill.schemas.layouts import LAYOUTS, row_image_features
 from tests.recordmill.splits import CONTENTS, LABELS, draw, write_split
 
 RECORDS = 11
@@ -52,7 +53,7 @@ def test_record_is_pair_for_torchvision(split):
 )
 def test_of_one_class_target_is_its_index(name, first):
     example = {first: np.ones((2, 3, 3), np.float16 if name == "float16" else np.float32), "label": np.int64(5)}
-    picture, label = torch_example(example)
+    picture, label = torch_example(example, "label")
     assert picture.shape == ((3, 2, 3) if first == "image" else (2, 3, 3))
     assert (label.dtype, label.item()) == (torch.int64, 5)
 
@@ -228,3 +229,38 @@ def test_a_transform_is_given_both(split):
     assert [
         id_ for _, id_ in split.torch(iterable=True, transform=lambda image, target: (0, int(target["image_id"])))
     ] == [*range(RECORDS)]
+
+
+def test_fields(tmp_path):
+    """Also sent by a worker of a DataLoader. An image's field `label` is not a class."""
+    columns = [
+        FieldColumn("object", "score", FeatureKind.FLOAT),
+        FieldColumn("object", "pair", FeatureKind.INT64, 2),
+        FieldColumn("object", "list", FeatureKind.FLOAT, RAGGED),
+        FieldColumn("object", "words", FeatureKind.BYTES, RAGGED),
+        FieldColumn("object", "label", FeatureKind.BYTES),
+    ]
+    layout = LAYOUTS["detection"].with_parts(())
+    contents = RecordContents(add_fields(layout, columns).table, LABELS)
+    drawn = draw(RecordContents(layout, LABELS), 2)
+    own = {
+        "score": [0.5, float("nan")],
+        "pair": [1, 2, 3, 4],
+        "list/ragged_flat_values": [0.5, 0.25, 1],
+        "list/ragged_row_lengths_0": [1, 2],
+        "words/ragged_flat_values": [b"a", b"b"],
+        "words/ragged_row_lengths_0": [2, 0],
+        "label": [b"x", b""],
+    }
+    drawn.values.update({f"objects.field:{name}": values for name, values in own.items()})
+    records = write_split(tmp_path, contents, [drawn, drawn]).torch()
+    for _, target in (records[0], *DataLoader(records, batch_size=None, num_workers=1)):
+        assert target["score"].isnan().tolist() == [False, True]
+        assert target["pair"].tolist() == [[1, 2], [3, 4]]
+        assert [(part.dtype, part.tolist()) for part in target["list"]] == [
+            (torch.float32, [0.5]),
+            (torch.float32, [0.25, 1]),
+        ]
+        assert target["words"] == [[b"a", b"b"], []]
+        assert target["label"] == [b"x", b""]
+        assert "boxes" in target
