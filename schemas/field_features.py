@@ -12,7 +12,6 @@ import msgspec
 from recordmill.schemas.boxes import shortest_decimal
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import DTYPES, ColumnType, Feature, FeatureKind, FeatureTable, Form, Reading, RecordOf
-from recordmill.schemas.inputs.fields import TRACK, WELL_KNOWN
 from recordmill.schemas.values import VALUES
 
 Axis = Literal["image", "object"]
@@ -28,6 +27,9 @@ _MISSING = {FeatureKind.INT64: "-1", FeatureKind.FLOAT: "nan", FeatureKind.BYTES
 FLAT_VALUES, LENGTHS = "/ragged_flat_values", "/ragged_row_lengths_0"
 """Ends of the keys of lists of different lengths, as TFDS names them."""
 RAGGED = -1
+FLAGS, TRACK = ("difficult", "truncated", "view"), "track_id"
+WELL_KNOWN = (*FLAGS, TRACK)
+"""Fields of objects that records of layout `detection` have without a request. FLAGS are written together."""
 _MOST_KEY_BYTES = 200
 
 

@@ -11,9 +11,6 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.sizes import first_texts
 
 MOST_FIELDS = 200
-FLAGS, TRACK = ("difficult", "truncated", "view"), "track_id"
-WELL_KNOWN = (*FLAGS, TRACK)
-"""Fields of objects that records of layout `detection` have without a request. FLAGS are written together."""
 ALL, NONE = "all", "none"
 KINDS = ("int", "float", "text")
 _IMAGE, _OBJECTS = "image.", "objects."

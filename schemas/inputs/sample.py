@@ -5,8 +5,8 @@ from typing import Any, Literal
 import msgspec
 
 from recordmill.schemas.features import Part
+from recordmill.schemas.field_features import FLAGS, TRACK
 from recordmill.schemas.inputs.annotations import PanopticAnnotation, StuffAnnotation
-from recordmill.schemas.inputs.fields import FLAGS, TRACK
 
 
 class SampleObject(msgspec.Struct, frozen=True):

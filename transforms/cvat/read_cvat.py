@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.inputs.fields import TRACK
+from recordmill.schemas.field_features import TRACK
 from recordmill.schemas.inputs.images import IMAGE_SUFFIXES, MAX_PIXELS, is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER

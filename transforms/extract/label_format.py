@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.field_features import WELL_KNOWN
 from recordmill.schemas.inputs.annotations import Category
-from recordmill.schemas.inputs.fields import WELL_KNOWN
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.dataset.record_view import rle_mask
 from recordmill.transforms.extract.extract_files import ExtractedFile

@@ -8,12 +8,11 @@ import msgspec
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType, FeatureKind, FeatureTable
-from recordmill.schemas.field_features import RAGGED, Axis, FieldColumn, add_fields, field_columns, is_field
+from recordmill.schemas.field_features import RAGGED, WELL_KNOWN, Axis, FieldColumn, add_fields, field_columns, is_field
 from recordmill.schemas.inputs.fields import (
     ALL,
     MOST_FIELDS,
     OBJECTS,
-    WELL_KNOWN,
     FieldSelection,
     columns_of_rows,
     known_paths,
