@@ -127,7 +127,8 @@ def coco(request, sample) -> list[str]:
     files = ["--instances", annotations / "instances_train2017.json"]
     files += ["--keypoints", annotations / "person_keypoints_train2017.json"]
     files += ["--captions", annotations / "captions_train2017.json"]
-    return ["convert", "--images", str(folder / "train2017"), *map(str, files)]
+    fields = ["--fields", "image.license,image.date_captured"]
+    return ["convert", "--images", str(folder / "train2017"), *map(str, files), *fields]
 
 
 @pytest.fixture(scope="session")

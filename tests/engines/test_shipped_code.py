@@ -26,14 +26,14 @@ JOBS = {
     "stuff without a list": f"{COCO} --instances {{s.instances}} --stuff {{s.stuff}} --image-info {{s.image_info}}"
     f" --no-list --categories square,circle --min-area 50 --no-crowd --boxes drop --max-side 100 {OUTPUTS} 1",
     "the stock writer": f"{EVERY_KIND} --images {{s.images}} --writer beam --masks png {OUTPUTS} 3",
-    "keras": f"{COCO} --instances {{odd}} --layout keras --examples-per-shard 20 --max-rejects 0.2",
+    "keras": f"{COCO} --instances {{odd}} --layout keras --fields all --examples-per-shard 20 --max-rejects 0.2",
     "tfds": f"{COCO} --instances {{s.instances}} --panoptic {{s.panoptic}} --panoptic-masks {{s.panoptic_masks}} --gzip"
     " --layout tfds --match name --split train=0.6,val=0.4 --group-from ([0-9][0-9])[.] --max-rejects 0.2",
     "class folders, stratified": "convert {classes} --format folder --split train=0.5,val=0.25,test=0.25 --stratify"
     f" --groups {{groups}} {OUTPUTS} 2",
     "names by the stock writer": "convert {names} --format folder --label-from name --split train=0.5,val=0.5"
     f" --writer beam {OUTPUTS} 2",
-    "a table with splits": f"convert {{classes}} --labels {{table}} --classes dog,cat {OUTPUTS} 3",
+    "a table with splits": f"convert {{classes}} --labels {{table}} --classes dog,cat --fields age {OUTPUTS} 3",
     "rows of a table": "convert {s.objects} --format table --label shape --key object --split train=0.6,val=0.4"
     " --stratify --num-shards 2",
     "rows with images": "convert {s.objects} --format table --images {s.images} --image-column image"
@@ -43,22 +43,25 @@ JOBS = {
 
 @pytest.fixture(scope="module")
 def inputs(sample, tmp_path_factory) -> dict[str, object]:
-    """Inputs of the jobs: the sample; its images in a .zip; its instances with one of no image; class folders, of files
-    that can be read and files that cannot; the same where names begin with the class; groups; a table of path, label
-    and split, one row of which names no file."""
+    """Inputs of the jobs: the sample; its images in a .zip; its instances with fields, and one of no image; class
+    folders, of files that can be read and files that cannot; the same where names begin with the class; groups; a table
+    of path, label, split and age, one row of which names no file.
+    """
     folder = tmp_path_factory.mktemp("inputs")
     classes, names = folder / "classes", folder / "names"
-    rows = [("path", "label", "split"), ("cat/none.jpg", "cat", "train")]
+    rows = [("path", "label", "split", "age"), ("cat/none.jpg", "cat", "train", "")]
     for number in range(12):
         label = ("cat", "dog", "owl")[number % 3]
         draw_jpeg(classes / label / f"{number}.jpg", 20 + number, 30)
         draw_jpeg(names / f"{label}_{number}.jpg", 20 + number, 30)
-        rows.append((f"{label}/{number}.jpg", label, "val" if number < 4 else "train"))
+        rows.append((f"{label}/{number}.jpg", label, "val" if number < 4 else "train", number or ""))
     (classes / "dog" / "cut.jpg").write_bytes((classes / "cat" / "0.jpg").read_bytes()[:300])
     (classes / "cat" / "notes.txt").write_text("no image")
     draw_jpeg(classes / "nowhere.jpg")
     draw_jpeg(names / "nothing.jpg")
     content = json.loads(Path(sample.instances).read_text())
+    for number, row in enumerate(content["annotations"]):
+        row |= {"score": number / 7} if number % 3 else {"attributes": {"path": [number] * (number % 4)}}
     content["annotations"].append({"id": 1, "category_id": 7, "bbox": [1, 1, 5, 5]})
     (folder / "odd.json").write_text(json.dumps(content))
     (folder / "groups.csv").write_text("file_name,group\ncat/0.jpg,1\ndog/1.jpg,1\n")
