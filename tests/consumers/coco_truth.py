@@ -87,7 +87,7 @@ def coco_mini() -> Truth:
 
 
 def awkward(folder: Path) -> Truth:
-    """Boxes that leave the image, fractions, ids with gaps and in no order, a crowd, a grey PNG, no objects."""
+    """Boxes that leave the image, fractions, ids with gaps and in no order, a crowd, a grey PNG, no objects; fields."""
     draw_jpeg(folder / "images" / "a.jpg", 40, 30)
     draw_jpeg(folder / "images" / "empty.jpg", 21, 23)
     png = folder / "images" / "more" / "été b.png"
@@ -99,8 +99,8 @@ def awkward(folder: Path) -> Truth:
         {"id": 11, "file_name": "empty.jpg", "width": 21, "height": 23},
     ]
     annotations = [
-        _polygon(30, 5, 7, [29.5, 20.25, 15.5, 12.25]),
-        _polygon(10, 5, 3, [-2.5, -1.0, 10.0, 10.0]),
+        _polygon(30, 5, 7, [29.5, 20.25, 15.5, 12.25]) | {"score": 0.5, "attributes": {"colours": ["red", "grey"]}},
+        _polygon(10, 5, 3, [-2.5, -1.0, 10.0, 10.0]) | {"attributes": {"colours": ["red"], "is_old": True}},
         _polygon(10_000_000_000, 900, 7, [0.1, 0.2, 32.9, 49.8]),
         _polygon(20, 5, 3, [3.0, 4.0, 5.5, 6.5])
         | {"iscrowd": 1, "segmentation": {"size": [30, 40], "counts": [95, 1105]}},

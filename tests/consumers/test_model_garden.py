@@ -30,7 +30,7 @@ def decode(shards: list[Path], folder: Path) -> list[dict[str, np.ndarray]]:
 @pytest.fixture(scope="module")
 def decoded(truths, converted, tmp_path_factory) -> dict[Truth, list[dict[str, np.ndarray]]]:
     """Records of all data sets, by one process, whose imports take longer than these data sets."""
-    folders = [converted(truth, "--masks", "both", "--num-shards", 3) for truth in truths.values()]
+    folders = [converted(truth, "--masks", "both", "--fields", "all", "--num-shards", 3) for truth in truths.values()]
     shards = [shard for folder in folders for shard in sorted(folder.glob("*.tfrecord-*"))]
     records = iter(decode(shards, tmp_path_factory.mktemp("decoded") / "npz"))
     found = {truth: list(islice(records, len(truth.image_ids))) for truth in truths.values()}

@@ -30,7 +30,7 @@ def assert_masks_equal(example: dict, expected: np.ndarray) -> None:
 
 
 def test_every_mask(truth, converted):
-    out = converted(truth, "--masks", "both", "--num-shards", 3)
+    out = converted(truth, "--masks", "both", "--fields", "all", "--num-shards", 3)
     examples = {int(example["image/source_id"][0]): example for example in read_examples(out)}
     assert set(examples) == truth.image_ids
     for image_id, example in examples.items():
