@@ -17,6 +17,9 @@ from tests.jobs.test_fields_back import document as with_fields  # noqa: F401
 OURS = {"category_id"}
 """Features of an object that coco/2017 lacks."""
 
+FIELDS = "--fields", "all", "--num-shards", 3
+DETECTION = "--masks", "both", *FIELDS
+
 
 def opened(folder: Path, examples: int, split: str = "train") -> tuple[tfds.features.FeatureConnector, list[dict]]:
     """Features and all examples of the folder's one split."""
@@ -32,7 +35,7 @@ def pixels_of(path: Path) -> np.ndarray:
 
 
 def test_detection(truth, converted):
-    features, examples = opened(converted(truth, "--masks", "both", "--fields", "all", "--num-shards", 3), len(truth.image_ids))
+    features, examples = opened(converted(truth, *DETECTION), len(truth.image_ids))
     names = [category["name"] for category in truth.categories]
     assert features["image/object/class/index"].feature.names == names
     assert {int(example["image/source_id"]) for example in examples} == truth.image_ids
@@ -47,7 +50,7 @@ def test_detection(truth, converted):
 
 def test_detection_with_masks(truths, converted):
     truth = truths["sample"]
-    _, examples = opened(converted(truth, "--masks", "both", "--fields", "all", "--num-shards", 3), len(truth.image_ids))
+    _, examples = opened(converted(truth, *DETECTION), len(truth.image_ids))
     for example in examples:
         expected = truth.masks(int(example["image/source_id"]))
         masks = [tf.io.decode_png(mask).numpy()[..., 0] for mask in example["image/object/mask"]]
@@ -93,7 +96,7 @@ def test_structure_equals_published_tfds(with_all, tmp_path):
 
 
 def test_tfds(truth, converted):
-    features, examples = opened(converted(truth, "--layout", "tfds", "--fields", "all", "--num-shards", 3), len(truth.image_ids))
+    features, examples = opened(converted(truth, "--layout", "tfds", *FIELDS), len(truth.image_ids))
     assert features["objects"]["label"].names == [category["name"] for category in truth.categories]
     assert {example["image/id"] for example in examples} == truth.image_ids
     for example in examples:

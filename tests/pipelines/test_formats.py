@@ -16,7 +16,7 @@ from recordmill.launch.command_line.parser import parse
 from recordmill.pipelines import choose_format
 from recordmill.pipelines.formats import FORMATS, formats
 from recordmill.transforms.annotated.format_options import registered_options
-from tests.conftest import manifest_of
+from tests.conftest import manifest_of, read_examples
 from tests.jobs.folders import draw_all
 
 Install = Callable[..., None]
@@ -255,3 +255,16 @@ def test_labels_beside_images_in_folders_of_splits(install, tmp_path, recordmill
         assert recordmill("convert", data, "--format", "points", "--output", out).code == 0
         splits = manifest_of(out)["splits"]
         assert {name: split["class_counts"] for name, split in splits.items()} == {"train": [2], "val": [2]}
+
+
+def test_fields(install, tmp_path, recordmill):
+    """A parser gives its fields without knowing which are requested."""
+    given = 'fields={"score": x / 2, "pen": {"hue": "red"}, "difficult": True}'
+    install("dotted", POINTS.replace("2.0, 2.0))", f"2.0, 2.0), {given})"), points="dotted")
+    data = images_with_points(tmp_path / "data", "1 2")
+    outcome = recordmill("convert", data, "--format", "points", "--output", tmp_path / "out", "--fields", "score")
+    assert outcome.code == 0, outcome
+    (warning,) = manifest_of(tmp_path / "out")["splits"]["train"]["warnings"]
+    assert warning == "label files have fields that are not written: add --fields pen.hue"
+    (example,) = read_examples(tmp_path / "out")
+    assert (example["image/object/score"], example["image/object/difficult"]) == ([0.5], [1])

@@ -27,7 +27,7 @@ from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.join.choose_categories import choose_features, select_categories
-from recordmill.transforms.join.choose_fields import FieldRequest, add_requested_fields
+from recordmill.transforms.join.choose_fields import AXES, FieldRequest, add_requested_fields
 from recordmill.transforms.join.match_blocks import drop_faulty_images
 from recordmill.transforms.join.observed_labels import ObservedLabel, choose_labels, label_warnings, observed_parts
 from recordmill.transforms.join.screen_objects import screen_annotations, selected_labels
@@ -77,7 +77,8 @@ def _describe_traits(
     if not source.label_name and not any(trait.kind == FILES for trait in traits):
         raise ConfigError(f"{source.path} has no label file of the format {source.kind}")
     notes = frozenset(trait.name for trait in traits if trait.kind == NOTE)
-    warnings = [*source.warnings, *source.check(notes), *unwritten_fields(notes, source)]
+    paths = [(axis, trait.name) for axis in AXES for trait in traits if trait.kind == f"{axis} path"]
+    warnings = [*source.warnings, *source.check(notes), *unwritten_fields(notes, paths, source)]
     warnings += frame_warnings(traits, source)
     known = source.categories
     categories = choose_labels(traits, is_image_class=False) if known is None else LabelMap(known)

@@ -94,13 +94,13 @@ class FieldPicker:
     def _picked(self, axis: Axis, fields: Mapping[str, Any]) -> dict[str, Any]:
         well_known = {path: fields[path] for path in WELL_KNOWN if path in fields} if axis == "object" else {}
         selection = self._selections[axis]
+        self.paths[axis].update(path for path in known_paths(fields) if selection or path not in well_known)
         if not selection:
             return well_known
         picked = selection.pick(fields)
         if selection.is_all:
             picked = {path: value for path, value in picked.items() if path not in well_known}
         self.rows[axis].append(picked)
-        self.paths[axis].update(known_paths(fields))
         return well_known | picked
 
     def observed(self, key: int) -> Iterator[ObservedLabel]:
