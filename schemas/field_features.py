@@ -175,8 +175,9 @@ def _key_fault(
         return f"recordmill.open gives the name of the field {column.shown} to a value of the layout"
     for feature in features:
         if other := taken.get(feature.name):
-            meaning = other.meaning or other.source
-            return f"the key of the field {column.shown}, {feature.name}, is that of {meaning}. Add --rename {key}=NAME"
+            what = other.meaning or other.source
+            key_of_field = f"the key of the field {column.shown}, {feature.name}"
+            return f"the layout has {key_of_field}, for {what}. Add --rename {key}=NAME"
         if "" in feature.name.split("/"):
             return f"the key of the field {column.shown!r}, {feature.name}, has an empty part. Add --rename {key}=NAME"
         if not is_key(feature.name):

@@ -202,7 +202,7 @@ def check_number(paths: Collection[str]) -> None:
     if len(paths) > MOST_FIELDS:
         raise ConfigError(
             f"--fields: at least {len(paths):,} fields, more than {MOST_FIELDS}: {first_texts([*paths], _SHOWN)}. Name "
-            "those that records need; a map with keys of its own in each row is no field"
+            "some of them: a map with keys of its own in each row is no field"
         )
 
 
