@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing_extensions import Never
 
     from recordmill._data_set import DataSet
-    from recordmill._keywords import Pairs, Path, Paths, Shares, Texts
+    from recordmill._keywords import Fields, Pairs, Path, Paths, Shares, Texts
 
 
 @overload
@@ -101,7 +101,7 @@ def convert(
     groups: Path | None = None,
     dtype: Pairs = (),
     masks: Literal["none", "png", "rle", "both"] | None = None,
-    fields: Texts = (),
+    fields: Fields = (),
     stratify: bool = False,
     classes: Texts | None = None,
     group_column: str | None = None,
@@ -359,7 +359,7 @@ def convert(
     groups: Path | None = None,
     dtype: Pairs = (),
     masks: Literal["none", "png", "rle", "both"] | None = None,
-    fields: Texts = (),
+    fields: Fields = (),
     stratify: bool = False,
     classes: Texts | None = None,
     group_column: str | None = None,

@@ -13,6 +13,7 @@ Path = str | os.PathLike[str]
 Paths = Path | Sequence[Path]
 Texts = str | Sequence[str]
 Pairs = Texts | Mapping[str, str | float]
+Fields = Texts | Mapping[str, str | None]
 Shares = Texts | Mapping[str, float | str | Fraction]
 
 
@@ -71,7 +72,7 @@ class ReadDatasetKeywords(TypedDict, total=False):
     group_from: str | None
     groups: Path | None
     masks: Literal["none", "png", "rle", "both"] | None
-    fields: Texts
+    fields: Fields
     stratify: bool
     classes: Texts
     exclude: Paths
@@ -90,7 +91,7 @@ class EncodeKeywords(TypedDict, total=False):
     label_as: Literal["index", "text"]
     dtype: Pairs
     masks: Literal["none", "png", "rle", "both"]
-    fields: Texts
+    fields: Fields
     keypoints: bool
     captions: bool
     stuff: bool
@@ -121,7 +122,7 @@ class WriteDatasetKeywords(TypedDict, total=False):
     overwrite: bool
     dtype: Pairs
     masks: Literal["none", "png", "rle", "both"]
-    fields: Texts
+    fields: Fields
     keypoints: bool
     captions: bool
     stuff: bool

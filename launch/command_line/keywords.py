@@ -28,6 +28,7 @@ Path = str | os.PathLike[str]
 Paths = Path | Sequence[Path]
 Texts = str | Sequence[str]
 Pairs = Texts | Mapping[str, str | float]
+Fields = Texts | Mapping[str, str | None]
 Shares = Texts | Mapping[str, float | str | Fraction]
 '''
 _CONVERT = '''"""`recordmill.convert` with its keywords, made by `make templates`."""
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from typing_extensions import Never
 
     from recordmill._data_set import DataSet
-    from recordmill._keywords import Pairs, Path, Paths, Shares, Texts
+    from recordmill._keywords import Fields, Pairs, Path, Paths, Shares, Texts
 
 
 @overload
@@ -179,6 +180,8 @@ def _keyword_type(field: OptionField) -> str:
         return "Shares" if field.is_shares else "int | str"
     if field.choices:
         return f"Literal{json.dumps(field.choices)}"
+    if field.are_fields:
+        return "Fields"
     if field.is_list:
         return "Paths" if field.must_be else "Pairs" if "=" in field.metavar else "Texts"
     return "Path" if field.must_be else field.type.__name__

@@ -15,6 +15,7 @@ from recordmill.pipelines.dataset_options import TerminalOptions
 from recordmill.pipelines.formats import Format, formats
 from recordmill.pipelines.verbs import OLD_VERBS, VERBS, verb_fields
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.fields import config_fields
 from recordmill.schemas.inputs.option import OptionField, Options, flag, option_fields
 
 _LOGGER = logging.getLogger(__name__)
@@ -222,7 +223,7 @@ def read_words(fields: Iterable[OptionField], words: Sequence[str]) -> tuple[dic
 def _option_value(field: OptionField, texts: list[str]) -> list[str] | str:
     """Return all values of a list, and the last of a single value."""
     if field.is_list:
-        return texts
+        return ",".join(texts) if field.are_fields else texts
     if len(different := list(dict.fromkeys(texts))) > 1:
         _LOGGER.warning("%s is set several times (%s); the last value is used", field.flag, ", ".join(different))
     return texts[-1]
@@ -298,5 +299,6 @@ def to_config(command: Command) -> str:
         is_given = field.attribute == "split" and field.attribute in options.model_fields_set
         if field.name not in (*_TYPED_ONLY, "dry_run") and (value != field.default or is_given):
             plain = [f"{name}={share}" for name, share in value] if field.is_shares else value
+            plain = config_fields(value) if field.are_fields else plain
             values[field.name] = list(plain) if isinstance(plain, tuple) else plain
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)

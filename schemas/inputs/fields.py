@@ -41,18 +41,20 @@ class FieldChoice(NamedTuple):
 
 
 def field_choices(value: Any) -> Any:
-    """Return fields as texts, one each, from texts, or from a mapping of paths to kinds.
+    """Return fields as texts, one each: from the text of the command line; from a list of paths, which are literal; or
+    from a mapping of paths to kinds.
 
-    >>> field_choices(["score:float,attributes.occluded", "image.name"])
-    ('score:float', 'attributes.occluded', 'image.name')
-    >>> field_choices({"score": "float", "a,b": None})
-    ('score:float', '"a,b"')
+    >>> field_choices("score:float,attributes.occluded")
+    ('score:float', 'attributes.occluded')
+    >>> field_choices(["score", "a,b"]), field_choices({"score": "float", "a,b": None})
+    (('score', '"a,b"'), ('score:float', '"a,b"'))
     """
     if isinstance(value, Mapping):
         choices = [FieldChoice(str(path), str(kind or "")) for path, kind in value.items()]
-    elif isinstance(value, str | list | tuple):
-        texts = [value] if isinstance(value, str) else [str(text) for text in value]
-        choices = [choice for text in texts for choice in parse_fields(text)]
+    elif isinstance(value, list):
+        choices = [FieldChoice(str(path)) for path in value]
+    elif isinstance(value, str | tuple):  # a tuple is what this function has returned
+        choices = list(parse_fields(value if isinstance(value, str) else ",".join(value)))
     else:
         return value
     for choice in choices:
@@ -66,6 +68,17 @@ def field_choices(value: Any) -> Any:
     if len(paths) > 1 and (lone := [word for word in (ALL, NONE) if word in paths]):
         raise ValueError(f"{lone[0]} stands alone")
     return tuple(map(str, choices))
+
+
+def config_fields(choices: Iterable[str]) -> list[str] | dict[str, str | None]:
+    """Return fields as YAML has them.
+
+    >>> config_fields(['"a,b"', "score"]), config_fields(["score:float", "age"])
+    (['a,b', 'score'], {'score': 'float', 'age': None})
+    """
+    fields = list(parse_fields(",".join(choices)))
+    has_kinds = any(choice.kind for choice in fields)
+    return {path: kind or None for path, kind in fields} if has_kinds else [choice.path for choice in fields]
 
 
 def parse_fields(text: str) -> Iterator[FieldChoice]:

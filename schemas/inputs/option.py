@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.fields import FieldInfo
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.fields import field_choices
 
 COMMON, OF_FORMAT, RARE = "common", "of a format", "rare"
 """Ranks of options: what most jobs use; what a format uses; what few jobs use."""
@@ -187,6 +188,7 @@ class OptionField:
         must_be: What a path must be; None for others.
         also, needs, rank: See `Heading.opt`.
         is_list: True if it has several values.
+        are_fields: True for names of open fields. The text of the command line has commas and quotes as in CSV.
         recorded_as: Key in the recipe of a split, of a value that is not the default; empty if it is not recorded.
         least, largest: Bounds, included; None without.
     """
@@ -209,6 +211,7 @@ class OptionField:
         self.choices: tuple[str, ...] = get_args(inner) if get_origin(inner) is Literal else ()
         validators = [mark.func for mark in marks if isinstance(mark, BeforeValidator)]
         self.is_list = get_origin(inner) is tuple
+        self.are_fields = field_choices in validators
         self.is_shares, self.is_size = split_shares in validators, size_bytes in validators
         self.type: type = inner if inner in (bool, int, float) and not validators else str  # type: ignore[assignment]
         self.must_be = next((mark for mark in marks if isinstance(mark, Must)), None)

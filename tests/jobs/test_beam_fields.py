@@ -115,7 +115,7 @@ def test_fields_that_are_read_give_bytes_of_command(tmp_path, recordmill):
     flags = [word for name, path in files.items() for word in (f"--{name}", path)]
     assert recordmill("convert", *flags, "--fields", fields, "--output", tmp_path / "command").code == 0
     with beam.Pipeline() as p:
-        p | ReadDataset(**files, fields=[fields]) | WriteDataset(tmp_path / "out", name="coco")
+        p | ReadDataset(**files, fields=fields) | WriteDataset(tmp_path / "out", name="coco")
     assert shard_bytes(tmp_path / "out") == shard_bytes(tmp_path / "command")
     with beam.Pipeline() as p:
         read = p | "Without" >> ReadDataset(**files)

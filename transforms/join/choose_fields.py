@@ -232,6 +232,9 @@ def _unknown_path(axis: Axis, path: str, known: Sequence[str]) -> str:
     known = [name for name in known if not name.endswith(OBJECTS)]
     if below := [f"{prefix}{name}" for name in known if name.startswith(f"{path}.")]:
         return f"--fields {shown}: it has several values; name those that records need: {first_texts(below, _SHOWN)}"
+    name, _, kind = path.rpartition(":")
+    if name in known and kind in _KINDS:
+        return f"--fields {shown}: names of a list are literal. Give kinds by a mapping: {{{name!r}: {kind!r}}}"
     near = difflib.get_close_matches(path, known, 1)
     hint = f"did you mean {prefix}{near[0]}?" if near else ""
     what = "images" if axis == "image" else "objects"

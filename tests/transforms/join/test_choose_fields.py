@@ -94,6 +94,7 @@ def test_all_are_the_leaves_of_both_axes():
         ("scor", "--fields scor: no object has this field; did you mean score?"),
         ("attributes", "--fields attributes: it has several values; name those that records need: attributes.color"),
         ("image.x", "--fields image.x: no image has this field; they have image.date"),
+        ('"score:int"', "--fields score:int: names of a list are literal. Give kinds by a mapping: {'score': 'int'}"),
         ("parts", "--fields parts: its values are lists of objects, which are no field. Leave it out"),
         ("zzz", "--fields zzz: no object has this field; they have attributes.color, score"),
     ],
