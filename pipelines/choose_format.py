@@ -231,7 +231,7 @@ def _place_data(entry: Format, given: Mapping[str, Any]) -> dict[str, Any]:
         return values  # a list
     elif len(data) > 1:
         raise ConfigError(
-            f"{entry.name} reads one data set, but DATA is {len(data)}: {', '.join(data)}; convert each by a command"
+            f"{entry.name} reads one data set, but DATA is {len(data)}: {', '.join(data)}; convert each on its own"
         )
     else:
         values["data"] = data[0]

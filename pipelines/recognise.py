@@ -67,7 +67,7 @@ def recognise_data(data: Sequence[str], given: Mapping[str, Any] = {}) -> list[M
             f"DATA has images and annotation files. Name the files by flags: recordmill convert {words} -o OUT"
         )
     raise ConfigError(
-        f"DATA is {len(data)} data sets ({', '.join(data)}), which are not joined; convert each by a command. Several "
+        f"DATA is {len(data)} data sets ({', '.join(data)}), which are not joined; convert each on its own. Several "
         "files of rows are one table, and several folders of class folders are one data set"
     )
 

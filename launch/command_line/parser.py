@@ -280,6 +280,8 @@ def drop_unknown(
     kept = {name: value for name, value in values.items() if name in known}
     for name in [name for name in values if name not in known]:
         near = [option for option in known if name.replace("_", "-") in known[option].also]
+        renamed = _RENAMED_FLAGS.get(flag(name), "").removeprefix("--").replace("-", "_")
+        near = [renamed] if renamed in known else near
         near = near or difflib.get_close_matches(name, known, 1, _CLOSE)
         faults.append(f"{where}unknown option {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
         kept |= {near[0]: values[name]} if near and near[0] not in kept else {}

@@ -27,10 +27,10 @@ MASKS = {"none": (), "png": (Part.MASK_PNG,), "rle": (Part.MASK_RLE,), "both": (
 def match_option() -> Any:
     """Return the field of `--match`, for sources that name images."""
     return READ.opt(
-        "How a `file_name` finds its file. `path`: it is the path below `--images`. `suffix`: the file whose path has "
-        "the longest end in common with it, at least the file's name. `name`: the file with this name, in any folder. "
-        "With the last two, a `file_name` may be an absolute or a Windows path, and the record has the file's path "
-        "below `--images` instead. A name that two files match is an error.",
+        "How a `file_name` finds its file. `path`: it is the path below the folder of images. `suffix`: the file whose "
+        "path has the longest end in common with it, at least the file's name. `name`: the file with this name, in any "
+        "folder. With the last two, a `file_name` may be an absolute or a Windows path, and the record has the file's "
+        "path below that folder instead. A name that two files match is an error.",
         "path",
     )
 

@@ -344,8 +344,8 @@ class DividedOptions(ChoiceOptions):
 
     group_from: str | None = WRITE.opt(
         "Keep images in one split whose paths have the same match. A regular expression, searched in each path below "
-        "`--images`. Images with the same match (its first group, or else all of it) belong together, for example "
-        "those of a patient or a video: `'patient[0-9]+'`, `'^(.*)_frame'`.",
+        "the folder of images. Images with the same match (its first group, or else all of it) belong together, for "
+        "example those of a patient or a video: `'patient[0-9]+'`, `'^(.*)_frame'`.",
         metavar="REGEX",
         rank=COMMON,
     )

@@ -97,6 +97,7 @@ def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
         ({"output": "o"}, r"^data is missing: .* \(help\(recordmill.convert\) has examples\)"),
         ({"data": "/no/data", "output": "o"}, "^/no/data: no such file"),
         ({"data": "/no/data"}, "^output is missing$"),
+        ({"data": "/no/data", "label_column": "kind"}, r"^unknown option 'label_column'; did you mean label\?$"),
         ({"data": "/no/data", "outptu": "o"}, r"^unknown option 'outptu'; did you mean output\?$"),
         (
             {"data": "coco", "images": "i", "instances": ["a b", "c"], "output": "o", "gzip": True},

@@ -60,6 +60,8 @@ def file_storage_for(path: str) -> Storage:
     """
     scheme, separator, rest = path.partition("://")
     if not separator:
+        if path.startswith(tuple(f"{known}:/" for known in _REMOTE)):
+            raise ConfigError(f"{path} lacks a slash; give {path.partition(':')[0]}://bucket/folder")
         return _LOCAL
     if scheme not in _REMOTE:
         known = " or ".join(f"{known}://bucket/folder" for known in _REMOTE)
