@@ -90,8 +90,11 @@ def _describe_traits(
     yield TaggedOutput(_LABELS, labels)
     table, parts = choose_features((), labels, options.table, layout), observed_parts(traits)
     request = FieldRequest(*source.fields, options.names_of_fields, existing)
-    with_fields, field_warnings = add_requested_fields(layout.with_parts((*table.parts, *parts)), request, traits)
+    with_fields, field_warnings, previews = add_requested_fields(
+        layout.with_parts((*table.parts, *parts)), request, traits
+    )
     warnings += field_warnings
+    facts.preview(previews)
     yield TaggedOutput(_TABLE, with_fields)
     if lacking := sorted({*parts} - {*source.parts, *layout.parts}):  # the command has warned about the rest
         warnings.append(f"the layout {layout.layout} has no feature for {', '.join(lacking)}: not written")

@@ -74,7 +74,8 @@ def pick_fields(
     wanted = [name for name in open_ if selection.is_all or any(_is_within(path, name) for path in selection.kinds)]
     picked = selection.pick_columns({name: _decode_values(open_[name], is_quoted) for name in wanted})
     paths = {path for name, texts in open_.items() for path in _paths(name, texts[:_ROWS_WITH_PATHS])}
-    return PickedFields(_row_texts(picked, number), tuple(observe_fields(axis, picked, number, paths)))
+    observed = observe_fields(axis, picked, number, paths, is_previewed=selection.is_previewed)
+    return PickedFields(_row_texts(picked, number), tuple(observed))
 
 
 def _row_texts(columns: Mapping[str, Sequence[Any]], number: int) -> list[bytes]:

@@ -68,6 +68,8 @@ def plan_lines(plan: Plan, output: str) -> Iterator[str]:
         yield f"{manifest.name}-{name}"
         yield from _align_lines(split_lines(manifest, split, job_splits, plan.sizes[name]))
     yield from _align_lines(_shared_lines(manifest, job_splits))
+    previews = [printable(f"{name}: {text}") for name, text in sorted(plan.fields.items())]
+    yield from _align_lines(zip(chain(["field values"], repeat("")), previews, strict=False))
 
 
 def _align_lines(lines: Iterable[Line]) -> Iterator[str]:
