@@ -21,7 +21,7 @@ import msgspec
 from recordmill.schemas.boxes import exact_edges_px, shortest_decimal
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, Part, RecordOf, ShardNaming
-from recordmill.schemas.field_features import check_new_key
+from recordmill.schemas.field_features import FieldColumn, check_new_key, field_columns
 from recordmill.schemas.shards import ShardNames
 from recordmill.schemas.values import VALUE_OF, Write
 
@@ -290,6 +290,12 @@ def _change_kind(feature: Feature, kind: FeatureKind) -> Feature:
         what = "texts or files" if feature.kind is FeatureKind.BYTES else "coordinates, which are fractions"
         raise ConfigError(f"--dtype: {feature.name} has {what}; its type cannot be changed")
     return msgspec.structs.replace(feature, kind=kind)
+
+
+def requested_fields(table: FeatureTable) -> tuple[FieldColumn, ...]:
+    """Return the open fields of records that were requested: all but the well-known ones of the layout."""
+    layout = LAYOUTS.get(table.layout, table).sources
+    return tuple(column for column in field_columns(table) if column.source not in layout)
 
 
 def column_writer(feature: Feature) -> Write | None:

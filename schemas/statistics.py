@@ -41,6 +41,18 @@ FINDING_EXAMPLES = 6
 """Number of example images per finding."""
 
 
+COUNTED_FIELDS = 10
+"""Maximum number of open fields with statistics: the first by key."""
+MOST_BINS = 256
+"""Maximum number of bins of an open field that are not empty. The narrowest bins that keep to it are counted."""
+EXACT_LEVEL = -149
+"""Level of FieldCounts whose bins are single numbers: every 32-bit float is a multiple of 2**-149."""
+MOST_TEXTS = 1000
+"""Maximum number of different texts of an open field that are counted."""
+TEXT_LENGTH = 100
+"""Maximum length of a counted text. Longer ones are cut; those with the same beginning count as one."""
+
+
 def bin_index(number: float) -> int:
     """Return the bin of a number >= 0.
 
@@ -93,6 +105,29 @@ class Finding(msgspec.Struct, frozen=True):
     examples: tuple[Example, ...] = ()  # the worst examples
 
 
+class FieldCounts(msgspec.Struct, frozen=True):
+    """Counts of the values of an open field. They can be added, see `recordmill.transforms.dataset.count_fields`.
+
+    Attributes:
+        rows: Number of images, or of objects.
+        missing: Number of these without a value.
+        values: Number of values; of lists, their items.
+        least, largest: Of numbers; None if there are none.
+        level: A bin has the width 2**level, and starts at a multiple of it; at EXACT_LEVEL each number is a bin.
+        bins: Number of values by the start of their bin; empty for texts.
+        texts: Number of values by text, cut to TEXT_LENGTH; None if there are more than MOST_TEXTS.
+    """
+
+    rows: int = 0
+    missing: int = 0
+    values: int = 0
+    least: float | None = None
+    largest: float | None = None
+    level: int = EXACT_LEVEL
+    bins: dict[float, int] = {}
+    texts: dict[str, int] | None = {}
+
+
 class Statistics(msgspec.Struct, frozen=True):
     """Statistics of some records. They can be added."""
 
@@ -105,6 +140,7 @@ class Statistics(msgspec.Struct, frozen=True):
     examples: dict[str, tuple[Example, ...]] = {}  # by a key of GALLERY
     findings: dict[str, Finding] = {}  # findings by name; FINDINGS has the names
     measured: int = 0  # images whose pixels were measured
+    fields: dict[str, FieldCounts] = {}  # by the source of their feature
 
 
 class PixelMeasures(msgspec.Struct, frozen=True):
@@ -171,6 +207,30 @@ class SegmentStatistics(msgspec.Struct, frozen=True):
     images: int
 
 
+class FieldStatistics(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Values of an open field, for readers of statistics.json.
+
+    Attributes:
+        rows: Number of images, or of objects.
+        missing: Number of these without a value.
+        values: Number of values; of lists, their items.
+        least, largest: Of numbers.
+        bins: Numbers by their size: at most MOST_BINS, all with the same width, a power of 2. `from` and `to` are equal
+            if each is a single number.
+        texts: Number of values by text, cut to TEXT_LENGTH.
+        has_more_texts: True if there are more than MOST_TEXTS different texts, which are not counted.
+    """
+
+    rows: int
+    missing: int
+    values: int
+    least: float | None = None
+    largest: float | None = None
+    bins: tuple[Bin, ...] = ()
+    texts: dict[str, int] = {}
+    has_more_texts: bool = False
+
+
 class SplitStatistics(msgspec.Struct, frozen=True):
     """Statistics of a split, as in statistics.json.
 
@@ -185,6 +245,8 @@ class SplitStatistics(msgspec.Struct, frozen=True):
         examples: See GALLERY.
         findings: See FINDINGS.
         measured: Number of images whose pixels were measured.
+        fields: The first COUNTED_FIELDS open fields by the source of their feature, as in the manifest. UNSET without
+            any.
     """
 
     images: int
@@ -196,6 +258,7 @@ class SplitStatistics(msgspec.Struct, frozen=True):
     examples: dict[str, tuple[Example, ...]]
     findings: dict[str, Finding]
     measured: int
+    fields: dict[str, FieldStatistics] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ClassInOneSplit(msgspec.Struct, frozen=True):

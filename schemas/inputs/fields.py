@@ -116,10 +116,12 @@ class FieldSelection(NamedTuple):
     Attributes:
         kinds: Kind of each field by its path without prefix, see FieldChoice.
         is_all: True if all leaves are requested.
+        is_previewed: True if the most frequent values are counted, for a dry run.
     """
 
     kinds: Mapping[str, str]
     is_all: bool = False
+    is_previewed: bool = False
 
     def __bool__(self) -> bool:
         return self.is_all or bool(self.kinds)
@@ -174,25 +176,28 @@ NONE_SELECTED = NO_FIELDS, NO_FIELDS
 """Fields of images and objects, if none is requested."""
 
 
-def select_fields(choices: Iterable[str], image_paths: Iterable[str] = ()) -> tuple[FieldSelection, FieldSelection]:
+def select_fields(
+    choices: Iterable[str], image_paths: Iterable[str] = (), is_previewed: bool = False
+) -> tuple[FieldSelection, FieldSelection]:
     """Return the fields of images, and those of objects.
 
     Args:
         choices: Values of `--fields`.
         image_paths: Beginnings of paths without a prefix that are fields of the image in this source.
+        is_previewed: See FieldSelection.
 
-    >>> select_fields(["date", "objects.score"], [""])
-    (FieldSelection(kinds={'date': ''}, is_all=False), FieldSelection(kinds={'score': ''}, is_all=False))
+    >>> [selection.kinds for selection in select_fields(["date", "objects.score"], [""])]
+    [{'date': ''}, {'score': ''}]
     """
     parsed = [choice for text in choices for choice in parse_fields(text) if choice.path != NONE]
     if [choice.path for choice in parsed] == [ALL]:
-        return FieldSelection({}, True), FieldSelection({}, True)
+        return FieldSelection({}, True, is_previewed), FieldSelection({}, True, is_previewed)
     of_image: dict[str, str] = {}
     of_object: dict[str, str] = {}
     for path, kind in parsed:
         is_of_image = not path.startswith(_OBJECTS) and path.startswith((_IMAGE, *image_paths))
         (of_image if is_of_image else of_object)[path.removeprefix(_IMAGE if is_of_image else _OBJECTS)] = kind
-    return FieldSelection(of_image), FieldSelection(of_object)
+    return FieldSelection(of_image, False, is_previewed), FieldSelection(of_object, False, is_previewed)
 
 
 def columns_of_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

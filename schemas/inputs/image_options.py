@@ -181,7 +181,7 @@ class ObjectOptions(StoredImageOptions):
 
     def selected_fields(self, image_paths: Iterable[str] = ()) -> tuple[FieldSelection, FieldSelection]:
         """Return the requested open fields of images, and those of objects. See `select_fields`."""
-        return select_fields(self.fields, image_paths)
+        return select_fields(self.fields, image_paths, self.dry_run)
 
 
 class AnnotatedOptions(ObjectOptions, DividedOptions):

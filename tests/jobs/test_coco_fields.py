@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,7 @@ def assert_stored(folder: Path, document: dict, kinds: dict[str, str]) -> None:
 KINDS = dict.fromkeys(("score", "image.camera.exposure"), "float")
 KINDS |= dict.fromkeys(("attributes.occluded", "attributes.track", "rank", "image.license"), "int")
 KINDS |= dict.fromkeys(("attributes.color", "image.date_captured"), "text")
+KINDS_OF = {path.removeprefix("image."): kind for path, kind in KINDS.items()} | {"embedding": "float"}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -150,6 +152,60 @@ def test_processes_and_order_do_not_change_bytes(flags, tmp_path, recordmill):
     more = "--output", tmp_path / "two", "--fields", FIELDS
     assert convert(recordmill, tmp_path, instances, *more, *flags).code == 0
     assert shard_bytes(tmp_path / "two") == first
+    statistics, other = ((tmp_path / name / "statistics-train.json").read_bytes() for name in ("out", "two"))
+    assert statistics == other
+    assert b'"objects.field:score"' in statistics
+
+
+@pytest.mark.parametrize("layout", ["detection", "keras"])
+def test_statistics_count_the_values(layout, tmp_path, recordmill):
+    document = draw(tmp_path, 4, 30)
+    annotated = {row["image_id"] for row in document["annotations"]}
+    rows = {"objects": document["annotations"], "image": document["images"]}
+    if layout == "keras":  # a record is an object
+        rows["image"] = [row for row in rows["image"] if row["id"] in annotated]
+    instances = write_coco(tmp_path, **document)
+    more = "--layout", layout, "--num-shards", 4
+    assert convert(recordmill, tmp_path, instances, "--fields", FIELDS, *more).code == 0
+    (file,) = (tmp_path / "out").glob("statistics-*.json")
+    counted = json.loads(file.read_bytes())["fields"]
+    assert counted.keys() == {f"{'image' if path in IMAGE_PATHS else 'objects'}.field:{path}" for path in KINDS_OF}
+    for path, kind in KINDS_OF.items():
+        axis = "image" if path in IMAGE_PATHS else "objects"
+        values = [value_at(row, path) for row in rows[axis]]
+        flat = [item for value in values for item in (value if isinstance(value, list) else [value])]
+        numbers = Counter(str(item) if kind == "text" else round(float(item), 5) for item in flat if item is not None)
+        field = counted[f"{axis}.field:{path}"]
+        if kind == "int":  # -1 is missing
+            del numbers[-1.0]
+        stored = {round(bin_["from"], 5): bin_["number"] for bin_ in field.get("bins", ())}
+        assert (field.get("texts", {}) if kind == "text" else stored) == numbers
+        assert field["rows"] == len(values)
+        assert field["missing"] == sum(value is None or (kind == "int" and value == -1) for value in values)
+
+
+def test_statistics_without_fields_have_no_word_of_them(tmp_path, recordmill):
+    instances = write_coco(tmp_path, **draw(tmp_path, 4))
+    assert convert(recordmill, tmp_path, instances).code == 0
+    assert "fields" not in json.loads((tmp_path / "out" / "statistics-train.json").read_bytes())
+
+
+def test_dry_run_shows_values(tmp_path, recordmill):
+    document = draw(tmp_path, 6)
+    instances = write_coco(tmp_path, **document)
+    done = convert(recordmill, tmp_path, instances, "--fields", "score,attributes.color,image.license", "--dry-run")
+    assert done.code == 0
+    lines = done.out.split("field values")[1].splitlines()
+    colors, image, scores = (line.strip() for line in lines[:3])
+    objects = document["annotations"]
+    counts = Counter(value for row in objects if (value := value_at(row, "attributes.color")))
+    lacking = len(objects) - sum(counts.values())
+    shown = ", ".join(f"{text} ({counts[text]})" for text in sorted(counts, key=lambda text: (-counts[text], text)))
+    assert colors == f"attributes.color: {shown}; {lacking} of {len(objects)} objects have none"
+    assert image.startswith("image.license: ")
+    score = [row["score"] for row in objects if "score" in row]
+    assert scores.startswith(f"score: {min(score)} to {max(score)}; ")
+    assert not (tmp_path / "out").exists()
 
 
 def test_first_file_s_values_hold(tmp_path, recordmill):

@@ -68,8 +68,14 @@ def test_model_is_no_format(given):
         ({"data": "i", "images": "j", **INSTANCES}, "i and --images j both name the images; give only one of them"),
         ({"data": "i", "images": "j", **LABELS}, "i and --images j both name the images; give only one of them"),
         ({"data": "i", "images": {"a": "b"}, **INSTANCES}, "i and --images {'a': 'b'} both name the images"),
-        ({"data": ["a", "b"], "format": "yolo"}, "yolo reads one data set, but DATA is 2: a, b; convert each on its own"),
-        ({"data": ["a", "b"], "format": "coco"}, "coco reads one data set, but DATA is 2: a, b; convert each on its own"),
+        (
+            {"data": ["a", "b"], "format": "yolo"},
+            "yolo reads one data set, but DATA is 2: a, b; convert each on its own",
+        ),
+        (
+            {"data": ["a", "b"], "format": "coco"},
+            "coco reads one data set, but DATA is 2: a, b; convert each on its own",
+        ),
         # options of another format
         ({"data": "d", "format": "voc", "task": "pose"}, "--task is a flag of yolo; --format is voc"),
         ({"data": "i", **INSTANCES, "task": "pose"}, "--task is a flag of yolo; --instances is a flag of coco"),

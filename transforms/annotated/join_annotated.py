@@ -92,8 +92,11 @@ def _describe_traits(
     table = choose_features((), labels, options.table, layout)
     parts = [part for part in observed_parts(traits) if part not in options.unwritten_parts]
     request = FieldRequest(*source.fields, options.names_of_fields, existing)
-    with_fields, field_warnings = add_requested_fields(layout.with_parts((*table.parts, *parts)), request, traits)
+    with_fields, field_warnings, previews = add_requested_fields(
+        layout.with_parts((*table.parts, *parts)), request, traits
+    )
     warnings += field_warnings
+    facts.preview(previews)
     yield TaggedOutput(_TABLE, with_fields)
     # The command has warned about the rest.
     if lacking := sorted({*parts} - {*source.parts, *layout.parts, *with_fields.parts}):

@@ -20,6 +20,20 @@ class RecordPlaces(NamedTuple):
     bytes: np.ndarray
 
 
+class FieldItems(NamedTuple):
+    """Values of an open field.
+
+    Attributes:
+        items: Values that are not missing, items of lists one by one: int64 or float32 [n], or texts as UTF-8.
+        rows: Number of images, or of objects.
+        missing: Number of these without a value.
+    """
+
+    items: np.ndarray | list[bytes]
+    rows: int
+    missing: int
+
+
 class FactColumns(NamedTuple):
     """Contents of the records of N images and M objects. A column is None if the records lack it.
 

@@ -74,12 +74,13 @@ def _describe_files(
     yield TaggedOutput(_LABELS, labels)
     selections = options.selected_fields()
     _check_unread(selections[1], files)
-    table, field_warnings = add_requested_fields(
+    table, field_warnings, previews = add_requested_fields(
         choose_features(files, labels, options.table, options.layout_table),
         FieldRequest(*selections, options.names_of_fields, existing),
         (ObservedLabel(*label) for file in files for label in file.observed),
     )
     facts.warn_all(given.splits[:1], field_warnings)
+    facts.preview(previews)
     yield TaggedOutput(_TABLE, table)
     fields = field_columns(table)
     report_inputs(files, LAYOUTS[options.layout], given.splits, given.split_by_file, facts, fields)

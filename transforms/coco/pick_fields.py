@@ -83,7 +83,8 @@ def pick_fields(axis: Axis, rows: Sequence[Any], selection: FieldSelection, is_q
     ]
     picked = selection.pick_columns({name: _decode_values(fields.column(name), is_quoted) for name in wanted})
     paths = sorted(_first_paths(axis, rows))
-    return PickedFields(_row_texts(picked, len(rows)), tuple(observe_fields(axis, picked, len(rows), paths)))
+    observed = observe_fields(axis, picked, len(rows), paths, is_previewed=selection.is_previewed)
+    return PickedFields(_row_texts(picked, len(rows)), tuple(observed))
 
 
 def nested_paths(axis: Axis, rows: Sequence[Any]) -> PickedFields:

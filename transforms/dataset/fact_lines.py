@@ -10,13 +10,12 @@ import msgspec
 from recordmill.schemas.dataset.dataset_files import split_rejects
 from recordmill.schemas.dataset.manifest import InputRows, Manifest, Plan, RewrittenImages, SplitManifest
 from recordmill.schemas.features import Feature, Part, RecordOf
-from recordmill.schemas.field_features import is_field
 from recordmill.schemas.inputs.annotations import unnamed_keypoints
 from recordmill.schemas.inputs.coco import STORED_OF_IMAGES, STORED_OF_OBJECTS, AnnotationKind
 from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts, TextForm
 from recordmill.schemas.inputs.fields import OBJECTS, FieldChoice
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.layouts import FEATURES, LAYOUTS, TABLE, has_image
+from recordmill.schemas.layouts import FEATURES, LAYOUTS, TABLE, has_image, requested_fields
 from recordmill.schemas.problems import DUPLICATES, Duplicates, split_problems
 from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.sizes import first_texts, number_text, printable, size_text
@@ -70,6 +69,8 @@ def plan_lines(plan: Plan, output: str) -> Iterator[str]:
         yield f"{manifest.name}-{name}"
         yield from _align_lines(split_lines(manifest, split, job_splits, plan.sizes[name]))
     yield from _align_lines(_shared_lines(manifest, job_splits))
+    previews = [printable(f"{name}: {text}") for name, text in sorted(plan.fields.items())]
+    yield from _align_lines(zip(chain(["field values"], repeat("")), previews, strict=False))
 
 
 def _align_lines(lines: Iterable[Line]) -> Iterator[str]:
@@ -130,8 +131,8 @@ def split_lines(
             "keypoints",
             f"{annotations.keypoints_outside:,} visible ones (v = 2) are outside their image; they are kept",
         )
-    known = LAYOUTS[manifest.layout].sources if manifest.layout in LAYOUTS else ()
-    if fields := [feature for feature in manifest.features if is_field(feature.source) and feature.source not in known]:
+    requested = tuple(column.source for column in requested_fields(manifest.table))
+    if fields := [feature for feature in manifest.features if feature.source.startswith(requested)]:
         yield "fields", _format_columns(fields)
     elif manifest.features:
         yield "columns", _format_columns(manifest.features)

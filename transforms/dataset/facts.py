@@ -18,8 +18,17 @@ from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.inputs.encoders import TextCounts
 from recordmill.schemas.rejects import NO_ID_TEXTS, IdTexts, Metric, Rejected
 from recordmill.schemas.shards import SplitSize
-from recordmill.schemas.statistics import FINDING_EXAMPLES, GALLERY, Example, Finding, Histogram, Statistics
+from recordmill.schemas.statistics import (
+    FINDING_EXAMPLES,
+    GALLERY,
+    Example,
+    FieldCounts,
+    Finding,
+    Histogram,
+    Statistics,
+)
 from recordmill.transforms.dataset.compare_names import NO_NAMES, Names, add_names
+from recordmill.transforms.dataset.count_fields import add_field_counts
 from recordmill.transforms.dataset.rejects import KindsBuilder, RejectKind, Rejects, add_rejects
 from recordmill.transforms.runtime import progress
 
@@ -51,6 +60,10 @@ def add_statistics(one: Statistics, other: Statistics) -> Statistics:
             for mine, theirs in [(one.findings.get(name, Finding()), other.findings.get(name, Finding()))]
         },
         one.measured + other.measured,
+        {
+            name: add_field_counts(one.fields.get(name, FieldCounts()), other.fields.get(name, FieldCounts()))
+            for name in sorted(one.fields.keys() | other.fields.keys())
+        },
     )
 
 
@@ -89,6 +102,7 @@ class Facts(msgspec.Struct):
         listings: Listed image folders, by path.
         plans: Planned sizes, by split.
         largest_group: Number of images and name of the largest group; 0 and empty without groups.
+        previews: Values of each requested open field, as text, by its name in `--fields`; of a dry run.
     """
 
     counts: dict[tuple[str, str], int] = {}
@@ -103,6 +117,7 @@ class Facts(msgspec.Struct):
     listings: dict[str, InputFile] = {}
     plans: dict[str, SplitSize] = {}
     largest_group: tuple[int, str] = 0, ""
+    previews: dict[str, str] = {}
 
     def merge(self, other: "Facts") -> None:
         """Add other Facts, without the lines of their rejects."""
@@ -120,6 +135,7 @@ class Facts(msgspec.Struct):
         self.listings |= other.listings
         self.plans |= other.plans
         self.largest_group = max(self.largest_group, other.largest_group)
+        self.previews |= other.previews
 
     def __reduce__(self):
         """Pack counts of classes, because Beam pickles Facts between workers."""
@@ -216,6 +232,10 @@ class FactsBuilder:
     def warn_all(self, splits: Iterable[str], texts: Iterable[str]) -> None:
         """Give each warning to each split."""
         self._facts.warnings |= set(product(splits, texts))
+
+    def preview(self, texts: Mapping[str, str]) -> None:
+        """Note the values of open fields, see Facts."""
+        self._facts.previews |= texts
 
     def reject(self, split: str, reject: Rejected) -> None:
         progress.count_reject(reject)

@@ -16,7 +16,7 @@ from recordmill.schemas.inputs.images import MAX_RECORD_BYTES, ImageTask, Stored
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import column_writer
 from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
-from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns
+from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns, FieldItems
 from recordmill.transforms.blocks.image_tasks import id_texts, object_columns
 from recordmill.transforms.encoders.encode_fields import FieldEncoder
 from recordmill.transforms.encoders.encode_masks import DrawnMasks, MaskDrawer
@@ -166,7 +166,21 @@ class ExampleEncoder:
             len(rejects.read_bytes),
             sum(rejects.read_bytes),
             rejects.bytes,
+            self._field_items(run, per_image),
         )
+
+    def _field_items(self, run: Run, per_image: np.ndarray) -> dict[str, FieldItems]:
+        """Return the values of open fields in records; those of an image once.
+
+        Args:
+            per_image: Number of records of each image.
+        """
+        is_counted = (per_image > 0) & ~np.array([image.task.is_continuation for image in run.images], bool)
+        image_fields = run.fields
+        if not is_counted.all():
+            part = run.block.take(np.flatnonzero(is_counted))
+            image_fields, _ = self._fields.encode("image", part.image_fields, len(part))
+        return self._fields.items("image", image_fields) | self._fields.items("object", run.fields)
 
     def _fit(self, block: Block, images: list[LoadedImage]) -> tuple[Run, dict[int, list[Rejected]]]:
         """Fit the boxes of images with images. Return them, and rejects of objects by row of the image."""

@@ -12,8 +12,11 @@ from recordmill.schemas.block import Ragged, starts_of
 from recordmill.schemas.features import ColumnType, FeatureKind, FeatureTable, RecordOf
 from recordmill.schemas.field_features import FLAT_VALUES, LENGTHS, RAGGED, FieldColumn, field_columns
 from recordmill.schemas.inputs.tables import Column as RowColumn
+from recordmill.schemas.layouts import requested_fields
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.records.example import Column, bytes_items
+from recordmill.schemas.statistics import COUNTED_FIELDS
+from recordmill.transforms.blocks.image_facts import FieldItems
+from recordmill.transforms.records.example import Column, bytes_items, item_values
 from recordmill.transforms.rows.convert_columns import ValueFault, convert_column
 from recordmill.transforms.rows.read_json import as_text, batches_of_rows
 
@@ -40,6 +43,7 @@ class FieldEncoder:
         columns = field_columns(table)
         self._by_axis = {axis: [column for column in columns if column.axis == axis] for axis in ("image", "object")}
         self._is_alone = table.record_of is RecordOf.ANNOTATION
+        self._counted = requested_fields(table)[:COUNTED_FIELDS]
 
     def encode(self, axis: str, rows: Ragged | None, number: int) -> tuple[dict[str, Column], list[ValueFault]]:
         """Return the columns of an axis by source of their feature, and the values that do not fit.
@@ -64,6 +68,15 @@ class FieldEncoder:
             faults += wrong
             columns |= dict(self._store(column, lists))
         return columns, faults
+
+    def items(self, axis: str, columns: Mapping[str, Column]) -> dict[str, FieldItems]:
+        """Return the values of the fields with statistics, by source of their feature.
+
+        Args:
+            columns: Columns of the axis, from `encode`.
+        """
+        is_alone = axis == "image" or self._is_alone
+        return {column.source: _items(column, columns, is_alone) for column in self._counted if column.axis == axis}
 
     def _store(self, column: FieldColumn, lists: list[list[Any]]) -> Iterator[tuple[str, Column]]:
         """Yield the columns of a field, given the values of each row."""
@@ -90,6 +103,35 @@ class FieldEncoder:
         yield f"{column.source}{'' if is_alone else FLAT_VALUES}", flat
         if not is_alone:
             yield f"{column.source}{LENGTHS}", lengths
+
+
+def _items(column: FieldColumn, columns: Mapping[str, Column], is_alone: bool) -> FieldItems:
+    """Return the values of a field that are not missing.
+
+    Args:
+        is_alone: True if a record has the field of one image, or of one object.
+    """
+    is_ragged = column.size == RAGGED
+    stored: Any = columns[f"{column.source}{FLAT_VALUES}" if is_ragged and not is_alone else column.source]
+    if column.kind is not FeatureKind.BYTES:
+        if isinstance(stored, Ragged):
+            return FieldItems(_present(column, stored.values), len(stored.lengths), int((stored.lengths == 0).sum()))
+        is_missing = _is_missing(column, stored).reshape(len(stored), column.size or 1).all(axis=1)
+        return FieldItems(_present(column, stored.ravel()), len(stored), int(is_missing.sum()))
+    if isinstance(stored, Ragged):
+        rows = [list(item_values(row)) for row in stored.rows()]
+    else:
+        rows = [row if column.size else [row] for row in stored]
+    lists = [list(filter(None, row)) for row in rows]
+    return FieldItems([text for row in lists for text in row], len(lists), sum(not row for row in lists))
+
+
+def _is_missing(column: FieldColumn, numbers: np.ndarray) -> np.ndarray:
+    return np.isnan(numbers) if column.kind is FeatureKind.FLOAT else numbers == int(column.missing)
+
+
+def _present(column: FieldColumn, numbers: np.ndarray) -> np.ndarray:
+    return numbers[~_is_missing(column, numbers)]
 
 
 _EXACT = 2**53

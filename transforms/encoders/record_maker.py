@@ -1,9 +1,10 @@
 """Records of images, counts and facts, and the RecordMaker protocol."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from itertools import chain, islice
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -16,7 +17,7 @@ from recordmill.schemas.inputs.images import MAX_RECORD_BYTES, ImageTask, Stored
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import is_image_feature
 from recordmill.schemas.rejects import REWRITTEN_FROM, Metric, Reason, Rejected, UnusableError
-from recordmill.transforms.blocks.image_facts import FactColumns, join_facts
+from recordmill.transforms.blocks.image_facts import FactColumns, FieldItems, join_facts
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.open_image import encoded_channels
 from recordmill.transforms.records.example import ExampleWriter, Record, merge_examples
@@ -53,6 +54,7 @@ class EncodedRun(NamedTuple):
         images: Number of images that are not rejected, without those that an earlier shard counts.
         bytes: Size of the files of these images in bytes.
         rejected_bytes: Size of each rejected image's file in bytes.
+        fields: Values of open fields, for statistics, by the source of their feature.
     """
 
     records: Iterable[Record]
@@ -64,6 +66,7 @@ class EncodedRun(NamedTuple):
     images: int
     bytes: int
     rejected_bytes: list[int]
+    fields: Mapping[str, FieldItems] = MappingProxyType({})
 
 
 def check_size(size: int) -> None:

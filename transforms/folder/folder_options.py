@@ -24,7 +24,7 @@ class FolderOptions(LabelledOptions, StoredImageOptions):
     def requested_columns(self) -> FieldSelection:
         """Requested columns of `--labels`, which are fields of images."""
         of_images, of_objects = select_fields(self.fields)
-        return FieldSelection({**of_objects.kinds, **of_images.kinds}, of_images.is_all)
+        return FieldSelection({**of_objects.kinds, **of_images.kinds}, of_images.is_all, self.dry_run)
 
     @property
     def input_rows(self) -> InputRows:

@@ -100,8 +100,11 @@ def choose_table(
         observed: ObservedLabels of all rows.
     """
     request = FieldRequest(options.requested_columns, NO_FIELDS, options.names_of_fields, existing)
-    table, warnings = add_requested_fields(options.table, request, (ObservedLabel(*label) for label in observed))
+    table, warnings, previews = add_requested_fields(
+        options.table, request, (ObservedLabel(*label) for label in observed)
+    )
     facts.warn_all(splits[:1], warnings)
+    facts.preview(previews)
     yield table
 
 

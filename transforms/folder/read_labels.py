@@ -74,7 +74,8 @@ def read_labels(
         picked = list(map(selection.pick, rows_values))
         texts = [msgspec.json.encode(row) if row else b"" for row in picked]
         paths = {path for values in rows_values for path in values}
-        observed = list(observe_fields("image", columns_of_rows(picked), len(picked), paths, is_typed=is_typed))
+        columns, is_previewed = columns_of_rows(picked), selection.is_previewed
+        observed = list(observe_fields("image", columns, len(picked), paths, 0, is_typed, is_previewed))
         yield block.replace(image_fields=ragged_bytes(texts)), observed
 
 

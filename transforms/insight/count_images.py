@@ -5,15 +5,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import repeat
 from math import floor
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.boxes import shortest_decimal
+from recordmill.schemas.features import FeatureKind, FeatureTable
+from recordmill.schemas.field_features import field_columns
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.problems import Problem
 from recordmill.schemas.statistics import (
+    EXACT_LEVEL,
     FINDING_EXAMPLES,
     FRACTIONAL,
     GALLERY,
@@ -24,6 +28,8 @@ from recordmill.schemas.statistics import (
     ClassStatistics,
     Distribution,
     Example,
+    FieldCounts,
+    FieldStatistics,
     Finding,
     Histogram,
     SegmentStatistics,
@@ -31,7 +37,8 @@ from recordmill.schemas.statistics import (
     Statistics,
     edge,
 )
-from recordmill.transforms.blocks.image_facts import FactColumns, RecordPlaces, SortedObjects
+from recordmill.transforms.blocks.image_facts import FactColumns, FieldItems, RecordPlaces, SortedObjects
+from recordmill.transforms.dataset.count_fields import count_items
 from recordmill.transforms.dataset.facts import add_statistics
 from recordmill.transforms.images.measure_pixels import BLANK_CONTRAST
 
@@ -84,11 +91,24 @@ class ImageCounter:
         self._counted = Statistics()
         self.problems: list[Problem] = []
 
-    def add(self, facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> None:
-        """Count images. `objects` has their sorted objects; None if records have no objects."""
+    def add(
+        self,
+        facts: FactColumns,
+        places: RecordPlaces,
+        objects: SortedObjects | None,
+        fields: Mapping[str, Sequence[FieldItems]] = MappingProxyType({}),
+    ) -> None:
+        """Count images.
+
+        Args:
+            objects: Their sorted objects; None if records have no objects.
+            fields: Values of their open fields, by the source of their feature.
+        """
         boxes = None if objects is None else BoxColumns(facts, objects)
         groups = [*(boxes.find_problems() if boxes else ()), *find_odd_images(facts)]
-        self._counted = add_statistics(self._counted, _count_images(facts, places, objects, boxes, groups))
+        counted = _count_images(facts, places, objects, boxes, groups)
+        field_counts = {source: count_items(items) for source, items in fields.items()}
+        self._counted = add_statistics(self._counted, msgspec.structs.replace(counted, fields=field_counts))
         self.problems += _list_image_problems(facts, groups)
 
     def statistics(self, shard: str) -> Statistics:
@@ -376,6 +396,29 @@ def describe_statistics(
         statistics.examples,
         statistics.findings,
         statistics.measured,
+        _describe_fields(statistics.fields, table) or msgspec.UNSET,
+    )
+
+
+def _describe_fields(counts: Mapping[str, FieldCounts], table: FeatureTable) -> dict[str, FieldStatistics]:
+    columns = {column.source: column for column in field_columns(table)}
+    return {source: describe_field(counts[source], columns[source].kind) for source in columns if source in counts}
+
+
+def describe_field(counts: FieldCounts, kind: FeatureKind) -> FieldStatistics:
+    """Return a field's statistics in the form of the file."""
+    is_exact, width = counts.level == EXACT_LEVEL, 2.0**counts.level
+
+    def shown(number: float) -> float:
+        return shortest_decimal(np.float32(number)) if kind is FeatureKind.FLOAT else number
+
+    bins = tuple(
+        Bin(shown(start), shown(start), number) if is_exact else Bin(start, start + width, number)
+        for start, number in sorted(counts.bins.items())
+    )
+    least, largest = (None if end is None else shown(end) for end in (counts.least, counts.largest))
+    return FieldStatistics(
+        counts.rows, counts.missing, counts.values, least, largest, bins, counts.texts or {}, counts.texts is None
     )
 
 

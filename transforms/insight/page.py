@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest
 from recordmill.schemas.features import RecordOf
-from recordmill.schemas.layouts import has_image
+from recordmill.schemas.layouts import has_image, requested_fields
 from recordmill.schemas.problems import ANNOTATION_FINDINGS, DuplicateGroup
 from recordmill.schemas.rejects import MOST_LISTED
 from recordmill.schemas.sizes import size_text
@@ -21,6 +21,7 @@ from recordmill.schemas.statistics import FINDINGS, Finding, SplitComparison, Sp
 from recordmill.transforms.dataset.fact_lines import split_lines
 from recordmill.transforms.insight.across_splits import compare_splits
 from recordmill.transforms.insight.charts import chart_centres, chart_statistics, format_number, long_tail
+from recordmill.transforms.insight.field_charts import chart_fields
 from recordmill.transforms.insight.read_examples import Thumbnail, duplicate_rows, duplicate_titles
 
 _EVALUATION = ("train", "training", "val", "valid", "validation", "dev", "test", "testing")
@@ -81,6 +82,8 @@ def render_page(
         checks=check_data(manifest, statistics, comparison),
         charts=charts,
         constants=constants,
+        fields=(fields := chart_fields(manifest.table, {name: statistics.get(name) for name in splits})),
+        more_fields=len(requested_fields(manifest.table)) - len(fields) if fields else 0,
         heat=[chart_centres(name, split.centres) for name, split in statistics.items() if split.centres],
         segments=_segment_rows(statistics),
         rejected=_reject_rows(manifest),

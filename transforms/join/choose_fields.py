@@ -1,6 +1,7 @@
 """Choose how open fields are stored, from the values of all images and objects."""
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,19 +14,21 @@ from recordmill.schemas.inputs.fields import (
     ALL,
     MOST_FIELDS,
     OBJECTS,
+    FieldChoice,
     FieldSelection,
     columns_of_rows,
     known_paths,
 )
 from recordmill.schemas.inputs.labels import ExistingLabels
 from recordmill.schemas.inputs.sample import Sample
-from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.sizes import first_texts
+from recordmill.schemas.layouts import requested_fields
+from recordmill.schemas.sizes import first_texts, number_text
+from recordmill.transforms.dataset.count_fields import cut_text
 from recordmill.transforms.join.observed_labels import ObservedLabel
 from recordmill.transforms.rows.choose_type import narrowest_type
 from recordmill.transforms.rows.kinds import Seen
 from recordmill.transforms.rows.observe_columns import ColumnStats, TableStats, observe
-from recordmill.transforms.rows.read_json import batches_of_columns
+from recordmill.transforms.rows.read_json import as_text, batches_of_columns
 
 _KINDS = {"int": FeatureKind.INT64, "float": FeatureKind.FLOAT, "text": FeatureKind.BYTES}
 _KIND_OF_TYPE = {
@@ -34,6 +37,9 @@ _KIND_OF_TYPE = {
     ColumnType.FLOAT: FeatureKind.FLOAT,
 }
 _SHOWN = 5
+_TEXTS_SHOWN, _MOST_CHARACTERS = 10, 40
+_MOST_TEXTS = 10_000
+"""Maximum number of different texts of a field that a dry run counts."""
 AXES: tuple[Axis, Axis] = ("image", "object")
 
 
@@ -48,7 +54,13 @@ def observe_values(columns: Mapping[str, list[Any]], rows: int, is_typed: bool =
 
 
 def observe_fields(
-    axis: Axis, columns: Mapping[str, list[Any]], rows: int, paths: Iterable[str], key: int = 0, is_typed: bool = True
+    axis: Axis,
+    columns: Mapping[str, list[Any]],
+    rows: int,
+    paths: Iterable[str],
+    key: int = 0,
+    is_typed: bool = True,
+    is_previewed: bool = False,
 ) -> Iterator[ObservedLabel]:
     """Yield what decides how fields are stored.
 
@@ -58,10 +70,31 @@ def observe_fields(
         paths: Paths that there are, for messages.
         key: Number that tells the rows from others.
         is_typed: False for texts that stand for any values, as those of CSV.
+        is_previewed: True to count the values, for `preview_fields`.
     """
     if rows:
         yield ObservedLabel(f"{axis} fields", pack_stats(observe_values(columns, rows, is_typed)), key)
+    if rows and is_previewed:
+        texts = {path: _add_texts(Counter(_value_texts(values)), {}) for path, values in columns.items()}
+        yield ObservedLabel(f"{axis} texts", msgspec.json.encode(texts).decode(), key)
     yield from (ObservedLabel(f"{axis} path", path) for path in paths)
+
+
+def _value_texts(values: Iterable[Any]) -> Iterator[str]:
+    """Yield values as text; of lists, their items."""
+    for value in values:
+        for item in value if isinstance(value, list) else (value,):
+            if item is not None:
+                yield cut_text(item if isinstance(item, str) else as_text(item))
+
+
+def _add_texts(one: Mapping[str, int] | None, other: Mapping[str, int] | None) -> dict[str, int] | None:
+    """Return the sum of numbers by text; None if there are more than _MOST_TEXTS."""
+    if one is None or other is None:
+        return None
+    sums = Counter(one)
+    sums.update(other)
+    return dict(sums) if len(sums) <= _MOST_TEXTS else None
 
 
 class FieldPicker:
@@ -111,7 +144,9 @@ class FieldPicker:
         """
         for axis, rows in self.rows.items():
             columns = columns_of_rows(rows)
-            yield from observe_fields(axis, columns, len(rows), self.paths[axis], key, not self._are_texts)
+            is_previewed = self._selections[axis].is_previewed
+            paths, is_typed = self.paths[axis], not self._are_texts
+            yield from observe_fields(axis, columns, len(rows), paths, key, is_typed, is_previewed)
 
 
 class FieldRequest(NamedTuple):
@@ -132,10 +167,22 @@ class FieldRequest(NamedTuple):
     is_usual: bool = False
 
 
+class RequestedFields(NamedTuple):
+    """Features of records with the requested open fields.
+
+    Attributes:
+        previews: Values of each field as text, by its name in `--fields`; empty unless it is a dry run.
+    """
+
+    table: FeatureTable
+    warnings: list[str]
+    previews: dict[str, str]
+
+
 def add_requested_fields(
     table: FeatureTable, request: FieldRequest, labels: Iterable[ObservedLabel]
-) -> tuple[FeatureTable, list[str]]:
-    """Return the features of records with open fields, and warnings.
+) -> RequestedFields:
+    """Return the features of records with open fields.
 
     Args:
         labels: What `observe_fields` has yielded of all images and objects.
@@ -146,6 +193,7 @@ def add_requested_fields(
     labels = list(labels)
     columns: list[FieldColumn] = []
     warnings: list[str] = []
+    previews: dict[str, str] = {}
     existing = (request.existing and request.existing.table) or None
     there = field_columns(existing) if existing else ()
     is_all = False
@@ -158,6 +206,9 @@ def add_requested_fields(
             is_all |= selection.is_all
             columns += own
             warnings += own_warnings
+            if selection.is_previewed:
+                texts = _merge_texts(label.name for label in labels if label.kind == f"{axis} texts")
+                previews |= {column.shown: _preview(column, stats, texts) for column in own}
     added, faults = add_fields(table, columns, request.names)
     if faults and not is_all:
         raise ConfigError(f"--fields: {faults[0]}")
@@ -165,15 +216,11 @@ def add_requested_fields(
     if is_all and not (columns or request.is_usual):
         warnings.append(f"--fields {ALL}: the data has no field that records do not store")
     if existing and request.existing:
-        layout = LAYOUTS[table.layout].sources  # whose fields are those of the source
-        of_split, of_others = (
-            [column for column in part if column.source not in layout] for part in (field_columns(added), there)
-        )
-        _check_existing(of_split, of_others, request.existing.where)
+        _check_existing(requested_fields(added), requested_fields(existing), request.existing.where)
         kept = {feature.name: feature for feature in table.features}
         kept |= {feature.name: feature for feature in existing.features if is_field(feature.source)}
         added = msgspec.structs.replace(added, features=tuple(kept[name] for name in sorted(kept)))
-    return added, warnings
+    return RequestedFields(added, warnings, previews)
 
 
 def _check_existing(ours: Iterable[FieldColumn], theirs: Iterable[FieldColumn], where: str) -> None:
@@ -264,9 +311,46 @@ def _field_warnings(column: FieldColumn, values: ColumnStats, rows: int) -> Iter
     elif column.kind is FeatureKind.BYTES and not column.size and values.lists:
         what = "lists in lists" if values.shapes - {()} or Seen.NESTED in values.seen else "lists and other values"
         yield f"field {shown} is stored as JSON text, as it has {what}"
+    if column.kind is FeatureKind.INT64 and column.missing == "-1" and values.minus_ones:
+        yield (
+            f"field {shown}: -1 occurs {number_text(values.minus_ones, 'time')}, and stands for a missing value; add "
+            f"--fields {FieldChoice(shown, 'float')}"
+        )
     if values.present < rows:
         what, stored = "images" if column.axis == "image" else "objects", column.missing or "empty text"
         yield f"field {shown}: {rows - values.present:,} of {rows:,} {what} have no value; {stored} is stored there"
+
+
+def _preview(column: FieldColumn, stats: TableStats, texts: Mapping[str, Mapping[str, int] | None]) -> str:
+    """Return the values of a field as text: the most frequent texts, or the least and the greatest number."""
+    values, rows = stats.columns.get(column.path, ColumnStats()), sum(stats.rows.values())
+    counts = texts.get(column.path, {})
+    if counts and column.is_bool:  # CSV has TRUE and True
+        counts = sum((Counter({text.lower(): number}) for text, number in counts.items()), Counter[str]())
+    if column.kind is not FeatureKind.BYTES and not column.is_bool:
+        shown = "" if values.least is None else f"{values.least} to {values.greatest}"
+    elif counts is None:
+        shown = f"more than {_MOST_TEXTS:,} different values"
+    else:
+        first = sorted(counts, key=lambda text: (-counts[text], text))[:_TEXTS_SHOWN]
+        more = len(counts) - len(first)
+        shown = ", ".join(f"{_shorten(text)} ({counts[text]:,})" for text in first)
+        shown += f" and {more:,} more" if more else ""
+    what = "images" if column.axis == "image" else "objects"
+    lacking = f"{rows - values.present:,} of {rows:,} {what} have none"
+    return f"{shown}; {lacking}" if shown else lacking
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
+
+
+def _merge_texts(packed: Iterable[str]) -> dict[str, dict[str, int] | None]:
+    merged: dict[str, dict[str, int] | None] = {}
+    for text in packed:
+        for path, counts in msgspec.json.decode(text, type=dict[str, dict[str, int] | None]).items():
+            merged[path] = _add_texts(merged.get(path, {}), counts)
+    return merged
 
 
 def pack_stats(stats: TableStats) -> str:

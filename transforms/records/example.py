@@ -82,6 +82,19 @@ def bytes_items(values: Sequence[bytes]) -> list[bytes]:
     return [_FIELD_1 + varint(len(value)) + value for value in values]
 
 
+def item_values(data: bytes) -> Iterator[bytes]:
+    """Yield the values of `bytes_items`.
+
+    >>> list(item_values(b"".join(bytes_items([b"a", b"", b"b" * 300])))) == [b"a", b"", b"b" * 300]
+    True
+    """
+    place = 0
+    while place < len(data):
+        size, start = _read_varint(data, place + 1)
+        place = start + size
+        yield data[start:place]
+
+
 def _float_list(values: Sequence[float]) -> bytes:
     if isinstance(values, np.ndarray):
         return values.astype("<f4", copy=False).tobytes()

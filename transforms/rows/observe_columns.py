@@ -38,6 +38,8 @@ class ColumnStats(msgspec.Struct):
         lengths: Lengths of lists; two at most.
         shapes: Sizes of lists in lists, see `flatten_lists`; two at most.
         rounded: Values that float32 does not equal.
+        least, greatest: Of numbers that fit int64, or are finite.
+        minus_ones: Numbers that are -1.
         cut: Points in time that are finer than a microsecond.
         images: Values that start as a JPEG or PNG file.
         is_whole: True if all numbers are whole, and floats are below 2**53.
@@ -53,6 +55,9 @@ class ColumnStats(msgspec.Struct):
     lengths: set[int] = msgspec.field(default_factory=set)
     shapes: set[tuple[int, ...]] = msgspec.field(default_factory=set)
     rounded: int = 0
+    least: int | float | None = None
+    greatest: int | float | None = None
+    minus_ones: int = 0
     cut: int = 0
     images: int = 0
     is_whole: bool = True
@@ -69,6 +74,9 @@ class ColumnStats(msgspec.Struct):
         self.lengths = set(sorted(self.lengths | other.lengths)[:2])
         self.shapes = set(sorted(self.shapes | other.shapes)[:2])
         self.rounded += other.rounded
+        self.least = min((end for end in (self.least, other.least) if end is not None), default=None)
+        self.greatest = max((end for end in (self.greatest, other.greatest) if end is not None), default=None)
+        self.minus_ones += other.minus_ones
         self.cut += other.cut
         self.images += other.images
         self.is_whole &= other.is_whole
@@ -178,6 +186,7 @@ def _observe_part(look: Seen, values: pa.Array, lines: np.ndarray, file: int, co
         fits = (pc.is_finite(cast) if look is Seen.FLOAT else cast.is_valid()).to_numpy(zero_copy_only=False)
         if look is not Seen.DATE:
             _count_rounded(values, cast, column)
+            _note_ends(cast.filter(pa.array(fits)), column)
         _observe_part(_BEYOND[look], values.filter(pa.array(~fits)), lines[~fits], file, column)
         values, lines = _chosen(values, fits), lines[fits]
     elif look is Seen.LARGE:
@@ -188,6 +197,14 @@ def _observe_part(look: Seen, values: pa.Array, lines: np.ndarray, file: int, co
     if len(values):
         column.seen[look] = column.seen.get(look, 0) + len(values)
         column.first.setdefault(look, (file, int(lines[0]), format_value(values[0])))
+
+
+def _note_ends(numbers: pa.Array, column: ColumnStats) -> None:
+    """Note the least and the greatest number, and those that are -1."""
+    if len(numbers):
+        ends = pc.min_max(numbers).as_py()
+        minus_ones = pc.sum(pc.equal(numbers, pa.scalar(-1, numbers.type))).as_py() if ends["min"] < 0 else 0
+        column.add(ColumnStats(least=ends["min"], greatest=ends["max"], minus_ones=minus_ones))
 
 
 _MOST_EXACT_SINGLE = 1 << 24

@@ -286,7 +286,7 @@ def describe_plan(
         counts = class_counts(split, labels, facts)
         splits[split] = describe_split(recipe, facts, RejectList(tally, "", ()), counts, b"")
     infos = tuple(encoder.info for encoder in encoders)
-    return Plan(manifest_of(recipes[0].name, labels, table, splits, infos), sizes)
+    return Plan(manifest_of(recipes[0].name, labels, table, splits, infos), sizes, facts.previews)
 
 
 def count_classes(keyed: tuple[int, bytes], facts: FactsBuilder, labels: LabelMap, splits: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ Each shard is written by one worker. No other step reads image bytes, and they g
 import hashlib
 import logging
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from itertools import chain
 from typing import Any
@@ -26,7 +26,7 @@ from recordmill.schemas.problems import Fingerprints
 from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult, parse_shard_name
 from recordmill.schemas.statistics import Statistics
-from recordmill.transforms.blocks.image_facts import FactColumns, RecordPlaces, join_facts, sort_objects
+from recordmill.transforms.blocks.image_facts import FactColumns, FieldItems, RecordPlaces, join_facts, sort_objects
 from recordmill.transforms.blocks.image_tasks import NO_IMAGES
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order
@@ -135,7 +135,7 @@ def _write_records(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, 
             classes.update(run.class_counts)
             rejected += run.rejected
             if run.facts:
-                facts.add(run.facts, locate_records(run.records_per_image, lengths, first, offset))
+                facts.add(run.facts, locate_records(run.records_per_image, lengths, first, offset), run.fields)
             progress.count_written_images(run.images, run.bytes)
             for size in run.rejected_bytes:
                 progress.count_rejected_image(size)
@@ -179,10 +179,13 @@ class _ShardFacts:
         self.images, self._fingerprints = ImageCounter(), ImageFingerprints()
         self._facts: list[FactColumns] = []
         self._places: list[RecordPlaces] = []
+        self._fields: dict[str, list[FieldItems]] = {}
 
-    def add(self, facts: FactColumns, places: RecordPlaces) -> None:
+    def add(self, facts: FactColumns, places: RecordPlaces, fields: Mapping[str, FieldItems]) -> None:
         self._facts.append(facts)
         self._places.append(places)
+        for source, items in fields.items():
+            self._fields.setdefault(source, []).append(items)
         if sum(map(len, self._facts)) >= _COUNTED_IMAGES:
             self.count()
 
@@ -193,9 +196,9 @@ class _ShardFacts:
         facts = join_facts(self._facts)
         places = RecordPlaces(*map(np.concatenate, zip(*self._places, strict=True)))
         objects = None if facts.first_object_of_image is None else sort_objects(facts)
-        self.images.add(facts, places, objects)
+        self.images.add(facts, places, objects, self._fields)
         self._fingerprints.add(facts, places, objects)
-        self._facts, self._places = [], []
+        self._facts, self._places, self._fields = [], [], {}
 
     def fingerprints_of(self, shard: str) -> Fingerprints:
         """Return the fingerprints of all images, with their problems; `shard` is the name of the file."""

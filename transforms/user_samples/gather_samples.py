@@ -173,7 +173,7 @@ def _describe_samples(
     parts = (*options.parts, *of_samples, *options.observed_parts(kinds), *category_id)
     request = FieldRequest(*options.selected_fields(), options.names_of_fields, None, not options.fields)
     labels_of_fields = (ObservedLabel(*label) for label in observed)
-    table, field_warnings = add_requested_fields(options.layout_table.with_parts(parts), request, labels_of_fields)
+    table, field_warnings, _ = add_requested_fields(options.layout_table.with_parts(parts), request, labels_of_fields)
     yield TaggedOutput(_TABLE, table)
     facts.warn_all(options.splits[:1], field_warnings)
     for text in label_warnings(distinct, labels):

@@ -11,8 +11,10 @@ import tensorflow as tf
 from PIL import Image
 from pycocotools import mask as coco_mask
 
+from recordmill.schemas.block import ragged_bytes
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureKind, FeatureTable, Part, RecordOf
+from recordmill.schemas.field_features import FieldColumn, add_fields
 from recordmill.schemas.inputs.annotations import (
     Annotation,
     Caption,
@@ -29,10 +31,12 @@ from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, change_keys_and_types
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.encoders import encode_examples, encode_masks, record_maker
+from recordmill.transforms.encoders.encode_examples import LoadedImage
 from recordmill.transforms.encoders.record_maker import EncodedRun
 from recordmill.transforms.insight.count_images import ImageCounter
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
 from recordmill.transforms.records.parse_record import RecordParser, convert_to_layout_types
+from tests.transforms.blocks.of_tasks import block_of_tasks
 from tests.transforms.encoders import drawn_tasks
 from tests.transforms.encoders.drawn_tasks import encode_tasks
 from tests.transforms.insight.drawn_facts import record_places, sorted_objects
@@ -460,3 +464,20 @@ def test_other_forms_mean_the_same(layout):
 def test_number_that_type_does_not_hold_ends_job(key, kind, annotation, word):
     with pytest.raises(ConfigError, match=word):
         encode(task(annotation), table=change_keys_and_types(KERAS, {}, {key: kind}))
+
+
+def test_fields_of_an_image_are_counted_once():
+    """An image whose objects are in two shards, one with no object, and one that is whole."""
+    fields = [FieldColumn("image", "hour", FeatureKind.INT64), FieldColumn("object", "score", FeatureKind.INT64)]
+    table = add_fields(KERAS, fields).table
+    images = [task(INSIDE), task(CROSSING, INSIDE), task(OUTSIDE)]
+    images[0] = msgspec.structs.replace(images[0], is_continuation=True)
+    hours, scores = ([b'{"%b":%d}' % (name, number) for number in range(4)] for name in (b"hour", b"score"))
+    block = block_of_tasks(images, ("train",)).replace(
+        image_fields=ragged_bytes(hours[:3]), object_fields=ragged_bytes(scores)
+    )
+    loaded = [LoadedImage(msgspec.structs.replace(image, annotations=()), IMAGE) for image in images]
+    run = encode_examples.ExampleEncoder(LABELS, table, "clip").encode(block, loaded)
+    assert run.records_per_image.tolist() == [1, 2]
+    counted = {source: (items.items.tolist(), items.rows, items.missing) for source, items in run.fields.items()}
+    assert counted == {fields[0].source: ([1], 1, 0), fields[1].source: ([0, 1, 2], 3, 0)}

@@ -165,6 +165,37 @@ COLUMNS = st.sampled_from(list(VALUES)).flatmap(
 )
 
 
+@pytest.mark.parametrize(
+    ("kind", "size", "values", "items", "missing"),
+    [
+        (INT, 0, [3, None, 0], [3, 0], 1),
+        (FLOAT, 0, [0.5, None], [0.5], 1),
+        (BYTES, 0, ["a", None, "a"], [b"a", b"a"], 1),
+        (INT, 2, [[1, -1], None, [2, 3]], [1, 2, 3], 1),
+        (FLOAT, 1, [[0.5], None], [0.5], 1),
+        (BYTES, 2, [["a", ""], None], [b"a"], 1),
+        (INT, RAGGED, [[1, 2], None, []], [1, 2], 2),
+        (BYTES, RAGGED, [["a", "b" * 300], None], [b"a", b"b" * 300], 1),
+    ],
+)
+@pytest.mark.parametrize("axis", ["image", "object"])
+def test_items_for_statistics(axis, kind, size, values, items, missing):
+    column = FieldColumn(axis, "f", kind, size)
+    encoder = FieldEncoder(add_fields(DETECTION, [column]).table)
+    for part, expected in ((values, (items, len(values), missing)), ([], ([], 0, 0))):
+        rows = ragged_bytes([b"" if value is None else msgspec.json.encode({"f": value}) for value in part])
+        columns, _ = encoder.encode(axis, rows, len(part))
+        ((source, counted),) = encoder.items(axis, columns).items()
+        assert source == column.source
+        assert (list(counted.items), *counted[1:]) == expected
+
+
+def test_first_ten_fields_have_statistics():
+    columns = [FieldColumn("image", f"f{number:02}", INT) for number in range(12)]
+    encoder = FieldEncoder(add_fields(DETECTION, columns).table)
+    assert len(encoder.items("image", encoder.encode("image", None, 1)[0])) == 10
+
+
 def encode_single(kind: FeatureKind, values: list) -> tuple[list, list]:
     column = FieldColumn("object", "a", kind)
     rows = ragged_bytes([b"" if value is None else msgspec.json.encode({"a": value}) for value in values])

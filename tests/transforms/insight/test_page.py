@@ -7,15 +7,21 @@ import pytest
 from PIL import Image
 
 from recordmill.schemas.dataset.manifest import FORMAT, Manifest, RewrittenImages
+from recordmill.schemas.features import FeatureKind
+from recordmill.schemas.field_features import FieldColumn, add_fields
 from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.layouts import DETECTION, requested_fields
 from recordmill.schemas.problems import Duplicates, SplitDuplicates
 from recordmill.schemas.rejects import RejectLine
 from recordmill.schemas.statistics import (
     FINDINGS,
+    TEXT_LENGTH,
+    Bin,
     ClassDrift,
     ClassInOneSplit,
     ClassStatistics,
     Example,
+    FieldStatistics,
     Finding,
     SplitComparison,
     SplitStatistics,
@@ -268,3 +274,26 @@ def test_order_splits(options, order):
         recipe = msgspec.structs.replace(RECIPE, split=name, options={"split": split} if split else {})
         manifest = with_split(manifest, name, recipe=recipe)
     assert order_splits(manifest) == list(order)
+
+
+def test_fields_have_a_section():
+    columns = [FieldColumn("image", path, FeatureKind.BYTES) for path in ("note", SCRIPT)]
+    columns += [FieldColumn("object", f"f{number:02}", FeatureKind.FLOAT) for number in range(10)]
+    table = add_fields(DETECTION, columns).table
+    manifest = manifest_of(splits=("train", "val"), features=table.features)
+    assert manifest.table == table
+    texts = {text: 3 for text in HOSTILE if len(text) < TEXT_LENGTH}
+    numbers = FieldStatistics(3, 1, 2, 0.5, 0.75, (Bin(0.5, 0.5, 1), Bin(0.75, 0.75, 1)))
+    fields = {column.source: numbers for column in requested_fields(table) if column.axis == "object"}
+    fields |= {column.source: FieldStatistics(30, 2, 28, texts=texts) for column in requested_fields(table)[:2]}
+    statistics = {
+        split: msgspec.structs.replace(split_statistics, fields=dict([*fields.items()][:10]))
+        for split, split_statistics in statistics_of(manifest).items()
+    }
+    page = page_of(manifest, statistics=statistics)
+    assert "script" not in {tag for tag, _ in page.tags}
+    assert page.text.count(SCRIPT) >= 1
+    assert "val: median 0.5, least 0.5, largest 0.75; 1 of 3 missing" in page.text
+    assert "2 more fields are not shown." in page.text
+    assert ("section", {"aria-labelledby": "fields"}) in page.tags
+    assert "fields" not in {attributes.get("id") for _, attributes in page_of(manifest).tags}

@@ -1,5 +1,7 @@
 """Kinds of open fields, from all values."""
 
+from typing import Any
+
 import pytest
 
 from recordmill.schemas.errors import ConfigError
@@ -9,7 +11,15 @@ from recordmill.schemas.inputs.fields import select_fields
 from recordmill.schemas.inputs.labels import ExistingLabels, LabelMap
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.transforms.join.choose_fields import FieldPicker, FieldRequest, add_requested_fields, observe_fields
+from recordmill.transforms.join.choose_fields import (
+    FieldPicker,
+    FieldRequest,
+    add_requested_fields,
+    merge_stats,
+    observe_fields,
+    observe_values,
+    pack_stats,
+)
 
 INT, FLOAT, BYTES = FeatureKind.INT64, FeatureKind.FLOAT, FeatureKind.BYTES
 DETECTION = LAYOUTS["detection"].with_parts(())
@@ -27,7 +37,7 @@ def choose(samples: list[Sample], *choices: str, existing: ExistingLabels | None
         picker = FieldPicker(selections)
         picker.pick(one)
         labels |= {*picker.observed(number)}
-    table, warnings = add_requested_fields(DETECTION, FieldRequest(*selections, {}, existing), labels)
+    table, warnings, _ = add_requested_fields(DETECTION, FieldRequest(*selections, {}, existing), labels)
     return list(field_columns(table)), warnings
 
 
@@ -76,6 +86,53 @@ def test_missing_and_mixed_values_are_counted():
 def test_lists_that_become_text_are_warned_of(values, what):
     _, warnings = choose([sample(*({"f": value} for value in values))], "f")
     assert warnings == [f"field f is stored as JSON text, as it has {what}"]
+
+
+@pytest.mark.parametrize(("values", "number"), [([-1, 3, -1, -2], "2 times"), ([[-1], [2]], "1 time")])
+def test_minus_one_that_is_a_value_is_counted(values, number):
+    rows = [{"f": value} for value in values]
+    expected = [f"field image.f: -1 occurs {number}, and stands for a missing value; add --fields image.f:float"]
+    assert choose([sample(**row) for row in rows], "image.f")[1] == expected
+    assert choose([sample(**row) for row in rows], "image.f:float")[1] == []
+
+
+def test_minus_ones_in_lists_and_texts_are_counted():
+    stats = merge_stats([pack_stats(observe_values({"f": [[-1, 2], [-1]]}, 2))])
+    assert stats.columns["f"].minus_ones == 2
+    stats = observe_values({"f": ["-1", "7", None]}, 3, is_typed=False)
+    assert (stats.columns["f"].minus_ones, stats.columns["f"].least, stats.columns["f"].greatest) == (1, -1, 7)
+
+
+def preview(*rows: dict[str, Any], are_texts: bool = False) -> dict[str, str]:
+    """The previews of fields of images, if each is read apart."""
+    selections, labels = select_fields(["all"], is_previewed=True), []
+    for number, row in enumerate(rows):
+        picker = FieldPicker(selections, are_texts)
+        picker.pick(sample(**row))
+        labels += picker.observed(number)
+    return add_requested_fields(DETECTION, FieldRequest(*selections, {}, None), labels).previews
+
+
+def test_dry_run_shows_values():
+    rows = [{"number": 3}, {"number": -2.5}, {"text": "x" * 50}, {"text": "a"}, {"text": "a"}, {"list": [1, 5]}]
+    assert preview(*rows, {"list": ["b"]}, {"is": True}, {"number": float("nan")}) == {
+        "image.is": "true (1); 8 of 9 images have none",
+        "image.list": "1 (1), 5 (1), b (1); 7 of 9 images have none",
+        "image.number": "-2.5 to 3; 6 of 9 images have none",
+        "image.text": f"a (2), {'x' * 39}… (1); 6 of 9 images have none",
+    }
+    assert preview({"is": "TRUE"}, {"is": "true"}, are_texts=True) == {"image.is": "true (2); 0 of 2 images have none"}
+
+
+def test_preview_shows_ten_values():
+    (shown,) = preview({"list": [f"{number:02}" for number in range(12)]}).values()
+    assert shown.endswith("09 (1) and 2 more; 0 of 1 images have none")
+    (shown,) = preview({"list": ["y"]}, {"list": [f"x{number}" for number in range(10_001)]}).values()
+    assert shown == "more than 10,000 different values; 0 of 2 images have none"
+
+
+def test_no_values_are_counted_without_a_dry_run():
+    assert {label.kind for label in observe_fields("image", {"f": ["a"]}, 1, ())} == {"image fields"}
 
 
 def test_all_are_the_leaves_of_both_axes():
