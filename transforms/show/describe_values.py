@@ -41,7 +41,6 @@ def describe_record(
     """Yield name, type and text of each feature of a record, sorted by name, and of each open field.
 
     The type is the kind, with the names of dimensions if known. The text has all values, and may have any character.
-    That of a field begins with its path.
     """
     shapes = {feature.name: feature.shape for feature in table.features}
     fields = dict(_describe_fields(features, table))
@@ -72,7 +71,7 @@ def _describe_fields(features: RecordFeatures, table: FeatureTable) -> Iterator[
             number = f"[{len(values):,}] " if shape and column.axis == "object" else ""
             shown = ", ".join(map(_describe_value, values[:_MOST_VALUES]))
             type_ = f"{column.kind.value} [{', '.join(shape)}]" if shape else column.kind.value
-            yield keys[source].removesuffix(FLAT_VALUES), (type_, f"{column.shown}: {number}{shown}")
+            yield keys[source].removesuffix(FLAT_VALUES), (type_, f"{number}{shown}")
 
 
 def _describe_value(value: Any) -> str:
