@@ -391,7 +391,9 @@ def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
                 cures[list_, name] = "" if has_objects and cure == _ADD_OBJECTS else cure
                 if _is_open(rows.kind, list_, name):
                     leaves = rows.leaves.get(list_, {}).get(name, (name,))
-                    if kept := tuple(path for path in leaves if path and not path.endswith(OBJECTS)):
+                    if kept := tuple(
+                        path for path in leaves if path and path.isprintable() and not path.endswith(OBJECTS)
+                    ):
                         paths[list_, name] = kept
     usual = [(list_, name) for list_, names in _USUAL.items() for name in names if (list_, name) in counts]
     for list_ in _LISTS:
