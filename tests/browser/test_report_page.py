@@ -24,11 +24,13 @@ def chromium() -> str:
 
 
 def hostile(sample, folder: Path) -> Path:
-    """An annotation file whose classes are called what should stay text, of images with such names."""
+    """An annotation file whose classes and fields are called what should stay text, of images with such names."""
     document = json.loads(Path(sample.instances).read_bytes())
     names = [name for name in HOSTILE if "\x00" not in name]
     for category, name in zip(document["categories"], names, strict=False):
         category["name"] = name
+    for number, row in enumerate(document["annotations"]):
+        row |= {"score": number / 7, SCRIPT: names[number % len(names)]}
     images = shutil.copytree(sample.images, folder / "images")
     image = next(image for image in document["images"] if (images / image["file_name"]).exists())
     names = ("<img src=x onerror=alert(1)>.jpg", f"{RIGHT_TO_LEFT}.jpg", f"{'n' * 240}.jpg")
@@ -47,7 +49,10 @@ def seen(sample, tmp_path_factory) -> dict[str, list[dict]]:
     files = hostile(sample, folder)
     jobs = {
         "every kind": ["convert", *every_kind(sample), "--output", folder / "every kind"],
-        "hostile": ["convert", "--images", folder / "images", "--instances", files, "--output", folder / "hostile"],
+        "hostile": [
+            *("convert", "--images", folder / "images", "--instances", files, "--output", folder / "hostile"),
+            *("--fields", f"score,{SCRIPT}", "--split", "train=0.6,val=0.4"),
+        ],
         "folder": [
             "convert",
             sample.classes,

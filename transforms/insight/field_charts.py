@@ -13,7 +13,7 @@ from recordmill.schemas.statistics import EXACT_LEVEL, MOST_TEXTS, FieldStatisti
 from recordmill.transforms.insight.charts import Chart, ChartBin, bar_chart
 from recordmill.transforms.insight.count_images import quantiles
 
-_TEXTS_SHOWN = 10
+_TEXTS_SHOWN, _MOST_CHARACTERS = 10, 60
 _FEW_VALUES, _MOST_CHART_BINS = 24, 32
 _TAIL = 0.01
 """Share of the values of a split at each end that may lie outside of the axis, in one bin."""
@@ -21,7 +21,7 @@ _PLAIN = 1e12
 """Limit of whole numbers that are shown with all digits."""
 
 
-class CommonText(NamedTuple):
+class FrequentText(NamedTuple):
     """A text of a field.
 
     Attributes:
@@ -45,7 +45,7 @@ class FieldFigure(NamedTuple):
     axis: str
     lines: Sequence[str]
     chart: Chart | None
-    texts: Sequence[CommonText]
+    texts: Sequence[FrequentText]
 
 
 def chart_fields(table: FeatureTable, statistics: Mapping[str, SplitStatistics | None]) -> list[FieldFigure]:
@@ -59,7 +59,7 @@ def chart_fields(table: FeatureTable, statistics: Mapping[str, SplitStatistics |
         splits = [((split and split.fields) or {}).get(column.source) for split in statistics.values()]
         if not any(splits):
             continue
-        chart, rows = None, list[CommonText]()
+        chart, rows = None, list[FrequentText]()
         if column.kind is FeatureKind.BYTES or column.is_bool:
             rows = text_rows([_texts(split, column) for split in splits])
         elif bins := number_bins([split.bins if split else () for split in splits], column.kind is FeatureKind.INT64):
@@ -96,7 +96,7 @@ def _describe(split: FieldStatistics | None, column: FieldColumn) -> str:
     return "; ".join([*parts, f"{split.missing:,} of {split.rows:,} missing"])
 
 
-def text_rows(splits: Sequence[Mapping[str, int] | None]) -> list[CommonText]:
+def text_rows(splits: Sequence[Mapping[str, int] | None]) -> list[FrequentText]:
     """Return the most frequent texts of all splits.
 
     Args:
@@ -111,8 +111,8 @@ def text_rows(splits: Sequence[Mapping[str, int] | None]) -> list[CommonText]:
     }
     most = max((max(text_shares) for text_shares in shares.values()), default=0) or 1
     return [
-        CommonText(
-            text,
+        FrequentText(
+            text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…",
             [None if split is None else split.get(text, 0) for split in splits],
             [round(100 * share / most, 2) for share in shares[text]],
         )

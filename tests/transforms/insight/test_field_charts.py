@@ -64,6 +64,7 @@ def test_most_frequent_texts_are_those_of_all_splits():
         ("0", [0, None, 1]),
     ]
     assert rows[1].widths == [100, 0, 0]
+    assert [row.name for row in text_rows([{"x" * 99: 1}])] == ["x" * 59 + "…"]
 
 
 def test_figures_say_what_is_missing():
