@@ -313,8 +313,8 @@ def _field_warnings(column: FieldColumn, values: ColumnStats, rows: int) -> Iter
         yield f"field {shown} is stored as JSON text, as it has {what}"
     if column.kind is FeatureKind.INT64 and column.missing == "-1" and values.minus_ones:
         yield (
-            f"field {shown}: -1 occurs {number_text(values.minus_ones, 'time')}, and stands for a missing value; add "
-            f"--fields {FieldChoice(shown, 'float')}"
+            f"field {shown}: -1 occurs {number_text(values.minus_ones, 'time')}, and stands for a missing value; with "
+            f"--fields {FieldChoice(shown, 'float')}, NaN does"
         )
     if values.present < rows:
         what, stored = "images" if column.axis == "image" else "objects", column.missing or "empty text"

@@ -91,7 +91,9 @@ def test_lists_that_become_text_are_warned_of(values, what):
 @pytest.mark.parametrize(("values", "number"), [([-1, 3, -1, -2], "2 times"), ([[-1], [2]], "1 time")])
 def test_minus_one_that_is_a_value_is_counted(values, number):
     rows = [{"f": value} for value in values]
-    expected = [f"field image.f: -1 occurs {number}, and stands for a missing value; add --fields image.f:float"]
+    expected = [
+        f"field image.f: -1 occurs {number}, and stands for a missing value; with --fields image.f:float, NaN does"
+    ]
     assert choose([sample(**row) for row in rows], "image.f")[1] == expected
     assert choose([sample(**row) for row in rows], "image.f:float")[1] == []
 
