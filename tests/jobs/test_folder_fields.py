@@ -111,7 +111,9 @@ def test_samples_have_columns(ending, folder, recordmill):
 def test_without_the_flag(folder, recordmill):
     assert convert(recordmill, folder, write_table(folder, "csv")).code == 0
     assert not {*read_examples(folder / "out")[0]} & {*MISSING}
-    assert "fields" not in manifest_of(folder / "out")["splits"]["train"]["recipe"]["options"]
+    split = manifest_of(folder / "out")["splits"]["train"]
+    assert "fields" not in split["recipe"]["options"]
+    assert "--labels has columns that are not written: add --fields age,colour,day,is_old,score" in split["warnings"]
 
 
 @pytest.mark.parametrize(

@@ -61,3 +61,13 @@ def test_further_split_without_such_values(folder, recordmill):
     added = recordmill("convert", "more", "--split", "val", "--output", "old_cvat")
     assert added.code == 0, added.err
     assert reader.open("old_cvat")["val"][0]["track_id"].tolist() == [-1]
+
+
+@pytest.mark.parametrize("name", ["voc", "cvat"])
+def test_none_leaves_well_known_fields_out(folder, recordmill, name):
+    for flags, number in (((), 1), (("--fields", "none"), 0)):
+        out = f"out{number}"
+        assert recordmill("convert", name, "--output", out, *flags).code == 0
+        known = {"difficult", "truncated", "view"} if name == "voc" else {"track_id"}
+        assert len(known & reader.open(out)["train"][0].keys()) == len(known) * number
+    assert recordmill("verify", "out0", "--check", "decode").code == 0

@@ -114,7 +114,8 @@ class FormatOptions(AnnotatedOptions):
 
     @property
     def table(self) -> FeatureTable:
-        return self.layout_table.with_parts((*MASKS[self.masks], *self._parts))
+        parts = (*MASKS[self.masks], *self._parts)
+        return self.layout_table.with_parts(tuple(part for part in parts if part not in self.unwritten_parts))
 
     @property
     def image_rules(self) -> ImageRules:

@@ -7,10 +7,12 @@ import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.inputs.fields import NO_FIELDS
+from recordmill.schemas.inputs.fields import NO_FIELDS, NONE, FieldChoice
 from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.labels import ExistingLabels
 from recordmill.schemas.inputs.splits import Division
+from recordmill.schemas.layouts import requested_fields
+from recordmill.schemas.sizes import printable
 from recordmill.transforms.blocks.cut_range import BlockKey
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
@@ -38,6 +40,7 @@ def folder_rows(
 
 
 _OBSERVED = "observed"
+_MOST_SHOWN = 20
 
 
 class ReadTables(beam.PTransform):
@@ -100,9 +103,13 @@ def choose_table(
         observed: ObservedLabels of all rows.
     """
     request = FieldRequest(options.requested_columns, NO_FIELDS, options.names_of_fields, existing)
-    table, warnings, previews = add_requested_fields(
-        options.table, request, (ObservedLabel(*label) for label in observed)
-    )
+    labels = [ObservedLabel(*label) for label in observed]
+    table, warnings, previews = add_requested_fields(options.table, request, labels)
+    paths = {label.name for label in labels if label.kind == "image path"}
+    written = {column.path.partition(".")[0] for column in requested_fields(table)}
+    if options.fields != (NONE,) and (unwritten := [str(FieldChoice(path)) for path in sorted(paths - written)]):
+        shown = printable(",".join(unwritten[:_MOST_SHOWN])) + " …" * (len(unwritten) > _MOST_SHOWN)
+        warnings.append(f"--labels has columns that are not written: add --fields {shown}")
     facts.warn_all(splits[:1], warnings)
     facts.preview(previews)
     yield table

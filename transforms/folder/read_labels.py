@@ -4,7 +4,6 @@ import logging
 import posixpath
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain, islice
 
 import msgspec
@@ -58,7 +57,8 @@ def read_labels(
     progress.set_step("reading labels")
     _LOGGER.info("Reading %s", table.path)
     selection = options.requested_columns
-    _, rows = label_rows(table.path, options, table.version, bool(selection))
+    further = set[str]()
+    _, rows = label_rows(table.path, options, table.version, bool(selection), further)
     is_typed = rows_format(table.path) in ("json", "parquet")
     while batch := list(islice(rows, _ROWS_AT_ONCE)):
         labelled = [_label_row(row, table.path, options.images, division, splits, file_by_stem, facts) for row in batch]
@@ -68,7 +68,7 @@ def read_labels(
             class_name=ragged_texts([label for _, _, label in usable]),
         )
         if not selection:
-            yield block, []
+            yield block, [ObservedLabel("image path", name) for name in further]
             continue
         rows_values = [row.values for row, image in zip(batch, labelled, strict=True) if image]
         picked = list(map(selection.pick, rows_values))
@@ -148,18 +148,26 @@ def table_splits(path: str, options: FolderOptions) -> tuple[str, ...] | None:
 
 
 def label_rows(
-    path: str, options: FolderOptions, version: str = "", has_values: bool = False
+    path: str, options: FolderOptions, version: str = "", has_values: bool = False, further: set[str] | None = None
 ) -> tuple[Sequence[str], Iterator[TextRow]]:
     """Return the columns and rows of a table: path, label, and split if it has such a column. Names of splits become
     lower case, so that TRAIN and train are one split.
 
     Args:
         version, has_values: See `recordmill.transforms.rows.read_rows.read_texts`.
+        further: Set that gets the names of all other columns.
 
     Raises:
         AnnotationFileError: The table cannot be read, see `read_texts`, or a column is missing.
     """
-    names, rows = read_texts(path, partial(_choose_label_columns, path, options), version, has_values)
+
+    def choose_columns(names: list[str]) -> list[str]:
+        columns = _choose_label_columns(path, options, names)
+        if further is not None:
+            further.update(name.strip() for name in names if name not in columns)
+        return columns
+
+    names, rows = read_texts(path, choose_columns, version, has_values)
     return names, map(_check_label_row, rows)
 
 
