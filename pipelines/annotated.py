@@ -9,6 +9,7 @@ from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.pipelines.convert import Gathered, Job, choose_images, encode_and_plan, input_file, read_division
 from recordmill.schemas.dataset.recipes import InputFile
+from recordmill.schemas.features import PARTS_OF_FIELDS
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.annotated.format_options import FormatOptions
@@ -27,7 +28,8 @@ def prepare(options: FormatOptions) -> Job:
     """
     source = options.source()
     splits = options.source_splits(source)
-    without = [part.value for part in source.parts if part not in LAYOUTS[options.layout].parts]
+    stored = (*LAYOUTS[options.layout].parts, *PARTS_OF_FIELDS)
+    without = [part.value for part in source.parts if part not in stored]
     if without:
         text = f"the layout {options.layout} has no feature for {', '.join(without)}, which {options.data} has"
         source = replace(source, warnings=(*source.warnings, text))

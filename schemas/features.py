@@ -41,6 +41,8 @@ class Part(str, Enum):
 
 OF_INPUT = (Part.LVIS, Part.FLAGS, Part.ORIENTED, Part.TRACKS, Part.TAGS, Part.CATEGORY_ID)
 """Parts that depend on the input and not on an option."""
+PARTS_OF_FIELDS = (Part.FLAGS, Part.TRACKS)
+"""Parts with the well-known fields, see `recordmill.schemas.field_features`."""
 
 
 def format_parts(parts: tuple[Part, ...]) -> str:

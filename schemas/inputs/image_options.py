@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import FeatureKind, Part
+from recordmill.schemas.features import PARTS_OF_FIELDS, FeatureKind, Part
 from recordmill.schemas.inputs.fields import NONE, Fields, FieldSelection, select_fields
 from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.inputs.option import (
@@ -173,7 +173,7 @@ class ObjectOptions(StoredImageOptions):
     @property
     def unwritten_parts(self) -> tuple[Part, ...]:
         """Parts with the well-known fields, if `--fields none` leaves them out."""
-        return (Part.FLAGS, Part.TRACKS) if self.fields == (NONE,) else ()
+        return PARTS_OF_FIELDS if self.fields == (NONE,) else ()
 
     @property
     def has_fields(self) -> bool:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import recordmill as reader
+from recordmill.schemas.layouts import KERAS
+from recordmill.transforms.records.parse_record import parse_example
 
 ARCHIVE = Path(__file__).with_name("data_sets_of_92be177e.zip")
 
@@ -71,3 +73,24 @@ def test_none_leaves_well_known_fields_out(folder, recordmill, name):
         known = {"difficult", "truncated", "view"} if name == "voc" else {"track_id"}
         assert len(known & reader.open(out)["train"][0].keys()) == len(known) * number
     assert recordmill("verify", "out0", "--check", "decode").code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "stored", "warning"),
+    [
+        ("voc", (), set(), "difficult, truncated, view: add --fields difficult,truncated,view"),
+        ("voc", ("--fields", "view"), {"view"}, "difficult, truncated: add --fields difficult,truncated"),
+        ("voc", ("--fields", "all"), {"difficult", "truncated", "view"}, ""),
+        ("cvat", ("--fields", "all"), {"attributes/colour", "frame", "occluded", "track_id"}, ""),
+        ("voc", ("--fields", "none"), set(), ""),
+    ],
+)
+def test_layout_without_such_keys(folder, recordmill, name, flags, stored, warning):
+    assert recordmill("convert", name, "--output", "out", "--layout", "keras", *flags).code == 0
+    record = parse_example(reader.open("out")["train"].raw(0))
+    usual = {feature.name for feature in KERAS.features}
+    assert {key for key in record if key not in usual and not key.startswith("image_")} == stored
+    warnings = json.loads(Path("out/manifest.json").read_text())["splits"]["train"]["warnings"]
+    assert [text for text in warnings if "no feature" in text] == (
+        [f"the layout keras has no feature for {warning}"] if warning else []
+    )

@@ -12,6 +12,8 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection, TaggedOutput
 from recordmill.schemas.block import Block, join_blocks, ragged_bytes
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import PARTS_OF_FIELDS
+from recordmill.schemas.field_features import WELL_KNOWN, field_columns
 from recordmill.schemas.inputs.annotations import Caption, ImageLabels
 from recordmill.schemas.inputs.labels import ExistingLabels, LabelMap, adopt_labels
 from recordmill.schemas.inputs.splits import name_id
@@ -99,8 +101,13 @@ def _describe_traits(
     facts.preview(previews)
     yield TaggedOutput(_TABLE, with_fields)
     # The command has warned about the rest.
-    if lacking := sorted({*parts} - {*source.parts, *layout.parts, *with_fields.parts}):
-        warnings.append(f"the layout {layout.layout} has no feature for {', '.join(lacking)}: not written")
+    lacks = f"the layout {layout.layout} has no feature for"
+    if lacking := sorted({*parts} - {*source.parts, *layout.parts, *PARTS_OF_FIELDS}):
+        warnings.append(f"{lacks} {', '.join(lacking)}: not written")
+    written = {column.path for column in field_columns(with_fields) if column.axis == "object"}
+    unwritten = [path for axis, path in paths if axis == "object" and path in WELL_KNOWN and path not in written]
+    if unwritten and not options.unwritten_parts:
+        warnings.append(f"{lacks} {', '.join(sorted(unwritten))}: add --fields {','.join(sorted(unwritten))}")
     facts.warn_all([split], warnings)
 
 

@@ -127,12 +127,10 @@ class FieldPicker:
     def _picked(self, axis: Axis, fields: Mapping[str, Any]) -> dict[str, Any]:
         well_known = {path: fields[path] for path in WELL_KNOWN if path in fields} if axis == "object" else {}
         selection = self._selections[axis]
-        self.paths[axis].update(path for path in known_paths(fields) if selection or path not in well_known)
+        self.paths[axis].update(known_paths(fields))
         if not selection:
             return well_known
         picked = selection.pick(fields)
-        if selection.is_all:
-            picked = {path: value for path, value in picked.items() if path not in well_known}
         self.rows[axis].append(picked)
         return well_known | picked
 
@@ -202,6 +200,9 @@ def add_requested_fields(
             stats = merge_stats(label.name for label in labels if label.kind == f"{axis} fields")
             paths = [label.name for label in labels if label.kind == f"{axis} path"]
             known = [column.path for column in there if column.axis == axis]
+            for path in WELL_KNOWN if selection.is_all and axis == "object" else ():
+                if request.is_usual or f"objects.{path}" in table.sources:  # the layout has it
+                    stats.columns.pop(path, None)
             own, own_warnings = choose_fields(axis, selection, stats, paths, known)
             is_all |= selection.is_all
             columns += own
