@@ -20,7 +20,7 @@ from tests.engines.output import files_of, records_of, without_shards
     ("coco", "engine"),
     [
         *(("sample", engine) for engine in ("processes", "prism", "flink_local", "flink_cluster")),
-        pytest.param("coco_mini", "flink_cluster", marks=needs_shared_data),
+        *(pytest.param("coco_mini", engine, marks=needs_shared_data) for engine in ("prism", "flink_cluster")),
     ],
     indirect=True,
 )
