@@ -15,6 +15,7 @@ from recordmill.schemas.features import DTYPES, ColumnType, Feature, FeatureKind
 from recordmill.schemas.values import VALUES
 
 Axis = Literal["image", "object"]
+AXES: tuple[Axis, Axis] = ("image", "object")
 _SOURCES: dict[Axis, str] = {"image": "image.field:", "object": "objects.field:"}
 _PREFIXES: dict[str, dict[Axis, str]] = {
     "detection": {"image": "image/", "object": "image/object/"},

@@ -13,7 +13,7 @@ from recordmill.schemas.block import Block, join_blocks, ragged_bytes
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import PARTS_OF_FIELDS
-from recordmill.schemas.field_features import WELL_KNOWN, field_columns
+from recordmill.schemas.field_features import AXES, WELL_KNOWN, field_columns
 from recordmill.schemas.inputs.annotations import Caption, ImageLabels
 from recordmill.schemas.inputs.labels import ExistingLabels, LabelMap, adopt_labels
 from recordmill.schemas.inputs.splits import name_id
@@ -29,7 +29,7 @@ from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.join.choose_categories import choose_features, select_categories
-from recordmill.transforms.join.choose_fields import AXES, FieldRequest, add_requested_fields
+from recordmill.transforms.join.choose_fields import FieldRequest, add_requested_fields
 from recordmill.transforms.join.match_blocks import drop_faulty_images
 from recordmill.transforms.join.observed_labels import ObservedLabel, choose_labels, label_warnings, observed_parts
 from recordmill.transforms.join.screen_objects import screen_annotations, selected_labels

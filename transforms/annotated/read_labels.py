@@ -31,7 +31,7 @@ from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.compare_names import Names
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.images.load_images import KEPT_BYTES, keep_files
-from recordmill.transforms.join.choose_fields import FieldPicker
+from recordmill.transforms.join.field_values import FieldPicker
 from recordmill.transforms.join.match_blocks import NO_FILES, FileState, assign_buckets, match_rows, name_keys
 from recordmill.transforms.join.observed_labels import ObservedLabel, find_negative_areas
 from recordmill.transforms.join.sample_rows import CategoryFinder, id_of, sample_rows, usable_objects

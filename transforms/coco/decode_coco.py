@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.field_features import AXES
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationKind, FieldRows
 from recordmill.schemas.inputs.fields import NO_FIELDS, NONE_SELECTED, FieldSelection
@@ -51,7 +52,6 @@ from recordmill.transforms.coco.pick_fields import (
     pick_fields,
 )
 from recordmill.transforms.images.decode_segmentation import run_bounds_px
-from recordmill.transforms.join.choose_fields import AXES
 
 
 class CocoRows(NamedTuple):

@@ -12,7 +12,7 @@ from recordmill.schemas.field_features import Axis
 from recordmill.schemas.inputs.coco import STORED_OF_IMAGES, STORED_OF_OBJECTS
 from recordmill.schemas.inputs.fields import FieldSelection, check_number, known_paths
 from recordmill.transforms.coco.file_fields import FIELDS
-from recordmill.transforms.join.choose_fields import observe_fields
+from recordmill.transforms.join.field_values import observe_fields
 from recordmill.transforms.join.observed_labels import ObservedLabel
 
 STORED: dict[Axis, frozenset[str]] = {"image": STORED_OF_IMAGES, "object": STORED_OF_OBJECTS}

@@ -22,7 +22,7 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.choose_classes import build_image_rows
 from recordmill.transforms.folder.folder_options import FolderOptions
-from recordmill.transforms.join.choose_fields import observe_fields
+from recordmill.transforms.join.field_values import observe_fields
 from recordmill.transforms.join.image_names import path_below
 from recordmill.transforms.join.observed_labels import ObservedLabel
 from recordmill.transforms.rows.read_rows import TextRow, read_texts

@@ -3,32 +3,37 @@
 import difflib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType, FeatureKind, FeatureTable
-from recordmill.schemas.field_features import RAGGED, WELL_KNOWN, Axis, FieldColumn, add_fields, field_columns, is_field
+from recordmill.schemas.field_features import (
+    AXES,
+    RAGGED,
+    WELL_KNOWN,
+    Axis,
+    FieldColumn,
+    add_fields,
+    field_columns,
+    is_field,
+)
 from recordmill.schemas.inputs.fields import (
     ALL,
     MOST_FIELDS,
     OBJECTS,
     FieldChoice,
     FieldSelection,
-    columns_of_rows,
-    known_paths,
 )
 from recordmill.schemas.inputs.labels import ExistingLabels
-from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.layouts import requested_fields
 from recordmill.schemas.sizes import first_texts, number_text
-from recordmill.transforms.dataset.count_fields import cut_text
+from recordmill.transforms.join.field_values import MOST_TEXTS, merge_stats, merge_texts
 from recordmill.transforms.join.observed_labels import ObservedLabel
 from recordmill.transforms.rows.choose_type import narrowest_type
 from recordmill.transforms.rows.kinds import Seen
-from recordmill.transforms.rows.observe_columns import ColumnStats, TableStats, observe
-from recordmill.transforms.rows.read_json import as_text, batches_of_columns
+from recordmill.transforms.rows.observe_columns import ColumnStats, TableStats
 
 _KINDS = {"int": FeatureKind.INT64, "float": FeatureKind.FLOAT, "text": FeatureKind.BYTES}
 _KIND_OF_TYPE = {
@@ -38,113 +43,6 @@ _KIND_OF_TYPE = {
 }
 _SHOWN = 5
 _TEXTS_SHOWN, _MOST_CHARACTERS = 10, 40
-_MOST_TEXTS = 10_000
-"""Maximum number of different texts of a field that a dry run counts."""
-AXES: tuple[Axis, Axis] = ("image", "object")
-
-
-def observe_values(columns: Mapping[str, list[Any]], rows: int, is_typed: bool = True) -> TableStats:
-    """Return the facts of fields. For the arguments see `observe_fields`."""
-    stats = TableStats()
-    for batch in batches_of_columns(columns, rows):
-        if not is_typed:
-            batch = batch._replace(is_typed=False, parts={})
-        stats.add(observe(batch, 0))
-    return stats
-
-
-def observe_fields(
-    axis: Axis,
-    columns: Mapping[str, list[Any]],
-    rows: int,
-    paths: Iterable[str],
-    key: int = 0,
-    is_typed: bool = True,
-    is_previewed: bool = False,
-) -> Iterator[ObservedLabel]:
-    """Yield what decides how fields are stored.
-
-    Args:
-        columns: Requested field of each image or object, by path; None for a missing value.
-        rows: Number of images or objects.
-        paths: Paths that there are, for messages.
-        key: Number that tells the rows from others.
-        is_typed: False for texts that stand for any values, as those of CSV.
-        is_previewed: True to count the values, for `preview_fields`.
-    """
-    if rows:
-        yield ObservedLabel(f"{axis} fields", pack_stats(observe_values(columns, rows, is_typed)), key)
-    if rows and is_previewed:
-        texts = {path: _add_texts(Counter(_value_texts(values)), {}) for path, values in columns.items()}
-        yield ObservedLabel(f"{axis} texts", msgspec.json.encode(texts).decode(), key)
-    yield from (ObservedLabel(f"{axis} path", path) for path in paths)
-
-
-def _value_texts(values: Iterable[Any]) -> Iterator[str]:
-    """Yield values as text; of lists, their items."""
-    for value in values:
-        for item in value if isinstance(value, list) else (value,):
-            if item is not None:
-                yield cut_text(item if isinstance(item, str) else as_text(item))
-
-
-def _add_texts(one: Mapping[str, int] | None, other: Mapping[str, int] | None) -> dict[str, int] | None:
-    """Return the sum of numbers by text; None if there are more than _MOST_TEXTS."""
-    if one is None or other is None:
-        return None
-    sums = Counter(one)
-    sums.update(other)
-    return dict(sums) if len(sums) <= _MOST_TEXTS else None
-
-
-class FieldPicker:
-    """Picker of the requested fields of Samples, and observer of their values.
-
-    Args:
-        selections: Requested fields of images, and of objects.
-        are_texts: True if texts are what they look like, as in CSV.
-
-    Attributes:
-        rows: Requested fields of each image and object so far, by path.
-        paths: Paths of all their leaves.
-    """
-
-    def __init__(self, selections: tuple[FieldSelection, FieldSelection], are_texts: bool = False):
-        self._are_texts = are_texts
-        self._selections = dict(zip(AXES, selections, strict=True))
-        self.rows: dict[Axis, list[dict[str, Any]]] = {axis: [] for axis in AXES}
-        self.paths: dict[Axis, set[str]] = {axis: set() for axis in AXES}
-
-    def pick(self, sample: Sample) -> Sample:
-        """Return a Sample with the requested fields by path."""
-        if not (sample.fields or any(self._selections.values()) or any(one.fields for one in sample.objects)):
-            return sample
-        objects = tuple(
-            msgspec.structs.replace(one, fields=self._picked("object", one.fields)) for one in sample.objects
-        )
-        return msgspec.structs.replace(sample, fields=self._picked("image", sample.fields), objects=objects)
-
-    def _picked(self, axis: Axis, fields: Mapping[str, Any]) -> dict[str, Any]:
-        well_known = {path: fields[path] for path in WELL_KNOWN if path in fields} if axis == "object" else {}
-        selection = self._selections[axis]
-        self.paths[axis].update(known_paths(fields))
-        if not selection:
-            return well_known
-        picked = selection.pick(fields)
-        self.rows[axis].append(picked)
-        return well_known | picked
-
-    def observed(self, key: int) -> Iterator[ObservedLabel]:
-        """Yield what decides how the fields are stored.
-
-        Args:
-            key: Number that tells the Samples from others.
-        """
-        for axis, rows in self.rows.items():
-            columns = columns_of_rows(rows)
-            is_previewed = self._selections[axis].is_previewed
-            paths, is_typed = self.paths[axis], not self._are_texts
-            yield from observe_fields(axis, columns, len(rows), paths, key, is_typed, is_previewed)
 
 
 class FieldRequest(NamedTuple):
@@ -208,7 +106,7 @@ def add_requested_fields(
             columns += own
             warnings += own_warnings
             if selection.is_previewed:
-                texts = _merge_texts(label.name for label in labels if label.kind == f"{axis} texts")
+                texts = merge_texts(label.name for label in labels if label.kind == f"{axis} texts")
                 previews |= {column.shown: _preview(column, stats, texts) for column in own}
     added, faults = add_fields(table, columns, request.names)
     if faults and not is_all:
@@ -331,7 +229,7 @@ def _preview(column: FieldColumn, stats: TableStats, texts: Mapping[str, Mapping
     if column.kind is not FeatureKind.BYTES and not column.is_bool:
         shown = "" if values.least is None else f"{values.least} to {values.greatest}"
     elif counts is None:
-        shown = f"more than {_MOST_TEXTS:,} different values"
+        shown = f"more than {MOST_TEXTS:,} different values"
     else:
         first = sorted(counts, key=lambda text: (-counts[text], text))[:_TEXTS_SHOWN]
         more = len(counts) - len(first)
@@ -344,24 +242,3 @@ def _preview(column: FieldColumn, stats: TableStats, texts: Mapping[str, Mapping
 
 def _shorten(text: str) -> str:
     return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
-
-
-def _merge_texts(packed: Iterable[str]) -> dict[str, dict[str, int] | None]:
-    merged: dict[str, dict[str, int] | None] = {}
-    for text in packed:
-        for path, counts in msgspec.json.decode(text, type=dict[str, dict[str, int] | None]).items():
-            merged[path] = _add_texts(merged.get(path, {}), counts)
-    return merged
-
-
-def pack_stats(stats: TableStats) -> str:
-    """Return facts as text."""
-    return msgspec.json.encode(stats).decode()
-
-
-def merge_stats(texts: Iterable[str]) -> TableStats:
-    """Return the sum of facts."""
-    stats = TableStats()
-    for text in sorted(texts):
-        stats.add(msgspec.json.decode(text, type=TableStats))
-    return stats

@@ -5,10 +5,10 @@ from typing import Any
 
 import apache_beam as beam
 
-from recordmill.schemas.field_features import Axis
+from recordmill.schemas.field_features import AXES, Axis
 from recordmill.schemas.inputs.fields import FieldSelection, columns_of_rows
 from recordmill.schemas.inputs.sample import Sample
-from recordmill.transforms.join.choose_fields import AXES, FieldPicker, observe_fields
+from recordmill.transforms.join.field_values import FieldPicker, observe_fields
 
 Rows = dict[Axis, list[dict[str, Any]]]
 Paths = dict[Axis, set[str]]

@@ -11,15 +11,8 @@ from recordmill.schemas.inputs.fields import select_fields
 from recordmill.schemas.inputs.labels import ExistingLabels, LabelMap
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.transforms.join.choose_fields import (
-    FieldPicker,
-    FieldRequest,
-    add_requested_fields,
-    merge_stats,
-    observe_fields,
-    observe_values,
-    pack_stats,
-)
+from recordmill.transforms.join.choose_fields import FieldRequest, add_requested_fields
+from recordmill.transforms.join.field_values import FieldPicker, merge_stats, observe_fields, observe_values, pack_stats
 
 INT, FLOAT, BYTES = FeatureKind.INT64, FeatureKind.FLOAT, FeatureKind.BYTES
 DETECTION = LAYOUTS["detection"].with_parts(())
