@@ -7,7 +7,7 @@ A histogram has four bins per octave, at 1, 1.25, 1.5 and 1.75 times a power of 
 contains numbers that are at least `from` and below `to`. 0 has its own bin, from 0 to 0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import floor, frexp
 
 import msgspec
@@ -286,3 +286,15 @@ class SplitComparison(msgspec.Struct, frozen=True):
 
     one_split_only: tuple[ClassInOneSplit, ...] = ()
     drifting: tuple[ClassDrift, ...] = ()
+
+
+def quantiles(bins: Sequence[Bin], shares: Sequence[float]) -> Iterator[float]:
+    """Yield the quantile of each share, interpolated within a bin."""
+    total = sum(bin_.number for bin_ in bins)
+    for share in shares:
+        before = 0
+        for bin_ in bins:
+            if before + bin_.number >= share * total:
+                yield bin_.low + (bin_.high - bin_.low) * (share * total - before) / bin_.number
+                break
+            before += bin_.number

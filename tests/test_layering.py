@@ -69,7 +69,13 @@ LIGHT = (
     *("pipelines.dataset_options", "pipelines.model_options", "transforms.coco.coco_options"),
     *(f"transforms.{name}.{name}_options" for name in FORMATS),
     *("launch.command_line", "launch.services", "launch", "launch.runners.signals", "launch.terminal.error_stream"),
-    *("launch.verbs.show", "launch.verbs.report", "launch.verbs.index", "launch.verbs.sample"),
+    *(
+        "launch.verbs.show",
+        "launch.verbs.report",
+        "launch.verbs.index",
+        "launch.verbs.sample",
+        "transforms.insight.page",
+    ),
 )
 """Rooms and modules that are imported before a command is understood, by a DAG, by who trains, or where no extra is
 installed: nothing comes with them that one brings."""

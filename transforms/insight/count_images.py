@@ -36,6 +36,7 @@ from recordmill.schemas.statistics import (
     SplitStatistics,
     Statistics,
     edge,
+    quantiles,
 )
 from recordmill.transforms.blocks.image_facts import FactColumns, FieldItems, RecordPlaces, SortedObjects
 from recordmill.transforms.dataset.count_fields import count_items
@@ -439,18 +440,6 @@ def distribution(histogram: Histogram, is_whole: bool) -> Distribution:
         min(max(floor(value) if is_whole else value, least), largest) for value in quantiles(bins, (0.05, 0.5, 0.95))
     )
     return Distribution(histogram.count, least, largest, mean, p05, median, p95, bins)
-
-
-def quantiles(bins: Sequence[Bin], shares: Sequence[float]) -> Iterator[float]:
-    """Yield the quantile of each share, interpolated within a bin."""
-    total = sum(bin_.number for bin_ in bins)
-    for share in shares:
-        before = 0
-        for bin_ in bins:
-            if before + bin_.number >= share * total:
-                yield bin_.low + (bin_.high - bin_.low) * (share * total - before) / bin_.number
-                break
-            before += bin_.number
 
 
 _SCORE_DIGITS = 4

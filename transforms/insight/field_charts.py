@@ -9,9 +9,8 @@ from recordmill.schemas.features import FeatureKind, FeatureTable
 from recordmill.schemas.field_features import FieldColumn
 from recordmill.schemas.layouts import requested_fields
 from recordmill.schemas.sizes import number_text
-from recordmill.schemas.statistics import EXACT_LEVEL, MOST_TEXTS, FieldStatistics, SplitStatistics
+from recordmill.schemas.statistics import EXACT_LEVEL, MOST_TEXTS, FieldStatistics, SplitStatistics, quantiles
 from recordmill.transforms.insight.charts import Chart, ChartBin, bar_chart
-from recordmill.transforms.insight.count_images import quantiles
 
 _TEXTS_SHOWN, _MOST_CHARACTERS = 10, 60
 _FEW_VALUES, _MOST_CHART_BINS = 24, 32
