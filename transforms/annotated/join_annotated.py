@@ -248,7 +248,11 @@ def _merge_captions(labels: Sequence[ImageLabels]) -> ImageLabels:
 
 
 def _merge_fields(rows: Sequence[bytes]) -> bytes:
-    """Return the fields of all rows of an image; of a field's values the first."""
+    """Return the fields of all rows of an image; of a field's values the first.
+
+    >>> _merge_fields([b"", b'{"a":1}']), _merge_fields([b'{"a":1}', b'{"a":2,"b":3}'])
+    (b'{"a":1}', b'{"a":1,"b":3}')
+    """
     given = [row for row in rows if row]
     if len(given) < 2:
         return b"".join(given)

@@ -44,7 +44,11 @@ def count_texts(counts: Mapping[bytes, int]) -> dict[str, int] | None:
 
 
 def cut_text(text: str) -> str:
-    """Return at most TEXT_LENGTH characters of a text, with a mark if it is longer."""
+    """Return at most TEXT_LENGTH characters of a text, with a mark if it is longer.
+
+    >>> cut_text("x" * TEXT_LENGTH)[-2:], cut_text("x" * (TEXT_LENGTH + 1))[-2:]
+    ('xx', 'x…')
+    """
     return text if len(text) <= TEXT_LENGTH else f"{text[: TEXT_LENGTH - 1]}…"
 
 

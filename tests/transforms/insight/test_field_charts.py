@@ -7,7 +7,7 @@ import pytest
 from recordmill.schemas.features import FeatureKind
 from recordmill.schemas.field_features import FieldColumn, add_fields
 from recordmill.schemas.layouts import DETECTION
-from recordmill.schemas.statistics import MOST_TEXTS, Bin, FieldStatistics, SplitStatistics
+from recordmill.schemas.statistics import EXACT_LEVEL, MOST_TEXTS, Bin, FieldCounts, FieldStatistics, SplitStatistics
 from recordmill.transforms.blocks.image_facts import FieldItems
 from recordmill.transforms.dataset.count_fields import count_items
 from recordmill.transforms.insight.count_images import describe_field
@@ -93,3 +93,10 @@ def test_figures_say_what_is_missing():
     assert [(row.name, row.counts) for row in figures["seen"].texts] == [("true", [2, 0, 0]), ("false", [1, 0, 0])]
     assert figures["image.prompt"].texts == []
     assert chart_fields(table, {"train": NO_STATISTICS}) == []
+
+
+@pytest.mark.parametrize(("level", "bins"), [(EXACT_LEVEL, [(4, 4), (6, 6)]), (1, [(4, 6), (6, 8)])])
+def test_bins_of_one_number_have_no_width(level, bins):
+    counts = FieldCounts(5, 0, 5, 4, 7, level, {6: 2, 4: 3})
+    statistics = describe_field(counts, FeatureKind.INT64)
+    assert [(bin_.low, bin_.high, bin_.number) for bin_ in statistics.bins] == [(*bins[0], 3), (*bins[1], 2)]
