@@ -144,7 +144,7 @@ def add_fields(
     usual = set[str]()
     for column in columns:
         if not stores_axis(table.layout, column.axis):
-            faults.append(f"it is a field of objects, and records of layout {table.layout} have none: {column.shown}")
+            faults.append(f"{column.shown} is a field of objects, and records of layout {table.layout} have no objects")
             continue
         if column.source in table.sources:  # a well-known field of the layout
             continue
@@ -177,8 +177,7 @@ def _key_fault(
     for feature in features:
         if other := taken.get(feature.name):
             what = other.meaning or other.source
-            key_of_field = f"the key of the field {column.shown}, {feature.name}"
-            return f"the layout has {key_of_field}, for {what}. Add --rename {key}=NAME"
+            return f"the key of the field {column.shown}, {feature.name}, is taken ({what}). Add --rename {key}=NAME"
         if "" in feature.name.split("/"):
             return f"the key of the field {column.shown!r}, {feature.name}, has an empty part. Add --rename {key}=NAME"
         if not is_key(feature.name):

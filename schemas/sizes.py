@@ -35,6 +35,15 @@ def size_text(count: float) -> str:
     return f"{count:,.1f} TB"
 
 
+def shorten(text: str, most: int) -> str:
+    """Return at most this many characters of a text, the last of which tells that it is longer.
+
+    >>> shorten("abc", 3), shorten("abcd", 3)
+    ('abc', 'ab…')
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def printable(text: str) -> str:
     r"""Return `text` with escaped control characters, which could drive terminals.
 

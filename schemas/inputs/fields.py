@@ -8,12 +8,15 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.field_features import Axis
 from recordmill.schemas.sizes import first_texts
 
 MOST_FIELDS = 200
 ALL, NONE = "all", "none"
 KINDS = ("int", "float", "text")
 _IMAGE, _OBJECTS = "image.", "objects."
+PREFIXES: dict[Axis, str] = {"image": _IMAGE, "object": _OBJECTS}
+"""Beginning of the name of any field in `--fields`, by axis."""
 _SHOWN = 5
 
 
@@ -194,10 +197,27 @@ def select_fields(
         return FieldSelection({}, True, is_previewed), FieldSelection({}, True, is_previewed)
     of_image: dict[str, str] = {}
     of_object: dict[str, str] = {}
-    for path, kind in parsed:
-        is_of_image = not path.startswith(_OBJECTS) and path.startswith((_IMAGE, *image_paths))
-        (of_image if is_of_image else of_object)[path.removeprefix(_IMAGE if is_of_image else _OBJECTS)] = kind
+    for name, kind in parsed:
+        axis, path = split_name(name, image_paths)
+        (of_image if axis == "image" else of_object)[path] = kind
     return FieldSelection(of_image, False, is_previewed), FieldSelection(of_object, False, is_previewed)
+
+
+def split_name(name: str, image_paths: Iterable[str] = ()) -> tuple[Axis, str]:
+    """Return the axis of a field and its path without prefix, by its name in `--fields`. See `select_fields`."""
+    if not name.startswith(_OBJECTS) and name.startswith((_IMAGE, *image_paths)):
+        return "image", name.removeprefix(_IMAGE)
+    return "object", name.removeprefix(_OBJECTS)
+
+
+def shortest_name(axis: Axis, path: str, image_paths: Iterable[str] = ()) -> str:
+    """Return the item of `--fields` for a field, without a prefix if it needs none.
+
+    >>> shortest_name("object", "score"), shortest_name("object", "all"), shortest_name("image", "a,b", [""])
+    ('score', 'objects.all', '"a,b"')
+    """
+    is_plain = path not in (ALL, NONE) and split_name(path, image_paths) == (axis, path)
+    return str(FieldChoice(path if is_plain else f"{PREFIXES[axis]}{path}"))
 
 
 def columns_of_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -220,7 +240,7 @@ def check_number(paths: Collection[str]) -> None:
     if len(paths) > MOST_FIELDS:
         raise ConfigError(
             f"--fields: at least {len(paths):,} fields, more than {MOST_FIELDS}: {first_texts([*paths], _SHOWN)}. Name "
-            "some of them: a map with keys of its own in each row is no field"
+            "the fields to store. A map whose keys differ between rows is no field"
         )
 
 

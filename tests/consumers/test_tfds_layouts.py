@@ -12,7 +12,7 @@ from PIL import Image
 import recordmill as library
 from tests.conftest import SHARED_DATA, convert, write_coco
 from tests.consumers.coco_truth import Truth, assert_boxes_equal, assert_detection, needs_shared_data
-from tests.jobs.test_fields_back import document as with_fields  # noqa: F401
+from tests.jobs.test_fields_back import document_with_fields
 
 OURS = {"category_id"}
 """Features of an object that coco/2017 lacks."""
@@ -186,11 +186,11 @@ class PanopticTruth:
 
 
 @pytest.mark.parametrize(("layout", "prefix"), [("detection", "image/object/"), ("tfds", ""), ("keras", "")])
-def test_fields(layout, prefix, with_fields, tmp_path, recordmill):  # noqa: F811
+def test_fields(layout, prefix, tmp_path, recordmill):
     """Of images and objects: single values, lists of one length, and of different lengths."""
     names = "score,attributes.occluded,attributes.color,embedding,pair,words,names,image.date_captured,image.days"
     flags = "--layout", layout, "--fields", names
-    assert convert(recordmill, tmp_path, write_coco(tmp_path, **with_fields), *flags).code == 0
+    assert convert(recordmill, tmp_path, write_coco(tmp_path, **document_with_fields(tmp_path)), *flags).code == 0
     builder = tfds.builder_from_directory(str(tmp_path / "out"))
     examples = list(tfds.as_numpy(builder.as_dataset(split="train", shuffle_files=False)))
     expected = list(library.open(tmp_path / "out")["train"].numpy())

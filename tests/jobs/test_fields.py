@@ -264,12 +264,7 @@ FORMATS: dict[str, tuple[str, dict[str, object], str, Any]] = {
 def test_fields_of_a_format(name, tmp_path, recordmill):
     format_, files, fields, oracle = FORMATS[name]
     data = tmp_path / "data"
-    for number in (1, 2):
-        draw_jpeg(data / f"{number}.jpg", colour=(number * 40, 0, 0))
-    for file, contents in files.items():
-        (data / file).write_text(contents if isinstance(contents, str) else json.dumps(contents))
-    command = ("convert", data, "--format", *format_.split(), "--output", tmp_path / "out")
-    done = recordmill(*command, "--fields", fields)
+    done = recordmill(*write_format(tmp_path, format_, files), "--fields", fields)
     assert done.code == 0, done
     read = {example["file_name"].decode(): example for example in records_of(tmp_path / "out")}
     expected = {image: (of_image, objects) for image, of_image, objects in oracle(data)}
@@ -281,8 +276,46 @@ def test_fields_of_a_format(name, tmp_path, recordmill):
             for stored, row in zip(values_of(read[image], path), objects, strict=True):
                 assert_equal(stored, row.get(path))
     (split,) = manifest_of(tmp_path / "out")["splits"].values()
-    unwritten = [text.partition("add --fields ")[2].split(",") for text in split["warnings"]]
-    assert not {path for paths in unwritten for path in paths} & {*fields.split(",")}
+    assert not unwritten_fields(split) & {*fields.split(",")}
+
+
+UNNAMED = {"image.folder", "image.id"}
+"""Fields that nearly every file of the format has."""
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "yolo"])
+def test_fields_that_are_not_written_are_named(name, tmp_path, recordmill):
+    format_, files, fields, _ = FORMATS[name]
+    assert recordmill(*write_format(tmp_path, format_, files)).code == 0
+    (split,) = manifest_of(tmp_path / "out")["splits"].values()
+    assert {*fields.split(",")} - UNNAMED <= unwritten_fields(split)
+
+
+def unwritten_fields(split: dict[str, Any]) -> set[str]:
+    """Return the names that warnings tell to add."""
+    return {name for text in split["warnings"] for name in text.partition("add --fields ")[2].split(",") if name}
+
+
+def write_format(folder: Path, format_: str, files: dict[str, object]) -> tuple[object, ...]:
+    """Write a data set, and return the command that converts it."""
+    data = folder / "data"
+    for number in (1, 2):
+        draw_jpeg(data / f"{number}.jpg", colour=(number * 40, 0, 0))
+    for file, contents in files.items():
+        (data / file).write_text(contents if isinstance(contents, str) else json.dumps(contents))
+    return "convert", data, "--format", *format_.split(), "--output", folder / "out"
+
+
+@pytest.mark.parametrize("choice", ["objects.all,objects.none", "all"])
+def test_columns_with_the_names_of_words(choice, tmp_path, recordmill):
+    table = "filename,width,height,class,xmin,ymin,xmax,ymax,none,all\n1.jpg,40,30,cat,1,1,20,20,3,4\n"
+    command = write_format(tmp_path, "tfcsv", {"a.csv": table})
+    assert recordmill(*command).code == 0
+    (split,) = manifest_of(tmp_path / "out")["splits"].values()
+    assert unwritten_fields(split) == {"objects.all", "objects.none"}
+    assert recordmill(*command, "--overwrite", "--fields", choice).code == 0
+    (example,) = (one for one in examples_by_name(tmp_path / "out").values() if one["image/object/area"])
+    assert (example["image/object/none"], example["image/object/all"]) == ([3], [4])
 
 
 def records_of(folder: Path) -> list[dict[str, Any]]:

@@ -35,9 +35,14 @@ FIELDS = "all"
 
 @pytest.fixture
 def document(tmp_path) -> dict:
+    return document_with_fields(tmp_path)
+
+
+def document_with_fields(folder: Path) -> dict:
+    """Draw images, and return the contents of their COCO file."""
     rows = []
     for number, fields in enumerate(IMAGE_FIELDS, 1):
-        draw_jpeg(tmp_path / "images" / f"{number}.jpg", colour=(number * 40, 0, 0))
+        draw_jpeg(folder / "images" / f"{number}.jpg", colour=(number * 40, 0, 0))
         rows.append(image_row(number, f"{number}.jpg") | fields)
     annotations = [annotation(number, 1 + number // 3) | own for number, own in enumerate(OBJECT_FIELDS, 1)]
     return {"images": rows, "annotations": annotations, "categories": CATEGORIES}

@@ -13,14 +13,23 @@ from recordmill.schemas.block import Block, join_blocks, ragged_bytes
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import PARTS_OF_FIELDS
-from recordmill.schemas.field_features import AXES, WELL_KNOWN, field_columns
+from recordmill.schemas.field_features import WELL_KNOWN, field_columns
 from recordmill.schemas.inputs.annotations import Caption, ImageLabels
+from recordmill.schemas.inputs.fields import split_name
 from recordmill.schemas.inputs.labels import ExistingLabels, LabelMap, adopt_labels
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.annotated.source import FILES, FRACTIONS, NOTE, PIXELS, Source, unwritten_fields
+from recordmill.transforms.annotated.source import (
+    FILES,
+    FRACTIONS,
+    NOTE,
+    PIXELS,
+    Source,
+    noted_fields,
+    unwritten_fields,
+)
 from recordmill.transforms.blocks.cut_range import BlockKey, cut_range
 from recordmill.transforms.blocks.image_tasks import label_column, labels_of
 from recordmill.transforms.blocks.pack_block import unpack_block
@@ -30,6 +39,7 @@ from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.join.choose_categories import choose_features, select_categories
 from recordmill.transforms.join.choose_fields import FieldRequest, add_requested_fields
+from recordmill.transforms.join.field_values import merge_fields
 from recordmill.transforms.join.match_blocks import drop_faulty_images
 from recordmill.transforms.join.observed_labels import ObservedLabel, choose_labels, label_warnings, observed_parts
 from recordmill.transforms.join.screen_objects import screen_annotations, selected_labels
@@ -37,7 +47,6 @@ from recordmill.transforms.runtime.beam_steps import pack, unpacker
 from recordmill.transforms.shards.limit_records import limit_records
 
 _UNPACK_REJECTED = unpacker(list[Rejected])
-_UNPACK_FIELDS = msgspec.json.Decoder(dict[str, Any]).decode
 _LABELS, _TABLE = "labels", "table"
 _FIX = "write all splits with one command, or give each the same classes"
 
@@ -79,8 +88,7 @@ def _describe_traits(
     if not source.label_name and not any(trait.kind == FILES for trait in traits):
         raise ConfigError(f"{source.path} has no label file of the format {source.kind}")
     notes = frozenset(trait.name for trait in traits if trait.kind == NOTE)
-    paths = [(axis, trait.name) for axis in AXES for trait in traits if trait.kind == f"{axis} path"]
-    warnings = [*source.warnings, *source.check(notes), *unwritten_fields(notes, paths, source)]
+    warnings = [*source.warnings, *source.check(notes), *unwritten_fields(notes, source)]
     warnings += frame_warnings(traits, source)
     known = source.categories
     categories = choose_labels(traits, is_image_class=False) if known is None else LabelMap(known)
@@ -105,9 +113,10 @@ def _describe_traits(
     if lacking := sorted({*parts} - {*source.parts, *layout.parts, *PARTS_OF_FIELDS}):
         warnings.append(f"{lacks} {', '.join(lacking)}: not written")
     written = {column.path for column in field_columns(with_fields) if column.axis == "object"}
-    unwritten = [path for axis, path in paths if axis == "object" and path in WELL_KNOWN and path not in written]
+    noted = {split_name(name, source.image_fields) for name in noted_fields(notes)}
+    unwritten = [path for path in sorted(WELL_KNOWN) if ("object", path) in noted and path not in written]
     if unwritten and not options.unwritten_parts:
-        warnings.append(f"{lacks} {', '.join(sorted(unwritten))}: add --fields {','.join(sorted(unwritten))}")
+        warnings.append(f"{lacks} {', '.join(unwritten)}: add --fields {','.join(unwritten)}")
     facts.warn_all([split], warnings)
 
 
@@ -224,7 +233,7 @@ def merge_rows(block: Block) -> Block:
         columns["rejected"] = ragged_bytes([pack([*chain(*rejects[start:end])]) for start, end in spans])
     if block.image_fields is not None:
         fields = block.image_fields.rows()
-        columns["image_fields"] = ragged_bytes([_merge_fields(fields[start:end]) for start, end in spans])
+        columns["image_fields"] = ragged_bytes([merge_fields(fields[start:end])[0] for start, end in spans])
     if block.labels is not None and block.labels.values.size:
         labels = labels_of(block)
         columns["labels"] = label_column([_merge_captions(labels[start:end]) for start, end in spans])
@@ -245,18 +254,6 @@ def _merge_captions(labels: Sequence[ImageLabels]) -> ImageLabels:
     """Return the first row's labels with all captions."""
     texts = [caption.caption for row_labels in labels for caption in row_labels.captions]
     return msgspec.structs.replace(labels[0], captions=tuple(map(Caption, range(len(texts)), texts)))
-
-
-def _merge_fields(rows: Sequence[bytes]) -> bytes:
-    """Return the fields of all rows of an image; of a field's values the first.
-
-    >>> _merge_fields([b"", b'{"a":1}']), _merge_fields([b'{"a":1}', b'{"a":2,"b":3}'])
-    (b'{"a":1}', b'{"a":1,"b":3}')
-    """
-    given = [row for row in rows if row]
-    if len(given) < 2:
-        return b"".join(given)
-    return msgspec.json.encode({path: value for row in reversed(given) for path, value in _UNPACK_FIELDS(row).items()})
 
 
 def _unpack_rejects(packed: bytes) -> list[Rejected]:

@@ -171,7 +171,8 @@ def other_values(raw: Any, type_: type[msgspec.Struct], *known: str) -> dict[str
     {'score': 0.5}
     """
     left_out = {*type_.__struct_encode_fields__, *known}
-    return {key: value for key, value in decode_part(raw, dict[str, Any]).items() if key not in left_out}
+    texts = decode_part(raw, dict[str, msgspec.Raw])  # quick, also for large values that the type has
+    return {key: decode_part(text, Any) for key, text in texts.items() if key not in left_out}
 
 
 def _decode_json(raw: Any, type_: type[_T], parts: ImageParts | None) -> _T:

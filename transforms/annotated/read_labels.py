@@ -24,7 +24,16 @@ from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.sizes import printable
 from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.annotated.source import FILES, FRACTIONS, NOTE, PIXELS, LabelFault, LabelledImage, Source
+from recordmill.transforms.annotated.source import (
+    FILES,
+    FRACTIONS,
+    NOTE,
+    PIXELS,
+    LabelFault,
+    LabelledImage,
+    Source,
+    field_notes,
+)
 from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
@@ -255,7 +264,8 @@ def labelled_rows(
     traits |= {ObservedLabel("part", part.value) for part in parts}
     traits |= {ObservedLabel("category", tag) for sample in samples for tag in sample.tags if source.categories is None}
     traits |= set(picker.observed(crc32(names[0].encode()) if names else 0))
-    return block, traits | {ObservedLabel(NOTE, note) for image in images for note in image.notes}
+    notes = {note for image in images for note in image.notes} | field_notes(picker.names)
+    return block, traits | {ObservedLabel(NOTE, note) for note in notes}
 
 
 _UNPACK_RUN = unpacker(list[LabelFile])

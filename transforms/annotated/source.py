@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from recordmill.schemas.features import Part
-from recordmill.schemas.field_features import WELL_KNOWN, Axis
+from recordmill.schemas.field_features import AXES, WELL_KNOWN, Axis
 from recordmill.schemas.inputs.annotations import Category
-from recordmill.schemas.inputs.fields import NO_FIELDS, OBJECTS, FieldChoice, FieldSelection, select_fields
+from recordmill.schemas.inputs.fields import NO_FIELDS, FieldSelection, shortest_name, split_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.schemas.sizes import printable
@@ -160,37 +160,30 @@ def field_notes(paths: Iterable[str]) -> set[str]:
     return {f"{_FIELD}{path}" for path in paths}
 
 
-def unwritten_fields(notes: Iterable[str], paths: Iterable[tuple[Axis, str]], source: "Source") -> Iterator[str]:
+def unwritten_fields(notes: Iterable[str], source: "Source") -> Iterator[str]:
     """Yield a warning of the open fields that label files have and records do not, with the flag that stores them.
 
-    Args:
-        paths: Fields that a parser gives without a request.
-
-    >>> source = Source("a", "b", (), yield_nothing, bool, fields=select_fields(["score"]))
-    >>> paths = [("object", "score"), ("image", "date")]
-    >>> list(unwritten_fields(field_notes(["score", "image.date", "a,b"]), paths, source))
-    ['label files have fields that are not written: add --fields "a,b",image.date']
+    >>> source = Source("a", "b", (), yield_nothing, bool, fields=(NO_FIELDS, FieldSelection({"score": ""})))
+    >>> list(unwritten_fields(field_notes(["score", "image.date", "a,b", "all"]), source))
+    ['label files have fields that are not written: add --fields "a,b",image.date,objects.all']
     """
-    found = [note.removeprefix(_FIELD) for note in notes if note.startswith(_FIELD)]
-    prefixes: dict[Axis, str] = {"image": "image.", "object": "objects." if source.image_fields else ""}
-    found += [f"{prefixes[axis]}{path}" for axis, path in paths]
-    names = {_axis_and_path(str(FieldChoice(name)), source): name for name in sorted(found, key=len, reverse=True)}
-    choices = sorted(str(FieldChoice(name)) for place, name in names.items() if not _is_written(*place, source))
-    if choices:
+    fields = {split_name(name, source.image_fields) for name in noted_fields(notes)}
+    unwritten = [field for field in fields if not _is_written(*field, source)]
+    if unwritten:
+        choices = sorted(shortest_name(axis, path, source.image_fields) for axis, path in unwritten)
         shown = printable(",".join(choices[:_MOST_FIELDS]))
         more = f" ({len(choices) - _MOST_FIELDS:,} more)" if len(choices) > _MOST_FIELDS else ""
         yield f"label files have fields that are not written: add --fields {shown}{more}"
 
 
-def _axis_and_path(choice: str, source: "Source") -> tuple[int, str]:
-    """Return the number of a field's axis, 0 for images and 1 for objects, and its path."""
-    selections = select_fields([choice], source.image_fields)
-    return next((axis, path) for axis, selection in enumerate(selections) for path in selection.kinds)
+def noted_fields(notes: Iterable[str]) -> list[str]:
+    """Return the names in notes of `field_notes`."""
+    return [note.removeprefix(_FIELD) for note in notes if note.startswith(_FIELD)]
 
 
-def _is_written(axis: int, path: str, source: "Source") -> bool:
-    is_written = source.fields[axis].is_all or path in source.fields[axis].kinds
-    return is_written or path in WELL_KNOWN or path.endswith(OBJECTS)
+def _is_written(axis: Axis, path: str, source: "Source") -> bool:
+    selection = source.fields[AXES.index(axis)]
+    return selection.is_all or path in selection.kinds or (axis == "object" and path in WELL_KNOWN)
 
 
 NOTE, FILES, FRACTIONS, PIXELS = "note", "files", "fractions", "pixels"

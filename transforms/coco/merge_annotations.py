@@ -25,7 +25,7 @@ from recordmill.schemas.inputs.coco import AnnotationKind, BoxFormat, FileAnnota
 from recordmill.schemas.inputs.images import MAX_PIXELS
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
-from recordmill.transforms.coco.pick_fields import merge_fields
+from recordmill.transforms.join.field_values import merge_fields
 
 
 def merge_parts(image_id: int, parts: Iterable[FileAnnotations]) -> Iterator[AnnotatedImage | Rejected | Count]:

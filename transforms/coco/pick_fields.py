@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -144,20 +144,3 @@ def _each(change: Any, value: Any) -> Any:
     if isinstance(value, dict):
         return {key: change(item) for key, item in value.items()}
     return list(map(change, value)) if isinstance(value, list) else value
-
-
-def merge_fields(texts: Iterable[bytes]) -> tuple[bytes, int]:
-    """Return the fields of several rows of an image or object, and the number of values that are not those of the
-    first row that has the field.
-
-    >>> merge_fields([b'{"a":1}', b"", b'{"a":2,"b":3}'])
-    (b'{"a":1,"b":3}', 1)
-    """
-    given = list(dict.fromkeys(filter(None, texts)))
-    if len(given) < 2:
-        return next(iter(given), b""), 0
-    merged: dict[str, Any] = {}
-    others = 0
-    for row in map(msgspec.json.decode, given):
-        others += sum(merged.setdefault(path, value) != value for path, value in row.items())
-    return msgspec.json.encode(merged), others

@@ -1,7 +1,6 @@
 """Convert CreateML files, whose boxes are given by their centre in pixels, to images with objects."""
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, BinaryIO
 
 import msgspec
@@ -44,15 +43,12 @@ class _CreatemlImage(msgspec.Struct):
 
 def source(options: CreatemlOptions) -> Source:
     labels = find_labels(options, is_json)
-    return naming_source(options, labels, partial(parse_images, has_fields=bool(options.fields)))
+    return naming_source(options, labels, parse_images)
 
 
 @parser
-def parse_images(stream: BinaryIO, file: str, has_fields: bool = False) -> Iterator[LabelledImage]:
+def parse_images(stream: BinaryIO, file: str) -> Iterator[LabelledImage]:
     """Yield the images of a file.
-
-    Args:
-        has_fields: True if records store open fields.
 
     >>> import io
     >>> box = b'{"label": "cat", "coordinates": {"x": 20, "y": 30, "width": 10, "height": 40}}'
@@ -72,20 +68,19 @@ def parse_images(stream: BinaryIO, file: str, has_fields: bool = False) -> Itera
         if not name or rows is None:
             yield unusable_image("it has no image or no annotations", where=f"image {number}")
         else:
-            fields = other_values(raw, _CreatemlImage) if has_fields else None
+            fields = other_values(raw, _CreatemlImage)
             yield _convert_createml_image(rows, name, resolve_image_name(file, name), fields)
 
 
 def _convert_createml_image(
-    rows: list[msgspec.Raw], stated_name: str, name: str, fields: dict[str, Any] | None
+    rows: list[msgspec.Raw], stated_name: str, name: str, fields: dict[str, Any]
 ) -> LabelledImage:
-    """Return an image. Without `fields`, its objects have none."""
     parts = ImageParts()
     for number, raw in enumerate(rows, 1):
         with parts.rejecting(f"annotation {number} of {stated_name}"):
             annotation = decode_part(raw, _CreatemlAnnotation, parts)
             x, y, width, height = msgspec.structs.astuple(annotation.coordinates)
             box = round(x - width / 2, 12), round(y - height / 2, 12), width, height
-            own = {} if fields is None else other_values(raw, _CreatemlAnnotation)
+            own = other_values(raw, _CreatemlAnnotation)
             parts.objects.append(SampleObject(annotation.label, box, fields=own))
-    return parts.image(Sample(name, fields=fields or {}))
+    return parts.image(Sample(name, fields=fields))

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from recordmill.schemas.sizes import shorten
 from recordmill.schemas.statistics import EXACT_LEVEL, MOST_BINS, MOST_TEXTS, TEXT_LENGTH, FieldCounts
 from recordmill.transforms.blocks.image_facts import FieldItems
 
@@ -37,19 +38,10 @@ def count_texts(counts: Mapping[bytes, int]) -> dict[str, int] | None:
     """Return the number of values by text, see `FieldCounts`."""
     cut: Counter[str] = Counter()
     for text, number in counts.items():
-        cut[cut_text(text[: 4 * TEXT_LENGTH + 4].decode(errors="replace"))] += number
+        cut[shorten(text[: 4 * TEXT_LENGTH + 4].decode(errors="replace"), TEXT_LENGTH)] += number
         if len(cut) > MOST_TEXTS:
             return None
     return dict(sorted(cut.items()))
-
-
-def cut_text(text: str) -> str:
-    """Return at most TEXT_LENGTH characters of a text, with a mark if it is longer.
-
-    >>> cut_text("x" * TEXT_LENGTH)[-2:], cut_text("x" * (TEXT_LENGTH + 1))[-2:]
-    ('xx', 'x…')
-    """
-    return text if len(text) <= TEXT_LENGTH else f"{text[: TEXT_LENGTH - 1]}…"
 
 
 def add_field_counts(one: FieldCounts, other: FieldCounts) -> FieldCounts:

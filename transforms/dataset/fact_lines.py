@@ -10,10 +10,11 @@ import msgspec
 from recordmill.schemas.dataset.dataset_files import split_rejects
 from recordmill.schemas.dataset.manifest import InputRows, Manifest, Plan, RewrittenImages, SplitManifest
 from recordmill.schemas.features import Feature, Part, RecordOf
+from recordmill.schemas.field_features import Axis
 from recordmill.schemas.inputs.annotations import unnamed_keypoints
 from recordmill.schemas.inputs.coco import STORED_OF_IMAGES, STORED_OF_OBJECTS, AnnotationKind
 from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts, TextForm
-from recordmill.schemas.inputs.fields import OBJECTS, FieldChoice
+from recordmill.schemas.inputs.fields import OBJECTS, shortest_name
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import FEATURES, LAYOUTS, TABLE, has_image, requested_fields
 from recordmill.schemas.problems import DUPLICATES, Duplicates, split_problems
@@ -415,7 +416,9 @@ def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
         if texts:
             yield f"{list_}: {', '.join(texts)}"
     if usual:
-        yield f"COCO files: {', '.join(name for _, name in usual)}"
+        open_ = [path for field in usual for path in paths.get(field, ())]
+        cure = f" (add {_fields_flag('images', open_)})" if open_ else ""
+        yield f"COCO files: {', '.join(name for _, name in usual)}{cure}"
 
 
 def _is_open(kind: str, list_: str, name: str) -> bool:
@@ -426,8 +429,8 @@ def _is_open(kind: str, list_: str, name: str) -> bool:
 
 
 def _fields_flag(list_: str, paths: Iterable[str]) -> str:
-    prefix = "image." if list_ == "images" else ""
-    choices = [str(FieldChoice(f"{prefix}{path}")) for path in dict.fromkeys(paths)]
+    axis: Axis = "image" if list_ == "images" else "object"
+    choices = [shortest_name(axis, path) for path in dict.fromkeys(paths)]
     more = f" ({len(choices) - _SHOWN:,} more)" if len(choices) > _SHOWN else ""
     return f"--fields {shlex.quote(printable(','.join(choices[:_SHOWN])))}{more}"
 

@@ -7,7 +7,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.inputs.fields import NO_FIELDS, NONE, FieldChoice
+from recordmill.schemas.inputs.fields import NO_FIELDS, NONE, shortest_name
 from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.labels import ExistingLabels
 from recordmill.schemas.inputs.splits import Division
@@ -107,7 +107,8 @@ def choose_table(
     table, warnings, previews = add_requested_fields(options.table, request, labels)
     paths = {label.name for label in labels if label.kind == "image path"}
     written = {column.path.partition(".")[0] for column in requested_fields(table)}
-    if options.fields != (NONE,) and (unwritten := [str(FieldChoice(path)) for path in sorted(paths - written)]):
+    unwritten = [shortest_name("image", path, ("",)) for path in sorted(paths - written)]
+    if unwritten and options.fields != (NONE,):
         shown = printable(",".join(unwritten[:_MOST_SHOWN])) + " …" * (len(unwritten) > _MOST_SHOWN)
         warnings.append(f"--labels has columns that are not written: add --fields {shown}")
     facts.warn_all(splits[:1], warnings)

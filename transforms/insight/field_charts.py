@@ -8,7 +8,7 @@ from typing import NamedTuple
 from recordmill.schemas.features import FeatureKind, FeatureTable
 from recordmill.schemas.field_features import FieldColumn
 from recordmill.schemas.layouts import requested_fields
-from recordmill.schemas.sizes import number_text
+from recordmill.schemas.sizes import number_text, shorten
 from recordmill.schemas.statistics import EXACT_LEVEL, MOST_TEXTS, FieldStatistics, SplitStatistics, quantiles
 from recordmill.transforms.insight.charts import Chart, ChartBin, bar_chart
 
@@ -111,7 +111,7 @@ def text_rows(splits: Sequence[Mapping[str, int] | None]) -> list[FrequentText]:
     most = max((max(text_shares) for text_shares in shares.values()), default=0) or 1
     return [
         FrequentText(
-            text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…",
+            shorten(text, _MOST_CHARACTERS),
             [None if split is None else split.get(text, 0) for split in splits],
             [round(100 * share / most, 2) for share in shares[text]],
         )

@@ -28,7 +28,7 @@ from recordmill.schemas.inputs.fields import (
 )
 from recordmill.schemas.inputs.labels import ExistingLabels
 from recordmill.schemas.layouts import requested_fields
-from recordmill.schemas.sizes import first_texts, number_text
+from recordmill.schemas.sizes import first_texts, number_text, shorten
 from recordmill.transforms.join.field_values import MOST_TEXTS, merge_stats, merge_texts
 from recordmill.transforms.join.observed_labels import ObservedLabel
 from recordmill.transforms.rows.choose_type import narrowest_type
@@ -233,12 +233,8 @@ def _preview(column: FieldColumn, stats: TableStats, texts: Mapping[str, Mapping
     else:
         first = sorted(counts, key=lambda text: (-counts[text], text))[:_TEXTS_SHOWN]
         more = len(counts) - len(first)
-        shown = ", ".join(f"{_shorten(text)} ({counts[text]:,})" for text in first)
+        shown = ", ".join(f"{shorten(text, _MOST_CHARACTERS)} ({counts[text]:,})" for text in first)
         shown += f" and {more:,} more" if more else ""
     what = "images" if column.axis == "image" else "objects"
     lacking = f"{rows - values.present:,} of {rows:,} {what} have none"
     return f"{shown}; {lacking}" if shown else lacking
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from recordmill.schemas.field_features import AXES, WELL_KNOWN, Axis
-from recordmill.schemas.inputs.fields import FieldSelection, columns_of_rows, known_paths
+from recordmill.schemas.inputs.fields import PREFIXES, FieldSelection, columns_of_rows, known_paths, leaf_values
 from recordmill.schemas.inputs.sample import Sample
-from recordmill.transforms.dataset.count_fields import cut_text
+from recordmill.schemas.sizes import shorten
+from recordmill.schemas.statistics import TEXT_LENGTH
 from recordmill.transforms.join.observed_labels import ObservedLabel
 from recordmill.transforms.rows.observe_columns import TableStats, observe
 from recordmill.transforms.rows.read_json import as_text, batches_of_columns
@@ -60,7 +61,7 @@ def _value_texts(values: Iterable[Any]) -> Iterator[str]:
     for value in values:
         for item in value if isinstance(value, list) else (value,):
             if item is not None:
-                yield cut_text(item if isinstance(item, str) else as_text(item))
+                yield shorten(item if isinstance(item, str) else as_text(item), TEXT_LENGTH)
 
 
 def _add_texts(one: Mapping[str, int] | None, other: Mapping[str, int] | None) -> dict[str, int] | None:
@@ -82,6 +83,7 @@ class FieldPicker:
     Attributes:
         rows: Requested fields of each image and object so far, by path.
         paths: Paths of all their leaves.
+        names: Names of the fields with values in `--fields`, requested or not.
     """
 
     def __init__(self, selections: tuple[FieldSelection, FieldSelection], are_texts: bool = False):
@@ -89,6 +91,7 @@ class FieldPicker:
         self._selections = dict(zip(AXES, selections, strict=True))
         self.rows: dict[Axis, list[dict[str, Any]]] = {axis: [] for axis in AXES}
         self.paths: dict[Axis, set[str]] = {axis: set() for axis in AXES}
+        self.names = set[str]()
 
     def pick(self, sample: Sample) -> Sample:
         """Return a Sample with the requested fields by path."""
@@ -102,9 +105,10 @@ class FieldPicker:
     def _picked(self, axis: Axis, fields: Mapping[str, Any]) -> dict[str, Any]:
         well_known = {path: fields[path] for path in WELL_KNOWN if path in fields} if axis == "object" else {}
         selection = self._selections[axis]
-        self.paths[axis].update(known_paths(fields))
+        self.names.update(f"{PREFIXES[axis]}{path}" for path, value in leaf_values(fields) if value)
         if not selection:
             return well_known
+        self.paths[axis].update(known_paths(fields))
         picked = selection.pick(fields)
         self.rows[axis].append(picked)
         return well_known | picked
@@ -142,3 +146,20 @@ def merge_stats(texts: Iterable[str]) -> TableStats:
     for text in sorted(texts):
         stats.add(msgspec.json.decode(text, type=TableStats))
     return stats
+
+
+def merge_fields(texts: Iterable[bytes]) -> tuple[bytes, int]:
+    """Return the JSON of the fields of several rows of an image or object, and the number of values that are not those
+    of the first row that has the field.
+
+    >>> merge_fields([b'{"a":1}', b"", b'{"a":2,"b":3}'])
+    (b'{"a":1,"b":3}', 1)
+    """
+    given = list(dict.fromkeys(filter(None, texts)))
+    if len(given) < 2:
+        return next(iter(given), b""), 0
+    merged: dict[str, Any] = {}
+    others = 0
+    for row in map(msgspec.json.decode, given):
+        others += sum(merged.setdefault(path, value) != value for path, value in row.items())
+    return msgspec.json.encode(merged), others

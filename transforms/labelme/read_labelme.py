@@ -38,7 +38,6 @@ from recordmill.transforms.annotated.source import (
     ImageParts,
     LabelledImage,
     Source,
-    field_notes,
     parser,
     unusable_image,
 )
@@ -47,8 +46,6 @@ from recordmill.transforms.labelme.labelme_options import LabelmeOptions
 
 _POLYGONS = ("polygon", "rotation", "quadrilateral")
 _NO_AREA = ("point", "line", "linestrip", "points")
-_FIELDS = ("flags", "group_id")
-"""Open fields among the keys that this module reads."""
 
 
 class _LabelmeFile(msgspec.Struct):
@@ -73,8 +70,7 @@ class _Shape(msgspec.Struct):
 def source(options: LabelmeOptions) -> Source:
     labels = find_labels(options, is_json)
     kept = {"ignored_labels": options.ignore_labels, "has_masks": options.masks != "none"}
-    parse = partial(parse_shapes, **kept, has_fields=bool(options.fields))
-    return naming_source(options, labels, parse, check=mask_warnings)
+    return naming_source(options, labels, partial(parse_shapes, **kept), check=mask_warnings)
 
 
 @parser
@@ -83,14 +79,12 @@ def parse_shapes(
     file: str,
     ignored_labels: tuple[str, ...] = (),
     has_masks: bool = False,
-    has_fields: bool = False,
 ) -> Iterator[LabelledImage]:
     """Yield the image of a label file.
 
     Args:
         ignored_labels: Labels of shapes that are not objects.
         has_masks: True if records store polygons and masks, False if only their boxes.
-        has_fields: True if records store open fields.
 
     >>> import io, json
     >>> shapes = [
@@ -114,21 +108,19 @@ def parse_shapes(
             if (label := shapes[0].label) in ignored_labels:
                 raise UnusableError(Reason.EXCLUDED, f"label {label} (--ignore-labels)")
             object_ = _convert_shapes(shapes, label_file, has_masks, parts)
-            if has_fields:
-                object_ = with_fields(object_, _shape_fields(label_file.shapes[numbers[0] - 1]))
-            parts.objects.append(object_)
+            parts.objects.append(with_fields(object_, _shape_fields(label_file.shapes[numbers[0] - 1], shapes[0])))
     flags = (label_file.flags or {}).items()
     tags = tuple(flag for flag, is_set in flags if is_set is True and flag not in ignored_labels)
     has_image = bytes(label_file.image_data) not in (b"null", b'""')
     name = resolve_image_name(file, label_file.image_path)
-    fields = other_values(data.removeprefix(b"\xef\xbb\xbf"), _LabelmeFile) if has_fields else {}
+    fields = other_values(data.removeprefix(b"\xef\xbb\xbf"), _LabelmeFile, "version")
     path = file if has_image else ""
     yield parts.image(Sample(name, path=path, width=width, height=height, tags=tags, fields=fields))
 
 
-def _shape_fields(raw: msgspec.Raw) -> dict[str, Any]:
-    values = decode_part(raw, dict[str, Any])
-    return other_values(values, _Shape) | {key: values[key] for key in _FIELDS if key in values}
+def _shape_fields(raw: msgspec.Raw, shape: _Shape) -> dict[str, Any]:
+    read = {"flags": shape.flags, "group_id": shape.group_id}
+    return other_values(raw, _Shape) | {key: value for key, value in read.items() if value not in (None, {})}
 
 
 def _group_shapes(raw: list[msgspec.Raw], parts: ImageParts) -> dict[Any, tuple[list[int], list[_Shape]]]:
@@ -151,9 +143,6 @@ def _convert_shapes(shapes: list[_Shape], label_file: _LabelmeFile, has_masks: b
         UnusableError: The shapes are not an object.
     """
     first = shapes[0]
-    parts.notes |= field_notes(
-        f"flags.{name}" for shape in shapes for name, is_set in (shape.flags or {}).items() if is_set
-    )
     fields = {"difficult": True} if any(shape.difficult for shape in shapes) else {}
     is_box = first.shape_type == "rectangle" and len(shapes) == 1
     if not is_box and not has_masks:

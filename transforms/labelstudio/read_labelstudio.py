@@ -40,7 +40,6 @@ from recordmill.transforms.annotated.source import (
     LabelFault,
     LabelledImage,
     Source,
-    field_notes,
     parser,
     unusable_image,
 )
@@ -108,7 +107,7 @@ def source(options: LabelstudioOptions) -> Source:
         drops_code = True
         warnings = ["no image has the code of an upload in its name, so codes are dropped (--upload-prefix keep)"]
     choice, has_masks = options.of_several or "", options.masks != "none"
-    kept = {"drops_code": drops_code, "has_masks": has_masks, "has_fields": bool(options.fields)}
+    kept = {"drops_code": drops_code, "has_masks": has_masks}
     parse = partial(parse_tasks, image_key=options.image_key or "", choice=choice, **kept)
     return naming_source(options, labels, parse, check=partial(_check_tasks, choice=choice, warnings=warnings))
 
@@ -153,7 +152,6 @@ def parse_tasks(
     choice: str = "",
     drops_code: bool = False,
     has_masks: bool = False,
-    has_fields: bool = False,
 ) -> Iterator[LabelledImage]:
     """Yield the images of a file.
 
@@ -162,7 +160,6 @@ def parse_tasks(
         choice: `first`, `last` or `all` annotations of a task; empty if tasks should have only one.
         drops_code: True to drop the code of an upload from names.
         has_masks: True if records store polygons, False if only their boxes.
-        has_fields: True if records store open fields.
 
     >>> import io
     >>> value = b'{"x": 25, "y": 50, "width": 10, "height": 20, "rotation": 0, "rectanglelabels": ["Cat"]}'
@@ -181,7 +178,7 @@ def parse_tasks(
         else:
             parts = ImageParts()
             parts.notes |= {"code"} if drops_code else set()
-            yield _convert_task(task, name, f"task {number}", choice, has_masks, has_fields, parts)
+            yield _convert_task(task, name, f"task {number}", choice, has_masks, parts)
 
 
 def _task_image_name(data: dict[str, Any], image_key: str, drops_code: bool) -> str:
@@ -219,7 +216,7 @@ def _url_path(url: str) -> str:
 
 # Long list of arguments: those of parse_tasks.
 def _convert_task(
-    task: _Task, name: str, task_name: str, choice: str, has_masks: bool, has_fields: bool, parts: ImageParts
+    task: _Task, name: str, task_name: str, choice: str, has_masks: bool, parts: ImageParts
 ) -> LabelledImage:
     parts.notes |= {_PREDICTIONS} if bytes(task.predictions) not in (b"[]", b"null") else set()
     rows = task.annotations if task.annotations is not None else task.completions or []
@@ -239,7 +236,6 @@ def _convert_task(
     for _, result in results:
         if result.field and result.id and result.id in labelled:
             of_region.setdefault(result.id, {}).update(result.field)
-            parts.notes |= field_notes(result.field)
     for number, result in results:
         if result.id and result.id in labelled and not _result_labels(result):
             continue
@@ -249,13 +245,10 @@ def _convert_task(
             continue
         if result.field and "x" not in result.value:
             of_image |= result.field
-            parts.notes |= field_notes(f"image.{field}" for field in result.field)
         with parts.rejecting(f"result {number} of {task_name}"):
             objects = _convert_result(result, has_masks, parts)
-            if has_fields:
-                fields = {"score": result.score} | of_region.get(result.id, {})
-                objects = (replace(object_, fields=fields) for object_ in objects)
-            parts.objects += objects
+            fields = {"score": result.score} | of_region.get(result.id, {})
+            parts.objects += (replace(object_, fields=fields) for object_ in objects)
             if result.original_width and result.original_height:
                 sizes.add((result.original_width, result.original_height))
     if len(sizes) > 1:
@@ -263,7 +256,7 @@ def _convert_task(
         return LabelledImage(None, (LabelFault(Reason.SIZE_MISMATCH, detail, where=task_name),))
     width, height = sizes.pop() if sizes else (None, None)
     times = [row.lead_time for row in chosen if row.lead_time is not None]
-    fields = {"lead_time": next(iter(times), None), "data": _other_data(task.data), **of_image} if has_fields else {}
+    fields = {"lead_time": next(iter(times), None), "data": _other_data(task.data), **of_image}
     return parts.image(Sample(name, width=width, height=height, tags=tuple(tags), fields=fields))
 
 

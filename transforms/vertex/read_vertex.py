@@ -28,7 +28,6 @@ from recordmill.transforms.annotated.source import (
     ImageParts,
     LabelledImage,
     Source,
-    field_notes,
     parser,
     unusable_image,
 )
@@ -74,7 +73,7 @@ def source(options: VertexOptions) -> Source:
     paths = [join_path(folder, name) for name in names]
     file_splits = {_SPLITS.get(use) for path in paths for use in _read_ml_uses(path)}
     splits = tuple(split for split in USUAL_SPLITS if split in file_splits)
-    parse = partial(parse_lines, has_splits=bool(splits), has_fields=bool(options.fields))
+    parse = partial(parse_lines, has_splits=bool(splits))
     labels = one_folder(folder, names, options.images)
     fields: dict[str, Any] = {"image_fields": (f"{_IMAGE_LABELS}.",), "text_fields": True}
     return naming_source(options, labels, parse, splits=splits, inputs=tuple(paths), **fields)
@@ -95,14 +94,11 @@ def _read_ml_uses(path: str) -> set[str]:
 
 
 @parser
-def parse_lines(
-    stream: BinaryIO, file: str, has_splits: bool = False, has_fields: bool = False
-) -> Iterator[LabelledImage]:
+def parse_lines(stream: BinaryIO, file: str, has_splits: bool = False) -> Iterator[LabelledImage]:
     """Yield the images of a file.
 
     Args:
         has_splits: True if lines have splits.
-        has_fields: True if records store open fields.
 
     >>> box = '{"displayName": "cat", "xMin": "0.25", "yMin": 0.5, "xMax": 0.5, "yMax": 1}'
     >>> line = '{"imageGcsUri": "gs://b/1.jpg", "boundingBoxAnnotations": [' + box + ']}'
@@ -131,14 +127,12 @@ def parse_lines(
             continue
         parts = ImageParts()
         labels = {key: value for key, value in line.labels.items() if key != _ML_USE}
-        if has_fields:
-            sample = replace(sample, fields=other_values(text, _VertexLine) | {_IMAGE_LABELS: labels})
-        parts.notes |= field_notes(f"{_IMAGE_LABELS}.{key}" for key in labels)
+        sample = replace(sample, fields=other_values(text, _VertexLine) | {_IMAGE_LABELS: labels})
         for raw in line.boxes:
             with parts.rejecting(line=number):
                 box = decode_part(raw, _VertexBox, parts)
                 edges = fraction_box(box.left, box.top, box.right, box.bottom)
-                fields = other_values(raw, _VertexBox) if has_fields else {}
+                fields = other_values(raw, _VertexBox)
                 parts.objects.append(SampleObject(box.name, edges, "fraction", fields=fields))
         yield parts.image(sample)
 

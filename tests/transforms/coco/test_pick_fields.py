@@ -3,7 +3,8 @@ import pytest
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.fields import FieldSelection
-from recordmill.transforms.coco.pick_fields import merge_fields, pick_fields
+from recordmill.transforms.coco.pick_fields import pick_fields
+from recordmill.transforms.join.field_values import merge_fields
 
 ALL = FieldSelection({}, True)
 

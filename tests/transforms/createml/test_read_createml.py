@@ -70,5 +70,5 @@ def test_files_of_which_nothing_can_be_used(file, detail):
 
 def test_fields():
     file = [{"image": "1.jpg", "annotations": [CAT | {"confidence": 0.5}], "verified": True}]
-    (image,) = parse_images(io.BytesIO(json.dumps(file).encode()), "a.json", has_fields=True)
+    (image,) = parse_images(io.BytesIO(json.dumps(file).encode()), "a.json")
     assert (image.sample.objects[0].fields, image.sample.fields) == ({"confidence": 0.5}, {"verified": True})

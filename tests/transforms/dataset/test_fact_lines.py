@@ -24,7 +24,7 @@ def test_fields_with_their_flags_and_usual_ones_apart():
         "images: lens 4 (add --fields image.lens)",
         "categories: synset 3",
         "file: videos 1",
-        "COCO files: info, licenses, license, coco_url",
+        "COCO files: info, licenses, license, coco_url (add --fields image.license,image.coco_url)",
     ]
 
 

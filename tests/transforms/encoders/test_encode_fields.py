@@ -120,7 +120,10 @@ def test_lists_keep_what_is_known_of_them(table, kind, size, axis):
 @pytest.mark.parametrize(
     ("column", "fault"),
     [
-        (FieldColumn("image", "height", INT), r"has the key .* image/height, for .* Add --rename image/height=NAME"),
+        (
+            FieldColumn("image", "height", INT),
+            r"image/height, is taken \(.*\). Add --rename image/height=NAME",
+        ),
         (FieldColumn("object", "area", INT), "recordmill.open gives the name of the field area to a value"),
         (FieldColumn("object", "boxes", INT), "recordmill.open gives the name of the field boxes to a value"),
         (FieldColumn("object", "a\nb", INT), r"the field 'a\\nb' has no key of 1 to 200 bytes of printable text"),

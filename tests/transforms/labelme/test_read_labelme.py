@@ -149,18 +149,14 @@ def test_attributes_of_objects_and_images():
     assert image.sample.tags == ("sharp",)
 
 
-def test_notes():
-    assert parse(with_shapes(shape("polygon", TRIANGLE) | {"flags": {"sharp": True}})).notes == ("field flags.sharp",)
-
-
 def test_an_image_that_is_held_has_its_label_file_as_path():
     assert [parse(with_shapes(imageData=data)).sample.path for data in ("AA==", "", None)] == ["a/1.json", "", ""]
 
 
 def test_fields():
     row = shape("rectangle", CORNERS, group_id=3, score=0.5, description="a", attributes={"age": 7}, difficult=True)
-    file = with_shapes(row, flags={"sharp": True}, imageData="AA==", weather="sun")
-    (image,) = parse_shapes(io.BytesIO(json.dumps(file).encode()), "1.json", has_fields=True)
-    expected = {"flags": {}, "group_id": 3, "score": 0.5, "description": "a", "attributes": {"age": 7}}
+    file = with_shapes(row | {"flags": {"far": True}}, flags={"sharp": True}, imageData="AA==", weather="sun")
+    (image,) = parse_shapes(io.BytesIO(json.dumps(file).encode()), "1.json")
+    expected = {"flags": {"far": True}, "group_id": 3, "score": 0.5, "description": "a", "attributes": {"age": 7}}
     assert image.sample.objects[0].fields == expected | {"difficult": True}
     assert image.sample.fields == {"weather": "sun"}

@@ -166,7 +166,7 @@ def test_notes():
     (image,) = parse([task(results) | {"predictions": [1]}])
     assert image.sample.tags == ("sharp",)
     assert list(_check_tasks(frozenset(image.notes), "", [])) == ["tasks have predictions, which are not read"]
-    assert "field image.textarea" in image.notes
+    assert image.sample.fields["textarea"] == ["a cat"]
 
 
 @pytest.mark.parametrize(
@@ -210,9 +210,7 @@ def test_fields():
     ]
     file = task(results, image="/data/1.jpg", place="sea")
     file["annotations"][0]["lead_time"] = 1.5
-    (image,) = parse([file], has_fields=True)
+    (image,) = parse([file])
     assert [one.fields for one in image.sample.objects] == [{"score": 0.5, "colour": ["red"], "note": ["wet"]}]
     assert image.sample.fields == {"lead_time": 1.5, "data": {"place": "sea"}, "age": 7, "quality": 4}
     assert image.sample.tags == ("sharp",)
-    fields = [note for note in image.notes if note.startswith("field ")]
-    assert fields == ["field colour", "field image.age", "field image.quality", "field note"]

@@ -123,7 +123,6 @@ def test_a_pointer_of_git_lfs_is_an_error(tmp_path, name):
 def test_fields():
     box = BOX | {"annotationResourceLabels": {"colour": "red"}}
     data = line(box, dataItemResourceLabels={USE: "train", "place": "sea"}, more=1).encode()
-    (image,) = parse_lines(io.BytesIO(data), "a.jsonl", has_fields=True)
+    (image,) = parse_lines(io.BytesIO(data), "a.jsonl")
     assert image.sample.objects[0].fields == {"annotationResourceLabels": {"colour": "red"}}
     assert image.sample.fields == {"more": 1, "dataItemResourceLabels": {"place": "sea"}}
-    assert image.notes == ("field dataItemResourceLabels.place",)
