@@ -7,6 +7,7 @@ Nothing is written into the folder, `download` is never run, and no `.cache` is 
 import json
 import os
 import posixpath
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -21,10 +22,11 @@ from recordmill.schemas.inputs.fields import select_fields
 from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import USUAL_SPLITS
+from recordmill.schemas.inputs.yaml_text import load_yaml
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.schemas.sizes import first_texts
-from recordmill.transforms.annotated.shapes import check_fractions, check_ring, rectangle_ring, ring_area
+from recordmill.transforms.annotated.shapes import check_fractions, check_ring, rectangle_ring, ring_area, whole_number
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, SourceFolder, SplitList, parser
 from recordmill.transforms.join.image_names import label_file, labels_folder
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
@@ -32,6 +34,8 @@ from recordmill.transforms.yolo.yolo_options import YoloOptions
 
 _CLASSES = ("classes.txt", "labels/classes.txt")
 _YAML = (".yaml", ".yml")
+_NAMES, _PLAIN = ("names", "kpt_names"), ("nc", "path", *USUAL_SPLITS, "validation")
+"""Keys of data.yaml whose values are names; and those whose values are paths, or a number."""
 _MOST_VALUES = 1_000_000
 _LOOKED_AT = 20_000  # files of a folder without a description
 _SHOWN = 3
@@ -76,9 +80,11 @@ def source(options: YoloOptions) -> Source:
     file = _find_description(options.data)
     description = _read_description(file)
     names, shape = _names_by_index(description, file), description.get("kpt_shape")
-    if yaml_words := sorted({*names} & {"True", "False", "None"}):
+    if not file.endswith(_YAML) and "" in names:
+        index = names.index("")
         warnings.append(
-            f"{file}: the names {', '.join(yaml_words)} are YAML's values of words such as yes, no, null: quote them"
+            f"{file}: line {index + 1} is blank, so class {index} has no name. Write its name, or delete the line if "
+            "the label files do not count it"
         )
     is_pose = task == "pose" or (task is None and shape is not None)
     keypoints, dimensions = _keypoint_shape(shape, file) if is_pose else (0, 0)
@@ -95,7 +101,7 @@ def source(options: YoloOptions) -> Source:
     folders += [SourceFolder(path, has_images=False) for path in label_paths if storage_for(path).is_folder(path)]
     used = {*(folder.split for folder in folders), *(list_.split for list_ in lists)}
     points: Any = description.get("kpt_names")
-    points = points.get(0) if isinstance(points, dict) else None
+    points = points.get("0") if isinstance(points, dict) else None
     has_points = isinstance(points, list) and len(points) == keypoints
     points = tuple(map(str, points)) if has_points else unnamed_keypoints(keypoints)
     return Source(
@@ -200,12 +206,13 @@ def _find_description(data: str) -> str:
 
 
 def _read_description(file: str) -> dict[str, Any]:
-    """Return the keys of data.yaml, or the names in classes.txt as the key `names`."""
+    """Return the keys of data.yaml, or the names in classes.txt as the key `names`: a line is a class."""
     data = storage_for(file).read(file)
     try:
         if not file.endswith(_YAML):
-            return {"names": [name for line in data.decode("utf-8-sig").splitlines() if (name := line.strip())]}
-        description = yaml.safe_load(data)
+            text = data.decode("utf-8-sig").rstrip()
+            return {"names": [line.strip() for line in re.split("\r\n?|\n", text)] if text else []}
+        description = load_yaml(data, _NAMES, _PLAIN)
     except (yaml.YAMLError, ValueError, RecursionError, LookupError, AttributeError) as error:  # !!bool x, for example
         what = "not valid YAML" if file.endswith(_YAML) else "not UTF-8"
         raise ConfigError(f"{file} is {what}: {' '.join(str(error).split())}") from error
@@ -230,20 +237,27 @@ def _names_by_index(description: dict[str, Any], file: str) -> tuple[str, ...]:
     """
     names, number = description.get("names"), description.get("nc")
     if isinstance(names, dict):
-        try:
-            names = {int(index): name for index, name in names.items()}
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"{file}: names has an index that is not a number ({error})") from error
-        if sorted(names) != list(range(len(names))):
+        by_index: dict[int, Any] = {}
+        for key, name in names.items():
+            if (index := whole_number(key)) is None:
+                raise ConfigError(f"{file}: names has an index that is not a whole number: {key!r}")
+            by_index[index] = name
+        if sorted(by_index) != list(range(len(names))):
             raise ConfigError(f"{file}: the indices of its {len(names)} names are not 0 to {len(names) - 1}")
-        names = [names[index] for index in range(len(names))]
+        names = [by_index[index] for index in range(len(names))]
+    if isinstance(number, str) and (number := whole_number(text := number)) is None:
+        raise ConfigError(f"{file}: nc is not a whole number: {text!r}")
     if names is None and isinstance(number, int):
         return tuple(f"class_{index}" for index in range(number))
     if not isinstance(names, list) or not names:
         raise ConfigError(f"{file} has neither names, as a list or by index, nor nc")
     if number is not None and number != len(names):
         raise ConfigError(f"{file}: nc is {number}, but names has {len(names)} entries")
-    return tuple(map(str, names))
+    if wrong := [name for name in names if not isinstance(name, str)]:
+        raise ConfigError(
+            f"{file}: names has an entry that is not a text: {wrong[0]}. Write names as `- cat`, or as `0: cat`"
+        )
+    return tuple(names)
 
 
 def _keypoint_shape(shape: Any, file: str) -> tuple[int, int]:

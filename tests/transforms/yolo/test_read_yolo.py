@@ -188,7 +188,12 @@ BOMB = "\n".join(["a0: &a0 [x, x, x, x, x, x, x, x, x, x]", *TENS])
         (b"names: [cat\n", "data.yaml is not valid YAML"),
         (b"names: [T\xfcr]\n", "data.yaml is not valid YAML"),
         (b"names: " + b"[" * 5000, "data.yaml is not valid YAML"),
-        (b"names: [2020-99-99]\n", "data.yaml is not valid YAML"),
+        (b"path: 2020-99-99\n", "data.yaml is not valid YAML"),
+        (b"names: [cat]\nnc: 1.0\n", "data.yaml: nc is not a whole number: '1.0'"),
+        (b"names: [0: chair, 1: couch]\n", "data.yaml: names has an entry that is not a text: {'0': 'chair'}"),
+        (b"names: {0: cat, 0.9: dog}\n", "data.yaml: names has an index that is not a whole number: '0.9'"),
+        (b"names: {0: cat, 0: dog}\n", "data.yaml is not valid YAML: the key '0' is given twice"),
+        (b"names: {0: cat, 00: dog}\n", "data.yaml: the indices of its 2 names are not 0 to 1"),
         (f"{BOMB}\nnames: *a8\n".encode(), "data.yaml has more than 1,000,000 values"),
         (b"names: &a [*a]\n", "data.yaml has more than 1,000,000 values"),
     ],
@@ -197,6 +202,52 @@ def test_data_yaml_that_cannot_be_used(tmp_path, text, message):
     (tmp_path / "data.yaml").write_bytes(text)
     with pytest.raises(ConfigError, match=message):
         YoloOptions(data=str(tmp_path), output="out").source()
+
+
+CODES = ("02146", "12:30", "2.50", "yes", "null", "1e3", "2020-01-02", "1_000", "0x1F", " a ", "~", "")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "[02146, 12:30, 2.50, yes, null, 1e3, 2020-01-02, 1_000, 0x1F, ' a ', ~, '']",
+        "\n- 02146\n- 12:30\n- 2.50\n- yes\n- null\n- 1e3\n- 2020-01-02\n- 1_000\n- 0x1F\n- ' a '\n- ~\n-",
+        "\n".join(["", *(f"  {index:02}: {name!r}" for index, name in enumerate(CODES))]),
+        "{0: 02146, 1: 12:30, 2: 2.50, 3: yes, 4: null, 5: 1e3, 6: 2020-01-02, 7: 1_000, 08: 0x1F, 9: ' a ', "
+        "010: ~, 11: ''}",
+    ],
+)
+def test_names_are_the_texts_of_data_yaml(tmp_path, names):
+    (tmp_path / "0123").mkdir()
+    (tmp_path / "data.yaml").write_text(f"names: {names}\nnc: 012\ntrain: 0123\n")
+    assert category_names(tmp_path) == CODES
+
+
+def test_names_of_merged_keys(tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "data.yaml").write_text("base: &base {names: [010, no]}\n<<: *base\ntrain: images\ntest: ~\n")
+    assert category_names(tmp_path) == ("010", "no")
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "line"),
+    [
+        ("cat\n\ndog\n", ("cat", "", "dog"), 2),
+        ("\ncat\r\n \r\ndog\n\n\n", ("", "cat", "", "dog"), 1),
+        ("\ufeffcat\rbig\u2028dog \n\t\n", ("cat", "big\u2028dog"), 0),
+    ],
+)
+def test_lines_of_classes_txt_are_classes(tmp_path, text, names, line):
+    (tmp_path / "classes.txt").write_bytes(text.encode())
+    assert category_names(tmp_path) == names
+    warnings = YoloOptions(data=str(tmp_path), output="out").source().warnings
+    assert [warning.partition(" is blank")[0] for warning in warnings] == (
+        [f"{tmp_path}/classes.txt: line {line}"] if line else []
+    )
+
+
+def category_names(folder) -> tuple[str, ...]:
+    return tuple(category.name for category in YoloOptions(data=str(folder), output="out").source().categories)
 
 
 def test_folder_without_names_of_classes(tmp_path):
