@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from recordmill.pipelines.dataset_options import DataOptions, TerminalOptions
 from recordmill.pipelines.formats import Format, all_formats, fields_by_name, formats
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.inputs.option import OptionField, by_heading, flag, merge_fields, option_fields
+from recordmill.schemas.inputs.fields import field_choices
+from recordmill.schemas.inputs.option import OptionField, by_heading, flag, join_names, merge_fields, option_fields
 
 if TYPE_CHECKING:
     from recordmill.transforms.rows.data_contents import Interpretation
@@ -313,8 +314,13 @@ def command_words(values: Mapping[str, Any]) -> Iterator[str]:
         if field.type is bool:
             yield from [field.flag] if value in (True, "true") else []
             continue
+        if field.are_fields:
+            value = ",".join(field_choices(value))
         if isinstance(value, Mapping):
-            value = ",".join(f"{key}={other}" for key, other in value.items())
+            pairs = [f"{key}={other}" for key, other in value.items()]
+            value = pairs if field.are_names else ",".join(pairs)
+        if field.are_names and isinstance(value, list | tuple):
+            value = join_names(map(str, value))
         for text in value if isinstance(value, list | tuple) else [value]:
             yield from (
                 [str(text)]

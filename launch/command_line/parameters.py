@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from recordmill.pipelines.verbs import VERBS, verb_fields
 from recordmill.schemas.command_texts import without_flags
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.inputs.option import OptionField, option_fields
+from recordmill.schemas.inputs.option import OptionField, join_names, option_fields
 
 TEMPLATES = tuple(name for name, verb in VERBS.items() if verb.converts or verb.service_options_path)
 """Commands of services."""
@@ -63,6 +63,8 @@ def _parameter_words(name: str, field: OptionField, value: object) -> list[str]:
     if value is None or value == "" or value == []:
         return []
     texts = [str(text) for text in (value if isinstance(value, Sequence) and not isinstance(value, str) else [value])]
+    if field.are_names and not isinstance(value, str):
+        texts = [join_names(texts)]
     if field.type is bool:
         word = texts[-1].strip().lower()
         if word not in _TRUE | _FALSE:

@@ -223,7 +223,7 @@ def read_words(fields: Iterable[OptionField], words: Sequence[str]) -> tuple[dic
 def _option_value(field: OptionField, texts: list[str]) -> list[str] | str:
     """Return all values of a list, and the last of a single value."""
     if field.is_list:
-        return ",".join(texts) if field.are_fields else texts
+        return ",".join(texts) if field.are_fields or field.are_names else texts
     if len(different := list(dict.fromkeys(texts))) > 1:
         _LOGGER.warning("%s is set several times (%s); the last value is used", field.flag, ", ".join(different))
     return texts[-1]
@@ -256,14 +256,18 @@ def _read_config(path: str, fields: Mapping[str, OptionField], faults: list[str]
     """Return the values of a YAML file by option."""
     import yaml
 
+    from recordmill.schemas.inputs.yaml_text import load_yaml
     from recordmill.transforms.storage.os_errors import explain_os_error
     from recordmill.transforms.storage.resolve import storage_for
 
+    texts = {field for field in fields.values() if field.type is str and not field.is_size}
+    lists = {field for field in texts if field.are_names}
+    names, plain = ({word for field in group for word in (field.name, field.flag[2:])} for group in (lists, texts))
     try:
-        document = yaml.safe_load(storage_for(path).read(path)) or {}
+        document = load_yaml(storage_for(path).read(path), names, plain) or {}
     except OSError as error:
         raise ConfigError(f"--config {explain_os_error(error)}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"--config {path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(document, dict):
         raise ConfigError(f"--config {path} must map names of options to values: num_shards: 8")

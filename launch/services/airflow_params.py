@@ -10,7 +10,7 @@ from typing import Any
 
 from recordmill.launch.command_line.parameters import command_line, parameter_help, parameters, plain_default
 from recordmill.launch.command_line.parser import parse
-from recordmill.schemas.inputs.option import OptionField
+from recordmill.schemas.inputs.option import OptionField, join_names
 from recordmill.schemas.paths import GCS, SCHEMES
 
 # A path has no comma, because lists travel as text with commas. A date of the run is in braces.
@@ -104,7 +104,7 @@ def template_parameters(values: Mapping[str, Any]) -> dict[str, str]:
     {'images': 'gs://b/1,gs://b/2', 'gzip': 'true', 'num_shards': '8'}
     """
     return {
-        name: ",".join(value) if isinstance(value, list) else _parameter_text(value) for name, value in values.items()
+        name: join_names(value) if isinstance(value, list) else _parameter_text(value) for name, value in values.items()
     }
 
 

@@ -37,10 +37,14 @@ class FieldChoice(NamedTuple):
         >>> str(FieldChoice("a:b", "int")), str(FieldChoice("score"))
         ('"a:b":int', 'score')
         """
-        path = self.path
-        if any(mark in path for mark in ',:"') or path != path.strip():
-            path = '"' + path.replace('"', '""') + '"'
+        path = quote_item(self.path, ',:"')
         return f"{path}:{self.kind}" if self.kind else path
+
+
+def quote_item(text: str, marks: str = ',"') -> str:
+    """Return an item of a comma-separated list, quoted as in CSV if it has one of `marks`, or blanks at its ends."""
+    is_plain = text == text.strip() and not any(mark in text for mark in marks)
+    return text if is_plain else '"' + text.replace('"', '""') + '"'
 
 
 def field_choices(value: Any) -> Any:

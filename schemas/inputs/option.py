@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.fields import FieldInfo
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.inputs.fields import field_choices
+from recordmill.schemas.inputs.fields import field_choices, quote_item
 
 COMMON, OF_FORMAT, RARE = "common", "of a format", "rare"
 """Ranks of options: what most jobs use; what a format uses; what few jobs use."""
@@ -118,22 +118,40 @@ def split_shares(value: Any) -> Any:
 
 
 def split_names(value: Any) -> Any:
-    """Return comma-separated names as a tuple.
+    """Return names as a tuple: those of the text of the command line, quoted as in CSV if they have a comma; or the
+    items of a list, which are literal.
 
-    >>> split_names("person, traffic light"), split_names(["a,b", "c"])
-    (('person', 'traffic light'), ('a', 'b', 'c'))
+    >>> split_names('person, traffic light,"a,b"'), split_names(["a,b", "c"])
+    (('person', 'traffic light', 'a,b'), ('a,b', 'c'))
     """
-    if not isinstance(value, list | str):
+    if isinstance(value, str):
+        names = [_read_item(match) for match in _ITEM.finditer(value)]
+        value = [name for name in names if name] or [""]
+    if not isinstance(value, list):
         return value
-    texts = [value] if isinstance(value, str) else value
-    name_lists = [[name.strip() for name in str(text).split(",") if name.strip()] for text in texts]
-    if not all(name_lists):
+    if not all(str(name).strip() for name in value):
         raise ValueError("names, separated by commas, are expected")
-    return tuple(name for part in name_lists for name in part)
+    return tuple(map(str, value))
+
+
+_ITEM = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*|([^,]*))(?:,|$)')
+
+
+def _read_item(match: re.Match[str]) -> str:
+    return match[2].strip() if match[1] is None else match[1].replace('""', '"')
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Return the text of the command line for names.
+
+    >>> join_names(["a,b", "traffic light"])
+    '"a,b",traffic light'
+    """
+    return ",".join(map(quote_item, names))
 
 
 def key_values(value: Any) -> Any:
-    """Return `KEY=VALUE` texts, from texts or a mapping.
+    """Return `KEY=VALUE` texts, see `split_names`, or those of a mapping.
 
     >>> key_values({"image/encoded": "image"}), key_values("a=b,c=d")
     (('image/encoded=image',), ('a=b', 'c=d'))
@@ -188,7 +206,9 @@ class OptionField:
         must_be: What a path must be; None for others.
         also, needs, rank: See `Heading.opt`.
         is_list: True if it has several values.
-        are_fields: True for names of open fields. The text of the command line has commas and quotes as in CSV.
+        are_fields: True for names of open fields.
+        are_names: True for other names, and for pairs of names. The text of the command line has commas and quotes as
+            in CSV; items of a list are literal.
         recorded_as: Key in the recipe of a split, of a value that is not the default; empty if it is not recorded.
         least, largest: Bounds, included; None without.
     """
@@ -212,6 +232,7 @@ class OptionField:
         validators = [mark.func for mark in marks if isinstance(mark, BeforeValidator)]
         self.is_list = get_origin(inner) is tuple
         self.are_fields = field_choices in validators
+        self.are_names = split_names in validators or key_values in validators
         self.is_shares, self.is_size = split_shares in validators, size_bytes in validators
         self.type: type = inner if inner in (bool, int, float) and not validators else str  # type: ignore[assignment]
         self.must_be = next((mark for mark in marks if isinstance(mark, Must)), None)

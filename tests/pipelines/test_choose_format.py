@@ -220,6 +220,8 @@ def test_service_does_not_read_data():
         ({"split": {"train": 0.5, "val": "1/2"}}, ["--split", "train=0.5,val=1/2"]),
         ({"instances": ("a", "b"), "num_shards": 3}, ["--instances", "a", "--instances", "b", "--num-shards", "3"]),
         ({"images": Path("i")}, ["--images", "i"]),
+        ({"classes": ["a,b", "c"], "rename": {"k": "a,b"}}, ["--classes", '"a,b",c', "--rename", '"k=a,b"']),
+        ({"fields": {"score": "float", "a,b": None}}, ["--fields", 'score:float,"a,b"']),
         ({"progress": "none"}, ["--progress", "none"]),
     ],
 )

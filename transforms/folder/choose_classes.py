@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
@@ -17,6 +18,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.files import ImageFile
 from recordmill.schemas.inputs.images import is_image_name, path_class
 from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.option import join_names
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.paths import is_remote
@@ -159,7 +161,7 @@ def nested_classes(nested: Iterable[Nested], labels: LabelMap) -> Iterator[str]:
     for name, folders in folders_by_class.items():
         examples = first_texts((f"{folder!r} {number:,}" for folder, number in folders), _FOLDERS_SHOWN)
         is_short = 0 < len(remaining) <= _FOLDERS_SHOWN
-        fix = f"--classes {','.join(remaining)}" if is_short else "--classes with the other classes"
+        fix = f"--classes {shlex.quote(join_names(remaining))}" if is_short else "--classes with the other classes"
         yield (
             f"class {name!r} contains folders with the names of other classes (images per folder: {examples}); if it "
             f"is a copy, or a split, exclude it by {fix}"

@@ -2,7 +2,7 @@
 
 import difflib
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -11,6 +11,7 @@ from recordmill.schemas.features import FeatureKind, FeatureTable, Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationFile
 from recordmill.schemas.inputs.labels import LabelMap, sorted_names
+from recordmill.schemas.inputs.option import join_names, split_names
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
 from recordmill.schemas.sizes import first_texts
 
@@ -45,10 +46,25 @@ def select_categories(labels: LabelMap, names: tuple[str, ...]) -> LabelMap:
         NoSuchClassError: No category has one of the names. The message lists all unknown names.
     """
     known = {category.name for category in labels.categories}
+    if fault := comma_fault("--categories", names, known):
+        raise NoSuchClassError(fault)
     if unknown := [name for name in names if name not in known]:
         raise NoSuchClassError("; ".join(_describe_unknown(name, known) for name in unknown))
     selected = tuple(category for category in labels.categories if not names or category.name in names)
     return msgspec.structs.replace(labels, categories=selected)
+
+
+def comma_fault(flag: str, names: Sequence[str], known: set[str]) -> str:
+    """Return the error of a class name with a comma that was read as several names; "" without one."""
+    for name in sorted(known - set(names)):
+        parts = split_names(name)
+        if len(parts) > 1 and {*parts} <= {*names} - known:
+            fixed = dict.fromkeys(name if part in parts else part for part in names)
+            return (
+                f"{flag}: no class is called {' or '.join(map(repr, parts))}, but one is called {name!r}. Quote a name "
+                f"with a comma: {flag} {shlex.quote(join_names(fixed))}"
+            )
+    return ""
 
 
 def _describe_unknown(name: str, known: set[str]) -> str:
@@ -72,9 +88,12 @@ def class_labels(observed: Iterable[str], names: tuple[str, ...], folders: tuple
         CategoryError: The names of the class folders are probably not classes.
     """
     classes = set(observed)
+    if fault := comma_fault("--classes", names, classes):
+        raise NoSuchClassError(fault)
     if names and classes and not classes & set(names):
         raise NoSuchClassError(
-            f"--classes {','.join(names)}: no image has one of these classes; the classes are {_quote_classes(classes)}"
+            f"--classes {join_names(names)}: no image has one of these classes; the classes are "
+            f"{_quote_classes(classes)}"
         )
     if folders and not names:
         _check_folders(classes, folders)
@@ -94,12 +113,13 @@ def _check_folders(classes: set[str], folders: tuple[str, ...]) -> None:
             f"the folders in {paths} have the names of splits, {_quote_classes(classes)}, and would become the "
             f"classes; convert each by its own command, {command} -o OUT --split {first.lower()} (with --labels FILE, "
             "or --label-from name for names like cat_1.jpg, if there are no class folders in it), or, if they are "
-            f"classes, give --classes {','.join(sorted(classes))}"
+            f"classes, give --classes {shlex.quote(join_names(sorted(classes)))}"
         )
     if len(classes) == 1:
         raise CategoryError(
             f"all images in {paths} are in one folder, {first!r}, so there would be one class; if that folder contains "
-            f"the class folders, convert it by {command} -o OUT; if it is the only class, give --classes {first}"
+            f"the class folders, convert it by {command} -o OUT; if it is the only class, give --classes "
+            f"{shlex.quote(join_names([first]))}"
         )
 
 

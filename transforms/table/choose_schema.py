@@ -22,6 +22,7 @@ from recordmill.schemas.inputs.labels import (
 from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, RowsFile, TableSchema
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
+from recordmill.transforms.join.choose_categories import comma_fault
 from recordmill.transforms.rows.choose_type import NUMBERS, narrowest_type
 from recordmill.transforms.rows.convert_columns import convert_column
 from recordmill.transforms.rows.kinds import Seen
@@ -390,6 +391,8 @@ def _label_map(stats: TableStats, options: TableOptions, known: Mapping[str, Col
     if default is not None:
         present = present | {default}
     names = list(options.classes or values.names or sorted_names(name for name in present if name))
+    if fault := comma_fault("--classes", options.classes, present):
+        raise CategoryError(fault)
     if options.classes and present and not present & set(names):
         raise CategoryError(
             f"no row has a class of --classes or --encoders, which are {_list_names(names)}; column {label} has "

@@ -109,6 +109,8 @@ def test_lists_are_texts_with_commas_or_lists():
     for images in ("a, b", ["a", "b"], ["a,b"]):
         assert command_line("convert", {"images": images}) == ["convert", "--images=a", "--images=b"]
         assert command_line("convert", {"data": images}) == ["convert", "a", "b"]
+    for names in (["c", "a,b"], 'c,"a,b"'):
+        assert command_line("convert", {"classes": names}) == ["convert", '--classes=c,"a,b"']
 
 
 def test_switches():

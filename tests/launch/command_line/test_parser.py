@@ -176,6 +176,7 @@ def config(tmp_path, text: str) -> list[str]:
         ["show", "out", "--json", "--index", "0"],
         ["index", "a", "b"],
         [*INPUTS, "--split", "train"],
+        [*INPUTS, "--categories", '"a,b", 02146,no', "--categories", "c"],
     ],
 )
 def test_printed_config_is_read(tmp_path, capsys, words):
@@ -191,6 +192,21 @@ def test_flags_win(tmp_path):
     options = parse_one("convert", *flags, "--instances", "c.json", "--num-shards", "4").options
     assert (options.images, options.instances, options.output) == (("i",), ("c.json",), "2017")
     assert (options.num_shards, options.gzip, options.seed) == (4, True, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "classes", "label"),
+    [
+        ("classes: [a,b, 02146, no, 1e3, ~]\nlabel: 010", ("a", "b", "02146", "no", "1e3", "~"), "010"),
+        ("classes:\n- a,b\n- 2.50", ("a,b", "2.50"), None),
+        ("classes: c, d\nlabel: ~", ("c", "d"), None),
+        ("classes: 012", ("012",), None),
+        ("classes: null", (), None),
+    ],
+)
+def test_names_of_a_file_are_its_texts(tmp_path, text, classes, label):
+    options = parse_one("convert", *config(tmp_path, f"labels: l.csv\ndata: i\noutput: o\n{text}\n")).options
+    assert (options.classes, options.label) == (classes, label)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from recordmill.schemas.inputs.option import (
     Options,
     Shares,
     Size,
+    join_names,
     merge_fields,
     named_paths,
     option_fields,
@@ -73,7 +74,8 @@ def test_missing_argument_is_described():
         ({"count": 0}, "--count 0 must be 1 or more"),
         ({"count": "many"}, "--count 'many': a whole number is expected"),
         ({"mode": "quick"}, "--mode must be one of fast, slow (got 'quick')"),
-        ({"names": [","]}, "--names ',': names, separated by commas, are expected"),
+        ({"names": ","}, "--names ',': names, separated by commas, are expected"),
+        ({"names": ["a", " "]}, "--names 'a, ': names, separated by commas, are expected"),
         ({"names": ["a"]}, "--names would do nothing without --schema-file or --count"),
         ({"mode": "slow", "count": 1}, "--mode slow and --count contradict each other: give one"),
         # A wrong value is not compared with others.
@@ -89,7 +91,7 @@ def test_faults(changed, fault):
 def test_values():
     options = Other(files="a", folder="f", share="1", count="7", schema="s", names=["a,b", "c"])
     assert (options.files, options.share, options.count, options.schema_file) == (("a",), 1.0, 7, "s")
-    assert options.names == ("a", "b", "c")
+    assert options.names == ("a,b", "c")
     assert pickle.loads(pickle.dumps(options)) == options
     assert options.given("share", "count", "mode") == ["--share", "--count"]
     assert [(option.flag, option.must_be, path) for option, path in named_paths(options)] == [
@@ -138,10 +140,13 @@ def test_a_number_of_bytes_is_itself(size):
     [
         *(("person", ("person",)), ("person,traffic light", ("person", "traffic light")), ("été", ("été",))),
         *((" person , traffic light ,", ("person", "traffic light")), ("a,a", ("a", "a"))),
+        *((' "a, ""b""" ,c', ('a, "b"', "c")), ('5" pipe,c', ('5" pipe', "c")), ('"a" x,c', ('"a" x', "c"))),
+        *((["a,b", " c"], ("a,b", " c")), ([1, 2.5], ("1", "2.5")), (("a,b",), ("a,b",))),
     ],
 )
 def test_names(text, expected):
     assert split_names(text) == expected
+    assert split_names(join_names(expected)) == expected
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,13 @@ FIRST_TENS = ", ".join(map(repr, TENS[:10]))
             (),
             "--classes 'DOG ': no image has this class; did you mean 'd",
         ),
+        (
+            ["a,b", "c"],
+            ("c", "a", "b"),
+            (),
+            "--classes: no class is called 'a' or 'b', but one is called 'a,b'. Quote a name with a comma: --classes "
+            """'c,"a,b"'""",
+        ),
         *(
             (
                 classes,
@@ -131,6 +138,8 @@ def test_class_labels_mistakes(observed, asked, folders, message):
 @pytest.mark.parametrize(
     ("observed", "asked", "folders"),
     [
+        (["a,b", "a", "c"], ("a", "b"), ()),
+        (["a,b", "c"], ("a,b", "c"), ()),
         *((["cat", "dog"], asked, ()) for asked in (("cat", "cats"), ("cat", "dogs"), ("car", "dog"))),
         (["cat", "dog"], ("dog", "cat", "Cat"), ()),
         ([], ("cat", "dog"), ("images",)),

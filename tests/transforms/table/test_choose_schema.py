@@ -241,6 +241,8 @@ def test_classes_are_numbered(monkeypatch):
     assert [(c.id, c.name) for c in given.labels.categories] == [(0, "b"), (1, "a"), (2, "x")]
     with pytest.raises(CategoryError, match="no row has a class of --classes or --encoders, which are z"):
         choose({"c": ["b"]}, label="c", classes=("z",))
+    with pytest.raises(CategoryError, match="""Quote a name with a comma: --classes '"a,b",c'"""):
+        choose({"c": ["a,b", "c"]}, label="c", classes=("a", "b", "c"))
     with pytest.raises(CategoryError, match="no value in any row"):
         choose({"c": [""], "d": ["1"]}, label="c")
     monkeypatch.setattr("recordmill.transforms.rows.observe_columns.MOST_DISTINCT", 2)
