@@ -1,7 +1,8 @@
 """Convert VIA's JSON files, exports of annotations and projects of versions 1 and 2, to images with objects."""
 
 import posixpath
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -34,7 +35,7 @@ from recordmill.transforms.annotated.source import (
 )
 from recordmill.transforms.via.via_options import ViaOptions
 
-_PROJECT = "_via_img_metadata"
+_PROJECT, _ATTRIBUTES = "_via_img_metadata", "_via_attributes"
 _FOREIGN_KEYS = {"annotations", "shapes", "features"}
 """Keys in the JSON of other tools."""
 _ATTRIBUTE, _FILE_ATTRIBUTES, _REGION_ATTRIBUTES = "attribute ", "file_attributes", "region_attributes"
@@ -121,6 +122,8 @@ def parse_regions(
     ('train/1.jpg', 'cat', (3.0, 3.0, 4.0, 4.0))
     """
     images, folder = read_label_json(stream, dict[str, msgspec.Raw], "VIA"), ""
+    options = _option_texts(decode_part(images.get(_ATTRIBUTES, b"{}"), Any)) if _PROJECT in images else {}
+    class_of = partial(_region_class, class_attribute=class_attribute, class_name=class_name, options=options)
     if _PROJECT in images:
         settings = decode_part(images.get("_via_settings", b"{}"), Any)
         core = settings.get("core") if isinstance(settings, dict) else None
@@ -140,11 +143,33 @@ def parse_regions(
         except UnusableError as fault:
             yield unusable_image(fault.detail, where=repr(key))
         else:
-            yield _convert_via_image(image, name, class_attribute, class_name, has_masks, has_fields)
+            yield _convert_via_image(image, name, class_of, class_attribute, has_masks, has_fields)
+
+
+def _option_texts(attributes: Any) -> dict[str, dict[str, str]]:
+    """Return the texts of the options of each attribute of regions, by id. They are names of classes in VIA's export to
+    COCO. An option without a text of its own is left out: its id is its name.
+
+    >>> _option_texts({"region": {"kind": {"options": {"1": "cat", "2": "dog", "3": "", "4": "fly", "5": "fly"}}}})
+    {'kind': {'1': 'cat', '2': 'dog'}}
+    """
+    regions = attributes.get("region") if isinstance(attributes, dict) else None
+    texts: dict[str, dict[str, str]] = {}
+    for name, attribute in regions.items() if isinstance(regions, dict) else ():
+        options = attribute.get("options") if isinstance(attribute, dict) else None
+        if isinstance(options, dict):
+            numbers = Counter(map(str, options.values()))
+            texts[name] = {id_: text for id_, text in options.items() if text and numbers[str(text)] == 1}
+    return texts
 
 
 def _convert_via_image(
-    image: _ViaImage, name: str, class_attribute: str, class_name: str, has_masks: bool, has_fields: bool
+    image: _ViaImage,
+    name: str,
+    class_of: Callable[[dict[str, Any]], str],
+    class_attribute: str,
+    has_masks: bool,
+    has_fields: bool,
 ) -> LabelledImage:
     regions = image.regions if isinstance(image.regions, list) else list(image.regions.values())
     parts = ImageParts()
@@ -155,7 +180,7 @@ def _convert_via_image(
             region = decode_part(raw, _Region)
             given = {key: value for key, value in region.attributes.items() if value not in ("", {})}
             parts.notes |= {f"{_ATTRIBUTE}{key}" for key in given}
-            category = _region_class(region.attributes, class_attribute, class_name)
+            category = class_of(region.attributes)
             # Without --class-attribute, the only attribute is the class.
             given = {key: value for key, value in given.items() if class_attribute not in ("", key)}
             parts.notes |= field_notes(f"{_REGION_ATTRIBUTES}.{path}" for path, _ in leaf_values(given))
@@ -193,9 +218,13 @@ def _convert_region(shape: dict[str, Any], category: str, has_masks: bool, parts
     return polygon_object(category, [ring], has_masks)
 
 
-def _region_class(attributes: dict[str, Any], class_attribute: str, class_name: str) -> str:
-    """Return the class of a region: the value of the attribute, or its only checked option."""
-    value = attributes.get(class_attribute) if class_attribute else next(filter(None, attributes.values()), None)
+def _region_class(
+    attributes: dict[str, Any], class_attribute: str, class_name: str, options: Mapping[str, Mapping[str, str]]
+) -> str:
+    """Return the class of a region: the value of the attribute, or its only checked option. The text of an option
+    replaces its id."""
+    attribute = class_attribute or next((name for name, value in attributes.items() if value), "")
+    value = attributes.get(attribute)
     if isinstance(value, dict | list):
         chosen = value if isinstance(value, list) else [name for name, is_chosen in value.items() if is_chosen]
         if len(chosen) > 1:
@@ -203,7 +232,7 @@ def _region_class(attributes: dict[str, Any], class_attribute: str, class_name: 
             raise UnusableError(Reason.UNKNOWN_CATEGORY, detail)
         value = next(iter(chosen), None)
     if value not in (None, ""):
-        return str(value)
+        return str(options.get(attribute, {}).get(str(value), value))
     if not class_name:
         what = f"no attribute {class_attribute}" if class_attribute else "no attribute"
         raise UnusableError(Reason.UNKNOWN_CATEGORY, f"it has {what}, so no class; --class-name gives it one")

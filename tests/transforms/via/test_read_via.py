@@ -86,6 +86,27 @@ def test_classes(names, attributes, category):
     assert [*(object_.category for object_ in image.sample.objects), *faults] == [category]
 
 
+OPTIONS = {"1": "chair", "2": "couch", "cup": "", "4": "table", "5": "table", "6": 7}
+
+
+@pytest.mark.parametrize(
+    ("value", "category"),
+    [
+        *(("1", "chair"), (2, "couch"), ({"2": True, "1": False}, "couch"), (["1"], "chair"), ("6", "7")),
+        *(("cup", "cup"), ("4", "4"), ("5", "5"), ("8", "8")),  # no text, or one that two options have
+    ],
+)
+def test_classes_are_the_texts_of_options(value, category):
+    attributes = {"region": {"kind": {"type": "dropdown", "options": OPTIONS}}, "file": {}}
+    file = PROJECT | {"_via_img_metadata": with_regions(region(RECT, kind=value)), "_via_attributes": attributes}
+    for settings in (attributes, {"region": {**attributes["region"], "note": {"type": "text"}}}):
+        (image,) = parse(file | {"_via_attributes": settings})
+        assert [object_.category for object_ in image.sample.objects] == [category]
+    for settings in ([], {"region": []}, {"region": {"kind": 1}}, {"region": {"kind": {"options": []}}}):
+        (image,) = parse(PROJECT | {"_via_attributes": settings})
+        assert [object_.category for object_ in image.sample.objects] == ["cat"]
+
+
 @pytest.mark.parametrize(
     ("bad", "reason", "detail"),
     [
