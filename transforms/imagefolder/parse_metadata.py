@@ -271,15 +271,19 @@ def _convert_metadata_object(entry: Mapping[str, Any], row_format: MetadataForma
 
 
 def _find_class(value: Any, names: Sequence[str]) -> tuple[str, int | None]:
-    """Return the name of a class, and its index in `names`, None without `names`."""
+    """Return the name of a class, and its index in `names`, None without `names`. A number is an index. A text is a
+    name; digits are an index if no name is digits."""
     if value is None and len(names) == 1:
         return names[0], 0
     if value is None or not names:
         return "" if value is None else str(value), None
-    text = (
-        f"{value:g}" if isinstance(value, float) else str(value).strip()
-    )  # 1.0 instead of 1 if other rows lack the class
-    index = names.index(text) if text in names else int(text) if text.isdecimal() else -1
+    index = -1
+    if isinstance(value, int | float):
+        index = int(value) if value == value // 1 else -1  # 1.0 instead of 1 if other rows lack the class
+    elif (text := str(value).strip()) in names:
+        index = names.index(text)
+    elif text.isdecimal() and not any(map(str.isdecimal, names)):
+        index = int(text)
     if not 0 <= index < len(names):
         detail = f"class {format_value(value)} is not one of the {len(names)} --class-names, which are numbered from 0"
         raise UnusableError(Reason.UNKNOWN_CATEGORY, detail)

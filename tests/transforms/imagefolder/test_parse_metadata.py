@@ -47,6 +47,22 @@ def test_an_object(objects, metadata_format, expected):
 
 
 @pytest.mark.parametrize(
+    ("value", "names", "category"),
+    [
+        *((value, ("1", "2", "3"), name) for value, name in ((0, "1"), (1, "2"), (2.0, "3"), ("1", "1"), ("3", "3"))),
+        *((value, ("1", "2", "3"), None) for value in (3, -1, 0.5, "0", float("nan"))),
+        *((value, ("cat", "dog"), name) for value, name in ((1, "dog"), ("1", "dog"), (" dog", "dog"), ("2", None))),
+    ],
+)
+def test_a_number_is_an_index_and_a_text_a_name(value, names, category):
+    rows = {"objects": [{"bbox": BOX, "label": value}]}, {"objects": {"bbox": [BOX], "category": [value]}}
+    for row in rows:
+        (image,) = parsed(row, MetadataFormat(names))
+        assert [object_.category for object_ in image.sample.objects] == ([category] if category else [])
+        assert [fault.reason for fault in image.faults] == ([] if category else [Reason.UNKNOWN_CATEGORY])
+
+
+@pytest.mark.parametrize(
     ("objects", "reason", "num_objects"),
     [
         ({"bbox": [BOX, [1, 2, 3]], "category": [0, 0]}, Reason.MALFORMED_BOX, 1),
