@@ -165,8 +165,7 @@ def convert(
         stuff: Regions of stuff, for a semantic mask.
         image_info: Images without annotations, for example of test sets.
         panoptic_masks: Folder or .zip of the PNGs of each panoptic file.
-        bbox_format: Meaning of the four numbers of a bbox, in instances and keypoints (default xywh, if the boxes look
-            like it).
+        bbox_format: Meaning of the four numbers of a bbox, in instances and keypoints (default that of the format).
         no_list: Do not list images: assume that every file exists and has 133 kB.
         match: How a file_name finds its file (default that of the format).
         task: What a line is: a box, a polygon, a box with keypoints, or the four corners of an oriented box (default

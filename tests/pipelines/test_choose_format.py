@@ -190,6 +190,58 @@ def test_options_help_to_recognise(folder):
         choose_conversion({"data": "named"})
 
 
+BOXES = '{"image": "1.jpg", "label": "a", "bbox": [1, 2, 3, 4]}\n{"image": "2.jpg", "label": "b", "bbox": [1, 2, 3, 4]}'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "given", "outcome"),
+    [
+        ("t.csv", "image,xmin,ymin,xmax,ymax,label\n1.jpg,1,2,3,4,a\n2.jpg,1,2,3,4,b", {}, "tfcsv"),
+        ("t.csv", "Filename,Class,XMin,YMin,XMax,YMax\n1.jpg,a,1,2,3,4\n1.jpg,b,1,2,3,4", {}, "tfcsv"),
+        ("t.csv", "filename,label,x,y,w,h\n1.jpg,a,1,2,3,4\n2.jpg,b,1,2,3,4", {}, "tfcsv"),
+        ("t.csv", 'image_path,label,bbox\n1.jpg,a,"[1, 2, 3, 4]"', {}, "tfcsv"),
+        (
+            "t.csv",
+            "image,kind,xmin,ymin,xmax,ymax\n1.jpg,a,1,2,3,4\n2.jpg,b,1,2,3,4",
+            {},
+            "boxed/t.csv has boxes (xmin, ymin, xmax, ymax), and a table of labels has one class per image. To read "
+            "the boxes, name the columns of images and classes filename and class. To read a class per image, add "
+            "--label COLUMN",
+        ),
+        (
+            "t.csv",
+            "ImageID,Source,LabelName,XMin,XMax,YMin,YMax\n1,x,/m/1,0,1,0,1\n2,x,/m/2,0,1,0,1",
+            {},
+            "boxed/t.csv has boxes (XMin, YMin, XMax, YMax), and a table of labels has one class per image. To read "
+            "the boxes: recordmill convert boxed/t.csv --images boxed --format openimages -o OUT. To read a class per "
+            "image, add --label COLUMN",
+        ),
+        (
+            "t.jsonl",
+            BOXES,
+            {},
+            "boxed/t.jsonl has boxes (bbox), and a table of labels has one class per image. To read the boxes, save it "
+            "as CSV with the columns filename, class, xmin, ymin, xmax, ymax. To read a class per image, add --label "
+            "label",
+        ),
+        ("t.jsonl", BOXES, {"label": "label"}, "folder"),
+        ("t.jsonl", BOXES, {"label": "bbox"}, "boxed/t.jsonl has boxes (bbox), and a table of labels has one"),
+        ("t.csv", "image,label,width,height\n1.jpg,a,4,3\n2.jpg,b,4,3", {}, "folder"),
+    ],
+)
+def test_tables_of_boxes_do_not_become_classes(folder, name, text, given, outcome):
+    (folder / "boxed").mkdir()
+    for image in ("1.jpg", "2.jpg"):
+        (folder / "boxed" / image).touch()
+    (folder / "boxed" / name).write_text(f"{text}\n")
+    if outcome in FORMATS:
+        assert choose_conversion({"data": "boxed", **given}).format == FORMATS[outcome]
+        return
+    with pytest.raises(ConfigError) as caught:
+        choose_conversion({"data": "boxed", **given})
+    assert str(caught.value).startswith(outcome)
+
+
 @pytest.mark.parametrize(
     ("names", "advised"), [(["cat_1.jpg", "dog_1.jpg"], True), (["1.jpg"], False), (["a.md", "b.md", "c.json"], False)]
 )

@@ -40,10 +40,19 @@ class RowFormat(NamedTuple):
 
 
 @parser
-def read_csv_images(stream: BinaryIO, file: str, row_format: RowFormat) -> Iterator[LabelledImage]:
-    """Yield the images of a CSV file. Consecutive rows with the same image and image columns are one LabelledImage."""
+def read_csv_images(
+    stream: BinaryIO, file: str, choose_format: Callable[[list[str]], RowFormat]
+) -> Iterator[LabelledImage]:
+    """Yield the images of a CSV file. Consecutive rows with the same image and image columns are one LabelledImage.
+
+    Args:
+        choose_format: Takes the names of the columns. An AnnotationFileError is a fault of the file.
+    """
+    chosen = list[RowFormat]()
 
     def choose_columns(names: list[str]) -> list[str]:
+        row_format = choose_format(names)
+        chosen.append(row_format)
         if missing := [name for name in row_format.required if name not in names]:
             raise AnnotationFileError(f"no column {missing[0]!r}; the file has {', '.join(map(repr, names))}")
         columns = [*row_format.required, *(name for name in row_format.optional if name in names)]
@@ -53,6 +62,7 @@ def read_csv_images(stream: BinaryIO, file: str, row_format: RowFormat) -> Itera
     unwritten = set[str]()
     try:
         columns, text_rows = read_csv_texts(file, stream, choose_columns)
+        (row_format,) = chosen
         key_columns = (row_format.required[0], *row_format.image_columns)
         indices = [columns.index(name) for name in key_columns if name in columns]
         for key, rows in groupby(text_rows, lambda row: [row.cells[index] for index in indices if row.cells]):

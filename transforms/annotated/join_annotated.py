@@ -89,7 +89,7 @@ def _describe_traits(
         raise ConfigError(f"{source.path} has no label file of the format {source.kind}")
     notes = frozenset(trait.name for trait in traits if trait.kind == NOTE)
     warnings = [*source.warnings, *source.check(notes), *unwritten_fields(notes, source)]
-    warnings += frame_warnings(traits, source)
+    warnings += frame_warnings(traits, source, "bbox_format" in type(options).model_fields)
     known = source.categories
     categories = choose_labels(traits, is_image_class=False) if known is None else LabelMap(known)
     warnings += label_warnings(traits, categories)
@@ -120,8 +120,11 @@ def _describe_traits(
     facts.warn_all([split], warnings)
 
 
-def frame_warnings(traits: Iterable[ObservedLabel], source: Source) -> Iterator[str]:
+def frame_warnings(traits: Iterable[ObservedLabel], source: Source, has_option: bool = False) -> Iterator[str]:
     """Yield a warning of fractions among boxes in pixels.
+
+    Args:
+        has_option: True if the format has --bbox-format.
 
     Raises:
         ConfigError: All boxes are fractions.
@@ -130,7 +133,7 @@ def frame_warnings(traits: Iterable[ObservedLabel], source: Source) -> Iterator[
     if FRACTIONS in kinds and PIXELS not in kinds:
         raise ConfigError(
             f"{source.path}: all boxes are within 0..1, like fractions, but boxes of {source.kind} are in pixels. "
-            "Multiply them by the image size"
+            f"Multiply them by the image size{', or add --bbox-format, rel-xyxy for example' if has_option else ''}"
         )
     if FRACTIONS in kinds:
         yield f"{source.path}: some boxes are within 0..1, like fractions; all boxes are read as pixels. Check them"

@@ -11,6 +11,7 @@ import numpy as np
 
 from recordmill.schemas.block import Block, ragged_bytes, ragged_texts
 from recordmill.schemas.errors import AnnotationFileError, ConfigError
+from recordmill.schemas.inputs.box_columns import boxes_fault
 from recordmill.schemas.inputs.fields import columns_of_rows
 from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, is_image_name
@@ -173,6 +174,8 @@ def label_rows(
 
 def _choose_label_columns(path: str, options: FolderOptions, names: list[str]) -> list[str]:
     """Return the names of the columns of paths, of labels, and of splits if there is one."""
+    if fault := boxes_fault(path, names, options.images, options.label):
+        raise ConfigError(fault)
     by_text = {name.strip(): name for name in reversed(names)}
     by_lower = {name.strip().lower(): name for name in reversed(names)}
 

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.box_columns import boxes_fault
 from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, is_image_name
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD, USUAL_SPLITS
 from recordmill.transforms.folder.folder_options import FolderOptions
@@ -57,7 +58,9 @@ def _label_tables(contents: DataContents) -> Iterator[Interpretation]:
         if image != usual_image:
             given["image_column"] = image
         fault = None
-        if label not in columns:
+        if text := boxes_fault(path, columns, given["data"], contents.given.get("label")):
+            fault = ConfigError(text)
+        elif label not in columns:
             named = ["--image-column", image] if "image_column" in given else []
             command = shlex.join(["recordmill", "convert", folder, "--labels", path, *named, "--label"])
             fault = ConfigError(

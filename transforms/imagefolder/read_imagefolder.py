@@ -2,6 +2,7 @@
 
 import contextlib
 import posixpath
+import shlex
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,8 +12,9 @@ import numpy as np
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.box_columns import ObjectColumns, find_box_columns
 from recordmill.schemas.inputs.coco import BoxFormat
-from recordmill.schemas.inputs.images import is_image_name
+from recordmill.schemas.inputs.images import LABEL_COLUMNS, is_image_name
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS, split_of_file
 from recordmill.schemas.inputs.tables import RowsReading
 from recordmill.schemas.layouts import LAYOUTS
@@ -250,7 +252,9 @@ def _check_columns(file: MetadataFile, class_names: tuple[str, ...], captions: t
     if FILE_NAME not in file.columns and not file.image_column:
         raise ConfigError(f"{file.path} has no column {FILE_NAME}. Its columns are: {columns}")
     if not has_objects(file.columns) and not any(name in file.columns for name in captions):
-        label = next((name for name in file.columns if name != FILE_NAME), "NAME")
+        if boxes := find_box_columns(file.columns):
+            raise ConfigError(_describe_boxes(file, boxes))
+        label = next((name for name in file.columns if name.lower() in LABEL_COLUMNS), "COLUMN")
         fault = f"{file.path} has neither objects nor captions ({', '.join(CAPTIONS)}). Its columns are: {columns}."
         if file.image_column:
             raise ConfigError(
@@ -258,9 +262,10 @@ def _check_columns(file: MetadataFile, class_names: tuple[str, ...], captions: t
                 f"--image-column {file.image_column} --label LABEL reads images and their classes"
             )
         raise ConfigError(
-            f"{fault} recordmill convert {folder} --labels {file.path} --label {label} "
-            f"reads one as the class of the image, recordmill convert {file.path} --format table --images {folder} "
-            f"--image-column {FILE_NAME} reads all"
+            f"{fault} {shlex.join(['recordmill', 'convert', folder, '--labels', file.path, '--label', label])} -o OUT "
+            "reads one as the class of the image, "
+            f"{shlex.join(['recordmill', 'convert', file.path, '--format', 'table', '--images', folder])} "
+            f"--image-column {FILE_NAME} -o OUT reads all"
         )
     entry = next((entry for _, entry in file.objects()), None)
     if entry is None or class_names:
@@ -270,6 +275,17 @@ def _check_columns(file: MetadataFile, class_names: tuple[str, ...], captions: t
         raise ConfigError(_missing_class_names(f"{file.path}: class {number} of the first object is a number"))
     if first_value(entry, CLASSES) is None:
         raise ConfigError(f"{file.path}: the first object has no category. Add --class-names object for one class")
+
+
+def _describe_boxes(file: MetadataFile, boxes: ObjectColumns) -> str:
+    """Return the error of a file with boxes in columns that the format does not have."""
+    text = f"{file.path} has boxes ({', '.join(boxes.box)}) outside the column objects. "
+    if all(boxes.used) and file.name.endswith(".csv"):
+        data = file.path.removesuffix(posixpath.join(file.folder, file.name)).rstrip("/") if file.split else file.path
+        return text + f"Convert them by: {shlex.join(['recordmill', 'convert', data or '.'])} --format tfcsv -o OUT"
+    return (
+        text + 'Write them into it, as {"bbox": [[x, y, width, height]], "category": ["cat"]} with lists of one length'
+    )
 
 
 def _missing_class_names(fault: str) -> str:

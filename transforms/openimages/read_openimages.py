@@ -144,7 +144,7 @@ def parse_boxes(
         partial(_convert_box_row, names=names),
         has_fields=has_fields,
     )
-    yield from read_csv_images(stream, file, row_format)
+    yield from read_csv_images(stream, file, lambda _: row_format)
 
 
 def _convert_box_row(cells: Cells, notes: set[str], names: dict[str, str]) -> SampleObject:

@@ -133,6 +133,8 @@ def test_boxes_in_fractions_alone_are_an_error():
     _, traits, source = rows_of(SampleObject("dog", (0.1, 0.2, 0.8, 0.8)))
     with pytest.raises(ConfigError, match=r"data: all boxes are within 0\.\.1, .* boxes of lines are in pixels"):
         list(frame_warnings(traits, source))
+    with pytest.raises(ConfigError, match=r"by the image size, or add --bbox-format, rel-xyxy for example$"):
+        list(frame_warnings(traits, source, has_option=True))
 
 
 @pytest.mark.parametrize(("area", "number"), [(-1.0, 1), (0.0, 0), (None, 0)])

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.errors import AnnotationFileError, ConfigError
 from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS
 from recordmill.schemas.inputs.splits import Division, SplitShares
@@ -113,6 +113,17 @@ def test_missing_columns(rows, header, given, message):
     for rest in ("", "\na.jpg,cat\n"):
         with pytest.raises(AnnotationFileError, match=f"labels.csv has no {message}$"):
             rows(f"{header}{rest}", given)
+
+
+@pytest.mark.parametrize("label", [None, "xmin"])
+@pytest.mark.parametrize(
+    "text", ["image,label,xmin,ymin,xmax,ymax", "image,label,xmin,ymin,xmax,ymax\na.jpg,cat,1,2,3,4"]
+)
+def test_boxes_are_no_classes(rows, label, text):
+    command = r"recordmill convert .*/labels.csv --images .* --format tfcsv -o OUT\. .* add --label label$"
+    with pytest.raises(ConfigError, match=rf"has boxes \(xmin, ymin, xmax, ymax\), .* To read the boxes: {command}"):
+        rows(text, options(label=label))
+    assert rows("image,label,x,y,w,h\na.jpg,cat,1,2,3,4", options(label="label")) == [good(1, "a.jpg", "cat")]
 
 
 def test_table_without_rows_has_none(rows):

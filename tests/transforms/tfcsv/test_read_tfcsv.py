@@ -5,7 +5,9 @@ import io
 
 import pytest
 
-from recordmill.transforms.tfcsv.read_tfcsv import parse_rows
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.coco import BoxFormat
+from recordmill.transforms.tfcsv.read_tfcsv import _check_columns, parse_rows
 
 HEAD = "filename,width,height,class,xmin,ymin,xmax,ymax"
 
@@ -28,6 +30,87 @@ def test_rows_of_an_image_are_its_objects():
 def test_columns_have_any_order_and_more_are_left_out():
     (image,) = parse("x,6,4,2,1,cat,1.jpg", head="pose,ymax,xmax,ymin,xmin,class,filename")
     assert (image.sample.objects[0].box, image.sample.width) == ((1, 2, 3, 4), None)
+
+
+@pytest.mark.parametrize(
+    ("head", "row", "bbox_format", "box", "read"),
+    [
+        (HEAD, "1.jpg,40,30,cat,1,2,4,6", None, (1, 2, 3, 4), ""),
+        (
+            "image,xmin,ymin,xmax,ymax,label",
+            '1.jpg,"1",2,4,6,cat',
+            None,
+            (1, 2, 3, 4),
+            "image, classes from label, boxes from xmin, ymin, xmax, ymax (left, top, right, bottom in pixels)",
+        ),
+        (
+            "Filename,Width,Height,Class,XMin,YMin,XMax,YMax",
+            "1.jpg,40,30,cat,1,2,4,6",
+            None,
+            (1, 2, 3, 4),
+            "Filename, classes from Class, boxes from XMin, YMin, XMax, YMax (left, top, right, bottom in pixels)",
+        ),
+        (
+            "filename,class,x_min,x_max,y_min,y_max,width,height",
+            "1.jpg,cat,1,4,2,6,40,30",
+            None,
+            (1, 2, 3, 4),
+            "filename, classes from class, boxes from x_min, y_min, x_max, y_max (left, top, right, bottom in pixels)",
+        ),
+        (
+            "file_name,category,x,y,width,height,image_width,image_height",
+            "1.jpg,cat,1,2,3,4,40,30",
+            None,
+            (1, 2, 3, 4),
+            "file_name, classes from category, boxes from x, y, width, height (left, top, width, height in pixels)",
+        ),
+        (
+            "path,label,cx,cy,w,h",
+            "1.jpg,cat,2.5,4,3,4",
+            None,
+            (1, 2, 3, 4),
+            "path, classes from label, boxes from cx, cy, w, h (centre x, centre y, width, height in pixels)",
+        ),
+        (
+            "path,label,x,y,w,h",
+            "1.jpg,cat,2.5,4,3,4",
+            BoxFormat.CXCYWH,
+            (1, 2, 3, 4),
+            "path, classes from label, boxes from x, y, w, h (centre x, centre y, width, height in pixels)",
+        ),
+        *(
+            (
+                "image_path,label,bbox",
+                f'1.jpg,cat,"{text}"',
+                BoxFormat.REL_XYXY,
+                (0.25, 0.5, 0.5, 0.5),
+                "image_path, classes from label, boxes from bbox (left, top, right, bottom in fractions)",
+            )
+            for text in ("[0.25, 0.5, 0.75, 1]", "0.25 0.5 0.75 1", "(.25,.5,.75,1.0)", "[ 0.25  0.5 0.75 1. ]")
+        ),
+    ],
+)
+def test_names_of_columns(head, row, bbox_format, box, read):
+    (image,) = parse_rows(io.BytesIO(f"{head}\n{row}\n".encode()), "a.csv", bbox_format)
+    (object_,) = image.sample.objects
+    assert (object_.category, object_.box, image.sample.file_name, image.faults) == ("cat", box, "1.jpg", ())
+    assert object_.frame == ("fraction" if bbox_format is BoxFormat.REL_XYXY else "px")
+    assert image.sample.width == (40 if "idth,image" in head or "40,30" in row else None)
+    warnings = [f"d: images are read from the column {read}"] if read else []
+    assert list(_check_columns(frozenset(image.notes), "d")) == warnings
+
+
+def test_a_list_of_four_numbers_needs_its_format():
+    rows = b'image,label,bbox\n1.jpg,cat,"[1, 2, 4, 6]"\n1.jpg,cat,"[1, 2, 4]"\n'
+    (image,) = parse_rows(io.BytesIO(rows), "a.csv")
+    assert [fault.detail for fault in image.faults] == ["the meaning of its four numbers is unknown"] * 2
+    with pytest.raises(
+        ConfigError, match=r"d: the name of the column bbox does not tell .* Add --bbox-format xywh for"
+    ):
+        list(_check_columns(frozenset(image.notes), "d"))
+    (image,) = parse_rows(io.BytesIO(rows), "a.csv", BoxFormat.XYXY)
+    assert [object_.box for object_ in image.sample.objects] == [(1, 2, 3, 4)]
+    assert [fault.detail for fault in image.faults] == ["the box is not four numbers: '[1, 2, 4]'"]
 
 
 def test_an_image_without_objects_has_empty_cells():
@@ -71,7 +154,12 @@ def test_a_row_without_an_image(row, detail):
 @pytest.mark.parametrize(
     ("images", "detail"),
     [
-        (parse(head="filename,class,x,y"), "no column 'xmin'; the file has 'filename', 'class', 'x', 'y'"),
+        (
+            parse(head="filename,class,x,y"),
+            "no column of boxes, such as xmin, ymin, xmax, ymax. The file has 'filename', 'class', 'x', 'y'",
+        ),
+        (parse(head="filename,kind,x,y,w,h"), "no column of classes, such as class. The file has"),
+        (parse(head="picture,class,x,y,w,h"), "no column of images, such as filename. The file has"),
         (parse("1.jpg,40,30,katt\u00e9,1,2,4,6", head=f"{HEAD},é", encoding="latin-1"), "first line cannot be read"),
         (parse('1.jpg,40,30,"cat,1,2,4,6'), "a quote that is not closed"),
         (parse(head='{"images": [], "annotations": []}'), "COCO's JSON"),
