@@ -1,5 +1,6 @@
 """Texts for sizes, numbers and names."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 
@@ -20,6 +21,20 @@ def first_texts(texts: Iterable[str], most: int, between: str = ", ") -> str:
     """
     texts = list(texts)
     return between.join(texts[:most]) + (f" and {len(texts) - most:,} more" if len(texts) > most else "")
+
+
+def quote_blanks(names: Iterable[str]) -> list[str]:
+    """Return names for a message. Those that have blanks at their ends or in a row, or that differ in blanks alone, are
+    quoted.
+
+    >>> quote_blanks(["image", "label", " label", "two words"])
+    ['image', "'label'", "' label'", 'two words']
+    """
+    names = list(names)
+    numbers = Counter("".join(name.split()) for name in names)
+    return [
+        name if name == " ".join(name.split()) and numbers["".join(name.split())] == 1 else repr(name) for name in names
+    ]
 
 
 def size_text(count: float) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from recordmill.schemas.inputs.coco import BoxFormat
+from recordmill.schemas.sizes import quote_blanks
 
 _XYXY = ("xmin ymin xmax ymax", "x0 y0 x1 y1", "x1 y1 x2 y2", "left top right bottom", "minx miny maxx maxy")
 _STARTS = {
@@ -62,7 +63,7 @@ def boxes_fault(path: str, names: Iterable[str], images: Sequence[str], label: s
     columns = find_box_columns(names)
     if not columns or (label and label not in columns.box):
         return ""
-    text = f"{path} has boxes ({', '.join(columns.box)}), and a table of labels has one class per image. "
+    text = f"{path} has boxes ({', '.join(quote_blanks(columns.box))}), and a table of labels has one class per image. "
     is_openimages = {"ImageID", "LabelName"} <= {*names}
     if is_csv and (is_openimages or all(columns.used)):
         folders = [word for folder in images for word in ("--images", folder)]

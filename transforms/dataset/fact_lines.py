@@ -19,7 +19,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import FEATURES, LAYOUTS, TABLE, has_image, requested_fields
 from recordmill.schemas.problems import DUPLICATES, Duplicates, split_problems
 from recordmill.schemas.shards import SplitSize
-from recordmill.schemas.sizes import first_texts, number_text, printable, size_text
+from recordmill.schemas.sizes import first_texts, number_text, printable, quote_blanks, size_text
 from recordmill.schemas.statistics import FINDINGS, STATISTICS, SplitComparison
 
 _CLASSES_SHOWN = 5
@@ -350,7 +350,11 @@ def _format_classes(names: Sequence[str], counts: Sequence[int] | None = None) -
 
 def _format_columns(features: Sequence[Feature]) -> str:
     """Return the line about columns and their features."""
-    columns = (f"{printable(f.name)} {f.kind.value}{' list' if f.is_list else ''}" for f in features[:_COLUMNS_SHOWN])
+    names = quote_blanks(feature.name for feature in features)
+    columns = (
+        f"{printable(name)} {feature.kind.value}{' list' if feature.is_list else ''}"
+        for name, feature in zip(names[:_COLUMNS_SHOWN], features, strict=False)
+    )
     return f"{len(features):,}: {', '.join(columns)}{' …' if len(features) > _COLUMNS_SHOWN else ''}"
 
 

@@ -185,7 +185,7 @@ def _choose_label_columns(path: str, options: FolderOptions, names: list[str]) -
         if column or (not given and kind == "split"):
             return column
         expected = f"called {given!r}" if given else f"of {kind}s ({', '.join(usual)})"
-        existing = ", ".join(repr(name.strip()) for name in names) or "none"
+        existing = ", ".join(map(repr, names)) or "none"
         raise AnnotationFileError(
             f"{path} has no column {expected}; its columns are {existing}: name the column with {flag(option)}"
         )

@@ -11,6 +11,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.box_columns import boxes_fault
 from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, is_image_name
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD, USUAL_SPLITS
+from recordmill.schemas.sizes import quote_blanks
 from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.rows.data_contents import CLASS_FOLDERS, UNCLEAR, DataContents, Interpretation
 from recordmill.transforms.storage.resolve import join_path
@@ -64,8 +65,9 @@ def _label_tables(contents: DataContents) -> Iterator[Interpretation]:
             named = ["--image-column", image] if "image_column" in given else []
             command = shlex.join(["recordmill", "convert", folder, "--labels", path, *named, "--label"])
             fault = ConfigError(
-                f"{path} names images, but not which of its columns has their classes: {', '.join(columns)}. Choose "
-                f"one: {command} COLUMN -o OUT. To convert its rows without the images, add --format table"
+                f"{path} names images, but not which of its columns has their classes: "
+                f"{', '.join(quote_blanks(columns))}. Choose one: {command} COLUMN -o OUT. "
+                "To convert its rows without the images, add --format table"
             )
         yield Interpretation(f"{name} names images and their classes", given, UNCLEAR if fault else rank + 1, fault)
 

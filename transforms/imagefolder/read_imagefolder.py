@@ -20,6 +20,7 @@ from recordmill.schemas.inputs.tables import RowsReading
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import UnusableError
+from recordmill.schemas.sizes import quote_blanks
 from recordmill.transforms.annotated.naming import split_folders
 from recordmill.transforms.annotated.source import ImageParts, Source, SourceFolder
 from recordmill.transforms.imagefolder.imagefolder_options import ImagefolderOptions
@@ -193,7 +194,7 @@ def _find_parquet_files(data: str) -> list[MetadataFile]:
             if (split := split_of_file(name)) not in heads:
                 head = heads[split] = _read_metadata_head(data, base, name)
                 if not head.image_column:
-                    columns = ", ".join(head.columns) or "none"
+                    columns = ", ".join(quote_blanks(head.columns)) or "none"
                     raise ConfigError(f"{head.path} has neither {FILE_NAME} nor images. Its columns are: {columns}")
         if "" in heads and len(heads) > 1:
             raise ConfigError(
@@ -246,7 +247,7 @@ def _check_columns(file: MetadataFile, class_names: tuple[str, ...], captions: t
         ConfigError: The columns have neither images with objects nor captions, or classes need names.
     """
     folder = split_folder(file.path)[0]
-    columns = ", ".join(file.columns)
+    columns = ", ".join(quote_blanks(file.columns))
     if not columns:
         raise ConfigError(f"{file.path}{file.fault or ' has no rows'}")
     if FILE_NAME not in file.columns and not file.image_column:

@@ -20,7 +20,7 @@ from recordmill.schemas.inputs.labels import (
     sorted_names,
 )
 from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, RowsFile, TableSchema
-from recordmill.schemas.sizes import first_texts
+from recordmill.schemas.sizes import first_texts, quote_blanks
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
 from recordmill.transforms.join.choose_categories import comma_fault
 from recordmill.transforms.rows.choose_type import NUMBERS, narrowest_type
@@ -404,4 +404,4 @@ def _label_map(stats: TableStats, options: TableOptions, known: Mapping[str, Col
 
 
 def _list_names(names: Iterable[str]) -> str:
-    return first_texts(names, _SHOWN_COLUMNS)
+    return first_texts(quote_blanks(names), _SHOWN_COLUMNS)

@@ -11,6 +11,7 @@ from recordmill.schemas.inputs.boxes import box_xywh_px
 from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.schemas.sizes import quote_blanks
 from recordmill.transforms.annotated.csv_rows import Cells, RowFormat, read_csv_images
 from recordmill.transforms.annotated.naming import edges_box, find_labels, naming_source, resolve_image_name
 from recordmill.transforms.annotated.shapes import finite_numbers, sides_px
@@ -91,7 +92,8 @@ def _choose_format(names: list[str], file: str, bbox_format: BoxFormat | None, h
     format_ = bbox_format or columns.format
 
     def make_sample(cells: Cells, parts: ImageParts) -> Sample:
-        width, height = sides_px(*([cells[name] for name in columns.sides] or ("", "")), parts.warnings)
+        sides = [cells[name] for name in columns.sides] or ["", ""]
+        width, height = sides_px(sides[0], sides[1], parts.warnings)
         return Sample(resolve_image_name(file, cells[columns.image]), width=width, height=height)
 
     def make_object(cells: Cells, notes: set[str]) -> SampleObject | None:
@@ -103,9 +105,10 @@ def _choose_format(names: list[str], file: str, bbox_format: BoxFormat | None, h
     if format_ and columns.used != _USUAL:
         unit = "fractions" if format_.is_fraction else "pixels"
         meaning = f"{_MEANINGS[BoxFormat(format_.value.removeprefix('rel-'))]} in {unit}"
+        image, label, *box = quote_blanks(columns.used)
         column_notes.add(
-            f"{_COLUMNS}images are read from the column {columns.image}, classes from {columns.label}, boxes from "
-            f"{', '.join(columns.box)} ({meaning})"
+            f"{_COLUMNS}images are read from the column {image}, classes from {label}, boxes from {', '.join(box)} "
+            f"({meaning})"
         )
     return RowFormat(columns.used, columns.sides, make_sample, make_object, columns.sides, has_fields)
 

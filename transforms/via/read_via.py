@@ -147,8 +147,8 @@ def parse_regions(
 
 
 def _option_texts(attributes: Any) -> dict[str, dict[str, str]]:
-    """Return the texts of the options of each attribute of regions, by id. They are names of classes in VIA's export to
-    COCO. An option without a text of its own is left out: its id is its name.
+    """Return the texts of the options of each attribute of regions, by id. VIA's export to COCO has them as categories.
+    An option whose text is empty, or not unique, is left out: its id is its name.
 
     >>> _option_texts({"region": {"kind": {"options": {"1": "cat", "2": "dog", "3": "", "4": "fly", "5": "fly"}}}})
     {'kind': {'1': 'cat', '2': 'dog'}}

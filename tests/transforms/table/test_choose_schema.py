@@ -232,6 +232,11 @@ def test_default_is_class_and_fills_no_list():
         choose({"c": pa.array([["a"], None])}, is_typed=True, label="c")
 
 
+def test_columns_that_differ_in_blanks_are_quoted():
+    with pytest.raises(ConfigError, match=r"no column 'lable'; the columns are 'label', ' label', c$"):
+        choose({"label": ["a"], " label": ["b"], "c": ["1"]}, label="lable")
+
+
 def test_classes_are_numbered(monkeypatch):
     assert [c.name for c in choose({"c": ["b", "a", "", "b"]}, label="c").labels.categories] == ["a", "b"]
     assert [c.name for c in choose({"c": ["10", "9"]}, label="c").labels.categories] == ["9", "10"]
