@@ -55,7 +55,8 @@ def from_flat(arguments: Sequence[str]) -> list[str]:
             values[parameter].append(value if equals else "true")
         else:
             raise ConfigError(f"{name} needs its value in the same word: {name}=…")
-    return [*command_line(command, values), *typed, "--", *beams]
+    texts = {name: ",".join(words) if known[name].are_names else words for name, words in values.items()}
+    return [*command_line(command, texts), *typed, "--", *beams]
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ MIXED = """--command=convert --format=folder --runner=DataflowRunner --data=gs:/
         ),
         (
             "--command=convert --seed=1 --seed=2 --categories=a,b --categories=c --gzip --gzip=false",
-            "convert --seed=1 --seed=2 --categories=a,b --categories=c",
+            "convert --seed=1 --seed=2 --categories=a,b,c",
             "",
         ),
     ],
