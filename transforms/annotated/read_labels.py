@@ -333,7 +333,9 @@ class ReadNaming(_LabelReader):
                     file_offset=keep_files(path, [sample.data for sample in samples]),
                     file_version=ragged_texts([""] * len(samples)),
                 )
-        yield from pack_parts(block, assign_buckets(name_keys(names), self._options.matching, 1 << BITS))
+        buckets = assign_buckets(name_keys(names), self._options.matching, 1 << BITS)
+        written = np.flatnonzero([not image.is_omitted for image in images])
+        yield from pack_parts(block.take(written), buckets[written])
         yield from (TaggedOutput(TRAITS, tuple(trait)) for trait in traits)
         yield from _image_notices(names, images)
 

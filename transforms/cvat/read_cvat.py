@@ -18,7 +18,7 @@ from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.annotated.naming import MASKS, LabelFolders, mask_warnings, naming_source
+from recordmill.transforms.annotated.naming import LabelFolders, mask_notes, mask_warnings, naming_source
 from recordmill.transforms.annotated.read_xml import Element, read_elements
 from recordmill.transforms.annotated.shapes import (
     box_object,
@@ -223,12 +223,13 @@ def _convert_image_element(
     for shape in element.children:
         with parts.rejecting(line=shape.line):
             label = _read_label(shape)
-            parts.notes |= _shape_notes(shape, has_masks)
+            parts.notes |= _shape_notes(shape)
             if shape.tag == "tag":
                 tags[label] = None
                 tag_fields[label] = _child_attributes(shape)
             else:
                 parts.objects += _with_fields(shape_objects(shape, label, sides, has_masks), shape, {}, has_fields)
+    parts.notes |= mask_notes(parts.objects)
     name, split = name if is_absolute(name) else f"{prefix}{name}", splits.get(subset, "")
     own = {key: value for key, value in attributes.items() if value and key not in ("name", "width", "height")}
     fields: dict[str, Any] = {**own, "tags": tag_fields} if has_fields else {}
@@ -263,7 +264,8 @@ def _convert_track(
         objects = _with_fields(objects, shape, element.attributes, has_fields)
         sample = msgspec.structs.replace(_frame_sample(frame_path, number, sides), objects=tuple(objects))
         place = LabelFault(Reason.MALFORMED_ANNOTATION, "", shape.line)
-        yield LabelledImage(sample, (), tuple(sorted(_shape_notes(shape, has_masks))), places=(place,) * len(objects))
+        notes = _shape_notes(shape) | mask_notes(objects)
+        yield LabelledImage(sample, (), tuple(sorted(notes)), places=(place,) * len(objects))
     pairs = pairwise(sorted(positions))
     if any(after - before > frames.step and not is_outside for (before, is_outside), (after, _) in pairs):
         yield LabelledImage(_frame_sample(frame_path, positions[0][0], sides), (), ("gap",))
@@ -280,11 +282,10 @@ def _read_label(element: Element) -> str:
     return label
 
 
-def _shape_notes(shape: Element, has_masks: bool) -> set[str]:
+def _shape_notes(shape: Element) -> set[str]:
     """Return notes of what records do not store of a shape."""
     start = f"image.tags.{shape.attributes.get('label', '')}." if shape.tag == "tag" else "attributes."
     notes = {shape.tag} & {"points"} | field_notes(f"{start}{name}" for name in _child_attributes(shape))
-    notes |= {MASKS} if shape.tag in ("polygon", "ellipse", "mask") and not has_masks else set()
     set_flags = [name for name in ("occluded", "z_order") if shape.attributes.get(name, "0") != "0"]
     return notes | field_notes([*set_flags, *({"group_id"} & {*shape.attributes})])
 

@@ -14,10 +14,10 @@ from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import (
-    MASKS,
     decode_part,
     find_labels,
     is_json,
+    mask_notes,
     mask_warnings,
     naming_source,
     read_label_json,
@@ -161,6 +161,7 @@ def _convert_via_image(
             parts.notes |= field_notes(f"{_REGION_ATTRIBUTES}.{path}" for path, _ in leaf_values(given))
             object_ = _convert_region(region.shape, category, has_masks, parts)
             parts.objects.append(replace(object_, fields={_REGION_ATTRIBUTES: given}) if has_fields else object_)
+    parts.notes |= mask_notes(parts.objects)
     return parts.image(Sample(name, fields={_FILE_ATTRIBUTES: of_file} if has_fields else {}))
 
 
@@ -188,8 +189,6 @@ def _convert_region(shape: dict[str, Any], category: str, has_masks: bool, parts
         raise flat_shape_error(kind)
     else:
         raise UnusableError(Reason.MALFORMED_ANNOTATION, f"shape {kind!r} is not read")
-    if not has_masks:
-        parts.notes.add(MASKS)
     return polygon_object(category, [ring], has_masks)
 
 

@@ -107,6 +107,19 @@ def test_tags_subsets_and_names():
 
 
 @pytest.mark.parametrize(
+    ("shape", "notes"),
+    [
+        ('<polygon label="c" points="1,1;2,1;2,2"/>', ("polygons",)),
+        ('<polygon label="c" points="1,1;2,1"/><polyline label="c" points="1,1;2,1;2,2"/>', ()),
+        (BOX.replace("/>", ' rotation="30"/>'), ()),
+    ],
+)
+def test_outlines_that_are_not_written(shape, notes):
+    (image,) = parsed(f'<image name="a.jpg" width="40" height="30">{shape}</image>', (*RULES[:3], False))
+    assert image.notes == notes
+
+
+@pytest.mark.parametrize(
     ("shape", "reason", "expected"),
     [
         (f"<box {EDGES}/>", Reason.UNKNOWN_CATEGORY, "a <box> without label"),
