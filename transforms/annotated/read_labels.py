@@ -311,6 +311,8 @@ class ReadNaming(_LabelReader):
         block = block.replace(
             source=np.array([crc32(file.encode()) for file in files], np.int64),
             part=np.array(parts, np.int64),
+            label_file=ragged_texts(files),
+            label_entry=ragged_texts([image.entry for image in images]),
             split=np.array([self._source.split_index(split, self._splits) for split in splits], np.int64),
         )
         if any(sample.path or sample.data for sample in samples):

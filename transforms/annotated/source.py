@@ -70,6 +70,8 @@ class LabelledImage(NamedTuple):
             an image has several times counts as often.
         places: Line or part of each object in the file; empty if unknown.
         is_omitted: True to leave out the image. Its notes and warnings count.
+        entry: Entry of the file that has all objects of the image: `task 3`. Two entries of a file for one image are an
+            error; images of rows, which have some of the objects, leave it empty.
     """
 
     sample: Sample | None
@@ -78,6 +80,7 @@ class LabelledImage(NamedTuple):
     warnings: tuple[str, ...] = ()
     places: tuple[LabelFault, ...] = ()
     is_omitted: bool = False
+    entry: str = ""
 
 
 class ImageParts:

@@ -233,7 +233,9 @@ def _convert_image_element(
     name, split = name if is_absolute(name) else f"{prefix}{name}", splits.get(subset, "")
     own = {key: value for key, value in attributes.items() if value and key not in ("name", "width", "height")}
     fields: dict[str, Any] = {**own, "tags": tag_fields} if has_fields else {}
-    return parts.image(Sample(name, width=sides[0], height=sides[1], split=split, tags=tuple(tags), fields=fields))
+    sample = Sample(name, width=sides[0], height=sides[1], split=split, tags=tuple(tags), fields=fields)
+    ids = " of task ".join(filter(None, (attributes.get("id"), attributes.get("task_id"))))
+    return parts.image(sample)._replace(entry=f"<image> {ids or f'in line {element.line}'}")
 
 
 # Long list of arguments: what is known of the video.

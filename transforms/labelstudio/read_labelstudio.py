@@ -203,7 +203,7 @@ def parse_tasks(
             image = _convert_task(task, name, f"task {number}", choice, has_masks, parts)
             if unfinished := _unfinished_text(task, is_background):
                 image = image._replace(warnings=(*image.warnings, unfinished), is_omitted=not is_background)
-            yield image
+            yield image._replace(entry=f"task {number}")
 
 
 def _unfinished_text(task: _Task, is_background: bool) -> str:

@@ -140,7 +140,8 @@ def parse_regions(
         except UnusableError as fault:
             yield unusable_image(fault.detail, where=repr(key))
         else:
-            yield _convert_via_image(image, name, class_attribute, class_name, has_masks, has_fields)
+            via_image = _convert_via_image(image, name, class_attribute, class_name, has_masks, has_fields)
+            yield via_image._replace(entry=f"the entry {key!r}")
 
 
 def _convert_via_image(

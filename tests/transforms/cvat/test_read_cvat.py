@@ -92,6 +92,13 @@ def test_runs_of_columns(seed):
     assert (coco_mask.decode(coco_mask.frPyObjects({"size": sides[::-1], "counts": runs}, *sides[::-1])) == whole).all()
 
 
+def test_entries():
+    xml = '<image id="7" name="a.jpg" task_id="2"/><image id="8" name="a.jpg"/>\n<image name="a.jpg"/>'
+    assert [image.entry for image in parsed(xml)] == ["<image> 7 of task 2", "<image> 8", "<image> in line 2"]
+    track = f'<track id="0" label="car"><box frame="0" {EDGES} outside="0"/></track>'
+    assert [image.entry for image in parsed(track)] == [""]  # a frame is in several tracks
+
+
 def test_tags_subsets_and_names():
     rules = ("", "frame_{:06d}.png", {"Train": "train"}, False)
     one, other, absolute, unknown = parsed(

@@ -59,7 +59,7 @@ def test_shapes(shape, box, ring):
     assert (object_.category, object_.frame, object_.box) == ("Cat", "fraction", pytest.approx(box, abs=1e-6))
     assert json.loads(object_.segmentation or "null") == (ring and [pytest.approx(ring, abs=1e-6)])
     assert object_.corners == (pytest.approx(ring, abs=1e-6) if shape["value"].get("rotation") else ())
-    assert (image.sample.width, image.sample.height, image.faults) == (200, 100, ())
+    assert (image.sample.width, image.sample.height, image.faults, image.entry) == (200, 100, (), "task 1")
 
 
 @pytest.mark.parametrize(("turn", "box"), [(0, (0.2, 0.45, 0.6, 0.1)), (90, (0.475, -0.1, 0.05, 1.2))])

@@ -55,7 +55,7 @@ def test_settings_in_another_encoding_are_a_fault():
 @pytest.mark.parametrize(("file", "name"), [(VERSION_1, "train/1.jpg"), (PROJECT, "train/images/1.jpg")])
 def test_versions(file, name):
     (image,) = parse(file)
-    assert (image.sample.file_name, image.faults) == (name, ())
+    assert (image.sample.file_name, image.faults, image.entry) == (name, (), "the entry '1.jpg7'")
     assert [(object_.category, object_.box) for object_ in image.sample.objects] == [("cat", (1, 2, 3, 4))]
 
 
