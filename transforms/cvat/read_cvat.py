@@ -2,7 +2,10 @@
 
 import math
 import posixpath
-from collections.abc import Iterator, Mapping
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, pairwise
 from operator import eq
@@ -50,6 +53,8 @@ ROOT = "annotations"
 _FILE = "annotations.xml"
 _SPLITS_BY_SUBSET = {"training": "train", "testing": "test"} | SPLIT_OF_FOLDER
 _MOST_FRAMES = 10_000_000
+_MOST_NAMES, _MOST_PATTERNS = 1000, 5
+"""Number of images whose names are compared with those of frames, and of patterns of names that are tried."""
 _GEOMETRY = {"xtl", "ytl", "xbr", "ybr", "cx", "cy", "rx", "ry", "points", "rle", "rotation"}
 _PLACE = {"left", "top", "width", "height", "outside"}
 _ATTRIBUTE = "attribute"
@@ -67,7 +72,8 @@ def source(options: CvatOptions) -> Source:
     """
     file, images = _find_xml(options.data), options.images
     folder, name = split_folder(file)
-    splits = _subset_splits(file)
+    head = _read_head(file)
+    splits = _subset_splits(file, head)
     below = join_path(folder, "images")
     prefix = "images/" if not images and storage_for(folder).is_folder(below) else ""
     frame_name = options.frame_name or "frame_{:06d}" + _frame_suffix(
@@ -79,6 +85,8 @@ def source(options: CvatOptions) -> Source:
         has_number = False
     if not has_number:
         raise ConfigError(f"--frame-name {frame_name} has no number. Write the number in braces: frame_{{:06d}}.png")
+    if options.match == "path":
+        _check_frame_name(file, head, images or (below if prefix else folder,), frame_name)
     folders = [SourceFolder(path.rstrip("/")) for path in images]
     if folder.rstrip("/") not in {image_folder.path for image_folder in folders}:
         folders.append(SourceFolder(folder, has_images=not images))
@@ -103,17 +111,25 @@ def _find_xml(data: str) -> str:
     return join_path(data.rstrip("/"), names[0])
 
 
-def _subset_splits(file: str) -> dict[str, str]:
-    """Return the splits of a project by its subsets; empty if it has only one subset.
+def _read_head(file: str) -> list[Element]:
+    """Return the first elements of a file: its <version>, <meta>, and first <image> or <track>.
 
     Raises:
-        ConfigError: The file is not CVAT's, or two subsets are the same split.
+        ConfigError: The file is not CVAT's.
     """
     with storage_for(file).open(file) as stream:
         try:
-            elements = [*islice(read_elements(stream, ROOT), 2)]
+            return [*islice(read_elements(stream, ROOT), 3)]
         except XmlError as error:
             raise ConfigError(f"{file}, line {error.line}: {error.detail}") from error
+
+
+def _subset_splits(file: str, elements: Sequence[Element]) -> dict[str, str]:
+    """Return the splits of a project by its subsets; empty if it has only one subset.
+
+    Raises:
+        ConfigError: Two subsets are the same split.
+    """
     projects = (project for element in elements if element.tag == "meta" and (project := element.find("project")))
     names = [name.strip() for project in projects for name in project.child_text("subsets").split("\n")]
     splits = {name: _SPLITS_BY_SUBSET.get(name.lower(), name.lower()) for name in names if name}
@@ -126,6 +142,60 @@ def _frame_suffix(folder: str) -> str:
     """Return the suffix of the images of frames in a folder."""
     names = (name for name in storage_for(folder).names(folder) if name.startswith("frame_") and is_image_name(name))
     return posixpath.splitext(next(names, "frame.PNG"))[1]
+
+
+def _check_frame_name(file: str, head: Sequence[Element], folders: Sequence[str], frame_name: str) -> None:
+    """Refuse a video whose frames are named otherwise, if a name of images fits its first and its last frame.
+
+    Raises:
+        ConfigError: `frame_name` fits neither frame, and the images of a folder have another name.
+    """
+    numbers = _end_frames(head)
+
+    def frames_exist(folder: str, name: str) -> Iterator[bool]:
+        paths = (join_path(folder, name.format(number)) for number in numbers)
+        return (storage_for(path).size(path) is not None for path in paths)
+
+    if not numbers or any(any(frames_exist(folder, frame_name)) for folder in folders):
+        return
+    for folder in folders:
+        files = islice(
+            (file.name for file in storage_for(folder).walk(folder) if is_image_name(file.name)), _MOST_NAMES
+        )
+        names = Counter(name for name in map(_frame_pattern, files) if name)
+        for name, _ in names.most_common(_MOST_PATTERNS):
+            if all(frames_exist(folder, name)):
+                missing, present = frame_name.format(numbers[0]), name.format(numbers[0])
+                raise ConfigError(
+                    f"{file} has tracks of a video, but {folder} has no image {missing!r}. Its images are named like "
+                    f"{present!r}: add --frame-name {shlex.quote(name)}"
+                )
+
+
+def _end_frames(head: Sequence[Element]) -> tuple[int, ...]:
+    """Return the first and the last frame of a video; none without tracks."""
+    track = next((element for element in head if element.tag == "track"), None)
+    if track is None:
+        return ()
+    frames = next((video_frames(element)[0] for element in head if element.tag == "meta"), range(0))
+    if frames:
+        return frames[0], frames[-1]
+    numbers = {whole_number(shape.attributes.get("frame", "")) for shape in track.children} - {None}
+    return (min(numbers), max(numbers)) if numbers else ()
+
+
+def _frame_pattern(name: str) -> str:
+    """Return the name of a frame with the last number of its stem in braces; "" without a number.
+
+    >>> _frame_pattern("cam2/img_0012.jpg"), _frame_pattern("7.jpg"), _frame_pattern("cover.jpg")
+    ('cam2/img_{:04d}.jpg', '{}.jpg', '')
+    """
+    stem, suffix = posixpath.splitext(name)
+    if not (match := re.fullmatch(r"(.*?)(\d+)(\D*)", stem, re.DOTALL)):
+        return ""
+    before, after = (text.replace("{", "{{").replace("}", "}}") for text in (match[1], match[3] + suffix))
+    number = f"{{:0{len(match[2])}d}}" if len(match[2]) > 1 else "{}"
+    return f"{before}{number}{after}"
 
 
 def _check_cvat_notes(notes: frozenset[str]) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 import io
 import json
+import shlex
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.sample import SampleObject
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.annotated.shapes import column_runs
+from recordmill.transforms.cvat.cvat_options import CvatOptions
 from recordmill.transforms.cvat.read_cvat import parse_cvat
+from tests.conftest import draw_jpeg
 
 RULES = ("images/", "frame_{:06d}.PNG", {}, True)
 BOX = '<box label="cat" xtl="1" ytl="2" xbr="4" ybr="6" occluded="0"/>'
@@ -111,6 +115,39 @@ def test_tags_subsets_and_names():
     assert (other.sample.width, other.sample.objects[0].segmentation, other.notes) == (None, "", ("polygons",))
     assert absolute.sample.file_name == "/b.jpg"  # is rejected as unsafe
     assert (unknown.sample, unknown.faults[0].reason) == (None, Reason.MALFORMED_IMAGE)
+
+
+VIDEO = (
+    "<version>1.1</version><meta><task><mode>interpolation</mode><start_frame>{}</start_frame><stop_frame>{}</stop_frame>"
+    "</task></meta>"
+)
+TRACK = f'<track id="0" label="car"><box frame="0" {EDGES}/><box frame="9" {EDGES}/></track>'
+
+
+@pytest.mark.parametrize(
+    ("xml", "images", "cure"),
+    [
+        (VIDEO.format(0, 2) + TRACK, ["img_0000.jpg", "img_0001.jpg", "img_0002.jpg"], "'img_{:04d}.jpg'"),
+        (VIDEO.format(8, 11) + TRACK, ["it's {8}.png", "it's {11}.png"], """ 'it'"'"'s {{{}}}.png'"""),
+        (VIDEO.format(0, 1) + TRACK, ["images/cam2/000.jpg", "images/cam2/001.jpg"], "'cam2/{:03d}.jpg'"),
+        (TRACK, ["0.jpg", "9.jpg"], "'{}.jpg'"),
+        (VIDEO.format(0, 1) + TRACK, ["frame_000000.PNG"], ""),
+        (VIDEO.format(0, 2) + TRACK, ["img_0001.jpg", "img_0002.jpg", "img_0003.jpg"], ""),  # numbered from 1
+        (VIDEO.format(0, 2) + TRACK, ["cover.jpg"], ""),
+        (VIDEO.format(0, 1) + '<image id="0" name="img_0000.jpg"/>', ["img_0000.jpg", "img_0001.jpg"], ""),
+    ],
+)
+def test_frames_of_a_video_that_are_named_otherwise(tmp_path, xml, images, cure):
+    (tmp_path / "annotations.xml").write_text(f"<annotations>{xml}</annotations>")
+    for name in images:
+        draw_jpeg(tmp_path / name)
+    options = CvatOptions(data=str(tmp_path), output="out")
+    with pytest.raises(ConfigError) if cure else nullcontext() as caught:
+        options.source()
+    if caught:
+        assert str(caught.value).endswith(f": add --frame-name {cure.strip()}")
+        (frame_name,) = shlex.split(cure)
+        CvatOptions(data=str(tmp_path), output="out", frame_name=frame_name).source()
 
 
 @pytest.mark.parametrize(
