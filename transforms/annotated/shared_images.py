@@ -5,8 +5,8 @@ import os
 import posixpath
 import shlex
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from itertools import groupby, pairwise
+from functools import lru_cache, partial
+from itertools import groupby, islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -14,11 +14,11 @@ import numpy as np
 from recordmill.schemas.block import Block
 from recordmill.schemas.errors import CollidingImagesError, ConfigError
 from recordmill.schemas.inputs.option import option_fields
-from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
-from recordmill.schemas.sizes import number_text
+from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.source import Source, SourceFolder
+from recordmill.transforms.join.label_versions import describe_versions
 from recordmill.transforms.join.match_blocks import FileState
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -121,37 +121,24 @@ def check_clashes(clashes: Sequence[Clash], options: FormatOptions, source: Sour
     if files:
         raise ConfigError(_describe_files(sorted(files, key=lambda name: (len(name), name)), options, source))
     if entries := [clash for clash in clashes if clash.kind == ENTRIES]:
+        images = first_texts([clash.other for clash in entries], _SHOWN)
         raise CollidingImagesError(
-            f"{entries[0].file} has several entries of one image: {_listed([clash.other for clash in entries])}. If "
-            "these are different images, of two tasks for example, export them separately or rename them. If not, "
-            "delete all but one of the entries"
+            f"{entries[0].file} has several entries of one image: {images}. If these are different images, of two "
+            "tasks for example, export them separately or rename them. If not, delete all but one of the entries"
         )
     if copies := [f"{clash.file} equals {clash.other}" for clash in clashes if clash.kind == COPY]:
-        yield f"label files with the same bytes count once: {_listed(copies)}"
-
-
-def _listed(texts: Sequence[str]) -> str:
-    return ", ".join(texts[:_SHOWN]) + (f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else "")
+        yield f"label files with the same bytes count once: {first_texts(copies, _SHOWN)}"
 
 
 def _describe_files(files: Sequence[str], options: FormatOptions, source: Source) -> str:
     """Return the error of label files that annotate the same images, with the command that reads one of them."""
-    names = {
-        file: np.unique(np.fromiter(map(name_id, _image_names(file, source)), np.int64)) for file in files[:_SHOWN]
-    }
-    texts = []
-    for file, ids in names.items():
-        others = [other_ids for other, other_ids in names.items() if other != file]
-        shared = int(np.isin(ids, np.concatenate([*others, np.zeros(0, np.int64)])).sum())
-        texts.append(f"{file} ({number_text(len(ids), 'image')}, {shared:,} shared)")
-    more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
-    largest = max(names, key=lambda file: len(names[file]))
-    last = [file for file, ids in names.items() if len(ids) == len(names[largest])][-1]
+    text, largest = describe_versions({file: partial(_image_names, file, source) for file in files})
     # A file of one image is one of many, as in LabelMe.
-    cure = f", or convert one: {_command(last, options, source)}" if len(names[last]) > 1 else ""
+    is_one = len({*islice(_image_names(largest, source), 2)}) < 2
+    cure = "" if is_one else f", or convert one: {_command(largest, options, source)}"
     return (
         f"{options.data}: several label files annotate the same images, so records would have boxes several times: "
-        f"{', '.join(texts)}{more}. Move all but one to another folder{cure}"
+        f"{text}. Move all but one to another folder{cure}"
     )
 
 

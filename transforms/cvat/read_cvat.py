@@ -6,6 +6,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice, pairwise
 from operator import eq
@@ -21,6 +22,7 @@ from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.annotated.naming import LabelFolders, mask_notes, mask_warnings, naming_source
 from recordmill.transforms.annotated.read_xml import Element, read_elements
 from recordmill.transforms.annotated.shapes import (
@@ -47,12 +49,14 @@ from recordmill.transforms.annotated.source import (
     unusable_image,
 )
 from recordmill.transforms.cvat.cvat_options import CvatOptions
+from recordmill.transforms.join.label_versions import describe_versions
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
 ROOT = "annotations"
 _FILE = "annotations.xml"
 _SPLITS_BY_SUBSET = {"training": "train", "testing": "test"} | SPLIT_OF_FOLDER
 _MOST_FRAMES = 10_000_000
+_MOST_SHOWN = 5
 _MOST_NAMES, _MOST_PATTERNS = 1000, 5
 """Number of images whose names are compared with those of frames, and of patterns of names that are tried."""
 _GEOMETRY = {"xtl", "ytl", "xbr", "ybr", "cx", "cy", "rx", "ry", "points", "rle", "rotation"}
@@ -70,7 +74,7 @@ def source(options: CvatOptions) -> Source:
     Raises:
         ConfigError: There is no XML file, or there are several, or it is not CVAT's.
     """
-    file, images = _find_xml(options.data), options.images
+    (file, warnings), images = _find_xml(options), options.images
     folder, name = split_folder(file)
     head = _read_head(file)
     splits = _subset_splits(file, head)
@@ -94,21 +98,43 @@ def source(options: CvatOptions) -> Source:
     has_masks = options.masks != "none"
     kept = {"has_masks": has_masks, "has_fields": bool(options.fields)}
     parse = partial(parse_cvat, prefix=prefix, frame_name=frame_name, splits=splits, **kept)
-    return naming_source(options, labels, parse, check=_check_cvat_notes, inputs=(file,), text_fields=True)
+    return naming_source(
+        options, labels, parse, check=_check_cvat_notes, inputs=(file,), warnings=warnings, text_fields=True
+    )
 
 
-def _find_xml(data: str) -> str:
-    storage = storage_for(data)
+def _find_xml(options: CvatOptions) -> tuple[str, tuple[str, ...]]:
+    """Return the path of the XML file, and warnings of others that are not read.
+
+    Raises:
+        ConfigError: There is none, or there are several, none of them annotations.xml.
+    """
+    data, storage = options.data, storage_for(options.data)
     if data.lower().endswith(".xml"):
         if storage.size(data) is None:
             raise ConfigError(f"{data} does not exist")
-        return data
-    names = [name for name in storage.names(data) if name.lower().endswith(".xml")]
-    names = [name for name in names if name == _FILE] or names
-    if len(names) != 1:
-        fault = f"{', '.join(names[:5])}: give one of them" if names else "no .xml file: give CVAT's annotations.xml"
-        raise ConfigError(f"{data} has {fault}")
-    return join_path(data.rstrip("/"), names[0])
+        return data, ()
+    names = sorted((name for name in storage.names(data) if name.lower().endswith(".xml")), key=len)
+    if not names:
+        raise ConfigError(f"{data} has no .xml file: give CVAT's annotations.xml")
+    paths = {name: join_path(data.rstrip("/"), name) for name in names}
+    first = _FILE if _FILE in paths else names[0]
+    others = [name for name in names if name != first]
+    same_size = [name for name in others if storage.size(paths[name]) == storage.size(paths[first])]
+    copies = [name for name in same_size if storage.checksum(paths[name]) == storage.checksum(paths[first])]
+    if versions := [name for name in others if name not in copies] if first != _FILE else []:
+        text, largest = describe_versions({name: partial(_image_names, paths[name]) for name in (first, *versions)})
+        images = [word for folder in options.images for word in ("--images", folder)]
+        command = shlex.join(["recordmill", "convert", paths[largest], *images, "-o", "OUT", "--format", "cvat"])
+        raise ConfigError(f"{data} has several .xml files: {text}. Convert one: {command}")
+    texts = (f"{name}, which has the same bytes" if name in copies else name for name in others)
+    return paths[first], (f"{paths[first]} is read, and not {first_texts(texts, _MOST_SHOWN)}",) if others else ()
+
+
+def _image_names(file: str) -> Iterator[str]:
+    """Yield the names of images in a file; none of a file that is not CVAT's."""
+    with storage_for(file).open(file) as stream, suppress(XmlError):
+        yield from (item.attributes.get("name", "") for item in read_elements(stream, ROOT) if item.tag == "image")
 
 
 def _read_head(file: str) -> list[Element]:
@@ -180,7 +206,8 @@ def _end_frames(head: Sequence[Element]) -> tuple[int, ...]:
     frames = next((video_frames(element)[0] for element in head if element.tag == "meta"), range(0))
     if frames:
         return frames[0], frames[-1]
-    numbers = {whole_number(shape.attributes.get("frame", "")) for shape in track.children} - {None}
+    shown = (whole_number(shape.attributes.get("frame", "")) for shape in track.children)
+    numbers = [number for number in shown if number is not None]
     return (min(numbers), max(numbers)) if numbers else ()
 
 

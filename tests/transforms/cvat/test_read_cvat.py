@@ -117,6 +117,24 @@ def test_tags_subsets_and_names():
     assert (unknown.sample, unknown.faults[0].reason) == (None, Reason.MALFORMED_IMAGE)
 
 
+ONE, TWO = "<annotations/>", "<annotations><image name='1.jpg'/></annotations>"
+
+
+@pytest.mark.parametrize(
+    ("files", "warning"),
+    [
+        ({"a.xml": ONE}, ""),
+        ({"a.xml": ONE, "a copy.xml": ONE}, "a.xml is read, and not a copy.xml, which has the same bytes"),
+        ({"annotations.xml": ONE, "a.xml": TWO}, "annotations.xml is read, and not a.xml"),
+    ],
+)
+def test_files_that_are_not_read(tmp_path, files, warning):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    warnings = CvatOptions(data=str(tmp_path), output="out").source().warnings
+    assert warnings == ((f"{tmp_path}/{warning}",) if warning else ())
+
+
 VIDEO = (
     "<version>1.1</version><meta><task><mode>interpolation</mode><start_frame>{}</start_frame><stop_frame>{}</stop_frame>"
     "</task></meta>"
