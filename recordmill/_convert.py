@@ -59,6 +59,7 @@ def convert(
     class_name: str | None = None,
     image_key: str | None = None,
     of_several: Literal["first", "last", "all"] | None = None,
+    unfinished: Literal["drop", "background"] | None = None,
     upload_prefix: Literal["keep", "drop"] | None = None,
     class_descriptions: Path | None = None,
     class_names: Texts = (),
@@ -177,6 +178,8 @@ def convert(
         class_name: Class of regions that have no class attribute, as in data sets of one class.
         image_key: Key of a task's data that has the image (default image, or the only one that names an image).
         of_several: Annotations to read of a task with several, for example by several people.
+        unfinished: Tasks that were skipped, or that nobody has annotated: leave out their images, or write them without
+            objects (default drop).
         upload_prefix: Keep or drop the code that Label Studio puts before the name of an uploaded image:
             48c220e9-cat.jpg (default drop, if no image has one).
         class_descriptions: CSV file of the names of classes: /m/01g317,Person (default that of the format).
@@ -316,6 +319,7 @@ def convert(
     class_name: str | None = None,
     image_key: str | None = None,
     of_several: Literal["first", "last", "all"] | None = None,
+    unfinished: Literal["drop", "background"] | None = None,
     upload_prefix: Literal["keep", "drop"] | None = None,
     class_descriptions: Path | None = None,
     class_names: Texts = (),

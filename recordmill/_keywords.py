@@ -57,6 +57,7 @@ class ReadDatasetKeywords(TypedDict, total=False):
     class_name: str | None
     image_key: str | None
     of_several: Literal["first", "last", "all"] | None
+    unfinished: Literal["drop", "background"] | None
     upload_prefix: Literal["keep", "drop"] | None
     class_descriptions: Path | None
     class_names: Texts

@@ -114,6 +114,10 @@ class Block:
     ] = None
     source: Annotated[Any, BlockColumn("N", "int64", "index", "input file among the job's sources", minimum=0)] = None
     part: Annotated[Any, BlockColumn("N", "int64", "index", "part of that file", minimum=0)] = None
+    label_file: Annotated[Any, BlockColumn("N", "text", "UTF-8", "label file of the row of a partial Block", "")] = None
+    label_entry: Annotated[
+        Any, BlockColumn("N", "text", "UTF-8", "entry of the label file with all objects of the image", "")
+    ] = None
     file_name: Annotated[
         Any, BlockColumn("N", "text", "UTF-8", "path relative to the image folder; stored in records", "")
     ] = None

@@ -123,7 +123,6 @@ def test_split_of_one_file(tmp_path):
         ("", {"split": "train=0.5,val=0.5"}, "and so does --split"),
         ("", {"instances": ["a.json"]}, "--instances names them"),
         ("annotations/captions_train2014.json", {"layout": "keras"}, "is read as .*: --layout keras .* --captions"),
-        ("annotations/instances_train2014.json", {}, "are both instances"),
         ("labels.json", {}, "has no split"),
     ],
 )
@@ -164,13 +163,51 @@ def test_unnamed_files_have_the_kinds_of_their_contents(tmp_path):
         ("panoptic", "maps.json"),
     ]
     assert inputs.warnings == (f"{tmp_path}/list.json is not read: it has no annotations",)
-    shutil.copy(tmp_path / "boxes.json", tmp_path / "more.json")
-    with pytest.raises(ConfigError, match=r"boxes\.json and more\.json are both instances"):
+    for name in ("boxes", "maps"):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"images": rows, "annotations": [], "info": name}))
+    with pytest.raises(
+        ConfigError, match=r"several files are instances: boxes\.json \(1 image, 1 shared\), maps\.json \(1"
+    ):
         given(tmp_path)
-    for name in ("boxes", "maps", "more"):
-        (tmp_path / f"{name}.json").write_text(json.dumps({"images": rows, "annotations": []}))
-    with pytest.raises(ConfigError, match=r"boxes\.json and maps\.json are both instances"):
-        given(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "copy", ["instances_train2017 (1).json", "instances_train2014.json", "instances_train_old.json"]
+)
+def test_a_copy_of_a_file_counts_once(copy, tmp_path):
+    data = export(tmp_path, LAYOUTS["coco"], CATEGORIES)
+    original = data / "annotations/instances_train2017.json"
+    shutil.copy(original, data / "annotations" / copy)
+    inputs = given(data)
+    kept = [Path(source.path).name for part in inputs.parts for source in part.sources]
+    assert kept == [
+        "instances_train2017.json" if copy != "instances_train2014.json" else copy,
+        "instances_val2017.json",
+    ]
+    (warning,) = inputs.warnings
+    assert "is not read: it has the same bytes as annotations/instances_train20" in warning
+
+
+def test_equal_files_of_two_splits_are_no_copies(tmp_path):
+    data = export(tmp_path, LAYOUTS["one folder of images"], CATEGORIES)
+    shutil.copy(data / "annotations/instances_train.json", data / "annotations/instances_val.json")
+    assert [part.split for part in given(data).parts] == ["train", "val"]
+
+
+def test_versions_of_a_file_are_an_error_with_the_command_that_reads_one(tmp_path):
+    data = export(tmp_path / "the data", LAYOUTS["coco"], CATEGORIES)
+    original = data / "annotations/instances_train2017.json"
+    file = json.loads(original.read_text())
+    file["images"].append(image_row(9, "9.jpg", 40, 30))
+    (data / "annotations/instances_train2014.json").write_text(json.dumps(file))
+    with pytest.raises(ConfigError) as caught:
+        given(data)
+    assert str(caught.value) == (
+        f"{data}: several files are instances of the split train: annotations/instances_train2014.json (4 images, 3 "
+        "shared), annotations/instances_train2017.json (3 images, 3 shared). Convert one: recordmill convert "
+        f"'{data}/annotations/instances_train2014.json' -o OUT --format coco, or name the files by their flags: "
+        "--images and --instances, for example"
+    )
 
 
 @pytest.mark.parametrize(("deleted", "message"), [("train2017", "by --images"), ("annotations", "no annotation file")])

@@ -91,7 +91,11 @@ def test_tracks_of_a_video(recordmill, tmp_path):
     ("files", "flags", "said"),
     [
         ({}, [], "has no .xml file: give CVAT's annotations.xml"),
-        ({"a.xml": "<annotations/>", "b.xml": "<annotations/>"}, [], "has a.xml, b.xml: give one of them"),
+        (
+            {"a.xml": "<annotations><image name='1.jpg'/></annotations>", "b.xml": "<annotation/>"},
+            [],
+            "has several .xml files: a.xml (1 image, 0 shared), b.xml (0 images, 0 shared). Convert one: recordmill",
+        ),
         ({"a.xml": "<annotation/>"}, [], "the root is <annotation>, not <annotations>"),
         ({"a.xml": "<annotations/>"}, ["--frame-name", "frame.png"], "has no number"),
         ({"a.xml": "<annotations/>"}, ["--frame-name", "{name}.png"], "has no number"),

@@ -505,8 +505,9 @@ def test_folders_that_wrap_a_data_set(tmp_path):
 def test_contradictory_annotations(tmp_path, recordmill):
     data = draw_all(tmp_path / "data", ["images/a.jpg", "maps/b.jpg"])
     (data / "annotations").mkdir()
-    for name in ("instances.json", "instances.json.gz"):
-        (data / "annotations" / name).write_text('{"images": [], "annotations": [], "categories": []}')
+    for name, info in {"instances.json": "1", "instances.json.gz": "22"}.items():
+        text = f'{{"info": {info}, "images": [], "annotations": [], "categories": []}}'
+        (data / "annotations" / name).write_text(text)
     refused = recordmill("convert", data, "--output", tmp_path / "out")
     assert (refused.code, "annotations/instances.json.gz" in refused.err) == (2, True), refused.err
     for name, named in (("folder", [str(data)]), ("yolo", str(data))):

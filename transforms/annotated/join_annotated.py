@@ -21,6 +21,7 @@ from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.annotated.format_options import FormatOptions
+from recordmill.transforms.annotated.shared_images import Clash, check_clashes, drop_copies
 from recordmill.transforms.annotated.source import (
     FILES,
     FRACTIONS,
@@ -47,7 +48,7 @@ from recordmill.transforms.runtime.beam_steps import pack, unpacker
 from recordmill.transforms.shards.limit_records import limit_records
 
 _UNPACK_REJECTED = unpacker(list[Rejected])
-_LABELS, _TABLE = "labels", "table"
+_LABELS, _TABLE, _CLASHES = "labels", "table", "clashes"
 _FIX = "write all splits with one command, or give each the same classes"
 
 Keyed = tuple[int, bytes]
@@ -152,8 +153,23 @@ class JoinAnnotated(beam.PTransform):
         self._arguments = options, source, splits, AsSingleton(categories)
 
     def expand(self, rows: PCollection[Keyed]) -> PCollection[tuple[BlockKey, bytes]]:
-        join = WithFacts(_join_annotated_range, *self._arguments, types=tuple[BlockKey, bytes])
-        return rows | "GroupByRange" >> beam.GroupByKey() | "Join" >> join
+        options, source, splits, _ = self._arguments
+        join = WithFacts(_join_annotated_range, *self._arguments, types=tuple[BlockKey, bytes], tags=(_CLASHES,))
+        blocks, clashes = rows | "GroupByRange" >> beam.GroupByKey() | "Join" >> join
+        once = rows.pipeline | "Once" >> beam.Impulse()
+        once | "CheckClashes" >> WithFacts(_check_clashes, options, source, splits[0], AsList(clashes))
+        return blocks
+
+
+def _check_clashes(
+    _: bytes,
+    facts: FactsBuilder,
+    options: FormatOptions,
+    source: Source,
+    split: str,
+    clashes: list[tuple[str, str, str]],
+) -> None:
+    facts.warn_all([split], check_clashes(list(map(Clash._make, clashes)), options, source))
 
 
 def label_pairs(keyed: Keyed, labels: LabelMap, options: FormatOptions, source: Source) -> Iterator[Keyed]:
@@ -171,13 +187,15 @@ def _join_annotated_range(
     source: Source,
     splits: tuple[str, ...],
     labels: LabelMap,
-) -> Iterator[tuple[BlockKey, bytes]]:
+) -> Iterator[Any]:
     number, packed = group
+    block, clashes = drop_copies(join_blocks(list(map(unpack_block, packed))), source)
+    yield from (TaggedOutput(_CLASHES, tuple(clash)) for clash in clashes)
 
     def join(blocks: list[Block]) -> Block:
         return join_rows(blocks, labels, options, source, splits, facts)
 
-    yield from cut_range(number, run_step("join annotations", join, list(map(unpack_block, packed))))
+    yield from cut_range(number, run_step("join annotations", join, [block]))
 
 
 def join_rows(

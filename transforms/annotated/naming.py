@@ -13,6 +13,7 @@ import msgspec
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.json_text import quote_nan, without_lone_surrogates
+from recordmill.schemas.inputs.sample import SampleObject
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
@@ -204,6 +205,16 @@ def _json_text(raw: Any) -> str:
 
 MASKS = "polygons"
 """Note of a label file that has polygons or masks, and records do not."""
+
+
+def mask_notes(objects: Iterable[SampleObject]) -> set[str]:
+    """Return the note of objects whose outline is not written. Oriented boxes have corners, which are written.
+
+    >>> mask_notes([SampleObject("cat", (0, 0, 4, 3), area_px2=6.0)])
+    {'polygons'}
+    """
+    is_lost = (given.area_px2 is not None and not given.segmentation and not given.corners for given in objects)
+    return {MASKS} if any(is_lost) else set()
 
 
 def mask_warnings(notes: frozenset[str]) -> Iterator[str]:

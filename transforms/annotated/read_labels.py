@@ -311,6 +311,8 @@ class ReadNaming(_LabelReader):
         block = block.replace(
             source=np.array([crc32(file.encode()) for file in files], np.int64),
             part=np.array(parts, np.int64),
+            label_file=ragged_texts(files),
+            label_entry=ragged_texts([image.entry for image in images]),
             split=np.array([self._source.split_index(split, self._splits) for split in splits], np.int64),
         )
         if any(sample.path or sample.data for sample in samples):
@@ -333,7 +335,9 @@ class ReadNaming(_LabelReader):
                     file_offset=keep_files(path, [sample.data for sample in samples]),
                     file_version=ragged_texts([""] * len(samples)),
                 )
-        yield from pack_parts(block, assign_buckets(name_keys(names), self._options.matching, 1 << BITS))
+        buckets = assign_buckets(name_keys(names), self._options.matching, 1 << BITS)
+        written = np.flatnonzero([not image.is_omitted for image in images])
+        yield from pack_parts(block.take(written), buckets[written])
         yield from (TaggedOutput(TRAITS, tuple(trait)) for trait in traits)
         yield from _image_notices(names, images)
 

@@ -5,9 +5,11 @@ The names of Roboflow, CVAT, FiftyOne, Label Studio, Datumaro and COCO are known
 
 import posixpath
 import re
-from collections import Counter
+import shlex
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import chain, groupby, islice, pairwise
+from functools import partial
+from itertools import chain, groupby, islice
 from typing import Any, NamedTuple
 
 from recordmill.schemas.errors import ConfigError
@@ -18,6 +20,7 @@ from recordmill.schemas.names import Match, name_fault
 from recordmill.schemas.paths import is_remote
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.coco.read_coco import cut_file, read_block
+from recordmill.transforms.join.label_versions import describe_versions
 from recordmill.transforms.storage.resolve import find_archive, join_path, list_existing, split_folder, storage_for
 
 _KINDS = {kind.value: kind for kind in AnnotationKind} | {"person_keypoints": AnnotationKind.KEYPOINTS}
@@ -76,7 +79,10 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
         if find_archive(data):
             raise ConfigError(f"{data}: files inside an archive are not read; unpack {find_archive(data)}")
         raise ConfigError(f"{data} is not a folder or .zip; give a file by its flag, --instances for example")
-    candidates = [file._replace(masks=_find_masks(data, file)) for file in _find_annotation_files(data)]
+    annotation_files = list(_find_annotation_files(data))
+    copies = _find_copies(data, annotation_files)
+    annotation_files = [file for file in annotation_files if file.name not in copies]
+    candidates = [file._replace(masks=_find_masks(data, file)) for file in annotation_files]
     export_files = [file for file in candidates if file.masks or file.kind is not AnnotationKind.PANOPTIC]
     subsets = {file.subset for file in export_files if file.kind is AnnotationKind.PANOPTIC}
     stuff = [file for file in export_files if file.kind is AnnotationKind.STUFF and file.subset in subsets]
@@ -86,9 +92,10 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
     unread |= {file.name: f"the folder {_stem(file.name)} of its PNGs is missing" for file in candidates}
     unread |= {file.name: "it has no annotations" for file in lists}
     unread |= {file.name: "the panoptic file of the split makes the semantic mask, too" for file in stuff}
+    unread |= {name: f"it has the same bytes as {original}" for name, original in copies.items()}
     read = {file.name for file in export_files}
     warnings = (f"{join_path(data, name)} is not read: {why}" for name, why in unread.items() if name not in read)
-    by_split = _group_by_split(data, export_files)
+    by_split = _group_by_split(options, export_files)
     match = options.match
     folders = {
         split: options.images or (_find_image_folder(data, files[0], match),) for split, files in by_split.items()
@@ -156,8 +163,28 @@ def is_export_name(name: str) -> bool:
     return folder in ("", _ANNOTATIONS) and bool(_NAMED.fullmatch(base))
 
 
-def _group_by_split(data: str, export_files: Sequence[ExportFile]) -> dict[str, list[ExportFile]]:
+def _find_copies(data: str, files: Sequence[ExportFile]) -> dict[str, str]:
+    """Return the name of the file that each copy is equal to. Files of two known splits are no copies, whose images may
+    be in other folders."""
+    by_size = defaultdict[Any, list[ExportFile]](list)
+    for file in sorted(files, key=lambda file: (not _SUBSET.fullmatch(file.subset), len(file.name), file.name)):
+        size = storage_for(join_path(data, file.name)).size(join_path(data, file.name))
+        by_size[file.kind, posixpath.dirname(file.name), size].append(file)
+    originals: dict[Any, ExportFile] = {}
+    copies = {}
+    for key, same_size in by_size.items():
+        for file in same_size if len(same_size) > 1 else ():
+            path = join_path(data, file.name)
+            split = file.split if _SUBSET.fullmatch(file.subset) else None
+            first = originals.setdefault((*key, storage_for(path).checksum(path)), file)
+            if first is not file and split in (None, first.split):
+                copies[file.name] = first.name
+    return copies
+
+
+def _group_by_split(options: CocoOptions, export_files: Sequence[ExportFile]) -> dict[str, list[ExportFile]]:
     """Return each split's files, by split and kind."""
+    data = options.data or ""
     if not export_files:
         raise ConfigError(
             f"{data} has no annotation file of a COCO export: neither {_ANNOTATIONS}/*.json nor one of "
@@ -167,14 +194,28 @@ def _group_by_split(data: str, export_files: Sequence[ExportFile]) -> dict[str, 
     ordered = sorted(export_files, key=lambda file: (kinds.index(file.kind), file.name))
     ordered.sort(key=lambda file: (usual.index(file.split) if file.split in usual else len(usual), file.split))
     by_split = {split: list(files) for split, files in groupby(ordered, key=lambda file: file.split)}
-    for one, other in pairwise(ordered):
-        if (one.split, one.kind) == (other.split, other.kind):
-            what = f"{one.kind.value} of the split {one.split}" if one.split else one.kind.value
-            raise ConfigError(f"{data}: {one.name} and {other.name} are both {what}; {_CURE}")
+    for (split, kind), files in groupby(ordered, key=lambda file: (file.split, file.kind)):
+        if len(versions := list(files)) > 1:
+            what = f"{kind.value} of the split {split}" if split else kind.value
+            raise ConfigError(f"{data}: several files are {what}: {_describe_versions(options, versions)}, or {_CURE}")
     if "" in by_split and len(by_split) > 1:
         names = ", ".join(file.name for file in by_split[""])
         raise ConfigError(f"{data}: the name of {names} has no split, but the names of other files have one; {_CURE}")
     return by_split
+
+
+def _describe_versions(options: CocoOptions, files: Sequence[ExportFile]) -> str:
+    """Return several files of a split with their numbers of images, and the command that reads one."""
+    data = options.data or ""
+    text, largest = describe_versions({file.name: partial(_image_names, data, file) for file in files})
+    images = [word for folder in options.images for word in ("--images", folder)]
+    command = ["recordmill", "convert", join_path(data, largest), *images, "-o", "OUT", "--format", "coco"]
+    return f"{text}. Convert one: {shlex.join(command)}"
+
+
+def _image_names(data: str, file: ExportFile) -> Iterator[str]:
+    blocks = cut_file(AnnotationSource(file.kind, join_path(data, file.name)))
+    yield from (row.file_name for block in blocks if block.list == "images" for row in read_block(block).images)
 
 
 def _name_files(

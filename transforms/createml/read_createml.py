@@ -69,7 +69,8 @@ def parse_images(stream: BinaryIO, file: str) -> Iterator[LabelledImage]:
             yield unusable_image("it has no image or no annotations", where=f"image {number}")
         else:
             fields = other_values(raw, _CreatemlImage)
-            yield _convert_createml_image(rows, name, resolve_image_name(file, name), fields)
+            createml_image = _convert_createml_image(rows, name, resolve_image_name(file, name), fields)
+            yield createml_image._replace(entry=f"image {number}")
 
 
 def _convert_createml_image(

@@ -2,7 +2,11 @@
 
 import math
 import posixpath
-from collections.abc import Iterator, Mapping
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice, pairwise
 from operator import eq
@@ -18,7 +22,8 @@ from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.annotated.naming import MASKS, LabelFolders, mask_warnings, naming_source
+from recordmill.schemas.sizes import first_texts
+from recordmill.transforms.annotated.naming import LabelFolders, mask_notes, mask_warnings, naming_source
 from recordmill.transforms.annotated.read_xml import Element, read_elements
 from recordmill.transforms.annotated.shapes import (
     box_object,
@@ -44,12 +49,16 @@ from recordmill.transforms.annotated.source import (
     unusable_image,
 )
 from recordmill.transforms.cvat.cvat_options import CvatOptions
+from recordmill.transforms.join.label_versions import describe_versions
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
 ROOT = "annotations"
 _FILE = "annotations.xml"
 _SPLITS_BY_SUBSET = {"training": "train", "testing": "test"} | SPLIT_OF_FOLDER
 _MOST_FRAMES = 10_000_000
+_MOST_SHOWN = 5
+_MOST_NAMES, _MOST_PATTERNS = 1000, 5
+"""Number of images whose names are compared with those of frames, and of patterns of names that are tried."""
 _GEOMETRY = {"xtl", "ytl", "xbr", "ybr", "cx", "cy", "rx", "ry", "points", "rle", "rotation"}
 _PLACE = {"left", "top", "width", "height", "outside"}
 _ATTRIBUTE = "attribute"
@@ -65,9 +74,10 @@ def source(options: CvatOptions) -> Source:
     Raises:
         ConfigError: There is no XML file, or there are several, or it is not CVAT's.
     """
-    file, images = _find_xml(options.data), options.images
+    (file, warnings), images = _find_xml(options), options.images
     folder, name = split_folder(file)
-    splits = _subset_splits(file)
+    head = _read_head(file)
+    splits = _subset_splits(file, head)
     below = join_path(folder, "images")
     prefix = "images/" if not images and storage_for(folder).is_folder(below) else ""
     frame_name = options.frame_name or "frame_{:06d}" + _frame_suffix(
@@ -79,6 +89,8 @@ def source(options: CvatOptions) -> Source:
         has_number = False
     if not has_number:
         raise ConfigError(f"--frame-name {frame_name} has no number. Write the number in braces: frame_{{:06d}}.png")
+    if options.match == "path":
+        _check_frame_name(file, head, images or (below if prefix else folder,), frame_name)
     folders = [SourceFolder(path.rstrip("/")) for path in images]
     if folder.rstrip("/") not in {image_folder.path for image_folder in folders}:
         folders.append(SourceFolder(folder, has_images=not images))
@@ -86,34 +98,64 @@ def source(options: CvatOptions) -> Source:
     has_masks = options.masks != "none"
     kept = {"has_masks": has_masks, "has_fields": bool(options.fields)}
     parse = partial(parse_cvat, prefix=prefix, frame_name=frame_name, splits=splits, **kept)
-    return naming_source(options, labels, parse, check=_check_cvat_notes, inputs=(file,), text_fields=True)
+    return naming_source(
+        options, labels, parse, check=_check_cvat_notes, inputs=(file,), warnings=warnings, text_fields=True
+    )
 
 
-def _find_xml(data: str) -> str:
-    storage = storage_for(data)
+def _find_xml(options: CvatOptions) -> tuple[str, tuple[str, ...]]:
+    """Return the path of the XML file, and warnings of others that are not read.
+
+    Raises:
+        ConfigError: There is none, or there are several, none of them annotations.xml.
+    """
+    data, storage = options.data, storage_for(options.data)
     if data.lower().endswith(".xml"):
         if storage.size(data) is None:
             raise ConfigError(f"{data} does not exist")
-        return data
-    names = [name for name in storage.names(data) if name.lower().endswith(".xml")]
-    names = [name for name in names if name == _FILE] or names
-    if len(names) != 1:
-        fault = f"{', '.join(names[:5])}: give one of them" if names else "no .xml file: give CVAT's annotations.xml"
-        raise ConfigError(f"{data} has {fault}")
-    return join_path(data.rstrip("/"), names[0])
+        return data, ()
+    names = sorted((name for name in storage.names(data) if name.lower().endswith(".xml")), key=len)
+    if not names:
+        raise ConfigError(f"{data} has no .xml file: give CVAT's annotations.xml")
+    paths = {name: join_path(data.rstrip("/"), name) for name in names}
+    first = _FILE if _FILE in paths else names[0]
+    others = [name for name in names if name != first]
+    same_size = [name for name in others if storage.size(paths[name]) == storage.size(paths[first])]
+    copies = [name for name in same_size if storage.checksum(paths[name]) == storage.checksum(paths[first])]
+    if versions := [name for name in others if name not in copies] if first != _FILE else []:
+        text, largest = describe_versions({name: partial(_image_names, paths[name]) for name in (first, *versions)})
+        images = [word for folder in options.images for word in ("--images", folder)]
+        command = shlex.join(["recordmill", "convert", paths[largest], *images, "-o", "OUT", "--format", "cvat"])
+        raise ConfigError(f"{data} has several .xml files: {text}. Convert one: {command}")
+    texts = (f"{name}, which has the same bytes" if name in copies else name for name in others)
+    return paths[first], (f"{paths[first]} is read, and not {first_texts(texts, _MOST_SHOWN)}",) if others else ()
 
 
-def _subset_splits(file: str) -> dict[str, str]:
-    """Return the splits of a project by its subsets; empty if it has only one subset.
+def _image_names(file: str) -> Iterator[str]:
+    """Yield the names of images in a file; none of a file that is not CVAT's."""
+    with storage_for(file).open(file) as stream, suppress(XmlError):
+        yield from (item.attributes.get("name", "") for item in read_elements(stream, ROOT) if item.tag == "image")
+
+
+def _read_head(file: str) -> list[Element]:
+    """Return the first elements of a file: its <version>, <meta>, and first <image> or <track>.
 
     Raises:
-        ConfigError: The file is not CVAT's, or two subsets are the same split.
+        ConfigError: The file is not CVAT's.
     """
     with storage_for(file).open(file) as stream:
         try:
-            elements = [*islice(read_elements(stream, ROOT), 2)]
+            return [*islice(read_elements(stream, ROOT), 3)]
         except XmlError as error:
             raise ConfigError(f"{file}, line {error.line}: {error.detail}") from error
+
+
+def _subset_splits(file: str, elements: Sequence[Element]) -> dict[str, str]:
+    """Return the splits of a project by its subsets; empty if it has only one subset.
+
+    Raises:
+        ConfigError: Two subsets are the same split.
+    """
     projects = (project for element in elements if element.tag == "meta" and (project := element.find("project")))
     names = [name.strip() for project in projects for name in project.child_text("subsets").split("\n")]
     splits = {name: _SPLITS_BY_SUBSET.get(name.lower(), name.lower()) for name in names if name}
@@ -126,6 +168,61 @@ def _frame_suffix(folder: str) -> str:
     """Return the suffix of the images of frames in a folder."""
     names = (name for name in storage_for(folder).names(folder) if name.startswith("frame_") and is_image_name(name))
     return posixpath.splitext(next(names, "frame.PNG"))[1]
+
+
+def _check_frame_name(file: str, head: Sequence[Element], folders: Sequence[str], frame_name: str) -> None:
+    """Refuse a video whose frames are named otherwise, if a name of images fits its first and its last frame.
+
+    Raises:
+        ConfigError: `frame_name` fits neither frame, and the images of a folder have another name.
+    """
+    numbers = _end_frames(head)
+
+    def frames_exist(folder: str, name: str) -> Iterator[bool]:
+        paths = (join_path(folder, name.format(number)) for number in numbers)
+        return (storage_for(path).size(path) is not None for path in paths)
+
+    if not numbers or any(any(frames_exist(folder, frame_name)) for folder in folders):
+        return
+    for folder in folders:
+        files = islice(
+            (file.name for file in storage_for(folder).walk(folder) if is_image_name(file.name)), _MOST_NAMES
+        )
+        names = Counter(name for name in map(_frame_pattern, files) if name)
+        for name, _ in names.most_common(_MOST_PATTERNS):
+            if all(frames_exist(folder, name)):
+                missing, present = frame_name.format(numbers[0]), name.format(numbers[0])
+                raise ConfigError(
+                    f"{file} has tracks of a video, but {folder} has no image {missing!r}. Its images are named like "
+                    f"{present!r}: add --frame-name {shlex.quote(name)}"
+                )
+
+
+def _end_frames(head: Sequence[Element]) -> tuple[int, ...]:
+    """Return the first and the last frame of a video; none without tracks."""
+    track = next((element for element in head if element.tag == "track"), None)
+    if track is None:
+        return ()
+    frames = next((video_frames(element)[0] for element in head if element.tag == "meta"), range(0))
+    if frames:
+        return frames[0], frames[-1]
+    shown = (whole_number(shape.attributes.get("frame", "")) for shape in track.children)
+    numbers = [number for number in shown if number is not None]
+    return (min(numbers), max(numbers)) if numbers else ()
+
+
+def _frame_pattern(name: str) -> str:
+    """Return the name of a frame with the last number of its stem in braces; "" without a number.
+
+    >>> _frame_pattern("cam2/img_0012.jpg"), _frame_pattern("7.jpg"), _frame_pattern("cover.jpg")
+    ('cam2/img_{:04d}.jpg', '{}.jpg', '')
+    """
+    stem, suffix = posixpath.splitext(name)
+    if not (match := re.fullmatch(r"(.*?)(\d+)(\D*)", stem, re.DOTALL)):
+        return ""
+    before, after = (text.replace("{", "{{").replace("}", "}}") for text in (match[1], match[3] + suffix))
+    number = f"{{:0{len(match[2])}d}}" if len(match[2]) > 1 else "{}"
+    return f"{before}{number}{after}"
 
 
 def _check_cvat_notes(notes: frozenset[str]) -> Iterator[str]:
@@ -223,16 +320,19 @@ def _convert_image_element(
     for shape in element.children:
         with parts.rejecting(line=shape.line):
             label = _read_label(shape)
-            parts.notes |= _shape_notes(shape, has_masks)
+            parts.notes |= _shape_notes(shape)
             if shape.tag == "tag":
                 tags[label] = None
                 tag_fields[label] = _child_attributes(shape)
             else:
                 parts.objects += _with_fields(shape_objects(shape, label, sides, has_masks), shape, {}, has_fields)
+    parts.notes |= mask_notes(parts.objects)
     name, split = name if is_absolute(name) else f"{prefix}{name}", splits.get(subset, "")
     own = {key: value for key, value in attributes.items() if value and key not in ("name", "width", "height")}
     fields: dict[str, Any] = {**own, "tags": tag_fields} if has_fields else {}
-    return parts.image(Sample(name, width=sides[0], height=sides[1], split=split, tags=tuple(tags), fields=fields))
+    sample = Sample(name, width=sides[0], height=sides[1], split=split, tags=tuple(tags), fields=fields)
+    ids = " of task ".join(filter(None, (attributes.get("id"), attributes.get("task_id"))))
+    return parts.image(sample)._replace(entry=f"<image> {ids or f'in line {element.line}'}")
 
 
 # Long list of arguments: what is known of the video.
@@ -263,7 +363,8 @@ def _convert_track(
         objects = _with_fields(objects, shape, element.attributes, has_fields)
         sample = msgspec.structs.replace(_frame_sample(frame_path, number, sides), objects=tuple(objects))
         place = LabelFault(Reason.MALFORMED_ANNOTATION, "", shape.line)
-        yield LabelledImage(sample, (), tuple(sorted(_shape_notes(shape, has_masks))), places=(place,) * len(objects))
+        notes = _shape_notes(shape) | mask_notes(objects)
+        yield LabelledImage(sample, (), tuple(sorted(notes)), places=(place,) * len(objects))
     pairs = pairwise(sorted(positions))
     if any(after - before > frames.step and not is_outside for (before, is_outside), (after, _) in pairs):
         yield LabelledImage(_frame_sample(frame_path, positions[0][0], sides), (), ("gap",))
@@ -280,11 +381,10 @@ def _read_label(element: Element) -> str:
     return label
 
 
-def _shape_notes(shape: Element, has_masks: bool) -> set[str]:
+def _shape_notes(shape: Element) -> set[str]:
     """Return notes of what records do not store of a shape."""
     start = f"image.tags.{shape.attributes.get('label', '')}." if shape.tag == "tag" else "attributes."
     notes = {shape.tag} & {"points"} | field_notes(f"{start}{name}" for name in _child_attributes(shape))
-    notes |= {MASKS} if shape.tag in ("polygon", "ellipse", "mask") and not has_masks else set()
     set_flags = [name for name in ("occluded", "z_order") if shape.attributes.get(name, "0") != "0"]
     return notes | field_notes([*set_flags, *({"group_id"} & {*shape.attributes})])
 

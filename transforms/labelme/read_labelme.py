@@ -13,10 +13,10 @@ import numpy as np
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import (
-    MASKS,
     decode_part,
     find_labels,
     is_json,
+    mask_notes,
     mask_warnings,
     naming_source,
     other_values,
@@ -107,8 +107,9 @@ def parse_shapes(
         with parts.rejecting(f"shape{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}"):
             if (label := shapes[0].label) in ignored_labels:
                 raise UnusableError(Reason.EXCLUDED, f"label {label} (--ignore-labels)")
-            object_ = _convert_shapes(shapes, label_file, has_masks, parts)
+            object_ = _convert_shapes(shapes, label_file, has_masks)
             parts.objects.append(with_fields(object_, _shape_fields(label_file.shapes[numbers[0] - 1], shapes[0])))
+    parts.notes |= mask_notes(parts.objects)
     flags = (label_file.flags or {}).items()
     tags = tuple(flag for flag, is_set in flags if is_set is True and flag not in ignored_labels)
     has_image = bytes(label_file.image_data) not in (b"null", b'""')
@@ -136,7 +137,7 @@ def _group_shapes(raw: list[msgspec.Raw], parts: ImageParts) -> dict[Any, tuple[
     return groups
 
 
-def _convert_shapes(shapes: list[_Shape], label_file: _LabelmeFile, has_masks: bool, parts: ImageParts) -> SampleObject:
+def _convert_shapes(shapes: list[_Shape], label_file: _LabelmeFile, has_masks: bool) -> SampleObject:
     """Return the object of a group of shapes.
 
     Raises:
@@ -145,8 +146,6 @@ def _convert_shapes(shapes: list[_Shape], label_file: _LabelmeFile, has_masks: b
     first = shapes[0]
     fields = {"difficult": True} if any(shape.difficult for shape in shapes) else {}
     is_box = first.shape_type == "rectangle" and len(shapes) == 1
-    if not is_box and not has_masks:
-        parts.notes.add(MASKS)
     if any(shape.shape_type == "mask" for shape in shapes):
         return with_fields(_mask_object(shapes, label_file, has_masks), fields)
     rings = list(map(_shape_ring, shapes))

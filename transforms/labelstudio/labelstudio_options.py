@@ -16,6 +16,10 @@ class LabelstudioOptions(NamingOptions):
     of_several: Literal["first", "last", "all"] | None = READ.opt(
         "Annotations to read of a task with several, for example by several people. Without it, several are an error."
     )
+    unfinished: Literal["drop", "background"] = READ.opt(
+        "Tasks that were skipped, or that nobody has annotated: leave out their images, or write them without objects.",
+        "drop",
+    )
     upload_prefix: Literal["keep", "drop"] | None = READ.opt(
         "Keep or drop the code that Label Studio puts before the name of an uploaded image: 48c220e9-cat.jpg.",
         usual="drop, if no image has one",

@@ -17,12 +17,12 @@ from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import (
-    MASKS,
     LabelFolders,
     decode_part,
     find_labels,
     fraction_box,
     is_json,
+    mask_notes,
     mask_warnings,
     naming_source,
     read_label_json,
@@ -52,7 +52,14 @@ _MAX_NAMES = 1000
 _LABEL_KEYS = ("rectanglelabels", "polygonlabels", "ellipselabels", "keypointlabels", "brushlabels", "labels")
 _SHAPES = ("rectangle", "polygon", "ellipse", "keypoint", "brush")
 _SEVERAL, _PREDICTIONS = "several annotations", "predictions"
-_UNREAD = "unread "
+_UNREAD = "results of type {kind} are not read: {{number}}"
+_SKIPPED = "tasks that were skipped: {{number}}; {action} ({{names}})"
+_NOT_ANNOTATED = "tasks that are not annotated: {{number}}; {action} ({{names}})"
+_ACTIONS = {
+    False: "their images are left out, and --unfinished background writes them",
+    True: "their images are written without objects, as background",
+}
+"""Action on the image of an unfinished task: left out, or written."""
 _VALUES = {kind: kind for kind in ("choices", "number", "rating", "datetime", "taxonomy")} | {"textarea": "text"}
 """Keys of `value` by types of results that are open fields, named by their `from_name`."""
 _PERCENT, _FRACTIONS = "coordinates beyond 1", "coordinates within 0..1"
@@ -71,16 +78,31 @@ class _Task(msgspec.Struct):
     completions: list[_TaskAnnotation] | None = None
     predictions: msgspec.Raw = msgspec.Raw(b"[]")
 
+    @property
+    def rows(self) -> list[_TaskAnnotation]:
+        return self.annotations if self.annotations is not None else self.completions or []
+
 
 class _Result(msgspec.Struct):
     type: str
-    value: dict[str, Any]
+    value: dict[str, Any] = {}
     id: str | int = ""
     from_name: Any = None
     score: Any = None
+    meta: Any = None
     original_width: int | None = None
     original_height: int | None = None
     image_rotation: float | None = None
+
+    @property
+    def kind(self) -> str:
+        """The shape, `rectangle` for example; "" for a shape of any kind; the type of a result that is not a shape."""
+        kind = self.type.removesuffix("labels")
+        return kind if kind in ("", *_SHAPES) else self.type
+
+    @property
+    def is_shape(self) -> bool:
+        return self.kind in ("", *_SHAPES)
 
     @property
     def field(self) -> dict[str, Any]:
@@ -107,7 +129,7 @@ def source(options: LabelstudioOptions) -> Source:
         drops_code = True
         warnings = ["no image has the code of an upload in its name, so codes are dropped (--upload-prefix keep)"]
     choice, has_masks = options.of_several or "", options.masks != "none"
-    kept = {"drops_code": drops_code, "has_masks": has_masks}
+    kept = {"drops_code": drops_code, "has_masks": has_masks, "is_background": options.unfinished == "background"}
     parse = partial(parse_tasks, image_key=options.image_key or "", choice=choice, **kept)
     return naming_source(options, labels, parse, check=partial(_check_tasks, choice=choice, warnings=warnings))
 
@@ -139,8 +161,6 @@ def _check_tasks(notes: frozenset[str], choice: str, warnings: list[str]) -> Ite
         yield from warnings
     if _PREDICTIONS in notes:
         yield "tasks have predictions, which are not read"
-    if unread := sorted(note.removeprefix(_UNREAD) for note in notes if note.startswith(_UNREAD)):
-        yield f"tasks have results of type {', '.join(unread)}, which records cannot store"
     yield from mask_warnings(notes)
 
 
@@ -152,6 +172,7 @@ def parse_tasks(
     choice: str = "",
     drops_code: bool = False,
     has_masks: bool = False,
+    is_background: bool = False,
 ) -> Iterator[LabelledImage]:
     """Yield the images of a file.
 
@@ -160,6 +181,7 @@ def parse_tasks(
         choice: `first`, `last` or `all` annotations of a task; empty if tasks should have only one.
         drops_code: True to drop the code of an upload from names.
         has_masks: True if records store polygons, False if only their boxes.
+        is_background: True to write images of unfinished tasks without objects, False to leave them out.
 
     >>> import io
     >>> value = b'{"x": 25, "y": 50, "width": 10, "height": 20, "rotation": 0, "rectanglelabels": ["Cat"]}'
@@ -178,7 +200,17 @@ def parse_tasks(
         else:
             parts = ImageParts()
             parts.notes |= {"code"} if drops_code else set()
-            yield _convert_task(task, name, f"task {number}", choice, has_masks, parts)
+            image = _convert_task(task, name, f"task {number}", choice, has_masks, parts)
+            if unfinished := _unfinished_text(task, is_background):
+                image = image._replace(warnings=(*image.warnings, unfinished), is_omitted=not is_background)
+            yield image._replace(entry=f"task {number}")
+
+
+def _unfinished_text(task: _Task, is_background: bool) -> str:
+    """Return the warning of a task without a submitted annotation; "" for other tasks."""
+    if any(not row.was_cancelled for row in task.rows):
+        return ""
+    return (_SKIPPED if task.rows else _NOT_ANNOTATED).format(action=_ACTIONS[is_background])
 
 
 def _task_image_name(data: dict[str, Any], image_key: str, drops_code: bool) -> str:
@@ -219,8 +251,7 @@ def _convert_task(
     task: _Task, name: str, task_name: str, choice: str, has_masks: bool, parts: ImageParts
 ) -> LabelledImage:
     parts.notes |= {_PREDICTIONS} if bytes(task.predictions) not in (b"[]", b"null") else set()
-    rows = task.annotations if task.annotations is not None else task.completions or []
-    rows = [row for row in rows if not row.was_cancelled]
+    rows = [row for row in task.rows if not row.was_cancelled]
     parts.notes |= {_SEVERAL} if len(rows) > 1 else set()
     chosen = {"first": rows[:1], "last": rows[-1:]}.get(choice, rows)
     sizes: set[tuple[int, int]] = set()
@@ -229,35 +260,43 @@ def _convert_task(
     for number, raw in enumerate((raw for row in chosen for raw in row.result), 1):
         with parts.rejecting(f"result {number} of {task_name}"):
             results.append((number, decode_part(raw, _Result, parts)))
-    # A shape and its labels may be two results with the same id.
-    labelled = {result.id for _, result in results if _result_labels(result)}
+    # A shape and its labels may be two results with the same id, which its fields have, too.
+    labelled = {result.id for _, result in results if result.id and _result_labels(result)}
+    shapes = {result.id for _, result in results if result.id and result.is_shape}
     of_region: dict[str | int, dict[str, Any]] = {}
     of_image: dict[str, Any] = {}
+    unread: list[str] = []
     for _, result in results:
-        if result.field and result.id and result.id in labelled:
+        if result.field and result.id in shapes:
             of_region.setdefault(result.id, {}).update(result.field)
     for number, result in results:
-        if result.id and result.id in labelled and not _result_labels(result):
+        if result.id in shapes and (result.field or (result.id in labelled and not _result_labels(result))):
+            unread += [] if result.field or result.is_shape else [result.type]
             continue
         choices = result.value.get("choices")
         if result.type == "choices" and isinstance(choices, list) and "x" not in result.value:
             tags += [choice for choice in choices if isinstance(choice, str)]
             continue
-        if result.field and "x" not in result.value:
-            of_image |= result.field
+        if not result.is_shape:
+            is_field = bool(result.field) and "x" not in result.value
+            of_image |= result.field if is_field else {}
+            unread += [] if is_field else [result.type]
+            continue
         with parts.rejecting(f"result {number} of {task_name}"):
             objects = _convert_result(result, has_masks, parts)
-            fields = {"score": result.score} | of_region.get(result.id, {})
+            fields = {"score": result.score, "meta": result.meta} | of_region.get(result.id, {})
             parts.objects += (replace(object_, fields=fields) for object_ in objects)
             if result.original_width and result.original_height:
                 sizes.add((result.original_width, result.original_height))
+    parts.notes |= mask_notes(parts.objects)
     if len(sizes) > 1:
         detail = f"its results state {' and '.join(f'{width}x{height}' for width, height in sorted(sizes))}"
         return LabelledImage(None, (LabelFault(Reason.SIZE_MISMATCH, detail, where=task_name),))
     width, height = sizes.pop() if sizes else (None, None)
     times = [row.lead_time for row in chosen if row.lead_time is not None]
     fields = {"lead_time": next(iter(times), None), "data": _other_data(task.data), **of_image}
-    return parts.image(Sample(name, width=width, height=height, tags=tuple(tags), fields=fields))
+    image = parts.image(Sample(name, width=width, height=height, tags=tuple(tags), fields=fields))
+    return image._replace(warnings=(*image.warnings, *(_UNREAD.format(kind=kind) for kind in unread)))
 
 
 def _other_data(data: dict[str, Any]) -> dict[str, Any]:
@@ -272,10 +311,9 @@ def _convert_result(result: _Result, has_masks: bool, parts: ImageParts) -> Iter
     Raises:
         UnusableError: The result is not an object.
     """
-    kind = result.type.removesuffix("labels")
-    if kind and kind not in _SHAPES:
-        parts.notes |= set() if result.field and "x" not in result.value else {f"{_UNREAD}{result.type}"}
-        return
+    kind = result.kind
+    if not result.value:
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"a result of type {result.type} without a value")
     labels: Any = _result_labels(result)
     if not labels or not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise UnusableError(Reason.UNKNOWN_CATEGORY, f"a {kind} without a label")
@@ -289,8 +327,6 @@ def _convert_result(result: _Result, has_masks: bool, parts: ImageParts) -> Iter
     ring = _result_ring(kind, value, result)
     if value.points:  # rotated shapes may cross the edge of the image
         check_ring(ring)
-    if ring and not has_masks:
-        parts.notes.add(MASKS)
     edges = [round(percent / 100, 12) for percent in (value.x, value.y, value.x + value.width, value.y + value.height)]
     box = (0.0, 0.0, 0.0, 0.0) if ring else fraction_box(edges[0], edges[1], edges[2], edges[3])
     for label in labels:

@@ -15,10 +15,10 @@ from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import (
-    MASKS,
     decode_part,
     find_labels,
     is_json,
+    mask_notes,
     mask_warnings,
     naming_source,
     read_label_json,
@@ -143,7 +143,8 @@ def parse_regions(
         except UnusableError as fault:
             yield unusable_image(fault.detail, where=repr(key))
         else:
-            yield _convert_via_image(image, name, class_of, class_attribute, has_masks, has_fields)
+            via_image = _convert_via_image(image, name, class_of, class_attribute, has_masks, has_fields)
+            yield via_image._replace(entry=f"the entry {key!r}")
 
 
 def _option_texts(attributes: Any) -> dict[str, dict[str, str]]:
@@ -186,6 +187,7 @@ def _convert_via_image(
             parts.notes |= field_notes(f"{_REGION_ATTRIBUTES}.{path}" for path, _ in leaf_values(given))
             object_ = _convert_region(region.shape, category, has_masks, parts)
             parts.objects.append(replace(object_, fields={_REGION_ATTRIBUTES: given}) if has_fields else object_)
+    parts.notes |= mask_notes(parts.objects)
     return parts.image(Sample(name, fields={_FILE_ATTRIBUTES: of_file} if has_fields else {}))
 
 
@@ -213,8 +215,6 @@ def _convert_region(shape: dict[str, Any], category: str, has_masks: bool, parts
         raise flat_shape_error(kind)
     else:
         raise UnusableError(Reason.MALFORMED_ANNOTATION, f"shape {kind!r} is not read")
-    if not has_masks:
-        parts.notes.add(MASKS)
     return polygon_object(category, [ring], has_masks)
 
 

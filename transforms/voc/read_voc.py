@@ -4,7 +4,6 @@ import posixpath
 from collections.abc import Iterable, Iterator
 from functools import partial
 from io import BytesIO
-from math import ceil, floor
 from typing import Any, NamedTuple
 
 import msgspec
@@ -46,8 +45,8 @@ _EDGES = ("xmin", "ymin", "xmax", "ymax")
 _READ = frozenset(("name", "pose", "truncated", "difficult", "bndbox"))
 _PART = "part"
 _FLAGS = {"": False, "0": False, "1": True, "false": False, "true": True, "unspecified": False}
-_FARTHEST = 3
-"""Limit of the noted xmin and xmax in pixels, so that a data set has few different notes."""
+_XMIN_BELOW, _XMIN_1 = "xmin below 1", "xmin 1"
+_REACHED, _NOT_REACHED = "right edge reached", "right edge not reached"
 _NO_MASK = "images with objects that have no mask in SegmentationObject: {number} ({names})"
 _NO_OBJECT = "images with masks in SegmentationObject that no <object> has: {number}; the masks are skipped ({names})"
 _NO_PALETTE = "images whose SegmentationObject cannot be read as a PNG with a palette: {number} ({names})"
@@ -209,15 +208,15 @@ def _unread_masks(root: str, folders: Iterable[VocFolders], has_masks: bool) -> 
 
 def _check_voc_notes(notes: frozenset[str], origin: int) -> Iterator[str]:
     """Yield a warning if the boxes contradict the origin, and one of parts."""
-    xmin, beyond = (
-        [int(note.split()[1]) for note in notes if note.startswith(f"{name} ")] for name in ("xmin", "xmax")
-    )
-    least, greatest = min(xmin, default=None), max(beyond, default=None)
-    extremes = f"the least xmin is {least}" + ("" if greatest is None else f" and the greatest xmax - width {greatest}")
-    if origin == 0 and least is not None and least >= 1 and (greatest is None or greatest >= 0):
-        yield f"{extremes}, as if the first pixel were 1: --voc-origin 1 moves the boxes' left and top edges by a pixel"
-    elif origin == 1 and least is not None and least < 1:
-        yield f"{extremes}, so the first pixel is 0, and --voc-origin 1 is wrong by a pixel: omit it"
+    is_one = _XMIN_1 in notes and _XMIN_BELOW not in notes
+    if origin == 0 and is_one and (_REACHED in notes or _NOT_REACHED not in notes):
+        edge = ", and a box reaches the right edge of its image" if _REACHED in notes else ""
+        yield (
+            f"the least xmin is 1{edge}, as if the first pixel were 1: --voc-origin 1 moves the boxes' left and top "
+            "edges by a pixel"
+        )
+    elif origin == 1 and _XMIN_BELOW in notes:
+        yield "boxes have an xmin below 1, so the first pixel is 0, and --voc-origin 1 is wrong by a pixel: omit it"
     if _PART in notes:
         yield "objects have <part>, which records cannot store: not written"
 
@@ -342,12 +341,10 @@ def _read_flag(element: Element, tag: str) -> bool:
 
 
 def _edge_notes(objects: list[SampleObject], width: int | None, origin: int) -> Iterator[str]:
-    """Yield notes of the least xmin and of the greatest xmax - width."""
-    if objects:
-        yield f"xmin {_limit_note(floor(min(object_.box[0] for object_ in objects) + origin))}"
-    if objects and width:
-        yield f"xmax {_limit_note(ceil(max(object_.box[0] + object_.box[2] for object_ in objects) - width))}"
-
-
-def _limit_note(pixels: int) -> int:
-    return max(-_FARTHEST, min(_FARTHEST, pixels))
+    """Yield notes of what the least xmin and the greatest xmax say about the number of the first pixel."""
+    if not objects:
+        return
+    xmin = min(object_.box[0] for object_ in objects) + origin
+    yield from [_XMIN_BELOW] if xmin < 1 else [_XMIN_1] if xmin == 1 else []
+    if width:
+        yield _REACHED if max(object_.box[0] + object_.box[2] for object_ in objects) >= width else _NOT_REACHED

@@ -23,8 +23,8 @@ from tests.conftest import draw_jpeg, manifest_of, read_examples, rejects_of
 from tests.transforms.annotated.line_format import LineOptions
 
 LINES = {
-    "a.rows": ["x/1.jpg dog 0 0 4 3", "x/2.jpg cat 4 3 8 6", "x/1.jpg cat 10 15 20 15"],
-    "b.rows": ["x/1.jpg bee 0 0 40 30", "x/1.jpg bee", "gone.jpg cat 0 0 4 3"],
+    "a.rows": ["x/1.jpg dog 0 0 4 3", "x/2.jpg cat 4 3 8 6", "x/1.jpg cat 10 15 20 15", "x/1.jpg bee 0 0 40 30"],
+    "b.rows": ["gone.jpg cat 0 0 4 3", "x/1.jpg bee"],
 }
 
 
@@ -57,6 +57,19 @@ def test_rows_of_an_image_are_merged_and_classes_collected(folder):
         "malformed_box": "b.rows, line 2: 0 numbers",
         "image_missing": "no file 'gone.jpg' in the folders of images",
     }
+
+
+def test_a_copy_of_a_label_file_counts_once_and_another_version_is_an_error(folder):
+    data = folder / "data"
+    (data / "a copy.rows").write_bytes((data / "a.rows").read_bytes())
+    examples = run(folder)
+    assert examples["x/1.jpg"]["image/object/class/text"] == [b"dog", b"cat", b"bee"]
+    split = manifest_of(folder / "out")["splits"]["train"]
+    assert split["warnings"] == ["label files with the same bytes count once: a copy.rows equals a.rows"]
+    assert (split["images"]["rows"], split["annotations"]["rows"]) == (3, 6)
+    (data / "a copy.rows").write_text(LINES["a.rows"][0])
+    with pytest.raises(ConfigError, match=r"a\.rows \(2 images, 1 shared\), a copy\.rows \(1 image, 1 shared\)"):
+        run(folder, overwrite=True)
 
 
 def test_categories_split_and_stratify(folder):

@@ -24,7 +24,7 @@ def parse(file: object):
 )
 def test_boxes_have_their_centre(row):
     (image,) = parse([row])
-    assert (image.sample.file_name, image.faults) == ("valid/1.jpg", ())
+    assert (image.sample.file_name, image.faults, image.entry) == ("valid/1.jpg", (), "image 1")
     assert [(object_.category, object_.box, object_.frame) for object_ in image.sample.objects] == [
         ("cat", (15, 10, 10, 40), "px")
     ]

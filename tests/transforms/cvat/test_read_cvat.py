@@ -2,6 +2,8 @@
 
 import io
 import json
+import shlex
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.sample import SampleObject
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.annotated.shapes import column_runs
+from recordmill.transforms.cvat.cvat_options import CvatOptions
 from recordmill.transforms.cvat.read_cvat import parse_cvat
+from tests.conftest import draw_jpeg
 
 RULES = ("images/", "frame_{:06d}.PNG", {}, True)
 BOX = '<box label="cat" xtl="1" ytl="2" xbr="4" ybr="6" occluded="0"/>'
@@ -92,6 +96,13 @@ def test_runs_of_columns(seed):
     assert (coco_mask.decode(coco_mask.frPyObjects({"size": sides[::-1], "counts": runs}, *sides[::-1])) == whole).all()
 
 
+def test_entries():
+    xml = '<image id="7" name="a.jpg" task_id="2"/><image id="8" name="a.jpg"/>\n<image name="a.jpg"/>'
+    assert [image.entry for image in parsed(xml)] == ["<image> 7 of task 2", "<image> 8", "<image> in line 2"]
+    track = f'<track id="0" label="car"><box frame="0" {EDGES} outside="0"/></track>'
+    assert [image.entry for image in parsed(track)] == [""]  # a frame is in several tracks
+
+
 def test_tags_subsets_and_names():
     rules = ("", "frame_{:06d}.png", {"Train": "train"}, False)
     one, other, absolute, unknown = parsed(
@@ -104,6 +115,70 @@ def test_tags_subsets_and_names():
     assert (other.sample.width, other.sample.objects[0].segmentation, other.notes) == (None, "", ("polygons",))
     assert absolute.sample.file_name == "/b.jpg"  # is rejected as unsafe
     assert (unknown.sample, unknown.faults[0].reason) == (None, Reason.MALFORMED_IMAGE)
+
+
+ONE, TWO = "<annotations/>", "<annotations><image name='1.jpg'/></annotations>"
+
+
+@pytest.mark.parametrize(
+    ("files", "warning"),
+    [
+        ({"a.xml": ONE}, ""),
+        ({"a.xml": ONE, "a copy.xml": ONE}, "a.xml is read, and not a copy.xml, which has the same bytes"),
+        ({"annotations.xml": ONE, "a.xml": TWO}, "annotations.xml is read, and not a.xml"),
+    ],
+)
+def test_files_that_are_not_read(tmp_path, files, warning):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    warnings = CvatOptions(data=str(tmp_path), output="out").source().warnings
+    assert warnings == ((f"{tmp_path}/{warning}",) if warning else ())
+
+
+VIDEO = (
+    "<version>1.1</version><meta><task><mode>interpolation</mode><start_frame>{}</start_frame><stop_frame>{}</stop_frame>"
+    "</task></meta>"
+)
+TRACK = f'<track id="0" label="car"><box frame="0" {EDGES}/><box frame="9" {EDGES}/></track>'
+
+
+@pytest.mark.parametrize(
+    ("xml", "images", "cure"),
+    [
+        (VIDEO.format(0, 2) + TRACK, ["img_0000.jpg", "img_0001.jpg", "img_0002.jpg"], "'img_{:04d}.jpg'"),
+        (VIDEO.format(8, 11) + TRACK, ["it's {8}.png", "it's {11}.png"], """ 'it'"'"'s {{{}}}.png'"""),
+        (VIDEO.format(0, 1) + TRACK, ["images/cam2/000.jpg", "images/cam2/001.jpg"], "'cam2/{:03d}.jpg'"),
+        (TRACK, ["0.jpg", "9.jpg"], "'{}.jpg'"),
+        (VIDEO.format(0, 1) + TRACK, ["frame_000000.PNG"], ""),
+        (VIDEO.format(0, 2) + TRACK, ["img_0001.jpg", "img_0002.jpg", "img_0003.jpg"], ""),  # numbered from 1
+        (VIDEO.format(0, 2) + TRACK, ["cover.jpg"], ""),
+        (VIDEO.format(0, 1) + '<image id="0" name="img_0000.jpg"/>', ["img_0000.jpg", "img_0001.jpg"], ""),
+    ],
+)
+def test_frames_of_a_video_that_are_named_otherwise(tmp_path, xml, images, cure):
+    (tmp_path / "annotations.xml").write_text(f"<annotations>{xml}</annotations>")
+    for name in images:
+        draw_jpeg(tmp_path / name)
+    options = CvatOptions(data=str(tmp_path), output="out")
+    with pytest.raises(ConfigError) if cure else nullcontext() as caught:
+        options.source()
+    if caught:
+        assert str(caught.value).endswith(f": add --frame-name {cure.strip()}")
+        (frame_name,) = shlex.split(cure)
+        CvatOptions(data=str(tmp_path), output="out", frame_name=frame_name).source()
+
+
+@pytest.mark.parametrize(
+    ("shape", "notes"),
+    [
+        ('<polygon label="c" points="1,1;2,1;2,2"/>', ("polygons",)),
+        ('<polygon label="c" points="1,1;2,1"/><polyline label="c" points="1,1;2,1;2,2"/>', ()),
+        (BOX.replace("/>", ' rotation="30"/>'), ()),
+    ],
+)
+def test_outlines_that_are_not_written(shape, notes):
+    (image,) = parsed(f'<image name="a.jpg" width="40" height="30">{shape}</image>', (*RULES[:3], False))
+    assert image.notes == notes
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,22 @@ def test_objects_of_shapes(shapes, objects):
     assert (image.sample.width, image.sample.height) == (10, 8)
 
 
+@pytest.mark.parametrize(
+    ("shapes", "notes"),
+    [
+        ([shape("rectangle", CORNERS), shape("linestrip", TRIANGLE), shape("cuboid", TRIANGLE)], ()),
+        ([shape("polygon", CORNERS)], ()),
+        ([shape("rotation", [*TRIANGLE, [1, 6]])], ()),
+        ([shape("polygon", TRIANGLE)], ("polygons",)),
+        ([shape("circle", [[5, 5], [5, 8]])], ("polygons",)),
+        ([shape("mask", [[1, 2], [2, 3]], mask=MASK)], ("polygons",)),
+    ],
+)
+def test_outlines_that_are_not_written(shapes, notes):
+    (image,) = parse_shapes(io.BytesIO(json.dumps(with_shapes(*shapes)).encode()), "1.json")
+    assert image.notes == notes
+
+
 def test_circle():
     (circle,) = parse(with_shapes(shape("circle", [[5, 5], [5, 8]]))).sample.objects
     assert circle.box == pytest.approx((2, 2, 6, 6))

@@ -2,10 +2,12 @@
 
 import io
 import json
+from collections import Counter
 
 import pytest
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.annotated.naming import MASKS
 from recordmill.transforms.labelstudio.labelstudio_options import LabelstudioOptions
 from recordmill.transforms.labelstudio.read_labelstudio import _check_tasks, parse_tasks
 from tests.conftest import draw_jpeg
@@ -57,7 +59,7 @@ def test_shapes(shape, box, ring):
     assert (object_.category, object_.frame, object_.box) == ("Cat", "fraction", pytest.approx(box, abs=1e-6))
     assert json.loads(object_.segmentation or "null") == (ring and [pytest.approx(ring, abs=1e-6)])
     assert object_.corners == (pytest.approx(ring, abs=1e-6) if shape["value"].get("rotation") else ())
-    assert (image.sample.width, image.sample.height, image.faults) == (200, 100, ())
+    assert (image.sample.width, image.sample.height, image.faults, image.entry) == (200, 100, (), "task 1")
 
 
 @pytest.mark.parametrize(("turn", "box"), [(0, (0.2, 0.45, 0.6, 0.1)), (90, (0.475, -0.1, 0.05, 1.2))])
@@ -65,6 +67,21 @@ def test_ellipses_turn_about_their_centre(turn, box):
     value = {"x": 50, "y": 50, "radiusX": 30, "radiusY": 5, "rotation": turn, "ellipselabels": ["Cat"]}
     (image,) = parse([task([result("ellipselabels", value)])])
     assert image.sample.objects[0].box == pytest.approx(box)
+
+
+@pytest.mark.parametrize(
+    ("shape", "notes"),
+    [
+        (result("polygonlabels", {"points": [[10, 20], [40, 20], [40, 60]], "polygonlabels": ["Cat"]}), {MASKS}),
+        (result("polygonlabels", {"points": [[10, 20], [40, 20]], "polygonlabels": ["Cat"]}), set()),
+        (result("brushlabels", {"rle": [], "brushlabels": ["Cat"]}), set()),
+        (result(), set()),
+        (result(value=BOX | {"rotation": 90}), set()),
+    ],
+)
+def test_outlines_that_are_not_written(shape, notes):
+    (image,) = parse([task([shape])], has_masks=False)
+    assert {*image.notes} & {MASKS} == notes
 
 
 def test_an_object_has_each_of_its_labels():
@@ -100,6 +117,7 @@ def test_a_shape_and_its_labels_may_be_two_results():
             "a rotation without original_width",
         ),
         ({"value": BOX}, "malformed_annotation", "missing required field `type`"),
+        ({"type": "rectanglelabels"}, "malformed_annotation", "a result of type rectanglelabels without a value"),
     ],
 )
 def test_a_fault_costs_its_result_only(bad, reason, detail):
@@ -169,6 +187,51 @@ def test_notes():
     assert image.sample.fields["textarea"] == ["a cat"]
 
 
+CANCELLED = [{"result": [result()], "was_cancelled": True}]
+
+
+@pytest.mark.parametrize(
+    ("rows", "beginning"),
+    [
+        ({"annotations": CANCELLED}, "tasks that were skipped: {number}; "),
+        ({"annotations": []}, "tasks that are not annotated: {number}; "),
+        ({"annotations": None}, "tasks that are not annotated: {number}; "),
+        ({"annotations": None, "completions": CANCELLED}, "tasks that were skipped: {number}; "),
+        ({"annotations": [{"result": []}]}, ""),
+        ({"annotations": [*CANCELLED, {"result": []}]}, ""),
+    ],
+)
+@pytest.mark.parametrize("is_background", [False, True])
+def test_unfinished_tasks(rows, beginning, is_background):
+    (image,) = parse([task() | rows], is_background=is_background)
+    assert (image.sample.objects, image.is_omitted) == ((), bool(beginning) and not is_background)
+    assert [text.startswith(beginning) for text in image.warnings] == [True] * bool(beginning)
+    assert ["as background" in text for text in image.warnings] == [is_background] * bool(beginning)
+
+
+def test_results_that_are_not_read_are_counted_by_kind():
+    relation = {"type": "relation", "from_id": "a", "to_id": "b", "direction": "right", "labels": []}
+    results = [
+        result(id="a", meta={"text": ["torn"]}),
+        result("choices", SHAPE | {"choices": ["red"]}, id="gone", from_name="colour"),
+        result("ranker", {"ranker": [1]}, id="a"),
+        result("vectorlabels", {"vertices": [], "vectorlabels": ["Cat"]}, id="b"),
+        relation,
+        relation,
+    ]
+    (image,) = parse([task(results)])
+    assert [given.fields for given in image.sample.objects] == [{"score": None, "meta": {"text": ["torn"]}}]
+    unread = {"choices": 1, "ranker": 1, "relation": 2, "vectorlabels": 1}
+    texts = {f"results of type {kind} are not read: {{number}}": number for kind, number in unread.items()}
+    assert (Counter(image.warnings), image.faults) == (texts, ())
+
+
+def test_the_number_of_a_rejected_shape_is_not_the_images():
+    results = [result(value=SHAPE, id="a"), result("number", {"number": 7}, id="a", from_name="age")]
+    (image,) = parse([task(results)])
+    assert (len(image.faults), image.sample.fields) == (1, {"lead_time": None, "data": {}})
+
+
 @pytest.mark.parametrize(
     ("file", "detail"),
     [
@@ -211,6 +274,8 @@ def test_fields():
     file = task(results, image="/data/1.jpg", place="sea")
     file["annotations"][0]["lead_time"] = 1.5
     (image,) = parse([file])
-    assert [one.fields for one in image.sample.objects] == [{"score": 0.5, "colour": ["red"], "note": ["wet"]}]
+    assert [one.fields for one in image.sample.objects] == [
+        {"score": 0.5, "meta": None, "colour": ["red"], "note": ["wet"]}
+    ]
     assert image.sample.fields == {"lead_time": 1.5, "data": {"place": "sea"}, "age": 7, "quality": 4}
     assert image.sample.tags == ("sharp",)

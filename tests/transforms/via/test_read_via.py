@@ -32,6 +32,20 @@ PROJECT = {
 }
 
 
+@pytest.mark.parametrize(
+    ("shape", "notes"),
+    [
+        (POLYGON, {"attribute kind", "polygons"}),
+        ({"name": "circle", "cx": 5, "cy": 6, "r": 2}, {"attribute kind", "polygons"}),
+        (POLYGON | {"all_points_x": [1, 4]}, {"attribute kind"}),
+        (RECT, {"attribute kind"}),
+    ],
+)
+def test_outlines_that_are_not_written(shape, notes):
+    (image,) = parse_regions(io.BytesIO(json.dumps(with_regions(region(shape, kind="cat"))).encode()), "via.json")
+    assert {*image.notes} == notes
+
+
 def test_settings_in_another_encoding_are_a_fault():
     data = json.dumps(PROJECT).encode().replace(b"./images/", b"T\xfcr")
     (image,) = parse_regions(io.BytesIO(data), "via.json")
@@ -41,7 +55,7 @@ def test_settings_in_another_encoding_are_a_fault():
 @pytest.mark.parametrize(("file", "name"), [(VERSION_1, "train/1.jpg"), (PROJECT, "train/images/1.jpg")])
 def test_versions(file, name):
     (image,) = parse(file)
-    assert (image.sample.file_name, image.faults) == (name, ())
+    assert (image.sample.file_name, image.faults, image.entry) == (name, (), "the entry '1.jpg7'")
     assert [(object_.category, object_.box) for object_ in image.sample.objects] == [("cat", (1, 2, 3, 4))]
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.voc.read_voc import parse_voc
+from recordmill.transforms.voc.read_voc import _check_voc_notes, parse_voc
 from recordmill.transforms.voc.voc_options import VocOptions
 
 BOX = "<bndbox><xmin>3</xmin><ymin>4</ymin><xmax>13</xmax><ymax>24.5</ymax></bndbox>"
@@ -31,7 +31,7 @@ def test_objects(origin, box):
     assert one.fields == {"difficult": True, "truncated": True, "view": "Left"}
     assert (other.category, other.fields) == ("cat", {})
     assert (sample.width, sample.height, image.faults) == (40, 30, ())
-    assert set(image.notes) == {"field occluded", "xmin 3", "xmax -3"}
+    assert set(image.notes) == {"field occluded", "right edge not reached"}
 
 
 @pytest.mark.parametrize(
@@ -45,16 +45,37 @@ def test_sizes_that_are_not_stated(size, warnings):
 
 
 @pytest.mark.parametrize(
-    ("xmin", "xmax", "notes"),
+    ("edges", "origin", "warning"),
     [
-        (1, 40, {"xmin 1", "xmax 0"}),
-        (-900, 1000, {"xmin -3", "xmax 3"}),
-        (0.2, 0.7, {"xmin 0", "xmax -3"}),
+        (
+            [(1, 40)],
+            0,
+            "the least xmin is 1, and a box reaches the right edge of its image, as if the first pixel were 1",
+        ),
+        ([(1, 20), (7, 40), (30, 66)], 0, "the least xmin is 1, and a box reaches the right edge of its image"),
+        ([(20, 40)], 0, ""),  # a least xmin of 20 says nothing about the first pixel
+        ([(20, 66)], 0, ""),
+        ([(1.5, 40)], 0, ""),
+        ([(1, 40), (0, 20)], 0, ""),
+        ([(1, 39)], 0, ""),
+        ([(-900, 1000)], 1, "boxes have an xmin below 1, so the first pixel is 0"),
+        ([(0.2, 20)], 1, "boxes have an xmin below 1, so the first pixel is 0"),
+        ([(1, 40), (20, 30)], 1, ""),
+        ([], 0, ""),
     ],
 )
-def test_notes_of_edges(xmin, xmax, notes):
-    box = BOX.replace(">3<", f">{xmin}<").replace(">13<", f">{xmax}<")
-    assert set(parse_objects(f"<object><name>a</name>{box}</object>").notes) == notes
+def test_origin_that_the_boxes_contradict(edges, origin, warning):
+    boxes = [BOX.replace(">3<", f">{xmin}<").replace(">13<", f">{xmax}<") for xmin, xmax in edges]
+    image = parse_objects(*(f"<object><name>a</name>{box}</object>" for box in boxes), origin=origin)
+    warnings = [*_check_voc_notes(frozenset(image.notes), origin)]
+    assert [text.startswith(warning) for text in warnings] == [True] * bool(warning)
+
+
+def test_origin_without_sizes_of_images():
+    texts = [f"<annotation><object><name>a</name>{BOX.replace('>3<', f'>{x}<')}</object></annotation>" for x in (1, 9)]
+    notes = frozenset(note for text in texts for note in parsed(text).notes)
+    assert next(_check_voc_notes(notes, 0)).startswith("the least xmin is 1, as if the first pixel were 1")
+    assert not [*_check_voc_notes(frozenset(parsed(texts[1]).notes), 0)]
 
 
 @pytest.mark.parametrize(
