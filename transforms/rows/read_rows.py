@@ -27,6 +27,7 @@ from recordmill.transforms.rows.row_batch import (
     check_batch,
     format_name,
     format_value,
+    has_texts,
     is_list,
     list_like,
     plain_array,
@@ -50,9 +51,13 @@ def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_ro
         groups = map(file.metadata.row_group, range(file.num_row_groups))
         row_bytes = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
         batch_rows, first = max(1, min(batch_rows, _BATCH_BYTES // max(1, row_bytes))), 1
-        wanted = [name for name in schema.names if any(c == name or c.startswith(f"{name}.") for c in columns)]
-        for batch in file.iter_batches(batch_rows, columns=wanted if columns else None):
-            table = pa.Table.from_batches([batch])
+        wanted = [
+            field.with_type(_readable_type(field.type)).with_nullable(True)
+            for field in schema
+            if not columns or any(c == field.name or c.startswith(f"{field.name}.") for c in columns)
+        ]
+        for batch in file.iter_batches(batch_rows, columns=[field.name for field in wanted]):
+            table = pa.Table.from_batches([batch]).cast(pa.schema(wanted))
             while any(pa.types.is_struct(field.type) for field in table.schema):
                 table = table.flatten()
             names = [name for name in table.column_names if not columns or name in columns]
@@ -79,31 +84,45 @@ _BATCH_BYTES = 16 << 20
 
 
 def _open_parquet(stream: BinaryIO) -> tuple[pq.ParquetFile, pa.Schema]:
-    """Return the file to read, and its schema."""
+    """Return the file to read, and its schema. Columns may have other types than in the schema, see `_readable_type`."""
     # The default for Spark's timestamps, nanoseconds, ends in the year 2262 and wraps.
     file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
     schema = file.schema_arrow
-    if not any(_contains_type(pa.types.is_fixed_size_list, field.type) for field in schema):
+    if not any(_is_unreadable(field.type) for field in schema):
         return file, schema
-    # Arrow cannot read a missing list of a fixed size. Without Arrow's types in the footer, such lists are read as
-    # lists of any size.
+    # Without Arrow's types in the footer, lists are of any size, and texts are texts.
     stream.seek(-8, io.SEEK_END)
     length = stream.read(4)
     stream.seek(-8 - int.from_bytes(length, "little"), io.SEEK_END)
     footer = stream.read(int.from_bytes(length, "little")).replace(b"ARROW:schema", b"arrow-schema")
     metadata = pq.read_metadata(pa.BufferReader(b"PAR1" + footer + length + b"PAR1"))
-    with_enums = {field.name for field in schema if _contains_type(pa.types.is_dictionary, field.type)}
-    paths = [file.schema.column(index).path for index in range(len(file.schema))]
-    enums = [path for path in paths if path.partition(".")[0] in with_enums]
-    file = pq.ParquetFile(stream, metadata=metadata, read_dictionary=enums, coerce_int96_timestamp_unit="us")
-    return file, schema
+    return pq.ParquetFile(stream, metadata=metadata, coerce_int96_timestamp_unit="us"), schema
 
 
-def _contains_type(is_kind: Callable[[pa.DataType], bool], type_: pa.DataType) -> bool:
-    """Return True if `is_kind` accepts a type, or a type within it."""
+def _is_unreadable(type_: pa.DataType, is_nested: bool = False) -> bool:
+    """Return True for types that Arrow cannot read: lists of a fixed size if one is missing, and nested dictionaries of
+    several row groups."""
     type_ = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
-    inner = (type_.field(index).type for index in range(type_.num_fields))
-    return is_kind(type_) or any(_contains_type(is_kind, member) for member in inner)
+    if pa.types.is_fixed_size_list(type_) or (is_nested and pa.types.is_dictionary(type_)):
+        return True
+    return any(_is_unreadable(type_.field(index).type, True) for index in range(type_.num_fields))
+
+
+def _readable_type(type_: pa.DataType) -> pa.DataType:
+    """Return a type in Arrow's schema as it is read: without extensions, and with lists of any size."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return _readable_type(type_.storage_type)
+    if is_list(type_):
+        return pa.large_list(_readable_type(type_.value_type))
+    if pa.types.is_struct(type_):
+        fields = (type_.field(index) for index in range(type_.num_fields))
+        return pa.struct([pa.field(field.name, _readable_type(field.type)) for field in fields])
+    if pa.types.is_map(type_):
+        return pa.map_(_readable_type(type_.key_type), _readable_type(type_.item_type))
+    if pa.types.is_dictionary(type_):
+        value_type = _readable_type(type_.value_type)
+        return pa.dictionary(pa.int32(), value_type) if has_texts(value_type) else value_type
+    return type_
 
 
 def _class_label_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:

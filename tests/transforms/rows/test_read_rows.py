@@ -332,6 +332,31 @@ def test_types_of_arrow(tmp_path, array, cells):
     assert pa.types.is_dictionary(batch.columns["l"].type.value_type)
 
 
+SECONDS = pa.array([5, None, 6], pa.duration("s"))
+ENUM = pa.array(["u", "v", "u"]).dictionary_encode()
+
+
+@pytest.mark.parametrize(
+    ("array", "type_"),
+    [
+        (SECONDS, pa.duration("s")),
+        (pa.array([5000, None, 6000], pa.duration("ns")), pa.duration("ns")),
+        (pa.ListArray.from_arrays([0, 1, 1, 3], SECONDS), pa.large_list(pa.duration("s"))),
+        (pa.array([0, None, 1], pa.timestamp("us", "Europe/Berlin")), pa.timestamp("us", "Europe/Berlin")),
+        (ENUM, pa.dictionary(pa.int32(), pa.large_string())),
+        (pa.ListArray.from_arrays([0, 1, 1, 3], ENUM), pa.large_list(pa.dictionary(pa.int32(), pa.large_string()))),
+    ],
+)
+@pytest.mark.parametrize("fixed", [{}, {"f": pa.array([[1], None, [2]], pa.list_(pa.int8(), 1))}])
+def test_types_hold_in_several_row_groups_and_beside_lists_of_fixed_size(tmp_path, array, type_, fixed):
+    struct = pa.StructArray.from_arrays([array], ["m"])
+    pq.write_table(pa.table({"a": array, "s": struct} | fixed), tmp_path / "x.parquet", row_group_size=1)
+    (batch,) = read_rows(RowsFile(str(tmp_path / "x.parquet"), 0, ""), RowsReading())
+    for name in ("a", "s.m"):
+        assert batch.columns[name].type == type_
+        assert batch.columns[name].to_pylist() == array.to_pylist()
+
+
 def test_timestamps_of_spark_do_not_wrap(tmp_path):
     """Spark's timestamps have 96 bits, and Arrow reads them as nanoseconds by default."""
     table = pa.table({"t": pa.array([253_402_300_799_000_000], pa.timestamp("us"))})
