@@ -30,8 +30,7 @@ from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.join_files import RANGE_BITS, JoinFiles
 from recordmill.transforms.join.list_images import ListFolders, files_by_name
 from recordmill.transforms.join.match_blocks import MatchRows
-from recordmill.transforms.rows.find_rows import find_row_splits, find_rows
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.rows.find_rows import find_row_splits, find_rows, rows_files
 from recordmill.transforms.table.choose_schema import ChosenSchema, numbered_columns, with_texts
 from recordmill.transforms.table.find_equal_keys import equal_keys_warning
 from recordmill.transforms.table.fit_columns import choose_columns, fit_texts, observe_file
@@ -50,7 +49,7 @@ def prepare(options: TableOptions) -> Job:
         AnnotationFileError: A file cannot be read.
     """
     parts = find_parts(options)
-    files = tuple(_find_files(options.rows))
+    files = tuple(rows_files(find_rows(*options.rows)))
     saved = saved_classes(options.encoders) if options.label else ()
     if saved and options.classes and options.classes != saved:
         raise ConfigError(
@@ -71,7 +70,7 @@ def prepare(options: TableOptions) -> Job:
     else:
         job = Job(options, splits, read, steps, CopyRows(), PlanRows(splits, options.sizing), counts_classes=False)
     jobs = tuple(
-        job._replace(options=part, splits=(split,), inputs=partial(inputs, part, _find_files(part.rows)))
+        job._replace(options=part, splits=(split,), inputs=partial(inputs, part, rows_files(part.rows)))
         for split, part in parts.items()
     )
     return job._replace(parts=jobs)
@@ -96,13 +95,6 @@ def find_parts(options: TableOptions) -> dict[str, TableOptions]:
         split: options.model_copy(update={"rows": paths, "split": ((split, Fraction(1)),)})
         for split, paths in by_split.items()
     }
-
-
-def _find_files(patterns: Iterable[str]) -> Iterator[RowsFile]:
-    """Yield the files of rows in the order of their paths."""
-    for number, path in enumerate(find_rows(*patterns)):
-        if stat := storage_for(path).stat(path):
-            yield RowsFile(path, stat.size_bytes, stat.version, number)
 
 
 def inputs(

@@ -125,9 +125,16 @@ class TableSchema(msgspec.Struct, frozen=True):
 
 
 class RowsFile(File, frozen=True, array_like=True, gc=False):
-    """File of rows. `number` is its index in the order of paths."""
+    """File of rows.
+
+    Attributes:
+        number: Index in the order of paths.
+        partitions: Columns in the names of its folders, `year=2026/kind=cat`, with the value of all its rows: a whole
+            number, a text, or None if it is missing.
+    """
 
     number: int = 0
+    partitions: tuple[tuple[str, int | str | None], ...] = ()
 
 
 class RowsReading(NamedTuple):

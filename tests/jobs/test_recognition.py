@@ -63,6 +63,19 @@ def test_recognised(tmp_path):
     assert found(rows) == [("table", {"data": paths(rows), "image_column": "image"})]
 
 
+@pytest.mark.parametrize("row", [{"x": 1}, file_rows(1)[0]])
+def test_folders_of_partitions_are_one_table(row, tmp_path):
+    for name in ("label=cat", "label=dog"):
+        (tmp_path / "hive" / name).mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist([row]), tmp_path / "hive" / name / "part-0.parquet")
+        (tmp_path / "hive" / name / ".part-0.parquet.crc").touch()
+    (tmp_path / "hive" / "_SUCCESS").touch()
+    (match,) = found(tmp_path / "hive")
+    files = paths(*(tmp_path / "hive" / f"label={name}" / "part-0.parquet" for name in ("cat", "dog")))
+    columns = {"data": files, "image_column": "image", "label": "label"}
+    assert match == ("table", columns if "image" in row else {"data": paths(tmp_path / "hive")})
+
+
 VIA = '{"a.jpg7": {"filename": "a.jpg", "size": 7, "regions": []}}'
 
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 from recordmill.schemas.errors import AnnotationFileError, ConfigError
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
-from recordmill.schemas.inputs.tables import RowsFile, RowsReading, rows_format
+from recordmill.schemas.inputs.tables import RowsReading, rows_format
+from recordmill.transforms.rows.find_rows import partition_texts, rows_files
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -69,14 +70,16 @@ class DataContents:
     @property
     def tables(self) -> Iterator[tuple[int, str, Sequence[str]]]:
         """(rank, folder, names of tables) of the folder, and of the Parquet files in its folder `data`, where Hugging
-        Face's data sets have them, or in folders of splits. The rank is that of a format of the tables; formats with
-        one image per row come next."""
+        Face's data sets have them, or in folders of splits or partitions. The rank is that of a format of the tables;
+        formats with one image per row come next."""
         pairs = [name.rpartition("/") for name in self.names]
         top = [name for folder, _, name in pairs if not folder and rows_format(name)]
         below = [name for folder, _, name in pairs if folder == "data" and name.endswith(".parquet")]
         if top:
             yield 1, self.folder, top
-        in_splits = [name for name in self.names if name.endswith(".parquet") and _is_split_folder(name)]
+        in_splits = [
+            name for name in self.names if name.endswith(".parquet") and (_is_split_folder(name) or is_partition(name))
+        ]
         if below:
             yield 3, join_path(self.folder, "data"), below
         elif in_splits and not top:
@@ -86,7 +89,8 @@ class DataContents:
         """Return the columns of the first rows of a table; none of a file that is not a table."""
         if path not in self._columns:
             try:
-                batch = next(read_rows(RowsFile(path, 0, ""), RowsReading()), None)
+                (file,) = rows_files((path,))
+                batch = next(read_rows(file, RowsReading()), None)
             except AnnotationFileError:
                 batch = None
             self._columns[path] = batch.columns if batch else {}
@@ -109,6 +113,11 @@ class DataContents:
 def _is_split_folder(name: str) -> bool:
     top, slash, _ = name.partition("/")
     return bool(slash) and top.lower() in SPLIT_OF_WORD
+
+
+def is_partition(name: str) -> bool:
+    """Return True if each folder in the path of a file names a value of a column: year=2026/kind=cat."""
+    return 0 < name.count("/") == len(partition_texts(name))
 
 
 def _with_endings(names: Iterable[str], endings: tuple[str, ...]) -> Iterator[str]:

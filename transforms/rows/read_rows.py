@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.tables import RowsFile, RowsReading, rows_format
 from recordmill.schemas.rejects import Reason
+from recordmill.transforms.rows.convert_columns import cast_values
 from recordmill.transforms.rows.read_csv import read_csv
 from recordmill.transforms.rows.read_json import read_json_lines
 from recordmill.transforms.rows.row_batch import (
@@ -84,7 +85,7 @@ _BATCH_BYTES = 16 << 20
 
 
 def _open_parquet(stream: BinaryIO) -> tuple[pq.ParquetFile, pa.Schema]:
-    """Return the file to read, and its schema. Columns may have other types than in the schema, see `_readable_type`."""
+    """Return the file to read, and its schema, whose types its columns have after a cast; see `_readable_type`."""
     # The default for Spark's timestamps, nanoseconds, ends in the year 2262 and wraps.
     file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
     schema = file.schema_arrow
@@ -109,7 +110,7 @@ def _is_unreadable(type_: pa.DataType, is_nested: bool = False) -> bool:
 
 
 def _readable_type(type_: pa.DataType) -> pa.DataType:
-    """Return a type in Arrow's schema as it is read: without extensions, and with lists of any size."""
+    """Return a type in Arrow's schema without extensions, with lists of any size, and dictionaries of texts only."""
     if isinstance(type_, pa.BaseExtensionType):
         return _readable_type(type_.storage_type)
     if is_list(type_):
@@ -291,8 +292,40 @@ def read_stream(path: str, stream: Any, reading: RowsReading) -> Iterator[RowBat
 
 def _read_file_batches(file: RowsFile, reading: RowsReading) -> Iterator[RowBatch]:
     with storage_for(file.path).open(file.path) as stream:
-        yield from _read_batches(file.path, stream, reading)
+        for batch in _read_batches(file.path, stream, reading):
+            yield _add_partitions(file, batch, reading.columns)
     check_unchanged(file.path, file.version)
+
+
+def _add_partitions(file: RowsFile, batch: RowBatch, wanted: Sequence[str]) -> RowBatch:
+    """Return the batch with the columns in the names of its file's folders.
+
+    Raises:
+        AnnotationFileError: The file has another value in such a column.
+    """
+    columns = dict(batch.columns)
+    for name, value in file.partitions:
+        if wanted and name not in wanted:
+            continue
+        scalar = pa.scalar(value, pa.int64() if isinstance(value, int) else pa.large_string())
+        own = columns.get(name)
+        if own is not None and len(others := _other_values(own, scalar)):
+            raise AnnotationFileError(
+                f"{file.path}: column {name} has {format_value(others[0])}, and the folder {name}={value} says another "
+                "value; rename the column or the folder"
+            )
+        if own is None or own.null_count:
+            columns[name] = pa.repeat(scalar, len(batch.lines))
+    return batch._replace(columns=columns)
+
+
+def _other_values(array: pa.Array, value: pa.Scalar) -> pa.Array:
+    """Return the values of a column that are not `value`."""
+    array = array.drop_null()
+    array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    is_binary = pa.types.is_large_binary(array.type)
+    cells = cast_values(cast_values(array, pa.large_string()) if is_binary else array, value.type)
+    return array.filter(pc.fill_null(pc.not_equal(cells, value), True))
 
 
 def _read_batches(path: str, stream: Any, reading: RowsReading) -> Iterator[RowBatch]:

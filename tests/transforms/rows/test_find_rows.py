@@ -1,9 +1,11 @@
 """The files of rows that paths and wild cards stand for."""
 
+import os
+
 import pytest
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.rows.find_rows import find_rows
+from recordmill.transforms.rows.find_rows import find_rows, rows_files
 from tests.gcs_stand_in import BUCKET
 
 NAMES = ("rows-0.csv", "rows-1.csv.gz", "other.csv", "rows-x/deep.csv")
@@ -40,3 +42,22 @@ def test_folder_with_wild_cards_in_its_name_is_itself(tmp_path):
 def test_wild_cards_of_folders_in_bucket(gcs):
     with pytest.raises(ConfigError, match="only the file's name may have"):
         find_rows(f"gs://{BUCKET}/*/deep.csv")
+
+
+@pytest.mark.parametrize(
+    ("folders", "columns"),
+    [
+        (["year=2026/month=01", "year=-3/month=12"], [{"year": 2026, "month": 1}, {"year": -3, "month": 12}]),
+        (["kind=1", "kind=01a"], [{"kind": "1"}, {"kind": "01a"}]),
+        (["kind=__HIVE_DEFAULT_PARTITION__", "kind=2"], [{"kind": None}, {"kind": 2}]),
+        (["hot%20dog=a%3Db=c", "k=%ff"], [{"hot dog": "a=b=c"}, {"k": "%ff"}]),
+        (["n=9223372036854775808", "n=1"], [{"n": "9223372036854775808"}, {"n": "1"}]),
+        (["k=1.5/k=2", "=1", "plain"], [{"k": "1.5"}, {}, {}]),
+    ],
+)
+def test_columns_in_names_of_folders(tmp_path, folders, columns):
+    paths = [f"{tmp_path}/{number}/{folder}/a=b.csv" for number, folder in enumerate(folders)]
+    for path in paths:
+        os.makedirs(os.path.dirname(path))
+        open(path, "wb").close()
+    assert [dict(file.partitions) for file in rows_files(paths)] == columns

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv as arrow_csv
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.features import ColumnType
@@ -355,6 +356,54 @@ def test_types_hold_in_several_row_groups_and_beside_lists_of_fixed_size(tmp_pat
     for name in ("a", "s.m"):
         assert batch.columns[name].type == type_
         assert batch.columns[name].to_pylist() == array.to_pylist()
+
+
+@pytest.mark.parametrize("columns", [(), ("kind",)])
+@pytest.mark.parametrize("name", ["x.csv", "x.jsonl", "x.parquet"])
+def test_columns_in_names_of_folders_are_read(tmp_path, name, columns):
+    path = write_rows(tmp_path / name, {"x": [1, 2]})
+    file = RowsFile(path, partitions=(("kind", "cat"), ("year", 2026), ("gone", None)))
+    (batch,) = read_rows(file, RowsReading(columns))
+    assert {name: array.to_pylist() for name, array in batch.columns.items() if name != "x"} == (
+        {"kind": ["cat", "cat"]} if columns else {"kind": ["cat", "cat"], "year": [2026, 2026], "gone": [None, None]}
+    )
+
+
+@pytest.mark.parametrize(
+    ("cells", "value", "result"),
+    [
+        ([1, 1], 1, [1, 1]),
+        ([1.0, None], 1, [1, 1]),
+        (["cat", "cat"], "cat", ["cat", "cat"]),
+        ([None, None], "cat", ["cat", "cat"]),
+        ([1, 2], 1, "2"),
+        (["cat", "dog"], "cat", "'dog'"),
+        (["cat", "cat"], None, "'cat'"),
+        (["x", "x"], 1, "'x'"),
+    ],
+)
+@pytest.mark.parametrize("name", ["x.csv", "x.jsonl", "x.parquet"])
+def test_column_of_file_has_the_value_of_its_folder(tmp_path, name, cells, value, result):
+    file = RowsFile(write_rows(tmp_path / name, {"n": [1, 2], "k": cells}), partitions=(("k", value),))
+    if isinstance(result, list):
+        (batch,) = read_rows(file, RowsReading())
+        values = batch.columns["k"].to_pylist()
+        assert values == (list(map(str, cells)) if name == "x.csv" and None not in cells else result)
+        return
+    with pytest.raises(AnnotationFileError, match=rf"column k has .*{result}.*, and the folder k={value} says another"):
+        list(read_rows(file, RowsReading()))
+
+
+def write_rows(path, columns: dict[str, list]) -> str:
+    """A table as a file of the format that its name says."""
+    table = pa.table(columns)
+    if path.suffix == ".parquet":
+        pq.write_table(table, path)
+    elif path.suffix == ".jsonl":
+        path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in table.to_pylist()))
+    else:
+        arrow_csv.write_csv(table, path)
+    return str(path)
 
 
 def test_timestamps_of_spark_do_not_wrap(tmp_path):
