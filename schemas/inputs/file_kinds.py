@@ -11,20 +11,29 @@ _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ROWS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 LFS_POINTER = b"version https://git-lfs"
-LFS_CURE = "a Git LFS pointer, not the file; run git lfs pull"
-_BY_BEGINNING = {
-    b"PK\x03\x04": "a .zip archive; name the file in it, archive.zip/instances.json (the archive ends in .zip)",
-    b"BZh": "compressed by bzip2; unpack it (gzip files are read directly)",
-    b"\xfd7zXZ": "compressed by xz; unpack it (gzip files are read directly)",
-    b"\x28\xb5\x2f\xfd": "compressed by zstd; unpack it (gzip files are read directly)",
-    b"7z\xbc\xaf": "a 7z archive; unpack it (gzip files are read directly)",
-    b"\xff\xd8\xff": "an image; give the file of its annotations",
-    b"\x89PNG": "an image; give the file of its annotations",
-    b"PAR1": "a Parquet table; give COCO's JSON",
-    b"\xff\xfe": "text in UTF-16; save it as UTF-8",
-    b"\xfe\xff": "text in UTF-16; save it as UTF-8",
-    LFS_POINTER: LFS_CURE,
+_UNPACK = "unpack it (gzip files are read directly)"
+_AS_CSV = ("give label files", "save it as CSV")
+_NO_IMAGE = ("give the file of its annotations", "give a file of rows")
+_CONTAINERS = {
+    "an Excel workbook": (rb"PK\x03\x04.{26}(\[Content_Types\]\.xml|_rels/|docProps/|xl/)", *_AS_CSV),
+    "an OpenDocument spreadsheet": (rb"PK\x03\x04.{26}mimetype.*application/vnd\.oasis\.opendocument", *_AS_CSV),
+    "an Excel workbook of an old version": (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", *_AS_CSV),
+    "a .zip archive": (
+        rb"PK\x03\x04",
+        "name the file in it, archive.zip/instances.json (the archive ends in .zip)",
+        "name the file in it, archive.zip/rows.csv (the archive ends in .zip)",
+    ),
+    "compressed by gzip": (rb"\x1f\x8b", "unpack it", "unpack it"),
+    "compressed by bzip2": (rb"BZh[1-9]1AY", _UNPACK, "unpack it"),
+    "compressed by xz": (rb"\xfd7zXZ", _UNPACK, _UNPACK),
+    "compressed by zstd": (rb"\x28\xb5\x2f\xfd", _UNPACK, "unpack it"),
+    "a 7z archive": (rb"7z\xbc\xaf", _UNPACK, _UNPACK),
+    "an image": (rb"\xff\xd8\xff|\x89PNG", *_NO_IMAGE),
+    "a Parquet table": (rb"PAR1", "give COCO's JSON", "call it .parquet"),
+    "text in UTF-16": (rb"\xff\xfe|\xfe\xff", "save it as UTF-8", "save it as UTF-8"),
+    "a Git LFS pointer, not the file": (re.escape(LFS_POINTER), "run git lfs pull", "run git lfs pull"),
 }
+"""Pattern of the first bytes, and the cures if annotations, or rows of a table, are wanted."""
 
 
 class _LabelFileKind(NamedTuple):
@@ -38,7 +47,7 @@ class _LabelFileKind(NamedTuple):
         return f"{self.what}; --format {self.format} reads {'its folder' if self.is_of_folder else 'it'}"
 
 
-_HTML = re.compile(rb"(?:<\?xml[^>]*>\s*)?<(?:!doctype )?html", re.IGNORECASE)
+_HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?<(?:!doctype )?html", re.IGNORECASE)
 _XML: dict[re.Pattern[bytes], str | _LabelFileKind] = {
     re.compile(rb"<annotations?>.*<image ", re.DOTALL): _LabelFileKind("CVAT's XML", "cvat"),
     re.compile(
@@ -65,12 +74,9 @@ def content_format(data: bytes) -> str:
 
 def _content_kind(data: bytes) -> str | _LabelFileKind:
     text = data[:_HEAD].removeprefix(b"\xef\xbb\xbf").lstrip()
-    for beginning, what in _BY_BEGINNING.items():
-        if data.startswith(beginning):
-            return what
+    if what := describe_container(data, is_table=False):
+        return what
     if text.startswith(b"<"):
-        if _HTML.match(text):
-            return "a web page. The download probably failed; download it again"
         return next(what for pattern, what in _XML.items() if pattern.search(text))
     if text.startswith((b"{", b"[")):
         return _describe_json(data, text)
@@ -81,6 +87,27 @@ def _content_kind(data: bytes) -> str | _LabelFileKind:
     if _TABLE.match(text):
         return "a table; --labels reads tables of images of one class each"
     return ""
+
+
+def describe_container(data: bytes, is_table: bool) -> str:
+    """Return a description of a file that is neither text with annotations nor rows, with the cure, by its first bytes;
+    empty for any other.
+
+    Args:
+        is_table: True if a table is wanted, False if annotations are.
+    """
+    if _HTML.match(data):
+        return "a web page. The download probably failed; download it again"
+    for what, (beginning, cure, table_cure) in _CONTAINERS.items():
+        if re.match(beginning, data, re.DOTALL):
+            return f"{what}; {table_cure if is_table else cure}"
+    return ""
+
+
+def describe_image(data: bytes) -> str:
+    """Return a description of a file that is not an image, with the cure; empty if unknown."""
+    what = describe_container(data, is_table=False)
+    return what if what.startswith(("a Git LFS pointer", "a web page")) else ""
 
 
 def _describe_json(data: bytes, text: bytes) -> str | _LabelFileKind:
@@ -126,3 +153,11 @@ def describe_table(head: str) -> str:
     data = text.encode(errors="replace")
     what = describe_content(data) or ("JSON Lines; call it .jsonl" if _try_decode(_FIELDS.decode, data) else "")
     return "" if what.startswith("a table") else what
+
+
+def describe_parquet(data: bytes) -> str:
+    """Return a description of a file that is not Parquet, with the cure, by its first bytes; empty if unknown."""
+    if what := describe_container(data, is_table=True):
+        return "" if data.startswith(b"PAR1") else what
+    what = describe_content(data)
+    return {"JSON": "JSON Lines; call it .jsonl", "a ta": "CSV; call it .csv"}.get(what[:4], what)

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from recordmill.schemas.block import starts_of
-from recordmill.schemas.inputs.file_kinds import LFS_CURE, LFS_POINTER
+from recordmill.schemas.inputs.file_kinds import describe_image
 from recordmill.schemas.inputs.files import File, ImageFile
 from recordmill.schemas.inputs.images import (
     MAX_FILE_BYTES,
@@ -231,8 +231,7 @@ def open_usable_image(data: bytes, kind: str) -> Image.Image:
         raise UnusableError(Reason.TOO_LARGE, str(error)) from error
     except UnidentifiedImageError as error:
         unknown = f"not an image in a known format; it starts with {data[:12]!r}"
-        detail = LFS_CURE if data.startswith(LFS_POINTER) else unknown
-        raise UnusableError(Reason.UNSUPPORTED_FORMAT, detail) from error
+        raise UnusableError(Reason.UNSUPPORTED_FORMAT, describe_image(data) or unknown) from error
     except Exception as error:  # Pillow's decoders raise nearly any exception on malicious bytes
         raise UnusableError(
             Reason.IMAGE_UNREADABLE, f"its header cannot be read ({describe_pillow_error(error)})"

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.inputs.file_kinds import describe_container, describe_parquet
 from recordmill.schemas.inputs.tables import RowsFile, RowsReading, rows_format
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.rows.convert_columns import cast_values
@@ -78,7 +79,10 @@ def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_ro
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and not isinstance(error, pa.ArrowException) and error.errno is not None:
             raise  # of the storage
-        raise AnnotationFileError(f"{path} is not a Parquet file, or is truncated: {error}") from error
+        stream.seek(0)
+        what = describe_parquet(stream.read(_HEAD))
+        fault = f"is not Parquet but {what}" if what else f"is not a Parquet file, or is truncated: {error}"
+        raise AnnotationFileError(f"{path} {fault}") from error
 
 
 _BATCH_BYTES = 16 << 20
@@ -232,7 +236,7 @@ def read_csv_texts(
     Raises:
         AnnotationFileError: See `read_texts`.
     """
-    return _text_rows(read_csv(path, _decompress_stream(stream), RowsReading(is_label_table=True)), choose)
+    return _text_rows(read_csv(path, _open_text(path, stream), RowsReading(is_label_table=True)), choose)
 
 
 def _text_rows(
@@ -335,8 +339,8 @@ def _read_batches(path: str, stream: Any, reading: RowsReading) -> Iterator[RowB
         whole = io.BytesIO(stream.read()) if find_archive(path) else stream
         yield from read_parquet(path, whole, reading.columns, _BATCH_ROWS)
         return
-    unpacked = _decompress_stream(stream)
     try:
+        unpacked = _open_text(path, stream)
         if format_ == "json":
             yield from read_json_lines(path, unpacked, reading, _BATCH_ROWS)
         else:
@@ -347,11 +351,27 @@ def _read_batches(path: str, stream: Any, reading: RowsReading) -> Iterator[RowB
         raise AnnotationFileError(f"{path} is damaged or truncated ({error}); download it again") from error
 
 
+_HEAD = 1 << 16
+
+
+def _open_text(path: str, stream: Any) -> BinaryIO:
+    """Return the decompressed stream of CSV or JSON.
+
+    Raises:
+        AnnotationFileError: It is an archive, a workbook, or another file that is not text.
+    """
+    unpacked = _decompress_stream(stream)
+    what = describe_container(unpacked.peek(_HEAD), is_table=True)
+    if what and not what.startswith("text"):
+        raise AnnotationFileError(f"{path} is not {'JSON' if rows_format(path) == 'json' else 'a table'} but {what}")
+    return unpacked
+
+
 _PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 _BZIP2 = re.compile(rb"BZh[1-9]1AY&SY")
 
 
-def _decompress_stream(stream: Any) -> BinaryIO:
+def _decompress_stream(stream: Any) -> io.BufferedReader:
     """Return the stream without its compression by gzip, bzip2 or zstd, which its first bytes show."""
     buffered = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
     head = buffered.peek(10)[:10]

@@ -138,7 +138,7 @@ def test_image_of_twice_size_has_cure(tmp_path):
     ("data", "reason", "detail"),
     [
         (b"", Reason.IMAGE_UNREADABLE, "the file is empty"),
-        (b"<html>not found</html>", Reason.UNSUPPORTED_FORMAT, "it starts with b'<html>not fo'"),
+        (b"<html>not found</html>", Reason.UNSUPPORTED_FORMAT, "a web page. The download probably failed"),
         (encoded(NOISE, "ICO"), Reason.UNSUPPORTED_FORMAT, "not an image in a known format; it starts with b'"),
         (encoded(NOISE, "EPS"), Reason.UNSUPPORTED_FORMAT, "it starts with b'%!PS-Adobe"),
         (encoded(NOISE, "WEBP")[:-9], Reason.IMAGE_UNREADABLE, "its header cannot be read"),

@@ -1,6 +1,8 @@
 import csv
 import gzip
 import io
+import re
+import zipfile
 
 import msgspec
 import numpy as np
@@ -173,6 +175,46 @@ def test_text_not_of_encoding_is_named_with_it(tmp_path):
 def test_csv_file_that_cannot_be_read(tmp_path, data, fault):
     with pytest.raises(AnnotationFileError, match=fault):
         read(tmp_path / "x.csv", data)
+
+
+def zip_of(*names: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in names:
+            archive.writestr(name, "text")
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "cure"),
+    [
+        (zip_of("[Content_Types].xml", "xl/workbook.xml"), "an Excel workbook; save it as CSV"),
+        (zip_of("docProps/app.xml", "xl/workbook.xml"), "an Excel workbook; save it as CSV"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(504), "an Excel workbook of an old version; save it as CSV"),
+        (zip_of("rows.csv"), "a .zip archive; name the file in it, archive.zip/rows.csv"),
+        (LFS_POINTER + b".github.com/spec/v1\noid sha256:4d\n", "a Git LFS pointer, not the file; run git lfs pull"),
+        (b"<!DOCTYPE html>\n<html></html>\n", "a web page. The download probably failed; download it again"),
+        (b"\x89PNG\r\n\x1a\n", "an image; give a file of rows"),
+    ],
+)
+@pytest.mark.parametrize("name", ["x.csv", "x.jsonl", "x.parquet"])
+def test_file_of_another_kind_is_named_with_its_cure(tmp_path, name, data, cure):
+    with pytest.raises(AnnotationFileError, match=re.escape(f"{name} is not ") + f".* but {re.escape(cure)}"):
+        read(tmp_path / name, data)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "cure"),
+    [
+        ("x.parquet", b"a,b\n1,2\n", "CSV; call it .csv"),
+        ("x.parquet", b'{"a": 1}\n{"a": 2}\n', "JSON Lines; call it .jsonl"),
+        ("x.parquet", gzip.compress(b"PAR1"), "compressed by gzip; unpack it"),
+        ("x.csv", b"PAR1\x15\x04", "a Parquet table; call it .parquet"),
+    ],
+)
+def test_ending_of_another_format_of_rows_is_named(tmp_path, name, data, cure):
+    with pytest.raises(AnnotationFileError, match=re.escape(f"but {cure}")):
+        read(tmp_path / name, data)
 
 
 def test_a_file_cut_short(tmp_path):
