@@ -2,13 +2,15 @@
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
 
 from recordmill.schemas.features import CLASS_OF_ROW, ColumnType, Feature, FeatureKind, FeatureTable
 from recordmill.schemas.inputs.files import File
+from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.layouts import TABLE, is_image_feature
 
 _WRITTEN = {
@@ -205,6 +207,43 @@ def _quoted(text: str) -> str:
         f"\\{byte:03o}" if byte < 32 or byte > 126 or chr(byte) in "\"'\\" else chr(byte) for byte in text.encode()
     )
     return f'"{escaped}"'
+
+
+NAMES_CURE = "The first line looks like a row. If it is one, put a line with the names of the columns before it"
+"""Cure for a table without names of columns, see `looks_like_row`."""
+
+
+def looks_like_row(names: Sequence[str], rows: Iterable[Sequence[str]] = (), may_be_numbers: bool = True) -> bool:
+    """Return True if names of columns look like values: an image, a number, or a value of their own column.
+
+    Args:
+        rows: First rows of the table.
+        may_be_numbers: True if whole numbers at equal distances, and years, may be names.
+
+    >>> looks_like_row(["5.1", "setosa"]), looks_like_row(["a.jpg", "cat"]), looks_like_row(["country", "2019", "2020"])
+    (True, True, False)
+    >>> looks_like_row(["id", "cat"], [["1", "cat"]]), looks_like_row(["id", "cat"], [["id", "cat"]])
+    (True, False)
+    """
+    if any(is_image_name(name) or _DECIMAL.fullmatch(name) for name in names):
+        return True
+    numbers = [int(name) for name in names if _WHOLE.fullmatch(name)]
+    steps = {after - before for before, after in pairwise(numbers)}
+    is_scale = (len(steps) == 1 and min(steps) > 0) or all(1900 <= number < 2100 for number in numbers)
+    if numbers and not (may_be_numbers and is_scale):
+        return True
+    return any(
+        any(name and name == cell for name, cell in zip(names, row, strict=False)) for row in rows if row != names
+    )
+
+
+def names_cure(names: Sequence[str]) -> str:
+    """Return the end of a message about missing columns: NAMES_CURE, or nothing."""
+    return f". {NAMES_CURE}" if looks_like_row(names) else ""
+
+
+_WHOLE = re.compile("-?[0-9]{1,18}")
+_DECIMAL = re.compile("-?[0-9]*[.][0-9]+(e-?[0-9]+)?", re.IGNORECASE)
 
 
 _FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.tables import names_cure
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.source import ImageParts, LabelFault, LabelledImage, field_notes, parser
 from recordmill.transforms.rows.read_rows import read_csv_texts
@@ -54,7 +55,8 @@ def read_csv_images(
         row_format = choose_format(names)
         chosen.append(row_format)
         if missing := [name for name in row_format.required if name not in names]:
-            raise AnnotationFileError(f"no column {missing[0]!r}; the file has {', '.join(map(repr, names))}")
+            columns = f"{', '.join(map(repr, names))}{names_cure(names)}"
+            raise AnnotationFileError(f"no column {missing[0]!r}; the file has {columns}")
         columns = [*row_format.required, *(name for name in row_format.optional if name in names)]
         unwritten.update(field_notes(row_format.further(names)))
         return [*columns, *(row_format.further(names) if row_format.has_fields else ())]

@@ -17,7 +17,7 @@ from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, is_image_name
 from recordmill.schemas.inputs.option import flag
 from recordmill.schemas.inputs.splits import Division, split_name_fault
-from recordmill.schemas.inputs.tables import rows_format
+from recordmill.schemas.inputs.tables import names_cure, rows_format
 from recordmill.schemas.names import has_control_character, is_absolute, name_fault, name_key
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.dataset.facts import FactsBuilder
@@ -188,6 +188,7 @@ def _choose_label_columns(path: str, options: FolderOptions, names: list[str]) -
         existing = ", ".join(map(repr, names)) or "none"
         raise AnnotationFileError(
             f"{path} has no column {expected}; its columns are {existing}: name the column with {flag(option)}"
+            f"{names_cure(names)}"
         )
 
     chosen = (

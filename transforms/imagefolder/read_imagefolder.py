@@ -16,7 +16,7 @@ from recordmill.schemas.inputs.box_columns import ObjectColumns, find_box_column
 from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.schemas.inputs.images import LABEL_COLUMNS, is_image_name
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS, split_of_file
-from recordmill.schemas.inputs.tables import RowsReading
+from recordmill.schemas.inputs.tables import RowsReading, names_cure
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import UnusableError
@@ -251,7 +251,9 @@ def _check_columns(file: MetadataFile, class_names: tuple[str, ...], captions: t
     if not columns:
         raise ConfigError(f"{file.path}{file.fault or ' has no rows'}")
     if FILE_NAME not in file.columns and not file.image_column:
-        raise ConfigError(f"{file.path} has no column {FILE_NAME}. Its columns are: {columns}")
+        raise ConfigError(
+            f"{file.path} has no column {FILE_NAME}. Its columns are: {columns}{names_cure([*file.columns])}"
+        )
     if not has_objects(file.columns) and not any(name in file.columns for name in captions):
         if boxes := find_box_columns(file.columns):
             raise ConfigError(_describe_boxes(file, boxes))

@@ -16,6 +16,7 @@ from apache_beam.pvalue import AsIter, AsSingleton
 
 from recordmill.schemas.errors import AnnotationFileError, ConfigError
 from recordmill.schemas.inputs.splits import Division, SplitShares
+from recordmill.schemas.inputs.tables import names_cure
 from recordmill.schemas.names import name_key
 from recordmill.transforms.blocks.pack_block import Keyed, pack_block, unpack_block
 from recordmill.transforms.join.match_blocks import FileState, name_keys
@@ -285,7 +286,7 @@ def _choose_group_columns(names: list[str]) -> list[str]:
         raise ValueError(
             f"has no column {' and no column '.join(missing)}; its columns are "
             f"{', '.join(map(repr, by_text)) or 'none'}. The file must be duplicates.jsonl of a data set, or a table "
-            "with the columns file_name and group."
+            f"with the columns file_name and group{names_cure(names) or '.'}"
         )
     return [by_text[name] for name in _COLUMNS]
 

@@ -97,6 +97,7 @@ class TableStats(msgspec.Struct):
         first_bad: First unreadable row: (number of the file, line, detail).
         columns: Facts by column, in the order in which columns appear.
         in_files: Numbers of the files that have each column.
+        comments, unnamed: See RowBatch, by the number of the file.
     """
 
     rows: dict[int, int] = {}
@@ -104,11 +105,15 @@ class TableStats(msgspec.Struct):
     first_bad: tuple[int, int, str] | None = None
     columns: dict[str, ColumnStats] = {}
     in_files: dict[str, set[int]] = {}
+    comments: dict[int, str] = {}
+    unnamed: dict[int, str] = {}
 
     def add(self, other: "TableStats") -> None:
         for counts, more in ((self.rows, other.rows), (self.bad, other.bad)):
             for file, number in more.items():
                 counts[file] = counts.get(file, 0) + number
+        self.comments |= other.comments
+        self.unnamed |= other.unnamed
         self.first_bad = min(filter(None, (self.first_bad, other.first_bad)), default=None)
         for name, stats in other.columns.items():
             self.columns.setdefault(name, ColumnStats()).add(stats)
@@ -124,6 +129,8 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
     """
     rows = len(batch.lines)
     stats = TableStats({file: rows} if rows else {}, {file: len(batch.bad)})
+    stats.comments = {file: batch.comment} if batch.comment else {}
+    stats.unnamed = {file: batch.unnamed} if batch.unnamed else {}
     if batch.bad:
         first = batch.bad[0]
         stats.first_bad = file, first.line, first.detail

@@ -3,9 +3,12 @@
 import codecs
 import csv
 import io
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
+from itertools import takewhile
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -14,15 +17,19 @@ from pyarrow import csv as arrow_csv
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.file_kinds import describe_table
-from recordmill.schemas.inputs.tables import RowsReading, rows_format
+from recordmill.schemas.inputs.tables import NAMES_CURE, RowsReading, looks_like_row, rows_format
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.rows.row_batch import MOST_COLUMNS, BadRow, RowBatch, format_value
 
+_LOGGER = logging.getLogger(__name__)
+
+COMMENT_SKIPPED = "the first line begins with # and is skipped"
 DELIMITERS = ",;\t|"
 _BLOCK_BYTES = 16 << 20  # no row may be longer
 _BATCH_ROWS = 1 << 16
 _HEAD_STEP = 1 << 16
 _MOST_HEAD = 4 << 20
+_LOOKED_AT, _COMMENT_BYTES = 100, 1 << 16
 _BOM = b"\xef\xbb\xbf"
 _SEP = re.compile(rb"sep=([^\r\n])\r?\n?", re.IGNORECASE)
 
@@ -36,32 +43,37 @@ def read_csv(path: str, stream: BinaryIO, reading: RowsReading) -> Iterator[RowB
     """
     stream = _transcode_to_utf8(stream, reading.encoding)
     try:
-        names, delimiter, rest = _read_column_names(path, stream, reading)
+        names, delimiter, rest, comment = _read_column_names(path, stream, reading)
     except UnicodeDecodeError as error:
         cure = f"if it is not in {reading.encoding}, give its --encoding, such as utf-16"
         raise AnnotationFileError(
             f"{path}: its first line cannot be read ({error}); {'save it as UTF-8' if reading.is_label_table else cure}"
         ) from error
     _check_column_names(path, names, delimiter, reading)
+    if comment and reading.is_label_table:  # other tables have warnings
+        _log_comment(path, comment)
     wanted = {
         name: index for index, name in enumerate(names) if name and (not reading.columns or name in reading.columns)
     }
     strict = _StrictQuotes(stream, delimiter.encode(), rest)
     bad: list[BadRow] = []
     malformed = _Malformed(len(names), delimiter.encode(), bad)
-    number = 0
+    number, unnamed = 0, ""
     try:
         for batch in _open_csv(strict, len(names), delimiter, malformed):
+            if not number and looks_like_row(names, _first_rows(batch)):
+                unnamed = delimiter.join(names)
             for start in range(0, len(batch), _BATCH_ROWS):
                 part = batch.slice(start, _BATCH_ROWS)
                 numbers = _row_numbers(number, len(part), {row.line for row in bad})
                 number = int(numbers[-1])
                 before = [row for row in bad if row.line < number]
                 del bad[: len(before)]  # Arrow has read further, so there may be more of them
-                yield RowBatch({name: part.column(index) for name, index in wanted.items()}, numbers, before, False)
+                columns = {name: part.column(index) for name, index in wanted.items()}
+                yield RowBatch(columns, numbers, before, False, comment=comment, unnamed=unnamed)
         if bad or not number:
             none = dict.fromkeys(wanted, pa.array([], pa.large_binary()))
-            yield RowBatch(none, np.zeros(0, np.int64), bad, False)
+            yield RowBatch(none, np.zeros(0, np.int64), bad, False, comment=comment)
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         if malformed.fault:
             raise AnnotationFileError(f"{path}: {malformed.fault}") from error
@@ -85,6 +97,17 @@ def read_csv(path: str, stream: BinaryIO, reading: RowsReading) -> Iterator[RowB
         )
 
 
+@lru_cache(maxsize=64)
+def _log_comment(path: str, comment: str) -> None:
+    """Warn once, also if a file is read several times."""
+    _LOGGER.warning("%s: %s: %s", path, COMMENT_SKIPPED, format_value(comment))
+
+
+def _first_rows(batch: pa.RecordBatch) -> list[list[str]]:
+    rows = batch.slice(0, _LOOKED_AT).to_pylist()
+    return [[(cell or b"").decode(errors="replace") for cell in row.values()] for row in rows]
+
+
 def _transcode_to_utf8(stream: BinaryIO, encoding: str) -> BinaryIO:
     """Return the stream as UTF-8, before it is cut into lines: a line of UTF-16 does not end with the byte of a
     newline."""
@@ -94,15 +117,17 @@ def _transcode_to_utf8(stream: BinaryIO, encoding: str) -> BinaryIO:
     return io.BufferedReader(transcoded)
 
 
-def _read_column_names(path: str, stream: BinaryIO, reading: RowsReading) -> tuple[list[str], str, bytes]:
-    """Return the names of columns, the delimiter, and bytes that were read beyond the first line. The delimiter is
-    `reading.delimiter`, that of a line `sep=;` (Excel's), or the most frequent one of DELIMITERS in the first line.
+def _read_column_names(path: str, stream: BinaryIO, reading: RowsReading) -> tuple[list[str], str, bytes, str]:
+    """Return the names of columns, the delimiter, bytes that were read beyond the first line, and the comment before
+    it. The delimiter is `reading.delimiter`, that of a line `sep=;` (Excel's), or the most frequent one of DELIMITERS
+    in the first line.
 
     Raises:
-        AnnotationFileError: the first line is no CSV.
+        AnnotationFileError: the first line is no CSV, or it begins with # and the next one does not name columns.
         UnicodeDecodeError: it is not UTF-8.
     """
-    data, delimiter, is_at_end = b"", reading.delimiter, False
+    data, comment = _skip_comment(path, stream, reading.delimiter)
+    delimiter, is_at_end = reading.delimiter, False
     while True:
         more = stream.read(_HEAD_STEP)
         is_at_end = not more
@@ -112,22 +137,60 @@ def _read_column_names(path: str, stream: BinaryIO, reading: RowsReading) -> tup
         lines = data.splitlines(keepends=True)
         lines = lines if is_at_end else lines[:-1]  # the last one may go on
         if not delimiter and lines:
-            first = re.sub(rb'"[^"]*"', b"", lines[0])
-            usual = "\t" if rows_format(path) == "tsv" else ","
-            delimiter = max(usual + DELIMITERS, key=lambda character: first.count(character.encode()))
+            delimiter = _most_frequent_delimiter(path, lines[0])
         cells = csv.reader(map(bytes.decode, lines), delimiter=delimiter or ",", strict=True)
         try:
             names = next(cells, [])
         except csv.Error as error:
             if b"\0" in lines[0]:  # Python 3.10 reads no NUL
-                return ["\0"], ",", b""
+                return ["\0"], ",", b"", ""
             if is_at_end or len(data) > _MOST_HEAD or cells.line_num < len(lines):
                 raise AnnotationFileError(f"{path}: its first line does not name columns ({error})") from error
             continue
         if cells.line_num or is_at_end:
-            return names, delimiter or ",", data[sum(map(len, lines[: cells.line_num])) :]
+            return names, delimiter or ",", data[sum(map(len, lines[: cells.line_num])) :], comment
         if len(data) > _MOST_HEAD:
             raise AnnotationFileError(f"{path}: its first line is longer than {_MOST_HEAD >> 20} MB")
+
+
+def _skip_comment(path: str, stream: BinaryIO, delimiter: str) -> tuple[bytes, str]:
+    """Return the first bytes of a file without the lines before the names of columns that begin with #, and these
+    lines.
+
+    Raises:
+        AnnotationFileError: The line after them has other cells than the rows.
+    """
+    data = stream.read(_COMMENT_BYTES).removeprefix(_BOM)
+    if not data.startswith(b"#"):
+        return data, ""
+    lines = data.splitlines(keepends=True)
+    comments = list(takewhile(lambda line: line.startswith(b"#"), lines))
+    lines = lines[len(comments) : -1 if len(data) == _COMMENT_BYTES else None]  # the last one may go on
+    delimiter = delimiter or _most_frequent_delimiter(path, lines[0] if lines else b"")
+    rows = [row for row in _cells(lines, delimiter) if row]
+    if not rows:
+        return data, ""
+    (last,), names = _cells(comments[-1:], delimiter), rows.pop(0)
+    widths = Counter(map(len, rows))
+    if len(last) == len(names) and looks_like_row(names, rows, may_be_numbers=False):
+        comments.pop()  # it has the names, as numpy's savetxt writes them
+    elif rows and len(names) != (width := widths.most_common(1)[0][0]):
+        raise AnnotationFileError(
+            f"{path}: its first line begins with #, the next has {len(names):,} cells, and the rows have {width:,}. "
+            "Remove lines that begin with #, and begin with a line of the names of the columns"
+        )
+    comment = b"".join(comments)
+    return data[len(comment) :], comment.decode(errors="replace").strip()
+
+
+def _cells(lines: list[bytes], delimiter: str) -> list[list[str]]:
+    return [*csv.reader([line.decode(errors="replace").replace("\0", "") for line in lines], delimiter=delimiter)]
+
+
+def _most_frequent_delimiter(path: str, line: bytes) -> str:
+    unquoted = re.sub(rb'"[^"]*"', b"", line)
+    usual = "\t" if rows_format(path) == "tsv" else ","
+    return max(usual + DELIMITERS, key=lambda character: unquoted.count(character.encode()))
 
 
 def _check_column_names(path: str, names: list[str], delimiter: str, reading: RowsReading) -> None:
@@ -142,7 +205,8 @@ def _check_column_names(path: str, names: list[str], delimiter: str, reading: Ro
         raise AnnotationFileError(f"{path} has {len(names):,} columns; the limit is {MOST_COLUMNS:,}")
     wanted = [name for name in names if not reading.columns or name in reading.columns]
     if twice := [name for name, number in Counter(wanted).items() if name and number > 1]:
-        raise AnnotationFileError(f"{path} names the column {format_value(twice[0])} twice; rename one")
+        cure = NAMES_CURE if looks_like_row(names) else "Rename one"
+        raise AnnotationFileError(f"{path} names the column {format_value(twice[0])} twice. {cure}")
     if (
         len(names) == 1
         and not reading.is_label_table
@@ -153,9 +217,8 @@ def _check_column_names(path: str, names: list[str], delimiter: str, reading: Ro
             "--delimiter"
         )
     if "" in wanted and not reading.is_label_table:
-        raise AnnotationFileError(
-            f"{path}: column {names.index('') + 1} has no name; give it a name, or choose columns by --columns"
-        )
+        cure = NAMES_CURE if looks_like_row(names) else "Give it a name, or choose columns by --columns"
+        raise AnnotationFileError(f"{path}: column {names.index('') + 1} has no name. {cure}")
 
 
 class _StrictQuotes:

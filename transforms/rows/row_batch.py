@@ -56,6 +56,8 @@ class RowBatch(NamedTuple):
         parts: Values by type, by name of a column that has several types; `columns` has such values as texts.
         names: Names in the order of their numbers, by column of numbers that stand for names (ClassLabel).
         cut: Number of points in time that are cut to microseconds, by column.
+        comment: First lines of the file that were skipped, as they begin with #; empty without.
+        unnamed: First line of the file, if it looks like a row instead of names of columns; empty if it does not.
     """
 
     columns: dict[str, pa.Array]
@@ -65,6 +67,8 @@ class RowBatch(NamedTuple):
     parts: Mapping[str, Sequence[ColumnPart]] = {}
     names: Mapping[str, tuple[str, ...]] = {}
     cut: Mapping[str, int] = {}
+    comment: str = ""
+    unnamed: str = ""
 
     def values(self, column: str) -> list[Any]:
         """Return the value of each row; None for each if the file has no such column."""

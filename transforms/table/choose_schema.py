@@ -19,7 +19,7 @@ from recordmill.schemas.inputs.labels import (
     name_warnings,
     sorted_names,
 )
-from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, RowsFile, TableSchema
+from recordmill.schemas.inputs.tables import CLASS_TYPES, NAMES_CURE, TEXT_PARTS, Column, RowsFile, TableSchema
 from recordmill.schemas.sizes import first_texts, quote_blanks
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
 from recordmill.transforms.join.choose_categories import comma_fault
@@ -27,6 +27,7 @@ from recordmill.transforms.rows.choose_type import NUMBERS, narrowest_type
 from recordmill.transforms.rows.convert_columns import convert_column
 from recordmill.transforms.rows.kinds import Seen
 from recordmill.transforms.rows.observe_columns import MOST_DISTINCT, MOST_NAME_BYTES, ColumnStats, TableStats
+from recordmill.transforms.rows.read_csv import COMMENT_SKIPPED
 from recordmill.transforms.rows.row_batch import format_value
 from recordmill.transforms.table.table_options import TableOptions
 
@@ -87,7 +88,7 @@ def choose_schema(
     _check_requested_columns(stats, options, known, paths)
     dtypes = options.column_types
     columns: list[Column] = []
-    warnings: list[str] = []
+    warnings = list(_first_line_warnings(stats, paths))
     for name, values in stats.columns.items():
         if not options.writes(name):
             continue
@@ -114,6 +115,17 @@ def choose_schema(
         warnings += [absent] if absent else []
     numbers = tuple(name for name in options.required_columns if stats.columns[name].seen.keys() <= NUMBERS)
     return ChosenSchema(TableSchema(tuple(columns)), labels, tuple(warnings), numbers=numbers)
+
+
+def _first_line_warnings(stats: TableStats, paths: Mapping[int, str]) -> Iterator[str]:
+    """Yield warnings about first lines of files that may have been misread."""
+    for lines, what, cure in (
+        (stats.comments, COMMENT_SKIPPED, ""),
+        (stats.unnamed, "the first line is read as the names of the columns", f". {NAMES_CURE}"),
+    ):
+        if lines:
+            files = _list_names(paths[file] for file in sorted(lines))
+            yield f"{files}: {what}: {format_value(lines[min(lines)])}{cure}"
 
 
 def with_texts(chosen: ChosenSchema, encoders: Iterable[TextEncoder], options: TableOptions) -> ChosenSchema:
@@ -328,6 +340,7 @@ def _check_requested_columns(
             # With --columns, the other columns were not read.
             left_out = "" if flag == "--columns" else ", or --columns leaves it out"
             advice = left_out if options.columns else f"; the columns are {_list_names(stats.columns)}"
+            advice += f". {NAMES_CURE}" if stats.unnamed else ""
             raise ConfigError(f"{flag}: no column {missing[0]!r}{advice}")
     if len(image_columns) > 1:
         requested["--image-column"] = (_check_image_bytes(stats, image_columns[0]),)

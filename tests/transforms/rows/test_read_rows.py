@@ -154,7 +154,8 @@ def test_text_not_of_encoding_is_named_with_it(tmp_path):
     ("data", "fault"),
     [
         (b"\n", "must name the columns"),
-        (b"a,a\n1,2\n", "'a' twice"),
+        (b"a,a\n1,2\n", "'a' twice. Rename one"),
+        (b"0.5,0.5,cat\n1,2,dog\n", "'0.5' twice. The first line looks like a row"),
         (b"a,\n1,2\n", "column 2 has no name"),
         (b'"a;b"\n1;2\n', "one column, 'a;b': are its cells separated by ';'[?]"),
         (b"\xe9,b\n1,2\n", "first line cannot be read"),
@@ -175,6 +176,48 @@ def test_text_not_of_encoding_is_named_with_it(tmp_path):
 def test_csv_file_that_cannot_be_read(tmp_path, data, fault):
     with pytest.raises(AnnotationFileError, match=fault):
         read(tmp_path / "x.csv", data)
+
+
+@pytest.mark.parametrize(
+    ("data", "columns", "comment"),
+    [
+        (b"# exported by X\nid,name\n1,cat\n2,dog\n", ["id", "name"], "# exported by X"),
+        (b"\xef\xbb\xbf# a, b\r\n#\r\nid;name\r\n1;cat\r\n", ["id", "name"], "# a, b\r\n#"),
+        (b"# a, b\nid,name\n1,cat\n", ["id", "name"], "# a, b"),
+        (b"# a,b\n1,2\n3,4\n", ["# a", "b"], ""),  # numpy's savetxt
+        (b"#chrom,gene\nchr1,x\nchr1,y\n", ["#chrom", "gene"], ""),
+        (b"# only this\n", ["# only this"], ""),
+        (b"id,#\n1,2\n", ["id", "#"], ""),
+    ],
+)
+def test_first_lines_that_begin_with_a_hash(tmp_path, data, columns, comment):
+    (tmp_path / "x.csv").write_bytes(data)
+    (batch,) = read_rows(RowsFile(str(tmp_path / "x.csv")), RowsReading())
+    assert (list(batch.columns), batch.comment) == (columns, comment)
+
+
+def test_comment_before_a_line_of_other_cells_than_the_rows_is_refused(tmp_path):
+    with pytest.raises(AnnotationFileError, match="begins with #, the next has 2 cells, and the rows have 3"):
+        read(tmp_path / "x.csv", b"# a\nb,c\n1,2,3\n4,5,6\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "unnamed"),
+    [
+        (b"5.1,3.5,setosa\n4.9,3.0,setosa\n", "5.1,3.5,setosa"),
+        (b"img1.jpg;cat\nimg2.jpg;dog\n", "img1.jpg;cat"),
+        (b"x,red\ny,blue\nz,red\n", "x,red"),
+        (b"7,red\n8,blue\n", "7,red"),
+        (b"id,name\n1,cat\nid,name\n2,dog\n", ""),
+        (b"country,2019,2020\nnl,1,2\n", ""),
+        (b"0,1,2\n5,6,7\n", ""),  # pandas' columns without names
+        (b"id,image_v1.5\n1,2\n", ""),
+    ],
+)
+def test_first_line_that_looks_like_a_row(tmp_path, data, unnamed):
+    (tmp_path / "x.csv").write_bytes(data)
+    (batch,) = read_rows(RowsFile(str(tmp_path / "x.csv")), RowsReading())
+    assert batch.unnamed == unnamed
 
 
 def zip_of(*names: str) -> bytes:
