@@ -155,6 +155,34 @@ def sorted_names(names: Iterable[str]) -> list[str]:
     return [*sorted(finite, key=Decimal), *(name for name in names if _NOT_FINITE.fullmatch(name))]
 
 
+def merge_numbers(names: Iterable[str]) -> dict[str, str]:
+    """Return the class of each name that equals another one as a number: 1 for 1.0, and for true beside numbers.
+
+    >>> merge_numbers(["0", "0.0", "2.50", "1.0", "true"])
+    {'0': '0', '0.0': '0', '1.0': '1', 'true': '1'}
+    """
+    by_number: dict[str, list[str]] = {}
+    for name in names:
+        by_number.setdefault(number_name(name), []).append(name)
+    return {name: number for number, equal in by_number.items() if len(equal) > 1 for name in equal}
+
+
+def number_name(name: str) -> str:
+    """Return the whole number that a name is, without a fraction; true is 1. Other names are unchanged.
+
+    >>> [number_name(name) for name in ("1.0", "-0.", "1e+22", "False", "007", "1.5")]
+    ['1', '0', '10000000000000000000000', '0', '007', '1.5']
+    """
+    if name.lower() in ("true", "false"):
+        return str(int(name.lower() == "true"))
+    if _PLAIN_NUMBER.fullmatch(name) and (number := Decimal(name)) == number.to_integral_value():
+        return str(int(number))
+    return name
+
+
+_PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)([.][0-9]*)?(e[+-]?[0-9]{1,3})?", re.IGNORECASE)
+
+
 def name_warnings(labels: LabelMap) -> Iterator[str]:
     """Yield warnings of class names that are blank, that are NaN among numbers, or that differ only in case, in the
     separator of words, or in the form of a number.

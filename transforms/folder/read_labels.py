@@ -2,6 +2,7 @@
 
 import logging
 import posixpath
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -15,6 +16,7 @@ from recordmill.schemas.inputs.box_columns import boxes_fault
 from recordmill.schemas.inputs.fields import columns_of_rows
 from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, is_image_name
+from recordmill.schemas.inputs.labels import number_name
 from recordmill.schemas.inputs.option import flag
 from recordmill.schemas.inputs.splits import Division, split_name_fault
 from recordmill.schemas.inputs.tables import names_cure, rows_format
@@ -61,6 +63,9 @@ def read_labels(
     further = set[str]()
     _, rows = label_rows(table.path, options, table.version, bool(selection), further)
     is_typed = rows_format(table.path) in ("json", "parquet")
+    if _have_two_number_forms(options):
+        facts.warn_all(splits, [_EQUAL_NUMBERS])
+        rows = map(_name_number, rows)
     while batch := list(islice(rows, _ROWS_AT_ONCE)):
         labelled = [_label_row(row, table.path, options.images, division, splits, file_by_stem, facts) for row in batch]
         usable = [image for image in labelled if image]
@@ -109,6 +114,28 @@ def _label_row(
     detail = f"{posixpath.basename(table)} row {row.number}: {fault[1]}"
     facts.reject(split if split in splits else splits[0], Rejected("image", None, fault[0], detail))
     return None
+
+
+_EQUAL_NUMBERS = (
+    "labels are whole numbers in one table, and numbers with a fraction, or true and false, in another. Equal numbers "
+    "are one class, such as 1 and 1.0"
+)
+
+
+def _have_two_number_forms(options: FolderOptions) -> bool:
+    """Return True if the first labels of some tables are whole numbers, and those of others are whole numbers with a
+    fraction, as pandas writes them beside a missing one, or true and false."""
+    forms = set[bool | None]()
+    for path in options.labels if len(options.labels) > 1 else ():
+        _, rows = label_rows(path, options)
+        labels = {row.cells[1] for row in islice(rows, _LOOKED_AT) if not row.fault}
+        is_number = all(re.fullmatch("-?[0-9]+", number_name(label)) for label in labels)
+        forms |= {number_name(label) == label if is_number else None for label in labels}
+    return forms == {True, False}
+
+
+def _name_number(row: TextRow) -> TextRow:
+    return row if row.fault else row._replace(cells=(row.cells[0], number_name(row.cells[1]), *row.cells[2:]))
 
 
 def names_stems(options: FolderOptions) -> bool:

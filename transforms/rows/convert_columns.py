@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from recordmill.schemas.block import starts_of
 from recordmill.schemas.features import ColumnType, FeatureKind
+from recordmill.schemas.inputs.labels import number_name
 from recordmill.schemas.inputs.tables import CLASS_TYPES, Column
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.rows.kinds import KINDS
@@ -63,8 +64,10 @@ def convert_column(
     has_lists = is_list(array.type)
     if column.type in (ColumnType.BYTES, *_NAMED) and has_lists and not column.is_list:
         array, has_lists = as_texts(array), False  # a list in a column of texts
+    form: Callable[[str], str] = str
     if column.type in CLASS_TYPES and all(map(_is_finite, indices)):
-        array = without_nan(array)
+        array, form = without_nan(array), number_name
+        indices = {number_name(name): index for name, index in indices.items()} | {**indices}
     is_missing = is_null(array)
     faults: list[ValueFault] = []
     counts = np.ones(rows, np.int64)
@@ -85,7 +88,7 @@ def convert_column(
     elif is_missing.any() and column.default is not None:
         texts = as_texts(array)
         array, is_missing = pc.fill_null(texts, pa.scalar(column.default).cast(texts.type)), np.zeros(rows, bool)
-    values, item_faults = _convert_items(column, array, indices)
+    values, item_faults = _convert_items(column, array, indices, form)
     owners = np.repeat(np.arange(rows), counts)
     faults += [fault._replace(place=int(owners[fault.place])) for fault in item_faults]
     if is_missing.any() and not column.is_optional:
@@ -120,7 +123,7 @@ def value_faults(is_faulty: np.ndarray, reason: Reason, detail: Callable[[int], 
 
 
 def _convert_items(
-    column: Column, array: pa.Array, indices: Mapping[str, int]
+    column: Column, array: pa.Array, indices: Mapping[str, int], form: Callable[[str], str]
 ) -> tuple[np.ndarray | pa.Array, list[ValueFault]]:
     """Return values of the column's type, one for each of `array`; faults have places in `array`."""
     text = f"column {column.name}: its list has an item without a value"
@@ -128,7 +131,7 @@ def _convert_items(
     if column.type is ColumnType.BYTES:
         return pc.fill_null(as_texts(array).cast(pa.large_binary()), b""), holes
     if column.type in _NAMED:
-        numbers, faults = _name_indices(column, array, indices)
+        numbers, faults = _name_indices(column, array, indices, form)
         return numbers, faults + holes
     cast = cast_values(array, next(kind.arrow for kind in KINDS if kind.type is column.type))
     is_unfit = is_null(cast) & ~is_null(array)
@@ -209,11 +212,13 @@ def _parse_timestamps(texts: pa.Array) -> pa.Array:
     return pc.coalesce(without, with_zone.cast(pa.timestamp("us")))
 
 
-def _name_indices(column: Column, array: pa.Array, indices: Mapping[str, int]) -> tuple[np.ndarray, list[ValueFault]]:
-    """Return the index of each value's name."""
+def _name_indices(
+    column: Column, array: pa.Array, indices: Mapping[str, int], form: Callable[[str], str]
+) -> tuple[np.ndarray, list[ValueFault]]:
+    """Return the index of each value's name, or of the form that equal names share."""
     encoded = array.dictionary_encode()
     names = [format_name(value) for value in python_values(encoded.dictionary)]
-    table = np.array([*(indices.get(name, -1) for name in names), 0])
+    table = np.array([*(indices.get(name, indices.get(form(name), -1)) for name in names), 0])
     numbers = table[pc.fill_null(encoded.indices, len(names)).to_numpy(zero_copy_only=False)]
     what = "a class" if column.type in CLASS_TYPES else "a value of the enum"
     return np.maximum(numbers, 0), value_faults(

@@ -1,7 +1,7 @@
 """Choose how columns are written, from facts of all rows."""
 
+import re
 from collections.abc import Container, Iterable, Iterator, Mapping
-from decimal import Decimal
 from typing import NamedTuple
 
 import msgspec
@@ -15,8 +15,10 @@ from recordmill.schemas.inputs.labels import (
     ExistingLabels,
     LabelMap,
     adopt_labels,
+    merge_numbers,
     misread_numbers,
     name_warnings,
+    number_name,
     sorted_names,
 )
 from recordmill.schemas.inputs.tables import CLASS_TYPES, NAMES_CURE, TEXT_PARTS, Column, RowsFile, TableSchema
@@ -33,6 +35,7 @@ from recordmill.transforms.table.table_options import TableOptions
 
 _MOST_LABEL_BYTES = 200
 _SHOWN_COLUMNS = 8
+_NOT_FINITE = re.compile("[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _TOO_MANY = f"more than {MOST_DISTINCT:,} values, or longer ones than {MOST_NAME_BYTES:,} bytes"
 
 
@@ -108,6 +111,7 @@ def choose_schema(
     )
     labels = _label_map(stats, options, known)
     warnings += _number_form_warnings(options.required_columns, stats)
+    warnings += _equal_number_warnings(options.label, stats)
     if not options.classes:
         warnings += (*misread_numbers(labels), *name_warnings(labels))
     if existing and options.label:
@@ -398,15 +402,18 @@ def _label_map(stats: TableStats, options: TableOptions, known: Mapping[str, Col
     present = values.distinct
     if present is None:
         raise CategoryError(f"column {label} has {_TOO_MANY}, too many to be classes; is it the label?")
-    if values.seen.keys() <= NUMBERS:
-        present = {name for name in present if Decimal(name).is_finite()}  # NaN among numbers is not a class
     default = _default(label, options, known)
     if default is not None:
         present = present | {default}
+    if _has_equal_numbers(values):
+        merged = merge_numbers(present)
+        present = {merged.get(name, name) for name in present}
+    if values.seen.keys() <= {Seen.BOOL, *NUMBERS}:  # NaN among numbers is not a class
+        present = {name for name in present if not _NOT_FINITE.fullmatch(name)}
     names = list(options.classes or values.names or sorted_names(name for name in present if name))
     if fault := comma_fault("--classes", options.classes, present):
         raise CategoryError(fault)
-    if options.classes and present and not present & set(names):
+    if options.classes and present and not {*map(number_name, present)} & {*map(number_name, names)}:
         raise CategoryError(
             f"no row has a class of --classes or --encoders, which are {_list_names(names)}; column {label} has "
             f"{_list_names(sorted(present))}"
@@ -414,6 +421,21 @@ def _label_map(stats: TableStats, options: TableOptions, known: Mapping[str, Col
     if not names:
         raise CategoryError(f"column {label} has no value in any row, so there are no classes")
     return LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))
+
+
+def _has_equal_numbers(values: ColumnStats) -> bool:
+    """Return True if a column of classes has numbers of several forms, which are compared as numbers: 1, 1.0, true."""
+    forms = {Seen.BOOL, Seen.INT64, Seen.LARGE, Seen.FLOAT}
+    return values.seen.keys() <= {Seen.BOOL, *NUMBERS} and len(forms & values.seen.keys()) > 1
+
+
+def _equal_number_warnings(label: str | None, stats: TableStats) -> Iterator[str]:
+    """Yield a warning if classes are numbers of several forms."""
+    values = stats.columns[label] if label else ColumnStats()
+    if _has_equal_numbers(values) and (merged := merge_numbers(sorted(values.distinct or ()))):
+        looks = " and ".join(f"{look.value} ({number:,})" for look, number in values.seen.items())
+        names = [name for name, number in merged.items() if number == next(iter(merged.values()))]
+        yield f"column {label} has {looks}; equal numbers are one class, such as {' and '.join(map(repr, names))}"
 
 
 def _list_names(names: Iterable[str]) -> str:

@@ -45,6 +45,27 @@ def good(number: int, *cells: str) -> TextRow:
     return TextRow(number, cells)
 
 
+@pytest.mark.parametrize(
+    ("tables", "names", "warnings"),
+    [
+        (["0", "1"], ["0", "1"], 0),
+        (["1", "1.0"], ["1", "1"], 1),
+        (["True", "0"], ["1", "0"], 1),
+        (["1.0"], ["1.0"], 0),
+        (["1.5", "1"], ["1.5", "1"], 0),
+        (["cat", "1.0", "1"], ["cat", "1.0", "1"], 0),
+    ],
+)
+def test_numbers_of_two_tables_are_compared_as_numbers(tmp_path, tables, names, warnings):
+    paths = [tmp_path / f"{number}.csv" for number in range(len(tables))]
+    for path, label in zip(paths, tables, strict=True):
+        path.write_text(f"path,label\n{path.stem}.jpg,{label}\n")
+    given, facts = options(labels=tuple(map(str, paths))), FactsBuilder()
+    blocks = [block for path in paths for block, _ in read_labels(File(str(path)), given, ALL_TRAIN, ("train",), facts)]
+    assert [name for block in blocks for name in block.class_name.texts()] == names
+    assert len(facts.build().warnings) == warnings
+
+
 TWO = [good(1, "a.jpg", "cat"), good(2, "b c.jpg", "dog")]
 
 

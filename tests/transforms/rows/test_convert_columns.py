@@ -163,6 +163,13 @@ def test_classes():
     assert convert(["b", "a"], ColumnType.CLASS, classes=("a", "b")) == ([[1], [0]], [])
     assert convert([3, 1], ColumnType.CLASS, classes=("1", "3")) == ([[1], [0]], [])
     assert convert([True, False], ColumnType.CLASS, classes=("false", "true")) == ([[1], [0]], [])
+    for values in ([1.0, 0.0], ["1.0", "0"], [True, False]):
+        assert convert(values, ColumnType.CLASS, classes=("0", "1")) == ([[1], [0]], [])
+    assert [fault for _, fault in convert(["01", "1.5"], ColumnType.CLASS, classes=("0", "1"))[1]] == [
+        Reason.UNKNOWN_CLASS,
+        Reason.UNKNOWN_CLASS,
+    ]
+    assert convert(["1.0"], ColumnType.CLASS, classes=("1", "cat"))[1] == [(0, Reason.UNKNOWN_CLASS)]
     far = pa.array([3_000_000, 0], pa.date32())
     assert convert(far, ColumnType.CLASS, classes=("10183-09-21", "1970-01-01")) == ([[0], [1]], [])
     assert convert(["a", None], ColumnType.CLASS, classes=("a",))[1] == [(1, Reason.MISSING_VALUE)]

@@ -159,6 +159,33 @@ def test_warning_of_numeric_class_names():
     assert text.startswith("column g has 2 numbers without a fraction and 1 with one: as names they are text")
 
 
+WHOLE, FRACTIONS, TRUTHS = [0, 1, 10], [0.0, 2.0, float("nan")], [True, False]
+
+
+@pytest.mark.parametrize(
+    ("files", "names", "warned"),
+    [
+        ([WHOLE, FRACTIONS], ["0", "1", "2.0", "10"], ["'0' and '0.0'"]),
+        ([WHOLE, TRUTHS], ["0", "1", "10"], ["'0' and 'false'"]),
+        ([FRACTIONS, TRUTHS], ["0", "2.0", "true"], ["'0.0' and 'false'"]),
+        ([WHOLE, [2.0]], ["0", "1", "2.0", "10"], []),
+        ([[2.0, 10.0]], ["2.0", "10.0"], []),
+        ([TRUTHS], ["false", "true"], []),
+        ([["1", "01", "cat"], [1.0]], ["01", "1", "1.0", "cat"], []),
+    ],
+)
+def test_classes_that_are_equal_numbers_are_one(files, names, warned):
+    chosen = choose(*({"c": pa.array(values)} for values in files), is_typed=True, label="c")
+    assert [category.name for category in chosen.labels.categories] == names
+    texts = [text for text in chosen.warnings if "equal numbers are one class" in text]
+    assert [text.partition("such as ")[2] for text in texts] == warned
+
+
+def test_classes_may_be_named_in_another_form_of_numbers():
+    chosen = choose({"c": ["1.0", "0.0"]}, label="c", classes=("0", "1"))
+    assert [category.name for category in chosen.labels.categories] == ["0", "1"]
+
+
 def test_file_without_rows_lacks_no_column():
     stats = observe(RowBatch({}, np.zeros(0, np.int64), [], True), 1)
     stats.add(observe(batch({"a": ["0"]}, False), 0, ["a"]))
