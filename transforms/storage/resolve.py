@@ -130,28 +130,32 @@ _WILD = frozenset("*?[")
 
 def match_files(pattern: str) -> list[str]:
     """Return the sorted files that match a pattern. A path without wild cards, or of an existing file, is returned
-    unchanged.
+    unchanged. Brackets stand for themselves, or else for one of the characters in them.
 
     Raises:
         ConfigError: No file matches, or the folder of a pattern in a bucket has wild cards.
     """
     if not _WILD & set(pattern) or storage_for(pattern).size(pattern) is not None:
         return [pattern]
-    paths = sorted(_glob_files(pattern))
+    paths = sorted(_glob_files(pattern, has_classes=False)) or sorted(_glob_files(pattern, has_classes=True))
     if not paths:
         raise ConfigError(f"{pattern}: no file matches")
     return paths
 
 
-def _glob_files(pattern: str) -> Iterator[str]:
+def _glob_files(pattern: str, has_classes: bool) -> Iterator[str]:
+    """Yield the files that match. With classes, brackets stand for one of the characters in them."""
+    folder, slash, name = pattern.rpartition("/")
+    written = folder
+    if not has_classes:
+        written, name = written.replace("[", "[[]"), name.replace("[", "[[]")
     if not is_remote(pattern):
-        folder, name = os.path.split(pattern)
-        if os.path.isdir(folder):  # the name of an existing folder may have wild cards
-            pattern = os.path.join(glob.escape(folder), name)
-        yield from (path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
+        # The name of an existing folder may have wild cards.
+        above = glob.escape(folder) if os.path.isdir(folder) else written
+        paths = glob.glob(f"{above}{slash}{name}", recursive=True)
+        yield from filter(os.path.isfile, paths)
         return
-    folder, _, name = pattern.rpartition("/")
-    if _WILD & set(folder):
+    if {"*", "?"} & set(folder):
         raise ConfigError(f"{pattern}: in a bucket, only the file's name may have wild cards")
     storage = storage_for(folder)
     yield from (join_path(folder, file_name) for file_name in storage.names(folder) if fnmatchcase(file_name, name))

@@ -31,6 +31,21 @@ def test_name_with_wild_cards_in_it_is_itself(tmp_path):
     assert find_rows(f"{tmp_path}/a[1].csv") == (f"{tmp_path}/a[1].csv",)
 
 
+@pytest.mark.parametrize("place", ["local", "bucket"])
+def test_brackets_beside_wild_cards_are_characters(tmp_path, gcs, place):
+    names = ["a[1]-0.csv", "a[1]-x.csv", "a1-0.csv", "b[2]/c[3].csv", "b[2]/c3.csv"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+        gcs.put(f"in/{name}", b"")
+    folder = str(tmp_path) if place == "local" else f"gs://{BUCKET}/in"
+    assert find_rows(f"{folder}/a[1]-*.csv") == (f"{folder}/a[1]-0.csv", f"{folder}/a[1]-x.csv")
+    assert find_rows(f"{folder}/b[2]/c[3]*") == (f"{folder}/b[2]/c[3].csv",)
+    assert find_rows(f"{folder}/a[0-9]-*.csv") == (f"{folder}/a1-0.csv",), "a class, as no file has this name"
+    if place == "local":
+        assert find_rows(f"{folder}/?[2]/c[3]*") == (f"{folder}/b[2]/c[3].csv",)
+
+
 def test_folder_with_wild_cards_in_its_name_is_itself(tmp_path):
     for name in ("a[1]*/x.csv", "a1/y.csv"):
         (tmp_path / name).parent.mkdir()
