@@ -156,7 +156,7 @@ def sorted_names(names: Iterable[str]) -> list[str]:
 
 
 def merge_numbers(names: Iterable[str]) -> dict[str, str]:
-    """Return the class of each name that equals another one as a number: 1 for 1.0, and for true beside numbers.
+    """Return the class of each name that equals another one as a number: 1 for 1.0. That of true and false is a number.
 
     >>> merge_numbers(["0", "0.0", "2.50", "1.0", "true"])
     {'0': '0', '0.0': '0', '1.0': '1', 'true': '1'}
@@ -164,7 +164,15 @@ def merge_numbers(names: Iterable[str]) -> dict[str, str]:
     by_number: dict[str, list[str]] = {}
     for name in names:
         by_number.setdefault(number_name(name), []).append(name)
-    return {name: number for number, equal in by_number.items() if len(equal) > 1 for name in equal}
+    return {
+        name: number
+        for number, equal in by_number.items()
+        for name in equal
+        if len(equal) > 1 or name.lower() in _TRUTHS
+    }
+
+
+_TRUTHS = {"false": "0", "true": "1"}
 
 
 def number_name(name: str) -> str:
@@ -173,8 +181,8 @@ def number_name(name: str) -> str:
     >>> [number_name(name) for name in ("1.0", "-0.", "1e+22", "False", "007", "1.5")]
     ['1', '0', '10000000000000000000000', '0', '007', '1.5']
     """
-    if name.lower() in ("true", "false"):
-        return str(int(name.lower() == "true"))
+    if truth := _TRUTHS.get(name.lower()):
+        return truth
     if _PLAIN_NUMBER.fullmatch(name) and (number := Decimal(name)) == number.to_integral_value():
         return str(int(number))
     return name

@@ -55,8 +55,8 @@ def read_csv_images(
         row_format = choose_format(names)
         chosen.append(row_format)
         if missing := [name for name in row_format.required if name not in names]:
-            columns = f"{', '.join(map(repr, names))}{names_cure(names)}"
-            raise AnnotationFileError(f"no column {missing[0]!r}; the file has {columns}")
+            listed = f"{', '.join(map(repr, names))}{names_cure(names)}"
+            raise AnnotationFileError(f"no column {missing[0]!r}; the file has {listed}")
         columns = [*row_format.required, *(name for name in row_format.optional if name in names)]
         unwritten.update(field_notes(row_format.further(names)))
         return [*columns, *(row_format.further(names) if row_format.has_fields else ())]

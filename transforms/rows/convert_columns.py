@@ -67,7 +67,9 @@ def convert_column(
     form: Callable[[str], str] = str
     if column.type in CLASS_TYPES and all(map(_is_finite, indices)):
         array, form = without_nan(array), number_name
-        indices = {number_name(name): index for name, index in indices.items()} | {**indices}
+    elif column.type in CLASS_TYPES and all(name.lower() in ("true", "false") for name in indices):
+        form = str.lower
+    indices = {form(name): index for name, index in indices.items()} | {**indices}
     is_missing = is_null(array)
     faults: list[ValueFault] = []
     counts = np.ones(rows, np.int64)

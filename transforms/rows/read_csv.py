@@ -29,7 +29,8 @@ _BLOCK_BYTES = 16 << 20  # no row may be longer
 _BATCH_ROWS = 1 << 16
 _HEAD_STEP = 1 << 16
 _MOST_HEAD = 4 << 20
-_LOOKED_AT, _COMMENT_BYTES = 100, 1 << 16
+_LOOKED_AT = 1000  # cells
+_COMMENT_BYTES = 1 << 16
 _BOM = b"\xef\xbb\xbf"
 _SEP = re.compile(rb"sep=([^\r\n])\r?\n?", re.IGNORECASE)
 
@@ -61,7 +62,7 @@ def read_csv(path: str, stream: BinaryIO, reading: RowsReading) -> Iterator[RowB
     number, unnamed = 0, ""
     try:
         for batch in _open_csv(strict, len(names), delimiter, malformed):
-            if not number and looks_like_row(names, _first_rows(batch)):
+            if not number and not reading.is_label_table and looks_like_row(names, _first_rows(batch)):
                 unnamed = delimiter.join(names)
             for start in range(0, len(batch), _BATCH_ROWS):
                 part = batch.slice(start, _BATCH_ROWS)
@@ -104,7 +105,7 @@ def _log_comment(path: str, comment: str) -> None:
 
 
 def _first_rows(batch: pa.RecordBatch) -> list[list[str]]:
-    rows = batch.slice(0, _LOOKED_AT).to_pylist()
+    rows = batch.slice(0, 1 + _LOOKED_AT // batch.num_columns).to_pylist()
     return [[(cell or b"").decode(errors="replace") for cell in row.values()] for row in rows]
 
 

@@ -408,6 +408,8 @@ def _label_map(stats: TableStats, options: TableOptions, known: Mapping[str, Col
     if _has_equal_numbers(values):
         merged = merge_numbers(present)
         present = {merged.get(name, name) for name in present}
+    elif values.seen.keys() == {Seen.BOOL} and len(truths := {*map(str.lower, present)}) < len(present):
+        present = truths  # of CSV, where pandas writes True, and of another format
     if values.seen.keys() <= {Seen.BOOL, *NUMBERS}:  # NaN among numbers is not a class
         present = {name for name in present if not _NOT_FINITE.fullmatch(name)}
     names = list(options.classes or values.names or sorted_names(name for name in present if name))
@@ -433,8 +435,9 @@ def _equal_number_warnings(label: str | None, stats: TableStats) -> Iterator[str
     """Yield a warning if classes are numbers of several forms."""
     values = stats.columns[label] if label else ColumnStats()
     if _has_equal_numbers(values) and (merged := merge_numbers(sorted(values.distinct or ()))):
-        looks = " and ".join(f"{look.value} ({number:,})" for look, number in values.seen.items())
-        names = [name for name, number in merged.items() if number == next(iter(merged.values()))]
+        looks = " and ".join(f"{look.value} ({count:,})" for look, count in values.seen.items())
+        number = next(iter(merged.values()))
+        names = dict.fromkeys((number, *(name for name in merged if merged[name] == number)))
         yield f"column {label} has {looks}; equal numbers are one class, such as {' and '.join(map(repr, names))}"
 
 

@@ -163,6 +163,9 @@ def test_classes():
     assert convert(["b", "a"], ColumnType.CLASS, classes=("a", "b")) == ([[1], [0]], [])
     assert convert([3, 1], ColumnType.CLASS, classes=("1", "3")) == ([[1], [0]], [])
     assert convert([True, False], ColumnType.CLASS, classes=("false", "true")) == ([[1], [0]], [])
+    for classes in (("false", "true"), ("False", "True")):
+        for values in ([True, False], ["True", "False"], ["true", "FALSE"]):
+            assert convert(values, ColumnType.CLASS, classes=classes) == ([[1], [0]], [])
     for values in ([1.0, 0.0], ["1.0", "0"], [True, False]):
         assert convert(values, ColumnType.CLASS, classes=("0", "1")) == ([[1], [0]], [])
     assert [fault for _, fault in convert(["01", "1.5"], ColumnType.CLASS, classes=("0", "1"))[1]] == [

@@ -167,10 +167,12 @@ WHOLE, FRACTIONS, TRUTHS = [0, 1, 10], [0.0, 2.0, float("nan")], [True, False]
     [
         ([WHOLE, FRACTIONS], ["0", "1", "2.0", "10"], ["'0' and '0.0'"]),
         ([WHOLE, TRUTHS], ["0", "1", "10"], ["'0' and 'false'"]),
-        ([FRACTIONS, TRUTHS], ["0", "2.0", "true"], ["'0.0' and 'false'"]),
+        ([FRACTIONS, TRUTHS], ["0", "1", "2.0"], ["'0' and '0.0' and 'false'"]),
+        ([[4, 5], TRUTHS], ["0", "1", "4", "5"], ["'0' and 'false'"]),
         ([WHOLE, [2.0]], ["0", "1", "2.0", "10"], []),
         ([[2.0, 10.0]], ["2.0", "10.0"], []),
         ([TRUTHS], ["false", "true"], []),
+        ([["True", "False"]], ["False", "True"], []),
         ([["1", "01", "cat"], [1.0]], ["01", "1", "1.0", "cat"], []),
     ],
 )
@@ -179,6 +181,12 @@ def test_classes_that_are_equal_numbers_are_one(files, names, warned):
     assert [category.name for category in chosen.labels.categories] == names
     texts = [text for text in chosen.warnings if "equal numbers are one class" in text]
     assert [text.partition("such as ")[2] for text in texts] == warned
+
+
+def test_true_of_csv_is_true_of_other_formats():
+    stats = observe(batch({"c": ["True", "False"]}, False), 0, ["c"])
+    stats.add(observe(batch({"c": [True]}, True), 1, ["c"]))
+    assert [category.name for category in choose_from(stats, label="c").labels.categories] == ["false", "true"]
 
 
 def test_classes_may_be_named_in_another_form_of_numbers():

@@ -18,7 +18,7 @@ from recordmill.schemas.inputs.tables import RowsReading
 from recordmill.transforms.rows.find_rows import rows_files
 from recordmill.transforms.rows.observe_columns import TableStats, observe
 from recordmill.transforms.rows.read_rows import read_rows
-from recordmill.transforms.table.choose_schema import choose_schema
+from recordmill.transforms.table.choose_schema import choose_schema, numbered_columns
 from recordmill.transforms.table.make_records import RowEncoder
 from recordmill.transforms.table.table_options import TableOptions
 
@@ -171,16 +171,16 @@ def write_csv(path: Path, columns: dict[str, list], rng: random.Random) -> None:
 WRITERS = {"parquet": write_parquet, "json": write_json, "csv": write_csv}
 
 
-def convert(paths: list[str]) -> tuple[list[dict[str, list]], dict[str, tuple[str, ...]]]:
+def convert(paths: list[str], **more: Any) -> tuple[list[dict[str, list]], dict[str, tuple[str, ...]]]:
     """The records of files in their order, as TensorFlow reads them; and the names of enums."""
     import tensorflow as tf
 
     files, stats = list(rows_files(paths)), TableStats()
-    options = TableOptions(data=tuple(paths), output="out")
+    options = TableOptions(data=tuple(paths), output="out", **more)
     batches = [batch for file in files for batch in read_rows(file, RowsReading())]
     for file in files:
         for batch in read_rows(file, RowsReading()):
-            stats.add(observe(batch, file.number))
+            stats.add(observe(batch, file.number, numbered_columns(options, {})))
     chosen = choose_schema(stats, options, {}, None, files)
     encode = RowEncoder(chosen, options, ("train",))
     records = []
@@ -190,7 +190,8 @@ def convert(paths: list[str]) -> tuple[list[dict[str, list]], dict[str, tuple[st
         for record in made.records.to_pylist():
             features = tf.train.Example.FromString(record).features.feature
             records.append({name: list(getattr(f, f.WhichOneof("kind")).value) for name, f in features.items()})
-    return records, {column.name: column.values for column in chosen.schema.columns}
+    values = {column.name: column.values for column in chosen.schema.columns}
+    return records, values | {"classes": tuple(category.name for category in chosen.labels.categories)}
 
 
 def expected_values(format_: str, name: str, value: Any, enums: tuple[str, ...]) -> list:
@@ -221,3 +222,33 @@ def test_records_have_the_values_of_the_files(tmp_path, format_, seed):
             for name, values in columns.items():
                 expected = expected_values(format_, name, values[row], enums.get(keys[name], ()))
                 assert record.get(keys[name], []) == expected, (case, name, values[row])
+
+
+LABELS: dict[str, Draw] = {
+    "int": lambda rng: rng.choice([0, 1, 2, 10, -3, (1 << 53) + 1]),
+    "float": lambda rng: float(rng.choice([0, 1, 10, -3, 1 << 53])),
+    "fraction": lambda rng: rng.choice([0.5, 2.0]),
+    "bool": lambda rng: rng.random() < 0.5,
+}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_labels_of_several_files_are_one_class_if_they_are_equal(tmp_path, seed):
+    rng = random.Random(seed)
+    paths, labels = [], []
+    for number in range(rng.randrange(1, 4)):
+        draw = LABELS[rng.choice([*LABELS])]
+        values = [draw(rng) for _ in range(rng.randrange(1, 6))]
+        format_ = rng.choice(["parquet", "json", "csv"])
+        path = tmp_path / f"{number}.{'jsonl' if format_ == 'json' else format_}"
+        if format_ == "parquet":
+            pq.write_table(pa.table({"c": values}), path)
+        else:
+            WRITERS[format_](path, {"c": values, "row": [*range(len(values))]}, rng)
+        paths.append(str(path))
+        labels += values
+    records, names = convert(paths, label="c")
+    classes = names["classes"]
+    assert len(classes) == len(set(labels)), (classes, labels)
+    numbers = [{"true": 1, "false": 0}.get(name.lower()) if name.isalpha() else Decimal(name) for name in classes]
+    assert [numbers[record["c"][0]] for record in records] == labels
