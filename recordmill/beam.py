@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from recordmill.transforms.dataset.collect_facts import collect_facts
 
@@ -29,6 +30,7 @@ from apache_beam.typehints.typehints import is_consistent_with
 from recordmill._conversion import format_values, plain_value
 from recordmill._convert import convert
 from recordmill.launch.command_line.parser import drop_unknown
+from recordmill.launch.preflight.check_folder import real_path
 from recordmill.launch.preflight.check_inputs import check_inputs
 from recordmill.launch.preflight.claim_output import OutputState, claim_output
 from recordmill.pipelines.choose_format import choose_conversion
@@ -52,6 +54,7 @@ from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.transforms.dataset.dataset_folder import read_manifest
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.runtime import progress
@@ -59,7 +62,7 @@ from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
 from recordmill.transforms.shards.encode_images import EncodeImages
 from recordmill.transforms.storage.os_errors import explain_os_error, is_command_error
 from recordmill.transforms.user_samples.convert_samples import convert_block, convert_samples, unpack_sample
-from recordmill.transforms.user_samples.gather_samples import CheckSamples
+from recordmill.transforms.user_samples.gather_samples import CheckSamples, stored_sample
 from recordmill.transforms.user_samples.record_options import PARTS, RecordOptions
 from recordmill.transforms.user_samples.trace_reads import Link, Read, trace_reads
 
@@ -73,6 +76,8 @@ __all__ = ["Encode", "Read", "ReadDataset", "Sample", "SampleObject", "WriteData
 _LOGGER = logging.getLogger("recordmill")
 _NOWHERE = os.path.join(os.devnull, "no output")  # output of transforms that only read
 _LOGGED = 10
+_WRITERS: WeakKeyDictionary[beam.Pipeline, dict[tuple[str, str], str]] = WeakKeyDictionary()
+"""Label of the WriteDataset of each output and split of a pipeline."""
 _ROWS_CURE = (
     "Read rows by Beam's own ReadFromCsv, ReadFromJson or ReadFromParquet of apache_beam.io, and make Samples of them, "
     "see docs/beam.md"
@@ -224,7 +229,10 @@ class _RecordTransform(beam.PTransform):
                 f"{name}(…, {cure})"
             )
             _LOGGER.warning("%s", text)
-        return self._options_of(traces[0].read.job) if len(traces) == 1 else self._options, labels, facts
+        options = self._options_of(traces[0].read.job) if len(traces) == 1 else self._options
+        given = {name for name, value in self._values.items() if value not in (False, "none")}
+        is_chosen = given & {"layout", "rename", "dtype", "masks", *PARTS}
+        return options if is_chosen else options.following_samples(), labels, facts
 
     def _options_of(self, job: Job) -> RecordOptions:
         """Return the options for Samples of a job. What the user did not give is as the job has it."""
@@ -289,13 +297,15 @@ class WriteDataset(_RecordTransform):
         facts: PCollection of Facts, for the counts of the manifest. Default: those of the Read that the Samples come
             from.
         options: Options of the command for records, splits, shards and rejects, see docs/beam.md. Default of `layout`,
-            `split`, `masks`, `keypoints`, `captions`, `stuff` and `panoptic`: those of ReadDataset.
+            `split`, `masks`, `keypoints`, `captions`, `stuff` and `panoptic`: those of ReadDataset. Samples that have
+            only classes of images are written in the layout `classification` if `layout` is not given.
 
     Returns:
         PCollection of one Manifest, when the data set is complete.
 
     Raises:
-        ConfigError: The options are wrong, or the folder has a data set and `overwrite` is not set.
+        ConfigError: The options are wrong, the folder has a data set and `overwrite` is not set, or another
+            WriteDataset of the pipeline writes the same split.
     """
 
     def __init__(
@@ -312,6 +322,15 @@ class WriteDataset(_RecordTransform):
         job = samples_job(options, samples, labels, facts)
         with _keywords_in_errors():
             recipes = job.recipes()
+            if options.follows_samples and (manifest := read_manifest(options.output)):
+                recipes = [recipe.of_layout(manifest.layout) for recipe in recipes]
+        writers = _WRITERS.setdefault(samples.pipeline, {})
+        claims = [(real_path(options.output), split) for split in options.splits]
+        for claim in writers.keys() & claims:
+            raise ConfigError(
+                f"{options.output}: {writers[claim]} of this pipeline writes the split {claim[1]} there, too. Give one "
+                "of the two another output or split, or join their Samples by beam.Flatten()"
+            )
         with rename_flags_in_errors(options.words):
             states = claim_output(options.output, recipes, options.overwrite)
         if OutputState.COMPLETE in states:
@@ -319,7 +338,9 @@ class WriteDataset(_RecordTransform):
                 f"{options.output} holds {' and '.join(options.splits)}, and only running the pipeline would show "
                 "whether its Samples are the same: give another output, or overwrite=True"
             )
-        return job.write(samples.pipeline, recipes)
+        written = job.write(samples.pipeline, recipes)
+        writers |= dict.fromkeys(claims, samples.pipeline.transforms_stack[-1].full_label)
+        return written
 
 
 def _plain_values(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -387,7 +408,8 @@ class _Encode(ThreadedDoFn):
 
     def process(self, batch: list[bytes], labels: LabelMap, table: FeatureTable) -> Iterator[bytes]:
         samples = [msgspec.structs.replace(unpack_sample(packed), split="") for packed in batch]
-        block = convert_samples(samples, labels, self._options, self._reject)
+        options = self._options.of_layout(table.layout)
+        block = convert_samples([stored_sample(sample, options) for sample in samples], labels, options, self._reject)
         if block is None:
             return
         maker = EncodeImages(self._options.box_policy, self._options.image_rules)

@@ -6,7 +6,7 @@ import msgspec
 
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.coco import AnnotationKind
-from recordmill.schemas.layouts import TABLE, shard_names
+from recordmill.schemas.layouts import LAYOUTS, TABLE, shard_names
 from recordmill.schemas.shards import ShardNames
 
 LISTING = "images"
@@ -66,6 +66,13 @@ class Recipe(msgspec.Struct, frozen=True):
         """Return the recipe with the listings of its folders; `listings` has them by path."""
         inputs = tuple(listings[file.path] if file.kind == LISTING else file for file in self.inputs)
         return msgspec.structs.replace(self, inputs=inputs)
+
+    def of_layout(self, layout: str) -> "Recipe":
+        """Return the recipe with the layout that Samples decided, and the requested parts that it has."""
+        if layout == self.layout:
+            return self
+        parts = tuple(part for part in self.parts if part in LAYOUTS[layout].parts)
+        return msgspec.structs.replace(self, layout=layout, parts=parts)
 
     def is_same_content(self, other: "Recipe") -> bool:
         """Return True if the recipes are equal, except that one of them has files compressed by GZIP."""

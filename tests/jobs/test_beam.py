@@ -69,10 +69,10 @@ def test_the_programs_of_the_page(tmp_path, recordmill, monkeypatch, caplog):
 def piped(tmp_path):
     """Writes Samples, or what a function makes of a source, to a folder."""
 
-    def write(samples, output="out", **options):
+    def write(samples, output="out", expected="detection", **options):
         with beam.Pipeline() as p:
             manifest = p | beam.Create(samples) | WriteDataset(tmp_path / output, **options)
-            assert_that(manifest | beam.Map(lambda one: one.layout), equal_to([options.get("layout", "detection")]))
+            assert_that(manifest | beam.Map(lambda one: one.layout), equal_to([expected]))
         return open_data_set(tmp_path / output)
 
     return write
@@ -276,15 +276,103 @@ def test_negative_areas_are_warned_of_once(tmp_path, caplog):
 def test_samples_of_ones_own(piped, caplog):
     good = [drawn_sample(number, captions=["a"], class_name="dog") for number in range(8)]
     good.append(drawn_sample(8, objects=[SampleObject(" ", (1, 2, 3, 4), area_px2=-1)]))
-    bad = [Sample("none.jpg"), drawn_sample(9, objects=[SampleObject("cat", (1, 2, 3))])]
+    bad = [Sample("none.jpg", objects=[SampleObject("cat", (1, 2, 3, 4))] * 2)]
+    bad.append(drawn_sample(9, objects=[SampleObject("cat", (1, 2, 3)), SampleObject("cat", (1, 2, 3, 4))]))
     data = piped([*good, *bad], captions=False, max_rejects=0.5)
-    assert len(data["train"]) == 9
-    assert data.manifest.splits["train"].images.rejected == {"malformed_image": 2}
+    assert len(data["train"]) == 10
+    split = data.manifest.splits["train"]
+    assert split.images.rejected == {"malformed_image": 1}
+    assert (split.annotations.rejected, split.annotations.of_rejected_images) == ({"malformed_box": 1}, 2)
+    assert split.annotations.objects == 10
     assert [category.name for category in data.manifest.categories] == [" ", "cat"]
     assert "1 of 2 classes have a blank name" in caplog.text
     assert "some objects have a negative area" in caplog.text
     assert "Samples have captions, which is not stored in layout detection: give captions=True" in caplog.text
     assert "Samples have class_name, which is not stored in layout detection: the layout has no feature" in caplog.text
+
+
+def _classes(data) -> list[str]:
+    return [category.name for category in data.manifest.categories]
+
+
+def _classified(number: int, **fields) -> Sample:
+    return drawn_sample(number, class_name=f"class {number % 2}", **{"objects": (), **fields})
+
+
+@pytest.mark.parametrize(
+    ("samples", "options", "layout"),
+    [
+        ([_classified(number) for number in range(4)], {}, "classification"),
+        ([_classified(number) for number in range(4)], {"layout": "detection"}, "detection"),
+        ([_classified(number) for number in range(4)], {"captions": True}, "detection"),
+        ([_classified(0, captions=["a"])], {}, "detection"),
+        ([_classified(0, tags=["a"])], {}, "detection"),
+        ([_classified(0), drawn_sample(1)], {}, "detection"),
+        ([drawn_sample(1, objects=())], {}, "detection"),
+    ],
+)
+def test_layout_follows_what_samples_have(samples, options, layout, piped, tmp_path):
+    data = piped(samples, expected=layout, **options)
+    assert data.manifest.splits["train"].recipe.layout == layout
+    assert len(data["train"]) == len(samples)
+    if layout == "classification":
+        assert _classes(data) == ["class 0", "class 1"]
+        with pytest.raises(ConfigError, match="only running the pipeline would show"):
+            piped(samples)
+        piped([drawn_sample(1)], expected="detection", overwrite=True)
+    encoded = beam.Pipeline()
+    records = encoded | beam.Create(samples) | Encode(**options)
+    key = {"classification": b"image/class/text", "detection": b"image/object/bbox/xmin"}[layout]
+    assert_that(records | beam.Map(lambda record: key in record), equal_to([True] * len(samples)))
+    encoded.run()
+
+
+def test_objects_of_class_folders_are_written(sample, tmp_path):
+    def with_box(one: Sample) -> Sample:
+        return msgspec.structs.replace(one, class_name=None, objects=[SampleObject(one.class_name, (1, 2, 3, 4))])
+
+    classes = Path(sample.images).parent / "classes"
+    with beam.Pipeline() as p:
+        p | ReadDataset(classes) | beam.Map(with_box) | WriteDataset(tmp_path / "out")
+    data = open_data_set(tmp_path / "out")
+    assert data.manifest.layout == "detection"
+    assert data.manifest.splits["train"].annotations.objects == len(data["train"]) > 5
+
+
+def test_two_writers_of_one_split_are_refused(tmp_path):
+    p = beam.Pipeline()
+    samples = p | beam.Create([drawn_sample(1)])
+    samples | "WriteCats" >> WriteDataset(tmp_path / "out", split={"train": 0.5, "val": 0.5})
+    for name in ("samples", "other"):
+        with pytest.raises(ConfigError, match="out/: WriteCats of this pipeline writes the split val there"):
+            samples | f"Write{name}" >> WriteDataset(f"{tmp_path}/./out/", split="val", name=name)
+    samples | "WriteTest" >> WriteDataset(tmp_path / "out", split="test")
+    beam.Pipeline() | beam.Create([drawn_sample(1)]) | WriteDataset(tmp_path / "out", split="train=0.5,val=0.5")
+
+
+def test_names_that_a_pipeline_makes_equal_end_job(sample, tmp_path):
+    def shortened(one: Sample) -> Sample:
+        return msgspec.structs.replace(one, file_name=Path(one.file_name).name)
+
+    folder = Path(sample.images).parent / "classes"
+    names = ("circle/1.png", "square/1.png")
+    for name in names:
+        shutil.copy(next((folder / name).parent.glob("*")), tmp_path / name.replace("/", "-"))
+        (tmp_path / "data" / name).parent.mkdir(parents=True)
+        shutil.copy(tmp_path / name.replace("/", "-"), tmp_path / "data" / name)
+    p = beam.Pipeline()
+    p | ReadDataset(tmp_path / "data") | beam.Map(shortened) | WriteDataset(tmp_path / "out")
+    with pytest.raises(CollidingImagesError, match=r"two Samples have the same name '1\.png', and image_id"):
+        p.run()
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_file_of_two_image_ids_is_written_twice(tmp_path):
+    draw_jpeg(tmp_path / "a.jpg")
+    file = write_coco(tmp_path, [image_row(1, "a.jpg"), image_row(2, "a.jpg")], [annotation(1, 1)], CATEGORIES)
+    with beam.Pipeline() as p:
+        p | ReadDataset(str(tmp_path), instances=str(file)) | WriteDataset(tmp_path / "out")
+    assert len(open_data_set(tmp_path / "out")["train"]) == 2
 
 
 def test_copies_are_dropped(piped):

@@ -131,6 +131,7 @@ def write_metadata(
                 f"{output}: another job has begun to write {recipe.split} with other options, before this job "
                 "finished a shard. Give this job another --output"
             )
+    recipes = [recipe.of_layout(table.layout) for recipe in recipes]  # Samples of a pipeline may decide it
     rejects = write_rejects(output, [recipe.split for recipe in recipes], lists)
     try:
         shards = {recipe.split: read_notes(output, recipe, notes) for recipe in recipes}

@@ -1,7 +1,8 @@
 """Convert Samples to rows of Blocks, and back."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from recordmill.schemas.block import Block, ragged_bytes, ragged_texts
 from recordmill.schemas.errors import CollidingImagesError, ConfigError
 from recordmill.schemas.features import FeatureKind
 from recordmill.schemas.field_features import FieldColumn
+from recordmill.schemas.inputs.annotations import PanopticAnnotation, StuffAnnotation
 from recordmill.schemas.inputs.fields import leaf_values
 from recordmill.schemas.inputs.files import NO_FILE, NOT_A_FILE, File
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES
@@ -45,16 +47,38 @@ pack_sample = msgspec.msgpack.Encoder(enc_hook=_convert_value, order="determinis
 unpack_sample = unpacker(Sample)
 
 
+_OTHER_TYPE = (msgspec.MsgspecError, TypeError, OverflowError, UnicodeError)
+
+
+def _mark_unknown(value: Any) -> Any:
+    """Return a value with Ext, which no Sample has, in place of parts that MessagePack cannot encode."""
+    if isinstance(value, msgspec.Struct) and value.__struct_config__.array_like:
+        return list(map(_mark_unknown, msgspec.structs.astuple(value)))
+    if isinstance(value, msgspec.Struct | Mapping):
+        parts = value if isinstance(value, Mapping) else msgspec.structs.asdict(value)
+        return {_mark_unknown(name): _mark_unknown(part) for name, part in parts.items()}
+    if isinstance(value, list | tuple):
+        return list(map(_mark_unknown, value))
+    try:
+        pack_sample(value)
+    except _OTHER_TYPE:
+        return msgspec.msgpack.Ext(0, type(value).__name__.encode())
+    return value
+
+
 class SampleCoder(StructCoder):
     """Coder of Samples. It is not deterministic, so that Beam refuses Samples as keys; `file_name` is the key."""
 
     def encode(self, value):
-        return pack_sample(value)
+        try:
+            return pack_sample(value)
+        except _OTHER_TYPE:
+            return pack_sample(_mark_unknown(value))
 
     def decode(self, encoded):
         try:
             return unpack_sample(encoded)
-        except msgspec.ValidationError:  # a value has another type, and `validate_sample` rejects the Sample
+        except msgspec.ValidationError:  # a value has another type, which `validate_sample` rejects
             return Sample(**msgspec.msgpack.decode(encoded))
 
     def is_deterministic(self):
@@ -67,16 +91,22 @@ class SampleCoder(StructCoder):
 registry.register_coder(Sample, SampleCoder)
 
 
-def validate_sample(sample: Sample) -> Sample:
-    """Return a Sample with values of its fields' types.
+def validate_sample(sample: Sample) -> tuple[Sample, list[Rejected]]:
+    """Return a Sample with values of its fields' types, and the rejects of annotations that have other types.
 
     Raises:
-        UnusableError: A value has another type, or the Sample has no name or no image.
+        UnusableError: Another value has another type, or the Sample has no name or no image.
     """
     name = getattr(sample, "file_name", sample)
+    rejects: list[Rejected] = []
     try:
-        checked = unpack_sample(pack_sample(sample))
-    except (msgspec.MsgspecError, TypeError, OverflowError) as error:
+        try:
+            checked = unpack_sample(pack_sample(sample))
+        except _OTHER_TYPE:
+            if not isinstance(sample, Sample):
+                raise
+            checked = unpack_sample(pack_sample(_without_faulty(sample, rejects)))
+    except _OTHER_TYPE as error:
         raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: {error}") from error
     if fault := name_fault(checked.file_name):
         raise UnusableError(Reason.UNSAFE_FILE_NAME, f"Sample {name!r}: its file name {fault}")
@@ -91,11 +121,76 @@ def validate_sample(sample: Sample) -> Sample:
     if len(sides) == 1 or min(sides, default=1) < 1:
         size = f"width {checked.width} and height {checked.height}"
         raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: {size}; give both in pixels, or neither")
-    for path, value in (pair for fields in (checked, *checked.objects) for pair in leaf_values(fields.fields)):
+    if fault := _field_fault(checked.fields):
+        raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: {fault}")
+    faults = [_field_fault(item.fields) for item in checked.objects]
+    if any(faults):
+        objects = checked.objects
+        rejects += [
+            _rejected(checked, item, Reason.MALFORMED_ANNOTATION, fault)
+            for item, fault in zip(objects, faults, strict=True)
+            if fault
+        ]
+        usable = tuple(item for item, fault in zip(objects, faults, strict=True) if not fault)
+        checked = msgspec.structs.replace(checked, objects=usable)
+    return checked, [msgspec.structs.replace(reject, image_id=id_of(checked)) for reject in rejects]
+
+
+_ANNOTATIONS: dict[str, tuple[type, Reason]] = {
+    "objects": (SampleObject, Reason.MALFORMED_ANNOTATION),
+    "captions": (str, Reason.MALFORMED_CAPTION),
+    "stuff": (StuffAnnotation, Reason.MALFORMED_ANNOTATION),
+    "panoptic": (PanopticAnnotation, Reason.MALFORMED_PANOPTIC),
+}
+
+_PART = re.compile(r"\$\.(\w+)")
+_REASONS = {
+    "box": Reason.MALFORMED_BOX,
+    "corners": Reason.MALFORMED_BOX,
+    "keypoints": Reason.MALFORMED_KEYPOINTS,
+    "segmentation": Reason.MALFORMED_SEGMENTATION,
+}
+"""Reasons by the field of an object that a message of msgspec names."""
+
+
+def _without_faulty(sample: Sample, rejects: list[Rejected]) -> Sample:
+    """Return a Sample without annotations whose values have other types, and append their rejects."""
+    changes: dict[str, Any] = {}
+    for field, (type_, reason) in _ANNOTATIONS.items():
+        value = getattr(sample, field)
+        is_list = isinstance(value, list | tuple)
+        if is_list == (field == "panoptic") or value is None:  # the whole Sample is faulty
+            continue
+        usable = []
+        for number, item in enumerate(value if is_list else [value]):
+            try:
+                usable.append(unpacker(type_)(pack_sample(item)))
+            except _OTHER_TYPE as error:
+                where = f"{field}[{number}]" if is_list else field
+                part = _PART.search(str(error))
+                own_reason = _REASONS.get(part[1], reason) if part and field == "objects" else reason
+                rejects.append(_rejected(sample, item, own_reason, f"{where}: {error}"))
+        changes[field] = tuple(usable) if is_list else next(iter(usable), None)
+    return msgspec.structs.replace(sample, **changes)
+
+
+def _rejected(sample: Sample, item: Any, reason: Reason, fault: str) -> Rejected:
+    """Return the reject of an annotation of a Sample."""
+    id_ = item.get("id") if isinstance(item, dict) else getattr(item, "id", None)
+    return Rejected("annotation", id_ if _is_id(id_) else None, reason, f"Sample {sample.file_name!r}: {fault}")
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int) and -_INT64 <= value < _INT64
+
+
+def _field_fault(fields: Mapping[str, Any]) -> str:
+    """Return the fault of open fields; empty if there is none."""
+    for path, value in leaf_values(fields):
         if not _is_field_value(value):
-            detail = f"Sample {name!r}: field {path} is of {type(value).__name__}; give numbers, texts or lists of them"
-            raise UnusableError(Reason.MALFORMED_IMAGE, detail)
-    return checked
+            type_ = bytes(value.data).decode() if isinstance(value, msgspec.msgpack.Ext) else type(value).__name__
+            return f"field {path} is of {type_}; give numbers, texts or lists of them"
+    return ""
 
 
 def _is_field_value(value: Any) -> bool:

@@ -1,6 +1,7 @@
 """Convert Samples of a pipeline to complete Blocks, a label map and a feature table."""
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import apache_beam as beam
@@ -9,10 +10,14 @@ import numpy as np
 from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.dataset.manifest import InputRows
-from recordmill.schemas.features import Part
+from recordmill.schemas.errors import CollidingImagesError
+from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.field_features import stores_axis
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample
-from recordmill.schemas.layouts import LAYOUTS
+from recordmill.schemas.inputs.splits import name_id
+from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, LAYOUTS
+from recordmill.schemas.names import has_control_character, name_key
 from recordmill.schemas.rejects import FILTERS, Metric, Rejected, UnusableError
 from recordmill.transforms.blocks.cut_range import BlockKey, cut_range
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
@@ -40,7 +45,7 @@ from recordmill.transforms.user_samples.convert_samples import (
 from recordmill.transforms.user_samples.observe_fields import ObserveFields, pick_sample_fields
 from recordmill.transforms.user_samples.record_options import MASKS, PARTS, RecordOptions
 
-_TRAITS, _FIELDS, _TABLE = "traits", "fields", "table"
+_TRAITS, _FIELDS, _TABLE, _NAMES = "traits", "fields", "table", "names"
 _BITS = 10
 """There are 2 ** 10 ranges of images, because the number of Samples is unknown."""
 _SPLIT_BITS = 16
@@ -48,33 +53,36 @@ _SPLIT_BITS = 16
 _PIPELINE = "the pipeline"
 
 
-def sample_traits(sample: Sample, options: RecordOptions) -> set[ObservedLabel]:
-    traits = (
-        {ObservedLabel("class", sample.class_name)}
-        if sample.class_name is not None and options.is_image_class
-        else set()
-    )
+def sample_traits(sample: Sample) -> set[ObservedLabel]:
+    traits = {ObservedLabel("class", sample.class_name)} if sample.class_name is not None else set()
     has = {
         "keypoints": any(item.keypoints for item in sample.objects),
         "captions": sample.captions,
         "stuff": sample.stuff,
         "panoptic": sample.panoptic,
         "masks": any(item.segmentation for item in sample.objects),
-        "objects": sample.objects and options.is_image_class,
-        "class_name": sample.class_name is not None and not options.is_image_class,
     }
     traits |= {ObservedLabel(kind) for kind, value in has.items() if value}
     traits |= {ObservedLabel("part", part.value) for part in sample.parts} | find_negative_areas(sample)
-    if not options.is_image_class:
-        for item in sample.objects:
-            id_ = -1 if item.category_id is None else item.category_id
-            traits.add(ObservedLabel("category", item.category, id_, len(item.keypoints) // 3))
+    for item in sample.objects:
+        id_ = -1 if item.category_id is None else item.category_id
+        traits.add(ObservedLabel("category", item.category, id_, len(item.keypoints) // 3))
     return traits
 
 
+def choose_layout(traits: Iterable[ObservedLabel], options: RecordOptions) -> RecordOptions:
+    """Return the options with the layout that stores what all Samples have, if the user did not choose one. Samples
+    with classes of images and with other annotations keep the default."""
+    kinds = {trait.kind for trait in traits}
+    has_class, has_others = "class" in kinds, bool(kinds & {"category", "part", *OPTIONAL_KINDS})
+    if has_class == has_others:
+        return options.of_layout(options.layout)
+    return options.of_layout(CLASSIFICATION.layout if has_class else DETECTION.layout)
+
+
 def stored_sample(sample: Sample, options: RecordOptions) -> Sample:
-    """Return the Sample without annotations that are not stored."""
-    objects = () if options.is_image_class else sample.objects
+    """Return the Sample without annotations that are not stored, or that the layout may turn out not to store."""
+    objects = () if options.is_image_class and not options.follows_samples else sample.objects
     if not {"keypoints", "masks"} <= options.stored_kinds:
         objects = tuple(
             msgspec.structs.replace(
@@ -87,7 +95,7 @@ def stored_sample(sample: Sample, options: RecordOptions) -> Sample:
     return msgspec.structs.replace(
         sample,
         objects=objects,
-        class_name=sample.class_name if options.is_image_class else None,
+        class_name=sample.class_name if options.is_image_class or options.follows_samples else None,
         captions=sample.captions if "captions" in options.stored_kinds else (),
         stuff=sample.stuff if "stuff" in options.stored_kinds else (),
         panoptic=sample.panoptic if "panoptic" in options.stored_kinds else None,
@@ -128,14 +136,18 @@ class CheckSamples(beam.PTransform):
 
 def _check_sample(sample: Sample, facts: FactsBuilder, options: RecordOptions) -> Iterator[Any]:
     try:
-        checked_sample = validate_sample(sample)
+        checked_sample, rejects = validate_sample(sample)
     except UnusableError as fault:
-        split = str(getattr(sample, "split", ""))
-        split = split if split in options.splits else options.splits[0]
-        facts.reject(split, Rejected("image", None, fault.reason, fault.detail))
-        facts.add_rows(split, InputRows(_PIPELINE, "samples", 1, 0))
+        split, number = _split_of_rejected(sample, options), _count_annotations(sample, options)
+        facts.reject(split, Rejected("image", None, fault.reason, fault.detail, annotations=number))
+        facts.add_rows(split, InputRows(_PIPELINE, "samples", 1, number))
         return
-    for trait in sample_traits(checked_sample, options):
+    if rejects:
+        split = sample_split(checked_sample, options)
+        facts.add_rows(split, InputRows(_PIPELINE, "samples", 0, len(rejects)))
+        for reject in rejects:
+            facts.reject(split, reject)
+    for trait in sample_traits(checked_sample):
         yield TaggedOutput(_TRAITS, tuple(trait))
     number = int(ranges_of(hash_images(np.array([id_of(checked_sample)]), options.seed), _BITS)[0])
     if options.needs_splits:  # images of two splits may have one name
@@ -143,6 +155,25 @@ def _check_sample(sample: Sample, facts: FactsBuilder, options: RecordOptions) -
     stored, fields = pick_sample_fields(stored_sample(checked_sample, options), options.selected_fields())
     yield TaggedOutput(_FIELDS, fields)
     yield number, pack_sample(stored)
+
+
+def _split_of_rejected(sample: Any, options: RecordOptions) -> str:
+    """Return the split of a rejected Sample; the first split if it has none."""
+    name, split = getattr(sample, "file_name", None), getattr(sample, "split", "")
+    if isinstance(split, str) and split in options.splits:
+        return split
+    if options.needs_splits or not isinstance(name, str) or has_control_character(name):
+        return options.splits[0]
+    return options.division.split_of(name_key(name))
+
+
+def _count_annotations(sample: Any, options: RecordOptions) -> int:
+    """Return the number of annotations that a rejected Sample would store; 0 if it has none that can be counted."""
+    try:
+        objects = () if options.is_image_class else sample.objects
+        return len(objects) + stored_sample(msgspec.structs.replace(sample, objects=()), options).annotation_rows
+    except (AttributeError, TypeError):
+        return 0
 
 
 def _describe_samples(
@@ -166,24 +197,27 @@ def _describe_samples(
         if not (has_warned and trait.kind == NEGATIVE_AREA)
     ]
     kinds = {trait.kind for trait in distinct}
+    options = choose_layout(distinct, options)
     labels = known[0] if known else choose_labels(distinct, options.is_image_class)
     yield labels
     category_id = (Part.CATEGORY_ID,) if labels.is_shifted and not options.is_image_class else ()
     of_samples = (part for part in observed_parts(distinct) if part not in options.unwritten_parts)
     parts = (*options.parts, *of_samples, *options.observed_parts(kinds), *category_id)
     request = FieldRequest(*options.selected_fields(), options.names_of_fields, None, not options.fields)
-    labels_of_fields = (ObservedLabel(*label) for label in observed)
+    labels_of_fields = (ObservedLabel(*label) for label in observed if stores_axis(options.layout, _axis(label)))
     table, field_warnings, _ = add_requested_fields(options.layout_table.with_parts(parts), request, labels_of_fields)
     yield TaggedOutput(_TABLE, table)
     facts.warn_all(options.splits[:1], field_warnings)
     for text in label_warnings(distinct, labels):
         facts.warn(options.splits[0], text)
-    for kind in sorted(kinds & {*OPTIONAL_KINDS, "objects", "class_name"} - options.stored_kinds):
-        kind_parts = {"masks": MASKS["both"], **PARTS}.get(kind, ())
+    unstored = {"objects": "category"} if options.is_image_class else {"class_name": "class"}
+    unstored |= {kind: kind for kind in OPTIONAL_KINDS if kind not in options.stored_kinds}
+    for what in sorted(what for what, kind in unstored.items() if kind in kinds):
+        kind_parts = {"masks": MASKS["both"], **PARTS}.get(what, ())
         can_store = set(kind_parts) & set(LAYOUTS[options.layout].parts)
-        option = 'masks="rle"' if kind == "masks" else f"{kind}=True"
-        fix = f"give {option}" if can_store else "the layout has no feature for that"
-        facts.warn(options.splits[0], f"Samples have {kind}, which is not stored in layout {options.layout}: {fix}")
+        option = 'masks="rle"' if what == "masks" else f"{what}=True"
+        fix = f"give {option}" if can_store else "the layout has no feature for that" + _LAYOUT_CURES.get(what, "")
+        facts.warn(options.splits[0], f"Samples have {what}, which is not stored in layout {options.layout}: {fix}")
     class_kind = "class" if options.is_image_class else "category"
     unknown = {trait.name for trait in distinct if trait.kind == class_kind}
     unknown -= {category.name for category in labels.categories}
@@ -205,6 +239,17 @@ def _describe_samples(
         )
 
 
+_LAYOUT_CURES = {
+    "class_name": '. To store it as the only label, give layout="classification"; or name it in Sample.tags',
+    "objects": '. To store them in place of classes of images, give layout="detection"',
+}
+
+
+def _axis(label: tuple[str, str, int, int]) -> Any:
+    """Return the axis of a label of fields."""
+    return label[0].partition(" ")[0]
+
+
 class GatherSamples(beam.PTransform):
     """Convert Samples to (BlockKey, packed Block), one LabelMap and one FeatureTable.
 
@@ -221,8 +266,11 @@ class GatherSamples(beam.PTransform):
         options = self._options
         with collect_facts() as own:
             checked_samples, labels, table = samples | CheckSamples(options, self._labels, self._facts)
-            join = WithFacts(_join_samples, AsSingleton(labels), options, types=tuple[BlockKey, bytes])
-            blocks = checked_samples | "GroupByRange" >> beam.GroupByKey() | "Join" >> join
+            sides = AsSingleton(labels), AsSingleton(table), options
+            join = WithFacts(_join_samples, *sides, types=tuple[BlockKey, bytes], tags=(_NAMES,))
+            blocks, names = checked_samples | "GroupByRange" >> beam.GroupByKey() | "Join" >> join
+            read = AsIter(self._facts) if self._facts is not None else ()
+            names | "GroupByName" >> beam.GroupByKey() | "CheckNames" >> WithFacts(_check_names, read)
         for facts in own:
             hand_over(facts)
         if self._facts is not None:
@@ -234,17 +282,45 @@ class GatherSamples(beam.PTransform):
 
 
 def _join_samples(
-    group: tuple[int, Iterable[bytes]], facts: FactsBuilder, labels: LabelMap, options: RecordOptions
-) -> Iterator[tuple[BlockKey, bytes]]:
+    group: tuple[int, Iterable[bytes]],
+    facts: FactsBuilder,
+    labels: LabelMap,
+    table: FeatureTable,
+    options: RecordOptions,
+) -> Iterator[Any]:
+    """Yield (BlockKey, packed Block), and a range of names with the name, id and path of each Sample."""
     number = group[0]
-    samples = sorted(map(unpack_sample, group[1]), key=id_of)
+    options = options.of_layout(table.layout)
+    samples = [stored_sample(sample, options) for sample in sorted(map(unpack_sample, group[1]), key=id_of)]
     check_distinct(samples)
     for sample in samples:
+        key = name_key(sample.file_name)
+        names_range = number >> _SPLIT_BITS << _BITS | name_id(key) % (1 << _BITS)
+        yield TaggedOutput(_NAMES, (names_range, (key, id_of(sample), sample.path)))
         rows = InputRows(_PIPELINE, "samples", 1, sample.annotation_rows)
         facts.add_rows(sample_split(sample, options), rows)
     block = convert_samples(samples, labels, options, facts.reject)
     if block is not None:
         yield from cut_range(number, block)
+
+
+def _check_names(group: tuple[int, Iterable[tuple[str, int, str]]], facts: FactsBuilder, read: Iterable[Facts]) -> None:
+    """Check that names of Samples with different ids are unique, but for names that share a file in the source.
+
+    Args:
+        group: A range; and the name, id and path of each Sample in it.
+        read: Facts of the source of the Samples.
+
+    Raises:
+        CollidingImagesError: Two Samples have the same name.
+    """
+    shares_files = any(metric == Metric.SHARED_FILES.value for part in read for _, metric in part.counts)
+    for (name, number, path), (other_name, other, other_path) in pairwise(sorted(group[1])):
+        if name == other_name and not (shares_files and path and path == other_path):
+            raise CollidingImagesError(
+                f"two Samples have the same name {name!r}, and image_id {number} and {other}; give each Sample its own "
+                "file_name"
+            )
 
 
 def _balance_rows(

@@ -52,6 +52,36 @@ class RecordOptions(ObjectOptions):
     _source: StoredImageOptions | None = PrivateAttr(None)
     _source_splits: tuple[str, ...] = PrivateAttr(())
     _observed_kinds: frozenset[str] = PrivateAttr(frozenset())
+    _follows_samples: bool = PrivateAttr(False)
+
+    @property
+    def follows_samples(self) -> bool:
+        """True if the Samples decide the layout: `detection` or `classification`."""
+        return self._follows_samples
+
+    def following_samples(self) -> "RecordOptions":
+        """Return the options with a layout that the Samples decide: `layout`, or the other one."""
+        options = self._copy({})
+        options._follows_samples = True
+        return options
+
+    def of_layout(self, layout: str) -> "RecordOptions":
+        """Return the options with the layout that the Samples decided. Another layout than the default stores no
+        optional annotations."""
+        if not self._follows_samples:
+            return self
+        changes = {"layout": layout, "masks": "none", **dict.fromkeys(PARTS, False)} if layout != self.layout else {}
+        options = self._copy(changes)
+        options._follows_samples = False
+        if changes:
+            options._observed_kinds = frozenset()
+        return options
+
+    def _copy(self, changes: dict[str, Any]) -> "RecordOptions":
+        options = self.model_copy(update=changes)
+        for cached in ("division", "stored_kinds", "is_image_class"):
+            options.__dict__.pop(cached, None)
+        return options
 
     def with_source(
         self, source: StoredImageOptions, splits: tuple[str, ...], observed_kinds: frozenset[str] = frozenset()
@@ -63,9 +93,7 @@ class RecordOptions(ObjectOptions):
             splits: Splits that the data set names, which are written; empty if `split` has the splits.
             observed_kinds: Names of options whose annotations are stored if Samples have them.
         """
-        options = self.model_copy()
-        for cached in ("division", "stored_kinds"):
-            options.__dict__.pop(cached, None)
+        options = self._copy({})
         options._source, options._source_splits, options._observed_kinds = source, splits, observed_kinds
         return options
 

@@ -16,6 +16,7 @@ from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.encoders.encode_objects import scale_to_pixels
 from recordmill.transforms.join.observed_labels import ObservedLabel, choose_labels
+from recordmill.transforms.join.sample_rows import id_of
 from recordmill.transforms.user_samples.convert_samples import (
     SampleCoder,
     check_distinct,
@@ -87,6 +88,12 @@ def no_reject(split: str, rejected: object) -> None:
     raise AssertionError(rejected)
 
 
+def validated(sample: Sample) -> Sample:
+    checked, rejects = validate_sample(sample)
+    assert rejects == []
+    return checked
+
+
 def as_block(samples, labels=LABELS, is_image_class=False, reject=no_reject):
     return convert_samples(
         samples,
@@ -101,7 +108,7 @@ def as_block(samples, labels=LABELS, is_image_class=False, reject=no_reject):
 @settings(max_examples=300)
 @given(st.builds(sample_of, SIZE, IMAGES, **FIELDS, **DETECTED))
 def test_sample_is_row_of_block(sample):
-    block = unpack_block(pack_block(as_block([validate_sample(sample)])))
+    block = unpack_block(pack_block(as_block([validated(sample)])))
     block.check("test")
     assert list(convert_block(block, LABELS, SPLITS)) == [sample]
 
@@ -109,7 +116,7 @@ def test_sample_is_row_of_block(sample):
 @given(st.builds(sample_of, SIZE, IMAGES, **FIELDS, class_name=st.sampled_from(["dog", "ö"])))
 def test_sample_of_one_class_is_row_of_block(sample):
     labels = LabelMap((Category(0, "dog"), Category(1, "ö")))
-    block = unpack_block(pack_block(as_block([validate_sample(sample)], labels, is_image_class=True)))
+    block = unpack_block(pack_block(as_block([validated(sample)], labels, is_image_class=True)))
     assert list(convert_block(block, labels, SPLITS)) == [sample]
 
 
@@ -138,7 +145,10 @@ BOX = (1, 2, 3, 4)
         (Sample("a", **IMAGE, width=4, height=0), Reason.MALFORMED_IMAGE, "width 4 and height 0"),
         (Sample("a", **IMAGE, image_id=2**63), Reason.MALFORMED_IMAGE, "beyond 64 bits"),
         (Sample("a", **IMAGE, image_id=2**70), Reason.MALFORMED_IMAGE, "'a'"),
-        (Sample("a", **IMAGE, objects=[SampleObject("cat", (1, 2, 3))]), Reason.MALFORMED_IMAGE, "objects[0].box"),
+        (Sample("a", **IMAGE, objects=7), Reason.MALFORMED_IMAGE, "objects"),
+        (Sample("a", **IMAGE, captions="a cat"), Reason.MALFORMED_IMAGE, "captions"),
+        (Sample("a", **IMAGE, fields={"a": b"1"}), Reason.MALFORMED_IMAGE, "field a is of bytes"),
+        (Sample(7, **IMAGE, objects=[SampleObject("cat", (1, 2, 3))]), Reason.MALFORMED_IMAGE, "file_name"),
         (Sample("a", **IMAGE, class_name=object()), Reason.MALFORMED_IMAGE, "object is not a value of a Sample"),
         ({"file_name": "a"}, Reason.MALFORMED_IMAGE, "'a'"),
     ],
@@ -148,6 +158,42 @@ def test_samples_that_cannot_be_used(sample, reason, detail):
         validate_sample(sample)
     assert fault.value.reason is reason
     assert detail in fault.value.detail
+
+
+CAT = SampleObject("cat", BOX)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "reason", "detail"),
+    [
+        ({"objects": [CAT, SampleObject("cat", (1, 2, 3), id=5)]}, Reason.MALFORMED_BOX, "objects[1]: "),
+        ({"objects": [CAT, SampleObject("cat", BOX, corners=("x",))]}, Reason.MALFORMED_BOX, "`$.corners[0]`"),
+        ({"objects": [CAT, SampleObject("cat", BOX, keypoints=7)]}, Reason.MALFORMED_KEYPOINTS, "`$.keypoints`"),
+        ({"objects": [CAT, SampleObject("cat", BOX, segmentation=[1])]}, Reason.MALFORMED_SEGMENTATION, "objects[1]"),
+        ({"objects": [CAT, SampleObject(None, BOX)]}, Reason.MALFORMED_ANNOTATION, "`$.category`"),
+        ({"objects": [CAT, SampleObject("cat", BOX, id=2**70)]}, Reason.MALFORMED_ANNOTATION, "objects[1]"),
+        ({"objects": [CAT, {"category": "cat", "id": 6}]}, Reason.MALFORMED_ANNOTATION, "missing required field `box`"),
+        ({"objects": [CAT, "cat"]}, Reason.MALFORMED_ANNOTATION, "objects[1]"),
+        (
+            {"objects": [CAT, SampleObject("cat", BOX, fields={"a": b"1"})]},
+            Reason.MALFORMED_ANNOTATION,
+            "field a is of",
+        ),
+        ({"objects": [CAT, SampleObject("cat", BOX, fields={"a": 1j})]}, Reason.MALFORMED_ANNOTATION, ""),
+        ({"captions": ["a cat", 7]}, Reason.MALFORMED_CAPTION, "captions[1]: Expected `str`, got `int`"),
+        ({"stuff": [StuffAnnotation(1, 2, b""), 7]}, Reason.MALFORMED_ANNOTATION, "stuff[1]"),
+        ({"panoptic": "a.png"}, Reason.MALFORMED_PANOPTIC, "panoptic: "),
+    ],
+)
+def test_a_faulty_annotation_is_a_reject_and_others_are_kept(annotations, reason, detail):
+    sample = SampleCoder(Sample).decode(SampleCoder(Sample).encode(Sample("a", **IMAGE, **annotations)))
+    for one in (sample, Sample("a", **IMAGE, **annotations)):
+        checked, (rejected,) = validate_sample(one)
+        assert rejected.image_id == id_of(checked)
+        assert checked.annotation_rows == (0 if "panoptic" in annotations else 1)
+        assert (rejected.what, rejected.reason) == ("annotation", reason)
+        assert rejected.detail.startswith("Sample 'a': ")
+        assert detail in rejected.detail
 
 
 CLASSES = LabelMap((Category(0, "dog"),))
