@@ -326,7 +326,7 @@ class WriteDataset(_RecordTransform):
                 recipes = [recipe.of_layout(manifest.layout) for recipe in recipes]
         writers = _WRITERS.setdefault(samples.pipeline, {})
         claims = [(real_path(options.output), split) for split in options.splits]
-        for claim in writers.keys() & claims:
+        if claim := next((claim for claim in claims if claim in writers), None):
             raise ConfigError(
                 f"{options.output}: {writers[claim]} of this pipeline writes the split {claim[1]} there, too. Give one "
                 "of the two another output or split, or join their Samples by beam.Flatten()"

@@ -3,7 +3,7 @@
 import difflib
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain, permutations
 
@@ -43,7 +43,7 @@ def check_inputs(options: ConvertOptions, writes: bool = True) -> None:
         if must not in (Must.MASKS, Must.OUTPUT):
             by_flag.setdefault(option.typed, []).extend(paths)
     if writes and not _name_fault("", options.output):
-        overlaps = [*_overlap_faults(options.output, by_flag.get("DATA", ()))]
+        overlaps = [*_overlap_faults(options.output, by_flag)]
         faults += overlaps or _output_faults(options.output, files)
     faults += chain.from_iterable(_repeated_path_faults(*item) for item in by_flag.items())
     if faults:
@@ -179,20 +179,22 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
         )
 
 
-def _overlap_faults(output: str, data: Iterable[str]) -> Iterator[str]:
-    """Yield errors of an output that is DATA, or that is in a folder of images below DATA. Other folders below DATA are
-    allowed: files below the output are never read."""
+def _overlap_faults(output: str, by_flag: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """Yield errors of an output that is DATA or --images, or that is in a folder of images below one of them. Other
+    folders below them are allowed: files below the output are never read."""
     target = real_path(output)
-    for path in data:
+    for typed, path in ((typed, path) for typed in ("DATA", "--images") for path in by_flag.get(typed, ())):
         top = real_path(path)
         if target == top and storage_for(path).is_folder(path):
-            yield f"--output {output} is DATA, too; give another folder"
+            what = "DATA" if typed == "DATA" else "a folder of images"
+            yield f"--output {output} is {what}, too; give another folder"
         elif not is_remote(output) and target.startswith(f"{top}/"):
             folder = target
             while folder != top and not (os.path.isdir(folder) and any(map(is_image_name, os.listdir(folder)))):
                 folder = os.path.dirname(folder)
             if folder != top:
-                yield f"--output {output} is in {folder}, which holds images of DATA; give a folder elsewhere"
+                of_data = " of DATA" if typed == "DATA" else ""
+                yield f"--output {output} is in {folder}, which holds images{of_data}; give a folder elsewhere"
 
 
 def _suggest_path(path: str) -> str:

@@ -402,6 +402,11 @@ def test_output_is_not_the_data_that_is_read(sample):
         beam.Pipeline() | ReadDataset(data) | WriteDataset(data)
 
 
+def test_output_is_not_the_folder_of_images_that_is_read(coco, sample):
+    with pytest.raises(ConfigError, match=f"^output {sample.images} is a folder of images, too; give another folder$"):
+        beam.Pipeline() | ReadDataset(**coco) | WriteDataset(sample.images)
+
+
 def test_exchanged_labels_and_facts_are_refused(sample, tmp_path):
     p = beam.Pipeline()
     samples, labels, facts = p | ReadDataset(sample.images, instances=sample.instances)

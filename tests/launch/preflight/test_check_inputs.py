@@ -64,7 +64,7 @@ HALVES = (("train", Fraction(1, 2)), ("val", Fraction(1, 2)))
 @pytest.mark.parametrize(
     ("format_", "given"),
     [
-        *(("coco", {"output": output}) for output in ("out", "empty", "new/folder", "images")),
+        *(("coco", {"output": output}) for output in ("out", "empty", "new/folder")),
         ("coco", {"images": "images/"}),
         ("coco", {"images": "{here}/images", "instances": "{here}/instances.json", "output": "{here}/out"}),
         *(("coco", {**PANOPTIC, "panoptic_masks": masks}) for masks in ("images", "images/", "masks.zip/val")),
@@ -222,6 +222,16 @@ def test_output_that_is_data_or_within_its_images_is_refused(folder):
         assert fault("folder", data=("zoo",), output=output) == within
     for output in ("zoo/out", "zoo/train/out", "zoo2"):
         assert fault("folder", data=("zoo",), output=output) == ""
+
+
+def test_output_that_is_a_folder_of_images_is_refused(folder):
+    (folder / "coco" / "2017").mkdir(parents=True)
+    (folder / "coco" / "2017" / "1.jpg").touch()
+    images = "--output coco/2017 is a folder of images, too; give another folder"
+    assert fault("coco", images=("coco/2017",), output="coco/2017") == images
+    within = f"--output coco/2017/out is in {folder}/coco/2017, which holds images; give a folder elsewhere"
+    assert fault("coco", images=("coco",), output="coco/2017/out") == within
+    assert fault("coco", images=("coco/2017",), output="coco/out") == ""
 
 
 def test_paths_that_are_no_names_are_refused(folder):
