@@ -230,7 +230,7 @@ def job_limits(options: ImageOptions, splits: tuple[str, ...], output: str) -> J
         options.has_exact_sizes,
         tuple(shares),
         options.share_cure,
-        options.words,
+        options.keywords,
         options.refused_duplicates if isinstance(options, StoredImageOptions) else "report",
     )
 

@@ -25,8 +25,8 @@ class WriteOptions(RecordOptions):
     """Options of the records of Samples. Messages name keywords of all transforms instead of flags."""
 
     @property
-    def words(self) -> Mapping[str, str]:
-        return keyword_names() | {"--overwrite": "overwrite=True"}
+    def keywords(self) -> Mapping[str, str]:
+        return keyword_types()
 
 
 _SPLITS = ("split", "split_seed", "split_by", "stratify", "group_from", "groups")
@@ -64,6 +64,10 @@ def _read_fields() -> tuple[OptionField, ...]:
 
 
 @cache
-def keyword_names() -> dict[str, str]:
-    """Return the keywords of all transforms, by their flags."""
-    return {field.flag: field.name for name in TRANSFORMS for field in transform_fields(name)}
+def keyword_types() -> dict[str, str]:
+    """Return annotations of the keywords of all transforms and of `recordmill.convert`, by name.
+
+    `captions` and others are files of `convert`, as of ReadDataset, and switches of WriteDataset.
+    """
+    fields = (*(field for name in TRANSFORMS for field in transform_fields(name)), *convert_fields())
+    return {field.name: ", ".join(map(repr, field.choices)) or field.type.__name__ for field in fields}

@@ -5,12 +5,11 @@
 See docs/beam.md.
 """
 
-import inspect
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -28,7 +27,6 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints.typehints import is_consistent_with
 
 from recordmill._conversion import format_values, plain_value
-from recordmill._convert import convert
 from recordmill.launch.command_line.parser import drop_unknown
 from recordmill.launch.preflight.check_folder import real_path
 from recordmill.launch.preflight.check_inputs import check_inputs
@@ -41,11 +39,12 @@ from recordmill.pipelines.transform_options import (
     ROWS_FORMAT,
     TRANSFORMS,
     WriteOptions,
+    keyword_types,
     transform_fields,
 )
 from recordmill.schemas.command_texts import python_text
 from recordmill.schemas.dataset.manifest import Manifest
-from recordmill.schemas.errors import ConfigError, JobError, RecordmillError, rename_flags_in_errors
+from recordmill.schemas.errors import ConfigError, JobError, translated_errors
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.field_features import field_columns
 from recordmill.schemas.inputs.labels import LabelMap
@@ -58,7 +57,7 @@ from recordmill.transforms.dataset.dataset_folder import read_manifest
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
+from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, translate_errors
 from recordmill.transforms.shards.encode_images import EncodeImages
 from recordmill.transforms.storage.os_errors import explain_os_error, is_command_error
 from recordmill.transforms.user_samples.convert_samples import convert_block, convert_samples, unpack_sample
@@ -162,6 +161,7 @@ class ReadDataset(beam.PTransform):
         samples = gathered.blocks | "Samples" >> to_samples.with_output_types(Sample)
         labels, facts = gathered.labels, tuple(collected) | "Facts" >> beam.Flatten()
         labels.element_type, facts.element_type = LabelMap, Facts  # `_check_type` compares them
+        translate_errors(p.pipeline.transforms_stack[-1], _translation(self._given))
         return Read(samples, labels, facts, job)
 
 
@@ -279,9 +279,11 @@ class Encode(_RecordTransform):
         options, labels, _ = self._find_source(samples)
         with collect_facts():  # rejects are only counted and logged
             checked, labels, table = samples | "CheckSamples" >> CheckSamples(options, labels)
-        encode = beam.ParDo(_Encode(options), AsSingleton(labels), AsSingleton(table))
+        encode = beam.ParDo(_Encode(options), AsSingleton(labels), AsSingleton(table)).with_output_types(bytes)
         batches = checked | beam.Values() | beam.BatchElements(min_batch_size=8, max_batch_size=64)
-        return batches | "Encode" >> encode.with_output_types(bytes)
+        records = batches | "Encode" >> encode
+        translate_errors(samples.pipeline.transforms_stack[-1], _translation())
+        return records
 
 
 @beam.typehints.with_output_types(Manifest)
@@ -331,7 +333,7 @@ class WriteDataset(_RecordTransform):
                 f"{options.output}: {writers[claim]} of this pipeline writes the split {claim[1]} there, too. Give one "
                 "of the two another output or split, or join their Samples by beam.Flatten()"
             )
-        with rename_flags_in_errors(options.words):
+        with _keywords_in_errors():
             states = claim_output(options.output, recipes, options.overwrite)
         if OutputState.COMPLETE in states:
             raise ConfigError(
@@ -339,7 +341,9 @@ class WriteDataset(_RecordTransform):
                 "whether its Samples are the same: give another output, or overwrite=True"
             )
         written = job.write(samples.pipeline, recipes)
-        writers |= dict.fromkeys(claims, samples.pipeline.transforms_stack[-1].full_label)
+        step = samples.pipeline.transforms_stack[-1]
+        translate_errors(step, _translation())
+        writers |= dict.fromkeys(claims, step.full_label)
         return written
 
 
@@ -359,11 +363,6 @@ def _known_values(transform: beam.PTransform, given: Mapping[str, Any], faults: 
     return drop_unknown({name: given[name] for name in given if name not in users}, fields, "", faults)
 
 
-@cache
-def _keyword_types() -> dict[str, str]:
-    return {name: str(parameter.annotation) for name, parameter in inspect.signature(convert).parameters.items()}
-
-
 @contextmanager
 def _keywords_in_errors(given: Mapping[str, Any] = {}) -> Iterator[None]:
     """Name keywords in errors, as `recordmill.convert` does. Raise errors of files as those of the command.
@@ -371,14 +370,17 @@ def _keywords_in_errors(given: Mapping[str, Any] = {}) -> Iterator[None]:
     Args:
         given: Values of options, also of those that only formats of other packages have, by name.
     """
-    types = {name: type(value).__name__ for name, value in given.items()} | _keyword_types()
     try:
-        yield
-    except RecordmillError as error:
-        error.args = (python_text(str(error), types), *error.args[1:])
-        raise
+        with translated_errors(_translation(given)):
+            yield
     except OSError as error:
         raise (ConfigError if is_command_error(error) else JobError)(explain_os_error(error)) from error
+
+
+def _translation(given: Mapping[str, Any] = {}) -> Callable[[str], str]:
+    """Return the translation of messages to keywords; `given` as for `_keywords_in_errors`."""
+    types = {name: type(value).__name__ for name, value in given.items()}
+    return partial(python_text, keywords=types | keyword_types())
 
 
 def _check_type(name: str, part: Any, type_: type) -> None:

@@ -25,10 +25,8 @@ Bad data is not an error: it becomes a `recordmill.schemas.rejects.Rejected`. A 
 borders as the last line of a traceback). It says what was found, the consequence, and what to do.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-from recordmill.schemas.command_texts import without_flags
 
 
 class RecordmillError(Exception):
@@ -53,12 +51,12 @@ def missing_extra(what: str, extra: str) -> ConfigError:
 
 
 @contextmanager
-def rename_flags_in_errors(names: Mapping[str, str]) -> Iterator[None]:
-    """Raise errors with `names` in place of their flags."""
+def translated_errors(translate: Callable[[str], str]) -> Iterator[None]:
+    """Raise errors with translated messages."""
     try:
         yield
     except RecordmillError as error:
-        error.args = (without_flags(str(error), names), *error.args[1:])
+        error.args = (translate(str(error)), *error.args[1:])
         raise
 
 

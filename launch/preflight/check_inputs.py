@@ -183,7 +183,8 @@ def _overlap_faults(output: str, by_flag: Mapping[str, Iterable[str]]) -> Iterat
     """Yield errors of an output that is DATA or --images, or that is in a folder of images below one of them. Other
     folders below them are allowed: files below the output are never read."""
     target = real_path(output)
-    for typed, path in ((typed, path) for typed in ("DATA", "--images") for path in by_flag.get(typed, ())):
+    folders = [(option, path) for option in ("DATA", "--images") for path in by_flag.get(option, ())]
+    for typed, path in folders:
         top = real_path(path)
         if target == top and storage_for(path).is_folder(path):
             what = "DATA" if typed == "DATA" else "a folder of images"

@@ -298,8 +298,8 @@ class ImageOptions(ConvertOptions):
         return NameSources(self.images, self.images)
 
     @property
-    def words(self) -> Mapping[str, str]:
-        """Names of options in messages, by their flags; empty to name the flags."""
+    def keywords(self) -> Mapping[str, str]:
+        """Annotations of keywords for messages, by name; empty to name flags."""
         return {}
 
     @property

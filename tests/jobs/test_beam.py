@@ -15,7 +15,7 @@ from PIL import Image
 
 from recordmill import open as open_data_set
 from recordmill.beam import Encode, Read, ReadDataset, Sample, SampleObject, WriteDataset
-from recordmill.schemas.errors import CollidingImagesError, ConfigError, TooManyRejectsError
+from recordmill.schemas.errors import CollidingImagesError, ConfigError, RecordmillError, TooManyRejectsError
 from recordmill.transforms.records.record_file import open_records
 from tests.conftest import (
     CATEGORIES,
@@ -434,7 +434,7 @@ def test_output_that_holds_data_set(piped, tmp_path):
 
 def test_run_that_was_stopped_goes_on(piped, tmp_path, caplog):
     samples = [drawn_sample(number) for number in range(8)] + [Sample("broken.jpg", data=b"\xff\xd8\xff broken")]
-    with pytest.raises(TooManyRejectsError, match=r"more than max_rejects 0 allows.* a larger max_rejects to accept"):
+    with pytest.raises(TooManyRejectsError, match=r"more than max_rejects=0 allows.* a larger max_rejects to accept"):
         piped(samples, num_shards=3, max_rejects=0)
     caplog.set_level("INFO")
     piped(samples, num_shards=3, max_rejects=0.5)
@@ -490,6 +490,30 @@ def test_wrong_options_of_reading(options, message, tmp_path, monkeypatch):
     with pytest.raises(ConfigError) as error:
         ReadDataset(**options)
     assert message in str(error.value)
+    assert "--" not in str(error.value)
+
+
+CAPTIONS, BOXES = [{"id": 1, "image_id": 1, "caption": "a"}], [annotation(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "reading", "writing", "message"),
+    [
+        (CAPTIONS, {}, {}, r"annotations of .* which instances needs.* give the file to captions \["),
+        (BOXES, {"fields": ["abc"]}, {}, "^fields abc: no object has this field"),
+        (BOXES, {}, {"split": {"train": 0.999, "val": 0.001}}, r'a larger share, .* split_by="rank" or'),
+        (BOXES, {}, {"duplicates": "fail"}, 'duplicates="fail" refuses .* duplicates="report"'),
+    ],
+)
+def test_errors_of_workers_name_keywords(annotations, reading, writing, message, tmp_path):
+    draw_jpeg(tmp_path / "a.jpg")
+    shutil.copy(tmp_path / "a.jpg", tmp_path / "b.jpg")
+    images = [image_row(1, "a.jpg"), image_row(2, "b.jpg")]
+    file = write_coco(tmp_path, images, annotations, CATEGORIES)
+    p = beam.Pipeline()
+    p | ReadDataset(tmp_path, instances=file, **reading) | WriteDataset(tmp_path / "out", **writing)
+    with pytest.raises(RecordmillError, match=message) as error:
+        p.run()
     assert "--" not in str(error.value)
 
 

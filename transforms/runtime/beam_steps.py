@@ -1,16 +1,18 @@
-"""Base classes of Beam steps: a coder of structs, a DoFn with threads. Also versions of libraries."""
+"""Base classes of Beam steps: a coder of structs, a DoFn with threads. Also words of errors, versions of libraries."""
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, lru_cache
+from functools import cache, lru_cache, update_wrapper
 from importlib.metadata import version
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.coders import Coder, registry
+from apache_beam.pipeline import AppliedPTransform
 from msgspec import msgpack
 
+from recordmill.schemas.errors import translated_errors
 from recordmill.schemas.layouts import FEATURES, TABLE
 from recordmill.schemas.shards import ShardKey
 from recordmill.transforms.runtime.threads import usable_cores
@@ -59,6 +61,27 @@ class StructCoder(Coder):
 
 
 registry.register_coder(ShardKey, StructCoder)
+
+
+def translate_errors(step: AppliedPTransform, translate: Callable[[str], str]) -> None:
+    """Translate the messages of errors that the DoFns of a step raise on purpose, and those of all steps in it."""
+    for part in step.parts:
+        translate_errors(part, translate)
+    if isinstance(step.transform, beam.ParDo):
+        do_fn = step.transform.fn
+        do_fn.process = _TranslatedProcess(do_fn.process, translate)
+
+
+class _TranslatedProcess:
+    """The method `process` of a DoFn, whose errors are translated. Beam sees the arguments of the original."""
+
+    def __init__(self, process: Callable[..., Iterable[Any] | None], translate: Callable[[str], str]):
+        update_wrapper(self, process)
+        self._process, self._translate = process, translate
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Iterator[Any]:
+        with translated_errors(self._translate):
+            yield from self._process(*arguments, **keywords) or ()
 
 
 _DISTRIBUTIONS = ("recordmill", "pillow", "pycocotools")

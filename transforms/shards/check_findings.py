@@ -14,7 +14,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsList
 from apache_beam.utils.shared import Shared
 
-from recordmill.schemas.command_texts import without_flags
+from recordmill.schemas.command_texts import python_text
 from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.errors import (
     CollidingImagesError,
@@ -22,7 +22,6 @@ from recordmill.schemas.errors import (
     EmptyDatasetError,
     NoImageFoundError,
     TooManyRejectsError,
-    rename_flags_in_errors,
 )
 from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.names import NameSources, name_fault
@@ -63,7 +62,7 @@ class JobLimits(NamedTuple):
         is_exact: See `check_space`.
         shares: Shares of the splits; empty if something else assigns the images.
         share_cure: Fix for a split that does not get its share.
-        words: Names of options in messages, by their flags; other flags stay.
+        keywords: Annotations of keywords for messages, by name; empty to name flags.
         duplicates: Policy for duplicate images, see `recordmill.transforms.insight.across_splits.check_duplicates`.
     """
 
@@ -74,7 +73,7 @@ class JobLimits(NamedTuple):
     is_exact: bool
     shares: tuple[tuple[str, Fraction], ...] = ()
     share_cure: str = ""
-    words: Mapping[str, str] = {}
+    keywords: Mapping[str, str] = {}
     duplicates: str = "report"
 
 
@@ -100,11 +99,10 @@ def _check_facts(_: bytes, limits: JobLimits, parts: list[Facts], lists: KindRej
     findings = *disjoint_kinds(facts), *shared_files(facts), *missed_shares(limits, facts, unit)
     texts = {*(text for _, text in facts.warnings), *findings}
     for text in sorted(texts):  # may explain too many rejects
-        _LOGGER.warning(without_flags(text, limits.words))
-    with rename_flags_in_errors(limits.words):
-        check_findings(limits, rows, facts, lists)
-        if limits.output:
-            check_space(limits.output, facts.plans, limits.is_exact)
+        _LOGGER.warning("%s", python_text(text, limits.keywords) if limits.keywords else text)
+    check_findings(limits, rows, facts, lists)
+    if limits.output:
+        check_space(limits.output, facts.plans, limits.is_exact)
     return rows
 
 
@@ -306,9 +304,8 @@ class LimitRejects(beam.DoFn):
         self._reject_limit = self._shared.acquire(lambda: RejectLimit(self._limits))
 
     def process(self, written: WrittenShard, rows: Mapping[str, Rows], earlier: KindRejects) -> None:
-        with rename_flags_in_errors(self._limits.words):
-            for item in written.facts.rejects.items():
-                self._reject_limit.add(item, rows, earlier)
+        for item in written.facts.rejects.items():
+            self._reject_limit.add(item, rows, earlier)
 
 
 class RejectLimit:

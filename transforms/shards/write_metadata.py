@@ -13,7 +13,7 @@ from apache_beam.pvalue import AsIter, AsList, AsSideInput, PCollection
 
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json, manifest_of
 from recordmill.schemas.dataset.recipes import Recipe
-from recordmill.schemas.errors import JobError, rename_flags_in_errors
+from recordmill.schemas.errors import JobError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.encoders import TextEncoder
 from recordmill.schemas.inputs.labels import LabelMap
@@ -89,8 +89,7 @@ def _write_job_metadata(
 ) -> Manifest:
     facts = add_facts([*step_facts, *shard_facts])
     listed = tuple(recipe.with_listings(facts.listings) for recipe in recipes)
-    with rename_flags_in_errors(limits.words):
-        return write_metadata(listed, limits, facts, notes, chain(lists, shard_lists), **sides)
+    return write_metadata(listed, limits, facts, notes, chain(lists, shard_lists), **sides)
 
 
 # Long list of arguments: two options of the job, three parts of what it found, and three side inputs.
