@@ -53,9 +53,11 @@ from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.blocks.pack_block import unpack_block
-from recordmill.transforms.dataset.dataset_folder import read_manifest
+from recordmill.transforms.dataset.dataset_folder import read_manifest, read_statistics
+from recordmill.transforms.dataset.fact_lines import problem_lines
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.encoders.record_maker import RecordContext
+from recordmill.transforms.insight.across_splits import compare_splits
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, translate_errors
 from recordmill.transforms.shards.encode_images import EncodeImages
@@ -341,6 +343,7 @@ class WriteDataset(_RecordTransform):
                 "whether its Samples are the same: give another output, or overwrite=True"
             )
         written = job.write(samples.pipeline, recipes)
+        written | "LogProblems" >> beam.ParDo(_LogProblems(), options.output, options.splits)
         step = samples.pipeline.transforms_stack[-1]
         translate_errors(step, _translation())
         writers |= dict.fromkeys(claims, step.full_label)
@@ -398,6 +401,15 @@ def _samples(
     keyed: tuple[int, bytes], labels: LabelMap, table: FeatureTable | None, splits: Sequence[str]
 ) -> Iterator[Sample]:
     yield from convert_block(unpack_block(keyed[1]), labels, splits, field_columns(table) if table else ())
+
+
+class _LogProblems(beam.DoFn):
+    """Warn of the problems of splits that the summary of the command has: leakage, unusual shares, suspicious boxes."""
+
+    def process(self, manifest: Manifest, output: str, splits: Sequence[str]) -> None:
+        comparison = compare_splits(read_statistics(output, manifest.splits))
+        for text in problem_lines(output, manifest, splits, comparison):
+            _LOGGER.warning("%s: %s", output, _translation()(text))
 
 
 class _Encode(ThreadedDoFn):

@@ -242,6 +242,22 @@ def test_groups_are_counted(sample, tmp_path):
     assert sum(groups) <= 10
 
 
+def test_problems_of_splits_are_warned_of(piped, tmp_path, caplog):
+    samples = [drawn_sample(number, split="train") for number in range(4)]
+    samples.append(msgspec.structs.replace(samples[0], file_name="copy.jpg", split="val"))
+    samples[1] = drawn_sample(1, split="train", objects=samples[1].objects * 2)
+    piped(samples, split={"train": 0.5, "val": 0.5})
+    out = f"{tmp_path}/out"
+    logged = [text.removeprefix(f"{out}: ") for text in caplog.messages if text.startswith(out)]
+    assert logged[0].startswith("train: boxes equal to another of the same class and image 1; listed in problems-")
+    assert logged[1].startswith("LEAKAGE: 1 image in several splits, exactly or nearly (1 of train, 1 of val)")
+    assert f"Convert again with groups {out}/duplicates.jsonl and another output" in logged[1]
+    assert [text.partition(";")[0] for text in logged[2:]] == [
+        f"duplicates: {name}: 1 exact, 0 near" for name in ("train", "val")
+    ]
+    assert "split: of 5 images, train gets 80.0%, not 50.0%" in caplog.text
+
+
 def test_removed_and_added_images_are_counted(sample, tmp_path):
     def changed(one: Sample) -> list[Sample]:
         twice = msgspec.structs.replace(one, file_name=f"again/{one.file_name}", image_id=None)

@@ -61,6 +61,21 @@ def data_set_lines(
         yield f"{how_many} in {files}"
 
 
+_PROBLEMS = "possible problems"
+
+
+def problem_lines(
+    folder: str, manifest: Manifest, names: Sequence[str], comparison: SplitComparison | None = None
+) -> Iterator[str]:
+    """Yield the lines of `data_set_lines` about problems: unusual images, objects and shares, leakage, other copies."""
+    for name in names:
+        split = manifest.splits[name]
+        texts = [text for label, text in split_lines(manifest, split, [split]) if label == _PROBLEMS]
+        yield from (f"{name}: {text}" for text in texts)
+    compared = (*_compared_lines(comparison or SplitComparison()), *_duplicate_lines(folder, manifest, names))
+    yield from (text if label == _PROBLEMS else f"{label}: {text}" for label, text in compared)
+
+
 def plan_lines(plan: Plan, output: str) -> Iterator[str]:
     """Yield all lines about splits that a job would write into the folder `output`."""
     manifest = plan.manifest
@@ -145,7 +160,7 @@ def split_lines(
         yield "texts", _format_texts(encoder, split.texts.get(encoder.column))
     if split.findings:
         findings = ", ".join(f"{FINDINGS[name]} {number:,}" for name, number in split.findings.items())
-        yield "possible problems", f"{findings}; {_listed_problems(manifest, split.recipe.split)}"
+        yield _PROBLEMS, f"{findings}; {_listed_problems(manifest, split.recipe.split)}"
     yield from _shard_lines(split) if planned is None else _planned_lines(manifest, split, planned)
 
 
@@ -267,7 +282,7 @@ def _compared_lines(comparison: SplitComparison) -> Iterator[Line]:
         if classes:
             more = " …" if len(classes) > _CLASSES_SHOWN else ""
             yield (
-                "possible problems",
+                _PROBLEMS,
                 printable(f"{what} {len(classes):,}: {', '.join(classes[:_CLASSES_SHOWN])}{more}"),
             )
 
