@@ -66,6 +66,19 @@ def _mark_unknown(value: Any) -> Any:
     return value
 
 
+def _decode_loosely(value: Any, type_: Any) -> Any:
+    """Return decoded MessagePack as its type, but for parts that have another type."""
+    with suppress(msgspec.ValidationError):
+        return msgspec.convert(value, type_)
+    if isinstance(value, dict) and type_ in (Sample, SampleObject):
+        types = {field.name: field.type for field in msgspec.structs.fields(type_)}
+        with suppress(TypeError):  # an object that was a dict without some fields
+            return type_(**{name: _decode_loosely(part, types.get(name)) for name, part in value.items()})
+    if isinstance(value, list) and type_ == tuple[SampleObject, ...]:
+        return tuple(_decode_loosely(item, SampleObject) for item in value)
+    return value
+
+
 class SampleCoder(StructCoder):
     """Coder of Samples. It is not deterministic, so that Beam refuses Samples as keys; `file_name` is the key."""
 
@@ -79,7 +92,7 @@ class SampleCoder(StructCoder):
         try:
             return unpack_sample(encoded)
         except msgspec.ValidationError:  # a value has another type, which `validate_sample` rejects
-            return Sample(**msgspec.msgpack.decode(encoded))
+            return _decode_loosely(msgspec.msgpack.decode(encoded), Sample)
 
     def is_deterministic(self):
         return False

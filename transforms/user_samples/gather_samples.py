@@ -11,7 +11,7 @@ from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection, TaggedO
 
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.features import PARTS_OF_FIELDS, FeatureTable, Part
 from recordmill.schemas.field_features import stores_axis
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample
@@ -55,6 +55,7 @@ _PIPELINE = "the pipeline"
 
 def sample_traits(sample: Sample) -> set[ObservedLabel]:
     traits = {ObservedLabel("class", sample.class_name)} if sample.class_name is not None else set()
+    traits |= {ObservedLabel("tag", tag) for tag in sample.tags}
     has = {
         "keypoints": any(item.keypoints for item in sample.objects),
         "captions": sample.captions,
@@ -198,10 +199,17 @@ def _describe_samples(
     ]
     kinds = {trait.kind for trait in distinct}
     options = choose_layout(distinct, options)
+    if Part.TAGS in LAYOUTS[options.layout].parts:
+        names = {trait.name for trait in distinct if trait.kind == "category"}
+        distinct += [
+            ObservedLabel("category", trait.name)
+            for trait in distinct
+            if trait.kind == "tag" and trait.name not in names
+        ]
     labels = known[0] if known else choose_labels(distinct, options.is_image_class)
     yield labels
     category_id = (Part.CATEGORY_ID,) if labels.is_shifted and not options.is_image_class else ()
-    of_samples = (part for part in observed_parts(distinct) if part not in options.unwritten_parts)
+    of_samples = [part for part in observed_parts(distinct) if part not in options.unwritten_parts]
     parts = (*options.parts, *of_samples, *options.observed_parts(kinds), *category_id)
     request = FieldRequest(*options.selected_fields(), options.names_of_fields, None, not options.fields)
     labels_of_fields = (ObservedLabel(*label) for label in observed if stores_axis(options.layout, _axis(label)))
@@ -212,6 +220,8 @@ def _describe_samples(
         facts.warn(options.splits[0], text)
     unstored = {"objects": "category"} if options.is_image_class else {"class_name": "class"}
     unstored |= {kind: kind for kind in OPTIONAL_KINDS if kind not in options.stored_kinds}
+    lacking = {*of_samples} - {*LAYOUTS[options.layout].parts, *PARTS_OF_FIELDS}
+    unstored |= {part.value: "part" for part in lacking if not (options.is_image_class and part is Part.ORIENTED)}
     for what in sorted(what for what, kind in unstored.items() if kind in kinds):
         kind_parts = {"masks": MASKS["both"], **PARTS}.get(what, ())
         can_store = set(kind_parts) & set(LAYOUTS[options.layout].parts)
@@ -224,9 +234,9 @@ def _describe_samples(
     if unknown:
         facts.warn(
             options.splits[0],
-            f"Samples have {len(unknown):,} classes that the labels lack ({min(unknown)!r}, for example). Images or "
-            "objects of these are rejects. To collect the classes of the Samples: read = p | ReadDataset(…), and "
-            "read.samples | … | WriteDataset(…, facts=read.facts)",
+            f"Samples have {len(unknown):,} classes that the labels lack ({min(unknown)!r}, for example). Images and "
+            "objects of these are rejects, and tags are not written. To collect the classes of the Samples: "
+            "read = p | ReadDataset(…), and read.samples | … | WriteDataset(…, facts=read.facts)",
         )
     ids = {(trait.name, trait.category_id) for trait in distinct if trait.category_id != -1}
     ids -= {(category.name, category.id) for category in labels.categories}

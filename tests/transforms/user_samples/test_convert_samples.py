@@ -266,6 +266,10 @@ def test_coder_accepts_rejects():
     numpy = Sample("a", width=np.int64(40), objects=[SampleObject("cat", np.zeros(4))])
     plain = Sample("a", width=40, objects=(SampleObject("cat", (0.0, 0.0, 0.0, 0.0)),))
     assert coder.decode(coder.encode(numpy)) == plain
+    faulty = Sample("a", data=b"1", objects=(CAT, SampleObject("cat", (1, 2, 3))), image_id=7, tags=("a",))
+    decoded = coder.decode(coder.encode(faulty))
+    assert (decoded.objects[0], decoded.objects[1].category) == (CAT, "cat")
+    assert (decoded.data, decoded.image_id, decoded.tags) == (b"1", 7, ("a",))
     assert not coder.is_deterministic()
 
 
