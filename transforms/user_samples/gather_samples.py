@@ -1,6 +1,6 @@
 """Convert Samples of a pipeline to complete Blocks, a label map and a feature table."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -199,13 +199,10 @@ def _describe_samples(
     ]
     kinds = {trait.kind for trait in distinct}
     options = choose_layout(distinct, options)
-    if Part.TAGS in LAYOUTS[options.layout].parts:
+    if Part.TAGS in LAYOUTS[options.layout].parts:  # tags are classes, too
         names = {trait.name for trait in distinct if trait.kind == "category"}
-        distinct += [
-            ObservedLabel("category", trait.name)
-            for trait in distinct
-            if trait.kind == "tag" and trait.name not in names
-        ]
+        tags = {trait.name for trait in distinct if trait.kind == "tag"}
+        distinct += [ObservedLabel("category", tag) for tag in tags - names]
     labels = known[0] if known else choose_labels(distinct, options.is_image_class)
     yield labels
     category_id = (Part.CATEGORY_ID,) if labels.is_shifted and not options.is_image_class else ()
@@ -216,36 +213,48 @@ def _describe_samples(
     table, field_warnings, _ = add_requested_fields(options.layout_table.with_parts(parts), request, labels_of_fields)
     yield TaggedOutput(_TABLE, table)
     facts.warn_all(options.splits[:1], field_warnings)
-    for text in label_warnings(distinct, labels):
-        facts.warn(options.splits[0], text)
+    facts.warn_all(options.splits[:1], label_warnings(distinct, labels))
+    facts.warn_all(options.splits[:1], _warn_unstored(kinds, of_samples, options))
+    facts.warn_all(options.splits[:1], _warn_classes(distinct, labels, bool(known), options.is_image_class))
+
+
+def _warn_unstored(kinds: Container[str], parts: Iterable[Part], options: RecordOptions) -> Iterator[str]:
+    """Yield a warning of each kind of annotations that Samples have and records do not store.
+
+    Args:
+        kinds: Kinds of the ObservedLabels.
+        parts: Parts that depend on Samples and not on an option.
+    """
     unstored = {"objects": "category"} if options.is_image_class else {"class_name": "class"}
     unstored |= {kind: kind for kind in OPTIONAL_KINDS if kind not in options.stored_kinds}
-    lacking = {*of_samples} - {*LAYOUTS[options.layout].parts, *PARTS_OF_FIELDS}
+    lacking = {*parts} - {*LAYOUTS[options.layout].parts, *PARTS_OF_FIELDS}
     unstored |= {part.value: "part" for part in lacking if not (options.is_image_class and part is Part.ORIENTED)}
     for what in sorted(what for what, kind in unstored.items() if kind in kinds):
         kind_parts = {"masks": MASKS["both"], **PARTS}.get(what, ())
         can_store = set(kind_parts) & set(LAYOUTS[options.layout].parts)
         option = 'masks="rle"' if what == "masks" else f"{what}=True"
         fix = f"give {option}" if can_store else "the layout has no feature for that" + _LAYOUT_CURES.get(what, "")
-        facts.warn(options.splits[0], f"Samples have {what}, which is not stored in layout {options.layout}: {fix}")
-    class_kind = "class" if options.is_image_class else "category"
-    unknown = {trait.name for trait in distinct if trait.kind == class_kind}
-    unknown -= {category.name for category in labels.categories}
-    if unknown:
-        facts.warn(
-            options.splits[0],
+        yield f"Samples have {what}, which is not stored in layout {options.layout}: {fix}"
+
+
+def _warn_classes(
+    traits: Iterable[ObservedLabel], labels: LabelMap, are_given: bool, is_image_class: bool
+) -> Iterator[str]:
+    """Yield warnings of classes that the labels lack, and of ids that they do not have."""
+    used = [trait for trait in traits if trait.kind == ("class" if is_image_class else "category")]
+    if unknown := {trait.name for trait in used} - {category.name for category in labels.categories}:
+        yield (
             f"Samples have {len(unknown):,} classes that the labels lack ({min(unknown)!r}, for example). Images and "
             "objects of these are rejects, and tags are not written. To collect the classes of the Samples: "
-            "read = p | ReadDataset(…), and read.samples | … | WriteDataset(…, facts=read.facts)",
+            "read = p | ReadDataset(…), and read.samples | … | WriteDataset(…, facts=read.facts)"
         )
-    ids = {(trait.name, trait.category_id) for trait in distinct if trait.category_id != -1}
+    ids = {(trait.name, trait.category_id) for trait in used if trait.category_id != -1}
     ids -= {(category.name, category.id) for category in labels.categories}
-    if ids and not known:
+    if ids and not are_given:
         name, id_ = min(ids)
-        facts.warn(
-            options.splits[0],
-            f"a category name of Samples has several ids ({name!r} has {id_}, among others), so categories are "
-            "numbered from 1 in the order of names. Give labels= to keep ids",
+        yield (
+            f"a category name of Samples has several ids, or none ({name!r} has {id_}), so categories are numbered "
+            "from 1 in the order of names. Give labels= to keep ids"
         )
 
 
