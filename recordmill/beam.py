@@ -23,6 +23,7 @@ except ModuleNotFoundError as error:
     raise missing_extra("recordmill.beam", "beam") from error
 import msgspec
 from apache_beam.pvalue import AsSingleton, PCollection
+from apache_beam.transforms.trigger import DefaultTrigger
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints.typehints import is_consistent_with
 
@@ -204,11 +205,7 @@ class _RecordTransform(beam.PTransform):
         ):
             _check_type(name, part, type_)
         name = type(self).__name__
-        if not isinstance(window := samples.windowing.windowfn, GlobalWindows):
-            raise ConfigError(
-                f"{name} writes all Samples as one data set, but its input is in {type(window).__name__}: add "
-                "beam.WindowInto(beam.window.GlobalWindows()) before it"
-            )
+        _check_windows(name, samples)
         traces = trace_reads(samples)
         for trace in traces if self._output != _NOWHERE else ():
             with _keywords_in_errors():
@@ -395,6 +392,24 @@ def _check_type(name: str, part: Any, type_: type) -> None:
         if type_ is Sample and element_type not in (LabelMap, Facts):
             cure = "the step before it has to return Samples"
         raise ConfigError(f"{name} is of {type_name}, and a PCollection of {type_.__name__} is expected: {cure}")
+
+
+def _check_windows(name: str, samples: PCollection) -> None:
+    """Raise ConfigError if Beam would give the Samples to a transform in several parts."""
+    windowing = samples.windowing
+    parts = "" if isinstance(windowing.windowfn, GlobalWindows) else f"in {type(windowing.windowfn).__name__}"
+    if not parts and not isinstance(windowing.triggerfn, DefaultTrigger):
+        parts = f"in windows with the trigger {type(windowing.triggerfn).__name__}"
+    if parts:
+        raise ConfigError(
+            f"{name} writes all Samples as one data set, but its input is {parts}: add "
+            "beam.WindowInto(beam.window.GlobalWindows()) before it"
+        )
+    if not samples.is_bounded:
+        raise ConfigError(
+            f"{name} writes all Samples as one data set, but its input is unbounded, so there is no last Sample: read "
+            "them from a source that ends"
+        )
 
 
 def _samples(

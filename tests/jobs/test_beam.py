@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.periodicsequence import PeriodicImpulse
+from apache_beam.transforms.trigger import AccumulationMode, AfterCount, Repeatedly
 from PIL import Image
 
 from recordmill import open as open_data_set
@@ -214,6 +216,19 @@ def test_windows_are_refused_with_the_cure(transform, coco, tmp_path):
     with pytest.raises(ConfigError, match=r"is in FixedWindows: add beam.WindowInto\(beam.window.GlobalWindows\(\)\)"):
         windows | transform(tmp_path)
     windows | "Global" >> beam.WindowInto(beam.window.GlobalWindows()) | "Again" >> transform(tmp_path)
+
+
+@pytest.mark.parametrize("transform", [lambda folder: WriteDataset(folder / "out"), lambda _: Encode()])
+def test_samples_in_several_parts_are_refused(transform, tmp_path):
+    p = beam.Pipeline()
+    often = {"trigger": Repeatedly(AfterCount(1)), "accumulation_mode": AccumulationMode.DISCARDING}
+    fired = p | beam.Create([drawn_sample(1)]) | beam.WindowInto(beam.window.GlobalWindows(), **often)
+    with pytest.raises(ConfigError, match=r"in windows with the trigger Repeatedly: add beam.WindowInto\(beam.window"):
+        fired | transform(tmp_path)
+    fired | "Once" >> beam.WindowInto(beam.window.GlobalWindows()) | "Again" >> transform(tmp_path)
+    stream = p | PeriodicImpulse(0, 3, 1) | beam.Map(drawn_sample).with_output_types(Sample)
+    with pytest.raises(ConfigError, match="its input is unbounded, so there is no last Sample"):
+        stream | "Stream" >> transform(tmp_path)
 
 
 def test_folders_of_splits_are_the_splits(sample, tmp_path, recordmill):
