@@ -51,16 +51,21 @@ _OTHER_TYPE = (msgspec.MsgspecError, TypeError, OverflowError, UnicodeError)
 
 
 def _mark_unknown(value: Any) -> Any:
-    """Return a value with Ext, which no Sample has, in place of parts that MessagePack cannot encode."""
+    """Return a value with bytes in place of texts that are not UTF-8, and Ext, which no Sample has, in place of other
+    parts that MessagePack cannot encode."""
     if isinstance(value, msgspec.Struct) and value.__struct_config__.array_like:
         return list(map(_mark_unknown, msgspec.structs.astuple(value)))
     if isinstance(value, msgspec.Struct | Mapping):
         parts = value if isinstance(value, Mapping) else msgspec.structs.asdict(value)
-        return {_mark_unknown(name): _mark_unknown(part) for name, part in parts.items()}
+        if all(isinstance(_mark_unknown(name), str) for name in parts):
+            return {name: _mark_unknown(part) for name, part in parts.items()}
+        return msgspec.msgpack.Ext(0, b"dict with keys that are not UTF-8 texts")
     if isinstance(value, list | tuple):
         return list(map(_mark_unknown, value))
     try:
         pack_sample(value)
+    except UnicodeError:
+        return str(value).encode(errors="surrogatepass")
     except _OTHER_TYPE:
         return msgspec.msgpack.Ext(0, type(value).__name__.encode())
     return value

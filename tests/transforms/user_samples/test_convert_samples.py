@@ -180,6 +180,8 @@ CAT = SampleObject("cat", BOX)
             "field a is of",
         ),
         ({"objects": [CAT, SampleObject("cat", BOX, fields={"a": 1j})]}, Reason.MALFORMED_ANNOTATION, ""),
+        ({"objects": [CAT, SampleObject("cat", BOX, fields={1: 2})]}, Reason.MALFORMED_ANNOTATION, "objects[1]"),
+        ({"objects": [CAT, SampleObject("c\ud800", BOX)]}, Reason.MALFORMED_ANNOTATION, "objects[1]"),
         ({"captions": ["a cat", 7]}, Reason.MALFORMED_CAPTION, "captions[1]: Expected `str`, got `int`"),
         ({"stuff": [StuffAnnotation(1, 2, b""), 7]}, Reason.MALFORMED_ANNOTATION, "stuff[1]"),
         ({"panoptic": "a.png"}, Reason.MALFORMED_PANOPTIC, "panoptic: "),
