@@ -1,6 +1,6 @@
 """Mutation testing: draw mutants by seed, find the tests that execute each, and run those.
 
-    python -m tests.mutants draw --seed 35 --count 150 [--since REV] [--skip PATH ...] > mutants.json
+    python -m tests.mutants draw --seed 35 --count 150 [--since REV] [--only PATH ...] [--skip PATH ...] > mutants.json
     python -m tests.mutants trace mutants.json -- -n 2 tests/transforms > hits.json
     python -m tests.mutants run mutants.json hits.json > results.jsonl
 
@@ -100,12 +100,13 @@ def _find(mutant: Mutant) -> tuple[str, Any, ast.stmt] | None:
     return None
 
 
-def draw(seed: int, count: int, since: str | None, skip: list[str]) -> list[Mutant]:
-    """Return mutants drawn from all lines of code, or from those added since a revision."""
+def draw(seed: int, count: int, since: str | None, only: list[str], skip: list[str]) -> list[Mutant]:
+    """Return mutants drawn from all lines of code, or from those added since a revision, of files whose paths start
+    with one of `only`, if given, and none of `skip`."""
     found = []
     for path in sorted(p for folder in CODE for p in (ROOT / folder).rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
-        if any(name.startswith(prefix) for prefix in skip):
+        if any(map(name.startswith, skip)) or (only and not any(map(name.startswith, only))):
             continue
         added = _added(name, since) if since else None
         for mutant, node, _ in _mutants(name, path.read_text()):
@@ -212,6 +213,7 @@ def main() -> None:
     drawing.add_argument("--seed", type=int, required=True)
     drawing.add_argument("--count", type=int, required=True)
     drawing.add_argument("--since")
+    drawing.add_argument("--only", nargs="*", default=[])
     drawing.add_argument("--skip", nargs="*", default=[])
     tracing = verbs.add_parser("trace")
     tracing.add_argument("mutants")
@@ -222,7 +224,9 @@ def main() -> None:
     running.add_argument("--before", help="results of an earlier run, whose killers run first")
     arguments = parser.parse_args()
     if arguments.verb == "draw":
-        print(json.dumps(draw(arguments.seed, arguments.count, arguments.since, arguments.skip), indent=1))
+        print(
+            json.dumps(draw(arguments.seed, arguments.count, arguments.since, arguments.only, arguments.skip), indent=1)
+        )
         return
     mutants = json.loads(Path(arguments.mutants).read_text())
     if arguments.verb == "trace":
