@@ -108,6 +108,21 @@ def test_what_looks_like_labels_is_said(folder, recordmill):
     assert "images that share a label file, because their names differ only by the suffix: 1" in done.out
 
 
+def test_images_elsewhere_have_labels_below_data(folder, recordmill):
+    (folder / "pictures").mkdir()
+    (folder / "data" / "images").rename(folder / "pictures" / "images")
+    more = "--images", folder / "pictures"
+    (folder / "data" / "labels" / "val" / "4.txt").write_text("")
+    assert recordmill(*flags(folder, *more)).code == 0
+    splits = manifest_of(folder / "out")["splits"]
+    assert [split["annotations"]["objects"] for split in splits.values()] == [2, 0]
+    assert "no image of the split val has a label" in " ".join(splits["val"]["warnings"])
+    (folder / "data" / "labels").rename(folder / "no_labels")
+    refused = recordmill(*flags(folder, *more, "--overwrite"))
+    assert (refused.code, "'images/train/1.jpg' has no label file 'labels/train/1.txt'" in refused.err) == (2, True)
+    assert recordmill(*flags(folder, *more, "--overwrite", "--allow-empty", "--dry-run")).code == 0
+
+
 @needs_real_data
 @pytest.mark.parametrize(
     ("data", "task", "more"),

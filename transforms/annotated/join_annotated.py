@@ -16,6 +16,7 @@ from recordmill.schemas.features import PARTS_OF_FIELDS
 from recordmill.schemas.field_features import WELL_KNOWN, field_columns
 from recordmill.schemas.inputs.annotations import Caption, ImageLabels
 from recordmill.schemas.inputs.fields import split_name
+from recordmill.schemas.inputs.image_options import ALLOW_EMPTY
 from recordmill.schemas.inputs.labels import ExistingLabels, LabelMap, adopt_labels
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
@@ -25,8 +26,10 @@ from recordmill.transforms.annotated.shared_images import Clash, check_clashes, 
 from recordmill.transforms.annotated.source import (
     FILES,
     FRACTIONS,
+    LABELLED,
     NOTE,
     PIXELS,
+    UNLABELLED,
     Source,
     noted_fields,
     unwritten_fields,
@@ -66,7 +69,7 @@ class DescribeClasses(beam.PTransform):
         self, options: FormatOptions, source: Source, splits: tuple[str, ...], existing: ExistingLabels | None
     ):
         super().__init__()
-        self._arguments = options, source, splits[0], existing
+        self._arguments = options, source, splits, existing
 
     def expand(self, traits: PCollection):  # Beam accepts no type hints of several outputs
         once = traits.pipeline | "Once" >> beam.Impulse()
@@ -81,7 +84,7 @@ def _describe_traits(
     facts: FactsBuilder,
     options: FormatOptions,
     source: Source,
-    split: str,
+    splits: tuple[str, ...],
     existing: ExistingLabels | None,
     packed: list[tuple[str, str, int, int]],
 ) -> Iterator[Any]:
@@ -89,6 +92,8 @@ def _describe_traits(
     if not source.label_name and not any(trait.kind == FILES for trait in traits):
         raise ConfigError(f"{source.path} has no label file of the format {source.kind}")
     notes = frozenset(trait.name for trait in traits if trait.kind == NOTE)
+    for unlabelled, text in () if options.allow_empty else empty_splits(traits, source, splits):
+        facts.warn(unlabelled, text)
     warnings = [*source.warnings, *source.check(notes), *unwritten_fields(notes, source)]
     warnings += frame_warnings(traits, source, "bbox_format" in type(options).model_fields)
     known = source.categories
@@ -118,7 +123,40 @@ def _describe_traits(
     unwritten = [path for path in sorted(WELL_KNOWN) if ("object", path) in noted and path not in written]
     if unwritten and not options.unwritten_parts:
         warnings.append(f"{lacks} {', '.join(unwritten)}: add --fields {','.join(unwritten)}")
-    facts.warn_all([split], warnings)
+    facts.warn_all(splits[:1], warnings)
+
+
+def empty_splits(traits: Iterable[ObservedLabel], source: Source, splits: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield each split of the source without a label, with a warning.
+
+    Raises:
+        ConfigError: No image of the job has a label.
+    """
+    labelled = {trait.name for trait in traits if trait.kind == LABELLED}
+    first = {
+        trait.kind.removeprefix(UNLABELLED): trait.name
+        for trait in sorted(traits, reverse=True)
+        if trait.kind.startswith(UNLABELLED)
+    }
+    cure = f"{{}}. If all of them are background, add {ALLOW_EMPTY}"
+    if not labelled:
+        text = f"{source.path}: no image has a label of the format {source.kind}"
+        raise ConfigError(cure.format(text + _describe_expected(source, min(first.values(), default=""))))
+    for split in splits if splits == source.splits else ():
+        if split not in labelled:
+            text = f"{source.path}: no image of the split {split} has a label"
+            yield split, cure.format(text + _describe_expected(source, first.get(split, "")))
+
+
+def _describe_expected(source: Source, name: str) -> str:
+    """Return where the label file of an image is expected, as the end of a message."""
+    if not source.label_name:
+        return ""
+    if not name:
+        return ", because all label files are empty"
+    return (
+        f": {name!r} has no label file {source.label_name(name_key(name))!r}. Move label files there, or check --images"
+    )
 
 
 def frame_warnings(traits: Iterable[ObservedLabel], source: Source, has_option: bool = False) -> Iterator[str]:

@@ -27,8 +27,10 @@ from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.source import (
     FILES,
     FRACTIONS,
+    LABELLED,
     NOTE,
     PIXELS,
+    UNLABELLED,
     LabelFault,
     LabelledImage,
     Source,
@@ -121,6 +123,9 @@ class _LabelReader(ThreadedDoFn):
             block = block.replace(**dict(rows.image_columns()))
             ranges = ranges_of(hash_images(block.image_id, self._options.seed), BITS)
             yield from pack_parts(block, ranges, is_zipped=True)
+            own_splits = [self._source.own_split(index, self._splits) for index in rows.split.tolist()]
+            traits |= _labelled_splits(images, own_splits)
+            traits |= _unlabelled_images(names, labels, own_splits)
             yield from (TaggedOutput(TRAITS, tuple(trait)) for trait in traits)
         first = {label.name: name for name, label in reversed([*zip(names, labels, strict=True)]) if label}
         yield from _notice(
@@ -308,12 +313,14 @@ class ReadNaming(_LabelReader):
         names = [sample.file_name for sample in samples]
         block, traits = labelled_rows(names, images, files, self._source)
         splits = [sample.split or label.split for sample, label in zip(samples, labels, strict=True)]
+        indices = [self._source.split_index(split, self._splits) for split in splits]
+        traits |= _labelled_splits(images, [self._source.own_split(index, self._splits) for index in indices])
         block = block.replace(
             source=np.array([crc32(file.encode()) for file in files], np.int64),
             part=np.array(parts, np.int64),
             label_file=ragged_texts(files),
             label_entry=ragged_texts([image.entry for image in images]),
-            split=np.array([self._source.split_index(split, self._splits) for split in splits], np.int64),
+            split=np.array(indices, np.int64),
         )
         if any(sample.path or sample.data for sample in samples):
             stored = [
@@ -397,6 +404,30 @@ def _parse(source: Source, contents: Any, file: str) -> Iterator[LabelledImage]:
 
 def _reject_label_file(error: OSError) -> LabelledImage:
     return LabelledImage(None, (LabelFault(Reason.MALFORMED_LABELS, f"the file cannot be read ({error.strerror})"),))
+
+
+def _labelled_splits(images: Sequence[LabelledImage], splits: Sequence[str]) -> set[ObservedLabel]:
+    """Return the splits of images that have a label, usable or not.
+
+    Args:
+        splits: Split of each image, see `Source.own_split`.
+    """
+    return {ObservedLabel(LABELLED, split) for image, split in zip(images, splits, strict=True) if _has_label(image)}
+
+
+def _has_label(image: LabelledImage) -> bool:
+    sample = image.sample or Sample("")
+    return bool(image.faults or sample.objects or sample.captions or sample.tags or sample.stuff or sample.panoptic)
+
+
+def _unlabelled_images(
+    names: Sequence[str], labels: Sequence[LabelFile | None], splits: Sequence[str]
+) -> set[ObservedLabel]:
+    """Return the first image of each split that has no label file."""
+    first: dict[str, str] = {}
+    for name, split in sorted((n, split) for n, label, split in zip(names, labels, splits, strict=True) if not label):
+        first.setdefault(split, name)
+    return {ObservedLabel(UNLABELLED + split, name) for split, name in first.items()}
 
 
 def _image_notices(names: Sequence[str], images: Sequence[LabelledImage]) -> Iterator[TaggedOutput]:

@@ -194,6 +194,9 @@ def _is_written(axis: Axis, path: str, source: "Source") -> bool:
 
 NOTE, FILES, FRACTIONS, PIXELS = "note", "files", "fractions", "pixels"
 """Kinds of ObservedLabels: a note; label files that name their images; boxes in pixels, all within 0..1 or beyond."""
+LABELLED, UNLABELLED = "labelled", "unlabelled "
+"""Kinds of ObservedLabels: LABELLED with the split of images that have a label, empty if --split decides; UNLABELLED
+and the split, with the name of an image without a label file."""
 
 
 def yield_nothing(*_: Any) -> Iterator[str]:
@@ -248,6 +251,10 @@ class Source:
     image_fields: tuple[str, ...] = ()
     text_fields: bool = False
     fields: tuple[FieldSelection, FieldSelection] = (NO_FIELDS, NO_FIELDS)
+
+    def own_split(self, index: int, splits: tuple[str, ...]) -> str:
+        """Return the name of a split of the job by its index; empty if --split decides."""
+        return splits[index] if splits == self.splits and index >= 0 else ""
 
     def split_index(self, split: str, splits: tuple[str, ...]) -> int:
         """Return the index of a split of the data set in those of the job; -1 if --split decides."""
