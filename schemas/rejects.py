@@ -71,6 +71,11 @@ class Rejected(msgspec.Struct, frozen=True, array_like=True):
     detail: str  # what was found, for a person
     image_id: int | None = None  # id of the annotation's image
     annotations: int = 0  # number of usable annotations of a rejected image
+    file_name: str = ""  # name of the image; of the label file or table if no image is known; empty in a pipeline
+
+    def named(self, file_name: str) -> "Rejected":
+        """Return the reject with this file name, unless it has one."""
+        return self if self.file_name else msgspec.structs.replace(self, file_name=file_name)
 
 
 class IdTexts(NamedTuple):

@@ -283,11 +283,9 @@ def merge_rows(block: Block) -> Block:
         if len(sizes) > 1:
             name = block.file_name.texts()[start]
             detail = f"{name!r} is {' but '.join(f'{width}x{height}' for width, height in sizes)} in its label files"
-            rejects[start].append(
-                Rejected(
-                    "image", int(block.image_id[start]), Reason.SIZE_MISMATCH, detail, annotations=int(numbers[row])
-                )
-            )
+            image_id, total = int(block.image_id[start]), int(numbers[row])
+            rejected = Rejected("image", image_id, Reason.SIZE_MISMATCH, detail, annotations=total, file_name=name)
+            rejects[start].append(rejected)
     if any(rejects):
         columns["rejected"] = ragged_bytes([pack([*chain(*rejects[start:end])]) for start, end in spans])
     if block.image_fields is not None:

@@ -237,7 +237,7 @@ def labelled_rows(
         sample = picker.pick(sample)
         what, of = ("annotation", id_of(sample)) if image.sample else ("image", None)
         rejects = [
-            Rejected(what, None if image.sample else id_of(sample), fault.reason, fault.text(file), of)
+            Rejected(what, None if image.sample else id_of(sample), fault.reason, fault.text(file), of).named(name)
             for fault in image.faults
         ]
         samples.append(sample)
@@ -298,7 +298,7 @@ class ReadNaming(_LabelReader):
                 for fault in () if image.sample else image.faults:
                     is_image, counted = fault.reason in _IMAGE_REASONS, split if split in splits else splits[0]
                     what = "image" if is_image else "annotation"
-                    facts.reject(counted, Rejected(what, None, fault.reason, fault.text(label.name)))
+                    facts.reject(counted, Rejected(what, None, fault.reason, fault.text(label.name)).named(label.name))
                     facts.add_rows(counted, InputRows(source.path, source.kind, is_image, not is_image))
             yield from self._named_rows([row for row in batch if row[2].sample])
         yield TaggedOutput(TRAITS, tuple(ObservedLabel(FILES)))

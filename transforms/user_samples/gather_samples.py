@@ -132,7 +132,9 @@ def _check_sample(sample: Sample, facts: FactsBuilder, options: RecordOptions) -
     except UnusableError as fault:
         split = str(getattr(sample, "split", ""))
         split = split if split in options.splits else options.splits[0]
-        facts.reject(split, Rejected("image", None, fault.reason, fault.detail))
+        name = getattr(sample, "file_name", "")
+        rejected = Rejected("image", None, fault.reason, fault.detail)
+        facts.reject(split, rejected.named(name if isinstance(name, str) else ""))
         facts.add_rows(split, InputRows(_PIPELINE, "samples", 1, 0))
         return
     for trait in sample_traits(checked_sample, options):
