@@ -24,12 +24,13 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.shared_images import Clash, check_clashes, drop_copies
 from recordmill.transforms.annotated.source import (
+    EMPTY,
     FILES,
     FRACTIONS,
     LABELLED,
+    NO_FILE,
     NOTE,
     PIXELS,
-    UNLABELLED,
     Source,
     noted_fields,
     unwritten_fields,
@@ -44,7 +45,7 @@ from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.join.choose_categories import choose_features, select_categories
 from recordmill.transforms.join.choose_fields import FieldRequest, add_requested_fields
 from recordmill.transforms.join.field_values import merge_fields
-from recordmill.transforms.join.match_blocks import drop_faulty_images
+from recordmill.transforms.join.match_blocks import FileState, drop_faulty_images
 from recordmill.transforms.join.observed_labels import ObservedLabel, choose_labels, label_warnings, observed_parts
 from recordmill.transforms.join.screen_objects import screen_annotations, selected_labels
 from recordmill.transforms.runtime.beam_steps import pack, unpacker
@@ -127,36 +128,34 @@ def _describe_traits(
 
 
 def empty_splits(traits: Iterable[ObservedLabel], source: Source, splits: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield each split of the source without a label, with a warning.
+    """Yield each split of the source whose images have no label, with a warning.
 
     Raises:
         ConfigError: No image of the job has a label.
     """
-    labelled = {trait.name for trait in traits if trait.kind == LABELLED}
-    first = {
-        trait.kind.removeprefix(UNLABELLED): trait.name
-        for trait in sorted(traits, reverse=True)
-        if trait.kind.startswith(UNLABELLED)
-    }
-    cure = f"{{}}. If all of them are background, add {ALLOW_EMPTY}"
-    if not labelled:
-        text = f"{source.path}: no image has a label of the format {source.kind}"
-        raise ConfigError(cure.format(text + _describe_expected(source, min(first.values(), default=""))))
+    first: dict[str, str] = {}
+    for trait in sorted(traits):
+        first.setdefault(trait.kind, trait.name)
+    kinds = (LABELLED, EMPTY, NO_FILE)
+    labelled, empty, without_file = (
+        {kind.removeprefix(prefix): name for kind, name in first.items() if kind.startswith(prefix)} for prefix in kinds
+    )
+    cure = f"If all of them are background, add {ALLOW_EMPTY}"
+    if not labelled and (empty or without_file):
+        expected = _describe_expected(source, min(without_file.values(), default=""))
+        raise ConfigError(f"{source.path}: no image has a label of the format {source.kind}: {expected}. {cure}")
     for split in splits if splits == source.splits else ():
-        if split not in labelled:
-            text = f"{source.path}: no image of the split {split} has a label"
-            yield split, cure.format(text + _describe_expected(source, first.get(split, "")))
+        if split not in labelled and split in empty | without_file:
+            expected = _describe_expected(source, without_file.get(split, ""))
+            yield split, f"{source.path}: no image of the split {split} has a label: {expected}. {cure}"
 
 
 def _describe_expected(source: Source, name: str) -> str:
-    """Return where the label file of an image is expected, as the end of a message."""
-    if not source.label_name:
-        return ""
-    if not name:
-        return ", because all label files are empty"
-    return (
-        f": {name!r} has no label file {source.label_name(name_key(name))!r}. Move label files there, or check --images"
-    )
+    """Return why images have no label: an image lacks its label file, or, without a name, label files have none."""
+    if not (source.label_name and name):
+        return "no label file has one"
+    label = source.label_name(name_key(name))
+    return f"{name!r} lacks the label file {label!r}. Move label files there, or check --images"
 
 
 def frame_warnings(traits: Iterable[ObservedLabel], source: Source, has_option: bool = False) -> Iterator[str]:
@@ -212,7 +211,8 @@ def _check_clashes(
 
 def label_pairs(keyed: Keyed, labels: LabelMap, options: FormatOptions, source: Source) -> Iterator[Keyed]:
     """Yield the result of `selected_labels` for the objects of a Block."""
-    block = number_categories(unpack_block(keyed[1]), labels, source)
+    block = unpack_block(keyed[1])
+    block = number_categories(block.take(block.state == FileState.FOUND), labels, source)
     if block.num_objects:
         yield keyed[0], selected_labels(block, labels, options)
 

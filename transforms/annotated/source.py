@@ -194,9 +194,9 @@ def _is_written(axis: Axis, path: str, source: "Source") -> bool:
 
 NOTE, FILES, FRACTIONS, PIXELS = "note", "files", "fractions", "pixels"
 """Kinds of ObservedLabels: a note; label files that name their images; boxes in pixels, all within 0..1 or beyond."""
-LABELLED, UNLABELLED = "labelled", "unlabelled "
-"""Kinds of ObservedLabels: LABELLED with the split of images that have a label, empty if --split decides; UNLABELLED
-and the split, with the name of an image without a label file."""
+LABELLED, EMPTY, NO_FILE = "labelled ", "empty ", "no label file "
+"""Kinds of ObservedLabels, followed by a split, which is empty if --split decides: an image with a label, one whose
+label file has none, and one without a label file. The name is that of the first image of a bucket."""
 
 
 def yield_nothing(*_: Any) -> Iterator[str]:
@@ -214,7 +214,7 @@ class Source:
         folders: Folders of images and label files.
         parse: Parser. It is sent to workers, so it is a function of a module, or a `partial` of one.
         is_label: Takes the name of a file in the data set; True for a label file.
-        ignorable_labels: Regular expression of label files that need no image, so that no warning names them.
+        ignorable_labels: Regular expression of files that need no image, so that they are no rejects.
         label_name: Takes the name of an image; returns the name of its label file. None if label files name images.
         stated_label: Takes the name of a label file without an image, and its `Sample.file_name`; returns the name that
             the file should have. None to skip such files.

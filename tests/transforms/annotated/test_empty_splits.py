@@ -4,7 +4,7 @@ import pytest
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.annotated.join_annotated import empty_splits
-from recordmill.transforms.annotated.source import LABELLED, UNLABELLED, Source, yield_nothing
+from recordmill.transforms.annotated.source import EMPTY, LABELLED, NO_FILE, Source, yield_nothing
 from recordmill.transforms.join.observed_labels import ObservedLabel
 
 
@@ -13,17 +13,19 @@ def source(has_label_name: bool = True) -> Source:
     return Source("data", "yolo", (), yield_nothing, bool, label_name=named, splits=("train", "val"))
 
 
-TRAIN, UNKNOWN = ObservedLabel(LABELLED, "train"), ObservedLabel(LABELLED)
-IN_VAL = [ObservedLabel(f"{UNLABELLED}val", name) for name in ("b.jpg", "a.jpg")]
+TRAIN, VAL = (ObservedLabel(f"{LABELLED}{split}") for split in ("train", "val"))
+WITHOUT_FILE = [ObservedLabel(f"{NO_FILE}val", name) for name in ("b.jpg", "a.jpg")]
+EMPTY_FILE = ObservedLabel(f"{EMPTY}val", "a.jpg")
 
 
 @pytest.mark.parametrize(
     ("observed", "splits", "warned"),
     [
-        ([TRAIN, ObservedLabel(LABELLED, "val")], ("train", "val"), {}),
-        ([UNKNOWN], ("train", "test"), {}),
-        ([TRAIN], ("train", "val"), {"val": "because all label files are empty"}),
-        ([TRAIN, *IN_VAL], ("train", "val"), {"val": "'a.jpg' has no label file 'a.txt'"}),
+        ([TRAIN, VAL, *WITHOUT_FILE, EMPTY_FILE], ("train", "val"), {}),
+        ([ObservedLabel(LABELLED), ObservedLabel(EMPTY)], ("train", "test"), {}),  # --split decides
+        ([TRAIN], ("train", "val"), {}),  # val has no image, which is an error of its own
+        ([TRAIN, EMPTY_FILE], ("train", "val"), {"val": ": no label file has one"}),
+        ([TRAIN, EMPTY_FILE, *WITHOUT_FILE], ("train", "val"), {"val": "'a.jpg' lacks the label file 'a.txt'"}),
     ],
 )
 def test_split_without_labels_is_a_warning(observed, splits, warned):
@@ -33,15 +35,19 @@ def test_split_without_labels_is_a_warning(observed, splits, warned):
 
 
 @pytest.mark.parametrize(
-    ("observed", "has_label_name", "said"),
+    ("observed", "has_label_name", "reason"),
     [
-        ([], True, "because all label files are empty"),
-        (IN_VAL, True, "'a.jpg' has no label file 'a.txt'"),
-        ([], False, "no image has a label of the format yolo. If"),
+        ([EMPTY_FILE], True, ": no label file has one"),
+        ([EMPTY_FILE, *WITHOUT_FILE], True, "'a.jpg' lacks the label file 'a.txt'"),
+        ([EMPTY_FILE], False, "no image has a label of the format yolo: no label file has one"),
     ],
 )
-def test_job_without_labels_is_an_error(observed, has_label_name, said):
+def test_job_without_labels_is_an_error(observed, has_label_name, reason):
     with pytest.raises(ConfigError) as error:
         list(empty_splits(observed, source(has_label_name), ("train", "val")))
-    assert said in str(error.value)
+    assert reason in str(error.value)
     assert "--allow-empty" in str(error.value)
+
+
+def test_job_without_images_is_an_error_of_another_step():
+    assert list(empty_splits([], source(), ("train", "val"))) == []
