@@ -121,7 +121,7 @@ class SourceFolder(NamedTuple):
 
     Attributes:
         prefix: Prefix of the names of its files in the data set: `train/images/`; empty for the root.
-        split: Split of its images, and of its label files that have no image; empty if label files or --split decide, or
+        split: Split of its images, and of its label files without an image; empty if label files or --split decide, or
             if only listed images are read.
         has_images: False if only its label files are read.
     """
