@@ -16,7 +16,7 @@ _SHOWN = 3
 
 
 def unread_folders(source: Source) -> Iterator[str]:
-    """Yield a warning for each folder `labels` or `annotations` of a data set that has label files and is not read.
+    """Yield a warning of the folders `labels` and `annotations` of a data set that have label files and are not read.
 
     Only the first files of the data set count.
     """
@@ -28,12 +28,16 @@ def unread_folders(source: Source) -> Iterator[str]:
         depth = next((number for number, part in enumerate(parts[:-1], 1) if part.lower() in _NAMES), 0)
         if depth and source.is_label(file.name):
             counts[join_path(root, "/".join(parts[:depth]))] += 1
-    for path, number in sorted(counts.items()):
-        if not any(_is_within(path, folder) or _is_within(folder, path) for folder in read):
-            yield (
-                f"{path} has {number_text(number, 'label file')}, and none is read: images and label files are read "
-                f"from {first_texts(read, _SHOWN)}. If they belong to the data set, move them and their images there"
-            )
+    unread = [
+        f"{path} ({number_text(number, 'label file')})"
+        for path, number in sorted(counts.items())
+        if not any(_is_within(path, folder) or _is_within(folder, path) for folder in read)
+    ]
+    if unread:
+        yield (
+            f"folders of label files that are not read: {first_texts(unread, _SHOWN)}. Images and label files are read "
+            f"from {first_texts(read, _SHOWN)}: move them there with their images, if they belong to the data set"
+        )
 
 
 def _is_within(path: str, folder: str) -> bool:
