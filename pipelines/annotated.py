@@ -16,6 +16,7 @@ from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.join_annotated import DescribeClasses, JoinAnnotated, label_pairs
 from recordmill.transforms.annotated.read_annotated import ReadAnnotated
 from recordmill.transforms.annotated.source import Source
+from recordmill.transforms.annotated.unread_folders import unread_folders
 from recordmill.transforms.dataset.dataset_folder import existing_labels
 from recordmill.transforms.join.divide_images import DivideImages
 
@@ -27,6 +28,7 @@ def prepare(options: FormatOptions) -> Job:
         ConfigError: See `FormatOptions.source` and `FormatOptions.source_splits`.
     """
     source = options.source()
+    source = replace(source, warnings=(*source.warnings, *unread_folders(source)))
     splits = options.source_splits(source)
     stored = (*LAYOUTS[options.layout].parts, *PARTS_OF_FIELDS)
     without = [part.value for part in source.parts if part not in stored]

@@ -45,6 +45,7 @@ def convert(
     ]
     | str
     | None = None,
+    allow_empty: bool = False,
     panoptic: Paths = (),
     stuff: Paths = (),
     image_info: Paths = (),
@@ -159,6 +160,7 @@ def convert(
     What to read:
         format: Format of data, if it is not recognised, or in two ways.
         images: Folder or .zip of images, with all folders in it; or a list (default that of the format).
+        allow_empty: Write images of which none has a label, as background.
         instances: Objects: boxes, areas, crowd flags, segmentations; or a list, as all annotation files.
         keypoints: Objects with keypoints, joined with instances on annotation id.
         captions: Captions.
@@ -305,6 +307,7 @@ def convert(
     ]
     | str
     | None = None,
+    allow_empty: bool = False,
     panoptic: Paths = (),
     stuff: Paths = (),
     image_info: Paths = (),

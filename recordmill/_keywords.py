@@ -40,6 +40,7 @@ class ReadDatasetKeywords(TypedDict, total=False):
         | None
     )
     images: Paths | None
+    allow_empty: bool
     instances: Paths
     keypoints: Paths
     captions: Paths

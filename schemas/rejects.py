@@ -25,6 +25,7 @@ class Reason(str, Enum):
     DUPLICATE_IMAGE_ID = "duplicate_image_id"  # image: two rows have its id, with different or equal contents
     MALFORMED_IMAGE = "malformed_image"  # image: its row lacks an id, a file name or a label, or one has a wrong type
     MALFORMED_LABELS = "malformed_labels"  # image: its label file is unreadable
+    LABEL_WITHOUT_IMAGE = "label_without_image"  # image: its label file exists, but no image that belongs to it
     NO_CLASS = "no_class"  # image: its path or name gives no class
     EXCLUDED = "excluded"  # image or annotation: --exclude names it
     DUPLICATE = "duplicate"  # image: another image with the same bytes is kept, because of --duplicates drop
@@ -71,6 +72,11 @@ class Rejected(msgspec.Struct, frozen=True, array_like=True):
     detail: str  # what was found, for a person
     image_id: int | None = None  # id of the annotation's image
     annotations: int = 0  # number of usable annotations of a rejected image
+    file_name: str = ""  # name of the image; of the label file or table if no image is known; empty in a pipeline
+
+    def named(self, file_name: str) -> "Rejected":
+        """Return the reject with this file name, unless it has one."""
+        return self if self.file_name else msgspec.structs.replace(self, file_name=file_name)
 
 
 class IdTexts(NamedTuple):
@@ -140,6 +146,7 @@ class Metric(str, Enum):
     """Counters other than rejects."""
 
     ROWS_MERGED = "rows_merged"  # image rows joined with the row of the same image in another annotation file
+    LABEL_FILES = "label_files"  # label files beside images, with those that have no image
     SHARED_FILES = "shared_files"  # image ids that name the file of another image id
     ANNOTATIONS_MERGED = "annotations_merged"  # keypoint rows joined with the instance row of the same annotation
     OTHER_FIELDS = "other_fields"  # values of open fields that differ from those of the same id in an earlier file

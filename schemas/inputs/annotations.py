@@ -142,11 +142,11 @@ class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
         """Number of annotation rows."""
         return len(self.captions) + len(self.regions) + len(self.panoptic)
 
-    def rejected(self, image_id: int, reason: Reason, detail: str, annotations: int) -> Rejected:
+    def rejected(self, image_id: int, reason: Reason, detail: str, annotations: int, file_name: str) -> Rejected:
         """Return the reject of the image, or of the row that names it."""
         if self.row is None:
-            return Rejected("image", image_id, reason, detail, annotations=annotations)
-        return Rejected("row", self.row.line, reason, f"{self.row.place}: {detail}")
+            return Rejected("image", image_id, reason, detail, annotations=annotations, file_name=file_name)
+        return Rejected("row", self.row.line, reason, f"{self.row.place}: {detail}", file_name=file_name)
 
 
 NO_LABELS = ImageLabels()

@@ -24,6 +24,9 @@ from recordmill.schemas.layouts import NUMERIC, CocoLayout
 MASKS = {"none": (), "png": (Part.MASK_PNG,), "rle": (Part.MASK_RLE,), "both": (Part.MASK_PNG, Part.MASK_RLE)}
 
 
+ALLOW_EMPTY = "--allow-empty"
+
+
 def match_option() -> Any:
     """Return the field of `--match`, for sources that name images."""
     return READ.opt(
@@ -201,6 +204,13 @@ class AnnotatedOptions(ObjectOptions, DividedOptions):
         "NAME[,NAME…]",
         "all",
         rank=COMMON,
+    )
+    allow_empty: bool = READ.opt(
+        "Write images of which none has a label, as background. Without it, a job that reads no label is an error, "
+        "because label files are probably elsewhere. Captions, panoptic segments and `--image-info` need no flag.",
+        False,
+        recorded=False,
+        rank=RARE,
     )
 
     @property

@@ -45,7 +45,7 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
     def rejected(self, reason: Reason, fault: str) -> Rejected:
         """Return the reject of the image."""
         detail = f"{self.file_name!r}: {fault}"
-        return self.labels.rejected(self.image_id, reason, detail, self.annotation_rows)
+        return self.labels.rejected(self.image_id, reason, detail, self.annotation_rows, self.file_name)
 
 
 class ImageRules(msgspec.Struct, frozen=True):

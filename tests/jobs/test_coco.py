@@ -235,7 +235,7 @@ def test_after_signal_same_command_goes_on(sample, tmp_path, recordmill):
 def test_shards_of_earlier_plan_are_deleted(tmp_path, recordmill):
     """An interrupted run, then images that arrive late: the plan has another number of shards."""
     rows = [image_row(number, f"{number}.jpg") for number in range(6)]
-    instances = write_coco(tmp_path, rows, [], CATEGORIES)
+    instances = write_coco(tmp_path, rows, [annotation(1, 1)], CATEGORIES)
     draw_jpeg(tmp_path / "images" / "0.jpg")
     (tmp_path / "images" / "1.jpg").write_bytes(b"")
     flags = ["--examples-per-shard", 2, "--max-rejects", 0.7]

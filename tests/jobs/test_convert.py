@@ -144,6 +144,8 @@ def test_format_is_recognised_and_logged(tmp_path, caplog, monkeypatch):
     assert "Split val: 1 images, rows or annotations were rejected" in caplog.text
     draw_all(tmp_path / "yolo", ["images/val/1.jpg"])
     (tmp_path / "yolo/data.yaml").write_text("val: images/val\nnames: [cat]\n")
+    (tmp_path / "yolo/labels/val").mkdir(parents=True)
+    (tmp_path / "yolo/labels/val/1.txt").write_text("0 0.5 0.5 0.1 0.1\n")
     monkeypatch.chdir(tmp_path)
     data = recordmill.convert("yolo", "val", format="yolo", no_crowd=False)  # a path, and a verb of earlier versions
     assert [*data] == ["val"]

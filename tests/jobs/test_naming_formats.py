@@ -102,7 +102,7 @@ def test_images_inside_label_files(tmp_path, recordmill):
         data.mkdir(exist_ok=True)
         (data / f"{name}.json").write_text(json.dumps(file))
     draw_jpeg(data / "1.jpg", colour=(200, 0, 0))
-    converted(recordmill, tmp_path, "labelme", data)
+    converted(recordmill, tmp_path, "labelme", data, "--allow-empty")
     stored = {record["image/filename"][0]: record["image/encoded"][0] for record in read_examples(tmp_path / "out")}
     assert stored == {b"1.jpg": (data / "1.jpg").read_bytes(), b"2.jpg": contents["2"]}
 

@@ -10,7 +10,7 @@ import pytest
 from recordmill.pipelines.choose_format import choose_conversion
 from recordmill.pipelines.recognise import recognise, recognise_data, unwrap_folder
 from recordmill.schemas.errors import ConfigError
-from tests.conftest import CATEGORIES, SHARED_DATA, image_row, manifest_of, shard_bytes, write_coco
+from tests.conftest import CATEGORIES, SHARED_DATA, annotation, image_row, manifest_of, shard_bytes, write_coco
 from tests.jobs.folders import draw_all
 from tests.jobs.test_image_table import file_rows
 
@@ -34,7 +34,7 @@ def write_export(folder: Path, name: str = "instances_val2017.json", images: str
     """A COCO export of one image, a.jpg. Returns the annotation file."""
     draw_all(folder / images, ["a.jpg"])
     (folder / "annotations").mkdir(exist_ok=True)
-    file = write_coco(folder / "annotations", [image_row(1, "a.jpg", 20, 60)], [], CATEGORIES)
+    file = write_coco(folder / "annotations", [image_row(1, "a.jpg", 20, 60)], [annotation(1, 1)], CATEGORIES)
     return file.rename(folder / "annotations" / name)
 
 
@@ -369,6 +369,7 @@ def test_default_split_beside_splits_of_data(tmp_path, recordmill):
     write_export(coco, "instances_train2017.json", "train2017")
     yolo = draw_all(tmp_path / "yolo", ["images/train/a.jpg", "images/val/b.jpg"])
     write_csv(yolo / "data.yaml", "train: images/train", "val: images/val", "names: [cat]")
+    write_csv(yolo / "labels" / "val" / "b.txt", "0 0.5 0.5 0.1 0.1")
     labels = draw_all(tmp_path / "labels", ["a.jpg", "b.jpg"])
     write_csv(labels / "labels.csv", "file,label,split", "a.jpg,cat,train", "b.jpg,dog,val")
     for data, said in (
@@ -386,7 +387,7 @@ def test_ambiguous_or_unknown_is_refused(tmp_path, recordmill):
     data = draw_all(tmp_path / "data", ["images/a.jpg"])
     (data / "annotations.xml").write_text("<annotations></annotations>")
     (data / "labels").mkdir()
-    (data / "labels" / "a.txt").write_text("")
+    (data / "labels" / "a.txt").write_text("0 0.5 0.5 0.1 0.1\n")
     (data / "classes.txt").write_text("cat\n")
     refused = recordmill("convert", data, "--output", tmp_path / "out")
     assert (refused.code, "2 ways: yolo (" in refused.err, "cvat (" in refused.err) == (2, True, True)
@@ -484,7 +485,7 @@ def test_nearest_candidate_is_named(tmp_path, recordmill):
 
 def test_coco_file_whose_images_are_elsewhere(tmp_path, recordmill):
     data = draw_all(tmp_path / "data", ["pics/a.jpg"])
-    file = write_coco(data, [image_row(1, "a.jpg")], [], CATEGORIES)
+    file = write_coco(data, [image_row(1, "a.jpg", 20, 60)], [annotation(1, 1)], CATEGORIES)
     for name in ("instances.json", "labels.json"):
         file = file.rename(data / name)
         for given in (data, file):

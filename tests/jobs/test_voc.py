@@ -48,7 +48,8 @@ def test_lists_of_splits_and_faults(recordmill, tmp_path):
     draw_jpeg(folder / "JPEGImages" / "bare.jpg")
     draw_jpeg(folder / "JPEGImages" / "half.jpg")
     (folder / "Annotations" / "half.xml").write_text("<annotation>\n<object>")
-    (folder / "Annotations" / "alone.xml").write_text("<annotation/>")
+    for stem in ("alone", "gone"):  # no list names the first one
+        (folder / "Annotations" / f"{stem}.xml").write_text((folder / "Annotations" / "a.xml").read_text())
     (folder / "Annotations" / "a.xml").write_text(
         (folder / "Annotations" / "a.xml").read_text().replace("\n</annotation>", "\n<object/>\n</annotation>")
     )
@@ -64,10 +65,11 @@ def test_lists_of_splits_and_faults(recordmill, tmp_path):
         ("malformed_labels", "Annotations/half.xml, line 2: it is not valid XML from here on (no element found)"),
         ("image_missing", "no file 'JPEGImages/gone.jpg' in the folders of images"),
     ]
+    annotations = [split["annotations"] for split in manifest_of(tmp_path / "out")["splits"].values()]
+    assert [(counts["rows"], counts["of_rejected_images"]) for counts in annotations] == [(3, 0), (3, 2)]
     warnings = manifest_of(tmp_path / "out")["splits"]["train"]["warnings"]
     for said in (
         "images without a label file: 1",
-        "label files without an image: 1",
         "SegmentationObject has 1 images",
     ):
         assert said in " ".join(warnings)
@@ -94,6 +96,7 @@ def test_masks_and_images_by_the_name_that_xml_states(recordmill, tmp_path):
     write_mask(folder, "0009", [[1, 1, 1]])
     (folder / "JPEGImages" / "0009.jpg").rename(folder / "JPEGImages" / "IMG.9.JPG")
     draw_jpeg(folder / "JPEGImages" / "bare.jpg")
+    (folder / "Annotations" / "0012.xml").write_text((folder / "Annotations" / "a.xml").read_text())
     for stem, stated in {"0009": "C:\\x\\IMG.9.JPG", "0010": "IMG.9", "0011": "gone.jpg", "b": "a.jpg"}.items():
         path = folder / "Annotations" / f"{stem}.xml"
         text = path.read_text() if path.exists() else "<annotation>\n</annotation>"
@@ -116,12 +119,16 @@ def test_masks_and_images_by_the_name_that_xml_states(recordmill, tmp_path):
     }
     assert (found["a.jpg"]["image/object/area"], found["c.jpg"]["image/object/area"]) == ([1, 3], [300])
     assert found["IMG.9.JPG"]["image/object/class/text"] == [b"dog"]
+    assert [(line["reason"], line["annotations"]) for line in rejects_of(tmp_path / "out")] == [
+        ("label_without_image", 2)
+    ]
     assert manifest_of(tmp_path / "out")["splits"]["train"]["warnings"] == [
+        "files without an image and without a label of the format: 2; they are skipped ('Annotations/0010.xml', "
+        "'Annotations/0011.xml')",
         "images whose SegmentationObject cannot be read as a PNG with a palette: 1 ('JPEGImages/d.jpg')",
         "images with masks in SegmentationObject that no <object> has: 1; the masks are skipped ('JPEGImages/b.jpg')",
         "images with objects that have no mask in SegmentationObject: 2 ('JPEGImages/b.jpg', 'JPEGImages/c.jpg')",
         "images without a label file: 1; they are written without objects, as background ('JPEGImages/bare.jpg')",
-        "label files without an image: 2; they are skipped ('Annotations/0010.xml', 'Annotations/0011.xml')",
     ]
 
 

@@ -1,5 +1,6 @@
 """YOLO data sets from end to end."""
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -55,12 +56,19 @@ def test_all_splits_in_one_run(folder, recordmill):
     assert examples_by_name(folder / "out", "val")["images/val/4.jpg"]["image/object/bbox/xmax"] == [1]
     splits = manifest_of(folder / "out")["splits"]
     assert [splits["train"]["annotations"][what] for what in ("rows", "objects", "boxes_clipped")] == [3, 2, 0]
-    assert [line["detail"] for line in rejects_of(folder / "out")] == [
-        "labels/train/1.txt, line 3: 4 columns; a box has 5, a polygon 7, 9 or more: '1 0.5 0.5 0.5'"
+    assert [(line["file_name"], line["annotations"], line["detail"]) for line in rejects_of(folder / "out")] == [
+        (
+            "images/train/1.jpg",
+            0,
+            "labels/train/1.txt, line 3: 4 columns; a box has 5, a polygon 7, 9 or more: '1 0.5 0.5 0.5'",
+        ),
+        ("labels/val/5.txt", 1, "labels/val/5.txt: no image has this label file of 1 label"),
     ]
+    assert [splits["val"]["images"][what] for what in ("rows", "written")] == [2, 1]
+    assert [splits["val"]["annotations"][what] for what in ("rows", "objects", "of_rejected_images")] == [2, 1, 1]
+    assert re.search("no objects +2 of the written images", done.out)
     assert splits["train"]["warnings"] == [
         "images without a label file: 1; they are written without objects, as background ('images/train/3.jpg')",
-        "label files without an image: 1; they are skipped ('labels/val/5.txt')",
     ]
     assert recordmill("verify", folder / "out").code == 0
 
@@ -74,7 +82,7 @@ def test_lists_of_images(folder, recordmill):
     assert sorted(examples_by_name(folder / "out")) == ["images/train/1.jpg", "images/train/2.jpg", "images/val/4.jpg"]
     assert list(examples_by_name(folder / "out", "val")) == ["images/train/3.jpg"]
     reasons = Counter(line["reason"] for line in rejects_of(folder / "out"))
-    assert reasons == {"image_missing": 1, "unsafe_file_name": 2, "malformed_annotation": 1}
+    assert reasons == {"image_missing": 1, "unsafe_file_name": 2, "malformed_annotation": 1, "label_without_image": 1}
 
 
 def test_classes_txt_splits_by_flag(folder, recordmill):
@@ -104,8 +112,47 @@ def test_what_looks_like_labels_is_said(folder, recordmill):
     draw_jpeg(folder / "data" / "images" / "train" / "1.png")
     done = recordmill(*flags(folder))
     assert done.code == 0, done
-    assert "label files without an image: 2; they are skipped ('labels/train/3.TXT', 'labels/val/5.txt')" in done.out
+    reasons = Counter(line["reason"] for line in rejects_of(folder / "out"))
+    assert reasons["label_without_image"] == 2
     assert "images that share a label file, because their names differ only by the suffix: 1" in done.out
+
+
+def test_what_is_no_label_without_image(folder, recordmill):
+    labels = folder / "data" / "labels" / "val"
+    for name, text in {
+        "notes": "as of 2021",
+        "classes": "0 0.5 0.5 0.5 0.2",
+        "empty": "",
+        "7": "0 .5 .5 .2 .2",
+    }.items():
+        (labels / f"{name}.txt").write_text(text)
+    (folder / "exclude").write_text("images/val/5.jpg\nimages/val/7.jpg\nimages/train/2.jpg\n")
+    assert recordmill(*flags(folder, "--exclude", folder / "exclude")).code == 0
+    reasons = Counter(line["reason"] for line in rejects_of(folder / "out"))
+    assert reasons == {"malformed_annotation": 1, "excluded": 1}
+    warnings = " ".join(manifest_of(folder / "out")["splits"]["train"]["warnings"])
+    assert (
+        "without a label of the format: 2; they are skipped ('labels/val/empty.txt', 'labels/val/notes.txt')"
+        in warnings
+    )
+    (folder / "data" / "images" / "val" / "4.jpg").unlink()
+    refused = recordmill(*(0.2 if word == 0.5 else word for word in flags(folder, "--overwrite")))
+    assert (refused.code, "3 of 3 label files in labels/val have no image" in refused.err) == (2, True), refused
+
+
+def test_images_elsewhere_have_labels_below_data(folder, recordmill):
+    (folder / "pictures").mkdir()
+    (folder / "data" / "images").rename(folder / "pictures" / "images")
+    more = "--images", folder / "pictures"
+    (folder / "data" / "labels" / "val" / "4.txt").write_text("")
+    assert recordmill(*flags(folder, *more)).code == 0
+    splits = manifest_of(folder / "out")["splits"]
+    assert [split["annotations"]["objects"] for split in splits.values()] == [2, 0]
+    assert "no image of the split val has a label" in " ".join(splits["val"]["warnings"])
+    (folder / "data" / "labels").rename(folder / "no_labels")
+    refused = recordmill(*flags(folder, *more, "--overwrite"))
+    assert (refused.code, "'images/train/1.jpg' lacks the label file 'labels/train/1.txt'" in refused.err) == (2, True)
+    assert recordmill(*flags(folder, *more, "--overwrite", "--allow-empty", "--dry-run")).code == 0
 
 
 @needs_real_data

@@ -16,6 +16,7 @@ from recordmill.schemas.features import PARTS_OF_FIELDS
 from recordmill.schemas.field_features import WELL_KNOWN, field_columns
 from recordmill.schemas.inputs.annotations import Caption, ImageLabels
 from recordmill.schemas.inputs.fields import split_name
+from recordmill.schemas.inputs.image_options import ALLOW_EMPTY
 from recordmill.schemas.inputs.labels import ExistingLabels, LabelMap, adopt_labels
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
@@ -23,8 +24,11 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.shared_images import Clash, check_clashes, drop_copies
 from recordmill.transforms.annotated.source import (
+    EMPTY,
     FILES,
     FRACTIONS,
+    LABELLED,
+    NO_FILE,
     NOTE,
     PIXELS,
     Source,
@@ -41,7 +45,7 @@ from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.join.choose_categories import choose_features, select_categories
 from recordmill.transforms.join.choose_fields import FieldRequest, add_requested_fields
 from recordmill.transforms.join.field_values import merge_fields
-from recordmill.transforms.join.match_blocks import drop_faulty_images
+from recordmill.transforms.join.match_blocks import FileState, drop_faulty_images
 from recordmill.transforms.join.observed_labels import ObservedLabel, choose_labels, label_warnings, observed_parts
 from recordmill.transforms.join.screen_objects import screen_annotations, selected_labels
 from recordmill.transforms.runtime.beam_steps import pack, unpacker
@@ -66,7 +70,7 @@ class DescribeClasses(beam.PTransform):
         self, options: FormatOptions, source: Source, splits: tuple[str, ...], existing: ExistingLabels | None
     ):
         super().__init__()
-        self._arguments = options, source, splits[0], existing
+        self._arguments = options, source, splits, existing
 
     def expand(self, traits: PCollection):  # Beam accepts no type hints of several outputs
         once = traits.pipeline | "Once" >> beam.Impulse()
@@ -81,7 +85,7 @@ def _describe_traits(
     facts: FactsBuilder,
     options: FormatOptions,
     source: Source,
-    split: str,
+    splits: tuple[str, ...],
     existing: ExistingLabels | None,
     packed: list[tuple[str, str, int, int]],
 ) -> Iterator[Any]:
@@ -89,6 +93,8 @@ def _describe_traits(
     if not source.label_name and not any(trait.kind == FILES for trait in traits):
         raise ConfigError(f"{source.path} has no label file of the format {source.kind}")
     notes = frozenset(trait.name for trait in traits if trait.kind == NOTE)
+    for unlabelled, text in () if options.allow_empty else empty_splits(traits, source, splits):
+        facts.warn(unlabelled, text)
     warnings = [*source.warnings, *source.check(notes), *unwritten_fields(notes, source)]
     warnings += frame_warnings(traits, source, "bbox_format" in type(options).model_fields)
     known = source.categories
@@ -118,7 +124,38 @@ def _describe_traits(
     unwritten = [path for path in sorted(WELL_KNOWN) if ("object", path) in noted and path not in written]
     if unwritten and not options.unwritten_parts:
         warnings.append(f"{lacks} {', '.join(unwritten)}: add --fields {','.join(unwritten)}")
-    facts.warn_all([split], warnings)
+    facts.warn_all(splits[:1], warnings)
+
+
+def empty_splits(traits: Iterable[ObservedLabel], source: Source, splits: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield each split of the source whose images have no label, with a warning.
+
+    Raises:
+        ConfigError: No image of the job has a label.
+    """
+    first: dict[str, str] = {}
+    for trait in sorted(traits):
+        first.setdefault(trait.kind, trait.name)
+    kinds = (LABELLED, EMPTY, NO_FILE)
+    labelled, empty, without_file = (
+        {kind.removeprefix(prefix): name for kind, name in first.items() if kind.startswith(prefix)} for prefix in kinds
+    )
+    cure = f"If all of them are background, add {ALLOW_EMPTY}"
+    if not labelled and (empty or without_file):
+        expected = _describe_expected(source, min(without_file.values(), default=""))
+        raise ConfigError(f"{source.path}: no image has a label of the format {source.kind}: {expected}. {cure}")
+    for split in splits if splits == source.splits else ():
+        if split not in labelled and split in empty | without_file:
+            expected = _describe_expected(source, without_file.get(split, ""))
+            yield split, f"{source.path}: no image of the split {split} has a label: {expected}. {cure}"
+
+
+def _describe_expected(source: Source, name: str) -> str:
+    """Return why images have no label: an image lacks its label file, or, without a name, label files have none."""
+    if not (source.label_name and name):
+        return "no label file has one"
+    label = source.label_name(name_key(name))
+    return f"{name!r} lacks the label file {label!r}. Move label files there, or check --images"
 
 
 def frame_warnings(traits: Iterable[ObservedLabel], source: Source, has_option: bool = False) -> Iterator[str]:
@@ -174,7 +211,8 @@ def _check_clashes(
 
 def label_pairs(keyed: Keyed, labels: LabelMap, options: FormatOptions, source: Source) -> Iterator[Keyed]:
     """Yield the result of `selected_labels` for the objects of a Block."""
-    block = number_categories(unpack_block(keyed[1]), labels, source)
+    block = unpack_block(keyed[1])
+    block = number_categories(block.take(block.state == FileState.FOUND), labels, source)
     if block.num_objects:
         yield keyed[0], selected_labels(block, labels, options)
 
@@ -245,11 +283,9 @@ def merge_rows(block: Block) -> Block:
         if len(sizes) > 1:
             name = block.file_name.texts()[start]
             detail = f"{name!r} is {' but '.join(f'{width}x{height}' for width, height in sizes)} in its label files"
-            rejects[start].append(
-                Rejected(
-                    "image", int(block.image_id[start]), Reason.SIZE_MISMATCH, detail, annotations=int(numbers[row])
-                )
-            )
+            image_id, total = int(block.image_id[start]), int(numbers[row])
+            rejected = Rejected("image", image_id, Reason.SIZE_MISMATCH, detail, annotations=total, file_name=name)
+            rejects[start].append(rejected)
     if any(rejects):
         columns["rejected"] = ragged_bytes([pack([*chain(*rejects[start:end])]) for start, end in spans])
     if block.image_fields is not None:

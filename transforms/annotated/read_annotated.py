@@ -1,6 +1,6 @@
 """Convert the folders and label files of a Source to Blocks of image rows with their objects."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -36,6 +36,7 @@ from recordmill.transforms.blocks.pack_block import pack_parts
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.compare_names import Names, add_names
 from recordmill.transforms.dataset.facts import FactsBuilder
+from recordmill.transforms.join.drop_images import read_exclusions
 from recordmill.transforms.join.list_images import FILES_AT_ONCE, file_block, list_outside, split_batches
 from recordmill.transforms.join.match_blocks import MatchRows, assign_buckets
 from recordmill.transforms.runtime.beam_steps import pack
@@ -84,15 +85,16 @@ class ReadAnnotated(beam.PTransform):
             listed_rows = lists | "ReadList" >> beam.FlatMap(_read_list, source, self._splits).with_output_types(Keyed)
             rows = (listed_rows, listed[_ROWS]) | "Rows" >> beam.Flatten()
             sides = (listed.images, labels, rows) | "ImagesAndLabels" >> beam.CoGroupByKey()
-            read = ReadBeside(*job, threads)
+            read, excluded = ReadBeside(*job, threads), _excluded_labels(p, options, source)
             rows, traits, notices, bare, alone = sides | "ReadLabels" >> WithFacts(
-                read, self._division, types=Keyed, tags=(TRAITS, NOTICES, BARE, ALONE)
+                read, self._division, excluded, types=Keyed, tags=(TRAITS, NOTICES, BARE, ALONE)
             )
             if source.stated_label:
                 stated_rows, stated_traits, stated_notices = (
                     (bare, alone)
                     | "ImagesAndStated" >> beam.CoGroupByKey()
-                    | "ReadStated" >> WithFacts(ReadStated(*job, threads), types=Keyed, tags=(TRAITS, NOTICES))
+                    | "ReadStated"
+                    >> WithFacts(ReadStated(*job, threads), excluded, types=Keyed, tags=(TRAITS, NOTICES))
                 )
                 rows = (rows, stated_rows) | "AllRows" >> beam.Flatten()
                 traits = (traits, stated_traits) | "AllTraits" >> beam.Flatten()
@@ -108,6 +110,19 @@ class ReadAnnotated(beam.PTransform):
             rows = sides | "MatchRows" >> MatchRows(options.matching, self._division, options.seed, BITS)
         notices | "GroupNotices" >> beam.GroupByKey() | "Warn" >> WithFacts(_warn_notice, self._splits[0])
         return rows, traits | "Distinct" >> beam.Distinct()
+
+
+def _excluded_labels(p: beam.Pipeline, options: FormatOptions, source: Source) -> frozenset[str] | AsSingleton:
+    """Return the names of the label files of images that `--exclude` names."""
+    if not options.exclude:
+        return frozenset()
+    paths = p | "ExcludedLabels" >> beam.Create([tuple(options.exclude)])
+    return AsSingleton(paths | "ReadExcluded" >> beam.Map(_read_excluded, options.exclude_kinds, source.label_name))
+
+
+def _read_excluded(paths: Sequence[str], kinds: Sequence[str], label_name: Callable[[str], str]) -> frozenset[str]:
+    lines = read_exclusions(paths, kinds).lines
+    return frozenset(label_name(name_key(line.file_name)) for line in lines if line.id is None)
 
 
 def _name_ranges(folder: SourceFolder) -> Iterator[tuple[SourceFolder, tuple[str, str]]]:

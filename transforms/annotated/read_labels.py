@@ -4,6 +4,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 from zlib import crc32
 
@@ -21,12 +22,15 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_key
-from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.schemas.sizes import printable
+from recordmill.schemas.rejects import Metric, Reason, Rejected
+from recordmill.schemas.sizes import number_text, printable
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.source import (
+    EMPTY,
     FILES,
     FRACTIONS,
+    LABELLED,
+    NO_FILE,
     NOTE,
     PIXELS,
     LabelFault,
@@ -61,7 +65,7 @@ SMALL_FILE_BYTES = 1 << 20
 """Maximum size of a label file that names its image and is fetched ahead, or read with others."""
 MAX_BATCH_IMAGES = 1000
 _NO_LABEL_FILE = "images without a label file: {number}; they are written without objects, as background ({names})"
-_NO_IMAGE = "label files without an image: {number}; they are skipped ({names})"
+_NO_LABEL = "files without an image and without a label of the format: {number}; they are skipped ({names})"
 _IMAGE_REASONS = (Reason.MALFORMED_IMAGE, Reason.MALFORMED_LABELS, Reason.SIZE_MISMATCH)
 _SHARED = "images that share a label file, because their names differ only by the suffix: {number} ({names})"
 _NO_ROWS = Block(file_name=ragged_texts([]), split=np.zeros(0, np.int64))
@@ -104,7 +108,41 @@ class _LabelReader(ThreadedDoFn):
         parse = partial(_parse_file_beside, source=self._source)
         return look_ahead(parse, labels, self.pool, self.threads) if self.threads > 1 else map(parse, labels)
 
-    def _labelled(self, rows: Block, keys: Sequence[str], labels: Sequence[LabelFile | None]) -> Iterator[Any]:
+    def _split_of(self, label: LabelFile) -> str:
+        """Return the split that a label file counts in."""
+        return label.split if label.split in self._splits else self._splits[0]
+
+    def _reject_alone(
+        self, alone: Iterable[tuple[str, LabelFile]], facts: FactsBuilder, excluded: frozenset[str]
+    ) -> Iterator[TaggedOutput]:
+        """Reject label files without an image. Yield a notice of files without a label.
+
+        A label file that is in no folder of a split is of no image of the job, if lists name the images.
+
+        Args:
+            alone: Name that each label file should have, and the file.
+            excluded: Names of label files whose images `--exclude` names.
+        """
+        source, files = self._source, []
+        for name, label in alone:
+            is_ignored = re.fullmatch(source.ignorable_labels, label.name) or {name, label.name} & excluded
+            if not is_ignored and (not source.lists or label.split in self._splits):
+                files.append(label)
+        without = []
+        for label, image in zip(files, self._parse_files(files), strict=True):
+            if not (number := image.sample.annotation_rows if image.sample else 0):
+                without.append(label.name)
+                continue
+            split, detail = self._split_of(label), f"no image has this label file of {number_text(number, 'label')}"
+            rejected = Rejected("image", None, Reason.LABEL_WITHOUT_IMAGE, f"{label.name}: {detail}", None, number)
+            facts.reject(split, rejected.named(label.name))
+            facts.add_rows(split, InputRows(source.path, source.kind, 1, number))
+            facts.count(split, Metric.LABEL_FILES)
+        yield from _notice(_NO_LABEL, without)
+
+    def _labelled(
+        self, rows: Block, keys: Sequence[str], labels: Sequence[LabelFile | None], facts: FactsBuilder
+    ) -> Iterator[Any]:
         """Yield rows with their label files' objects, ObservedLabels and notices.
 
         Args:
@@ -112,6 +150,8 @@ class _LabelReader(ThreadedDoFn):
             labels: Label file of each row.
         """
         read = {label.name: label for label in labels if label}
+        for label in read.values():
+            facts.count(self._split_of(label), Metric.LABEL_FILES)
         by_label = dict(zip(read, self._parse_files(read.values()), strict=True))
         images = [by_label[label.name] if label else LabelledImage(Sample("")) for label in labels]
         names = rows.file_name.texts()
@@ -121,6 +161,8 @@ class _LabelReader(ThreadedDoFn):
             block = block.replace(**dict(rows.image_columns()))
             ranges = ranges_of(hash_images(block.image_id, self._options.seed), BITS)
             yield from pack_parts(block, ranges, is_zipped=True)
+            own_splits = [self._source.own_split(index, self._splits) for index in rows.split.tolist()]
+            traits |= _observe_images(names, images, [label is not None for label in labels], own_splits)
             yield from (TaggedOutput(TRAITS, tuple(trait)) for trait in traits)
         first = {label.name: name for name, label in reversed([*zip(names, labels, strict=True)]) if label}
         yield from _notice(
@@ -132,11 +174,14 @@ class _LabelReader(ThreadedDoFn):
 class ReadBeside(_LabelReader):
     """Read the label files of the images of a bucket."""
 
-    def process(self, group: Any, facts: FactsBuilder, division: Division | None) -> Iterator[Any]:
+    def process(
+        self, group: Any, facts: FactsBuilder, division: Division | None, excluded: frozenset[str]
+    ) -> Iterator[Any]:
         progress.set_step("reading label files")
         images, labels, lists = (list(side) for side in group[1])
         source, label_of = self._source, self._source.label_name or str
-        known = {label.name: label for packed in labels for label in unpack_label_files(unpack_block(packed))}
+        listed = [label for packed in labels for label in unpack_label_files(unpack_block(packed))]
+        known = {label.name: label for label in sorted(listed, key=lambda label: bool(label.split))}
         files = join_blocks([NO_FILES.replace(split=_NO_ROWS.split), *map(unpack_block, images)])
         if source.lists:
             rows = _resolve_listed_names(join_blocks([_NO_ROWS, *map(unpack_block, lists)]), files, label_of, facts)
@@ -146,9 +191,17 @@ class ReadBeside(_LabelReader):
         rows, _ = match_rows(rows, files.replace(split=None) if source.lists else None, "path", division)
         keys = [label_of(name_key(name)) for name in rows.file_name.texts()]
         is_found = rows.state == FileState.FOUND
-        wanted = [known.get(key) if is_file else None for key, is_file in zip(keys, is_found.tolist(), strict=True)]
+        wanted = [known.get(key) for key in keys]
         is_bare = is_found & np.array([label is None for label in wanted], bool)
-        alone = [*(known.keys() - {label_of(name) for name in files.file_name.texts()})]
+        alone = sorted(known.keys() - {label_of(name) for name in files.file_name.texts()} - {*keys})
+        missing = np.flatnonzero(~is_found).tolist()
+        counted = self._labelled(
+            rows.take(~is_found), [keys[row] for row in missing], [wanted[row] for row in missing], facts
+        )
+        yield from (item for item in counted if not isinstance(item, TaggedOutput))  # only to count their labels
+        found = np.flatnonzero(is_found).tolist()
+        rows, keys, wanted = rows.take(is_found), [keys[row] for row in found], [wanted[row] for row in found]
+        is_bare = is_bare[found]
         if source.stated_label:
             bare, labelled = rows.take(is_bare), np.flatnonzero(~is_bare).tolist()
             if len(bare):
@@ -160,8 +213,8 @@ class ReadBeside(_LabelReader):
                 yield TaggedOutput(ALONE, (int(label_buckets([key])[0]), (key, pack(known[name]))))
         else:
             yield from _notice(_NO_LABEL_FILE, rows.take(is_bare).file_name.texts())
-            yield from _notice(_NO_IMAGE, [name for name in alone if not re.fullmatch(source.ignorable_labels, name)])
-        yield from self._labelled(rows, keys, wanted)
+            yield from self._reject_alone(((name, known[name]) for name in alone), facts, excluded)
+        yield from self._labelled(rows, keys, wanted, facts)
 
 
 _UNPACK_LABEL = unpacker(LabelFile)
@@ -170,7 +223,7 @@ _UNPACK_LABEL = unpacker(LabelFile)
 class ReadStated(_LabelReader):
     """Read label files whose stated image name differs from their own name."""
 
-    def process(self, group: Any, facts: FactsBuilder) -> Iterator[Any]:
+    def process(self, group: Any, facts: FactsBuilder, excluded: frozenset[str]) -> Iterator[Any]:
         images, packed = (list(side) for side in group[1])
         labels: list[tuple[str, LabelFile]] = [(key, _UNPACK_LABEL(label)) for key, label in packed]
         rows, label_of = join_blocks([_NO_ROWS, *map(unpack_block, images)]), self._source.label_name or str
@@ -180,10 +233,10 @@ class ReadStated(_LabelReader):
         names = rows.file_name.texts()
         keys = [label_of(name_key(name)) for name in names]
         wanted = [by_key.get(key) for key in keys]
-        yield from self._labelled(rows, keys, wanted)
+        yield from self._labelled(rows, keys, wanted, facts)
         used = {label.name for label in wanted if label}
         yield from _notice(_NO_LABEL_FILE, [name for name, label in zip(names, wanted, strict=True) if not label])
-        yield from _notice(_NO_IMAGE, [label.name for _, label in labels if label.name not in used])
+        yield from self._reject_alone((pair for pair in labels if pair[1].name not in used), facts, excluded)
 
 
 def _resolve_listed_names(rows: Block, files: Block, label_of: Any, facts: FactsBuilder) -> Block:
@@ -232,7 +285,7 @@ def labelled_rows(
         sample = picker.pick(sample)
         what, of = ("annotation", id_of(sample)) if image.sample else ("image", None)
         rejects = [
-            Rejected(what, None if image.sample else id_of(sample), fault.reason, fault.text(file), of)
+            Rejected(what, None if image.sample else id_of(sample), fault.reason, fault.text(file), of).named(name)
             for fault in image.faults
         ]
         samples.append(sample)
@@ -293,7 +346,7 @@ class ReadNaming(_LabelReader):
                 for fault in () if image.sample else image.faults:
                     is_image, counted = fault.reason in _IMAGE_REASONS, split if split in splits else splits[0]
                     what = "image" if is_image else "annotation"
-                    facts.reject(counted, Rejected(what, None, fault.reason, fault.text(label.name)))
+                    facts.reject(counted, Rejected(what, None, fault.reason, fault.text(label.name)).named(label.name))
                     facts.add_rows(counted, InputRows(source.path, source.kind, is_image, not is_image))
             yield from self._named_rows([row for row in batch if row[2].sample])
         yield TaggedOutput(TRAITS, tuple(ObservedLabel(FILES)))
@@ -308,12 +361,15 @@ class ReadNaming(_LabelReader):
         names = [sample.file_name for sample in samples]
         block, traits = labelled_rows(names, images, files, self._source)
         splits = [sample.split or label.split for sample, label in zip(samples, labels, strict=True)]
+        indices = [self._source.split_index(split, self._splits) for split in splits]
+        own_splits = [self._source.own_split(index, self._splits) for index in indices]
+        traits |= _observe_images(names, images, [True] * len(names), own_splits)
         block = block.replace(
             source=np.array([crc32(file.encode()) for file in files], np.int64),
             part=np.array(parts, np.int64),
             label_file=ragged_texts(files),
             label_entry=ragged_texts([image.entry for image in images]),
-            split=np.array([self._source.split_index(split, self._splits) for split in splits], np.int64),
+            split=np.array(indices, np.int64),
         )
         if any(sample.path or sample.data for sample in samples):
             stored = [
@@ -397,6 +453,26 @@ def _parse(source: Source, contents: Any, file: str) -> Iterator[LabelledImage]:
 
 def _reject_label_file(error: OSError) -> LabelledImage:
     return LabelledImage(None, (LabelFault(Reason.MALFORMED_LABELS, f"the file cannot be read ({error.strerror})"),))
+
+
+def _observe_images(
+    names: Sequence[str], images: Sequence[LabelledImage], has_file: Sequence[bool], splits: Sequence[str]
+) -> set[ObservedLabel]:
+    """Return the first image with a label, with an empty label file and without a label file, of each split.
+
+    Args:
+        splits: Split of each image, see `Source.own_split`.
+    """
+    first: dict[str, str] = {}
+    for name, image, is_file, split in sorted(zip(names, images, has_file, splits, strict=True), key=itemgetter(0)):
+        first.setdefault((LABELLED if _has_label(image) else EMPTY if is_file else NO_FILE) + split, name)
+    return {ObservedLabel(kind, "" if kind.startswith(LABELLED) else name) for kind, name in first.items()}
+
+
+def _has_label(image: LabelledImage) -> bool:
+    """Return True for an image with a label, usable or not."""
+    sample = image.sample or Sample("")
+    return bool(image.faults or sample.annotation_rows or sample.tags)
 
 
 def _image_notices(names: Sequence[str], images: Sequence[LabelledImage]) -> Iterator[TaggedOutput]:

@@ -121,7 +121,8 @@ class SourceFolder(NamedTuple):
 
     Attributes:
         prefix: Prefix of the names of its files in the data set: `train/images/`; empty for the root.
-        split: Split of its images; empty if label files or --split decide, or if only listed images are read.
+        split: Split of its images, and of its label files without an image; empty if label files or --split decide, or
+            if only listed images are read.
         has_images: False if only its label files are read.
     """
 
@@ -194,6 +195,9 @@ def _is_written(axis: Axis, path: str, source: "Source") -> bool:
 
 NOTE, FILES, FRACTIONS, PIXELS = "note", "files", "fractions", "pixels"
 """Kinds of ObservedLabels: a note; label files that name their images; boxes in pixels, all within 0..1 or beyond."""
+LABELLED, EMPTY, NO_FILE = "labelled ", "empty ", "no label file "
+"""Kinds of ObservedLabels, followed by a split, which is empty if --split decides: an image with a label, one whose
+label file has none, and one without a label file. The name is that of the first image of a bucket."""
 
 
 def yield_nothing(*_: Any) -> Iterator[str]:
@@ -211,7 +215,7 @@ class Source:
         folders: Folders of images and label files.
         parse: Parser. It is sent to workers, so it is a function of a module, or a `partial` of one.
         is_label: Takes the name of a file in the data set; True for a label file.
-        ignorable_labels: Regular expression of label files that need no image, so that no warning names them.
+        ignorable_labels: Regular expression of files that need no image, so that they are no rejects.
         label_name: Takes the name of an image; returns the name of its label file. None if label files name images.
         stated_label: Takes the name of a label file without an image, and its `Sample.file_name`; returns the name that
             the file should have. None to skip such files.
@@ -248,6 +252,10 @@ class Source:
     image_fields: tuple[str, ...] = ()
     text_fields: bool = False
     fields: tuple[FieldSelection, FieldSelection] = (NO_FIELDS, NO_FIELDS)
+
+    def own_split(self, index: int, splits: tuple[str, ...]) -> str:
+        """Return the name of a split of the job by its index; empty if --split decides."""
+        return splits[index] if splits == self.splits and index >= 0 else ""
 
     def split_index(self, split: str, splits: tuple[str, ...]) -> int:
         """Return the index of a split of the data set in those of the job; -1 if --split decides."""

@@ -15,6 +15,7 @@ from recordmill.schemas.field_features import Axis, FieldColumn, field_columns
 from recordmill.schemas.inputs.annotations import Category, name_keypoints
 from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, FieldRows, Given
 from recordmill.schemas.inputs.fields import OBJECTS, FieldSelection
+from recordmill.schemas.inputs.image_options import ALLOW_EMPTY
 from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, ExistingLabels, LabelMap, adopt_labels, name_warnings
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.rejects import Metric
@@ -82,8 +83,37 @@ def _describe_files(
     facts.warn_all(given.splits[:1], field_warnings)
     facts.preview(previews)
     yield TaggedOutput(_TABLE, table)
+    for split, text in () if options.allow_empty else empty_splits(files, given.split_by_file):
+        facts.warn(split, text)
     fields = field_columns(table)
     report_inputs(files, LAYOUTS[options.layout], given.splits, given.split_by_file, facts, fields)
+
+
+_NEED_LABELS = (AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS, AnnotationKind.STUFF)
+
+
+def empty_splits(files: Sequence[AnnotationFile], split_by_file: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each split whose files have no annotation, with a warning. Files of captions, panoptic segments and lists
+    of images may have none.
+
+    Args:
+        split_by_file: Split by path, for files whose images all belong to one split.
+
+    Raises:
+        ConfigError: No file of the job has an annotation.
+    """
+    by_split: dict[str, list[AnnotationFile]] = {}
+    for file in files:
+        by_split.setdefault(split_by_file.get(file.path, ""), []).append(file)
+    empty = {}
+    for split, split_files in sorted(by_split.items()):
+        paths = sorted(file.path for file in split_files if file.kind in _NEED_LABELS)
+        if paths and not any(file.annotations for file in split_files):
+            fault = f"{', '.join(paths)}: the list annotations is empty, so all images would be background"
+            empty[split] = f"{fault}. Give files with annotations, or add {ALLOW_EMPTY}"
+    if empty and not any(file.annotations for file in files):
+        raise ConfigError(next(iter(empty.values())))
+    yield from ((split, text) for split, text in empty.items() if split)
 
 
 def _check_unread(selection: FieldSelection, files: Sequence[AnnotationFile]) -> None:

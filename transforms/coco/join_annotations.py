@@ -89,6 +89,7 @@ def match_mask(image: AnnotatedImage, files: MaskFiles | None) -> tuple[Annotate
     if fault := _mask_fault(file):
         reason, detail = fault
         reject = Rejected("annotation", None, reason, f"{panoptic.file_name!r}: {detail}", image.image.id)
+        reject = reject.named(image.image.file_name)
     elif file:
         png = File(file.path, file.size_bytes, file.version)
         matched = (msgspec.structs.replace(panoptic, file=png),)

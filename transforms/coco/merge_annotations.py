@@ -39,6 +39,12 @@ def merge_parts(image_id: int, parts: Iterable[FileAnnotations]) -> Iterator[Ann
         CollidingImagesError: Two files have different file names with the id, so that annotations are ambiguous.
     """
     parts = sorted(parts, key=lambda part: (part.source, part.kind))
+    name = min((row.file_name for part in parts for row in part.rows), default=parts[0].source)
+    for item in _merge_rows(image_id, parts):
+        yield item.named(name) if isinstance(item, Rejected) else item
+
+
+def _merge_rows(image_id: int, parts: list[FileAnnotations]) -> Iterator[AnnotatedImage | Rejected | Count]:
     merged = merge_annotations(image_id, parts)
     if merged.joined:
         yield Count(Metric.ANNOTATIONS_MERGED, merged.joined)

@@ -119,7 +119,7 @@ def _read_rows(
     facts.texts = rows.id_texts
     for reject in rows.rejected:
         if reject.image_id is None:
-            facts.reject(first_split, reject)
+            facts.reject(first_split, reject.named(block.source.path))
         else:
             progress.count_reject(reject)
     yield TaggedOutput(_SUMMARIES, (msgspec.json.encode(block.source), summarize(block, rows)))

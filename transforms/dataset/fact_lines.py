@@ -181,7 +181,9 @@ def _format_missing_objects(split: SplitManifest) -> str:
     """Return the number of images without objects as text, if an input has objects."""
     images = split.images
     reasons = []
-    if images.without_objects and any(rows.kind in _OBJECTS for rows in split.inputs):
+    is_captioned = bool(split.annotations.captions and not split.annotations.objects)
+    kinds = {rows.kind for rows in split.inputs} - _WITHOUT_OBJECTS
+    if images.without_objects and (kinds & {*_OBJECTS} or (kinds and not is_captioned)):
         reasons.append(f"{images.without_objects:,} of the written images")
     if images.emptied:
         flags = ", ".join(flag for name, flag in _FILTERS.items() if name in split.annotations.filtered)
@@ -393,6 +395,7 @@ _FLAGS = {
 """Flag that stores a field of annotations, and the part of a record with it."""
 
 _OBJECTS = (AnnotationKind.INSTANCES.value, AnnotationKind.KEYPOINTS.value)
+_WITHOUT_OBJECTS = {kind.value for kind in AnnotationKind} - {*_OBJECTS}
 _ADD_OBJECTS = "--instances FILE"
 
 

@@ -381,7 +381,8 @@ def _reject_objects(
             fault = UnusableError(Reason.EMPTY_BOX if is_empty else Reason.BOX_OUTSIDE, detail)
         is_of_file = abs(task.image_id) < 1 << 53  # others are mostly hashes, which no file has
         detail = fault.detail if is_of_file else f"{task.file_name!r}: {fault.detail}"
-        rejected[image].append(Rejected("annotation", object_id, fault.reason, detail, task.image_id))
+        reject = Rejected("annotation", object_id, fault.reason, detail, task.image_id)
+        rejected[image].append(reject.named(task.file_name))
     return rejected
 
 

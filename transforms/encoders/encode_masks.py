@@ -355,7 +355,8 @@ class MaskDrawer:
             try:
                 values = self._regions.encode_panoptic(row, image)
             except UnusableError as fault:
-                drawn.rejected.append(Rejected("annotation", None, fault.reason, fault.detail, task.image_id))
+                rejected = Rejected("annotation", None, fault.reason, fault.detail, task.image_id)
+                drawn.rejected.append(rejected.named(task.file_name))
             else:
                 drawn.counted[Metric.PANOPTIC] += 1
                 return values
@@ -368,7 +369,8 @@ class MaskDrawer:
                 counts = _compress_mask(region.segmentation, image)
                 regions.append((region, decode_counts(counts, image.width, image.height)))
             except UnusableError as fault:
-                drawn.rejected.append(Rejected("annotation", region.id, fault.reason, fault.detail, task.image_id))
+                rejected = Rejected("annotation", region.id, fault.reason, fault.detail, task.image_id)
+                drawn.rejected.append(rejected.named(task.file_name))
         drawn.counted[Metric.REGIONS] = len(regions)
         return self._regions.encode_stuff(regions, image.width, image.height)
 

@@ -55,7 +55,7 @@ def label_paths(
         if not is_image_name(name):
             facts.add_unlisted(name)
         elif fault := path_fault(name, separator, division):
-            facts.reject(division.split_of(name), Rejected("image", name_id(name), *fault))
+            facts.reject(division.split_of(name), Rejected("image", name_id(name), *fault).named(name))
         else:
             labelled.append((name, file))
             classes.append(path_class(name, separator))

@@ -112,7 +112,9 @@ def _label_row(
     if not fault:
         return name, split, label
     detail = f"{posixpath.basename(table)} row {row.number}: {fault[1]}"
-    facts.reject(split if split in splits else splits[0], Rejected("image", None, fault[0], detail))
+    facts.reject(
+        split if split in splits else splits[0], Rejected("image", None, fault[0], detail).named(path or table)
+    )
     return None
 
 

@@ -145,7 +145,7 @@ def exclude_images(
             reject = Rejected(
                 "annotation", id_, Reason.EXCLUDED, f"{columns[0][row]!r}: {_exclusion_detail(kinds)}", image_id
             )
-            facts.reject(splits[columns[2][row]], reject)
+            facts.reject(splits[columns[2][row]], reject.named(columns[0][row]))
     if objects:
         block = block.take_objects(~np.isin(np.arange(block.num_objects), list(objects)))
     texts = {row: _exclusion_detail(kinds) for row, kinds in images.items()}

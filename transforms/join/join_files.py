@@ -130,7 +130,7 @@ def _drop_repeated_rows(block: Block, splits: Sequence[str], facts: FactsBuilder
             rejected, detail = rows, f"{len(rows)} rows of {name!r} have different labels, {', '.join(labels)}"
         dropped[rejected] = True
         for split in row_splits[-len(rejected) :]:
-            facts.reject(split, Rejected("image", image_id, Reason.DUPLICATE_IMAGE_ID, detail))
+            facts.reject(split, Rejected("image", image_id, Reason.DUPLICATE_IMAGE_ID, detail).named(name))
     return block.take(np.flatnonzero(~dropped)) if dropped.any() else block
 
 

@@ -213,7 +213,7 @@ def drop_faulty_images(
         if state in (FileState.UNSAFE_NAME, FileState.MISSING):
             facts.add_unmatched(name)
         reason, detail = _describe_state(state, name, size_bytes, match, group_from)
-        facts.reject(splits[split], labels.rejected(image_id, reason, detail, objects + labels.rows))
+        facts.reject(splits[split], labels.rejected(image_id, reason, detail, objects + labels.rows, name))
     if len(faulty):
         block = block.take(np.flatnonzero(~is_faulty))
     return block.replace(state=None, is_shared=None)

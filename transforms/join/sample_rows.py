@@ -75,7 +75,8 @@ def usable_objects(
             objects.append((_check_object(sample, number, given, finder), given))
         except UnusableError as fault:
             detail = (places[number] if places else f"Sample {sample.file_name!r}: ") + fault.detail
-            reject(Rejected("annotation", given.id, fault.reason, detail, id_of(sample)))
+            rejected = Rejected("annotation", given.id, fault.reason, detail, id_of(sample))
+            reject(rejected.named(sample.file_name))
     return objects
 
 

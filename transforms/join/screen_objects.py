@@ -64,11 +64,12 @@ def screen_annotations(
     block = _screen_labels(block, labels, splits, facts)
     is_known, unwanted = screen_objects(block, labels, options)
     image_of_object = block.image_of_object
+    names = block.file_name.texts() if not is_known.all() else []
     for index in np.flatnonzero(~is_known).tolist():
         image = image_of_object[index]
         category_id = int(block.category_id[index])
         reject = _unknown_category(int(block.image_id[image]), int(block.object_id[index]), [category_id])
-        facts.reject(splits[block.split[image]], reject)
+        facts.reject(splits[block.split[image]], reject.named(names[image]))
     dropped = ~is_known
     for metric, is_unwanted in unwanted:
         filtered = is_unwanted & ~dropped
@@ -89,18 +90,18 @@ def _screen_labels(block: Block, labels: LabelMap, splits: Sequence[str], facts:
         return block
     known_ids = {category.id for category in labels.segments}
     screened = []
-    for image_id, split, image_labels in zip(
-        block.image_id.tolist(), block.split.tolist(), labels_of(block), strict=True
-    ):
+    columns = block.image_id.tolist(), block.split.tolist(), block.file_name.texts()
+    for image_id, split, name, image_labels in zip(*columns, labels_of(block), strict=True):
         regions, panoptic = [], []
         for region in image_labels.regions:
             if region.category_id in known_ids:
                 regions.append(region)
             else:
-                facts.reject(splits[split], _unknown_category(image_id, region.id, [region.category_id]))
+                reject = _unknown_category(image_id, region.id, [region.category_id])
+                facts.reject(splits[split], reject.named(name))
         for row in image_labels.panoptic:
             if unknown := sorted({segment.category_id for segment in row.segments} - known_ids):
-                facts.reject(splits[split], _unknown_category(image_id, None, unknown))
+                facts.reject(splits[split], _unknown_category(image_id, None, unknown).named(name))
             else:
                 panoptic.append(row)
         screened.append(msgspec.structs.replace(image_labels, regions=tuple(regions), panoptic=tuple(panoptic)))

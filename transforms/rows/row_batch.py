@@ -33,7 +33,7 @@ class BadRow(NamedTuple):
     detail: str
 
     def reject(self, path: str) -> Rejected:
-        return Rejected("row", self.line, self.reason, f"{path} row {self.line}: {self.detail}")
+        return Rejected("row", self.line, self.reason, f"{path} row {self.line}: {self.detail}", file_name=path)
 
 
 class ColumnPart(NamedTuple):

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 import apache_beam as beam
+import msgspec
 from apache_beam.pvalue import AsIter, AsList
 from apache_beam.utils.shared import Shared
 
@@ -28,7 +29,7 @@ from recordmill.schemas.names import NameSources, name_fault
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.rejects import REQUESTED_REASONS, Metric, Reason
 from recordmill.schemas.shards import SplitSize
-from recordmill.schemas.sizes import size_text
+from recordmill.schemas.sizes import first_texts, size_text
 from recordmill.transforms.dataset.compare_names import Names, describe_archives, describe_mismatch
 from recordmill.transforms.dataset.dataset_folder import delete_state
 from recordmill.transforms.dataset.facts import Facts, add_facts
@@ -38,6 +39,7 @@ from recordmill.transforms.dataset.rejects import (
     RejectKind,
     Rejects,
     rejects_paths,
+    strip_key,
     tally_rejects,
     write_rejects,
 )
@@ -99,13 +101,36 @@ def _check_facts(_: bytes, limits: JobLimits, parts: list[Facts], lists: KindRej
     findings = *disjoint_kinds(facts), *shared_files(facts), *missed_shares(limits, facts, unit)
     texts = {*(text for _, text in facts.warnings), *findings}
     for text in sorted(texts):  # may explain too many rejects
-        _LOGGER.warning("%s", python_text(text, limits.keywords) if limits.keywords else text)
+        _warn(limits, text)
     check_findings(limits, rows, facts, lists)
+    for text in lone_labels(limits, facts):
+        _warn(limits, text)
     if limits.output:
         check_space(limits.output, facts.plans, limits.is_exact)
     return rows
 
 
+def _warn(limits: JobLimits, text: str) -> None:
+    _LOGGER.warning("%s", python_text(text, limits.keywords) if limits.keywords else text)
+
+
+def lone_labels(limits: JobLimits, facts: Facts) -> Iterator[str]:
+    """Yield a sentence for each split over half of whose label files have no image."""
+    for split in limits.splits:
+        rejects = facts.rejects.get((split, "image", Reason.LABEL_WITHOUT_IMAGE.value))
+        total = facts.counts.get((split, Metric.LABEL_FILES.value), 0)
+        if not rejects or 2 * rejects.number <= total:
+            continue
+        name = msgspec.json.decode(strip_key(rejects.first))["file_name"]
+        folder, images = posixpath.dirname(name) or ".", first_texts(sorted(limits.sources.images), _SHOWN)
+        yield (
+            f"{', '.join(limits.sources.rows)}: {rejects.number:,} of {total:,} label files in {folder} have no image, "
+            f"such as {name!r}. Images are read from {images}: give the folder of all images by --images, or leave "
+            "these label files out by --max-rejects 1"
+        )
+
+
+_SHOWN = 3
 _SHARE_TOLERANCE = 0.02
 
 
@@ -185,6 +210,7 @@ def check_findings(limits: JobLimits, rows: dict[str, Rows], facts: Facts, lists
 
     Raises:
         NoImageFoundError: No image has a file.
+        ConfigError: Over half of the label files of a split have no image, and that is more than may be rejected.
         EmptyDatasetError, TooManyRejectsError: See `describe_split.check_rejects`.
     """
     unit = next(iter(rows.values())).what
@@ -200,6 +226,9 @@ def check_findings(limits: JobLimits, rows: dict[str, Rows], facts: Facts, lists
             f"none of the {total} {unit}s has a file, so nothing is written: "
             f"{_mismatch_text(limits, images, files, is_all=True)}"
         )
+    lone = sum(rejects.number for kind, rejects in facts.rejects.items() if kind[2] == Reason.LABEL_WITHOUT_IMAGE.value)
+    if is_over(lone, total, limits.max_rejects) and (texts := list(lone_labels(limits, facts))):
+        raise ConfigError(texts[0])
     nothing = "No image was read" if unit == "image" else "No shard was written"
     advice, are_disjoint = nothing, any(disjoint_kinds(facts))
     if not_found > limits.max_rejects * total and not are_disjoint:  # which is the cause

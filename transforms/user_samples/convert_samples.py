@@ -267,7 +267,7 @@ def convert_samples(
                 raise UnusableError(Reason.NO_CLASS, f"Sample {sample.file_name!r} has {what}")
         except UnusableError as fault:
             rejected = Rejected("image", id_of(sample), fault.reason, fault.detail, annotations=sample.annotation_rows)
-            reject(split, rejected)
+            reject(split, rejected.named(sample.file_name))
             continue
         usable.append(sample)
         files.append(file)

@@ -140,14 +140,16 @@ def _check_sample(sample: Sample, facts: FactsBuilder, options: RecordOptions) -
         checked_sample, rejects = validate_sample(sample)
     except UnusableError as fault:
         split, number = _split_of_rejected(sample, options), _count_annotations(sample, options)
-        facts.reject(split, Rejected("image", None, fault.reason, fault.detail, annotations=number))
+        name = getattr(sample, "file_name", "")
+        rejected = Rejected("image", None, fault.reason, fault.detail, annotations=number)
+        facts.reject(split, rejected.named(name if isinstance(name, str) else ""))
         facts.add_rows(split, InputRows(_PIPELINE, "samples", 1, number))
         return
     if rejects:
         split = sample_split(checked_sample, options)
         facts.add_rows(split, InputRows(_PIPELINE, "samples", 0, len(rejects)))
         for reject in rejects:
-            facts.reject(split, reject)
+            facts.reject(split, reject.named(checked_sample.file_name))
     for trait in sample_traits(checked_sample):
         yield TaggedOutput(_TRAITS, tuple(trait))
     number = int(ranges_of(hash_images(np.array([id_of(checked_sample)]), options.seed), _BITS)[0])

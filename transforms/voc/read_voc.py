@@ -85,12 +85,11 @@ def source(options: VocOptions) -> Source:
         raise ConfigError(f"--images: {data} has images in its folders {' and '.join(sorted(by_name))}; omit --images")
     folders = []
     for name, pair in by_name.items():
+        split = _SPLITS_BY_NAME.get(name.lower(), "")
         for path in images or (join_path(root, pair.images),):
-            folders.append(
-                SourceFolder(path.rstrip("/"), "" if images else pair.images, _SPLITS_BY_NAME.get(name.lower(), ""))
-            )
+            folders.append(SourceFolder(path.rstrip("/"), "" if images else pair.images, split))
         if images or pair.labels != pair.images:
-            folders.append(SourceFolder(join_path(root, pair.labels).rstrip("/"), pair.labels, has_images=False))
+            folders.append(SourceFolder(join_path(root, pair.labels).rstrip("/"), pair.labels, split, False))
     voc_folders = tuple(pair._replace(images="") if images else pair for pair in by_name.values())
     lists = _find_image_sets(root) if whole else []
     used = {*(folder.split for folder in folders), *(list_.split for list_ in lists)}

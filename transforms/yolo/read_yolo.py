@@ -8,9 +8,10 @@ import json
 import os
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import yaml
@@ -20,6 +21,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category, unnamed_keypoints
 from recordmill.schemas.inputs.fields import select_fields
 from recordmill.schemas.inputs.file_kinds import describe_content
+from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import USUAL_SPLITS
 from recordmill.schemas.inputs.yaml_text import load_yaml
@@ -96,9 +98,15 @@ def source(options: YoloOptions) -> Source:
         split_folders, lists = _find_splits(description, root, file, warnings)
         folders = split_folders + (folders if lists else [])
     top = _common_folder([root, *(folder.path for folder in folders)])
-    beside = dict.fromkeys(labels_folder(f"{folder.path}/").rstrip("/") for folder in folders)
-    label_paths = [path for path in beside if path not in {folder.path for folder in folders}]
-    folders += [SourceFolder(path, has_images=False) for path in label_paths if storage_for(path).is_folder(path)]
+    usual = labels_folder(f"{root}/")
+    base = (_find_labels(folders, usual, options.data, file) if images else "") or usual
+    splits_by_labels = {_labels_path(f"{folder.path}/", usual, base).rstrip("/"): folder.split for folder in folders}
+    image_paths = {folder.path for folder in folders}
+    folders += [
+        SourceFolder(path, split=split, has_images=False)
+        for path, split in splits_by_labels.items()
+        if path not in image_paths and storage_for(path).is_folder(path)
+    ]
     used = {*(folder.split for folder in folders), *(list_.split for list_ in lists)}
     points: Any = description.get("kpt_names")
     points = points.get("0") if isinstance(points, dict) else None
@@ -111,7 +119,7 @@ def source(options: YoloOptions) -> Source:
         parse=partial(parse_labels, line_format=line_format),
         is_label=partial(_is_label_file, lists=frozenset(_relative_path(list_.path, top) for list_ in lists)),
         ignorable_labels=r"(.*/)?(classes\.txt|README[^/]*)",
-        label_name=partial(label_name, top=top),
+        label_name=partial(label_name, top=top, usual=usual, base=base),
         categories=tuple(Category(index, name, keypoints=points) for index, name in enumerate(names)),
         splits=tuple(split for split in USUAL_SPLITS if split in used),
         lists=tuple(lists),
@@ -140,13 +148,68 @@ def _box_fields(choices: Iterable[str], task: str) -> tuple[str, ...]:
     return tuple(name for name in _FIELDS if name in of_object.kinds)
 
 
-def label_name(name: str, top: str) -> str:
+def label_name(name: str, top: str, usual: str = "", base: str = "") -> str:
     """Return the name of the label file of an image. Both names are relative to the folder `top`.
+
+    Args:
+        usual: Folder where Ultralytics looks for label files.
+        base: Folder that has these label files in its place.
 
     >>> label_name("images/a/images/1.x.jpg", "/data"), label_name("1.jpg", "/data/images")
     ('images/a/labels/1.x.txt', '/data/labels/1.txt')
+    >>> label_name("train/1.jpg", "/data/images", "/data/labels/", "/other/labels/")
+    '/other/labels/train/1.txt'
     """
-    return _relative_path(label_file(f"{top}/{name}"), top)
+    image = f"{top}/{name}"
+    return _relative_path(f"{_labels_path(image, usual, base).rpartition('.')[0]}.txt", top)
+
+
+def _labels_path(path: str, usual: str, base: str) -> str:
+    """Return the path with `labels` in place of the last `images`, and with the folder `base` in place of `usual`."""
+    labels = labels_folder(path)
+    return base + labels.removeprefix(usual) if labels.startswith(usual) else labels
+
+
+def _find_labels(folders: list[SourceFolder], usual: str, data: str, file: str) -> str:
+    """Return the folder of the data set that has the label files of images elsewhere; "" if these are where Ultralytics
+    looks for them, or missing.
+
+    Args:
+        folders: Folders of images.
+        usual: Folder where Ultralytics looks for label files.
+        file: Path of data.yaml or classes.txt.
+
+    Raises:
+        ConfigError: Several folders have as many of the label files.
+    """
+    paths = chain.from_iterable(_first_paths(folder.path) for folder in folders)
+    expected = {label_file(path) for path in paths if is_image_name(path)}
+    beside = chain.from_iterable(_first_paths(path) for path in {labels_folder(f"{f.path}/") for f in folders})
+    top = _absolute_path(data if storage_for(data).is_folder(data) else split_folder(file)[0])
+    if not expected.isdisjoint(beside):
+        return ""
+    by_name: dict[str, list[str]] = {}
+    for path in _first_paths(top):
+        by_name.setdefault(posixpath.basename(path), []).append(path)
+    counts: Counter[str] = Counter()
+    for name in (path.removeprefix(usual) for path in expected):
+        counts.update(
+            path.removesuffix(name) for path in by_name.get(posixpath.basename(name), ()) if path.endswith(f"/{name}")
+        )
+    best = sorted(path for path, number in counts.items() if number == max(counts.values()))
+    if len(best) > 1:
+        raise ConfigError(
+            f"{data}: {' and '.join(best)} have label files of the same names, so those of the images in "
+            f"{folders[0].path} are unknown. Move the label files of other images to another folder"
+        )
+    return best[0] if best else ""
+
+
+def _first_paths(folder: str) -> Iterator[str]:
+    """Yield the paths of the first files below a folder."""
+    storage = storage_for(folder)
+    if storage.is_folder(folder):
+        yield from (f"{folder.rstrip('/')}/{file.name}" for file in islice(storage.walk(folder), _LOOKED_AT))
 
 
 def _relative_path(path: str, top: str) -> str:

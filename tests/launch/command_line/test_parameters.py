@@ -130,7 +130,7 @@ def test_value_that_begins_with_dash_stays_value():
     ("command", "values", "told"),
     [
         ("convert", {"gzip": "maybe"}, "gzip=maybe must be true or false"),
-        ("convert", {"image": "x"}, "convert has no parameter image; it has batch, bbox_format, boxes"),
+        ("convert", {"image": "x"}, "convert has no parameter image; it has allow_empty, batch, bbox_format"),
         ("convert", {"labels": "x"}, "convert has no parameter labels"),
         ("verify", {"recompute": 1}, "verify has no parameter recompute"),
     ],

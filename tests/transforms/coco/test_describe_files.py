@@ -3,14 +3,19 @@ from itertools import permutations
 import pytest
 
 from recordmill.schemas.dataset.manifest import InputRows
-from recordmill.schemas.errors import CategoryError
+from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.features import FeatureKind, Part
 from recordmill.schemas.field_features import FieldColumn
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS, LAYOUTS, TFDS
-from recordmill.transforms.coco.describe_files import describe_inputs, merge_categories, report_inputs
+from recordmill.transforms.coco.describe_files import (
+    describe_inputs,
+    empty_splits,
+    merge_categories,
+    report_inputs,
+)
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.join.choose_categories import choose_features, select_categories
 from recordmill.transforms.join.observed_labels import ObservedLabel
@@ -37,6 +42,33 @@ def file(path: str, *categories: Category, kind: AnnotationKind = INSTANCES, **m
 def test_categories_are_in_order_of_their_ids(files, expected):
     for order in permutations(files):
         assert merge_categories(order) == LabelMap(expected)
+
+
+def empty_file(path: str, kind: AnnotationKind = INSTANCES) -> AnnotationFile:
+    return AnnotationFile(path, kind, 4, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("files", "warned"),
+    [
+        ([file("a.json"), file("b.json")], []),
+        ([empty_file("a.json"), file("b.json")], ["train"]),
+        ([file("a.json"), empty_file("b.json", STUFF)], ["val"]),
+        ([file("a.json"), empty_file("b.json", IMAGE_INFO)], []),
+        ([empty_file("a.json", CAPTIONS), empty_file("b.json", PANOPTIC)], []),
+        ([empty_file("a.json"), file("a2.json")], []),
+        ([empty_file("c.json"), file("b.json", kind=CAPTIONS)], []),  # --split decides
+    ],
+)
+def test_split_without_annotations_is_a_warning(files, warned):
+    splits = {"a.json": "train", "a2.json": "train", "b.json": "val"}
+    assert [split for split, _ in empty_splits(files, splits)] == warned
+
+
+@pytest.mark.parametrize("more", [[], [empty_file("b.json", IMAGE_INFO)], [empty_file("b.json", KEYPOINTS)]])
+def test_job_without_annotations_is_an_error(more):
+    with pytest.raises(ConfigError, match=r"a\.json: the list annotations is empty.*--allow-empty"):
+        list(empty_splits([empty_file("a.json"), *more], {"a.json": "train", "b.json": "val"}))
 
 
 @pytest.mark.parametrize("ids", [(8, 1), (2_000_000_000, 17, 5)])

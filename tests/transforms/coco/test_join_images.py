@@ -42,7 +42,7 @@ def task(image_id: int, split: str, *objects: tuple[int, float, bool], **labels)
 
 def unknown(split: str, image_id: int, id_: int | None, ids: str) -> SplitReject:
     detail = f"no category has the id {ids}"
-    return SplitReject(split, Rejected("annotation", id_, Reason.UNKNOWN_CATEGORY, detail, image_id))
+    return SplitReject(split, Rejected("annotation", id_, Reason.UNKNOWN_CATEGORY, detail, image_id).named("a"))
 
 
 CAT, SMALL_CAT, CROWD, DOG, YAK = (

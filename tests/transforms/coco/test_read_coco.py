@@ -65,7 +65,7 @@ def test_read_coco(tmp_path, pack):
         AnnotationFile(captions.path, AnnotationKind.CAPTIONS, 0, 0, ()),
     ]
     detail = "annotation row: Object missing required field `image_id`"
-    reject = Rejected("annotation", 10, Reason.MALFORMED_ANNOTATION, detail)
+    reject = Rejected("annotation", 10, Reason.MALFORMED_ANNOTATION, detail, file_name=path)
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         (rows, annotations, described), facts = applied(p, ReadAnnotations(options, part, 3, "train"))
         assert_that(rows | "Images" >> beam.FlatMapTuple(image_rows), equal_to(expected_images), "Rows")

@@ -98,7 +98,7 @@ def test_ids_beyond_64_bits_are_at_their_end_and_come_back():
 
 
 def test_line_is_json_that_says_everything():
-    kinds = count_rejects([("val", Rejected("annotation", 4, Reason.EMPTY_BOX, 'a "b"\n', 2, 3))])
+    kinds = count_rejects([("val", Rejected("annotation", 4, Reason.EMPTY_BOX, 'a "b"\n', 2, 3, "é.jpg"))])
     ((kind, rejects),) = kinds.items()
     (keyed,) = rejects.lines()
     assert kind == ("val", "annotation", "empty_box")
@@ -110,6 +110,7 @@ def test_line_is_json_that_says_everything():
         "detail": 'a "b"\n',
         "image_id": 2,
         "annotations": 3,
+        "file_name": "é.jpg",
     }
 
 

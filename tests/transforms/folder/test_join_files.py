@@ -114,7 +114,7 @@ def test_repeated_rows(rows, detail):
         )
         is_same = len({*rows}) == 1
         assert len(tasks) == is_same
-        expected = Rejected("image", name_id("a.jpg"), Reason.DUPLICATE_IMAGE_ID, detail)
+        expected = Rejected("image", name_id("a.jpg"), Reason.DUPLICATE_IMAGE_ID, detail, file_name="a.jpg")
         assert Counter(listed(facts)) == Counter(SplitReject(split, expected) for _, split in rows[is_same:])
 
 
@@ -144,5 +144,5 @@ def test_rows_of_other_tables():
         assert [(task.labels.row.record, task.file_name, task.labels.row.place) for task in tasks] == sorted(
             row for row in rows if row[1] != "z"
         )
-        reject = Rejected("row", 5, Reason.IMAGE_MISSING, "9: no file 'z' in the folders of images")
+        reject = Rejected("row", 5, Reason.IMAGE_MISSING, "9: no file 'z' in the folders of images").named("z")
         assert (listed(facts), facts.unmatched.first) == ([SplitReject("val", reject)], ("z",))

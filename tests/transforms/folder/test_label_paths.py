@@ -65,7 +65,7 @@ def test_other_files(separator, name):
 )
 def test_rejects(separator, division, name, reason, fault):
     rows, facts = label([name], separator, division)
-    reject = Rejected("image", name_id(name), reason, f"{name!r} {fault}")
+    reject = Rejected("image", name_id(name), reason, f"{name!r} {fault}", file_name=name)
     assert (rows, listed(facts)) == ([], [SplitReject(HALVES.split_of(name), reject)])
 
 

@@ -261,8 +261,12 @@ def test_read_labels(tmp_path, monkeypatch):
     table = tmp_path / "labels.csv"
     table.write_text("path,label\ncat/1.jpg,cat\ncat/2.jpg,\n../3.jpg,cat\n./x//e\u0301.jpg,dog\n")
     rejects = [
-        Rejected("image", None, Reason.MALFORMED_IMAGE, "labels.csv row 2: 'cat/2.jpg' has no label"),
-        Rejected("image", None, Reason.UNSAFE_FILE_NAME, "labels.csv row 3: the path '../3.jpg' has .. in it"),
+        Rejected("image", None, Reason.MALFORMED_IMAGE, "labels.csv row 2: 'cat/2.jpg' has no label").named(
+            "cat/2.jpg"
+        ),
+        Rejected("image", None, Reason.UNSAFE_FILE_NAME, "labels.csv row 3: the path '../3.jpg' has .. in it").named(
+            "../3.jpg"
+        ),
     ]
     rows = [Row("cat/1.jpg", "cat", "train"), Row("x/\u00e9.jpg", "dog", "train")]
     for lines in (1, 2, 3, 10_000):
@@ -327,7 +331,7 @@ def test_unsafe_paths(tmp_path, path, fault):
 GROUPS = Division(HALVES.shares, "p[0-9]+")
 NO_GROUP = Rejected(
     "image", None, Reason.NO_GROUP, "labels.csv row 2: the path 'c.jpg' does not match --group-from p[0-9]+"
-)
+).named("c.jpg")
 
 
 @pytest.mark.parametrize(

@@ -355,7 +355,7 @@ def test_broken_image_is_reject_of_its_row():
     for rules in (RAW, ImageRules("decode")):
         reject = load_image(task(data[:-30], ImageLabels(row=row)), rules)
         detail = f"t.csv row 17: column path: 'a.png': no end marker in {len(data) - 30:,} bytes; it is truncated"
-        assert reject == Rejected("row", 17, Reason.IMAGE_UNREADABLE, detail)
+        assert reject == Rejected("row", 17, Reason.IMAGE_UNREADABLE, detail, file_name="a.png")
 
 
 @pytest.mark.parametrize("format_", ["JPEG", "PNG", "GIF", "WEBP", "TIFF"])

@@ -105,8 +105,10 @@ def test_rejects_of_excluded_images(read):
     exclusions = read(problem("a.jpg", "dark"), problem("a.jpg", "blurred"), problem("b/é.jpg", "thin_boxes", 13))
     facts = FactsBuilder()
     exclude_images(block_of_tasks(IMAGES, SPLITS), SPLITS, exclusions, facts)
-    image = Rejected("image", 1, Reason.EXCLUDED, "'a.jpg': --exclude names it (blurred, dark)", None, 3)
-    object_ = Rejected("annotation", 13, Reason.EXCLUDED, "'b/é.jpg': --exclude names it (thin_boxes)", 2)
+    image = Rejected("image", 1, Reason.EXCLUDED, "'a.jpg': --exclude names it (blurred, dark)", None, 3, "a.jpg")
+    object_ = Rejected("annotation", 13, Reason.EXCLUDED, "'b/é.jpg': --exclude names it (thin_boxes)", 2).named(
+        "b/é.jpg"
+    )
     assert set(listed(facts.build())) == {SplitReject("train", image), SplitReject("train", object_)}
 
 

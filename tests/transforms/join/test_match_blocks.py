@@ -179,7 +179,8 @@ def test_faults(name, file, how, reason, detail):
     """The first counts. Captions and objects go with their image."""
     tasks, facts, _ = match([(1, name)], [(name, file)] if file else [], how, GROUPS)
     assert tasks == []
-    assert listed(facts) == [SplitReject(GROUPS.split_of(name), Rejected("image", 1, reason, detail, annotations=3))]
+    rejected = Rejected("image", 1, reason, detail, annotations=3, file_name=name)
+    assert listed(facts) == [SplitReject(GROUPS.split_of(name), rejected)]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
+import re
 import shutil
+from contextlib import nullcontext
 from fractions import Fraction
 
 import apache_beam as beam
@@ -25,6 +27,7 @@ from recordmill.transforms.shards.check_findings import (
     check_space,
     count_input_rows,
     disjoint_kinds,
+    lone_labels,
     missed_shares,
     shared_files,
 )
@@ -79,6 +82,30 @@ def test_annotation_files_of_different_splits(merged, is_said):
     assert list(disjoint_kinds(facts.build())) == []
     (text,) = shared_files(facts.build())
     assert text.startswith("2 image ids name a file that another id names, so ")
+
+
+def lone(number: int) -> list[tuple[RejectKind, Rejects]]:
+    reject = Rejected("image", None, Reason.LABEL_WITHOUT_IMAGE, "", file_name="labels/val/a.txt")
+    return kind_rejects([("val", reject)] * number)
+
+
+@pytest.mark.parametrize(
+    ("number", "max_rejects", "error", "said"),
+    [
+        (6, 0.1, ConfigError, "6 of 10 label files in labels/val have no image, such as 'labels/val/a.txt'"),
+        (5, 0.1, TooManyRejectsError, "label_without_image 5"),
+        (6, 1, None, "6 of 10 label files in labels/val have no image"),
+        (5, 1, None, ""),
+    ],
+)
+def test_labels_without_images(number, max_rejects, error, said):
+    kinds = lone(number)
+    facts = Facts({("val", Metric.LABEL_FILES.value): 10}, rejects=dict(kinds))
+    limits = demands(max_rejects=max_rejects, splits=("train", "val"))
+    with pytest.raises(error, match=re.escape(said)) if error else nullcontext():
+        check_findings(limits, {"train": Rows(5, 0), "val": Rows(10, 0)}, facts, kinds)
+    texts = list(lone_labels(limits, facts))
+    assert [said in text for text in texts] == [True] * (number > 5)
 
 
 @pytest.mark.parametrize(("merged", "is_advised"), [(0, False), (9, True)])

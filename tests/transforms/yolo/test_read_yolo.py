@@ -3,7 +3,7 @@ import pytest
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.file_kinds import LFS_POINTER
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.yolo.read_yolo import LineFormat, _box_fields, _check_lines, parse_labels
+from recordmill.transforms.yolo.read_yolo import LineFormat, _box_fields, _check_lines, parse_labels, source
 from recordmill.transforms.yolo.yolo_options import YoloOptions
 
 NAMES = ("cat", "dog")
@@ -295,3 +295,35 @@ def test_paths_begin_at_one_folder(tmp_path):
 def test_fields_that_lines_do_not_have(fields, task, text):
     with pytest.raises(ConfigError, match=text):
         _box_fields((fields,), task)
+
+
+@pytest.mark.parametrize(
+    ("image", "images", "labels", "label"),
+    [
+        ("x/images/train/1.jpg", "x/images", ["data/labels/train/1.txt"], "data/labels/train/1.txt"),
+        ("x/images/train/1.jpg", "x", ["data/labels/train/1.txt"], "data/labels/train/1.txt"),
+        ("x/images/train/1.jpg", "x/images/train", ["data/labels/train/1.txt"], "data/labels/train/1.txt"),
+        ("x/train/1.jpg", "x", ["data/boxes/train/1.txt"], "data/boxes/train/1.txt"),
+        ("x/images/1.jpg", "x", ["x/labels/1.txt", "data/labels/1.txt"], "x/labels/1.txt"),
+        ("x/images/1.jpg", "x", ["data/labels/2.txt"], "x/labels/1.txt"),
+    ],
+)
+def test_labels_are_looked_for_below_data(tmp_path, image, images, labels, label):
+    for name in (image, *labels, "data/classes.txt"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("cat\n")
+    read = source(YoloOptions(data=str(tmp_path / "data"), images=[str(tmp_path / images)], output="out"))
+    name = image.removeprefix(f"{images}/")
+    assert (tmp_path / images / read.label_name(name)).resolve() == tmp_path / label
+    listed = [folder.path for folder in read.folders]
+    assert any(str(tmp_path / label).startswith(f"{path}/") for path in listed) or not (tmp_path / label).exists()
+
+
+def test_labels_of_two_folders_below_data_are_refused(tmp_path):
+    for name in ("x/images/1.jpg", "data/train/labels/1.txt", "data/val/labels/1.txt", "data/classes.txt"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("cat\n")
+    with pytest.raises(ConfigError, match=r"data/train/ and .*data/val/ have label files of the same names"):
+        source(YoloOptions(data=str(tmp_path / "data"), images=[str(tmp_path / "x")], output="out"))

@@ -1,0 +1,45 @@
+"""Find folders of label files that a Source does not read."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+
+from recordmill.schemas.paths import is_remote
+from recordmill.schemas.sizes import first_texts, number_text
+from recordmill.transforms.annotated.source import Source
+from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
+
+_NAMES = ("labels", "annotations")
+_LISTED = 20_000
+_SHOWN = 3
+
+
+def unread_folders(source: Source) -> Iterator[str]:
+    """Yield a warning of the folders `labels` and `annotations` of a data set that have label files and are not read.
+
+    Only the first files of the data set count.
+    """
+    root = source.path if storage_for(source.path).is_folder(source.path) else split_folder(source.path)[0]
+    read = [folder.path for folder in source.folders]
+    counts: Counter[str] = Counter()
+    for file in islice(storage_for(root).walk(root), _LISTED):
+        parts = file.name.split("/")
+        depth = next((number for number, part in enumerate(parts[:-1], 1) if part.lower() in _NAMES), 0)
+        if depth and source.is_label(file.name):
+            counts[join_path(root, "/".join(parts[:depth]))] += 1
+    unread = [
+        f"{path} ({number_text(number, 'label file')})"
+        for path, number in sorted(counts.items())
+        if not any(_is_within(path, folder) or _is_within(folder, path) for folder in read)
+    ]
+    if unread:
+        yield (
+            f"folders of label files that are not read: {first_texts(unread, _SHOWN)}. Images and label files are read "
+            f"from {first_texts(read, _SHOWN)}: move them there with their images, if they belong to the data set"
+        )
+
+
+def _is_within(path: str, folder: str) -> bool:
+    path, folder = (name if is_remote(name) else os.path.abspath(name) for name in (path, folder))
+    return f"{path}/".startswith(f"{folder.rstrip('/')}/")
