@@ -5,6 +5,7 @@ TensorFlow is imported inside functions. Any exception of Keras becomes a Config
 
 import difflib
 import hashlib
+import json
 import math
 import os
 import re
@@ -14,12 +15,14 @@ from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from apache_beam.utils.shared import Shared
 
 from recordmill.schemas.errors import ConfigError, JobError
 from recordmill.schemas.inputs.models import FETCHED, ON_DISK, PREPROCESSING, RANDOM, FeatureModel, ModelChoice
+from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.storage.resolve import local_copy
 
 _SEED = 0
@@ -181,9 +184,51 @@ def _load_keras_file(choice: ModelChoice) -> Any:
         try:
             return keras.models.load_model(path, compile=False, safe_mode=True)
         except Exception as error:  # see _load_weights
+            if own := unloadable_objects(path):
+                raise ConfigError(
+                    f"--model {choice.model} has code that is not Keras' own: {first_texts(own, 5)}. Build the model "
+                    "from Keras' layers, or save the part before that code: "
+                    "keras.Model(model.inputs, model.get_layer(NAME).output).save('part.keras'). In Python, "
+                    "recordmill.convert loads classes that the calling process has registered with "
+                    "keras.saving.register_keras_serializable, if runner_options=[] is given"
+                ) from error
             raise ConfigError(
                 f"--model {choice.model} cannot be loaded as a .keras file: {describe_keras_error(error)}"
             ) from error
+
+
+def unloadable_objects(path: str) -> list[str]:
+    """Return the classes and functions that a .keras file names and safe mode does not load, with their layers: lambda
+    functions, and what is neither Keras' own nor registered. Return [] if the file is damaged.
+
+    Keras' error names only the first of them, behind the model's config.
+    """
+    try:
+        with ZipFile(path) as archive:
+            return list(dict.fromkeys(_unloadable_objects(json.loads(archive.read("config.json")), "")))
+    except (OSError, KeyError, ValueError, RecursionError, BadZipFile):
+        return []
+
+
+def _unloadable_objects(node: Any, layer: str) -> Iterator[str]:
+    """Yield the objects in a part of config.json, which is in the layer with this name."""
+    import keras
+
+    if isinstance(node, dict):
+        config, class_name = node.get("config"), node.get("class_name")
+        if isinstance(config, dict) and isinstance(config.get("name"), str):
+            layer = f" (layer {config['name']})"
+        is_function = class_name == "function"
+        name = str(config if is_function else class_name)
+        is_own = str(node.get("module")).partition(".")[0] == "keras" or hasattr(keras.activations, name)
+        if class_name == "__lambda__":
+            yield f"lambda function{layer}"
+        elif "registered_name" in node and not is_own:
+            registered_name = name if is_function else str(node["registered_name"])
+            if keras.saving.get_registered_object(registered_name) is None:
+                yield f"{name}{layer}"
+    for part in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from _unloadable_objects(part, layer)
 
 
 def feature_output(model: Any, choice: ModelChoice) -> tuple[str, Any]:
@@ -224,8 +269,9 @@ def _named_output(model: Any, choice: ModelChoice) -> Any:
 
 
 def describe_keras_error(error: Exception) -> str:
-    """Return an error of Keras in one line, without the escape sequences of its bold text."""
-    return " ".join(re.sub(r"\x1b\[\d*m", "", str(error)).split())[:300] or type(error).__name__
+    """Return the cause of an error of Keras in one line, without the escape sequences of its bold text."""
+    cause = str(error).rpartition("Exception encountered: ")[2]  # after the model's config
+    return " ".join(re.sub(r"\x1b\[\d*m", "", cause).split())[:300] or type(error).__name__
 
 
 _LOADED = Shared()

@@ -208,6 +208,18 @@ def sequence(*layers: keras.Layer, shape: tuple[int, ...] = (16, 12, 3)) -> kera
     return keras.Sequential([keras.Input(shape), *layers])
 
 
+class Own(keras.layers.Layer):
+    """Layer that nothing registers."""
+
+    def call(self, images):
+        return images
+
+
+def swing(values):
+    """Activation that nothing registers."""
+    return 2 * values
+
+
 MODELS = {
     "tiny": tiny,
     "tokens": lambda: keras.Sequential([keras.Input((16,), dtype="int32"), keras.layers.Embedding(10, 4)]),
@@ -215,7 +227,12 @@ MODELS = {
     "two inputs": two_inputs,
     "without pooling": lambda: sequence(keras.layers.Conv2D(2, 3, name="only")),
     "without rescaling": lambda: sequence(keras.layers.Conv2D(2, 3), keras.layers.Flatten()),
-    "code": lambda: sequence(keras.layers.Lambda(lambda x: x), keras.layers.Flatten()),
+    "code": lambda: sequence(keras.layers.Lambda(lambda x: x, name="code"), keras.layers.Flatten()),
+    "own layers": lambda: sequence(
+        Own(name="first"),
+        keras.Sequential([keras.layers.Conv2D(2, 3, activation=swing, name="conv"), Own(name="second")]),
+        keras.layers.Flatten(),
+    ),
     "two outputs": two_outputs,
     "any size": lambda: tiny((None, None)),
     "not built": lambda: keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Flatten()]),
@@ -234,7 +251,12 @@ MODELS = {
         ("tokens", {}, r"takes \(None, 16\) of int32, not a batch of RGB images"),
         ("grey", {}, "not a batch of RGB images"),
         ("two inputs", {}, "not a batch of RGB images"),
-        ("code", {"preprocess": "none"}, "cannot be loaded as a .keras file: .*Lambda"),
+        (
+            "code",
+            {},
+            r"code that is not Keras' own: lambda function \(layer code\)\. Build the model from Keras' layers",
+        ),
+        ("own layers", {}, r"Keras' own: Own \(layer first\), swing \(layer conv\), Own \(layer second\)\. Build"),
         ("not built", {}, "has no defined input: it was saved before it was built"),
         ("without pooling", {"preprocess": "none"}, "name the layer of the features with --layer, for example only"),
         ("without rescaling", {}, "set --preprocess to one of none, unit, tf, torch, caffe"),
