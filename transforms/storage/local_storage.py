@@ -162,7 +162,7 @@ class LocalStorage(Storage):
     def names(self, folder: str) -> list[str]:
         try:
             with os.scandir(folder) as entries:
-                return sorted(entry.name for entry in entries if entry.is_file())
+                return sorted(entry.name for entry in entries if _entry_kind(entry) is _Kind.FILE)
         except FileNotFoundError:
             return []
 

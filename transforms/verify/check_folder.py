@@ -1,5 +1,6 @@
 """Compare the files of a data set with its manifest, and check the manifest."""
 
+import os
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -10,9 +11,12 @@ from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_
 from recordmill.schemas.dataset.tfds import DATASET_INFO, is_dataset_info, is_readable, shard_links, tfds_files
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import RecordOf
+from recordmill.schemas.inputs.labels import LABEL_FILES
+from recordmill.schemas.inputs.tables import SCHEMA_FILES
 from recordmill.schemas.layouts import shard_names
+from recordmill.schemas.paths import is_remote
 from recordmill.schemas.problems import DUPLICATES, split_fingerprints, split_problems
-from recordmill.schemas.shards import is_shard_name
+from recordmill.schemas.shards import ShardInfo, is_shard_name
 from recordmill.schemas.statistics import STATISTICS, split_statistics
 from recordmill.transforms.dataset.dataset_folder import (
     file_sha256,
@@ -50,19 +54,21 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
     """
     manifest, storage = require_manifest(folder), storage_for(folder)
     names = set(storage.names(folder))
+    shards = {shard.file: shard for split in manifest.splits.values() for shard in split.shards}
     links = {
-        link
+        link: shards[file]
         for name, split in manifest.splits.items()
-        for link in shard_links(shard_names(manifest.name, name, manifest.layout), split)
+        for link, file in shard_links(shard_names(manifest.name, name, manifest.layout), split).items()
     }
     return [
         *_manifest_faults(storage, folder, manifest),
         *(fault for name, split in manifest.splits.items() for fault in _count_faults(name, split, manifest, checks)),
-        *_companion_faults(folder, manifest, links - names),
+        *_companion_faults(folder, manifest, links.keys() - names),
+        *(fault for link in sorted(links.keys() & names) for fault in _link_faults(folder, link, links[link])),
         *(fault for name, split in manifest.splits.items() for fault in _split_faults(folder, name, split)),
         *_statistics_faults(folder, manifest),
         *(fault for file, digest in _listed_files(manifest) for fault in _digest_faults(folder, file, digest)),
-        *_unlisted_faults(manifest, names - links, indexed_shards(folder)),
+        *_unlisted_faults(manifest, names - links.keys(), indexed_shards(folder)),
     ]
 
 
@@ -75,6 +81,9 @@ def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Itera
         yield Fault(MANIFEST, None, "edited", _OTHER_CONTENT)
     if not manifest.splits:
         yield Fault(MANIFEST, None, "count", "it has no splits")
+    are_compared = any(split.fingerprints_sha256 is not msgspec.UNSET for split in manifest.splits.values())
+    if are_compared and msgspec.UNSET in (manifest.duplicates, manifest.problems):
+        yield Fault(MANIFEST, None, "edited", f"it lacks the numbers of {DUPLICATES} or of the lists of problems")
     try:
         split_manifests = read_split_manifests(folder)
     except ConfigError as error:
@@ -133,6 +142,24 @@ def _companion_faults(folder: str, manifest: Manifest, missing_links: set[str]) 
             yield Fault(name, None, "missing", _GONE)
         elif stored != data and not (name == DATASET_INFO and is_dataset_info(stored, data)):
             yield Fault(name, None, "edited", f"it differs from {MANIFEST}")
+    for name in sorted({*LABEL_FILES, *SCHEMA_FILES, *for_tfds} - expected.keys()):
+        if read_file(folder, name) is not None:
+            yield Fault(
+                name, None, "unlisted", "readers would use it, but it is not a file of this data set; delete it"
+            )
+
+
+def _link_faults(folder: str, link: str, shard: ShardInfo) -> Iterator[Fault]:
+    """Yield the fault of a link that TFDS reads as a shard. A copy of a data set may have a file in place of it."""
+    path = join_path(folder, link)
+    if not is_remote(folder) and os.path.realpath(path) == os.path.realpath(join_path(folder, shard.file)):
+        return
+    try:
+        is_copy = storage_for(path).checksum(path) == (shard.bytes, shard.crc32c)
+    except (FileNotFoundError, UnreadableFileError):
+        is_copy = False
+    if not is_copy:
+        yield Fault(link, None, "edited", f"TFDS reads it as the shard {shard.file}, but it leads to other content")
 
 
 def _split_faults(folder: str, name: str, split: SplitManifest) -> Iterator[Fault]:

@@ -1,5 +1,7 @@
 import hashlib
+import io
 import json
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -17,6 +19,7 @@ from recordmill.schemas.dataset.manifest import (
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.statistics import SplitStatistics
 from recordmill.transforms.shards.commit_splits import publish
+from recordmill.transforms.storage.interface import compute_checksum
 from recordmill.transforms.verify.check_folder import folder_faults
 from tests.transforms.shards.test_describe_split import SHARDS, SPLIT
 
@@ -117,6 +120,14 @@ def test_where_record_is_of_object_as_many_records_as_objects(tmp_path, examples
     assert faults(tmp_path) == [("manifest.json", "count")] * (not is_right)
 
 
+def test_manifest_of_a_split_does_not_replace_that_of_the_folder(tmp_path):
+    (tmp_path / "fingerprints-train.jsonl").touch()
+    write(tmp_path, msgspec.structs.replace(SPLIT, fingerprints_sha256=hashlib.sha256(b"").hexdigest()))
+    correct = faults(tmp_path)
+    shutil.copy(tmp_path / "manifest-train.json", tmp_path / "manifest.json")  # it has no numbers of duplicates
+    assert faults(tmp_path) == [("manifest.json", "edited"), *correct]
+
+
 def test_file_named_as_shard_must_be_listed(tmp_path):
     write(tmp_path, val=VAL)
     for name in (*(shard.file for shard in (*SPLIT.shards, *VAL.shards)), "x-val.tfrecord-00000-of-00001", "x"):
@@ -178,6 +189,7 @@ def renamed_and_sealed(folder: Path) -> None:
         (edited("dataset_info.json", '"train"', '"test"'), ("dataset_info.json", "edited")),
         (lambda folder: (folder / "labels.csv").unlink(), ("labels.csv", "missing")),
         (in_place_of_a_file("labels.csv"), ("labels.csv", "missing")),
+        (lambda folder: (folder / "schema.pbtxt").touch(), ("schema.pbtxt", "unlisted")),
         (in_place_of_a_file("rejects-train.jsonl"), ("rejects-train.jsonl", "missing")),
     ],
 )
@@ -212,6 +224,32 @@ def test_links_for_tfds_are_there_or_tfds_files_are_not(tmp_path):
     for file in ("dataset_info.json", "features.json", *(path.name for path in tmp_path.glob("*.labels.txt"))):
         (tmp_path / file).unlink()  # as in a bucket, which has no links
     assert faults(tmp_path) == []
+
+
+def test_a_link_for_tfds_leads_to_its_shard(tmp_path):
+    contents = {"file_00-9.tfrec": b"first", "file_01-9.tfrec": b"other"}
+    shards = tuple(
+        msgspec.structs.replace(
+            shard, file=file, bytes=len(data), examples=9, crc32c=compute_checksum(io.BytesIO(data))[1]
+        )
+        for shard, (file, data) in zip(SPLIT.shards, contents.items(), strict=True)
+    )
+    write(tmp_path, msgspec.structs.replace(SPLIT, shards=shards), "keras")
+    for file, data in contents.items():
+        (tmp_path / file).write_bytes(data)
+    first, second = (tmp_path / f"coco-train.tfrecord-0000{number}-of-00002" for number in (0, 1))
+    correct = faults(tmp_path)
+    first.unlink()
+    first.write_bytes(b"first")  # a copy of the folder may have files in place of links
+    assert (first.name, "edited") not in correct
+    assert faults(tmp_path) == correct
+    for target in ("file_00-9.tfrec", "manifest.json", first.name):
+        second.unlink()
+        second.symlink_to(target)
+        assert faults(tmp_path) == [*correct, (second.name, "edited")]
+    second.unlink()
+    second.symlink_to(second.name)
+    assert faults(tmp_path) == [*correct, (second.name, "missing")]
 
 
 @pytest.mark.parametrize(
