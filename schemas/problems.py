@@ -176,6 +176,8 @@ class SplitDuplicates(msgspec.Struct, frozen=True):
     near: int = 0  # other images that look like another image
     leaked: int = 0  # images with an exact or near duplicate in another split
     labels_differ: int = 0  # images in a group with different labels
+    # images with the bytes of another image, in any split, that has other labels; UNSET in older data sets
+    conflicting: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class Duplicates(msgspec.Struct, frozen=True):
@@ -187,3 +189,4 @@ class Duplicates(msgspec.Struct, frozen=True):
     splits: Mapping[str, SplitDuplicates]  # splits that were compared; other splits have no fingerprints
     # number of copies by class, for classes whose images are mostly copies of other classes' images.
     copied_classes: Mapping[str, int] = {}
+    conflicts: int | msgspec.UnsetType = msgspec.UNSET  # different images among the conflicting ones; UNSET as these

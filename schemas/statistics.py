@@ -7,7 +7,7 @@ A histogram has four bins per octave, at 1, 1.25, 1.5 and 1.75 times a power of 
 contains numbers that are at least `from` and below `to`. 0 has its own bin, from 0 to 0.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import floor, frexp
 
 import msgspec
@@ -91,11 +91,19 @@ class Example(msgspec.Struct, frozen=True, order=True):
     """Position of the records of an example image."""
 
     rank: int  # the smaller, the better the example
-    key: int  # hash of the image's name, which decides between equal ranks
+    key: int  # hash of the image's file, which decides between equal ranks, and is equal for copies
     shard: str  # file of the shard
     record: int  # index of the image's first record in the shard
     offset: int  # offset of that record's frame in the shard's file, in bytes after decompression
     bytes: int  # size of all records of the image, which are consecutive, with their frames
+
+
+def different_images(examples: Iterable[Example], number: int) -> list[Example]:
+    """Return the best `number` examples, at most one of each image."""
+    best: dict[int, Example] = {}
+    for example in sorted(examples):
+        best.setdefault(example.key, example)
+    return list(best.values())[:number]
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -80,7 +80,7 @@ def test_second_job_keeps_output_of_first(planted, written, recordmill):
     assert groups(out) == [*LEAKS, WITHIN]
     found = manifest_of(out)["duplicates"]
     assert (found["groups"], found["leaks"]) == (3, 2)
-    assert found["splits"]["val"] == {"exact": 1, "near": 1, "leaked": 2, "labels_differ": 1}
+    assert found["splits"]["val"] == {"exact": 1, "near": 1, "leaked": 2, "labels_differ": 1, "conflicting": 1}
     assert recordmill("verify", out, "--check", "hashes").code == 0
     image = json.loads((out / "duplicates.jsonl").read_text().splitlines()[0])["images"][1]
     data = (out / image["shard"]).read_bytes()[image["offset"] : image["offset"] + image["bytes"]]

@@ -4,6 +4,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, repeat
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,10 +18,10 @@ from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts, TextForm
 from recordmill.schemas.inputs.fields import OBJECTS, shortest_name
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import FEATURES, LAYOUTS, TABLE, has_image, requested_fields
-from recordmill.schemas.problems import DUPLICATES, Duplicates, split_problems
+from recordmill.schemas.problems import COPIES, DUPLICATES, Duplicates, split_problems
 from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.sizes import first_texts, number_text, printable, quote_blanks, size_text
-from recordmill.schemas.statistics import FINDINGS, STATISTICS, SplitComparison
+from recordmill.schemas.statistics import FINDINGS, STATISTICS, ClassDrift, SplitComparison
 
 _CLASSES_SHOWN = 5
 _COLUMNS_SHOWN = 40
@@ -49,7 +50,7 @@ def data_set_lines(
             [("first shard", printable(os.path.join(folder, shard.file))) for shard in split.shards[:1]]
         )
     yield from _align_lines(_shared_lines(manifest, job_splits))
-    yield from _align_lines(_compared_lines(comparison or SplitComparison()))
+    yield from _align_lines(_compared_lines(manifest, comparison or SplitComparison()))
     yield from _align_lines(_duplicate_lines(folder, manifest, names))
     warnings = sorted({text for split in job_splits for text in split.warnings})
     yield from _align_lines(("warning", printable(text)) for text in warnings)
@@ -268,17 +269,52 @@ def _stored_labels(manifest: Manifest) -> str:
     return "class indices + 1" if Part.CATEGORY_ID in manifest.parts else "category ids"
 
 
-def _compared_lines(comparison: SplitComparison) -> Iterator[Line]:
+class ClassGap(NamedTuple):
+    """A class that some splits lack.
+
+    Attributes:
+        number: Number of its objects, images or rows in the other splits.
+    """
+
+    name: str
+    absent_from: tuple[str, ...]
+    number: int
+
+
+def class_gaps(manifest: Manifest) -> list[ClassGap]:
+    """Return the classes that a split has and another lacks, the most frequent first."""
+    counts = {name: split.class_counts for name, split in manifest.splits.items()}
+    gaps = []
+    for category, numbers in zip(manifest.categories, zip(*counts.values(), strict=False), strict=False):
+        absent_from = tuple(name for name, number in zip(counts, numbers, strict=True) if not number)
+        if absent_from and any(numbers):
+            gaps.append(ClassGap(category.name, absent_from, sum(numbers)))
+    return sorted(gaps, key=lambda gap: -gap.number)
+
+
+def partial_drifts(comparison: SplitComparison) -> list[ClassDrift]:
+    """Return the drifts of classes that are on both sides. The others are gaps."""
+    return [drift for drift in comparison.drifting if drift.share and drift.elsewhere]
+
+
+def count_conflicts(manifest: Manifest) -> tuple[int, int] | None:
+    """Return the number of exact copies with different labels, and the number of different images among them; None if
+    there are none."""
+    if not manifest.duplicates or not manifest.duplicates.conflicts:
+        return None
+    conflicting = sum(counts.conflicting or 0 for counts in manifest.duplicates.splits.values())
+    return conflicting, manifest.duplicates.conflicts
+
+
+def _compared_lines(manifest: Manifest, comparison: SplitComparison) -> Iterator[Line]:
     """Yield differences between the classes of the splits."""
-    alone = [
-        f"{category.name} ({category.split}, images {category.images:,})" for category in comparison.one_split_only
-    ]
+    absent = [f"{gap.name} ({gap.number:,}, but none in {', '.join(gap.absent_from)})" for gap in class_gaps(manifest)]
     drifting = [
         f"{category.name} ({category.share:.1%} of the images of {category.split}, {category.elsewhere:.1%} elsewhere)"
-        for category in comparison.drifting
+        for category in partial_drifts(comparison)
     ]
     for what, classes in (
-        ("classes in one split only", alone),
+        ("classes absent from a split", absent),
         ("class shares that differ between splits by more than chance", drifting),
     ):
         if classes:
@@ -305,6 +341,9 @@ def _duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> I
             f"{number_text(duplicates.leaks, 'image')} in several splits, exactly or nearly ({leaked}): a model would "
             f"be tested on images that it was trained on. {_leakage_cure(folder, manifest, duplicates)}",
         )
+    conflicts = count_conflicts(manifest)
+    if conflicts and any(counts.conflicting for counts in by_split.values()):
+        yield "CONFLICTING LABELS", _format_conflicts(folder, manifest, duplicates, *conflicts)
     for name, counts in by_split.items():
         if counts.exact or counts.near:
             differ = f" ({counts.labels_differ:,} with different labels)" if counts.labels_differ else ""
@@ -326,11 +365,28 @@ def _leakage_cure(folder: str, manifest: Manifest, duplicates: Duplicates) -> st
     """Return the flags that end leakage: groups of images if --split divides all of them, else a list of copies."""
     shares = {entry.recipe.options.get("split") for entry in manifest.splits.values()}
     if manifest.layout not in (TABLE.layout, FEATURES.layout) and len(shares) == 1 and "=" in str(*shares):
-        file = os.path.join(folder, DUPLICATES)
+        file = shlex.quote(os.path.join(folder, DUPLICATES))
         return f"Convert again with --groups {file} and another --output, which keeps each of them in one split"
-    leaked = (name for name, counts in duplicates.splits.items() if counts.leaked)
-    files = " ".join(f"--exclude {os.path.join(folder, split_problems(name))}" for name in leaked)
+    files = _exclude_flags(folder, (name for name, counts in duplicates.splits.items() if counts.leaked))
     return f"Convert again with {files} --exclude-kinds leakage and another --output, which leaves copies out"
+
+
+def _format_conflicts(folder: str, manifest: Manifest, duplicates: Duplicates, conflicting: int, distinct: int) -> str:
+    """Return the line about exact copies with different labels, and the flags that leave out all copies but one."""
+    splits = [name for name, counts in duplicates.splits.items() if counts.conflicting]
+    parts = ", ".join(f"{duplicates.splits[name].conflicting:,} of {name}" for name in splits)
+    problems = [entry.numbers for name, entry in (manifest.problems or {}).items() if name in splits]
+    kinds = ",".join(kind for kind in COPIES if any(numbers.get(kind) for numbers in problems))
+    return (
+        f"{conflicting:,} images are exact copies with different labels, of {number_text(distinct, 'distinct image')} "
+        f"({parts}): a model learns contradictory labels. {os.path.join(folder, DUPLICATES)} lists them. Correct the "
+        f"labels, or convert again with {_exclude_flags(folder, splits)} --exclude-kinds {kinds} and another --output, "
+        "which leaves out all copies but one"
+    )
+
+
+def _exclude_flags(folder: str, splits: Iterable[str]) -> str:
+    return " ".join(f"--exclude {shlex.quote(os.path.join(folder, split_problems(name)))}" for name in splits)
 
 
 def _format_texts(encoder: EncoderInfo, counts: TextCounts | None) -> str:

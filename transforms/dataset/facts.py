@@ -1,6 +1,5 @@
 """Facts of a job's steps, summed in one struct."""
 
-import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, product
@@ -26,6 +25,7 @@ from recordmill.schemas.statistics import (
     Finding,
     Histogram,
     Statistics,
+    different_images,
 )
 from recordmill.transforms.dataset.compare_names import NO_NAMES, Names, add_names
 from recordmill.transforms.dataset.count_fields import add_field_counts
@@ -81,7 +81,7 @@ def _add_counts(one: Mapping, other: Mapping) -> dict:
 
 
 def _choose_examples(number: int, *examples: Iterable[Example]) -> tuple[Example, ...]:
-    return tuple(heapq.nsmallest(number, chain.from_iterable(examples)))
+    return tuple(different_images(chain.from_iterable(examples), number))
 
 
 class Facts(msgspec.Struct):

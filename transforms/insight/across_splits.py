@@ -167,7 +167,8 @@ def compare_all_splits(
     data = _ENCODE_LINES(findings.groups)
     leaks = sum(group.is_leak for group in findings.groups)
     copied = {manifest.categories[index].name: number for index, number in findings.copied.items()}
-    duplicates = Duplicates(sha256(data).hexdigest(), len(findings.groups), leaks, findings.splits, copied)
+    numbers = len(findings.groups), leaks, findings.splits, copied, findings.conflicts
+    duplicates = Duplicates(sha256(data).hexdigest(), *numbers)
     by_split = list_problems(fingerprints, findings, {name: split.findings for name, split in manifest.splits.items()})
     files = {split_problems(split): lines for split, (_, lines) in by_split.items()}
     problems = {split: problems for split, (problems, _) in by_split.items()}

@@ -2,7 +2,7 @@
 image with a label."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import ceil, log2, log10
+from math import ceil, log10
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
@@ -43,7 +43,6 @@ class Chart(NamedTuple):
 
     Attributes:
         head: Column heads of the table.
-        bars: Meaning of the height of the bars.
         summary: A line for each split.
     """
 
@@ -52,21 +51,15 @@ class Chart(NamedTuple):
     head: Sequence[str]
     rows: Sequence[Sequence[object]]
     unit: str = ""
-    bars: str = ""
     summary: Sequence[str] = ()
 
 
 class ChartBin(NamedTuple):
-    """A bin of a chart: label, start, and number of values per split.
-
-    Attributes:
-        width: Width of the bin: number of integers in it, or octaves.
-    """
+    """A bin of a chart: label, start, and number of values per split."""
 
     label: str
     begin: str
     numbers: Sequence[int]
-    width: float = 1
 
 
 def format_number(value: float) -> str:
@@ -93,25 +86,15 @@ def chart_statistics(statistics: Mapping[str, SplitStatistics]) -> tuple[list[Ch
         ends = {
             end for distribution in distributions if distribution for end in (distribution.least, distribution.largest)
         }
-        show, is_count = _NUMBER_FORMATS.get(name, format_number), name.endswith("_an_image")
+        show = _NUMBER_FORMATS.get(name, format_number)
         if len(ends) == 1:
             constants.append(f"{title}: always {show(ends.pop())} ({unit.split(',')[0]}).")
         elif ends:
-            bins = chart_bins(distributions, name not in FRACTIONAL, show, by_octaves=not is_count)
+            bins = chart_bins(distributions, name not in FRACTIONAL, show)
             svg = bar_chart(bins, f"{title} ({unit}), as shares of each split; the table below has the numbers")
             rows = [(bin_.label, *bin_.numbers) for bin_ in bins]
-            bars = f"height: share of the split per {f'number of {unit}' if is_count else 'doubling'}"
-            charts.append(
-                Chart(
-                    title,
-                    svg,
-                    list(statistics),
-                    rows,
-                    unit,
-                    bars,
-                    [_describe_spread(distribution, show) for distribution in distributions],
-                )
-            )
+            spreads = [_describe_spread(distribution, show) for distribution in distributions]
+            charts.append(Chart(title, svg, list(statistics), rows, unit, spreads))
     return charts, constants
 
 
@@ -124,14 +107,11 @@ def _describe_spread(distribution: Distribution | None, show: NumberFormat) -> s
     return "median {}, 90 % between {} and {}, least {}, largest {}".format(*numbers)
 
 
-def chart_bins(
-    distributions: Sequence[Distribution | None], is_whole: bool, show: NumberFormat, by_octaves: bool = False
-) -> list[ChartBin]:
+def chart_bins(distributions: Sequence[Distribution | None], is_whole: bool, show: NumberFormat) -> list[ChartBin]:
     """Return the bins from the first to the last used bin of any split.
 
     Args:
         is_whole: True for integers; bins without an integer are skipped.
-        by_octaves: True for widths in octaves, False for widths in integers.
     """
     numbers = [
         {bin_index(bin_.low): bin_.number for bin_ in distribution.bins} if distribution else {}
@@ -147,18 +127,15 @@ def chart_bins(
         if whole or not is_whole:
             begin = show(ceil(low) if is_whole else low)
             label = begin if is_whole and whole == 1 else f"{begin}–{show(ceil(high) - 1 if is_whole else high)}"
-            width = log2(high / low) if by_octaves else whole
-            chart.append(ChartBin(label, begin, [bins.get(index, 0) for bins in numbers], width))
+            chart.append(ChartBin(label, begin, [bins.get(index, 0) for bins in numbers]))
     return chart
 
 
 def bar_chart(bins: Sequence[ChartBin], label: str) -> Markup:
-    """Draw the bars of all splits side by side. A bar is the share of its split, so that splits of different sizes
-    compare, divided by the width of the bin, so that wide bins do not stand out."""
+    """Draw the bars of all splits side by side. A bar is a bin's share of the values of its split, so that splits of
+    different sizes compare."""
     totals = [sum(numbers) or 1 for numbers in zip(*(bin_.numbers for bin_ in bins), strict=True)]
-    shares = [
-        [number / total / bin_.width for number, total in zip(bin_.numbers, totals, strict=True)] for bin_ in bins
-    ]
+    shares = [[number / total for number, total in zip(bin_.numbers, totals, strict=True)] for bin_ in bins]
     most = max((share for bin_shares in shares for share in bin_shares), default=0) or 1
     across = _ACROSS / len(bins)
     parts = _draw_grid((quarter, format_percent(quarter * most)) for quarter in (0, 0.5, 1))

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
 from itertools import repeat
 from math import floor
 from types import MappingProxyType
@@ -282,23 +281,24 @@ class _ExampleChooser:
     """Chooser of Examples by rank.
 
     Attributes:
-        key: int64 [N], tie-breaker of images with equal rank.
+        key: int64 [N], hash of the image's file: tie-breaker of images with equal rank, and equal for copies.
     """
 
     def __init__(self, facts: FactColumns, places: RecordPlaces):
-        digests = (blake2b(name, digest_size=_KEY_BYTES).digest() for name in facts.name.rows())
-        self.key = np.array([int.from_bytes(digest, "big") for digest in digests], np.int64)
+        self.key = np.array([int(sha256[: 2 * _KEY_BYTES] or "0", 16) for sha256 in facts.sha256], np.int64)
         self._places = places
 
     def first(self, number: int, images: np.ndarray, ranks: np.ndarray) -> tuple[Example, ...]:
-        """Return Examples of images with the `number` lowest ranks.
+        """Return Examples of different images with the `number` lowest ranks.
 
         Args:
             images: int64 [n], rows.
             ranks: int64 [n] or Python's integers, rank of each image.
         """
         _, order = np.unique(ranks, return_inverse=True)  # lexsort does not sort objects
-        chosen = np.lexsort((self._places.record[images], self.key[images], order))[:number]
+        ordered = np.lexsort((self._places.record[images], self.key[images], order))
+        _, first = np.unique(self.key[images][ordered], return_index=True)  # of each image among its copies
+        chosen = ordered[np.sort(first)[:number]]
         columns = (self.key, *self._places)
         places = (column[images[chosen]].tolist() for column in columns)
         return tuple(

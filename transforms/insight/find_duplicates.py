@@ -157,12 +157,14 @@ class DuplicateFindings(NamedTuple):
         groups: Groups across splits first, then exact before near groups.
         splits: Numbers of duplicates by split.
         copied: See `copied_classes`.
+        conflicts: Number of different images whose exact copies have different labels.
         hashes: Perceptual hashes of the images of near groups, by shard and record.
     """
 
     groups: Sequence[DuplicateGroup]
     splits: Mapping[str, SplitDuplicates]
     copied: Mapping[int, int]
+    conflicts: int
     hashes: Mapping[tuple[str, int], int]
 
 
@@ -190,7 +192,8 @@ def find_duplicates(fingerprints: Mapping[str, Iterable[Fingerprints]], has_clas
             group.images,
         ),
     )
-    return DuplicateFindings(groups, {split: images.counts(split) for split in splits}, copied, images.hashes())
+    counts = {split: images.counts(split) for split in splits}
+    return DuplicateFindings(groups, counts, copied, images.conflicts(), images.hashes())
 
 
 def _may_have_copies(shards: Iterable[Fingerprints]) -> np.ndarray:
@@ -265,6 +268,7 @@ class _Images:
         self._is_near = _varies(self._group, self.first_copy)
         self._is_leak = _varies(self._group, self._split)
         labels = self.rows["labels"]
+        self._conflicts = _varies(self.first_copy, labels)
         self._differs = np.where(self._is_near, _varies(self._group, image_class(labels)), _varies(self._group, labels))
 
     def _find_near_groups(self) -> np.ndarray:
@@ -281,8 +285,12 @@ class _Images:
 
     def counts(self, split: str) -> SplitDuplicates:
         is_in_split = self._split == (self._splits.index(split) if split in self._splits else -1)
-        kinds = (self._has_copy, self._has_like & ~self._has_copy, self._is_leak, self._differs)
+        kinds = (self._has_copy, self._has_like & ~self._has_copy, self._is_leak, self._differs, self._conflicts)
         return SplitDuplicates(*(int((is_in_split & kind).sum()) for kind in kinds))
+
+    def conflicts(self) -> int:
+        """Return the number of different images whose exact copies have different labels."""
+        return len(np.unique(self.first_copy[self._conflicts]))
 
     def hashes(self) -> dict[tuple[str, int], int]:
         """Return the hashes of the images of near groups, by shard and record."""

@@ -16,9 +16,9 @@ from recordmill.schemas.features import RecordOf
 from recordmill.schemas.layouts import has_image, requested_fields
 from recordmill.schemas.problems import ANNOTATION_FINDINGS, DuplicateGroup
 from recordmill.schemas.rejects import MOST_LISTED
-from recordmill.schemas.sizes import size_text
+from recordmill.schemas.sizes import number_text, size_text
 from recordmill.schemas.statistics import FINDINGS, Finding, SplitComparison, SplitStatistics
-from recordmill.transforms.dataset.fact_lines import split_lines
+from recordmill.transforms.dataset.fact_lines import class_gaps, count_conflicts, partial_drifts, split_lines
 from recordmill.transforms.insight.across_splits import compare_splits
 from recordmill.transforms.insight.charts import chart_centres, chart_statistics, format_number, long_tail
 from recordmill.transforms.insight.field_charts import chart_fields
@@ -26,7 +26,7 @@ from recordmill.transforms.insight.read_examples import Thumbnail, duplicate_row
 
 _EVALUATION = ("train", "training", "val", "valid", "validation", "dev", "test", "testing")
 _CLASSES_SHOWN = 12
-_GAPS_SHOWN = 5
+_GAPS_SHOWN = 10
 _FEW_CLASSES = 10
 """Up to this number of classes the table needs no chart."""
 _EXAMPLES_OF_REASON = 3
@@ -95,14 +95,15 @@ def render_page(
         findings=_finding_rows([statistics[name].findings if name in statistics else {} for name in splits]),
         gaps_shown=_GAPS_SHOWN,
         without_any=without_any,
-        in_one_split=[(row.name, row.split, row.images) for row in comparison.one_split_only],
+        absent=[(gap.name, ", ".join(gap.absent_from), gap.number) for gap in class_gaps(manifest)],
         drifting=[
             (drift.name, drift.split, drift.images, f"{drift.share:.2%}", f"{drift.elsewhere:.2%}")
-            for drift in comparison.drifting
+            for drift in partial_drifts(comparison)
         ],
         finding_images=_list_figures({name: (title, "") for name, title in _FINDING_TITLES.items()}, thumbnails),
         duplicates=duplicate_rows(manifest),
         leaks=manifest.duplicates.leaks if manifest.duplicates else 0,
+        conflicts=count_conflicts(manifest),
         copied=manifest.duplicates.copied_classes if manifest.duplicates else {},
         duplicate_images=_list_figures(duplicate_titles(duplicates), thumbnails),
         measured=sum(split.measured for split in statistics.values()),
@@ -176,7 +177,8 @@ class DataCheck(NamedTuple):
 def check_data(
     manifest: Manifest, statistics: Mapping[str, SplitStatistics], comparison: SplitComparison
 ) -> list[DataCheck]:
-    """Return leakage, duplicates, rejects, class gaps, suspicious boxes and images of a data set."""
+    """Return leakage, conflicting labels, duplicates, rejects, class gaps, suspicious boxes and images of a data
+    set."""
     splits, problems = list(manifest.splits.values()), "possible-problems"
     checks = []
     if not has_image(manifest.table):
@@ -194,9 +196,17 @@ def check_data(
         }
         section = "duplicates" if exact + near else problems
         checks.append(DataCheck("Leakage", leaked, where, section))
+        conflicting, distinct = count_conflicts(manifest) or (0, 0)
+        copies = f"exact copies with different labels, of {number_text(distinct, 'distinct image')}"
+        checks.append(
+            DataCheck("Conflicting labels", None, "not counted", section)
+            if duplicates.conflicts is msgspec.UNSET
+            else DataCheck("Conflicting labels", conflicting, copies if conflicting else "none found", section)
+        )
         checks.append(DataCheck("Duplicates", exact + near, _format_counts(parts), section))
     else:
-        checks += [DataCheck(title, None, "not checked", problems) for title in ("Leakage", "Duplicates")]
+        titles = "Leakage", "Conflicting labels", "Duplicates"
+        checks += [DataCheck(title, None, "not checked", problems) for title in titles]
     reasons = Counter[str]()
     for split in splits:
         reasons.update(split.images.rejected)
@@ -204,8 +214,8 @@ def check_data(
     checks.append(DataCheck("Rejects", reasons.total(), _format_counts(dict(reasons.most_common())), "rejects"))
     if manifest.categories:
         gaps = {
-            "in one split only": len(comparison.one_split_only),
-            "different share": len(comparison.drifting),
+            "absent from a split": len(class_gaps(manifest)),
+            "different share": len(partial_drifts(comparison)),
             "unused": sum(not any(counts) for counts in zip(*(split.class_counts for split in splits), strict=True)),
         }
         checks.append(DataCheck("Class gaps", sum(gaps.values()), _format_counts(gaps), "class-gaps"))

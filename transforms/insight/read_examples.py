@@ -27,7 +27,15 @@ from recordmill.schemas.problems import (
     split_problems,
 )
 from recordmill.schemas.sizes import first_texts
-from recordmill.schemas.statistics import FINDING_EXAMPLES, FINDINGS, GALLERY, Example, Finding, SplitStatistics
+from recordmill.schemas.statistics import (
+    FINDING_EXAMPLES,
+    FINDINGS,
+    GALLERY,
+    Example,
+    Finding,
+    SplitStatistics,
+    different_images,
+)
 from recordmill.transforms.dataset.dataset_folder import read_file
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.open_image import convert_for_jpeg, image_kind, open_image
@@ -78,7 +86,7 @@ class Thumbnail(NamedTuple):
 
 def choose_examples(splits: Mapping[str, SplitStatistics]) -> list[ChosenExample]:
     """Return the examples of a folder's splits: each image once in the gallery, and for each of its findings."""
-    gallery: dict[tuple[str, int], ChosenExample] = {}
+    gallery: dict[int, ChosenExample] = {}
     for why, most in GALLERY.items():
         candidates = [
             (why, split, example)
@@ -86,7 +94,7 @@ def choose_examples(splits: Mapping[str, SplitStatistics]) -> list[ChosenExample
             for example in statistics.examples.get(why, ())
         ]
         for chosen in _choose_best(candidates, most if why == "sample" else _ROW_SHOWN):
-            gallery.setdefault((chosen[2].shard, chosen[2].record), chosen)
+            gallery.setdefault(chosen[2].key, chosen)
     finding_examples: list[ChosenExample] = []
     for name in FINDINGS:
         findings = {split: statistics.findings.get(name, Finding()) for split, statistics in splits.items()}
@@ -96,7 +104,8 @@ def choose_examples(splits: Mapping[str, SplitStatistics]) -> list[ChosenExample
 
 
 def _choose_best(candidates: Iterable[ChosenExample], most: int) -> list[ChosenExample]:
-    return sorted(candidates, key=itemgetter(2))[:most]
+    by_example = {example: (why, split, example) for why, split, example in candidates}
+    return [by_example[example] for example in different_images(by_example, most)]
 
 
 _Suspicious = Mapping[tuple[str, str, str], set[int]]

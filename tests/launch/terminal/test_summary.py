@@ -22,7 +22,7 @@ from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts, TextForm
-from recordmill.schemas.problems import Duplicates, SplitDuplicates
+from recordmill.schemas.problems import Duplicates, SplitDuplicates, SplitProblems
 from recordmill.schemas.shards import ShardInfo, SplitSize
 from recordmill.schemas.sizes import printable
 from recordmill.schemas.statistics import ClassDrift, ClassInOneSplit, SplitComparison
@@ -76,6 +76,7 @@ ROWS = replace(
     texts={"cap\x1b": TextCounts(1000, 3, 9000, 7)},
     annotations=replace(CLEAN.annotations, rows=0, objects=0),
 )
+GAPS = (9, 1076, 5, 0, 7, 8, 6)
 LEAKED = SplitDuplicates(exact=1234, near=56, leaked=7, labels_differ=3)
 COPIES = {f"c{number}\x1b": 2001 for number in range(9)}
 OTHERWISE = SplitComparison(
@@ -100,17 +101,32 @@ def duplicates(
     summary(splits or {"train": CLEAN}, duplicates=Duplicates("", 99, 5, split_duplicates, copies))
 
 
+def conflicts() -> None:
+    """Copies of a class folder in another, in a folder whose name a shell would split."""
+    counts = {"train": SplitDuplicates(2776, labels_differ=2740, conflicting=2740), "val": SplitDuplicates()}
+    problems = {split: SplitProblems("", {"exact_duplicates": 2326, "dark": 1}) for split in counts}
+    more = {"duplicates": Duplicates("", 450, 0, counts, {}, 450), "problems": problems}
+    print_lines(terminal(), data_set_lines("my out", manifest({"train": CLEAN, "val": CLEAN}, **more), ["train"]))
+
+
 SHOWN = {
     "all that was left out": lambda: summary({"train": MIXED}, MANY, parts=(Part.MASK_RLE, Part.CATEGORY_ID)),
     "more rejects than are listed": lambda: summary(
         {"train": replace(CLEAN, images=ImageCounts(312_008, 4, 0, {"image_missing": 312_000, "too_large": 4}))}
     ),
     "splits share what is the same for both": lambda: summary(
-        {"train": GROUPED, "val": VAL, "earlier": CLEAN}, compared=OTHERWISE
+        {
+            "train": replace(GROUPED, class_counts=GAPS),
+            "val": replace(VAL, class_counts=(0,) * 7),
+            "earlier": replace(CLEAN, class_counts=GAPS),
+        },
+        tuple(Category(number, f"c\x1b{number}") for number in range(7)),
+        compared=OTHERWISE,
     ),
     "pictures and texts": lambda: summary({"train": ROWS}, layout="classification", encoders=(TEXTS,)),
     "leakage": lambda: duplicates({"train": LEAKED, "val": SplitDuplicates(exact=8, leaked=8)}, {}, val=CLEAN),
     "near duplicates": lambda: duplicates({"train": SplitDuplicates(near=2)}, {}),
+    "conflicting labels": conflicts,
     "classes of copies": lambda: duplicates({}, COPIES),
     "many faults": lambda: print_checks("out", [], Faults((FAULT,) * 1023)),
 }

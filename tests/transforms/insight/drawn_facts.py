@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Collection, Sequence
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,6 +85,8 @@ def usual_places(images: Sequence[ImageFacts]) -> list[Place]:
 
 
 def counted(*images: ImageFacts, shard: str = "s", places: Sequence[Place] = ()) -> Statistics:
+    """Statistics of images, which have different bytes unless they have a digest or a name in common."""
+    images = [facts._replace(sha256=facts.sha256 or sha256(facts.name.encode()).hexdigest()) for facts in images]
     facts, counter = fact_columns(images), ImageCounter()
     counter.add(facts, record_places(places or usual_places(images)), sorted_objects(facts))
     return counter.statistics(shard)

@@ -68,7 +68,8 @@ def test_all_splits_are_compared_and_classes_named(tmp_path):
     duplicates, _, files = compare_all_splits(str(tmp_path), manifest)
     lines = files["duplicates.jsonl"]
     assert (duplicates.groups, duplicates.leaks, duplicates.copied_classes) == (6, 6, {"cat": 6})
-    assert duplicates.splits == dict.fromkeys(("train", "val"), SplitDuplicates(exact=6, leaked=6, labels_differ=6))
+    counts = SplitDuplicates(exact=6, leaked=6, labels_differ=6, conflicting=6)
+    assert (duplicates.splits, duplicates.conflicts) == ({"train": counts, "val": counts}, 6)
     assert duplicates.sha256 == sha256(lines).hexdigest()
     assert [copy["file_name"] for copy in json.loads(lines.splitlines()[0])["images"]] == ["cat/0.jpg", "all/0.jpg"]
     assert read_first_groups(str(tmp_path), 5) == []

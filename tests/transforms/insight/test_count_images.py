@@ -19,6 +19,7 @@ from recordmill.schemas.statistics import SCALE, ZERO_BIN, PixelMeasures, Statis
 from recordmill.transforms.blocks.image_facts import join_facts
 from recordmill.transforms.dataset.facts import add_statistics
 from recordmill.transforms.insight.count_images import ImageCounter, describe_statistics, distribution, histogram
+from recordmill.transforms.insight.read_examples import choose_examples
 from tests.transforms.encoders.drawn_tasks import encode_tasks
 from tests.transforms.insight.drawn_facts import (
     ImageFacts,
@@ -112,6 +113,25 @@ def test_chosen_examples():
     assert sorted(chosen["sample"]) == sorted(facts.name for facts in images)
     wide = gallery["odd"][0]
     assert (wide.shard, wide.record, wide.offset, wide.bytes) == ("s", 3, 300, 100)
+
+
+def test_examples_are_different_images():
+    """Copies are the darkest images, also those of another shard and of another split."""
+    dark, day = (PixelMeasures(0, bright, 0.5) for bright in (30, 60))
+    copies = [image(f"copy {number}", measures=dark, sha256="ab" * 32) for number in range(9)]
+    others = [image(f"other {number}", measures=day) for number in range(3)]
+    one, other = counted(*copies, shard="s"), counted(*copies[:2], *others, shard="t")
+    assert [example.record for example in one.findings["dark"].examples] == [0]
+    both = add_statistics(one, other)
+    darkest = both.findings["dark"]
+    assert darkest.number == 14
+    assert (darkest.examples[0].shard, darkest.examples[0].record) == ("s", 0)
+    assert {example.record for example in darkest.examples[1:]} == {2, 3, 4}
+    split = describe_statistics(both, LabelMap(()), DETECTION, ())
+    chosen = choose_examples({"train": split, "val": split})
+    for why in ("dark", "sample"):
+        assert [example.record for name, _, example in chosen if name == why].count(0) == 1
+        assert len([name for name, _, _ in chosen if name == why]) == 4
 
 
 def test_another_part_of_an_image_counts_its_objects_alone():

@@ -135,7 +135,10 @@ def test_leakage_comes_first():
     assert [group.is_leak for group in findings.groups] == [True, False]
     (place,) = [member for member in findings.groups[0].images if member.split == "train"]
     assert (place.shard, place.record, place.offset, place.bytes) == ("t1", 1, 100, 90)
-    assert findings.splits == {"train": SplitDuplicates(exact=3, leaked=1), "val": SplitDuplicates(exact=1, leaked=1)}
+    assert findings.splits == {
+        "train": SplitDuplicates(exact=3, leaked=1, conflicting=0),
+        "val": SplitDuplicates(exact=1, leaked=1, conflicting=0),
+    }
 
 
 def test_near_images_are_in_group_with_their_copies():
@@ -145,8 +148,19 @@ def test_near_images_are_in_group_with_their_copies():
     findings = find_duplicates({"train": [train], "val": [val]}, has_classes=False)
     assert names(findings) == [["train/d", "val/g"], ["train/a", "train/b", "train/c", "val/e"]]
     assert [group.kind for group in findings.groups] == [Likeness.EXACT, Likeness.NEAR]
-    assert findings.splits["train"] == SplitDuplicates(exact=3, near=1, leaked=4)
-    assert findings.splits["val"] == SplitDuplicates(exact=1, near=1, leaked=2)
+    assert findings.splits["train"] == SplitDuplicates(exact=3, near=1, leaked=4, conflicting=0)
+    assert findings.splits["val"] == SplitDuplicates(exact=1, near=1, leaked=2, conflicting=0)
+
+
+def test_conflicting_labels_are_of_exact_copies():
+    cat, moved, dog = 1 << 32 | 5, 1 << 32 | 6, 2 << 32 | 5
+    near = HASHES[0] ^ 0b111
+    train = [image("a", 1, HASHES[0], cat), image("b", 1, HASHES[0], moved), image("c", 2, near, dog)]
+    train += [image("d", 3, 0, cat), image("e", 3, 0, cat)]
+    val = [image("f", 4, 0, cat), image("g", 4, 0, cat), image("h", 4, 0, dog), image("i", 3, 0, cat)]
+    findings = find_duplicates({"train": [shard("t", *train)], "val": [shard("v", *val)]}, has_classes=False)
+    conflicting = {split: counts.conflicting for split, counts in findings.splits.items()}
+    assert (conflicting, findings.conflicts) == ({"train": 2, "val": 3}, 2)
 
 
 def test_form_is_that_of_compared_copy():
@@ -202,8 +216,8 @@ def test_findings_are_independent_of_order_and_shards():
 
 
 def test_of_none_there_are_none():
-    none = {"train": SplitDuplicates(), "val": SplitDuplicates()}
-    assert find_duplicates({"train": [shard("t")], "val": []}, has_classes=True) == ([], none, {}, {})
+    none = dict.fromkeys(("train", "val"), SplitDuplicates(conflicting=0))
+    assert find_duplicates({"train": [shard("t")], "val": []}, has_classes=True) == ([], none, {}, 0, {})
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_copies_are_listed_but_for_one_that_stays(monkeypatch):
     ]
     problems = Problem("dark", 0.5, "a"), Problem("thin_boxes", 0.25, "b", 7)
     fingerprints = {"train": [shard("train", problems=problems)], "val": [shard("val")]}
-    duplicates = DuplicateFindings(groups, {}, {}, {("train", 0): 0b1011, ("val", 0): 0b11})
+    duplicates = DuplicateFindings(groups, {}, {}, 0, {("train", 0): 0b1011, ("val", 0): 0b11})
     listed = list_problems(fingerprints, duplicates, {"train": {"dark": 1, "thin_boxes": 1}, "val": {}})
     train, lines = listed["train"]
     assert msgspec.json.Decoder(ProblemLine).decode_lines(lines) == [

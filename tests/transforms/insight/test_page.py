@@ -124,10 +124,22 @@ def test_drifting_classes_are_tables():
         )
     }
     page = page_of(manifest, statistics=statistics)
-    assert re.search(rf"Classes in one split only: 1\s.*{re.escape(SCRIPT)}\s*train\s*90\s", page.text, re.DOTALL)
-    assert re.search(r"differ between splits: 4\s.*dog\s*val\s*250\s*25.00%\s*50.00%", page.text, re.DOTALL)
+    assert re.search(r"differ between splits: 2\s.*dog\s*val\s*250\s*25.00%\s*50.00%", page.text, re.DOTALL)
     assert "All classes are in all splits" not in page.text
     assert "All classes are in all splits" in page_of(manifest_of(counts=(9, 1))).text
+
+
+def test_classes_absent_from_a_split_are_a_table():
+    names = [SCRIPT, *(f"c{number:02}" for number in range(12)), "in all", "in none"]
+    manifest = manifest_of(names, [1076, *range(1, 13), 7, 0], ("test", "train", "val"))
+    manifest = with_split(manifest, "test", class_counts=(0,) * 13 + (7, 0))
+    manifest = with_split(manifest, "val", class_counts=(0, *range(1, 13), 7, 0))
+    page = plain(page_of(manifest))
+    assert "Class gaps 1413 absent from a split, 1 unused" in page
+    first, _, more = page.split("Classes absent from a split: 13")[1].partition("3 more classes")
+    rows = [f"{SCRIPT}val, test1,076", *(f"c{number - 1:02}test{2 * number}" for number in range(12, 3, -1))]
+    assert " ".join(rows) in first
+    assert re.findall(r"c\d+", more.split("Unused classes")[0]) == ["c02", "c01", "c00"]
 
 
 def test_nothing_comes_from_elsewhere():
@@ -189,9 +201,9 @@ def test_hundreds_of_classes():
 def test_possible_problems_are_counted_and_shown():
     manifest = manifest_of(splits=("train", "val"))
     statistics = statistics_of(manifest)
-    dark, thin = (Finding(3, (Example(rank, 0, "s", rank, 0, 9),)) for rank in (1, 2))
+    dark, other, thin = (Finding(3, (Example(rank, rank, "s", rank, 0, 9),)) for rank in (1, 2, 3))
     statistics["train"] = msgspec.structs.replace(statistics["train"], findings={"dark": dark}, measured=8)
-    statistics["val"] = msgspec.structs.replace(statistics["val"], findings={"dark": dark, "thin_boxes": thin})
+    statistics["val"] = msgspec.structs.replace(statistics["val"], findings={"dark": other, "thin_boxes": thin})
     chosen = choose_examples(statistics)
     assert [why for why, _, _ in chosen if why in FINDINGS] == ["dark", "dark", "thin_boxes"]
     thumbnails = [thumbnail("night.jpg")._replace(why="dark"), thumbnail("day.jpg")]
@@ -239,16 +251,22 @@ def test_amounts_of_each_split():
 
 def test_check_data():
     manifest = manifest_of(counts=(9, 0), splits=("train", "val"))
-    of = {"train": SplitDuplicates(3, 1, leaked=2, labels_differ=1), "val": SplitDuplicates(exact=2, leaked=2)}
+    of = {
+        "train": SplitDuplicates(3, 1, leaked=2, labels_differ=1, conflicting=1),
+        "val": SplitDuplicates(exact=2, leaked=2, conflicting=1),
+    }
     manifest = with_split(manifest, "val", findings={"dark": 2, "blurred": 1, "thin_boxes": 4})
-    manifest = msgspec.structs.replace(manifest, duplicates=Duplicates("", 3, 1, of))
+    manifest = msgspec.structs.replace(manifest, duplicates=Duplicates("", 3, 1, of, {}, 1))
     statistics = {name: msgspec.structs.replace(split, measured=8) for name, split in statistics_of(manifest).items()}
-    comparison = SplitComparison((ClassInOneSplit("cat", "train", 9),), (ClassDrift("cat", "val", 1, 0.1, 0.2),) * 2)
+    manifest = with_split(manifest, "val", class_counts=(0, 2))
+    drifts = [ClassDrift("cat", "val", 1, *shares) for shares in ((0.1, 0.2), (0.3, 0.2), (0.0, 0.2), (0.2, 0.0))]
+    comparison = SplitComparison((ClassInOneSplit("cat", "train", 9),), tuple(drifts))
     assert [tuple(check) for check in check_data(manifest, statistics, comparison)] == [
         ("Leakage", 4, "images that are also in another split", "duplicates"),
+        ("Conflicting labels", 2, "exact copies with different labels, of 1 distinct image", "duplicates"),
         ("Duplicates", 6, "5 exact, 1 near, 1 other labels", "duplicates"),
         ("Rejects", 8, "4 empty_box, 2 image_missing, 2 malformed_image", "rejects"),
-        ("Class gaps", 4, "1 in one split only, 2 different share, 1 unused", "class-gaps"),
+        ("Class gaps", 4, "2 absent from a split, 2 different share", "class-gaps"),
         ("Suspicious boxes", 4, "4 thin boxes", "possible-problems"),
         ("Suspicious images", 3, "2 dark, 1 blurred", "possible-problems"),
     ]
@@ -257,7 +275,8 @@ def test_check_data():
 def test_check_data_without_a_look():
     """No number is not 0, which would read as clean."""
     checks = check_data(manifest_of(), statistics_of(manifest_of()), SplitComparison())
-    assert [check.title for check in checks if check.number is None] == ["Leakage", "Duplicates", "Suspicious images"]
+    unknown = ["Leakage", "Conflicting labels", "Duplicates", "Suspicious images"]
+    assert [check.title for check in checks if check.number is None] == unknown
 
 
 @pytest.mark.parametrize(
