@@ -134,12 +134,15 @@ def _print_error(error: BaseException, debug: bool) -> None:
     print(f"recordmill: {printable(text)}", file=error_stream())
 
 
-def run_command(command: Command, beam_arguments: list[str], show: Any = None) -> tuple[int, tuple[str, ...]]:
+def run_command(
+    command: Command, beam_arguments: list[str], show: Any = None, has_warnings: bool = True
+) -> tuple[int, tuple[str, ...]]:
     """Run a command, and return its exit code and the splits that it wrote. It imports the command's modules, and Beam
     if needed, which takes seconds.
 
     Args:
         show: A `recordmill.launch.terminal.progress.Show` for a conversion, in place of `--progress`.
+        has_warnings: See `recordmill.launch.verbs.convert.convert`.
     """
     verb, options, progress = VERBS[command.verb], command.options, show or command.terminal.progress
     source = command.format
@@ -171,7 +174,7 @@ def run_command(command: Command, beam_arguments: list[str], show: Any = None) -
     if options.dry_run:
         show_plan(job, progress)
     else:
-        convert(job, progress, beams)
+        convert(job, progress, beams, has_warnings)
     return 0, job.splits
 
 

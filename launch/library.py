@@ -54,7 +54,7 @@ def convert(
         mode, output = asked.terminal.progress, asked.options.output
         if asked.options.dry_run:
             raise ConfigError("dry_run does not write a data set; the command `recordmill convert` prints the plan")
-        _, splits = run_command(asked, beam_arguments, show and mode != "none" and show(mode))
+        _, splits = run_command(asked, beam_arguments, show and mode != "none" and show(mode), has_warnings=False)
     except RecordmillError:
         raise
     except OSError as error:

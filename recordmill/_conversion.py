@@ -23,6 +23,7 @@ from recordmill.schemas import errors
 from recordmill.schemas.command_texts import python_text
 from recordmill.schemas.dataset.dataset_files import split_rejects
 from recordmill.schemas.errors import ConfigError, JobError, RecordmillError
+from recordmill.transforms.dataset.dataset_folder import read_statistics
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -59,23 +60,23 @@ def run_convert(function: Callable[..., DataSet], arguments: Sequence[Any], opti
     if "config" not in options:  # where a default does not overrule the file
         given = {name: value for name, value in given.items() if not _is_default(value, parameters.get(name))}
     values = {name: plain_value(name, value) for name, value in given.items() if value is not None}
+    logged = set[str]()
     try:
         values |= format_values(format_options, values)
         # Options of formats of other packages have no annotation.
         keywords = {name: type(value).__name__ for name, value in values.items()} | keywords
         if runner_options is None:
-            done = _convert_in_child(values, partial(python_text, keywords=keywords))
+            done = _convert_in_child(values, partial(python_text, keywords=keywords), logged)
         else:
             from recordmill.launch.library import convert as convert_here
 
-            with _translate_log_records(partial(python_text, keywords=keywords)):
+            with _translate_log_records(partial(python_text, keywords=keywords), logged):
                 done = convert_here(values, _beam_flags(runner_options))
     except RecordmillError as error:
         error.args = (python_text(str(error), keywords), *error.args[1:])
         raise
     converted = open(done["output"])
-    for split in done["splits"]:
-        _log_split_warnings(converted, split, keywords)
+    _log_warnings(converted, done["splits"], keywords, logged)
     return converted
 
 
@@ -99,15 +100,16 @@ def _named_arguments(arguments: Sequence[Any], options: Mapping[str, Any], forma
 
 
 @contextmanager
-def _translate_log_records(translate: Callable[[str], str]) -> Iterator[None]:
-    """Context manager: translate log records of this package. Filters of a logger would not see those of its children,
-    so it is the factory that does."""
+def _translate_log_records(translate: Callable[[str], str], logged: set[str]) -> Iterator[None]:
+    """Context manager: translate log records of this package, and add their texts to `logged`. Filters of a logger
+    would not see records of its children, so it is the factory that does."""
     make_record = logging.getLogRecordFactory()
 
     def make_translated(*arguments: Any, **named: Any) -> logging.LogRecord:
         record = make_record(*arguments, **named)
         if record.name.startswith("recordmill."):
             record.msg, record.args = translate(record.getMessage()), ()
+            logged.add(record.msg)
         return record
 
     logging.setLogRecordFactory(make_translated)
@@ -158,13 +160,21 @@ def plain_value(name: str, value: Any) -> Any:
         raise ConfigError(f"{name}: {error}") from error
 
 
-def _log_split_warnings(data: DataSet, split: str, keywords: Mapping[str, str]) -> None:
-    entry = data.manifest.splits[split]
-    for text in entry.warnings:
-        _LOGGER.warning("%s", python_text(text, keywords))
-    if entry.rejects:
-        file = os.path.join(data.path, split_rejects(split))
-        _LOGGER.warning("Split %s: %s images, rows or annotations were rejected, see %s", split, entry.rejects, file)
+def _log_warnings(data: DataSet, splits: Sequence[str], keywords: Mapping[str, str], logged: set[str]) -> None:
+    """Log what was found in new splits, and rejects. Texts that the job has logged are skipped."""
+    from recordmill.transforms.dataset.fact_lines import problem_lines
+    from recordmill.transforms.insight.across_splits import compare_splits
+
+    comparison = compare_splits(read_statistics(data.path, data.manifest.splits))
+    warnings = {text for split in splits for text in data.manifest.splits[split].warnings}
+    for text in (*problem_lines(data.path, data.manifest, splits, comparison), *sorted(warnings)):
+        translated = python_text(text, keywords)
+        if translated not in logged:
+            _LOGGER.warning("%s", translated)
+    for split in splits:
+        if rejects := data.manifest.splits[split].rejects:
+            file = os.path.join(data.path, split_rejects(split))
+            _LOGGER.warning("Split %s: %s images, rows or annotations were rejected, see %s", split, rejects, file)
 
 
 def _beam_flags(options: "Sequence[str] | PipelineOptions") -> list[str]:
@@ -189,7 +199,8 @@ def _beam_flags(options: "Sequence[str] | PipelineOptions") -> list[str]:
     return flags
 
 
-def _convert_in_child(values: dict[str, Any], translate: Callable[[str], str]) -> dict[str, Any]:
+def _convert_in_child(values: dict[str, Any], translate: Callable[[str], str], logged: set[str]) -> dict[str, Any]:
+    """Convert in a child process, and return its result. Texts of its log are added to `logged`."""
     request = [values, os.getpid(), _live_width()]
     # A separate session: the terminal's Ctrl-C reaches only this process, which ends the child.
     with subprocess.Popen(
@@ -203,7 +214,7 @@ def _convert_in_child(values: dict[str, Any], translate: Callable[[str], str]) -
     ) as child:
         requests, messages, lines = cast("tuple[TextIO, TextIO, TextIO]", (child.stdin, child.stdout, child.stderr))
         last: deque[str] = deque(maxlen=1)
-        logging_ = threading.Thread(target=_log_lines, args=(lines, last, translate), daemon=True)
+        logging_ = threading.Thread(target=_log_lines, args=(lines, last, translate, logged), daemon=True)
         logging_.start()
         try:
             with suppress(BrokenPipeError):  # the child ended early; standard error has the reason
@@ -246,11 +257,12 @@ def _watch_child(messages: Iterable[str]) -> dict[str, Any]:
             print(f"\r{' ' * shown}\r", end="", file=sys.stderr, flush=True)
 
 
-def _log_lines(lines: Iterable[str], last: deque[str], translate: Callable[[str], str]) -> None:
+def _log_lines(lines: Iterable[str], last: deque[str], translate: Callable[[str], str], logged: set[str]) -> None:
     for line in lines:
-        text = translate(line.strip())
-        last.append(text)
-        _LOGGER.warning("%s", text.removeprefix("warning: ").removeprefix("note: "))
+        last.append(translate(line.strip()))
+        text = last[-1].removeprefix("warning: ").removeprefix("note: ")
+        logged.add(text)
+        _LOGGER.warning("%s", text)
 
 
 def _live_width() -> int:

@@ -8,15 +8,19 @@ import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
+from html import escape
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 from recordmill._check_arguments import check_names, check_types
 from recordmill._split_records import RecordContents, SplitRecords, reading_lines
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import RecordOf
 from recordmill.schemas.paths import is_remote
-from recordmill.schemas.sizes import number_text
+from recordmill.schemas.sizes import first_texts, number_text, printable
+from recordmill.schemas.statistics import REPORT
 from recordmill.transforms.dataset.dataset_folder import require_manifest
+from recordmill.transforms.storage.resolve import join_path
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -216,6 +220,9 @@ class RecordSource:
 Split.__doc__ = (Split.__doc__ or "").format(values=reading_lines(indent=8).lstrip())
 
 
+_CLASSES_SHOWN = 20
+
+
 class DataSet:
     """Splits by name: `data["train"]`. Iteration returns the names.
 
@@ -267,9 +274,50 @@ class DataSet:
         return len(self.splits)
 
     def __repr__(self) -> str:
-        splits = ", ".join(f"{name}: {number_text(len(split), 'record')}" for name, split in self.splits.items())
-        classes = f"{self.num_classes:,} class{'es' * (self.num_classes != 1)}"
-        return f"DataSet({self.path!r}, layout {self.manifest.layout}, {splits}, {classes})"
+        """Return images by split, classes, rejects, possible problems and the page in one line."""
+        images = ", ".join(f"{name}: {counts[0]}" for name, counts in self._split_texts().items())
+        counts = self._total_texts()
+        return f"DataSet({self.path!r}, layout {self.manifest.layout}, {images}, {', '.join(counts)})"
+
+    def _repr_html_(self) -> str:
+        """Return the same as a table, which notebooks show."""
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th>{''.join(f'<td>{count}</td>' for count in counts)}</tr>"
+            for name, counts in self._split_texts().items()
+        )
+        names = first_texts(map(printable, self.classes), _CLASSES_SHOWN)
+        totals = ", ".join(map(escape, self._total_texts()))
+        return (
+            f"<div><b>DataSet</b> {escape(printable(self.path))}, layout {escape(self.manifest.layout)}"
+            f"<table>{rows}</table>{totals}{f'<br>{escape(names)}' * bool(names)}</div>"
+        )
+
+    def _split_texts(self) -> dict[str, tuple[str, str, str]]:
+        """Return images, rejects and possible problems by split."""
+        is_of_rows = self.manifest.table.record_of is RecordOf.ROW
+        return {
+            name: (
+                number_text(entry.images.written, "row" if is_of_rows else "image"),
+                number_text(entry.rejects, "reject"),
+                number_text(self._problems(name), "possible problem"),
+            )
+            for name, entry in self.manifest.splits.items()
+        }
+
+    def _problems(self, split: str) -> int:
+        listed = (self.manifest.problems or {}).get(split)
+        return sum((listed.numbers if listed else self.manifest.splits[split].findings).values())
+
+    def _total_texts(self) -> tuple[str, ...]:
+        """Return classes, rejects, possible problems and the path of the page."""
+        entries, page = self.manifest.splits, join_path(self.path, REPORT)
+        has_page = is_remote(page) or os.path.isfile(page)  # no request for a page in a bucket
+        return (
+            f"{self.num_classes:,} class{'es' * (self.num_classes != 1)}",
+            number_text(sum(entry.rejects for entry in entries.values()), "reject"),
+            number_text(sum(map(self._problems, entries)), "possible problem"),
+            f"report {printable(page)}" if has_page else f"no {REPORT}",
+        )
 
 
 def open(path: str | os.PathLike[str]) -> DataSet:

@@ -34,11 +34,12 @@ from recordmill.transforms.shards.check_findings import check_space
 from recordmill.transforms.storage.resolve import file_storage_for
 
 
-def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions) -> None:
+def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions, has_warnings: bool = True) -> None:
     """Write incomplete splits, and print the summary.
 
     Args:
         beams: Of `beam_options`.
+        has_warnings: False for a caller that logs the warnings, for a summary without them.
 
     Raises:
         DuplicatesError: Everything is written already, and --duplicates refuses it.
@@ -90,7 +91,7 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions) -> None
     if not has_report(options.output):  # a killed run may lack it, too
         try_to_report(options.output)
     comparison = compare_splits(read_statistics(options.output, manifest.splits))
-    print_lines(console, data_set_lines(options.output, manifest, job.splits, comparison))
+    print_lines(console, data_set_lines(options.output, manifest, job.splits, comparison, has_warnings))
     seconds = step_seconds() if is_run else {}
     is_here = not seconds or local_mode(beams) == "in_memory"
     print_times(console, seconds if is_here else {"the job": sum(seconds.values())})

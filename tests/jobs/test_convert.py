@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import logging
+import shutil
 import signal
 import socket
 import subprocess
@@ -161,6 +162,30 @@ def test_warnings_name_keywords(tmp_path, caplog, runner_options):
     assert [text for text in caplog.messages if text.startswith("split: of 6 images, ")]
     assert [text for text in caplog.messages if 'split_by="rank"' in text]
     assert not [text for text in caplog.messages if "--" in text]
+
+
+@pytest.mark.parametrize("runner_options", [None, ["--runner=DirectRunner"]], ids=["child", "here"])
+def test_findings_are_logged_once_as_warnings(tmp_path, caplog, capfd, runner_options):
+    caplog.set_level(logging.INFO, "recordmill")
+    names = [f"{split}/{kind}/{n}.png" for split in ("train", "val") for kind in ("cat", "dog") for n in range(3)]
+    draw_all(tmp_path / "data", [*names, "train/rare/1.png"])
+    for copy in ("train/dog/copy.png", "val/cat/copy.png"):
+        shutil.copy(tmp_path / "data/train/cat/1.png", tmp_path / "data" / copy)
+    (tmp_path / "data/train/none").mkdir()
+    for _ in range(2):  # the second call writes nothing
+        caplog.clear()
+        recordmill.convert(tmp_path / "data", tmp_path / "out", num_shards=1, runner_options=runner_options)
+        texts = "\n".join([*caplog.messages, *capfd.readouterr()])
+        warned = "\n".join(record.getMessage() for record in caplog.records if record.levelname == "WARNING")
+        for text in (
+            "LEAKAGE",
+            "CONFLICTING LABELS",
+            "classes absent from a split 1: rare (1, but none in val)",
+            "folder 'none' in",
+        ):
+            assert (text, texts.count(text), warned.count(text)) == (text, 1, 1)
+        for split in ("train", "val"):
+            assert texts.count(f"listed in problems-{split}.jsonl") == warned.count(f"{split}: blank images") <= 1
 
 
 def test_signature_has_every_option():

@@ -2,11 +2,17 @@ import json
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import recordmill
+from recordmill.schemas.dataset.manifest import FORMAT, Manifest
 from recordmill.schemas.errors import RecordError
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.problems import SplitProblems
+from recordmill.schemas.sizes import printable
 from tests.gcs_stand_in import Fault, Kind
+from tests.transforms.shards.test_describe_split import SPLIT
 
 
 @pytest.fixture
@@ -70,6 +76,29 @@ def test_splits_are_mapping_and_survive_chdir(tmp_path, out, monkeypatch):
     train = data["train"]
     monkeypatch.chdir(out)
     assert next(iter(train))["image_id"] == train[0]["image_id"] == next(iter(train.tensorflow()))["image_id"]
+
+
+def test_representations(tmp_path):
+    hostile = "</td><script>alert('1')</script>"
+    folder = tmp_path / hostile.replace("/", "\u202e")
+    folder.mkdir()
+    (folder / "report.html").touch()
+    splits = {"train": SPLIT, hostile: msgspec.structs.replace(SPLIT, findings={"dark": 3, "thin_boxes": 4})}
+    problems = {"train": SplitProblems("", {"leakage": 1000, "blurred": 5})}
+    categories = tuple(Category(number, hostile) for number in range(30))
+    manifest = Manifest(FORMAT, "coco", "detection", (), categories, (), splits, problems=problems)
+    data = recordmill.DataSet(str(folder), manifest, {})
+    totals = "30 classes, 8 rejects, 1,012 possible problems, report "
+    assert f"train: 8 images, {hostile}: 8 images, {totals}{printable(str(folder))}/report.html)" in repr(data)
+    page = data._repr_html_()
+    for text in ("train", "8 images", "4 rejects", "1,005 possible problems", "7 possible problems", totals):
+        assert text in page
+    assert "<script" not in page
+    assert "\u202e" not in page
+    assert page.count("&lt;script&gt;alert(&#x27;1&#x27;)") == 1 + 2 + 20  # split, folder and page, classes
+    assert "and 10 more" in page
+    (folder / "report.html").unlink()
+    assert "no report.html" in repr(data)
 
 
 def test_shard_replaced_is_error(out):

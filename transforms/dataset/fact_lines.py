@@ -32,37 +32,47 @@ Line = tuple[str, str]
 """Label and text. An empty label continues the label before."""
 
 
+_PROBLEMS = "possible problems"
+_WARNINGS = ("LEAKAGE", "CONFLICTING LABELS", "duplicates", _PROBLEMS, "warning")
+"""Labels of lines that Python logs as warnings."""
+
+
 def data_set_lines(
-    folder: str, manifest: Manifest, names: Sequence[str], comparison: SplitComparison | None = None
+    folder: str,
+    manifest: Manifest,
+    names: Sequence[str],
+    comparison: SplitComparison | None = None,
+    has_warnings: bool = True,
 ) -> Iterator[str]:
     """Yield all lines about splits of a finished data set.
 
     Args:
         names: Names of the splits.
         comparison: Comparison of all splits in the folder.
+        has_warnings: False to skip the lines of `problem_lines`, warnings, and the number of rejects.
     """
     splits = {name: manifest.splits[name] for name in names}
     job_splits = list(splits.values())
+
+    def align(lines: Iterable[Line]) -> Iterator[str]:
+        return _align_lines(line for line in lines if has_warnings or line[0] not in _WARNINGS)
+
     for name, split in splits.items():
         yield f"{manifest.name}-{name} is in {printable(folder)}"
-        yield from _align_lines(split_lines(manifest, split, job_splits))
-        yield from _align_lines(
-            [("first shard", printable(os.path.join(folder, shard.file))) for shard in split.shards[:1]]
-        )
-    yield from _align_lines(_shared_lines(manifest, job_splits))
-    yield from _align_lines(_compared_lines(manifest, comparison or SplitComparison()))
-    yield from _align_lines(_duplicate_lines(folder, manifest, names))
+        yield from align(split_lines(manifest, split, job_splits))
+        yield from align([("first shard", printable(os.path.join(folder, shard.file))) for shard in split.shards[:1]])
+    yield from align(_shared_lines(manifest, job_splits))
+    yield from align(_finding_lines(folder, manifest, names, comparison))
     warnings = sorted({text for split in job_splits for text in split.warnings})
-    yield from _align_lines(("warning", printable(text)) for text in warnings)
+    yield from align(("warning", printable(text)) for text in warnings)
+    if not has_warnings:
+        return
     if rejecting := {name: split for name, split in splits.items() if split.rejects}:
         files = ", ".join(os.path.join(folder, split_rejects(name)) for name in rejecting)
         number = sum(split.rejects for split in rejecting.values())
         listed = sum(split.listed_rejects for split in rejecting.values())
         how_many = "Rejects are listed" if listed == number else f"{listed:,} of {number:,} rejects are listed"
         yield f"{how_many} in {files}"
-
-
-_PROBLEMS = "possible problems"
 
 
 def problem_lines(
@@ -73,8 +83,15 @@ def problem_lines(
         split = manifest.splits[name]
         texts = [text for label, text in split_lines(manifest, split, [split]) if label == _PROBLEMS]
         yield from (f"{name}: {text}" for text in texts)
-    compared = (*_compared_lines(comparison or SplitComparison()), *_duplicate_lines(folder, manifest, names))
-    yield from (text if label == _PROBLEMS else f"{label}: {text}" for label, text in compared)
+    for label, text in _finding_lines(folder, manifest, names, comparison):
+        yield text if label == _PROBLEMS else f"{label}: {text}"
+
+
+def _finding_lines(
+    folder: str, manifest: Manifest, names: Sequence[str], comparison: SplitComparison | None
+) -> Iterator[Line]:
+    yield from _compared_lines(manifest, comparison or SplitComparison())
+    yield from _duplicate_lines(folder, manifest, names)
 
 
 def plan_lines(plan: Plan, output: str) -> Iterator[str]:
@@ -356,9 +373,9 @@ def _duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> I
         )
     for name, number in list(duplicates.copied_classes.items())[:_CLASSES_SHOWN]:
         copies = f"{number:,} images of the class {name} are also in other classes: does its folder have theirs?"
-        yield "duplicates", printable(copies)
+        yield _PROBLEMS, printable(copies)
     if (more := len(duplicates.copied_classes) - _CLASSES_SHOWN) > 0:
-        yield "duplicates", f"{more:,} more such classes are in copied_classes of manifest.json"
+        yield _PROBLEMS, f"{more:,} more such classes are in copied_classes of manifest.json"
 
 
 def _leakage_cure(folder: str, manifest: Manifest, duplicates: Duplicates) -> str:
