@@ -2,6 +2,7 @@
 
 import posixpath
 import re
+import shlex
 import unicodedata
 from typing import Literal, NamedTuple
 
@@ -23,16 +24,19 @@ class NameSources(NamedTuple):
     match: str = ""  # a Match; empty if the verb has no such option
     is_listed: bool = True  # True if the folders were listed
     images_option: str = "--images"  # option of the folders of image files; DATA if they are positional
+    most_folders: int | None = None  # maximum number of folders of image files; None without a limit
 
     def use_images(self, *folders: str) -> str:
-        """Return the words that name folders of images in a command.
+        """Return the words that name folders of images in a command. The current folder is `./`, because a sentence may
+        end after it.
 
-        >>> NameSources((), ()).use_images("a", "b"), NameSources((), (), images_option="DATA").use_images("a", "b")
-        ('--images a --images b', 'a b as DATA')
+        >>> NameSources((), ()).use_images(".", "b"), NameSources((), (), images_option="DATA").use_images("a b", "b")
+        ('--images ./ --images b', "'a b' b as DATA")
         """
+        words = [shlex.quote("./" if folder == "." else folder) for folder in folders]
         if self.images_option == "DATA":
-            return f"{' '.join(folders)} as DATA"
-        return " ".join(f"{self.images_option} {folder}" for folder in folders)
+            return f"{' '.join(words)} as DATA"
+        return " ".join(f"{self.images_option} {word}" for word in words)
 
 
 def name_fault(file_name: str) -> str:

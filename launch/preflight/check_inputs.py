@@ -10,7 +10,7 @@ from itertools import chain, permutations
 from recordmill.launch.preflight.check_folder import folder_fault, real_path
 from recordmill.schemas.dataset.dataset_files import MANIFEST, state_folder
 from recordmill.schemas.errors import ConfigError, RecordmillError
-from recordmill.schemas.inputs.images import is_image_name
+from recordmill.schemas.inputs.images import is_image_name, is_system_file
 from recordmill.schemas.inputs.option import Must, named_paths
 from recordmill.schemas.inputs.options import ConvertOptions
 from recordmill.schemas.inputs.tables import ENDINGS
@@ -80,6 +80,7 @@ def _file_fault(name: str, path: str) -> str:
         if not find_archive(path):
             return f"{name} {path} is a folder; give the file{_other_format(path)}"
         files = sorted(file.name for file in storage.walk(path) if file.name.endswith((".json", ".csv")))
+        files = [name for name in files if not is_system_file(name)]
         example = f", {join_path(path, files[0])} for example" if files else ""
         return f"{name} {path} is an archive; name the file in it{example}"
     if not is_remote(path) and os.path.exists(path):
@@ -95,7 +96,8 @@ def _other_format(folder: str) -> str:
         matches = () if is_remote(folder) else recognise(folder)
         if len(matches) == 1:
             format_, match = matches[0]
-            return f", or convert the folder: recordmill convert {shlex.quote(folder)} --format {format_} ({match.why})"
+            command = f"recordmill convert {shlex.quote(folder)} -o OUT --format {format_}"
+            return f", or convert the folder: {command} ({match.why})"
     return ""
 
 

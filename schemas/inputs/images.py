@@ -115,8 +115,7 @@ def path_class(path: str, separator: str | None) -> str:
 
 
 def is_image_name(path: str) -> bool:
-    """Return True if a file is named like an image. Hidden files are not images: macOS writes `._1.jpg` next to
-    `1.jpg`. Files in system folders, such as a NAS's thumbnails, are not images either.
+    """Return True if a file is named like an image, and is no file of a system.
 
     >>> is_image_name("Cat/1.JPG"), is_image_name("Cat/Thumbs.db"), is_image_name("Cat/._1.jpg")
     (True, False, False)
@@ -124,7 +123,11 @@ def is_image_name(path: str) -> bool:
     False
     """
     _, dot, suffix = path.rpartition(".")
-    if f"{dot}{suffix.lower()}" not in IMAGE_SUFFIXES:
-        return False
+    return f"{dot}{suffix.lower()}" in IMAGE_SUFFIXES and not is_system_file(path)
+
+
+def is_system_file(path: str) -> bool:
+    """Return True if a file is hidden, as macOS's `._1.jpg` next to `1.jpg`, or in a system folder, such as a NAS's
+    thumbnails."""
     parts = path.split("/")  # PurePosixPath takes ten times as long
-    return not any((part[:1] == "." and part != ".") or part in _OF_SYSTEMS for part in parts)
+    return any((part[:1] == "." and part != ".") or part in _OF_SYSTEMS for part in parts)

@@ -30,6 +30,7 @@ class FormatOptions(AnnotatedOptions):
         known_names: Regular expression of the names of files that only this format has.
         known_columns: Columns of tables that only this format has.
         endings: Endings of its label files, in lower case.
+        most_folders: Maximum number of folders of --images; None without a limit.
     """
 
     data: Data = ARGUMENT.opt("The data set: its file, or its folder or .zip.", ..., "DATA")
@@ -42,6 +43,7 @@ class FormatOptions(AnnotatedOptions):
     known_names: ClassVar[str] = ""
     known_columns: ClassVar[frozenset[str]] = frozenset()
     endings: ClassVar[tuple[str, ...]] = (".json",)
+    most_folders: ClassVar[int | None] = None
     _parts: tuple[Part, ...] = PrivateAttr(())
 
     def with_source(self, source: Source) -> "FormatOptions":
@@ -110,7 +112,7 @@ class FormatOptions(AnnotatedOptions):
 
     @property
     def name_sources(self) -> NameSources:
-        return NameSources(self.images, (self.data,), getattr(self, "match", ""))
+        return NameSources(self.images, (self.data,), getattr(self, "match", ""), most_folders=self.most_folders)
 
     @property
     def table(self) -> FeatureTable:

@@ -98,7 +98,8 @@ class CocoOptions(TextOptions, AnnotatedOptions):
     @property
     def name_sources(self) -> NameSources:
         rows = tuple(source.path for source in self.sources)
-        return NameSources(self.images, rows, self.match, not self.no_list)
+        images_option = "--images" if "data" in self.model_fields_set else "DATA"  # of an export, or of files
+        return NameSources(self.images, rows, self.match, not self.no_list, images_option, 1 if self.no_list else None)
 
     @property
     def sources(self) -> tuple[AnnotationSource, ...]:

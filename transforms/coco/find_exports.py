@@ -31,7 +31,7 @@ _ANNOTATIONS = "annotations"
 _SUBSET = re.compile(rf"(?:.*[_.-])?({'|'.join(SPLIT_OF_FOLDER)})(?:\d{{4}})?", re.IGNORECASE)
 _KEYS = {"captions": b'"caption"', "panoptic": b'"segments_info"', "keypoints": b'"num_keypoints"'}
 """Keys of annotations, which show the kind of a file whose name does not."""
-_CURE = "name the files by their flags: --images and --instances, for example"
+_CURE = "name the files by flags, --instances for example, and the folder of the images as DATA"
 _IMAGES_TRIED = 3
 
 
@@ -78,7 +78,7 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
     if not storage_for(data).is_folder(data):
         if find_archive(data):
             raise ConfigError(f"{data}: files inside an archive are not read; unpack {find_archive(data)}")
-        raise ConfigError(f"{data} is not a folder or .zip; give a file by its flag, --instances for example")
+        raise ConfigError(f"{data} is not a folder or .zip; {_CURE}")
     annotation_files = list(_find_annotation_files(data))
     copies = _find_copies(data, annotation_files)
     annotation_files = [file for file in annotation_files if file.name not in copies]

@@ -5,7 +5,7 @@ import posixpath
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice, pairwise
@@ -77,26 +77,28 @@ def source(options: CvatOptions) -> Source:
     (file, warnings), images = _find_xml(options), options.images
     folder, name = split_folder(file)
     head = _read_head(file)
-    splits = _subset_splits(file, head)
+    subsets = _subset_names(head)
+    splits = _subset_splits(subsets, file)
     below = join_path(folder, "images")
     prefix = "images/" if not images and storage_for(folder).is_folder(below) else ""
-    frame_name = options.frame_name or "frame_{:06d}" + _frame_suffix(
-        images[0] if images else below if prefix else folder
-    )
+    images_folder = images[0] if images else below if prefix else folder
+    frame_name = options.frame_name or "frame_{:06d}" + _frame_suffix(images_folder)
     try:
         has_number = frame_name.format(1) != frame_name.format(2)
     except (IndexError, KeyError, ValueError):
         has_number = False
     if not has_number:
         raise ConfigError(f"--frame-name {frame_name} has no number. Write the number in braces: frame_{{:06d}}.png")
+    paths = {name: join_path(images_folder, name) for name in subsets}
+    subset_paths = {name: path for name, path in paths.items() if storage_for(path).is_folder(path)}
     if options.match == "path":
-        _check_frame_name(file, head, images or (below if prefix else folder,), frame_name)
+        _check_frame_name(file, head, (*subset_paths.values(), *(images or (images_folder,))), frame_name)
     folders = [SourceFolder(path.rstrip("/")) for path in images]
     if folder.rstrip("/") not in {image_folder.path for image_folder in folders}:
         folders.append(SourceFolder(folder, has_images=not images))
     labels = LabelFolders(tuple(folders), tuple(dict.fromkeys(splits.values())), partial(eq, name))
     has_masks = options.masks != "none"
-    kept = {"has_masks": has_masks, "has_fields": bool(options.fields)}
+    kept = {"has_masks": has_masks, "has_fields": bool(options.fields), "subset_folders": frozenset(subset_paths)}
     parse = partial(parse_cvat, prefix=prefix, frame_name=frame_name, splits=splits, **kept)
     return naming_source(
         options, labels, parse, check=_check_cvat_notes, inputs=(file,), warnings=warnings, text_fields=True
@@ -150,15 +152,20 @@ def _read_head(file: str) -> list[Element]:
             raise ConfigError(f"{file}, line {error.line}: {error.detail}") from error
 
 
-def _subset_splits(file: str, elements: Sequence[Element]) -> dict[str, str]:
+def _subset_names(elements: Sequence[Element]) -> list[str]:
+    """Return the names of the subsets of a project."""
+    projects = (project for element in elements if element.tag == "meta" and (project := element.find("project")))
+    names = [name.strip() for project in projects for name in project.child_text("subsets").split("\n")]
+    return [name for name in names if name]
+
+
+def _subset_splits(names: Iterable[str], file: str) -> dict[str, str]:
     """Return the splits of a project by its subsets; empty if it has only one subset.
 
     Raises:
         ConfigError: Two subsets are the same split.
     """
-    projects = (project for element in elements if element.tag == "meta" and (project := element.find("project")))
-    names = [name.strip() for project in projects for name in project.child_text("subsets").split("\n")]
-    splits = {name: _SPLITS_BY_SUBSET.get(name.lower(), name.lower()) for name in names if name}
+    splits = {name: _SPLITS_BY_SUBSET.get(name.lower(), name.lower()) for name in names}
     if len({*splits.values()}) < len(splits):
         raise ConfigError(f"{file}: two of the subsets {', '.join(splits)} are the same split: rename one")
     return splits if len(splits) > 1 else {}
@@ -245,6 +252,7 @@ def parse_cvat(
     splits: Mapping[str, str],
     has_masks: bool,
     has_fields: bool = False,
+    subset_folders: frozenset[str] = frozenset(),
 ) -> Iterator[LabelledImage]:
     """Yield each image, and each shape of a track as an image of one object.
 
@@ -254,6 +262,7 @@ def parse_cvat(
         splits: Splits by the names of subsets; empty if --split decides.
         has_masks: True if records store polygons and masks, False if only their boxes.
         has_fields: True if records store open fields.
+        subset_folders: Subsets that have a folder of images, as in an export of a project.
 
     Raises:
         ConfigError: The file ends within tracks, so that no frame has all of its objects.
@@ -275,7 +284,8 @@ def parse_cvat(
             elif element.tag == "image":
                 has_images = True
                 suffix = posixpath.splitext(frame_name)[1]
-                yield _convert_image_element(element, prefix, suffix, splits, has_masks, has_fields)
+                below = _subset_folder(element, subset_folders)
+                yield _convert_image_element(element, prefix + below, suffix, splits, has_masks, has_fields)
             elif element.tag == "track":
                 tasks.add(element.attributes.get("task_id", ""))
                 if len(tasks) > 1:
@@ -283,6 +293,7 @@ def parse_cvat(
                         f"{file} has tracks of {len(tasks):,} tasks, whose frames have the same names: export each "
                         "task separately"
                     )
+                frame_path = prefix + _subset_folder(element, subset_folders) + frame_name
                 yield from _convert_track(element, frame_path, frames, sides, seen, has_masks, has_fields)
     except XmlError as error:
         if seen:
@@ -302,6 +313,12 @@ def video_frames(meta: Element) -> tuple[range, Sides]:
     if task.child_text("mode") == "interpolation" and start is not None and stop is not None:
         frames = range(start, stop + 1, step)[:_MOST_FRAMES]
     return frames, sides_px(size.child_text("width"), size.child_text("height"), set())
+
+
+def _subset_folder(element: Element, subset_folders: frozenset[str]) -> str:
+    """Return the folder of the image, or of the frames, of an element: `train/`; empty if its name has it."""
+    subset, name = element.attributes.get("subset", ""), element.attributes.get("name", "")
+    return f"{subset}/" if subset in subset_folders and not name.startswith(f"{subset}/") else ""
 
 
 def _convert_image_element(

@@ -174,16 +174,17 @@ def describe_mismatch(
         suffix_finds_all: True if --match suffix was tried, and finds all files of the compared names.
     """
     rows, folders = " ".join(sources.rows), " ".join(sources.images)
+    beside = "" if sources.most_folders == 0 else beside
     if not sources.is_listed:
         return f"{rows} names {_format_names(images)}; with --no-list, the contents of {folders} are not known."
     unused_files = f"{folders} has {_format_names(files)}" if files.number else f"{folders} has no other file"
     cause = _describe_cause(images, files, sources, is_all, suffix_finds_all)
     # Files of a folder within `beside` would be read twice.
     other_folders = [path for path in sources.images if beside != "." and not path.startswith(f"{beside}/")]
+    kept_folders = [] if is_all or sources.most_folders else other_folders
+    where = "the current folder" if beside == "." else beside
     return f"{rows} names {_format_names(images)}; {unused_files}. " + (
-        f"They are in {beside}: use {sources.use_images(*([] if is_all else other_folders), beside)}."
-        if beside
-        else cause
+        f"They are in {where}: use {sources.use_images(*kept_folders, beside)}." if beside else cause
     )
 
 
@@ -191,29 +192,30 @@ def _format_names(names: Names) -> str:
     return ", ".join(map(repr, names.first[:_COMPARED_SHOWN])) + (" …" if names.number > _COMPARED_SHOWN else "")
 
 
-def describe_archives(files: Names, sources: NameSources) -> str:
-    """Return a sentence about archives in the folders of images; empty without."""
+def describe_archives(files: Names, sources: NameSources, is_all: bool = True) -> str:
+    """Return a sentence about archives in the folders of images; empty without.
+
+    Args:
+        is_all: True if no image has a file.
+    """
     archives = [name for name in files.first if name.endswith(".zip")]
     if not archives:
         return ""
-    is_within = any(".zip" in folder for folder in sources.images)
-    option = "" if is_within else f", or pass it {_by_option(sources)}"
+    is_readable = is_all and len(sources.images) == 1 and ".zip" not in sources.images[0] and sources.most_folders != 0
+    path = posixpath.join(*sources.images[:1], archives[0])
+    option = f", or use {sources.use_images(path)}" if is_readable else ""
     return f"Archives within the folders of images are not read: unpack {archives[0]!r}{option}."
-
-
-def _by_option(sources: NameSources) -> str:
-    return "as DATA" if sources.images_option == "DATA" else f"to {sources.images_option}"
 
 
 def _describe_cause(images: Names, files: Names, sources: NameSources, is_all: bool, suffix_finds_all: bool) -> str:
     pairs = list(pair_names(images.compared, files.compared))
     counts = Counter(pair.difference for pair in pairs if pair.file)
     if not counts:
-        if archive := describe_archives(files, sources):
+        if archive := describe_archives(files, sources, is_all):
             return archive
         question = "Is it the folder of another split" if is_all else "Are some images in another folder"
-        several = "DATA can be several folders" if sources.images_option == "DATA" else "--images can be repeated"
-        return f"No file in the folder has such a name. {question}? {several}."
+        several = " DATA can be several folders." if sources.images_option == "DATA" else " --images can be repeated."
+        return f"No file in the folder has such a name. {question}?{several * (sources.most_folders is None)}"
     cause = max(counts, key=lambda kind: (counts[kind], -_ORDER.index(kind)))
     example = next(pair for pair in pairs if pair.difference is cause)
     like = f"{example.image!r} may be {example.file!r} ({counts[cause]:,} of {len(pairs):,} names compared)"
@@ -238,7 +240,7 @@ def _suggest_fix(pair: Pair, pairs: Iterable[Pair], sources: NameSources, is_all
     cures = ["--match suffix"] if suffix_finds_all else []
     # In another folder, images that have files would lose them.
     folders = {other.folder for other in pairs if other.difference is pair.difference}
-    if is_all and len(sources.images) == 1 and folders == {pair.folder}:
+    if is_all and len(sources.images) == 1 and folders == {pair.folder} and sources.most_folders != 0:
         folder = sources.images[0].rstrip("/")
         if pair.difference is Difference.DEEPER:
             cures.append(sources.use_images(f"{folder}/{pair.folder}"))

@@ -34,6 +34,7 @@ class ImagefolderOptions(FormatOptions):
     )
     name: str = redefine_option(FormatOptions, "name", "imagefolder")
     endings: ClassVar[tuple[str, ...]] = (".csv", ".jsonl", ".parquet")
+    most_folders: ClassVar[int | None] = 1
     known_names: ClassVar[str] = r"(.*/)?metadata\.(csv|jsonl|parquet)"
 
     @classmethod

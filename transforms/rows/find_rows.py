@@ -4,9 +4,10 @@ import posixpath
 from collections.abc import Iterable, Iterator
 from urllib.parse import unquote
 
+from recordmill.schemas.inputs.images import is_system_file
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD, USUAL_SPLITS, split_of_file
 from recordmill.schemas.inputs.tables import ENDINGS, RowsFile, rows_format
-from recordmill.transforms.storage.resolve import find_archive, join_path, match_files, storage_for
+from recordmill.transforms.storage.resolve import join_path, match_files, storage_for
 
 
 def find_rows(*patterns: str) -> tuple[str, ...]:
@@ -20,10 +21,10 @@ def find_rows(*patterns: str) -> tuple[str, ...]:
 
 def _match_rows(pattern: str) -> Iterable[str]:
     storage = storage_for(pattern)
-    if not storage.is_folder(pattern) or find_archive(pattern):
+    if not storage.is_folder(pattern):
         return match_files(pattern)
     files = (file.name for file in storage.walk(pattern))
-    return [join_path(pattern, name) for name in files if rows_format(name)]
+    return [join_path(pattern, name) for name in files if rows_format(name) and not is_system_file(name)]
 
 
 def rows_files(paths: Iterable[str]) -> Iterator[RowsFile]:

@@ -3,6 +3,7 @@
 import logging
 import os
 import posixpath
+import shlex
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -211,7 +212,8 @@ def check_findings(limits: JobLimits, rows: dict[str, Rows], facts: Facts, lists
     Raises:
         NoImageFoundError: No image has a file.
         ConfigError: Over half of the label files of a split have no image, and that is more than may be rejected.
-        EmptyDatasetError, TooManyRejectsError: See `describe_split.check_rejects`.
+        EmptyDatasetError: There is no image, or none for a split.
+        TooManyRejectsError: See `describe_split.check_rejects`.
     """
     unit = next(iter(rows.values())).what
     tally, images, files = tally_rejects(facts.rejects.items()), facts.unmatched, facts.unlisted
@@ -238,6 +240,7 @@ def check_findings(limits: JobLimits, rows: dict[str, Rows], facts: Facts, lists
     try:
         # Accepted rejects would leave images without the annotations of the other files.
         check_rejects(rows, tally, limits.max_rejects, limits.sources.rows, advice, may_accept=not are_disjoint)
+        _check_splits(limits, rows)
     except EmptyDatasetError as error:
         for split in limits.splits if limits.output else ():
             delete_state(limits.output, split)
@@ -248,6 +251,26 @@ def check_findings(limits: JobLimits, rows: dict[str, Rows], facts: Facts, lists
         if limits.output:
             write_rejects(limits.output, limits.splits, lists)
         raise
+
+
+def _check_splits(limits: JobLimits, rows: Mapping[str, Rows]) -> None:
+    """Check that every split has an image.
+
+    Raises:
+        EmptyDatasetError: A split has none.
+    """
+    total, shares = sum(split_rows.images for split_rows in rows.values()), dict(limits.shares)
+    empty = next((name for name, split_rows in rows.items() if not split_rows.images), None)
+    if empty is None:
+        return
+    unit, sources = rows[empty].what, limits.sources.rows
+    cures = [] if sources else ["give the same split= to the reading and the writing transform"]  # of Samples
+    cures += ["give it a larger share"] if empty in shares else []
+    if sources and empty not in shares:
+        cures.append(f"{' '.join(map(shlex.quote, sources))} names this split: add {unit}s to it there")
+    cure = f"{', or '.join(cures)}, or leave it out"
+    cure += f". {limits.share_cure}" if limits.share_cure and shares.get(empty, 0) * total >= 1 else ""
+    raise EmptyDatasetError(f"split {empty} gets none of the {total:,} {unit}s: {cure}")
 
 
 def _mismatch_text(limits: JobLimits, images: Names, files: Names, is_all: bool) -> str:

@@ -200,7 +200,7 @@ def check_rejects(
         may_accept: True if a larger --max-rejects is a fix.
 
     Raises:
-        EmptyDatasetError: There is no image, or none for a split.
+        EmptyDatasetError: There is no image.
         TooManyRejectsError: More than `max_rejects` of the images or of the annotations are rejected.
     """
     totals = total_rows(rows)
@@ -222,14 +222,6 @@ def check_rejects(
             f"allows: {counted}; the first: {first.detail}. {advice}. "
             f"Fix the data and run again{accept}"
         )
-    for name, split_rows in rows.items():
-        if not split_rows.images:
-            fix = "" if inputs else "give the same split= to the reading and the writing transform, or "  # of Samples
-            raise EmptyDatasetError(
-                f"split {name} gets none of the {images} {unit}s; {fix}give it a larger share, try another "
-                "--split-seed, --split-by rank or --stratify, or leave it out. With groups, check that there "
-                "are more than a few"
-            )
 
 
 def check_examples(splits: Mapping[str, SplitManifest], rejects: Mapping[str, RejectList], rejects_path: str) -> None:

@@ -101,11 +101,22 @@ class Directory:
         """Yield all members, sorted by name."""
         return map(Member, self._names, *self._columns)
 
+    def below(self, prefix: str) -> Iterator[Member]:
+        """Yield the members whose names begin with `prefix`, sorted by name."""
+        start = bisect_left(self._names, prefix)
+        for at in range(start, len(self._names)):
+            if not self._names[at].startswith(prefix):
+                break
+            yield self._member(at)
+
     def find(self, name: str) -> Member | None:
         at = bisect_left(self._names, name)
         if at == len(self._names) or self._names[at] != name:
             return None
-        return Member(name, *(column[at] for column in self._columns))
+        return self._member(at)
+
+    def _member(self, at: int) -> Member:
+        return Member(self._names[at], *(column[at] for column in self._columns))
 
 
 def _members(entries: list[zipfile.ZipInfo], end: int) -> Iterator[Member]:

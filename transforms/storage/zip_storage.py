@@ -49,7 +49,8 @@ class ZipStorage(Storage):
     """Read-only storage of the members of one archive. Their paths start with the path of the archive.
 
     COCO's archives contain a folder with the name of the archive (`train2017.zip`: `train2017/`). Names of members are
-    relative to this folder. If the only folder has another name, members are found with and without its name.
+    relative to this folder. If the only folder has another name, members and folders are found with and without its
+    name.
 
     Attributes:
         archive: Path of the archive.
@@ -62,11 +63,9 @@ class ZipStorage(Storage):
 
     def walk(self, folder: str, within: NameRange = ALL_NAMES) -> Iterator[StoredFile]:
         archive = self._open(again=True)
-        prefix = self._member(folder).rstrip("/")
-        prefix = f"{prefix}/" if prefix else archive.own_folder
-        for member in archive.members:
-            if member.name.startswith(prefix):
-                yield _stored_member(member, member.name[len(prefix) :], f"{self.archive}/{member.name}")
+        prefix = archive.folder_prefix(self._member(folder))
+        for member in archive.members.below(prefix):
+            yield _stored_member(member, member.name[len(prefix) :], f"{self.archive}/{member.name}")
 
     def names(self, folder: str) -> list[str]:
         return sorted(file.name for file in self.walk(folder) if "/" not in file.name)
@@ -217,6 +216,13 @@ class _Archive:
 
     def find(self, name: str) -> Member | None:
         return self.members.find(name) or self.members.find(self._folder + name)
+
+    def folder_prefix(self, folder: str) -> str:
+        """Return the beginning of the names of the members in a folder."""
+        prefix = f"{folder.rstrip('/')}/"
+        if prefix == "/":
+            return self.own_folder
+        return prefix if any(self.members.below(prefix)) else self._folder + prefix
 
 
 open_archive = lru_cache(maxsize=16)(_Archive)

@@ -8,6 +8,7 @@ import json
 import os
 import posixpath
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -25,6 +26,7 @@ from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import USUAL_SPLITS
 from recordmill.schemas.inputs.yaml_text import load_yaml
+from recordmill.schemas.names import is_absolute, name_parts
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.schemas.sizes import first_texts
@@ -364,12 +366,14 @@ def _find_splits(
     for split in USUAL_SPLITS:
         entries = description.get(split) or (description.get("validation") if split == "val" else None) or []
         for entry in map(str, entries if isinstance(entries, list) else [entries]):
-            paths = [_join_relative(root, entry)]
-            paths += [_join_relative(root, entry.removeprefix("../"))] if entry.startswith("../") else []
-            is_folder = {path: storage_for(path).is_folder(path) for path in paths}
-            path = next((path for path in paths if is_folder[path] or storage_for(path).size(path) is not None), "")
-            missing = f"{file}: {split} is {entry}, but {' or '.join(paths)} does not exist"
-            if path and is_folder[path]:
+            paths = _split_paths(root, entry)
+            shown = " or ".join(paths[:1] if is_absolute(entry) else paths)
+            missing = f"{file}: {split} is {entry}, but {shown} does not exist"
+            path = _first_existing(path for path in paths if path not in {folder.path for folder in folders})
+            is_folder = bool(path) and storage_for(path).is_folder(path)
+            if path and is_absolute(entry) and path != paths[0]:  # of another machine
+                warnings.append(f"{file}: {split} is {entry}, which does not exist, so {path} is read")
+            if is_folder:
                 folders.append(SourceFolder(path, split=split))
             elif path.endswith(".txt"):
                 lists.append(SplitList(path, split))
@@ -378,10 +382,43 @@ def _find_splits(
             elif split == "test":
                 warnings.append(f"{missing}. The split is skipped")
             else:
-                raise ConfigError(f"{missing}. Add --images with the folder that the paths in {file} begin at")
+                raise ConfigError(f"{missing}. {_path_cure(description, root, split)}")
     if not folders and not lists:
         raise ConfigError(f"{file} does not name images: it needs one of train, val, test")
     return folders, lists
+
+
+def _split_paths(root: str, entry: str) -> list[str]:
+    """Return the paths that an entry of a split may mean, likeliest first. The ends of an absolute path, which another
+    machine may have, are looked for below `root`.
+
+    >>> _split_paths("/set", "../train/images"), _split_paths("/set", "/a/train")
+    (['/train/images', '/set/train/images'], ['/a/train', '/set/a/train', '/set/train'])
+    """
+    paths, parts = [_join_relative(root, entry)], name_parts(entry)
+    if is_absolute(entry):
+        return paths + [_join_relative(root, "/".join(parts[at:])) for at in range(len(parts))]
+    return paths + ([_join_relative(root, entry.removeprefix("../"))] if entry.startswith("../") else [])
+
+
+def _first_existing(paths: Iterable[str]) -> str:
+    """Return the first path of a folder or file, or ""."""
+    storages = ((path, storage_for(path)) for path in paths)
+    return next((path for path, storage in storages if storage.is_folder(path) or storage.size(path) is not None), "")
+
+
+def _path_cure(description: dict[str, Any], root: str, split: str) -> str:
+    """Return the cure of a path that does not exist: --images with a folder above or below `root` that has the paths
+    of train and val, if there is one."""
+    files = (file.name for file in islice(storage_for(root).walk(root), _LOOKED_AT))
+    below = sorted({name.partition("/")[0] for name in files if "/" in name})
+    entries = [description[name] for name in ("train", "val") if description.get(name)]
+    paths = [str(path) for entry in entries for path in (entry if isinstance(entry, list) else [entry])]
+    for folder in filter(None, (root.rpartition("/")[0], *(join_path(root, name) for name in below))):
+        candidates = {_first_existing(_split_paths(folder, path)) for path in paths}
+        if "" not in candidates and len(candidates) == len(paths):
+            return f"Add --images {shlex.quote(folder)}"
+    return f"Correct the path, or remove {split} from the file"
 
 
 def _parse_image_list(path: str, lines: Iterable[str], top: str) -> Iterator[str]:

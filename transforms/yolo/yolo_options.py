@@ -27,6 +27,7 @@ class YoloOptions(FormatOptions):
     )
     name: str = redefine_option(FormatOptions, "name", "yolo")
     endings: ClassVar[tuple[str, ...]] = (".txt",)
+    most_folders: ClassVar[int | None] = 0  # --images is the folder that paths begin at, which data.yaml decides
     known_names: ClassVar[str] = r"data\.yaml|(.*/)?labels/.*\.txt"
 
     @classmethod

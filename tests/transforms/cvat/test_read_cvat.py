@@ -13,6 +13,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.sample import SampleObject
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.annotated.shapes import column_runs
+from recordmill.transforms.cvat import read_cvat
 from recordmill.transforms.cvat.cvat_options import CvatOptions
 from recordmill.transforms.cvat.read_cvat import parse_cvat
 from tests.conftest import draw_jpeg
@@ -327,3 +328,22 @@ def test_fields_of_tracks():
     (object_,) = (object_ for image in images for object_ in image.sample.objects)
     expected = {"frame": "7", "occluded": "0", "keyframe": "1", "group_id": "5", "attributes": {"age": "3"}}
     assert object_.fields == expected | {"track_id": 2}
+
+
+def test_images_of_a_project_are_in_folders_of_subsets(tmp_path):
+    names = [("train", "1.jpg"), ("val", "1.jpg"), ("val", "val/2.jpg"), ("more", "3.jpg")]
+    for folder in ("train", "val"):
+        (tmp_path / "images" / folder).mkdir(parents=True)
+        (tmp_path / "images" / folder / "1.jpg").write_bytes(b"")
+    rows = "".join(f"<image name='{name}' subset='{subset}'/>" for subset, name in names)
+    subsets = "<meta><project><subsets>train\nval\nmore</subsets></project></meta>"
+    frames = track("7").replace("<track", "<track subset='val'")
+    (tmp_path / "annotations.xml").write_text(f"<annotations>{subsets}{rows}{frames}</annotations>")
+    for options in {"data": str(tmp_path)}, {"data": str(tmp_path), "images": (f"{tmp_path}/images",)}:
+        found = read_cvat.source(CvatOptions(output="out", **options))
+        with open(tmp_path / "annotations.xml", "rb") as file:
+            samples = [image.sample.file_name for image in found.parse(file, "a.xml")]
+        prefix = "" if "images" in options else "images/"
+        assert samples == [
+            f"{prefix}{name}" for name in ("train/1.jpg", "val/1.jpg", "val/2.jpg", "3.jpg", "val/frame_000007.PNG")
+        ]

@@ -101,7 +101,7 @@ def test_the_likeliest_file_is_taken():
             ["1.jpg"],
             ["a/b.zip"],
             "Archives within the folders of images are not read",
-            "unpack 'a/b.zip', or pass it to --images.",
+            "unpack 'a/b.zip', or use --images img/a/b.zip.",
         ),
         (["val_1.jpg"], ["train_1.jpg"], "No file in the folder has such a name", "Is it the folder of another split?"),
     ],
@@ -137,12 +137,12 @@ def test_no_flag_is_advised_that_verb_lacks_or_given(match):
 
 def test_images_beside_file_that_names_them_are_named_of():
     for beside, is_all, cure in (
-        ("data/train", True, "--images data/train"),
-        ("data/train", False, "--images img --images data/train"),
-        (".", False, "--images ."),  # img is within it
+        ("data/train", True, "They are in data/train: use --images data/train."),
+        ("data/a b", False, "They are in data/a b: use --images img --images 'data/a b'."),
+        (".", False, "They are in the current folder: use --images ./."),  # img is within it
     ):
         text = told(["1.jpg"], ["x.jpg"], beside=beside, is_all=is_all)
-        assert text.endswith(f"They are in {beside}: use {cure}.")
+        assert text.endswith(cure)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_images_beside_file_that_names_them_are_named_of():
     [
         (["1.jpg"], ["x.jpg"], {"beside": "own"}, "use own as DATA."),
         (["1.jpg"], ["x.jpg"], {"beside": "own", "is_all": False}, "use img own as DATA."),
-        (["1.jpg"], ["a.zip"], {}, "unpack 'a.zip', or pass it as DATA."),
+        (["1.jpg"], ["a.zip"], {}, "unpack 'a.zip', or use img/a.zip as DATA."),
         (["1.jpg"], ["x.jpg"], {}, "DATA can be several folders."),
         (["1.jpg"], ["t/1.jpg"], {}, "use img/t as DATA."),
         (["img/1.jpg"], ["1.jpg"], {}, "use ./ as DATA."),
@@ -161,6 +161,21 @@ def test_cures_name_data(images, files, more, cure):
     text = told(images, files, sources, **more)
     assert text.endswith(cure)
     assert "--images" not in text
+
+
+@pytest.mark.parametrize(
+    ("most_folders", "images", "files", "more", "cure"),
+    [
+        (1, ["1.jpg"], ["x.jpg"], {"beside": "own", "is_all": False}, "use --images own."),
+        (1, ["1.jpg"], ["x.jpg"], {}, "Is it the folder of another split?"),
+        (0, ["1.jpg"], ["x.jpg"], {"beside": "own"}, "Is it the folder of another split?"),
+        (0, ["1.jpg"], ["t/1.jpg"], {}, "correct the names."),
+        (0, ["1.jpg"], ["a.zip"], {}, "unpack 'a.zip'."),
+    ],
+)
+def test_no_folder_is_advised_that_the_format_refuses(most_folders, images, files, more, cure):
+    sources = NameSources(("img",), ("a.csv",), most_folders=most_folders)
+    assert told(images, files, sources, **more).endswith(cure)
 
 
 def test_folder_above_is_named():

@@ -1,6 +1,7 @@
 """The files of rows that paths and wild cards stand for."""
 
 import os
+from zipfile import ZipFile
 
 import pytest
 
@@ -76,3 +77,12 @@ def test_columns_in_names_of_folders(tmp_path, folders, columns):
         os.makedirs(os.path.dirname(path))
         open(path, "wb").close()
     assert [dict(file.partitions) for file in rows_files(paths)] == columns
+
+
+@pytest.mark.parametrize("name", ["set.zip", "other.zip"])
+def test_rows_of_an_archive_are_those_of_its_folder(tmp_path, name):
+    with ZipFile(tmp_path / name, "w") as file:
+        for member in "set/train/a.csv", "set/b.jsonl", "set/notes.txt", "__MACOSX/set/._b.jsonl":
+            file.writestr(member, "")
+    path = f"{tmp_path}/{name}/set"
+    assert find_rows(path) == (f"{path}/b.jsonl", f"{path}/train/a.csv")

@@ -195,6 +195,30 @@ def test_empty_split_leaves_no_files(tmp_path):
     assert not note.exists()
 
 
+HALF, NONE = Fraction(1, 2), Fraction(1, 1000)
+RANK = "--split-by rank is exact"
+
+
+@pytest.mark.parametrize(
+    ("sources", "shares", "share_cure", "told"),
+    [
+        (("a b.json",), {}, RANK, "'a b.json' names this split: add images to it there, or leave it out"),
+        (("a.json",), {"train": HALF, "val": HALF}, RANK, f"give it a larger share, or leave it out. {RANK}"),
+        (("a.json",), {"train": HALF, "val": HALF}, "", "give it a larger share, or leave it out"),
+        (("a.json",), {"train": HALF, "val": NONE}, RANK, "give it a larger share, or leave it out"),
+        ((), {}, "", "give the same split= to the reading and the writing transform, or leave it out"),
+    ],
+)
+def test_cure_of_empty_split_is_not_refused(sources, shares, share_cure, told):
+    limits = demands(splits=("train", "val"))
+    limits = limits._replace(
+        sources=NameSources(("images",), sources), shares=tuple(shares.items()), share_cure=share_cure
+    )
+    with pytest.raises(EmptyDatasetError) as caught:
+        check(limits, {"train": Rows(2, 0), "val": Rows(0, 0)}, [])
+    assert str(caught.value) == f"split val gets none of the 2 images: {told}"
+
+
 def test_archive_in_place_of_images():
     files = Names.sample(["a.zip"])
     with pytest.raises(

@@ -287,15 +287,6 @@ def test_paths_of_no_images_are_named():
     assert str(caught.value) == "a.json, more/labels.csv: no images, so there is nothing to write"
 
 
-def test_one_split_without_images():
-    with pytest.raises(EmptyDatasetError, match="split val gets none of the 10 images; give it a larger share"):
-        check({**ROWS, "val": Rows(0, 0)})
-    with pytest.raises(
-        EmptyDatasetError, match="images; give the same split= to the reading and the writing transform, or"
-    ):
-        check({**ROWS, "val": Rows(0, 0)}, inputs=())  # of a user's pipeline
-
-
 @pytest.mark.parametrize(
     ("images", "told"),
     [

@@ -80,6 +80,20 @@ def test_files_are_listed_below_folder_that_has_archive_s_name(tmp_path, more_me
     assert [file.name for file in storage_for(path).walk(path)] == names
 
 
+@pytest.mark.parametrize("name", ["set.zip", "other.zip"])
+@pytest.mark.parametrize("more_members", [{}, {"__MACOSX/set/._a.csv": b""}, {".DS_Store": b""}])
+def test_folders_below_the_only_folder_at_top_may_be_left_out(tmp_path, name, more_members):
+    path = archive(tmp_path / name, {"set/a.csv": b"", "set/train/images/1.png": b"1", **more_members})
+    storage = storage_for(path)
+    for folder in f"{path}/train/images", f"{path}/set/train/images/":
+        assert storage.is_folder(folder)
+        assert [(file.name, file.path) for file in storage.walk(folder)] == [
+            ("1.png", f"{path}/set/train/images/1.png")
+        ]
+    assert not storage.is_folder(f"{path}/set/val")
+    assert not storage.is_folder(f"{path}/val")
+
+
 def test_of_several_folders_none_may_be_left_out(tmp_path):
     path = archive(tmp_path / "masks.zip", {"val/1.png": b"", "train/1.png": b""})
     assert storage_for(path).size(f"{path}/1.png") is None

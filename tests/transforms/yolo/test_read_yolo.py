@@ -327,3 +327,42 @@ def test_labels_of_two_folders_below_data_are_refused(tmp_path):
         path.write_text("cat\n")
     with pytest.raises(ConfigError, match=r"data/train/ and .*data/val/ have label files of the same names"):
         source(YoloOptions(data=str(tmp_path / "data"), images=[str(tmp_path / "x")], output="out"))
+
+
+def write_folders(folder, *names: str) -> None:
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "1.jpg").write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("train", "val"),
+    [("/content/set/train/images", "/content/set/val/images"), ("C:\\a b\\train\\images", "D:\\val\\images")],
+)
+def test_absolute_paths_of_another_machine(tmp_path, train, val):
+    write_folders(tmp_path, "train/images", "val/images")
+    (tmp_path / "data.yaml").write_text(f"train: {train}\nval: {val}\nnames: [cat]\n")
+    found = source(YoloOptions(data=str(tmp_path), output="out"))
+    assert [folder.path for folder in found.folders] == [f"{tmp_path}/train/images", f"{tmp_path}/val/images"]
+    assert found.warnings == (
+        f"{tmp_path}/data.yaml: train is {train}, which does not exist, so {tmp_path}/train/images is read",
+        f"{tmp_path}/data.yaml: val is {val}, which does not exist, so {tmp_path}/val/images is read",
+    )
+
+
+@pytest.mark.parametrize(
+    ("folders", "val", "cure"),
+    [
+        (("a b/train/images", "a b/val/images"), "val/images", "Add --images '{}/a b'"),
+        (("train/images",), "val/images", "Correct the path, or remove val from the file"),
+        (("a/train/images", "train/images"), "/x/val/images", "Correct the path, or remove val from the file"),
+    ],
+)
+def test_cure_of_path_that_does_not_exist(tmp_path, folders, val, cure):
+    write_folders(tmp_path, *folders)
+    (tmp_path / "data.yaml").write_text(f"train: train/images\nval: {val}\nnames: [cat]\n")
+    with pytest.raises(ConfigError) as caught:
+        source(YoloOptions(data=str(tmp_path), output="out"))
+    assert str(caught.value).endswith(f" does not exist. {cure.format(tmp_path)}")
+    if "--images" in cure:
+        assert source(YoloOptions(data=str(tmp_path), output="out", images=(f"{tmp_path}/a b",))).images
