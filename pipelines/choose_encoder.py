@@ -1,5 +1,6 @@
 """Choose the encoder of a column of texts: a saved one, or one that is fitted on a split."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from recordmill.pipelines.convert import input_file
@@ -45,7 +46,7 @@ def choose_encoder(
         if known and known.sha256 != saved.info.sha256 and other_splits:
             raise ConfigError(
                 f"{output} holds the split {', '.join(other_splits)}, encoded by another vocabulary than {path}; give "
-                f"--encoders {output}, or another --output"
+                f"--encoders {shlex.quote(output)} in its place, or another --output"
             )
         return EncoderSource(column, saved.settings, saved=saved, path=path)
     settings = options.settings(form, read_stop_words(options.stop_words))
@@ -58,14 +59,14 @@ def choose_encoder(
         raise ConfigError(
             f"{output} holds the split {', '.join(other_splits)}, encoded by the vocabulary of {saved.split}, and "
             f"{split} would get another ({_difference(saved.settings, settings) or 'of its own'}): write all splits in "
-            f"one command, keep that vocabulary by --encoders {output}, or give another --output"
+            f"one command, keep that vocabulary by --encoders {shlex.quote(output)}, or give another --output"
         )
     if split in splits:
         return EncoderSource(column, settings, split, known=known)
     if saved.settings != settings:
         raise ConfigError(
             f"{path}, which the split {split} was encoded by, has {_difference(saved.settings, settings)}; give the "
-            f"same, or --encoders {output} in their place"
+            f"same, or --encoders {shlex.quote(output)} in their place"
         )
     return EncoderSource(column, settings, saved=saved, path=path)
 

@@ -124,9 +124,11 @@ def _named_format(name: str) -> Format:
     if name in formats():
         return formats()[name]
     if name in _STORED:
-        raise ConfigError(f"--format names the format of DATA. To store images as {name}, give --image-format {name}")
+        raise ConfigError(
+            f"--format names the format of DATA. To store images as {name}, give --image-format {name} in its place"
+        )
     if name == "embed":
-        raise ConfigError("--format embed does not exist. To store features of a model, give --model NAME")
+        raise ConfigError("--format embed does not exist. To store features of a model, give --model NAME in its place")
     near = difflib.get_close_matches(name, formats(), 1, _CLOSE)
     hint = f". Did you mean {near[0]}?" if near else ""
     raise ConfigError(f"--format must be one of {', '.join(formats())} (got {name!r}){hint}")

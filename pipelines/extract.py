@@ -1,5 +1,6 @@
 """`recordmill extract`: convert records to image files and labels."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
@@ -50,7 +51,7 @@ def check_format(folder: str, manifest: Manifest, format_: str) -> None:
     """Raise ConfigError if records do not fit a label format."""
     if format_ == "coco":
         return
-    coco = f"recordmill extract {folder} DIR writes COCO JSON"
+    coco = f"recordmill extract {shlex.quote(folder)} DIR writes COCO JSON"
     if manifest.table.record_of is RecordOf.ANNOTATION:
         raise ConfigError(
             f"--as {format_}: {folder} has layout {manifest.layout}, with one record per annotation, but a label "

@@ -145,7 +145,8 @@ def gather(
     if options.image_column:
         blocks = choose_images(options, blocks, splits)
     elif options.key and not options.dry_run:
-        warn = WithFacts(_warn_equal_keys, AsList(blocks), options.output, options.key, splits[0])
+        may_group = not (options.stratify or options.split_column)
+        warn = WithFacts(_warn_equal_keys, AsList(blocks), options.output, options.key, may_group, splits[0])
         p | "OnceSpilled" >> beam.Impulse() | "CompareKeys" >> warn
     chosen | "WarnColumns" >> WithFacts(_warn_columns, splits[0])
     return Gathered(
@@ -216,8 +217,10 @@ def _warn_columns(chosen: ChosenSchema, facts: FactsBuilder, split: str) -> None
 
 
 # Long list of arguments: files of spills, and the names in the warning.
-def _warn_equal_keys(_: bytes, facts: FactsBuilder, spills: list[Spill], output: str, column: str, split: str) -> None:
-    text = equal_keys_warning(spills, output, column)
+def _warn_equal_keys(
+    _: bytes, facts: FactsBuilder, spills: list[Spill], output: str, column: str, may_group: bool, split: str
+) -> None:
+    text = equal_keys_warning(spills, output, column, may_group)
     facts.warn_all([split], filter(None, [text]))
 
 

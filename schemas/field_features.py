@@ -1,6 +1,7 @@
 """Features of open fields: values of images and objects that a source has and no layout knows."""
 
 import difflib
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from math import nan
@@ -174,12 +175,13 @@ def _key_fault(
     """Return why a field cannot be stored; empty if it can."""
     if column.axis == "object" and column.path in readings:
         return f"recordmill.open gives the name of the field {column.shown} to a value of the layout"
+    cure = f"Add --rename {shlex.quote(key)}=NAME"
     for feature in features:
         if other := taken.get(feature.name):
             what = other.meaning or other.source
-            return f"the key of the field {column.shown}, {feature.name}, is taken ({what}). Add --rename {key}=NAME"
+            return f"the key of the field {column.shown}, {feature.name}, is taken ({what}). {cure}"
         if "" in feature.name.split("/"):
-            return f"the key of the field {column.shown!r}, {feature.name}, has an empty part. Add --rename {key}=NAME"
+            return f"the key of the field {column.shown!r}, {feature.name}, has an empty part. {cure}"
         if not is_key(feature.name):
             return f"the field {column.shown!r} has no key of 1 to {_MOST_KEY_BYTES} bytes of printable text"
     return ""

@@ -1,6 +1,7 @@
 """`recordmill sample`: write the generated data set."""
 
 import os
+import shlex
 
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.terminal.console import terminal
@@ -8,6 +9,9 @@ from recordmill.pipelines.dataset_options import SampleOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.paths import is_remote
 from recordmill.transforms.sample.write_sample import write_sample
+
+_FEW = 200
+"""Below this number of images, the missing and the broken one exceed the default of `--max-rejects`."""
 
 
 def run(options: SampleOptions) -> None:
@@ -30,6 +34,6 @@ def run(options: SampleOptions) -> None:
         f"annotations are in {folder}. Convert them with:"
     )
     console.print(
-        f"  recordmill convert {files.images} --instances {files.instances} -o OUT"
-        + (" --max-rejects 1" if options.odd else "")
+        f"  {shlex.join(['recordmill', 'convert', files.images, '--instances', files.instances, '-o', 'OUT'])}"
+        + (" --max-rejects 1" if options.odd or count < _FEW else "")
     )

@@ -1,5 +1,6 @@
 """`recordmill verify`: check a data set."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -115,4 +116,4 @@ def _unchecked_lines(options: VerifyOptions) -> Iterator[str]:
             'pip install "recordmill[tensorflow]", or use --check decode'
         )
     if has_report(options.folder):
-        yield f"{REPORT} was not checked; recordmill report {options.folder} writes it again"
+        yield f"{REPORT} was not checked; recordmill report {shlex.quote(options.folder)} writes it again"

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
@@ -222,6 +223,18 @@ def shortest_name(axis: Axis, path: str, image_paths: Iterable[str] = ()) -> str
     """
     is_plain = path not in (ALL, NONE) and split_name(path, image_paths) == (axis, path)
     return str(FieldChoice(path if is_plain else f"{PREFIXES[axis]}{path}"))
+
+
+def fields_flag(names: Iterable[str], most: int) -> str:
+    """Return `--fields` with the first names, quoted for a shell, and the number of further names. A name that is not
+    printable is left out, because nobody could type it.
+
+    >>> fields_flag(["a b", "score", "x"], 2), fields_flag(["score"], 2), fields_flag(["\\0"], 2)
+    ("--fields 'a b,score' (1 more)", '--fields score', '')
+    """
+    typed = [name for name in names if name.isprintable()]
+    more = f" ({len(typed) - most:,} more)" if len(typed) > most else ""
+    return f"--fields {shlex.quote(','.join(typed[:most]))}{more}" if typed else ""
 
 
 def columns_of_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

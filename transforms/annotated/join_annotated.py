@@ -15,7 +15,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import PARTS_OF_FIELDS
 from recordmill.schemas.field_features import WELL_KNOWN, field_columns
 from recordmill.schemas.inputs.annotations import Caption, ImageLabels
-from recordmill.schemas.inputs.fields import split_name
+from recordmill.schemas.inputs.fields import fields_flag, split_name
 from recordmill.schemas.inputs.image_options import ALLOW_EMPTY
 from recordmill.schemas.inputs.labels import ExistingLabels, LabelMap, adopt_labels
 from recordmill.schemas.inputs.splits import name_id
@@ -123,7 +123,7 @@ def _describe_traits(
     noted = {split_name(name, source.image_fields) for name in noted_fields(notes)}
     unwritten = [path for path in sorted(WELL_KNOWN) if ("object", path) in noted and path not in written]
     if unwritten and not options.unwritten_parts:
-        warnings.append(f"{lacks} {', '.join(unwritten)}: add --fields {','.join(unwritten)}")
+        warnings.append(f"{lacks} {', '.join(unwritten)}: add {fields_flag(unwritten, len(unwritten))}")
     facts.warn_all(splits[:1], warnings)
 
 

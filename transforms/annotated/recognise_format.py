@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from itertools import islice
 
 from recordmill.schemas.errors import ConfigError, RecordmillError
+from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.option import option_fields
+from recordmill.schemas.inputs.sample import Sample
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.rows.data_contents import (
     LABEL_ENDINGS,
@@ -58,9 +60,15 @@ def reads_labels(options: FormatOptions) -> bool:
         for name in islice(labels, MOST_READ):
             with storage_for(folder.path).open(join_path(folder.path, name)) as file:
                 contents = file.read() if source.label_name else file
-                if any(image.sample for image in source.parse(contents, folder.prefix + name)):
+                samples = (image.sample for image in source.parse(contents, folder.prefix + name))
+                if any(sample and _is_image(sample, bool(source.label_name)) for sample in samples):
                     return True
     return False
+
+
+def _is_image(sample: Sample, is_beside: bool) -> bool:
+    """Return True if a Sample may be of an image: a table of any texts names no images."""
+    return is_beside or sample.data is not None or is_image_name(sample.file_name)
 
 
 def _describe_candidates(contents: DataContents, options: type[FormatOptions]) -> Iterator[str]:

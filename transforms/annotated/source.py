@@ -11,7 +11,7 @@ import msgspec
 from recordmill.schemas.features import Part
 from recordmill.schemas.field_features import AXES, WELL_KNOWN, Axis
 from recordmill.schemas.inputs.annotations import Category
-from recordmill.schemas.inputs.fields import NO_FIELDS, FieldSelection, shortest_name, split_name
+from recordmill.schemas.inputs.fields import NO_FIELDS, FieldSelection, fields_flag, shortest_name, split_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.schemas.sizes import printable
@@ -171,16 +171,16 @@ def unwritten_fields(notes: Iterable[str], source: "Source") -> Iterator[str]:
     """Yield a warning of the open fields that label files have and records do not, with the flag that stores them.
 
     >>> source = Source("a", "b", (), yield_nothing, bool, fields=(NO_FIELDS, FieldSelection({"score": ""})))
-    >>> list(unwritten_fields(field_notes(["score", "image.date", "a,b", "all"]), source))
-    ['label files have fields that are not written: add --fields "a,b",image.date,objects.all']
+    >>> print(*unwritten_fields(field_notes(["score", "image.date", "a,b", "all"]), source))
+    label files have fields that are not written: add --fields '"a,b",image.date,objects.all'
     """
     fields = {split_name(name, source.image_fields) for name in noted_fields(notes)}
     unwritten = [field for field in fields if not _is_written(*field, source)]
     if unwritten:
         choices = sorted(shortest_name(axis, path, source.image_fields) for axis, path in unwritten)
-        shown = printable(",".join(choices[:_MOST_FIELDS]))
-        more = f" ({len(choices) - _MOST_FIELDS:,} more)" if len(choices) > _MOST_FIELDS else ""
-        yield f"label files have fields that are not written: add --fields {shown}{more}"
+        flag = fields_flag(choices, _MOST_FIELDS)
+        cure = f"add {flag}" if flag else printable(", ".join(choices))
+        yield f"label files have fields that are not written: {cure}"
 
 
 def noted_fields(notes: Iterable[str]) -> list[str]:

@@ -15,7 +15,7 @@ from recordmill.schemas.field_features import Axis
 from recordmill.schemas.inputs.annotations import unnamed_keypoints
 from recordmill.schemas.inputs.coco import STORED_OF_IMAGES, STORED_OF_OBJECTS, AnnotationKind
 from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts, TextForm
-from recordmill.schemas.inputs.fields import OBJECTS, shortest_name
+from recordmill.schemas.inputs.fields import OBJECTS, fields_flag, shortest_name
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import FEATURES, LAYOUTS, TABLE, has_image, requested_fields
 from recordmill.schemas.problems import COPIES, DUPLICATES, Duplicates, split_problems
@@ -526,8 +526,7 @@ def _is_open(kind: str, list_: str, name: str) -> bool:
 def _fields_flag(list_: str, paths: Iterable[str]) -> str:
     axis: Axis = "image" if list_ == "images" else "object"
     choices = [shortest_name(axis, path) for path in dict.fromkeys(paths)]
-    more = f" ({len(choices) - _SHOWN:,} more)" if len(choices) > _SHOWN else ""
-    return f"--fields {shlex.quote(printable(','.join(choices[:_SHOWN])))}{more}"
+    return fields_flag(choices, _SHOWN)
 
 
 def _storing_flags(kind: str, list_: str, name: str, layout: str) -> str:

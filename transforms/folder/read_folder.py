@@ -7,7 +7,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.inputs.fields import NO_FIELDS, NONE, shortest_name
+from recordmill.schemas.inputs.fields import NO_FIELDS, NONE, fields_flag, shortest_name
 from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.labels import ExistingLabels
 from recordmill.schemas.inputs.splits import Division
@@ -109,8 +109,9 @@ def choose_table(
     written = {column.path.partition(".")[0] for column in requested_fields(table)}
     unwritten = [shortest_name("image", path, ("",)) for path in sorted(paths - written)]
     if unwritten and options.fields != (NONE,):
-        shown = printable(",".join(unwritten[:_MOST_SHOWN])) + " …" * (len(unwritten) > _MOST_SHOWN)
-        warnings.append(f"--labels has columns that are not written: add --fields {shown}")
+        flag = fields_flag(unwritten, _MOST_SHOWN)
+        cure = f"add {flag}" if flag else printable(", ".join(unwritten))
+        warnings.append(f"--labels has columns that are not written: {cure}")
     facts.warn_all(splits[:1], warnings)
     facts.preview(previews)
     yield table

@@ -261,14 +261,14 @@ def _check_columns(file: MetadataFile, class_names: tuple[str, ...], captions: t
         fault = f"{file.path} has neither objects nor captions ({', '.join(CAPTIONS)}). Its columns are: {columns}."
         if file.image_column:
             raise ConfigError(
-                f"{fault} recordmill convert '{join_path(folder, '*.parquet')}' --format table "
-                f"--image-column {file.image_column} --label LABEL reads images and their classes"
+                f"{fault} recordmill convert {shlex.quote(join_path(folder, '*.parquet'))} -o OUT --format table "
+                f"--image-column {shlex.quote(file.image_column)} --label LABEL reads images and their classes"
             )
+        folder, path = shlex.quote(folder), shlex.quote(file.path)
         raise ConfigError(
-            f"{fault} {shlex.join(['recordmill', 'convert', folder, '--labels', file.path, '--label', label])} -o OUT "
-            "reads one as the class of the image, "
-            f"{shlex.join(['recordmill', 'convert', file.path, '--format', 'table', '--images', folder])} "
-            f"--image-column {FILE_NAME} -o OUT reads all"
+            f"{fault} recordmill convert {folder} -o OUT --labels {path} --label {shlex.quote(label)} reads one as the "
+            f"class of the image, recordmill convert {path} -o OUT --format table --images {folder} --image-column "
+            f"{FILE_NAME} reads all"
         )
     entry = next((entry for _, entry in file.objects()), None)
     if entry is None or class_names:

@@ -2,6 +2,7 @@
 
 import io
 import logging
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -131,7 +132,7 @@ def read_examples(folder: str, manifest: Manifest, chosen: Sequence[ChosenExampl
     if missing:
         _LOGGER.warning(
             "%d of the report's %d images are missing, as %s cannot be read; recordmill verify %s reports why",
-            *(len(chosen) - len(thumbnails), len(chosen), first_texts(missing, 1), folder),
+            *(len(chosen) - len(thumbnails), len(chosen), first_texts(missing, 1), shlex.quote(folder)),
         )
     return thumbnails
 

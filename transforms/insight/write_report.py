@@ -1,6 +1,7 @@
 """Write report.html to the folder of a complete data set."""
 
 import logging
+import shlex
 
 from recordmill.schemas.statistics import REPORT
 from recordmill.transforms.dataset.dataset_folder import read_statistics, require_manifest
@@ -21,7 +22,7 @@ def try_to_report(output: str) -> None:
         _LOGGER.debug("no report", exc_info=True)
         _LOGGER.warning(
             "%s was not written (%s: %s). The shards are complete. To write the report, run recordmill report %s",
-            *(REPORT, type(error).__name__, error, output),
+            *(REPORT, type(error).__name__, error, shlex.quote(output)),
         )
 
 

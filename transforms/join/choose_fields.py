@@ -25,6 +25,7 @@ from recordmill.schemas.inputs.fields import (
     OBJECTS,
     FieldChoice,
     FieldSelection,
+    fields_flag,
 )
 from recordmill.schemas.inputs.labels import ExistingLabels
 from recordmill.schemas.layouts import requested_fields
@@ -213,7 +214,7 @@ def _field_warnings(column: FieldColumn, values: ColumnStats, rows: int) -> Iter
     if column.kind is FeatureKind.INT64 and column.missing == "-1" and values.minus_ones:
         yield (
             f"field {shown}: -1 occurs {number_text(values.minus_ones, 'time')}, and stands for a missing value; with "
-            f"--fields {FieldChoice(shown, 'float')}, NaN does"
+            f"{fields_flag([str(FieldChoice(shown, 'float'))], 1)}, NaN does"
         )
     if values.present < rows:
         what, stored = "images" if column.axis == "image" else "objects", column.missing or "empty text"

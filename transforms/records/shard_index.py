@@ -6,6 +6,7 @@ matches them. A shard without an index is scanned once.
 """
 
 import logging
+import shlex
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
@@ -122,20 +123,21 @@ def read_shard_index(path: str, size: int, records: int | None = None) -> ShardI
         ConfigError, RecordError: There is no index, and the shard is GZIP, or damaged.
         OSError: A file cannot be read.
     """
+    cure = f"recordmill index {shlex.quote(path)} writes it again"
     try:
         index = decode_index(storage_for(path).read(index_path(path)))
     except FileNotFoundError:
         index = build_index(path)
         _warn_once(split_folder(path)[0])
     except ValueError as error:
-        raise IndexMismatchError(f"{index_path(path)}: {error}; recordmill index {path} writes it again") from error
+        raise IndexMismatchError(f"{index_path(path)}: {error}; {cure}") from error
     if index.size != size:
         what = f"for a shard of {index.size:,} bytes, but the shard has {size:,}"
     elif records not in (index.records, None):
         what = f"for {index.records:,} records, but the manifest says {records:,}"
     else:
         return index
-    raise IndexMismatchError(f"{index_path(path)} is {what}; recordmill index {path} writes it again")
+    raise IndexMismatchError(f"{index_path(path)} is {what}; {cure}")
 
 
 @lru_cache(maxsize=1024)
@@ -144,7 +146,7 @@ def _warn_once(folder: str) -> None:
         "%s has shards without an index, and each of them is scanned when it is first read; "
         "recordmill index %s writes the indexes",
         folder,
-        folder,
+        shlex.quote(folder),
     )
 
 

@@ -5,6 +5,7 @@ import csv
 import io
 import logging
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
@@ -214,8 +215,8 @@ def _check_column_names(path: str, names: list[str], delimiter: str, reading: Ro
         and (other := next((char for char in DELIMITERS if char in names[0]), ""))
     ):
         raise AnnotationFileError(
-            f"{path} has one column, {format_value(names[0])}: are its cells separated by {other!r}? Give it as "
-            "--delimiter"
+            f"{path} has one column, {format_value(names[0])}: are its cells separated by {other!r}? Add --delimiter "
+            f"{'tab' if other == chr(9) else shlex.quote(other)}"
         )
     if "" in wanted and not reading.is_label_table:
         cure = NAMES_CURE if looks_like_row(names) else "Give it a name, or choose columns by --columns"

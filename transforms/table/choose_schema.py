@@ -1,6 +1,7 @@
 """Choose how columns are written, from facts of all rows."""
 
 import re
+import shlex
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -192,7 +193,7 @@ def _choose_column(
     )
     type_ = dtype or type_
     if type_ in CLASS_TYPES:
-        raise ConfigError(f"--schema: column {name} has classes; add --label {name}")
+        raise ConfigError(f"--schema: column {name} has classes; add --label {shlex.quote(name)}")
     if is_list and default is not None:
         raise ConfigError(f"--default {name}: the column has lists, and a missing list is an empty one")
     values = _enum_names(name, stats, given, default) if type_ is ColumnType.ENUM else ()
@@ -263,7 +264,7 @@ def _column_warnings(
     if column.type is ColumnType.BYTES and values.images:
         yield (
             f"column {name}: {values.images:,} of {total:,} values are JPEG or PNG files, which are stored unchecked; "
-            f"--image-column {name.removesuffix('.bytes')} checks them, and counts broken ones as rejects"
+            f"--image-column {shlex.quote(name.removesuffix('.bytes'))} checks them, and counts broken ones as rejects"
         )
     typed_looks = [look for look in values.seen if look not in (Seen.TEXT, Seen.BINARY)]
     if column.type is ColumnType.BYTES and typed_looks and not is_type_chosen:

@@ -1,5 +1,6 @@
 """Find rows that share a key. They are kept, and a warning has their number."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,13 +18,16 @@ Place = tuple[str, int]
 """A file, and the number of a row in it."""
 
 
-def equal_keys_warning(spills: Sequence[Spill], output: str, column: str, slice_rows: int = _SLICE_ROWS) -> str:
+def equal_keys_warning(
+    spills: Sequence[Spill], output: str, column: str, may_group: bool = True, slice_rows: int = _SLICE_ROWS
+) -> str:
     """Return a sentence about rows that share a key; empty if there are none. Only the indices of the files are read,
     20 bytes a row.
 
     Args:
         output: Folder of the data set.
         column: Column of the keys.
+        may_group: True if --group-column may be added to the command.
 
     Raises:
         EndedElsewhereError, OSError: See `read_index`.
@@ -40,9 +44,8 @@ def equal_keys_warning(spills: Sequence[Spill], output: str, column: str, slice_
     if not keys:
         return ""
     one, other = (f"{path} row {line:,}" for path, line in example)
-    advice = (
-        f" Those of {divided:,} are in several splits; --group-column {column} keeps them in one." if divided else ""
-    )
+    advice = f"; --group-column {shlex.quote(column)} keeps them in one" if may_group else ""
+    advice = f" Those of {divided:,} are in several splits{advice}." if divided else ""
     return (
         f"--key {column}: {rows:,} rows have {keys:,} keys between them, {one} and {other} the same one, "
         "for example; all are kept. Leave out rows that are there twice, or give a --key of which each row has its own."

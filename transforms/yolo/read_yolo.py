@@ -362,7 +362,7 @@ def _find_splits(
     Raises:
         ConfigError: A folder or list is missing.
     """
-    folders, lists = [], []
+    folders, lists = list[SourceFolder](), list[SplitList]()
     for split in USUAL_SPLITS:
         entries = description.get(split) or (description.get("validation") if split == "val" else None) or []
         for entry in map(str, entries if isinstance(entries, list) else [entries]):

@@ -90,7 +90,10 @@ REFUSED = [
     (
         "coco",
         {"instances": "yolo"},
-        ["--instances yolo is a folder", "convert the folder: recordmill convert yolo --format yolo (data.yaml)"],
+        [
+            "--instances yolo is a folder",
+            "convert the folder: recordmill convert yolo -o OUT --format yolo (data.yaml)",
+        ],
     ),
     ("coco", {"images": "ann.zip/more.zip"}, ["--images ann.zip/more.zip: an archive within", "unpack ann.zip"]),
     ("coco", {"instances": ("instances.json", "./instances.json")}, ["--instances", "the same"]),

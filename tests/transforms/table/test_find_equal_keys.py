@@ -27,15 +27,16 @@ def test_keys_of_several_rows(tmp_path, rows):
     assert [first for first, _ in parts] == [0, *(end for _, end in parts[:-1])]
     assert parts[-1][1] == RANGES
     assert {10: 200 < len(parts) < 400, 1000: len(parts) == 3, 1 << 20: len(parts) == 1}[rows]
-    text = equal_keys_warning(spills, str(tmp_path), "id", rows)
-    assert equal_keys_warning(spills[::-1], str(tmp_path), "id", rows) == text
+    text = equal_keys_warning(spills, str(tmp_path), "id", True, rows)
+    assert equal_keys_warning(spills[::-1], str(tmp_path), "id", True, rows) == text
     keys = {record_orders(0, [str(key).encode()]).tolist()[0]: key for key in (7, 8, 9, *range(500, 510))}
     places = {7: [("a", 1), ("a", 1002)], 8: [("a", 1), ("a", 2)], 9: [("a", 1), ("a", 1004)]}
     places |= {key: [("a", 1005 + key - 500), ("b", 1001 + key - 500)] for key in range(500, 510)}
     one, other = (f"{path} row {line:,}" for path, line in places[keys[min(keys)]])
     number = 3 + 3 + 2 + 20
     assert text.startswith(f"--key id: {number} rows have 13 keys between them, {one} and {other} the same one")
-    assert "Those of 1 are in several splits" in text
+    assert text.endswith(" Those of 1 are in several splits; --group-column id keeps them in one.")
+    assert equal_keys_warning(spills, str(tmp_path), "id", False).endswith(" Those of 1 are in several splits.")
 
 
 def test_unique_keys_have_no_warning(tmp_path):
