@@ -57,9 +57,24 @@ def coco(*names: str, box: tuple[float, ...] = (5, 5, 20, 12), **more: object) -
     return json.dumps({"images": rows, "annotations": objects, "categories": [{"id": 1, "name": "cat"}]})
 
 
-def createml(name: str = "1.png", **more: object) -> str:
+def createml(*names: str, **more: object) -> str:
     box = {"x": 15, "y": 15, "width": 10, "height": 8}
-    return json.dumps([{"image": name, "annotations": [{"label": "cat", "coordinates": box, **more}]}])
+    objects = [{"label": "cat", "coordinates": box, **more}]
+    return json.dumps([{"image": name, "annotations": objects} for name in names or ("1.png",)])
+
+
+_CVAT_BOX = 'xtl="1" ytl="2" xbr="9" ybr="8"'
+
+
+def cvat(*names: str) -> str:
+    box = f'<box label="cat" {_CVAT_BOX}/>'
+    rows = "".join(f'<image name="{name}" width="40" height="30">{box}</image>' for name in names)
+    return f"<annotations>{rows}</annotations>"
+
+
+def cvat_track(frame: int) -> str:
+    box = f'<box frame="{frame}" outside="0" {_CVAT_BOX}/>'
+    return f'<annotations><track id="0" label="cat">{box}</track></annotations>'
 
 
 def voc(xmin: int = 1, more: str = "") -> str:
@@ -397,7 +412,8 @@ CURES = [
         "reads one as the class of the image",
         images("a b/1.png", "a b/2.png") | {"a b/metadata.csv": rows("file_name,mo od", "1.png,x", "2.png,y")},
         ("convert 'a b' --format imagefolder -o out",),
-        "recordmill convert 'a b' -o OUT --labels 'a b/metadata.csv' --label 'mo od'",
+        "recordmill convert 'a b' -o OUT --labels 'a b/metadata.csv' --label COLUMN",
+        words={"COLUMN": "mo od"},
     ),
     Cure(
         "transforms/imagefolder/read_imagefolder.py",
@@ -427,6 +443,72 @@ CURES = [
         images("set/1.png") | {"set/metadata.jsonl": imagefolder()},
         ("convert set -o out",),
         "--class-names object",
+    ),
+    Cure(
+        "transforms/imagefolder/read_imagefolder.py",
+        "Convert them by: {} --format tfcsv -o OUT",
+        images("a b/1.png") | {"a b/metadata.csv": rows("file_name,xmin,ymin,xmax,ymax,label", "1.png,1,2,9,8,cat")},
+        ("convert 'a b' --format imagefolder -o out",),
+        "recordmill convert 'a b/metadata.csv' --format tfcsv -o OUT",
+    ),
+    Cure(
+        "transforms/imagefolder/read_imagefolder.py",
+        "recordmill convert {}",
+        images("a b/train/1.png")
+        | {"a b/train/metadata.csv": rows("file_name,xmin,ymin,xmax,ymax,label", "1.png,1,2,9,8,cat")},
+        ("convert 'a b' --format imagefolder -o out",),
+        "recordmill convert 'a b' --format tfcsv -o OUT",
+    ),
+    Cure(
+        "schemas/inputs/box_columns.py",
+        "recordmill convert {} {} --format {} -o OUT",
+        images("a b/1.png") | {"a b/l.csv": rows("image,xmin,ymin,xmax,ymax,label", "1.png,1,2,9,8,cat")},
+        ("convert 'a b' --labels 'a b/l.csv' -o out",),
+        "recordmill convert 'a b/l.csv' --images 'a b' --format tfcsv -o OUT",
+    ),
+    Cure(
+        "schemas/inputs/box_columns.py",
+        "To read a class per image, add --label {}",
+        images("a b/1.png") | {"a b/l.csv": rows("image,xmin,ymin,xmax,ymax,ki nd,label", "1.png,1,2,9,8,x,cat")},
+        ("convert 'a b' --labels 'a b/l.csv' -o out",),
+        "--label label",
+    ),
+    Cure(
+        "transforms/tfcsv/read_tfcsv.py",
+        "Add --bbox-format xywh for left, top",
+        images("set/1.png") | {"set/a.csv": rows("filename,bbox,class", '1.png,"[1, 2, 9, 8]",cat')},
+        ("convert set --format tfcsv -o out",),
+        "--bbox-format xywh",
+    ),
+    Cure(
+        "transforms/cvat/read_cvat.py",
+        "add --frame-name {}",
+        images("set/images/a b_07.png") | {"set/annotations.xml": cvat_track(7)},
+        ("convert set -o out",),
+        "--frame-name 'a b_{:02d}.png'",
+    ),
+    Cure(
+        "transforms/cvat/read_cvat.py",
+        "recordmill convert {} {} -o OUT --format cvat",
+        images("a b/1.png") | {"a b/c.xml": cvat("1.png"), "a b/d.xml": cvat("1.png", "2.png")},
+        ("convert 'a b' --images 'a b' --format cvat -o out",),
+        "recordmill convert 'a b/d.xml' --images 'a b' -o OUT --format cvat",
+        "1 of 2 images (50.0%) are rejected",
+    ),
+    Cure(
+        "transforms/annotated/shared_images.py",
+        "recordmill convert {} -o {} --format {}",
+        images("a b/1.png", "a b/2.png")
+        | {"a b/c.json": createml("1.png", "2.png"), "a b/d.json": createml("1.png", "2.png", more=1)},
+        ("convert 'a b' --format createml -o out",),
+        "recordmill convert 'a b/d.json' -o out --format createml",
+    ),
+    Cure(
+        "transforms/coco/find_exports.py",
+        "recordmill convert {} {} -o OUT --format coco",
+        images("a b/1.png") | {"a b/result.json": coco("1.png"), "a b/labels.json": coco("1.png", area=9)},
+        ("convert 'a b' -o out",),
+        "recordmill convert 'a b/result.json' -o OUT --format coco",
     ),
     Cure(
         "transforms/join/guess_box_format.py",

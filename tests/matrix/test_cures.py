@@ -25,8 +25,8 @@ def run(words: list[str], capsys: pytest.CaptureFixture[str], caplog: pytest.Log
         for path in Path().glob(rest[0]):
             path.write_bytes(b"damaged") if verb == "damage" else path.unlink()
         return 0, ""
+    caplog.clear()
     if verb == "open":
-        caplog.clear()
         error = ""
         try:
             recordmill.open(rest[0])["train"][0]
@@ -35,7 +35,7 @@ def run(words: list[str], capsys: pytest.CaptureFixture[str], caplog: pytest.Log
         return int(bool(error)), "\n".join([error, *caplog.messages])
     code = main([*words, *(["--progress", "none"] if verb in ("convert", "folder", "extract", "verify") else [])])
     captured = capsys.readouterr()
-    return code, captured.out + captured.err
+    return code, "\n".join([captured.out + captured.err, *caplog.messages])  # pytest takes the log from the console
 
 
 def cured(command: list[str], cure: list[str], words: dict[str, str]) -> list[str]:
