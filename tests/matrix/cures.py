@@ -412,7 +412,7 @@ CURES = [
         "reads one as the class of the image",
         images("a b/1.png", "a b/2.png") | {"a b/metadata.csv": rows("file_name,mo od", "1.png,x", "2.png,y")},
         ("convert 'a b' --format imagefolder -o out",),
-        "recordmill convert 'a b' -o OUT --labels 'a b/metadata.csv' --label COLUMN",
+        "recordmill convert 'a b' --labels 'a b/metadata.csv' --label COLUMN -o OUT",
         words={"COLUMN": "mo od"},
     ),
     Cure(
@@ -420,7 +420,7 @@ CURES = [
         "reads all",
         images("a b/1.png", "a b/2.png") | {"a b/metadata.csv": rows("file_name,mo od", "1.png,x", "2.png,y")},
         ("convert 'a b' --format imagefolder -o out",),
-        "recordmill convert 'a b/metadata.csv' -o OUT --format table --images 'a b' --image-column file_name",
+        "recordmill convert 'a b/metadata.csv' --format table --images 'a b' --image-column file_name -o OUT",
     ),
     Cure(
         "transforms/imagefolder/read_imagefolder.py",

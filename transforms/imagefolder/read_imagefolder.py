@@ -266,9 +266,9 @@ def _check_columns(file: MetadataFile, class_names: tuple[str, ...], captions: t
             )
         folder, path = shlex.quote(folder), shlex.quote(file.path)
         raise ConfigError(
-            f"{fault} recordmill convert {folder} -o OUT --labels {path} --label {shlex.quote(label)} reads one as the "
-            f"class of the image, recordmill convert {path} -o OUT --format table --images {folder} --image-column "
-            f"{FILE_NAME} reads all"
+            f"{fault} recordmill convert {folder} --labels {path} --label {shlex.quote(label)} -o OUT reads one as the "
+            f"class of the image, recordmill convert {path} --format table --images {folder} --image-column "
+            f"{FILE_NAME} -o OUT reads all"
         )
     entry = next((entry for _, entry in file.objects()), None)
     if entry is None or class_names:
