@@ -205,8 +205,8 @@ def test_versions_of_a_file_are_an_error_with_the_command_that_reads_one(tmp_pat
     assert str(caught.value) == (
         f"{data}: several files are instances of the split train: annotations/instances_train2014.json (4 images, 3 "
         "shared), annotations/instances_train2017.json (3 images, 3 shared). Convert one: recordmill convert "
-        f"'{data}/annotations/instances_train2014.json' -o OUT --format coco, or name the files by their flags: "
-        "--images and --instances, for example"
+        f"'{data}/annotations/instances_train2014.json' -o OUT --format coco, or name the files by flags, "
+        "--instances for example, and the folder of the images as DATA"
     )
 
 
