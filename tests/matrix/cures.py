@@ -310,6 +310,15 @@ CURES = [
         (f"{INSTANCES} --layout keras",),
         "--layout detection",
     ),
+    Cure(
+        "transforms/shards/check_findings.py",
+        "leave these label files out by --max-rejects 1",
+        images("set/train/images/1.png")
+        | {f"set/train/labels/{number}.txt": BOX for number in range(1, 9)}
+        | {"set/data.yaml": YAML},
+        ("convert set -o out",),
+        "--max-rejects 1",
+    ),
     # Splits and copies
     Cure(
         FACTS,
