@@ -20,7 +20,7 @@ class Cure(NamedTuple):
         module, message: Module of the message, and a literal part of it in the sources.
         files: Inputs by name.
         commands: Command lines without `recordmill`. The last one prints the message.
-        cure: Words of the cure as printed, joined as in a shell.
+        cure: Words of the cure as printed, joined as in a shell; several flags count together.
         then: Part of the error after the cure, if it fails for another reason. Empty if it succeeds.
         words: Words in place of the placeholders of the cure.
         in_place_of: Flag that the cure replaces.
@@ -333,7 +333,14 @@ CURES = [
         images("set/train/a/1.png", "set/val/a/2.png", "set/train/b/5.png", "set/val/b/6.png")
         | {"set/train/a/3.png": jpeg(1), "set/val/a/4.png": jpeg(1)},
         ("convert set --format folder -o 'o 1'",),
-        "--exclude 'o 1/problems-val.jsonl'",
+        "--exclude 'o 1/problems-val.jsonl' --exclude-kinds leakage",
+    ),
+    Cure(
+        FACTS,
+        "or convert again with {} --exclude-kinds {}",
+        COPIES,
+        ("convert set -o 'o 1'",),
+        "--exclude 'o 1/problems-train.jsonl' --exclude-kinds exact_duplicates",
     ),
     Cure(
         "transforms/insight/across_splits.py",
