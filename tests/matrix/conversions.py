@@ -85,7 +85,7 @@ CONVERSIONS = {  # name: command, and 32 digits of the SHA-256 of shards, indexe
         "convert classes/images --format folder --model tiny.keras --batch 4 --split train=0.7,val=0.3",
         "fcd2f00c65253a68127cd12b5352e915",
     ),
-    "Beam": ("", "fbb1971fcb92d60299ab7a98fa72002c"),
+    "Beam": ("", "e893a65cdcf35e53d39c3827a6145e7a"),
 }
 VARYING = {"folder to JPEG": {"image/encoded", "image/key/sha256"}, "embed": {"feature"}}
 """Keys whose values depend on Pillow, or on the processor."""
