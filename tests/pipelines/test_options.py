@@ -415,7 +415,17 @@ UNRECORDED = {"output", "name", "layout", "workers", "overwrite", "dry_run", "ma
     [
         (
             CocoOptions,
-            {"data", "images", "duplicates", "exclude", "groups", "panoptic_masks", "stop_words", "encoders"}
+            {
+                "allow_empty",
+                "data",
+                "images",
+                "duplicates",
+                "exclude",
+                "groups",
+                "panoptic_masks",
+                "stop_words",
+                "encoders",
+            }
             | {*ANNOTATIONS},
         ),
         (FolderOptions, {"data", "duplicates", "exclude", "groups", "labels"}),
