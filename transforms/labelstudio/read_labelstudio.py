@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.scalars import Flag
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import (
     LabelFolders,
@@ -68,7 +69,7 @@ _PIXELS, _NO_PIXELS = "whole numbers in a small image", "other numbers"
 
 class _TaskAnnotation(msgspec.Struct):
     result: list[msgspec.Raw] = []
-    was_cancelled: bool = False
+    was_cancelled: Flag = False  # type: ignore[assignment]
     lead_time: Any = None
 
 
@@ -192,13 +193,13 @@ def parse_tasks(
     ('/data/upload/1/1.jpg', 40, (0.25, 0.5, 0.1, 0.2))
     """
     for number, raw in enumerate(read_label_json(stream, list[msgspec.Raw], "Label Studio"), 1):
+        parts = ImageParts()
         try:
-            task = decode_part(raw, _Task)
+            task = decode_part(raw, _Task, parts)
             name = _task_image_name(task.data, image_key, drops_code)
         except UnusableError as fault:
             yield unusable_image(fault.detail, where=f"task {number}")
         else:
-            parts = ImageParts()
             parts.notes |= {"code"} if drops_code else set()
             image = _convert_task(task, name, f"task {number}", choice, has_masks, parts)
             if unfinished := _unfinished_text(task, is_background):

@@ -76,6 +76,10 @@ def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_ro
                 read._replace(cut={name: sum(numbers) for name, numbers in cut.items() if any(numbers)})
             )
             first += len(batch)
+    except UnicodeDecodeError as error:
+        raise AnnotationFileError(
+            f"{path} has a column whose name is not UTF-8 ({error.object[:40]!r}); rename it"
+        ) from error
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and not isinstance(error, pa.ArrowException) and error.errno is not None:
             raise  # of the storage

@@ -24,13 +24,14 @@ from recordmill.schemas.inputs.fields import select_fields
 from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.scalars import read_number, whole_number
 from recordmill.schemas.inputs.splits import USUAL_SPLITS
 from recordmill.schemas.inputs.yaml_text import load_yaml
 from recordmill.schemas.names import is_absolute, name_parts
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.schemas.sizes import first_texts
-from recordmill.transforms.annotated.shapes import check_fractions, check_ring, rectangle_ring, ring_area, whole_number
+from recordmill.transforms.annotated.shapes import check_fractions, check_ring, rectangle_ring, ring_area
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, SourceFolder, SplitList, parser
 from recordmill.transforms.join.image_names import label_file, labels_folder
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
@@ -482,7 +483,7 @@ def parse_labels(data: bytes, file: str, line_format: LineFormat) -> Iterator[La
 
 def _parse_columns(tokens: Sequence[str]) -> tuple[float, ...]:
     try:
-        return tuple(map(float, tokens))
+        return tuple(map(read_number, tokens))
     except ValueError as error:
         raise UnusableError(Reason.MALFORMED_ANNOTATION, "a column is not a number") from error
 
@@ -499,7 +500,7 @@ def parse_line(columns: Sequence[float], line_format: LineFormat) -> SampleObjec
     class_, *numbers = columns
     if fault := _column_fault(len(columns), line_format):
         raise UnusableError(Reason.MALFORMED_ANNOTATION, fault)
-    if class_ not in range(len(line_format.names)):
+    if class_ % 1 or not 0 <= class_ < len(line_format.names):  # NaN % 1 is NaN
         detail = f"class {class_:g} is not in 0 to {len(line_format.names) - 1}"
         raise UnusableError(Reason.UNKNOWN_CATEGORY, detail)
     fields: dict[str, float] = {}
@@ -532,8 +533,8 @@ def _has_columns(columns: Sequence[float], line_format: LineFormat) -> bool:
 
 
 def _track_number(number: float) -> int:
-    if not number.is_integer():
-        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"track_id {number:g} is not a whole number")
+    if not (number.is_integer() and abs(number) < 1 << 63):
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"track_id {number:g} is not a whole number of 64 bits")
     return int(number)
 
 

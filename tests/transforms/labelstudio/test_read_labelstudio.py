@@ -279,3 +279,17 @@ def test_fields():
     ]
     assert image.sample.fields == {"lead_time": 1.5, "data": {"place": "sea"}, "age": 7, "quality": 4}
     assert image.sample.tags == ("sharp",)
+
+
+def test_a_file_with_a_key_twice_is_refused():
+    data = json.dumps([task([result()])]).replace('"result":', '"result": [], "result":').encode()
+    (image,) = parse(data)
+    assert (image.sample, "the key 'result' twice" in image.faults[0].detail) == (None, True)
+
+
+@pytest.mark.parametrize(("flag", "objects"), [("false", 1), ("1", 0), (0, 1)])
+def test_a_cancelled_annotation_may_say_so_in_a_text(flag, objects):
+    tasks = task([result()])
+    tasks["annotations"][0]["was_cancelled"] = flag
+    (image,) = parse([tasks])
+    assert (len(image.sample.objects), len(image.warnings)) == (objects, isinstance(flag, str))

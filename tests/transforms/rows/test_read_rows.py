@@ -135,6 +135,33 @@ def test_malformed_rows_are_rejects(tmp_path):
     assert sorted(bad) == [(1, Reason.MALFORMED_ROW), (3, Reason.MALFORMED_ROW), (5, Reason.NOT_TEXT)]
 
 
+@pytest.mark.parametrize(
+    ("row", "reasons"),
+    [
+        (b"caf\xe9", {2: Reason.MALFORMED_ROW}),
+        (b"caf\xe9,1,2", {2: Reason.MALFORMED_ROW}),
+        (b"caf\xe9,1", {2: Reason.NOT_TEXT}),
+        (b'"caf\xe9\n\xff",1', {2: Reason.NOT_TEXT}),
+    ],
+)
+def test_rows_that_are_not_utf_8_are_rejects(tmp_path, row, reasons):
+    cells, _, bad = read(tmp_path / "a.csv", b"a,b\n\xc3\xa9,2\n" + row + b"\n\xef\xb7\x90e9,4\n")
+    assert dict(bad) == reasons
+    assert cells["a"] == ["é", "\ufdd0e9"]
+
+
+def test_a_json_row_with_a_key_twice_is_a_reject(tmp_path):
+    *_, bad = read(tmp_path / "a.jsonl", b'{"a": 1, "b": {"c": 2, "c": 3}}\n{"a": "x:y"}\n{"a": 1, "a": 2}\n')
+    assert bad == [(1, Reason.MALFORMED_ROW), (3, Reason.MALFORMED_ROW)]
+
+
+def test_a_column_of_parquet_whose_name_is_not_utf_8_is_an_error(tmp_path):
+    data = io.BytesIO()
+    pq.write_table(pa.table({"name": [1]}), data)
+    with pytest.raises(AnnotationFileError, match=r"a\.parquet has a column whose name is not UTF-8"):
+        read(tmp_path / "a.parquet", data.getvalue().replace(b"name", b"n\xe9me"))
+
+
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-be", "UTF8", "utf-8-sig"])
 def test_another_encoding(tmp_path, encoding):
     data = 'é,b\r\n"ü\nö",2\r\n'.encode(encoding)

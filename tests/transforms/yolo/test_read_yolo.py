@@ -61,6 +61,8 @@ def test_polygons_and_keypoints():
         ("0 120 80 40 60", DETECT, Reason.MALFORMED_BOX, "a number is not in 0..1: '0 120 80 40 60'"),
         ("0 0.5 -0.02 0.2 0.4", DETECT, Reason.MALFORMED_BOX, "not in 0..1"),
         ("0 0.5 0.5 nan 0.4", DETECT, Reason.MALFORMED_BOX, "a number is not finite"),
+        ("0 0.5 0.5 0_1 0.4", DETECT, Reason.MALFORMED_ANNOTATION, "a column is not a number"),
+        ("1e300 0.5 0.5 0.1 0.4", DETECT, Reason.UNKNOWN_CATEGORY, "class 1e+300 is not in 0 to"),
         ("0 0.5 0.5 0.2 -0.005", DETECT, Reason.MALFORMED_BOX, "width or height is negative"),
         ("0 0.5 0.5 0.2", DETECT, Reason.MALFORMED_ANNOTATION, "4 columns; a box has 5"),
         ("0 0.5 0.5 0.2 0.4 0.9", SEGMENT, Reason.MALFORMED_ANNOTATION, "6 columns; a polygon has 7"),
