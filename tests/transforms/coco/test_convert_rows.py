@@ -21,10 +21,10 @@ from recordmill.schemas.inputs.annotations import (
     StuffAnnotation,
 )
 from recordmill.schemas.inputs.boxes import box_fault, keypoints_fault
-from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, BoxFormat
+from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.inputs.files import File
 from recordmill.schemas.rejects import Reason, Rejected
-from tests.transforms.coco.whole_files import CATEGORY, IMAGE, OBJECT, Read, document, without
+from tests.transforms.coco.whole_files import CATEGORY, IMAGE, OBJECT, Read, document, read_whole, without
 
 INSTANCES, KEYPOINTS, CAPTIONS, STUFF, PANOPTIC, IMAGE_INFO = AnnotationKind
 KEYED = {"id": 3, "name": "person", "keypoints": ["nose", "tail"], "skeleton": [[1, 2]]}
@@ -530,3 +530,9 @@ def test_bad_row_changes_nothing_for_others(tmp_path_factory, images, annotation
         ("annotation", 7, None),
         ("image", 1, None),
     }
+
+
+def test_annotations_with_keys_that_are_not_utf_8_do_not_end_the_reading_of_image_info(tmp_path):
+    (tmp_path / "a.json").write_bytes(b'{"images": [], "annotations": [{"\xfe": 1}], "categories": []}')
+    with pytest.raises(WrongFlagError, match=r"has 1 annotations, which --image-info would drop"):
+        list(read_whole(AnnotationSource(AnnotationKind.IMAGE_INFO, str(tmp_path / "a.json"))))
