@@ -107,13 +107,16 @@ def _numbers_or_names(texts: Any) -> Any:
 
 
 _CLASS_NUMBER = re.compile(r"\d{1,10}")
+_NOT_FINITE = ("nan", "inf", "-inf")
 
 
 def _json_values(texts: Any) -> Any:
     """Return the numbers and booleans of a column that has both, or numbers of several types: its values are texts."""
     if not isinstance(texts, list):
         return texts
-    return [text if text is None else math.nan if text == "nan" else msgspec.json.decode(text) for text in texts]
+    return [
+        text if text is None else float(text) if text in _NOT_FINITE else msgspec.json.decode(text) for text in texts
+    ]
 
 
 def find_image_column(columns: Mapping[str, Any]) -> str:

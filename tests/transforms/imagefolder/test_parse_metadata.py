@@ -115,6 +115,14 @@ def test_numbers_of_several_types_in_a_column_are_no_texts():
     assert [(image.sample.objects[0].id, image.warnings) for image in images] == [(7, ()), (9, ())]
 
 
+def test_numbers_that_are_not_finite_beside_whole_ones():
+    values = {"area": [12, float("inf"), float("-inf")], "id": [7, float("nan"), 8]}
+    (image,) = parsed({"objects": {"bbox": [BOX] * 3, "category": [0] * 3, **values}})
+    objects = [(object_.area_px2, object_.id) for object_ in image.sample.objects]
+    assert objects == [(12.0, 7), (float("inf"), None), (float("-inf"), 8)]  # the areas are rejected later
+    assert image.warnings == ()
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
