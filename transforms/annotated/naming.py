@@ -160,8 +160,8 @@ def decode_part(raw: Any, type_: type[_T], parts: ImageParts | None = None) -> _
     """Return a part of a label file, decoded and converted to a type.
 
     Args:
-        parts: Parts of the image, which get a warning when a text such as "12.5" is read as a number. Without them,
-            such a text is a fault.
+        parts: Parts of the image, which get a warning when a text such as "12.5" or "no" is read as its value. Without
+            them, such a text is a fault.
 
     Raises:
         UnusableError: The part has another type.
