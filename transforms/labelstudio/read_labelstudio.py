@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.annotations import Int64
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.scalars import Flag
@@ -91,8 +92,8 @@ class _Result(msgspec.Struct):
     from_name: Any = None
     score: Any = None
     meta: Any = None
-    original_width: int | None = None
-    original_height: int | None = None
+    original_width: Int64 | None = None
+    original_height: Int64 | None = None
     image_rotation: float | None = None
 
     @property

@@ -20,7 +20,7 @@ from recordmill.transforms.rows import read_csv, row_batch
 from recordmill.transforms.rows.convert_columns import convert_column
 from recordmill.transforms.rows.observe_columns import TableStats, observe
 from recordmill.transforms.rows.read_json import read_json_lines
-from recordmill.transforms.rows.read_rows import read_rows
+from recordmill.transforms.rows.read_rows import read_rows, read_texts
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table.choose_schema import choose_schema
 from recordmill.transforms.table.table_options import TableOptions
@@ -616,6 +616,21 @@ def test_parquet_texts_not_in_utf_8(tmp_path):
         "e": ["b", "b"],
     }
     assert (lines, bad) == ([1, 3], [(2, Reason.NOT_TEXT), (4, Reason.NOT_TEXT)])
+
+
+def test_fields_of_labels_in_parquet_that_are_not_utf_8_are_rejects(tmp_path):
+    values = pa.array([b"a", b"\xff", b"b", b"\xfe"])
+    texts = pa.StringArray.from_buffers(4, *values.buffers()[1:])
+    pq.write_table(pa.table({"name": ["1", "2", "3", None], "s": texts}), tmp_path / "x.parquet")
+    _, rows = read_texts(str(tmp_path / "x.parquet"), lambda _: ["name"])
+    assert [(row.cells, row.fault) for row in rows] == [(("1",), ""), (("2",), ""), (("3",), ""), (("",), "")]
+    _, rows = read_texts(str(tmp_path / "x.parquet"), lambda _: ["name"], has_values=True)
+    assert [(row.cells, dict(row.values)) for row in rows] == [
+        (("1",), {"s": "a"}),
+        ((), {}),
+        (("3",), {"s": "b"}),
+        ((), {}),
+    ]
 
 
 @pytest.mark.parametrize(
