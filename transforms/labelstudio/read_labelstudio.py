@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.inputs.annotations import Int64
+from recordmill.schemas.inputs.boxes import LARGEST
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.scalars import Flag
@@ -92,8 +92,8 @@ class _Result(msgspec.Struct):
     from_name: Any = None
     score: Any = None
     meta: Any = None
-    original_width: Int64 | None = None
-    original_height: Int64 | None = None
+    original_width: int | None = None
+    original_height: int | None = None
     image_rotation: float | None = None
 
     @property
@@ -357,6 +357,8 @@ def _result_ring(kind: str, value: _Value, result: _Result) -> list[Point]:
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, "masks of brushes are not read")
     if turn_rad and not (wide and high):
         raise UnusableError(Reason.MALFORMED_BOX, "a rotation without original_width and original_height")
+    if turn_rad and max(wide, high) > LARGEST:
+        raise UnusableError(Reason.MALFORMED_BOX, "a rotation in an image of a size that is beyond any image")
     if kind == "polygon" or value.points:
         points = value.points
     elif kind == "ellipse" or value.radii_x:
