@@ -11,11 +11,14 @@ PEERS := array_record datasets img2dataset litdata ray streaming tfrecord webdat
 ALONE := model-garden worker light
 DEMO := demo
 JOBS ?= 2
+FUZZ_SECONDS ?= 150
+FUZZ_SEED ?= 1
 LOCK := $(BIN)/uv pip compile --universal --python-version 3.10 --no-python-downloads --no-header --no-annotate --quiet
 # Without bytecode, Beam's import takes 1.45 s in place of 0.67 s.
 INSTALL = $(BIN)/uv pip install --compile-bytecode --python
 
-.PHONY: demo test test-airflow test-browser test-consumers test-engines test-faults test-matrix test-newest test-pythons \
+.PHONY: demo test test-airflow test-browser test-consumers test-engines test-faults test-fuzz test-matrix test-newest \
+    test-pythons \
     lint format bench bench-engines bench-peers lock lock-consumers templates pictures clean .engines/fetched
 
 demo: $(VENV)/installed-beam  ## Write the sample data set, convert it, verify the result
@@ -57,6 +60,9 @@ test-browser: .browser/installed  ## Have headless Chromium open report.html
 # One process needs no other that hands it the tests.
 test-faults test-engines test-matrix test-browser: $(VENV)/installed
 	$(BIN)/python -m pytest -n $(patsubst 1,0,$(JOBS)) --dist loadfile $(@:test-%=tests/%) $(PYTEST_ARGS)
+
+test-fuzz: $(VENV)/installed  ## Read seeded mutants of small files by every parser: FUZZ_SECONDS, FUZZ_SEED
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
 
 test-newest:  ## Run `make test` with the newest versions that setup.py allows, in .venv-newest (2.8 GB)
 	$(MAKE) test VENV=.venv-newest PINS=

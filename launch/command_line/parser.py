@@ -256,6 +256,7 @@ def _read_config(path: str, fields: Mapping[str, OptionField], faults: list[str]
     """Return the values of a YAML file by option."""
     import yaml
 
+    from recordmill.schemas.inputs.yaml_loader import describe_yaml_error
     from recordmill.schemas.inputs.yaml_text import load_yaml
     from recordmill.transforms.storage.os_errors import explain_os_error
     from recordmill.transforms.storage.resolve import storage_for
@@ -267,8 +268,8 @@ def _read_config(path: str, fields: Mapping[str, OptionField], faults: list[str]
         document = load_yaml(storage_for(path).read(path), names, plain) or {}
     except OSError as error:
         raise ConfigError(f"--config {explain_os_error(error)}") from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise ConfigError(f"--config {path} is not YAML: {' '.join(str(error).split())}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"--config {describe_yaml_error(path, error)}") from error
     if not isinstance(document, dict):
         raise ConfigError(f"--config {path} must map names of options to values: num_shards: 8")
     values = {str(name).replace("-", "_"): value for name, value in document.items()}

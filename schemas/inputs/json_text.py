@@ -1,6 +1,9 @@
-"""Non-standard JSON that Python writes."""
+"""Non-standard JSON that Python writes, and objects with a key twice."""
 
+import json
 import re
+from collections import Counter
+from typing import Any
 
 _ESCAPES = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)|\\.", re.DOTALL)
 _NAN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?Infinity|NaN', re.DOTALL)
@@ -16,3 +19,29 @@ def quote_nan(data: bytes) -> bytes:
     """Quote NaN and Infinity, which Python's json writes but JSON does not have. A row that has the string in place of
     a number is then rejected, and the other rows are read."""
     return _NAN.sub(lambda match: match[0] if match[0].startswith(b'"') else b'"' + match[0] + b'"', data)
+
+
+class _RepeatedKeyError(Exception):
+    """Carries the key."""
+
+
+def repeated_key(data: bytes) -> str | None:
+    """Return a key that an object in JSON has twice; None if there is none, or the text is not JSON.
+
+    >>> repeated_key(b'[{"a": 1, "b": {"a": 1}}]'), repeated_key(b'[{"a": {"b": 1, "b": 2}}]')
+    (None, 'b')
+    """
+    try:
+        # Numbers stay texts: Python does not read those of thousands of digits.
+        json.loads(data, object_pairs_hook=_check_pairs, parse_int=str, parse_float=str)
+    except _RepeatedKeyError as error:
+        return str(error.args[0])
+    except (ValueError, RecursionError):
+        return None
+    return None
+
+
+def _check_pairs(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) < len(pairs):
+        key, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise _RepeatedKeyError(key)

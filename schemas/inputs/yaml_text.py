@@ -6,6 +6,8 @@ from typing import Any
 
 import yaml
 
+from recordmill.schemas.inputs.yaml_loader import CheckedLoader
+
 _TAG = "tag:yaml.org,2002:"
 _TEXT, _NULL = f"{_TAG}str", f"{_TAG}null"
 _NUMBERS = (f"{_TAG}int", f"{_TAG}float")
@@ -19,13 +21,12 @@ def load_yaml(data: bytes, names: Collection[str], plain: Collection[str] = ()) 
         plain: Keys below which only numbers are their literal texts. Null and booleans have their values.
 
     Raises:
-        yaml.YAMLError, ValueError, RecursionError, LookupError, AttributeError: It is not YAML, or a mapping of names
-            has a key twice.
+        yaml.YAMLError, ValueError, RecursionError: It is not YAML, or a mapping of names has a key twice.
 
     >>> load_yaml(b"names: [02146, no]\\nnc: 02\\nother: no", {"names"}, {"nc"})
     {'names': ['02146', 'no'], 'nc': '02', 'other': False}
     """
-    loader = yaml.SafeLoader(data)
+    loader = CheckedLoader(data)
     try:
         root = loader.get_single_node()
         if isinstance(root, yaml.MappingNode):

@@ -1,6 +1,5 @@
 """Functions of formats whose label files name their images: folders, names of images, JSON, boxes."""
 
-import math
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -11,9 +10,11 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 import msgspec
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.boxes import LARGEST
 from recordmill.schemas.inputs.file_kinds import describe_content
-from recordmill.schemas.inputs.json_text import quote_nan, without_lone_surrogates
+from recordmill.schemas.inputs.json_text import quote_nan, repeated_key, without_lone_surrogates
 from recordmill.schemas.inputs.sample import SampleObject
+from recordmill.schemas.inputs.scalars import lenient_flag, strict_flag
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
@@ -26,8 +27,10 @@ _T = TypeVar("_T")
 _COCO = "COCO's JSON, which --format coco reads"
 _ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _NOT_FINITE = re.compile(r"""["'][+-]?(nan|inf(inity)?)["']""", re.IGNORECASE)
-_WRONG_NUMBER = re.compile(r"Expected `(?:int|float)(?: \| null)?`, got `(str|float)`")
-_NUMBER_TEXTS = "images whose label file has numbers as texts, which are read as numbers: {number} ({names})"
+_WRONG_NUMBER = re.compile(r"Expected `(?:int|float|bool)(?: \| null)?`, got `(str|float)`")
+NUMBER_TEXTS = (
+    "images whose label file has numbers or booleans as texts, which are read as their values: {number} ({names})"
+)
 
 
 class LabelFolders(NamedTuple):
@@ -129,24 +132,36 @@ def read_label_json(stream: BinaryIO, type_: type[_T], tool: str, parts: ImagePa
         parts: See `decode_part`.
 
     Raises:
-        UnusableError: The file is not JSON, or another tool wrote it.
+        UnusableError: The file is not JSON, or another tool wrote it, or one of its objects has a key twice.
     """
     data = stream.read().removeprefix(b"\xef\xbb\xbf")
     try:
-        return _decode_json(data, type_, parts)
+        value = _decode_json(data, type_, parts)
     except _ERRORS as error:
         what = describe_content(data) or (_COCO if b'"categories"' in data else "")
         is_other = what and not what.startswith(tool)
         detail = f"it is not {tool}'s JSON, but {what}" if is_other else f"it is not {tool}'s JSON ({error})"
         raise UnusableError(Reason.MALFORMED_LABELS, detail) from error
+    check_keys(data, Reason.MALFORMED_LABELS)
+    return value
+
+
+def check_keys(data: bytes, reason: Reason) -> None:
+    """Refuse JSON in which an object has a key twice, because decoders drop the first value.
+
+    Raises:
+        UnusableError: See above.
+    """
+    if (key := repeated_key(data)) is not None:
+        raise UnusableError(reason, f"an object has the key {key!r} twice, and the first value would be dropped")
 
 
 def decode_part(raw: Any, type_: type[_T], parts: ImageParts | None = None) -> _T:
     """Return a part of a label file, decoded and converted to a type.
 
     Args:
-        parts: Parts of the image, which get a warning when a text such as "12.5" is read as a number. Without them,
-            such a text is a fault.
+        parts: Parts of the image, which get a warning when a text such as "12.5" or "no" is read as its value. Without
+            them, such a text is a fault.
 
     Raises:
         UnusableError: The part has another type.
@@ -189,14 +204,15 @@ def _decode_json(raw: Any, type_: type[_T], parts: ImageParts | None) -> _T:
         if not parts or not wrong or _NOT_FINITE.search(_json_text(raw)):
             raise
         value = _convert_json(raw, type_, False)
-        parts.warnings |= {_NUMBER_TEXTS} if wrong[1] == "str" else set()  # 640.0 is a whole number
+        parts.warnings |= {NUMBER_TEXTS} if wrong[1] == "str" else set()  # 640.0 is a whole number
         return value
 
 
 def _convert_json(raw: Any, type_: type[_T], strict: bool) -> _T:
+    flag = strict_flag if strict else lenient_flag
     if isinstance(raw, bytes | msgspec.Raw):
-        return msgspec.json.decode(raw, type=type_, strict=strict)
-    return msgspec.convert(raw, type_, strict=strict)
+        return msgspec.json.decode(raw, type=type_, strict=strict, dec_hook=flag)
+    return msgspec.convert(raw, type_, strict=strict, dec_hook=flag)
 
 
 def _json_text(raw: Any) -> str:
@@ -239,9 +255,11 @@ def edges_box(left: float, top: float, right: float, bottom: float) -> tuple[flo
     """Return left, top, width and height of edges.
 
     Raises:
-        UnusableError: The edges are not finite, or not in order.
+        UnusableError: The edges are not finite, beyond `LARGEST`, or not in order.
     """
-    if not (left <= right and top <= bottom and all(map(math.isfinite, (left, top, right, bottom)))):
+    is_ordered = left <= right and top <= bottom
+    if not is_ordered or not all(abs(edge) <= LARGEST for edge in (left, top, right, bottom)):
         detail = f"left {left:g}, top {top:g}, right {right:g}, bottom {bottom:g}"
-        raise UnusableError(Reason.MALFORMED_BOX, f"the edges are not in order: {detail}")
+        fault = "beyond any image" if is_ordered else "not in order"
+        raise UnusableError(Reason.MALFORMED_BOX, f"the edges are {fault}: {detail}")
     return left, top, round(right - left, 12), round(bottom - top, 12)

@@ -47,7 +47,7 @@ from recordmill.transforms.images.load_images import KEPT_BYTES, keep_files
 from recordmill.transforms.join.field_values import FieldPicker
 from recordmill.transforms.join.match_blocks import NO_FILES, FileState, assign_buckets, match_rows, name_keys
 from recordmill.transforms.join.observed_labels import ObservedLabel, find_negative_areas
-from recordmill.transforms.join.sample_rows import CategoryFinder, id_of, sample_rows, usable_objects
+from recordmill.transforms.join.sample_rows import CategoryFinder, id_of, sample_rows, size_fault, usable_objects
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, pack, unpacker
 from recordmill.transforms.runtime.threads import look_ahead
@@ -288,9 +288,15 @@ def labelled_rows(
             Rejected(what, None if image.sample else id_of(sample), fault.reason, fault.text(file), of).named(name)
             for fault in image.faults
         ]
+        fault = size_fault(sample)
+        sample = msgspec.structs.replace(sample, width=None, height=None) if fault else sample
         samples.append(sample)
         places = [place.text(file) for place in image.places] or [f"{file}: "] * len(sample.objects)
         objects.append(usable_objects(sample, finder, rejects.append, places))
+        if fault:
+            detail = f"{file} states {fault}"
+            reject = Rejected("image", id_of(sample), Reason.TOO_LARGE, detail, annotations=len(objects[-1]))
+            rejects.append(reject.named(name))
         rejected.append(pack(rejects) if rejects else b"")
     block = sample_rows(samples, objects)
     if any(rejected):

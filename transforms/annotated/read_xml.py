@@ -11,6 +11,7 @@ from defusedxml.expatreader import create_parser
 
 from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.transforms.annotated.source import XmlError
+from recordmill.transforms.annotated.xml_encodings import declared_encoding, decoder_of, without_declaration
 
 _CHUNK = 1 << 16
 
@@ -105,7 +106,8 @@ def read_elements(stream: IO[bytes], root: str) -> Iterator[Element]:
         root: Tag of the root.
 
     Raises:
-        XmlError: The file ends early, is not XML, has another root, or declares entities.
+        XmlError: The file ends early, is not XML, is not in its encoding or in one that is not read, has another root,
+            or declares entities.
         OSError: The storage fails.
 
     >>> from io import BytesIO
@@ -113,16 +115,21 @@ def read_elements(stream: IO[bytes], root: str) -> Iterator[Element]:
     >>> [(element.tag, element.child_text("b"), element.line) for element in read_elements(xml, "r")]
     [('a', '', 1), ('a', '1', 2)]
     """
-    parser, head = create_parser(), b""
+    parser, head, decoder = create_parser(), b"", None
     builder = _Builder(root, parser)
     parser.setContentHandler(builder)
     try:
         while data := stream.read(_CHUNK):
-            head = head or data
-            parser.feed(data)
+            if not head:
+                head, decoder = data, decoder_of(data)
+                parser.feed(without_declaration(decoder.decode(data)) if decoder else data)
+            else:
+                parser.feed(decoder.decode(data) if decoder else data)
             yield from _pop_elements(builder)
         if not head:
             raise XmlError("it is empty", 1)
+        if decoder:
+            parser.feed(decoder.decode(b"", True))
         parser.close()
     except SAXParseException as error:
         kind = describe_content(head) if head.lstrip()[:1] != b"<" else ""
@@ -135,6 +142,14 @@ def read_elements(stream: IO[bytes], root: str) -> Iterator[Element]:
         raise XmlError(what, error.getLineNumber() or 1) from error
     except DefusedXmlException as error:
         raise XmlError("it declares entities, which are not read", parser.getLineNumber()) from error
+    except XmlError:
+        raise
+    except (LookupError, ValueError) as error:  # of the encoding
+        name = declared_encoding(head)[:40] or "UTF-8"
+        what = (
+            f"not in {name}" if isinstance(error, UnicodeDecodeError) else f"in the encoding {name}, which is not read"
+        )
+        raise XmlError(f"it is {what}: save it as UTF-8", parser.getLineNumber() or 1) from error
     yield from _pop_elements(builder)
 
 

@@ -8,7 +8,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from recordmill.schemas.inputs.boxes import LARGEST
+from recordmill.schemas.inputs.images import MAX_PIXELS
 from recordmill.schemas.inputs.sample import SampleObject
+from recordmill.schemas.inputs.scalars import read_number, whole_number
 from recordmill.schemas.rejects import Reason, UnusableError
 
 Point = tuple[float, float]
@@ -41,7 +44,7 @@ def polygon_object(category: str, rings: Sequence[Sequence[Point]], has_masks: b
     """Return an object of one or several polygons.
 
     Raises:
-        UnusableError: A polygon has fewer than three points, or a number that is not finite.
+        UnusableError: A polygon has fewer than three points, or a number that is not finite or beyond `LARGEST`.
 
     >>> triangle = polygon_object("cat", [[(1, 2), (4, 2), (4, 6)]], True)
     >>> triangle.box, triangle.area_px2, triangle.segmentation
@@ -50,8 +53,10 @@ def polygon_object(category: str, rings: Sequence[Sequence[Point]], has_masks: b
     for ring in rings:
         if len(ring) < 3:
             raise UnusableError(Reason.MALFORMED_SEGMENTATION, f"a polygon has {len(ring)} points; it needs at least 3")
-        if not all(math.isfinite(number) for point in ring for number in point):
-            raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a polygon has a number that is not finite")
+        if not all(abs(number) <= LARGEST for number in flatten_points(ring)):
+            raise UnusableError(
+                Reason.MALFORMED_SEGMENTATION, "a polygon has a number that is not finite, or beyond any image"
+            )
     corners = rectangle_ring([point for ring in rings for point in ring])
     text = json.dumps(list(map(flatten_points, rings))) if has_masks else ""
     area = sum(map(ring_area, rings))  # as COCO's, whether parts overlap or not
@@ -77,7 +82,14 @@ def ring_area(ring: Sequence[Point]) -> float:
 
 
 def mask_text(mask: np.ndarray, left: int, top: int, width: int, height: int) -> str:
-    """Return COCO's run lengths of an image as JSON, from the mask of a part of it. See `column_runs`."""
+    """Return COCO's run lengths of an image as JSON, from the mask of a part of it. See `column_runs`.
+
+    Raises:
+        UnusableError: The image is said to have more than `MAX_PIXELS`.
+    """
+    if width * height > MAX_PIXELS:
+        detail = f"a mask in an image of {width}x{height} pixels, where the limit is {MAX_PIXELS:,}"
+        raise UnusableError(Reason.MASK_SIZE_MISMATCH, detail)
     return json.dumps({"size": [height, width], "counts": column_runs(mask, left, top, width, height)})
 
 
@@ -92,9 +104,11 @@ def column_runs(mask: np.ndarray, left: int, top: int, width: int, height: int) 
     >>> column_runs(np.array([[0, 1], [1, 1]]), 1, 1, 4, 3)
     [5, 1, 1, 2, 3]
     """
-    columns = np.zeros((mask.shape[1], height), np.int8)
-    columns[:, top : top + mask.shape[0]] = mask.T
-    starts = np.flatnonzero(np.diff(columns.ravel(), prepend=0, append=0)) + left * height
+    rows = mask.shape[0] + (mask.shape[0] < height)  # a row of zeros ends the runs of a column below which are others
+    columns = np.zeros((mask.shape[1], rows), np.int8)
+    columns[:, : mask.shape[0]] = mask.T
+    column, row = np.divmod(np.flatnonzero(np.diff(columns.ravel(), prepend=0, append=0)), rows)
+    starts = (left + column) * height + top + row
     return np.diff(starts[starts < width * height], prepend=0, append=width * height).tolist()
 
 
@@ -102,24 +116,21 @@ def finite_numbers(texts: Mapping[str, str], owner: str) -> list[float]:
     """Return the numbers of texts, which are keyed by their names.
 
     Raises:
-        UnusableError: A text is not a number, or not finite. The detail names the `owner`.
+        UnusableError: A text is not a number, or not finite, or beyond `LARGEST`. The detail names the `owner`.
 
     >>> finite_numbers({"x": "1.5"}, "a <box>")
     [1.5]
     """
     shown = ", ".join(f"{name} {text[:20]!r}" for name, text in texts.items())
     try:
-        numbers = list(map(float, texts.values()))
+        numbers = list(map(read_number, texts.values()))
     except ValueError as error:
         raise UnusableError(Reason.MALFORMED_BOX, f"{owner} has a text that is not a number: {shown}") from error
     if not all(map(math.isfinite, numbers)):
         raise UnusableError(Reason.MALFORMED_BOX, f"{owner} has a number that is not finite: {shown}")
+    if not all(abs(number) <= LARGEST for number in numbers):
+        raise UnusableError(Reason.MALFORMED_BOX, f"{owner} has a number that is beyond any image: {shown}")
     return numbers
-
-
-def whole_number(text: str) -> int | None:
-    """Return the number from 0 to 10 ** 10 - 1 that a text is; None for other texts."""
-    return int(text) if text.isdecimal() and len(text) <= 10 else None
 
 
 def sides_px(width: str, height: str, warnings: set[str]) -> tuple[int | None, int | None]:

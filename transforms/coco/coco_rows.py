@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.inputs.annotations import Int64
 from recordmill.schemas.inputs.coco import SegmentId
+from recordmill.schemas.inputs.scalars import Bit, Flag, lenient_flag
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.rejects import IdTexts
 from recordmill.transforms.coco.file_fields import NO_TEXT
@@ -59,7 +61,7 @@ class AnnotationRow(msgspec.Struct, gc=False):
     category_id: Int64
     bbox: msgspec.Raw
     area: float | None = None
-    iscrowd: int | bool | None = 0
+    iscrowd: Bit | bool | None = 0
 
 
 class MaskedRow(AnnotationRow, gc=False):
@@ -103,7 +105,7 @@ class SegmentRow(msgspec.Struct, gc=False):
 
     id: SegmentId
     category_id: Int64
-    iscrowd: int | bool | None = 0
+    iscrowd: Bit | bool | None = 0
     bbox: tuple[float, float, float, float] | None = None
     area: float | None = None
 
@@ -156,6 +158,19 @@ def id_number(text: str, texts: dict[int, str]) -> int:
     return number
 
 
+class _TextSegmentRow(SegmentRow, gc=False):
+    """SegmentRow whose booleans may be texts."""
+
+    iscrowd: Flag | None = False  # type: ignore[assignment]
+
+
+_TEXT_FIELDS: dict[str, tuple[Any, Any]] = {
+    "iscrowd": (Flag | None, False),
+    "segments_info": (list[_TextSegmentRow], msgspec.NODEFAULT),
+}
+"""Types and defaults of fields whose booleans may be texts."""
+
+
 class RowDecoder:
     """Decoder of single rows. It converts string ids to numbers.
 
@@ -170,14 +185,16 @@ class RowDecoder:
     def __init__(self, type_: Any, texts: IdTexts):
         self.number_texts = 0
         self._decode_strict = msgspec.json.Decoder(type_).decode
-        self._decode = msgspec.json.Decoder(type_, strict=False).decode
         fields = () if type_ is msgspec.Raw else type_.__struct_fields__
+        if has_flags := [(name, *_TEXT_FIELDS[name]) for name in fields if name in _TEXT_FIELDS]:
+            type_ = msgspec.defstruct(type_.__name__, has_flags, bases=(type_,))
+        self._decode = _lenient_decoder(type_)
         known = {"image_id": texts.images, "id": texts.annotations if "image_id" in fields else texts.images}
         self._texts = {key: id_texts for key, id_texts in known.items() if key in fields}
         self._decode_texts = self._decode
         if self._texts:
             with_texts = msgspec.defstruct(type_.__name__, [(key, Int64 | str) for key in self._texts], bases=(type_,))
-            self._decode_texts = msgspec.json.Decoder(with_texts, strict=False).decode
+            self._decode_texts = _lenient_decoder(with_texts)
         self._has_texts = False
 
     def __call__(self, raw: Any) -> Any:
@@ -207,6 +224,10 @@ class RowDecoder:
             setattr(row, key, id_number(text, id_texts))
             self._has_texts = True
         return row
+
+
+def _lenient_decoder(type_: Any) -> Callable[[Any], Any]:
+    return msgspec.json.Decoder(type_, strict=False, dec_hook=lenient_flag).decode
 
 
 def collision_error(id_: int, *texts: str) -> CollidingImagesError:

@@ -306,6 +306,8 @@ def _key_fault_offset(data: bytes) -> int | None:
         msgspec.json.decode(b"{" + data, type=dict[str, msgspec.Raw])
     except msgspec.DecodeError as error:
         return None if _is_truncated(error) else _fault_offset(error, data) - 1
+    except UnicodeDecodeError:
+        return 0
     return None
 
 

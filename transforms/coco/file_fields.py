@@ -188,7 +188,7 @@ def count_fields(rows: Iterable[msgspec.Raw]) -> Counter[str]:
     for row in rows:
         try:
             rows_by_fields[tuple([name for name, value in FIELDS.decode(row).items() if has_data(value)])] += 1
-        except msgspec.ValidationError:  # the row is not an object
+        except (msgspec.ValidationError, UnicodeDecodeError):  # the row is not an object, or has a key that is no text
             continue
     counts: Counter[str] = Counter()
     for names, number in rows_by_fields.items():

@@ -17,8 +17,10 @@ import numpy as np
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.field_features import TRACK
+from recordmill.schemas.inputs.boxes import LARGEST
 from recordmill.schemas.inputs.images import IMAGE_SUFFIXES, MAX_PIXELS, is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.scalars import read_flag, read_number, whole_number
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
@@ -34,7 +36,6 @@ from recordmill.transforms.annotated.shapes import (
     polygon_object,
     rectangle_ring,
     sides_px,
-    whole_number,
     with_fields,
 )
 from recordmill.transforms.annotated.source import (
@@ -183,7 +184,7 @@ def _check_frame_name(file: str, head: Sequence[Element], folders: Sequence[str]
     Raises:
         ConfigError: `frame_name` fits neither frame, and the images of a folder have another name.
     """
-    numbers = _end_frames(head)
+    numbers = _end_frames(head, file)
 
     def frames_exist(folder: str, name: str) -> Iterator[bool]:
         paths = (join_path(folder, name.format(number)) for number in numbers)
@@ -205,12 +206,12 @@ def _check_frame_name(file: str, head: Sequence[Element], folders: Sequence[str]
                 )
 
 
-def _end_frames(head: Sequence[Element]) -> tuple[int, ...]:
+def _end_frames(head: Sequence[Element], file: str) -> tuple[int, ...]:
     """Return the first and the last frame of a video; none without tracks."""
     track = next((element for element in head if element.tag == "track"), None)
     if track is None:
         return ()
-    frames = next((video_frames(element)[0] for element in head if element.tag == "meta"), range(0))
+    frames = next((video_frames(element, file)[0] for element in head if element.tag == "meta"), range(0))
     if frames:
         return frames[0], frames[-1]
     shown = (whole_number(shape.attributes.get("frame", "")) for shape in track.children)
@@ -265,7 +266,7 @@ def parse_cvat(
         subset_folders: Subsets that have a folder of images, as in an export of a project.
 
     Raises:
-        ConfigError: The file ends within tracks, so that no frame has all of its objects.
+        ConfigError: The file ends within tracks, so that no frame has all of its objects; or it states too many frames.
 
     >>> from io import BytesIO
     >>> box = b"<box label='cat' xtl='1' ytl='2' xbr='4' ybr='6'/>"
@@ -280,7 +281,7 @@ def parse_cvat(
     try:
         for element in read_elements(stream, ROOT):
             if element.tag == "meta":
-                frames, sides = video_frames(element)
+                frames, sides = video_frames(element, file)
             elif element.tag == "image":
                 has_images = True
                 suffix = posixpath.splitext(frame_name)[1]
@@ -303,15 +304,23 @@ def parse_cvat(
         yield from (LabelledImage(_frame_sample(frame_path, frame, sides)) for frame in frames if frame not in seen)
 
 
-def video_frames(meta: Element) -> tuple[range, Sides]:
-    """Return the numbers of the frames of a video, none for a task of images; and the size of the frames."""
+def video_frames(meta: Element, file: str) -> tuple[range, Sides]:
+    """Return the numbers of the frames of a video, none for a task of images; and the size of the frames.
+
+    Raises:
+        ConfigError: The video has more than `_MOST_FRAMES`.
+    """
     task = meta.find("task") or meta.find("job") or Element("task", {}, 0)
-    start, stop = (whole_number(task.child_text(tag)) for tag in ("start_frame", "stop_frame"))
+    texts = {tag: task.child_text(tag) for tag in ("start_frame", "stop_frame")}
+    start, stop = map(whole_number, texts.values())
     size = meta.find("original_size") or task.find("original_size") or Element("original_size", {}, 0)
     step = whole_number(task.child_text("frame_filter").removeprefix("step=")) or 1
     frames = range(0, 0, step)
-    if task.child_text("mode") == "interpolation" and start is not None and stop is not None:
-        frames = range(start, stop + 1, step)[:_MOST_FRAMES]
+    if task.child_text("mode") == "interpolation" and all(texts.values()):
+        if start is None or stop is None or (stop - start) // step >= _MOST_FRAMES:
+            shown = " and ".join(f"<{tag}> {text[:20]}" for tag, text in texts.items())
+            raise ConfigError(f"{file}: {shown} are not the first and last of at most {_MOST_FRAMES:,} frames")
+        frames = range(start, stop + 1, step)
     return frames, sides_px(size.child_text("width"), size.child_text("height"), set())
 
 
@@ -365,11 +374,12 @@ def _convert_track(
     """Yield the shapes of a track that are not outside."""
     track_id, positions = whole_number(element.attributes.get("id", "")), list[tuple[int, bool]]()
     for shape in element.children:
-        number, is_outside = whole_number(shape.attributes.get("frame", "")), shape.attributes.get("outside") == "1"
+        number = whole_number(shape.attributes.get("frame", ""))
         try:
             if number is None:
                 raise UnusableError(Reason.MALFORMED_ANNOTATION, f"a <{shape.tag}> without a frame number")
             seen.add(number)
+            is_outside = _read_outside(shape)
             positions.append((number, is_outside))
             objects = [] if is_outside else shape_objects(shape, _read_label(element), sides, has_masks)
         except UnusableError as fault:
@@ -425,6 +435,13 @@ def _with_fields(
     return [with_fields(object_, fields) for object_ in objects]
 
 
+def _read_outside(shape: Element) -> bool:
+    try:
+        return read_flag(shape.attributes.get("outside") or "0")
+    except ValueError as error:
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"outside of a <{shape.tag}>: {error}") from error
+
+
 def shape_objects(shape: Element, label: str, sides: Sides, has_masks: bool) -> list[SampleObject]:
     """Return the objects of a shape: one per point, one for other shapes.
 
@@ -458,11 +475,12 @@ def _turn_rad(shape: Element) -> float:
 def _shape_points(shape: Element) -> list[tuple[float, float]]:
     pairs = [pair.split(",") for pair in shape.attributes.get("points", "").split(";") if pair.strip()]
     try:
-        points = [(float(x), float(y)) for x, y in pairs]
+        points = [(read_number(x), read_number(y)) for x, y in pairs]
     except ValueError as error:
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, f"a <{shape.tag}> has a point that is not x,y") from error
-    if not points or not all(math.isfinite(number) for point in points for number in point):
-        raise UnusableError(Reason.MALFORMED_SEGMENTATION, f"a <{shape.tag}> has no points, or one that is not finite")
+    if not points or not all(abs(number) <= LARGEST for number in flatten_points(points)):
+        detail = f"a <{shape.tag}> has no points, or one that is not finite, or beyond any image"
+        raise UnusableError(Reason.MALFORMED_SEGMENTATION, detail)
     return points
 
 

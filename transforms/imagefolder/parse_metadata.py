@@ -2,6 +2,7 @@
 
 import math
 import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
@@ -9,15 +10,19 @@ import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
 
+from recordmill.schemas.inputs.annotations import Int64
 from recordmill.schemas.inputs.boxes import box_xywh_px
 from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.schemas.inputs.json_text import quote_nan
 from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.scalars import Flag, whole_number
 from recordmill.schemas.inputs.tables import RowsReading, rows_format
 from recordmill.schemas.names import name_parts
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import decode_part
+from recordmill.transforms.annotated.shapes import sides_px
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, field_notes, parser, unusable_image
+from recordmill.transforms.rows.kinds import Seen
 from recordmill.transforms.rows.read_rows import read_stream
 from recordmill.transforms.rows.row_batch import RowBatch, format_value
 
@@ -25,8 +30,8 @@ FILE_NAME, IMAGE_ID, OBJECTS = "file_name", "image_id", "objects"
 CAPTIONS = ("text", "caption", "captions")
 BOXES = ("bbox", "bboxes", "box", "boxes")
 CLASSES = ("category", "categories", "category_id", "category_ids", "label", "labels", "class", "classes", "class_id")
-_AREA, _CROWD, _ID = ("area", "areas"), ("iscrowd", "is_crowd"), ("id", "ids")
-_READ = {*BOXES, *CLASSES, *_AREA, *_CROWD, *_ID}
+AREA, _CROWD, _ID = ("area", "areas"), ("iscrowd", "is_crowd"), ("id", "ids")
+_READ = {*BOXES, *CLASSES, *AREA, *_CROWD, *_ID}
 _SIZE = ("width", "height")
 NUMBERED = "numbered"
 """Note: some object has a number as its class."""
@@ -88,6 +93,9 @@ def metadata_rows(batch: RowBatch) -> Iterator[tuple[int, dict[str, Any]]]:
     for name in (f"{OBJECTS}.{key}" for key in CLASSES):
         if name in batch.parts:  # numbers and names are both texts
             columns[name] = list(map(_numbers_or_names, columns[name]))
+    for name in (f"{OBJECTS}.{key}" for key in (*AREA, *_CROWD, *_ID)):
+        if name in batch.parts and not {part.look for part in batch.parts[name]} & {Seen.TEXT, Seen.NESTED}:
+            columns[name] = list(map(_json_values, columns[name]))
     for index, line in enumerate(batch.lines.tolist()):
         yield line, {name: values[index] for name, values in columns.items()}
 
@@ -95,7 +103,20 @@ def metadata_rows(batch: RowBatch) -> Iterator[tuple[int, dict[str, Any]]]:
 def _numbers_or_names(texts: Any) -> Any:
     if not isinstance(texts, list):
         return texts
-    return [int(text) if isinstance(text, str) and text.isdecimal() else text for text in texts]
+    return [int(text) if isinstance(text, str) and _CLASS_NUMBER.fullmatch(text) else text for text in texts]
+
+
+_CLASS_NUMBER = re.compile(r"\d{1,10}")
+_NOT_FINITE = ("nan", "inf", "-inf")
+
+
+def _json_values(texts: Any) -> Any:
+    """Return the numbers and booleans of a column that has both, or numbers of several types: its values are texts."""
+    if not isinstance(texts, list):
+        return texts
+    return [
+        text if text is None else float(text) if text in _NOT_FINITE else msgspec.json.decode(text) for text in texts
+    ]
 
 
 def find_image_column(columns: Mapping[str, Any]) -> str:
@@ -143,7 +164,7 @@ def _convert_metadata_row(
                 object_ = replace(object_, fields=msgspec.to_builtins(own))
             parts.objects.append(object_)
             parts.notes |= {NUMBERED} if is_numbered(entry) and not row_format.class_names else set()
-    width, height = stated_size(row) or (None, None)
+    width, height = stated_size(row, parts.warnings)
     values = [value for column in row_format.captions for value in _as_list(row.get(column))]
     texts = tuple(str(value) for value in values if value is not None and str(value).strip())
     return parts.image(Sample(name, data=data, width=width, height=height, captions=texts, split=split))
@@ -168,13 +189,10 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def stated_size(row: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return width and height in pixels that a row with objects states; None without them."""
-    texts = [str(row.get(name)) for name in _SIZE]  # in CSV, all values are texts
-    if not has_objects(row) or not all(map(str.isdecimal, texts)):
-        return None
-    width, height = map(int, texts)
-    return (width, height) if width and height else None
+def stated_size(row: Mapping[str, Any], warnings: set[str]) -> tuple[int | None, int | None]:
+    """Return width and height in pixels that a row with objects states. See `sides_px`."""
+    width, height = ("" if row.get(name) is None else str(row[name]) for name in _SIZE)  # in CSV, all are texts
+    return sides_px(width, height, warnings) if has_objects(row) else (None, None)
 
 
 def row_objects(row: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -227,6 +245,25 @@ def is_numbered(entry: Mapping[str, Any]) -> bool:
     return isinstance(first_value(entry, CLASSES), int | float)
 
 
+def read_value(entry: Mapping[str, Any], keys: Sequence[str], type_: Any, parts: ImageParts) -> Any:
+    """Return a number or a boolean of an object; None without one. Tools write NaN for a missing id.
+
+    Args:
+        keys: Keys of the value. The first one with a value is read.
+        parts: See `decode_part`.
+
+    Raises:
+        UnusableError: The value has another type.
+    """
+    value = first_value(entry, keys)
+    if value is None or (type_ is not float and (value != value or value == "NaN")):
+        return None
+    try:
+        return decode_part(value, type_, parts)
+    except UnusableError as fault:
+        raise UnusableError(fault.reason, f"{keys[0]} {format_value(value)}: {fault.detail}") from fault
+
+
 def read_box(entry: Mapping[str, Any], parts: ImageParts) -> tuple[float, float, float, float]:
     """Return the four numbers of the box of an object.
 
@@ -257,16 +294,16 @@ def _convert_metadata_object(entry: Mapping[str, Any], row_format: MetadataForma
     numbers, format_ = read_box(entry, parts), row_format.box_format
     if format_ not in (BoxFormat.XYWH, BoxFormat.REL_XYWH):
         numbers = box_xywh_px(numbers, BoxFormat(format_.value.removeprefix("rel-")), 0, 0)
-    area, id_ = first_value(entry, _AREA), first_value(entry, _ID)
+    area = read_value(entry, AREA, float, parts)
     category, index = _find_class(first_value(entry, CLASSES), row_format.class_names)
     return SampleObject(
         category,
         numbers,
         "fraction" if format_.is_fraction else "px",
-        is_crowd=bool(first_value(entry, _CROWD)),
-        area_px2=float(area) if isinstance(area, int | float) and format_ is BoxFormat.XYWH else None,
+        is_crowd=read_value(entry, _CROWD, Flag, parts) or False,
+        area_px2=area if format_ is BoxFormat.XYWH else None,
         category_id=index,
-        id=id_ if isinstance(id_, int) else None,
+        id=read_value(entry, _ID, Int64, parts),
     )
 
 
@@ -277,14 +314,14 @@ def _find_class(value: Any, names: Sequence[str]) -> tuple[str, int | None]:
         return names[0], 0
     if value is None or not names:
         return "" if value is None else str(value), None
-    index = -1
+    index: int | None = None
     if isinstance(value, int | float):
-        index = int(value) if value == value // 1 else -1  # 1.0 instead of 1 if other rows lack the class
+        index = int(value) if value == value // 1 else None  # 1.0 instead of 1 if other rows lack the class
     elif (text := str(value).strip()) in names:
         index = names.index(text)
-    elif text.isdecimal() and not any(map(str.isdecimal, names)):
-        index = int(text)
-    if not 0 <= index < len(names):
+    elif not any(map(str.isdecimal, names)):
+        index = whole_number(text)
+    if index is None or not 0 <= index < len(names):
         detail = f"class {format_value(value)} is not one of the {len(names)} --class-names, which are numbered from 0"
         raise UnusableError(Reason.UNKNOWN_CATEGORY, detail)
     return names[index], index

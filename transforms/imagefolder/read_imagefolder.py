@@ -25,6 +25,7 @@ from recordmill.transforms.annotated.naming import split_folders
 from recordmill.transforms.annotated.source import ImageParts, Source, SourceFolder
 from recordmill.transforms.imagefolder.imagefolder_options import ImagefolderOptions
 from recordmill.transforms.imagefolder.parse_metadata import (
+    AREA,
     CAPTIONS,
     CLASSES,
     FILE_NAME,
@@ -39,6 +40,7 @@ from recordmill.transforms.imagefolder.parse_metadata import (
     metadata_rows,
     parse_metadata,
     read_box,
+    read_value,
     row_objects,
     shard_name,
     stated_size,
@@ -301,17 +303,17 @@ def _sample_boxes(file: MetadataFile, folder: str) -> Boxes:
     read_sizes: dict[str, tuple[float, float]] = {}
     for row, entry in file.objects():
         with contextlib.suppress(UnusableError):
-            box = read_box(entry, ImageParts())
+            box, area = read_box(entry, ImageParts()), read_value(entry, AREA, float, ImageParts())
             name = str(row.get(FILE_NAME, id(row)))
-            size = stated_size(row) or read_sizes.get(name)
+            stated = stated_size(row, set())
+            size = stated if stated[0] else read_sizes.get(name)
             if size is None:
                 is_enough = len(read_sizes) >= _MAX_SIZES
                 size = (np.nan, np.nan) if is_enough else _image_size(folder, row, file.image_column)
                 read_sizes[name] = size
-            area = first_value(entry, ("area", "areas"))
             numbers.append(box)
             sizes.append(size)
-            areas.append(area if isinstance(area, int | float) else np.nan)
+            areas.append(np.nan if area is None else area)
     unknown = np.full((4, len(numbers)), np.nan)
     as_columns = np.array(numbers, float).reshape(-1, 4).T, np.array(sizes, float).reshape(-1, 2).T
     return Boxes(*as_columns, np.array(areas, float), unknown)

@@ -10,11 +10,13 @@ import numpy as np
 from recordmill.schemas.block import Block, ragged_bytes, ragged_texts, starts_of
 from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabels
 from recordmill.schemas.inputs.boxes import LARGEST, box_fault, keypoints_fault
+from recordmill.schemas.inputs.images import MAX_PIXELS
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
+from recordmill.schemas.sizes import shorten
 from recordmill.transforms.blocks.image_tasks import label_column, object_columns
 
 _INT64 = 1 << 63
@@ -22,6 +24,14 @@ _INT64 = 1 << 63
 
 def id_of(sample: Sample) -> int:
     return name_id(name_key(sample.file_name)) if sample.image_id is None else sample.image_id
+
+
+def size_fault(sample: Sample) -> str:
+    """Return the fault of a stated image size that no readable image has; "" for a usable or unknown size."""
+    width, height = sample.width or 0, sample.height or 0
+    if min(width, height) >= 0 and max(width, height, width * height) <= MAX_PIXELS:
+        return ""
+    return f"{shorten(str(width), 20)}x{shorten(str(height), 20)} pixels; the limit is {MAX_PIXELS:,}"
 
 
 class CategoryFinder:
@@ -75,7 +85,8 @@ def usable_objects(
             objects.append((_check_object(sample, number, given, finder), given))
         except UnusableError as fault:
             detail = (places[number] if places else f"Sample {sample.file_name!r}: ") + fault.detail
-            rejected = Rejected("annotation", given.id, fault.reason, detail, id_of(sample))
+            id_ = given.id if given.id is None or -_INT64 <= given.id < _INT64 else None
+            rejected = Rejected("annotation", id_, fault.reason, detail, id_of(sample))
             reject(rejected.named(sample.file_name))
     return objects
 

@@ -1,7 +1,6 @@
 """Convert JSON files of LabelMe and X-AnyLabeling to images with objects."""
 
 import base64
-import binascii
 import io
 from collections.abc import Iterator
 from functools import partial
@@ -10,7 +9,9 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
+from recordmill.schemas.inputs.images import MAX_PIXELS
 from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.scalars import Flag
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import (
     decode_part,
@@ -63,7 +64,7 @@ class _Shape(msgspec.Struct):
     shape_type: str | None = None
     group_id: int | str | None = None
     flags: dict[str, Any] | None = None
-    difficult: bool | None = None
+    difficult: Flag | None = None
     mask: str | None = None
 
 
@@ -111,12 +112,20 @@ def parse_shapes(
             parts.objects.append(with_fields(object_, _shape_fields(label_file.shapes[numbers[0] - 1], shapes[0])))
     parts.notes |= mask_notes(parts.objects)
     flags = (label_file.flags or {}).items()
-    tags = tuple(flag for flag, is_set in flags if is_set is True and flag not in ignored_labels)
+    tags = tuple(flag for flag, value in flags if flag not in ignored_labels and _is_set(value, parts))
     has_image = bytes(label_file.image_data) not in (b"null", b'""')
     name = resolve_image_name(file, label_file.image_path)
     fields = other_values(data.removeprefix(b"\xef\xbb\xbf"), _LabelmeFile, "version")
     path = file if has_image else ""
     yield parts.image(Sample(name, path=path, width=width, height=height, tags=tags, fields=fields))
+
+
+def _is_set(value: Any, parts: ImageParts) -> bool:
+    """Return True for a flag of the image that is set. Other values than booleans are ignored."""
+    try:
+        return decode_part(value, Flag, parts) is True
+    except UnusableError:
+        return False
 
 
 def _shape_fields(raw: msgspec.Raw, shape: _Shape) -> dict[str, Any]:
@@ -179,8 +188,11 @@ def _mask_object(shapes: list[_Shape], label_file: _LabelmeFile, has_masks: bool
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a mask without its two corners or its image")
     (left, top), (right, bottom) = shape.points
     try:
-        part = np.asarray(open_image(base64.b64decode(shape.mask, validate=True), "png").convert("L")) > 0
-    except (binascii.Error, ValueError, OSError, SyntaxError) as error:
+        image = open_image(base64.b64decode(shape.mask, validate=True), "png")
+        if image.width * image.height > MAX_PIXELS:
+            raise ValueError(f"{image.width}x{image.height} pixels, where the limit is {MAX_PIXELS:,}")
+        part = np.asarray(image.convert("L")) > 0
+    except Exception as error:  # Pillow's decoders raise nearly anything on damaged bytes
         raise UnusableError(
             Reason.MALFORMED_SEGMENTATION, f"the image of a mask cannot be decoded ({error})"
         ) from error

@@ -13,8 +13,10 @@ import msgspec
 from msgspec.structs import replace
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.boxes import LARGEST
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.scalars import Flag
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import (
     LabelFolders,
@@ -68,7 +70,7 @@ _PIXELS, _NO_PIXELS = "whole numbers in a small image", "other numbers"
 
 class _TaskAnnotation(msgspec.Struct):
     result: list[msgspec.Raw] = []
-    was_cancelled: bool = False
+    was_cancelled: Flag = False  # type: ignore[assignment]
     lead_time: Any = None
 
 
@@ -192,13 +194,13 @@ def parse_tasks(
     ('/data/upload/1/1.jpg', 40, (0.25, 0.5, 0.1, 0.2))
     """
     for number, raw in enumerate(read_label_json(stream, list[msgspec.Raw], "Label Studio"), 1):
+        parts = ImageParts()
         try:
-            task = decode_part(raw, _Task)
+            task = decode_part(raw, _Task, parts)
             name = _task_image_name(task.data, image_key, drops_code)
         except UnusableError as fault:
             yield unusable_image(fault.detail, where=f"task {number}")
         else:
-            parts = ImageParts()
             parts.notes |= {"code"} if drops_code else set()
             image = _convert_task(task, name, f"task {number}", choice, has_masks, parts)
             if unfinished := _unfinished_text(task, is_background):
@@ -355,6 +357,8 @@ def _result_ring(kind: str, value: _Value, result: _Result) -> list[Point]:
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, "masks of brushes are not read")
     if turn_rad and not (wide and high):
         raise UnusableError(Reason.MALFORMED_BOX, "a rotation without original_width and original_height")
+    if turn_rad and max(wide, high) > LARGEST:
+        raise UnusableError(Reason.MALFORMED_BOX, "a rotation in an image of a size that is beyond any image")
     if kind == "polygon" or value.points:
         points = value.points
     elif kind == "ellipse" or value.radii_x:

@@ -10,7 +10,9 @@ from typing import BinaryIO
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.scalars import read_flag
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
+from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.csv_rows import Cells, RowFormat, read_csv_images
 from recordmill.transforms.annotated.naming import find_labels, fraction_box, naming_source, one_folder
 from recordmill.transforms.annotated.shapes import finite_numbers
@@ -19,6 +21,7 @@ from recordmill.transforms.openimages.openimages_options import OpenimagesOption
 from recordmill.transforms.storage.resolve import join_path, list_existing, split_folder, storage_for
 
 _EDGES = ("XMin", "YMin", "XMax", "YMax")
+_FLAGS = ("IsGroupOf", "IsTruncated")
 _BOXES = re.compile(r"(?:^|.*/)(?:(?:.*[-_])?annotations-bbox|detections)\.csv")
 _SPLIT = re.compile(r"(?:^|[-_])(train|validation|test)-annotations-bbox\.csv$")
 _UNNAMED = "class without a name"
@@ -139,7 +142,7 @@ def parse_boxes(
 
     row_format = RowFormat(
         ("ImageID", "LabelName", *_EDGES),
-        ("IsGroupOf", "IsTruncated"),
+        _FLAGS,
         make_sample,
         partial(_convert_box_row, names=names),
         has_fields=has_fields,
@@ -150,8 +153,19 @@ def parse_boxes(
 def _convert_box_row(cells: Cells, notes: set[str], names: dict[str, str]) -> SampleObject:
     code = cells["LabelName"]
     box = fraction_box(*finite_numbers({column: cells[column] for column in _EDGES}, "the box"))
-    set_flags = {name for name, text in cells.items() if text.lower() in ("1", "1.0", "true")}
+    set_flags = {name for name in _FLAGS if _read_flag(name, cells.get(name, ""))}
     notes |= {_UNNAMED} if names and code and code not in names else set()
     is_crowd, truncated = (flag in set_flags for flag in ("IsGroupOf", "IsTruncated"))
     fields = {"truncated": True} if truncated else {}
     return SampleObject(names.get(code, code), box, "fraction", is_crowd=is_crowd, fields=fields)
+
+
+def _read_flag(column: str, text: str) -> bool:
+    """Return the value of a flag. Open Images writes -1 where it is unknown."""
+    if text in ("", "-1", "-1.0"):
+        return False
+    try:
+        return read_flag(text)
+    except ValueError as error:
+        detail = f"{column} must be 1, 0 or -1 (got {text[:20]!r})"
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, detail) from error

@@ -58,11 +58,12 @@ def read_csv(path: str, stream: BinaryIO, reading: RowsReading) -> Iterator[RowB
         name: index for index, name in enumerate(names) if name and (not reading.columns or name in reading.columns)
     }
     strict = _StrictQuotes(stream, delimiter.encode(), rest)
+    escaped = _EscapedText(strict)
     bad: list[BadRow] = []
     malformed = _Malformed(len(names), delimiter.encode(), bad)
     number, unnamed = 0, ""
     try:
-        for batch in _open_csv(strict, len(names), delimiter, malformed):
+        for batch in _open_csv(escaped, len(names), delimiter, malformed):
             if not number and not reading.is_label_table and looks_like_row(names, _first_rows(batch)):
                 unnamed = delimiter.join(names)
             for start in range(0, len(batch), _BATCH_ROWS):
@@ -71,7 +72,7 @@ def read_csv(path: str, stream: BinaryIO, reading: RowsReading) -> Iterator[RowB
                 number = int(numbers[-1])
                 before = [row for row in bad if row.line < number]
                 del bad[: len(before)]  # Arrow has read further, so there may be more of them
-                columns = {name: part.column(index) for name, index in wanted.items()}
+                columns = {name: escaped.restore(part.column(index)) for name, index in wanted.items()}
                 yield RowBatch(columns, numbers, before, False, comment=comment, unnamed=unnamed)
         if bad or not number:
             none = dict.fromkeys(wanted, pa.array([], pa.large_binary()))
@@ -284,6 +285,64 @@ class _StrictQuotes:
                     self.fault = format_value(text[run.start() : closed + 20].decode(errors="replace"))
                     return row
         return 0
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+
+_MARK = "\ufdd0".encode()
+"""Beginning of an escaped byte: a noncharacter of Unicode, then two hexadecimal digits."""
+_ESCAPED_MARK = b"".join(_MARK + b"%02x" % byte for byte in _MARK)
+_ESCAPED = re.compile(_MARK + b"([0-9a-f]{2})")
+
+
+def _escape_bytes(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    bad = error.object[error.start : error.end]
+    return "".join(f"{_MARK.decode()}{byte:02x}" for byte in bad), error.end
+
+
+codecs.register_error("recordmill.escape", _escape_bytes)
+
+
+class _EscapedText:
+    """Stream of CSV in which bytes that are not UTF-8 are escaped: Arrow cannot hand over malformed rows with them."""
+
+    closed = False
+
+    def __init__(self, stream: _StrictQuotes):
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")("recordmill.escape")
+        self._text = b""  # escaped, and not read yet
+        self._is_at_end = self._is_used = False
+
+    def read(self, size: int) -> bytes:
+        while not self._is_at_end and len(self._text) < size:
+            data = self._stream.read(size - len(self._text))
+            self._is_at_end = not data
+            if not data.isascii() or self._decoder.getstate()[0]:
+                data = self._escape(data)
+            self._text = self._text + data if self._text else data
+        text, self._text = self._text[:size], self._text[size:]
+        return text
+
+    def _escape(self, data: bytes) -> bytes:
+        escaped = self._decoder.decode(data.replace(_MARK, _ESCAPED_MARK), self._is_at_end).encode()
+        self._is_used = self._is_used or _MARK in escaped
+        return escaped
+
+    def restore(self, array: pa.Array) -> pa.Array:
+        """Return cells with their own bytes."""
+        if not self._is_used:
+            return array
+        cells = (
+            cell and _ESCAPED.sub(lambda match: bytes.fromhex(match[1].decode()), cell) for cell in array.to_pylist()
+        )
+        return pa.array(cells, array.type)
 
     def readable(self) -> bool:
         return True

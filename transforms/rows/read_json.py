@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.file_kinds import describe_content
+from recordmill.schemas.inputs.json_text import repeated_key
 from recordmill.schemas.inputs.tables import RowsReading
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.rows.kinds import KINDS, Seen
@@ -122,6 +123,9 @@ def _decode_row(line: bytes) -> dict[str, Any]:
             raise ValueError(f"not JSON: {error}") from error
     if not isinstance(value, dict):
         raise ValueError(f"not a JSON object: {format_value(value)}")
+    # A row without objects in it has a colon for each of its keys, unless its texts have some.
+    if line.count(b":") != len(value) and (key := repeated_key(line)) is not None:
+        raise ValueError(f"an object has the key {key!r} twice, and the first value would be dropped")
     return value
 
 

@@ -76,6 +76,10 @@ def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_ro
                 read._replace(cut={name: sum(numbers) for name, numbers in cut.items() if any(numbers)})
             )
             first += len(batch)
+    except UnicodeDecodeError as error:
+        raise AnnotationFileError(
+            f"{path} has a column whose name is not UTF-8 ({error.object[:40]!r}); rename it"
+        ) from error
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and not isinstance(error, pa.ArrowException) and error.errno is not None:
             raise  # of the storage
@@ -251,21 +255,30 @@ def _text_rows(
 def _batch_text_rows(batch: RowBatch, columns: Sequence[str], has_values: bool) -> list[TextRow]:
     chosen = {name: array for name, array in batch.columns.items() if name in columns}
     other_arrays = [array for name, array in batch.columns.items() if name not in columns]
-    good = check_batch(batch._replace(columns=chosen), columns, _SAVE)
+    checks_all = has_values and batch.is_typed  # texts of CSV are decoded below
+    good = check_batch(batch if checks_all else batch._replace(columns=chosen), columns, _SAVE)
     cells = [["" if value is None else format_name(value).strip() for value in good.values(name)] for name in columns]
     rows = [TextRow(row.line, (), row.detail) for row in good.bad]
     lists = [name for name in columns if name in good.columns and pa.types.is_nested(good.columns[name].type)]
     for line, row_cells in zip(good.lines.tolist(), zip(*cells, strict=True), strict=True):
         if not any(row_cells):
             place = np.searchsorted(batch.lines, line)
-            if not any(str(value).strip() for value in (array[place].as_py() or "" for array in other_arrays)):
+            if not any(_has_text(array[place]) for array in other_arrays):
                 continue
         fault = f"column {lists[0]} has a list instead of a single value" if lists else ""
         rows.append(TextRow(line, () if fault else row_cells, fault))
     if has_values:
-        values = dict(zip(batch.lines.tolist(), _further_values(batch, columns), strict=True))
+        read = good if checks_all else batch
+        values = dict(zip(read.lines.tolist(), _further_values(read, columns), strict=True))
         rows = [row._replace(values=values.get(row.number, {})) for row in rows]
     return sorted(rows, key=itemgetter(0))
+
+
+def _has_text(value: pa.Scalar) -> bool:
+    try:
+        return bool(str(value.as_py() or "").strip())
+    except UnicodeDecodeError:
+        return True
 
 
 def _further_values(batch: RowBatch, columns: Sequence[str]) -> list[dict[str, Any]]:

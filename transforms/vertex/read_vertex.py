@@ -14,9 +14,11 @@ from msgspec.structs import replace
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.scalars import read_number
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import (
+    check_keys,
     decode_part,
     fraction_box,
     naming_source,
@@ -116,6 +118,7 @@ def parse_lines(stream: BinaryIO, file: str, has_splits: bool = False) -> Iterat
         if not (text := text.removeprefix(b"\xef\xbb\xbf").strip()):
             continue
         try:
+            check_keys(text, Reason.MALFORMED_IMAGE)
             line = decode_part(text, _VertexLine)
             if line.classes:
                 raise UnusableError(Reason.MALFORMED_IMAGE, "it has a class of the image instead of boxes")
@@ -189,7 +192,7 @@ def _corners_box(cells: list[str]) -> tuple[float, float, float, float]:
     if len(pairs) < 2:
         raise UnusableError(Reason.MALFORMED_BOX, f"a box needs two corners (got {len(pairs)})")
     try:
-        xs, ys = zip(*((float(x), float(y)) for x, y in pairs), strict=True)
+        xs, ys = zip(*((read_number(x), read_number(y)) for x, y in pairs), strict=True)
     except ValueError as error:
         raise UnusableError(
             Reason.MALFORMED_BOX, f"corners {' '.join(map(', '.join, pairs))} are not points"

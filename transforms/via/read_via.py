@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.fields import leaf_values
 from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.scalars import Flag
 from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import (
@@ -167,7 +168,7 @@ def _option_texts(attributes: Any) -> dict[str, dict[str, str]]:
 def _convert_via_image(
     image: _ViaImage,
     name: str,
-    class_of: Callable[[dict[str, Any]], str],
+    class_of: Callable[[dict[str, Any], ImageParts], str],
     class_attribute: str,
     has_masks: bool,
     has_fields: bool,
@@ -181,7 +182,7 @@ def _convert_via_image(
             region = decode_part(raw, _Region)
             given = {key: value for key, value in region.attributes.items() if value not in ("", {})}
             parts.notes |= {f"{_ATTRIBUTE}{key}" for key in given}
-            category = class_of(region.attributes)
+            category = class_of(region.attributes, parts)
             # Without --class-attribute, the only attribute is the class.
             given = {key: value for key, value in given.items() if class_attribute not in ("", key)}
             parts.notes |= field_notes(f"{_REGION_ATTRIBUTES}.{path}" for path, _ in leaf_values(given))
@@ -219,14 +220,19 @@ def _convert_region(shape: dict[str, Any], category: str, has_masks: bool, parts
 
 
 def _region_class(
-    attributes: dict[str, Any], class_attribute: str, class_name: str, options: Mapping[str, Mapping[str, str]]
+    attributes: dict[str, Any],
+    parts: ImageParts,
+    class_attribute: str,
+    class_name: str,
+    options: Mapping[str, Mapping[str, str]],
 ) -> str:
     """Return the class of a region: the value of the attribute, or its only checked option. The text of an option
     replaces its id."""
     attribute = class_attribute or next((name for name, value in attributes.items() if value), "")
     value = attributes.get(attribute)
     if isinstance(value, dict | list):
-        chosen = value if isinstance(value, list) else [name for name, is_chosen in value.items() if is_chosen]
+        flags = {} if isinstance(value, list) else decode_part(value, dict[str, Flag | None], parts)
+        chosen = value if isinstance(value, list) else [name for name, is_chosen in flags.items() if is_chosen]
         if len(chosen) > 1:
             detail = f"it has {len(chosen)} classes ({', '.join(map(str, chosen))})"
             raise UnusableError(Reason.UNKNOWN_CATEGORY, detail)

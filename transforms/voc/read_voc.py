@@ -14,6 +14,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.fields import leaf_values
 from recordmill.schemas.inputs.images import MAX_PIXELS, is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.scalars import read_flag
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import split_folders
@@ -44,7 +45,6 @@ _YEARS = tuple(f"VOC{year}" for year in range(2005, 2013))
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
 _READ = frozenset(("name", "pose", "truncated", "difficult", "bndbox"))
 _PART = "part"
-_FLAGS = {"": False, "0": False, "1": True, "false": False, "true": True, "unspecified": False}
 _XMIN_BELOW, _XMIN_1 = "xmin below 1", "xmin 1"
 _REACHED, _NOT_REACHED = "right edge reached", "right edge not reached"
 _NO_MASK = "images with objects that have no mask in SegmentationObject: {number} ({names})"
@@ -334,9 +334,12 @@ def parse_object(element: Element, origin: int) -> SampleObject:
 
 def _read_flag(element: Element, tag: str) -> bool:
     text = element.child_text(tag)
-    if text.lower() not in _FLAGS:
-        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"<{tag}> must be 0 or 1 (got {text[:20]!r})")
-    return _FLAGS[text.lower()]
+    if text.lower() in ("", "unspecified"):
+        return False
+    try:
+        return read_flag(text)
+    except ValueError as error:
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"<{tag}> must be 0 or 1 (got {text[:20]!r})") from error
 
 
 def _edge_notes(objects: list[SampleObject], width: int | None, origin: int) -> Iterator[str]:

@@ -24,13 +24,15 @@ from recordmill.schemas.inputs.fields import select_fields
 from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.scalars import read_number, whole_number
 from recordmill.schemas.inputs.splits import USUAL_SPLITS
+from recordmill.schemas.inputs.yaml_loader import describe_yaml_error
 from recordmill.schemas.inputs.yaml_text import load_yaml
 from recordmill.schemas.names import is_absolute, name_parts
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.schemas.sizes import first_texts
-from recordmill.transforms.annotated.shapes import check_fractions, check_ring, rectangle_ring, ring_area, whole_number
+from recordmill.schemas.sizes import first_texts, shorten
+from recordmill.transforms.annotated.shapes import check_fractions, check_ring, rectangle_ring, ring_area
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, SourceFolder, SplitList, parser
 from recordmill.transforms.join.image_names import label_file, labels_folder
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
@@ -91,7 +93,7 @@ def source(options: YoloOptions) -> Source:
             "the label files do not count it"
         )
     is_pose = task == "pose" or (task is None and shape is not None)
-    keypoints, dimensions = _keypoint_shape(shape, file) if is_pose else (0, 0)
+    keypoints, dimensions = _keypoint_shape(shape, len(names), file) if is_pose else (0, 0)
     has_masks, lines = options.masks != "none", "pose" if is_pose else task or ""
     line_format = LineFormat(names, lines, keypoints, dimensions, has_masks, _box_fields(options.fields, lines))
     root = _absolute_path(images[0]) if images else _images_root(description.get("path"), file, warnings)
@@ -278,9 +280,10 @@ def _read_description(file: str) -> dict[str, Any]:
             text = data.decode("utf-8-sig").rstrip()
             return {"names": [line.strip() for line in re.split("\r\n?|\n", text)] if text else []}
         description = load_yaml(data, _NAMES, _PLAIN)
-    except (yaml.YAMLError, ValueError, RecursionError, LookupError, AttributeError) as error:  # !!bool x, for example
-        what = "not valid YAML" if file.endswith(_YAML) else "not UTF-8"
-        raise ConfigError(f"{file} is {what}: {' '.join(str(error).split())}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            describe_yaml_error(file, error) if file.endswith(_YAML) else f"{file} is not UTF-8: {error}"
+        ) from error
     if not isinstance(description, dict):
         raise ConfigError(f"{file} has no keys, such as train and names")
     values, number = [description], 0
@@ -311,8 +314,10 @@ def _names_by_index(description: dict[str, Any], file: str) -> tuple[str, ...]:
             raise ConfigError(f"{file}: the indices of its {len(names)} names are not 0 to {len(names) - 1}")
         names = [by_index[index] for index in range(len(names))]
     if isinstance(number, str) and (number := whole_number(text := number)) is None:
-        raise ConfigError(f"{file}: nc is not a whole number: {text!r}")
+        raise ConfigError(f"{file}: nc is not a whole number: {shorten(text, 40)!r}")
     if names is None and isinstance(number, int):
+        if not 0 < number <= _MOST_VALUES:
+            raise ConfigError(f"{file}: nc is {shorten(str(number), 20)}, which must be 1 to {_MOST_VALUES:,}")
         return tuple(f"class_{index}" for index in range(number))
     if not isinstance(names, list) or not names:
         raise ConfigError(f"{file} has neither names, as a list or by index, nor nc")
@@ -325,12 +330,18 @@ def _names_by_index(description: dict[str, Any], file: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _keypoint_shape(shape: Any, file: str) -> tuple[int, int]:
+def _keypoint_shape(shape: Any, classes: int, file: str) -> tuple[int, int]:
     """Return the number of keypoints, and of columns per keypoint."""
     is_pair = isinstance(shape, list) and len(shape) == 2 and all(isinstance(number, int) for number in shape)
     if not is_pair or shape[0] < 1 or shape[1] not in (2, 3):
         raise ConfigError(
             f"{file}: kpt_shape must be the number of keypoints, and 2 or 3 columns of each (got {shape})"
+        )
+    if shape[0] * classes > _MOST_VALUES:
+        number = shorten(str(shape[0]), 20)
+        raise ConfigError(
+            f"{file}: kpt_shape gives {number} keypoints to each of {classes:,} classes; together the limit is "
+            f"{_MOST_VALUES:,}"
         )
     return shape[0], shape[1]
 
@@ -482,7 +493,7 @@ def parse_labels(data: bytes, file: str, line_format: LineFormat) -> Iterator[La
 
 def _parse_columns(tokens: Sequence[str]) -> tuple[float, ...]:
     try:
-        return tuple(map(float, tokens))
+        return tuple(map(read_number, tokens))
     except ValueError as error:
         raise UnusableError(Reason.MALFORMED_ANNOTATION, "a column is not a number") from error
 
@@ -499,7 +510,7 @@ def parse_line(columns: Sequence[float], line_format: LineFormat) -> SampleObjec
     class_, *numbers = columns
     if fault := _column_fault(len(columns), line_format):
         raise UnusableError(Reason.MALFORMED_ANNOTATION, fault)
-    if class_ not in range(len(line_format.names)):
+    if class_ % 1 or not 0 <= class_ < len(line_format.names):  # NaN % 1 is NaN
         detail = f"class {class_:g} is not in 0 to {len(line_format.names) - 1}"
         raise UnusableError(Reason.UNKNOWN_CATEGORY, detail)
     fields: dict[str, float] = {}
@@ -532,8 +543,8 @@ def _has_columns(columns: Sequence[float], line_format: LineFormat) -> bool:
 
 
 def _track_number(number: float) -> int:
-    if not number.is_integer():
-        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"track_id {number:g} is not a whole number")
+    if not (number.is_integer() and abs(number) < 1 << 63):
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"track_id {number:g} is not a whole number of 64 bits")
     return int(number)
 
 

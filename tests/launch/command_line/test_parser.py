@@ -213,7 +213,7 @@ def test_names_of_a_file_are_its_texts(tmp_path, text, classes, label):
     ("text", "words"),
     [
         ("- images", ["must map names"]),
-        ("images: [", ["is not YAML"]),
+        ("images: [", ["not valid YAML"]),
         ("rows: [r.csv]\nformat: table", ["unknown option 'rows'; did you mean data?"]),
         ("data: d\nformat: jpeg", ["--image-format jpeg"]),
         ("imagse: i\ninstances: a", ["unknown option 'imagse'; did you mean images?", "--output is missing"]),

@@ -172,7 +172,8 @@ class Numbers(msgspec.Struct):
         ({"x": 1, "whole": 7.0}, Numbers(1.0, whole=7), 0),
         *(({"x": text}, None, 0) for text in ("1,5", "", " 1", "0x10", "NaN", "nan", "-Infinity", "1e999", True, None)),
         ({"x": 1, "label": 3}, None, 0),
-        ({"x": 1, "flag": "true"}, None, 0),
+        ({"x": 1, "flag": "true"}, Numbers(1.0, flag=True), 1),
+        ({"x": 1, "flag": "maybe"}, None, 0),
     ],
 )
 @pytest.mark.parametrize("form", [dict, lambda values: json.dumps(values).encode()])
@@ -181,3 +182,18 @@ def test_texts_that_are_numbers(values, found, warnings, form):
     with nullcontext() if found else pytest.raises(UnusableError):
         assert decode_part(form(values), Numbers, image) == found
     assert len(image.warnings) == warnings
+
+
+@pytest.mark.parametrize("size", [(10**20, 30), (-(10**20), 30), (0, 10**30), (10**5, 10**5), (int("9" * 4000), 1)])
+def test_a_size_that_no_image_has_is_a_reject_of_the_image(size):
+    given = ImageParts()
+    given.objects.append(SampleObject("cat", (1, 2, 3, 4), id=10**30))
+    given.objects.append(SampleObject("cat", (1, 2, 3, 4)))
+    image = given.image(Sample("1.jpg", width=size[0], height=size[1]))
+    block, _ = labelled_rows(["1.jpg"], [image], ["a.rows"], LineOptions(data="data", output="out").source())
+    (packed,) = block.rejected.rows()
+    bad_object, bad_image = msgspec.msgpack.decode(packed, type=list[Rejected])
+    assert (bad_object.reason, bad_object.id) == ("malformed_annotation", None)
+    assert (bad_image.what, bad_image.reason, bad_image.annotations) == ("image", "too_large", 1)
+    assert "a.rows states" in bad_image.detail
+    assert block.image_size_px.tolist() == [[0, 0]]

@@ -21,10 +21,10 @@ from recordmill.schemas.inputs.annotations import (
     StuffAnnotation,
 )
 from recordmill.schemas.inputs.boxes import box_fault, keypoints_fault
-from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, BoxFormat
+from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.inputs.files import File
 from recordmill.schemas.rejects import Reason, Rejected
-from tests.transforms.coco.whole_files import CATEGORY, IMAGE, OBJECT, Read, document, without
+from tests.transforms.coco.whole_files import CATEGORY, IMAGE, OBJECT, Read, document, read_whole, without
 
 INSTANCES, KEYPOINTS, CAPTIONS, STUFF, PANOPTIC, IMAGE_INFO = AnnotationKind
 KEYED = {"id": 3, "name": "person", "keypoints": ["nose", "tail"], "skeleton": [[1, 2]]}
@@ -209,12 +209,22 @@ def test_area_is_json_s_or_box_s(tmp_path, area, expected):
 
 @pytest.mark.parametrize(
     ("iscrowd", "expected"),
-    [(0, False), (1, True), (False, False), (True, True), (None, False), ("0", False), ("1", True), (1.0, True)],
+    [
+        *((value, False) for value in (0, False, None, "0", "false", "No", 0.0, "0.0")),
+        *((value, True) for value in (1, True, "1", "TRUE", "yes", 1.0)),
+    ],
 )
 def test_forms_of_iscrowd(tmp_path, iscrowd, expected):
     rows = [{**OBJECT, "iscrowd": iscrowd}, {**without(OBJECT, "iscrowd"), "id": 8}]
     read = Read(tmp_path, document(annotations=rows))
     assert [annotation.is_crowd for annotation in read.part.annotations] == [expected, False]
+
+
+@pytest.mark.parametrize("iscrowd", [2, -1, 0.5, "", "2", "many", [0], math.nan])
+def test_iscrowd_that_is_no_boolean_costs_its_row(tmp_path, iscrowd):
+    read = Read(tmp_path, document(annotations=[{**OBJECT, "iscrowd": iscrowd}, {**OBJECT, "id": 8}]))
+    assert read.reasons == [("annotation", 7, Reason.MALFORMED_ANNOTATION, 1)]
+    assert [annotation.id for annotation in read.part.annotations] == [8]
 
 
 BAD_BOXES = [[], [1, 2, 3, 4, 5], [1, 2, -3, 4], ["1", 2, 3, 4], [1, 2, None, 4], [1, 2, True, 4], {"x": 1}]
@@ -452,7 +462,7 @@ BAD_SEGMENTS = [
     *([{**SEGMENT, "area": number}] for number in (math.nan, "wide")),
     *([{**SEGMENT, "bbox": [0, 0, number, 1]}] for number in (math.nan, -1, None)),
     *([{**SEGMENT, "bbox": bbox}] for bbox in ([1, 2, 3], "box")),
-    [{**SEGMENT, "iscrowd": "many"}],
+    *([{**SEGMENT, "iscrowd": flag}] for flag in ("many", 2)),
     [SEGMENT, {**SEGMENT, "category_id": 2}],
 ]
 BAD_PANOPTIC = [{"segments_info": segments} for segments in BAD_SEGMENTS] + [
@@ -520,3 +530,9 @@ def test_bad_row_changes_nothing_for_others(tmp_path_factory, images, annotation
         ("annotation", 7, None),
         ("image", 1, None),
     }
+
+
+def test_annotations_with_keys_that_are_not_utf_8_do_not_end_the_reading_of_image_info(tmp_path):
+    (tmp_path / "a.json").write_bytes(b'{"images": [], "annotations": [{"\xfe": 1}], "categories": []}')
+    with pytest.raises(WrongFlagError, match=r"has 1 annotations, which --image-info would drop"):
+        list(read_whole(AnnotationSource(AnnotationKind.IMAGE_INFO, str(tmp_path / "a.json"))))

@@ -140,6 +140,7 @@ def test_trailing_comma_is_named_wherever_it_was_cut(block_bytes):
         (b'\xef\xbb\xbf{"images": x}', "line 1, column 12 (byte 14), near 'x}';"),
         (b'{"images": [,{"id": 1}]}', "line 1, column 13 (byte 12), near ',{\"id\": 1}';"),
         (b'{"images": [], "ab\\qc": 1}', "line 1, column 21 (byte 20)"),  # as msgspec counts it
+        (b'{"images\xa2: "x": 1}', "line 1, column 2 (byte 1)"),
     ],
 )
 def test_fault_is_named_with_its_place(text, place):

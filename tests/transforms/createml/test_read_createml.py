@@ -72,3 +72,11 @@ def test_fields():
     file = [{"image": "1.jpg", "annotations": [CAT | {"confidence": 0.5}], "verified": True}]
     (image,) = parse_images(io.BytesIO(json.dumps(file).encode()), "a.json")
     assert (image.sample.objects[0].fields, image.sample.fields) == ({"confidence": 0.5}, {"verified": True})
+
+
+@pytest.mark.parametrize("key", ["annotations", "label", "x"])
+def test_a_file_with_a_key_twice_is_refused(key):
+    data = json.dumps([{"image": "1.jpg", "annotations": [CAT]}]).replace(f'"{key}":', f'"{key}": 1, "{key}":')
+    (image,) = parse(data.encode())
+    assert image.sample is None
+    assert f"the key {key!r} twice" in image.faults[0].detail

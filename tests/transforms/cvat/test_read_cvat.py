@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shlex
 from contextlib import nullcontext
 
@@ -193,6 +194,8 @@ def test_outlines_that_are_not_written(shape, notes):
             "a <box> has a text that is not a number: xtl '1', ytl '2', xbr 'x'",
         ),
         (BOX.replace('"4"', '"nan"'), Reason.MALFORMED_BOX, "not finite"),
+        (BOX.replace('"4"', '"1e308"'), Reason.MALFORMED_BOX, "beyond any image"),
+        ('<polygon label="c" points="1,2;1e300,3;5,6"/>', Reason.MALFORMED_SEGMENTATION, "beyond any image"),
         (BOX.replace('"4"', '"0.5"'), Reason.MALFORMED_BOX, "edges of the <box> of 'cat' are swapped"),
         (BOX.replace('"4"', '"1"'), Reason.EMPTY_BOX, "has no area"),
         (BOX.replace("/>", ' rotation="up"/>'), Reason.MALFORMED_BOX, "rotation 'up'"),
@@ -347,3 +350,28 @@ def test_images_of_a_project_are_in_folders_of_subsets(tmp_path):
         assert samples == [
             f"{prefix}{name}" for name in ("train/1.jpg", "val/1.jpg", "val/2.jpg", "3.jpg", "val/frame_000007.PNG")
         ]
+
+
+@pytest.mark.parametrize("height", ["1000000000", "9999999999"])
+def test_a_mask_in_an_image_of_a_billion_rows_is_a_fault(height):
+    mask = '<mask label="c" rle="0, 4" left="0" top="0" width="2" height="2"/>'
+    (image,) = parsed(f'<image name="a.jpg" width="4000" height="{height}">{mask}</image>')
+    assert [fault.reason for fault in image.faults] == [Reason.MASK_SIZE_MISMATCH]
+
+
+@pytest.mark.parametrize("stop", ["9999999999", "1" * 5000, "last"])
+def test_more_frames_than_a_video_has_are_an_error(stop):
+    shown = re.escape(f"<start_frame> 0 and <stop_frame> {stop[:20]}")
+    with pytest.raises(ConfigError, match=f"annotations.xml: {shown} are not .* at most 10,000,000 frames"):
+        parsed(VIDEO.replace("<stop_frame>6<", f"<stop_frame>{stop}<"))
+
+
+@pytest.mark.parametrize(("outside", "objects"), [("0", 1), ("", 1), ("false", 1), ("1", 0), ("True", 0)])
+def test_outside(outside, objects):
+    image, *_ = parsed(VIDEO + track(f'0 outside="{outside}"'))
+    assert len(image.sample.objects) == objects
+
+
+def test_outside_that_is_no_boolean_costs_its_shape():
+    image, *_ = parsed(VIDEO + track('0 outside="far"'))
+    assert (image.sample, image.faults[0].reason) == (None, Reason.MALFORMED_ANNOTATION)

@@ -85,6 +85,83 @@ def test_a_fault_costs_one_object_or_those_of_its_row(objects, reason, num_objec
     assert (fault.reason, fault.line, len(image.sample.objects)) == (reason, 1, num_objects)
 
 
+VALUES = {"area": 12.5, "id": 7, "iscrowd": 0}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected", "number_texts"),
+    [
+        (VALUES, (12.5, False, 7), 0),
+        ({"area": "12.5", "id": "7", "iscrowd": "0"}, (12.5, False, 7), 1),
+        ({"area": 12, "id": 9.0, "iscrowd": True}, (12.0, True, 9), 0),
+        ({"id": float("nan"), "iscrowd": "yes"}, (None, True, None), 1),
+        (VALUES | {"iscrowd": "No"}, (12.5, False, 7), 1),
+    ],
+)
+@pytest.mark.parametrize("is_list", [True, False])
+def test_numbers_booleans_and_ids_of_objects(values, expected, number_texts, is_list):
+    objects = [{"bbox": BOX, "category": 0, **values}]
+    by_key = {key: [value] for key, value in objects[0].items()}
+    (image,) = parsed({"objects": objects if is_list else by_key})
+    (object_,) = image.sample.objects
+    assert (object_.area_px2, object_.is_crowd, object_.id) == expected
+    assert len(image.warnings) == number_texts
+
+
+def test_numbers_of_several_types_in_a_column_are_no_texts():
+    rows = [{"bbox": [BOX], "category": [0], "id": [id_], "iscrowd": [flag]} for id_, flag in ((7, 0), (9.0, False))]
+    data = "\n".join(json.dumps({"file_name": "1.jpg", "objects": objects}) for objects in rows)
+    images = parsed(data.encode())
+    assert [(image.sample.objects[0].id, image.warnings) for image in images] == [(7, ()), (9, ())]
+
+
+def test_numbers_that_are_not_finite_beside_whole_ones():
+    values = {"area": [12, float("inf"), float("-inf")], "id": [7, float("nan"), 8]}
+    (image,) = parsed({"objects": {"bbox": [BOX] * 3, "category": [0] * 3, **values}})
+    objects = [(object_.area_px2, object_.id) for object_ in image.sample.objects]
+    assert objects == [(12.0, 7), (float("inf"), None), (float("-inf"), 8)]  # the areas are rejected later
+    assert image.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("area", value) for value in ("wide", "", 10**400, True)),
+        *(("id", value) for value in ("a", 7.5, "7.5", 1 << 63, "1" * 5000)),
+        *(("iscrowd", value) for value in (2, "2", "many")),
+    ],
+)
+def test_a_value_of_another_type_costs_its_object(key, value):
+    objects = [{"bbox": BOX, "category": 0}, {"bbox": BOX, "category": 0, key: value}]
+    (image,) = parsed({"objects": objects})
+    (fault,) = image.faults
+    assert (fault.reason, fault.where, len(image.sample.objects)) == (Reason.MALFORMED_ANNOTATION, "object 1", 1)
+    assert fault.detail.startswith(f"{key} ")
+
+
+@pytest.mark.parametrize(
+    ("size", "expected", "is_warned"),
+    [
+        ((40, 30), (40, 30), False),
+        (("40", 30.0), (40, 30), False),
+        ((None, None), (None, None), False),
+        ((int("9" * 25), 30), (None, None), True),
+        (("9" * 5000, "30"), (None, None), True),
+    ],
+)
+def test_sizes(size, expected, is_warned):
+    objects = {"bbox": [BOX], "category": [0]}
+    (image,) = parsed({"width": size[0], "height": size[1], "objects": objects})
+    assert (image.sample.width, image.sample.height, bool(image.warnings)) == (*expected, is_warned)
+
+
+def test_a_row_with_a_key_twice_is_a_fault():
+    good = b'{"file_name": "1.jpg", "objects": [{"bbox": [1, 2, 3, 4], "category": 0}]}\n'
+    bad, image = parsed(good + good.replace(b'"objects"', b'"objects": [], "objects"'))
+    assert (bad.sample, len(image.sample.objects)) == (None, 1)
+    assert "the key 'objects' twice" in bad.faults[0].detail
+
+
 @pytest.mark.parametrize("row", [b"{", b"[1]", b'{"file_name": ""}', b'{"text": "a"}', b"\xff\xfe", b'{"file_name": 1'])
 def test_a_row_without_an_image(row):
     good = b'{"file_name": "good.jpg", "text": "a"}\n'

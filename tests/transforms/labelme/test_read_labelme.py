@@ -3,6 +3,8 @@
 import base64
 import io
 import json
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -143,6 +145,7 @@ def test_names_of_images(path, name):
         ({"shapes": []}, "missing required field `imagePath`"),
         (with_shapes(shapes=None), "it is not LabelMe's JSON (Expected `array`, got `null`"),
         (with_shapes(imageHeight=None), "imageWidth is 10, imageHeight None"),
+        (b'{"shapes": [1], "shapes": [], "imagePath": "1.jpg"}', "an object has the key 'shapes' twice"),
     ],
 )
 def test_files_of_which_nothing_can_be_used(file, detail):
@@ -154,6 +157,30 @@ def test_files_of_which_nothing_can_be_used(file, detail):
 def test_sizes_that_are_texts_or_decimals():
     sample = parse(with_shapes(imageWidth="40", imageHeight=30.0)).sample
     assert (sample.width, sample.height) == (40, 30)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("false", {}), ("yes", {"difficult": True}), (0, {}), (1.0, {"difficult": True})]
+)
+def test_booleans(value, expected):
+    image = parse(with_shapes(shape("rectangle", CORNERS, difficult=value), flags={"sharp": value, "note": "dark"}))
+    assert image.sample.objects[0].fields == expected
+    assert image.sample.tags == (("sharp",) if expected else ())
+    assert len(image.warnings) == isinstance(value, str)
+
+
+def test_a_mask_in_an_image_of_a_billion_rows_is_a_fault():
+    image = parse(with_shapes(shape("mask", CORNERS, mask=MASK), imageWidth=1000, imageHeight=10**9))
+    assert [fault.reason for fault in image.faults] == ["mask_size_mismatch"]
+
+
+def test_a_mask_of_too_many_pixels_is_not_decoded():
+    size = struct.pack(">II", 1 << 20, 1 << 20)
+    data = base64.b64decode(MASK)
+    header = b"IHDR" + size + data[24:29]
+    data = data[:12] + header + struct.pack(">I", zlib.crc32(header)) + data[33:]
+    image = parse(with_shapes(shape("mask", CORNERS, mask=base64.b64encode(data).decode())))
+    assert "1048576x1048576 pixels" in image.faults[0].detail
 
 
 def test_attributes_of_objects_and_images():

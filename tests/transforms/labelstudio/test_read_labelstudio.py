@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.annotated.naming import MASKS
+from recordmill.transforms.annotated.naming import MASKS, NUMBER_TEXTS
 from recordmill.transforms.labelstudio.labelstudio_options import LabelstudioOptions
 from recordmill.transforms.labelstudio.read_labelstudio import _check_tasks, parse_tasks
 from tests.conftest import draw_jpeg
@@ -104,6 +104,7 @@ def test_a_shape_and_its_labels_may_be_two_results():
         (result("brushlabels", {"rle": [], "brushlabels": ["a"]}), "malformed_segmentation", "masks of brushes"),
         (result(value=BOX | {"x": "a"}), "malformed_annotation", "Expected `float`"),
         (result(value=BOX | {"x": 250}), "malformed_box", "are not in 0..1"),
+        (result(value=BOX | {"rotation": 5}, original_width=10**400), "malformed_box", "beyond any image"),
         (
             result("polygonlabels", {"points": [[1, 1], [150, 1], [9, 300]], "polygonlabels": ["a"]}),
             "malformed_box",
@@ -279,3 +280,17 @@ def test_fields():
     ]
     assert image.sample.fields == {"lead_time": 1.5, "data": {"place": "sea"}, "age": 7, "quality": 4}
     assert image.sample.tags == ("sharp",)
+
+
+def test_a_file_with_a_key_twice_is_refused():
+    data = json.dumps([task([result()])]).replace('"result":', '"result": [], "result":').encode()
+    (image,) = parse(data)
+    assert (image.sample, "the key 'result' twice" in image.faults[0].detail) == (None, True)
+
+
+@pytest.mark.parametrize(("flag", "objects"), [("false", 1), ("1", 0), (0, 1)])
+def test_a_cancelled_annotation_may_say_so_in_a_text(flag, objects):
+    tasks = task([result()])
+    tasks["annotations"][0]["was_cancelled"] = flag
+    (image,) = parse([tasks])
+    assert (len(image.sample.objects), NUMBER_TEXTS in image.warnings) == (objects, isinstance(flag, str))

@@ -20,7 +20,7 @@ def test_boxes():
     first, second = parse(
         "0a,xclick,/m/1,1,0.25,0.5,0.5,1,0,1.0,0,0,0",
         "0a,xclick,/m/2,1,0,1,0,1,1,0,True,0,-1",
-        "0b.jpg,x,/m/1,1,0,1,0,1,0,0,0,0,0",
+        "0b.jpg,x,/m/1,1,0,1,0,1,0,-1,no,0,0",
     )
     values = [
         (object_.category, object_.box, object_.frame, object_.is_crowd, bool(object_.fields))
@@ -47,6 +47,7 @@ def test_fields():
     [
         ("0a,x,/m/1,1,12,50,0.5,1,0,0,0,0,0", "malformed_box", "edges 12, 0.5, 50, 1 are not in 0..1"),
         ("0a,x,/m/1,1,0.5,0.25,0.5,1,0,0,0,0,0", "malformed_box", "left 0.5, top 0.5, right 0.25, bottom 1"),
+        ("0a,x,/m/1,1,0,1,0,1,0,0,many,0,0", "malformed_annotation", "IsGroupOf must be 1, 0 or -1 (got 'many')"),
         ("0a,x,/m/1,1,,0.25,0.5,1,0,0,0,0,0", "malformed_box", "the box has a text that is not a number: XMin ''"),
     ],
 )

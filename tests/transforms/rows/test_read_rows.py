@@ -20,7 +20,7 @@ from recordmill.transforms.rows import read_csv, row_batch
 from recordmill.transforms.rows.convert_columns import convert_column
 from recordmill.transforms.rows.observe_columns import TableStats, observe
 from recordmill.transforms.rows.read_json import read_json_lines
-from recordmill.transforms.rows.read_rows import read_rows
+from recordmill.transforms.rows.read_rows import read_rows, read_texts
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table.choose_schema import choose_schema
 from recordmill.transforms.table.table_options import TableOptions
@@ -133,6 +133,33 @@ def test_malformed_rows_are_rejects(tmp_path):
     cells, lines, bad = read(tmp_path / "x.csv", b"a,b\n1\n\n3,4\n5,6,7\n8,9\n\xe9,x\n")
     assert (cells, lines) == ({"a": ["3", "8"], "b": ["4", "9"]}, [2, 4])
     assert sorted(bad) == [(1, Reason.MALFORMED_ROW), (3, Reason.MALFORMED_ROW), (5, Reason.NOT_TEXT)]
+
+
+@pytest.mark.parametrize(
+    ("row", "reasons"),
+    [
+        (b"caf\xe9", {2: Reason.MALFORMED_ROW}),
+        (b"caf\xe9,1,2", {2: Reason.MALFORMED_ROW}),
+        (b"caf\xe9,1", {2: Reason.NOT_TEXT}),
+        (b'"caf\xe9\n\xff",1', {2: Reason.NOT_TEXT}),
+    ],
+)
+def test_rows_that_are_not_utf_8_are_rejects(tmp_path, row, reasons):
+    cells, _, bad = read(tmp_path / "a.csv", b"a,b\n\xc3\xa9,2\n" + row + b"\n\xef\xb7\x90e9,4\n")
+    assert dict(bad) == reasons
+    assert cells["a"] == ["é", "\ufdd0e9"]
+
+
+def test_a_json_row_with_a_key_twice_is_a_reject(tmp_path):
+    *_, bad = read(tmp_path / "a.jsonl", b'{"a": 1, "b": {"c": 2, "c": 3}}\n{"a": "x:y"}\n{"a": 1, "a": 2}\n')
+    assert bad == [(1, Reason.MALFORMED_ROW), (3, Reason.MALFORMED_ROW)]
+
+
+def test_a_column_of_parquet_whose_name_is_not_utf_8_is_an_error(tmp_path):
+    data = io.BytesIO()
+    pq.write_table(pa.table({"name": [1]}), data)
+    with pytest.raises(AnnotationFileError, match=r"a\.parquet has a column whose name is not UTF-8"):
+        read(tmp_path / "a.parquet", data.getvalue().replace(b"name", b"n\xe9me"))
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-be", "UTF8", "utf-8-sig"])
@@ -589,6 +616,21 @@ def test_parquet_texts_not_in_utf_8(tmp_path):
         "e": ["b", "b"],
     }
     assert (lines, bad) == ([1, 3], [(2, Reason.NOT_TEXT), (4, Reason.NOT_TEXT)])
+
+
+def test_fields_of_labels_in_parquet_that_are_not_utf_8_are_rejects(tmp_path):
+    values = pa.array([b"a", b"\xff", b"b", b"\xfe"])
+    texts = pa.StringArray.from_buffers(4, *values.buffers()[1:])
+    pq.write_table(pa.table({"name": ["1", "2", "3", None], "s": texts}), tmp_path / "x.parquet")
+    _, rows = read_texts(str(tmp_path / "x.parquet"), lambda _: ["name"])
+    assert [(row.cells, row.fault) for row in rows] == [(("1",), ""), (("2",), ""), (("3",), ""), (("",), "")]
+    _, rows = read_texts(str(tmp_path / "x.parquet"), lambda _: ["name"], has_values=True)
+    assert [(row.cells, dict(row.values)) for row in rows] == [
+        (("1",), {"s": "a"}),
+        ((), {}),
+        (("3",), {"s": "b"}),
+        ((), {}),
+    ]
 
 
 @pytest.mark.parametrize(

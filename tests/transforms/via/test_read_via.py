@@ -179,3 +179,18 @@ def test_fields():
     assert image.sample.fields == {"file_attributes": {"caption": "a cat"}}
     paths = ["file_attributes.caption", "region_attributes.colour.red", "region_attributes.score"]
     assert [note for note in image.notes if note.startswith("field ")] == [f"field {path}" for path in paths]
+
+
+@pytest.mark.parametrize("key", ["1.jpg7", "0", "regions", "shape_attributes"])
+def test_a_file_with_a_key_twice_is_refused(key):
+    data = json.dumps(VERSION_1).replace(f'"{key}":', f'"{key}": {{}}, "{key}":').encode()
+    (image,) = parse(data)
+    assert image.sample is None
+    assert image.faults[0].reason == "malformed_labels"
+    assert f"the key {key!r} twice" in image.faults[0].detail
+
+
+def test_options_whose_booleans_are_texts():
+    (image,) = parse(with_regions(region(RECT, kind={"cat": "false", "dog": "true"})))
+    assert [object_.category for object_ in image.sample.objects] == ["dog"]
+    assert len(image.warnings) == 1

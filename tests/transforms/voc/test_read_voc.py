@@ -92,6 +92,8 @@ def test_origin_without_sizes_of_images():
         (CAT.replace(">3<", ">left<"), Reason.MALFORMED_BOX, "xmin 'left'"),
         (CAT.replace(">3<", ">nan<"), Reason.MALFORMED_BOX, "'cat' has a number that is not finite: xmin 'nan'"),
         (CAT.replace(">13<", ">inf<"), Reason.MALFORMED_BOX, "not finite"),
+        (CAT.replace(">13<", ">1e308<"), Reason.MALFORMED_BOX, "beyond any image"),
+        (CAT.replace(">13<", ">1_3<"), Reason.MALFORMED_BOX, "a text that is not a number"),
         (CAT.replace(">13<", ">2<"), Reason.MALFORMED_BOX, "swapped"),
         (CAT.replace(">13<", ">3<"), Reason.EMPTY_BOX, "the box of 'cat' has no area: xmin '3'"),
         (

@@ -1,0 +1,59 @@
+"""Tests for encodings of XML files."""
+
+import io
+
+import pytest
+
+from recordmill.transforms.annotated.read_xml import read_elements
+from recordmill.transforms.annotated.source import XmlError
+
+
+def read(data: bytes) -> list[tuple[str, int]]:
+    return [(element.text, element.line) for element in read_elements(io.BytesIO(data), "r")]
+
+
+def document(label: str, codec: str, text: str) -> bytes:
+    return f'<?xml version="1.0"\n encoding="{label}"?>\n<r><a>{text}</a></r>'.encode(codec)
+
+
+@pytest.mark.parametrize(
+    ("label", "codec", "text"),
+    [
+        *((label, "gb18030", "椅子") for label in ("gb2312", "GBK", "gb18030", "gb_2312-80")),
+        ("big5", "big5", "椅子"),
+        ("Shift_JIS", "cp932", "椅子①"),
+        ("euc-jp", "euc_jp", "椅子"),
+        ("iso-2022-jp", "iso2022_jp", "椅子"),
+        ("euc-kr", "cp949", "의자똠"),
+        ("utf-7", "utf-7", "椅子"),
+        ("x-mac-cyrillic", "mac-cyrillic", "стул"),
+        ("windows-1251", "cp1251", "стул"),
+        ("iso_8859-1:1987", "latin-1", "é"),
+        ("utf-16", "utf-16", "椅子"),
+        ("gb2312", "utf-8-sig", "椅子"),  # the byte order mark is right
+    ],
+)
+def test_encodings(label, codec, text):
+    assert read(document(label, codec, text)) == [(text, 3)]
+
+
+def test_a_character_may_be_cut_between_two_reads():
+    text = "椅" * 100_001
+    assert read(document("gb2312", "gb18030", text)) == [(text, 3)]
+
+
+@pytest.mark.parametrize(
+    ("data", "detail"),
+    [
+        *(
+            (document(label, "utf-8", "é"), f"in the encoding {label}, which is not read: save it as UTF-8")
+            for label in ("foo", "unicode", "johab", "idna", "undefined", "hex")
+        ),
+        (document("big5", "latin-1", "é"), "it is not in big5: save it as UTF-8"),
+        (document("gb2312", "gb18030", "椅")[:-9], "it is not in gb2312"),
+        (document("utf-7", "utf-8", "a").replace(b"<r>", b'<!DOCTYPE r [<!ENTITY a "x">]><r>'), "it declares entities"),
+    ],
+)
+def test_encodings_that_are_not_read(data, detail):
+    with pytest.raises(XmlError, match=detail):
+        read(data)
