@@ -11,7 +11,7 @@ from recordmill.schemas.features import FeatureKind, FeatureTable, Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationFile
 from recordmill.schemas.inputs.labels import LabelMap, sorted_names
-from recordmill.schemas.inputs.option import join_names, split_names
+from recordmill.schemas.inputs.option import join_names
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
 from recordmill.schemas.sizes import first_texts
 
@@ -56,9 +56,10 @@ def select_categories(labels: LabelMap, names: tuple[str, ...]) -> LabelMap:
 
 def comma_fault(flag: str, names: Sequence[str], known: set[str]) -> str:
     """Return the error of a class name with a comma that was read as several names; "" without one."""
-    for name in sorted(known - set(names)):
-        parts = split_names(name)
-        if len(parts) > 1 and {*parts} <= {*names} - known:
+    unknown = {*names} - known
+    for name in sorted(known):
+        parts = [part.strip() for part in name.split(",") if part.strip()]
+        if len(parts) > 1 and {*parts} <= unknown:
             fixed = dict.fromkeys(name if part in parts else part for part in names)
             return (
                 f"{flag}: no class is called {' or '.join(map(repr, parts))}, but one is called {name!r}. Quote a name "

@@ -140,6 +140,7 @@ def test_class_labels_mistakes(observed, asked, folders, message):
     [
         (["a,b", "a", "c"], ("a", "b"), ()),
         (["a,b", "c"], ("a,b", "c"), ()),
+        (["", ",", "c"], (), ()),  # blank lines of YOLO's classes.txt are classes
         *((["cat", "dog"], asked, ()) for asked in (("cat", "cats"), ("cat", "dogs"), ("car", "dog"))),
         (["cat", "dog"], ("dog", "cat", "Cat"), ()),
         ([], ("cat", "dog"), ("images",)),
