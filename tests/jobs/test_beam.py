@@ -530,9 +530,9 @@ CAPTIONS, BOXES = [{"id": 1, "image_id": 1, "caption": "a"}], [annotation(1, 1)]
 @pytest.mark.parametrize(
     ("annotations", "reading", "writing", "message"),
     [
-        (CAPTIONS, {}, {}, r"annotations of .* which instances needs.* give the file to captions \["),
+        (CAPTIONS, {}, {}, r"annotations of .* which instances needs.* give the file to captions, and"),
         (BOXES, {"fields": ["abc"]}, {}, "^fields abc: no object has this field"),
-        (BOXES, {}, {"split": {"train": 0.999, "val": 0.001}}, r'a larger share, .* split_by="rank" or'),
+        (BOXES, {}, {"split": {"train": 0.999, "val": 0.001}}, "a larger share, or leave it out"),
         (BOXES, {}, {"duplicates": "fail"}, 'duplicates="fail" refuses .* duplicates="report"'),
     ],
 )
