@@ -13,7 +13,7 @@ import numpy as np
 
 from recordmill.schemas.block import Block
 from recordmill.schemas.errors import CollidingImagesError, ConfigError
-from recordmill.schemas.inputs.option import option_fields
+from recordmill.schemas.inputs.option import join_names, option_fields
 from recordmill.schemas.names import name_key
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.annotated.format_options import FormatOptions
@@ -165,5 +165,5 @@ def _command(file: str, options: FormatOptions, source: Source) -> str:
         words += [word for image_folder in source.images for word in ("--images", image_folder)]
         given |= {"--match": "suffix"} if below and options.matching == "path" else {}
     for flag, value in given.items():
-        words += [flag, ",".join(value) if isinstance(value, tuple) else str(value)]
+        words += [flag, join_names(value) if isinstance(value, tuple) else str(value)]
     return shlex.join(words)

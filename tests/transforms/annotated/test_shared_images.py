@@ -130,15 +130,14 @@ def test_files_are_an_error_with_the_command_that_reads_one(tmp_path, names, pre
     )
 
 
-def test_the_command_has_folders_of_images_and_flags_of_the_format(tmp_path):
+@pytest.mark.parametrize(("given", "flags"), [({"match": "name"}, " --match name"), ({}, "")])
+def test_the_command_has_folders_of_images_and_flags_of_the_format(given, flags, tmp_path):
     write(tmp_path, {"a.rows": VERSIONS[0], "b.rows": VERSIONS[1]})
-    options = LineOptions(
-        data=str(tmp_path / "data"), output="an out", images=["the images"], match="name", split="val"
-    )
+    options = LineOptions(data=str(tmp_path / "data"), output="an out", images=["the images"], split="val", **given)
     source = options.source()
     folders = SourceFolder("the images"), source.folders[0]._replace(has_images=False)
     object.__setattr__(source, "folders", folders)
-    with pytest.raises(ConfigError, match=r"b\.rows -o 'an out' --format lines --images 'the images' --match name$"):
+    with pytest.raises(ConfigError, match=rf"b\.rows -o 'an out' --format lines --images 'the images'{flags}$"):
         [*check_clashes([Clash(FILES, "a.rows", "b.rows")], options, source)]
 
 

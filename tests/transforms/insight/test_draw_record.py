@@ -160,6 +160,14 @@ def test_classes_have_patches_of_their_colours_below():
     assert is_colour(below, BLUE).sum() > 50
 
 
+def test_a_patch_stands_apart_from_the_name_before_it():
+    shapes = (Shape("a long name", RED, BOX), Shape("b", BLUE, BOX))
+    below = drawn_record(Overlay((Layer("objects", shapes),)))[400:]
+    patch = np.flatnonzero(is_colour(below, BLUE).any(axis=0)).min()
+    ink = np.flatnonzero((below[:, :patch].max(axis=2) < 100).any(axis=0))
+    assert patch - ink.max() > 5
+
+
 def test_layers_stand_side_by_side():
     layers = (Layer("objects", (Shape("a", RED, BOX),)), Layer("panoptic", (Shape("b", BLUE, BOX),)))
     pixels = drawn_record(Overlay(layers))
