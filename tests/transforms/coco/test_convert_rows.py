@@ -175,6 +175,7 @@ def test_category_without_usable_id_stops_file(tmp_path, id_):
 @pytest.mark.parametrize(
     ("more", "neg", "not_exhaustive"),
     [
+        ({"neg_category_ids": [5]}, (5,), ()),
         ({"neg_category_ids": [5, 2], "not_exhaustive_category_ids": []}, (5, 2), ()),
         ({"not_exhaustive_category_ids": [7]}, (), (7,)),
         ({"neg_category_ids": None, "not_exhaustive_category_ids": [7]}, (), (7,)),
