@@ -11,13 +11,14 @@ from recordmill.schemas.inputs.annotations import (
     Annotation,
     Caption,
     ImageLabels,
+    ImageRow,
     PanopticAnnotation,
     StuffAnnotation,
 )
 from recordmill.schemas.inputs.coco import AnnotationKind, FileAnnotations
 from recordmill.schemas.inputs.files import File
-from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.coco.merge_annotations import MergedAnnotations, merge_annotations
+from recordmill.schemas.rejects import Count, Reason, Rejected
+from recordmill.transforms.coco.merge_annotations import MergedAnnotations, merge_annotations, merge_parts
 
 INSTANCES, KEYPOINTS = AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS
 XYV = (1.0, 2.0, 2.0)
@@ -167,3 +168,20 @@ def test_every_row_is_accounted_for(rows, rng: random.Random):
     shuffled = merge_annotations(1, rng.sample(parts, len(parts)))
     assert (shuffled.annotations, shuffled.joined) == (merged.annotations, merged.joined)
     assert Counter(shuffled.rejected) == Counter(merged.rejected)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "detail"),
+    [
+        ([(40, 30), (41, 30)], "'x.jpg' is 40x30 in a but 41x30 in b"),
+        ([(None, None), (40, 30)], ""),
+    ],
+)
+def test_sizes_in_several_files(sizes, detail):
+    rows = (ImageRow(1, "x.jpg", *size) for size in sizes)
+    parts = [FileAnnotations(1, source, INSTANCES, (row,)) for source, row in zip("ab", rows, strict=True)]
+    (image,) = (item for item in merge_parts(1, parts) if not isinstance(item, Count))
+    if detail:
+        assert image == Rejected("image", 1, Reason.SIZE_MISMATCH, detail, file_name="x.jpg")
+    else:
+        assert (image.image.width, image.image.height) == (40, 30)

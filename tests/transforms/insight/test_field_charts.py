@@ -92,6 +92,8 @@ def test_figures_say_what_is_missing():
     assert {line for figure in figures.values() for line in figure.lines[1:]} == {"no statistics"}
     assert [(row.name, row.counts) for row in figures["seen"].texts] == [("true", [2, 0, 0]), ("false", [1, 0, 0])]
     assert figures["image.prompt"].texts == []
+    assert [(row.name, row.counts) for row in figures["image.colours"].texts] == [("red", [2, 0, 0])]
+    assert [title for title, figure in figures.items() if figure.chart] == ["score"]
     assert chart_fields(table, {"train": NO_STATISTICS}) == []
 
 
