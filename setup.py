@@ -42,6 +42,7 @@ setup(
         "pyyaml>=6,<7",
         "regex>=2024.4.16",
         "rich>=13.7,<16",
+        "simplejpeg>=1.8,<2",
         "typing-extensions>=4.12",
     ],
     extras_require={

@@ -10,8 +10,8 @@ from recordmill.schemas.features import FeatureTable, Form, Reading
 from recordmill.schemas.field_features import lengths_source, split_lists
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView, grey_pixels, segment_ids
-from recordmill.transforms.images.load_images import open_record_image, open_usable_image, require_kind
-from recordmill.transforms.images.open_image import convert_for_jpeg, stored_size
+from recordmill.transforms.images.load_images import decode_rgb, open_usable_image, require_kind
+from recordmill.transforms.images.open_image import stored_size
 from recordmill.transforms.records.parse_record import RecordParser
 
 
@@ -36,7 +36,7 @@ class RecordDecoder:
             RecordError: It is not a record of the table, or an image or mask cannot be decoded.
         """
         try:
-            return self._decoded(self._parse(record))
+            return self._decoded(self._parse.lazy(record))
         except (UnusableError, ValueError) as error:  # ValueError: lists of different lengths
             raise RecordError(f"cannot be decoded: {error}") from error
 
@@ -74,7 +74,7 @@ def _decode_value(record: RecordView, reading: Reading) -> Any:
         case Form.DECIMAL:
             return np.int64(record.image_id)
         case Form.IMAGE:
-            return _decode_pixels(value)
+            return decode_rgb(value)
         case Form.PIXELS:
             return np.frombuffer(bytearray(value), np.uint8).reshape([int(size) for size in reading.shape])
         case Form.GREY:
@@ -92,10 +92,3 @@ def _read_image_size(data: bytes) -> tuple[int, int]:
     """Return width and height of an encoded image, by header."""
     with open_usable_image(data, require_kind(data)) as image:
         return stored_size(image)
-
-
-def _decode_pixels(data: bytes) -> np.ndarray:
-    """Return an encoded image's pixels: uint8 [height, width, 3]."""
-    image = open_record_image(data)
-    # A conversion to the same mode would copy the image.
-    return np.array(image if image.mode == "RGB" else convert_for_jpeg(image).convert("RGB"))

@@ -72,7 +72,7 @@ def test_labels_stored_as_text():
 
 
 def test_masks_alone_decode_no_picture(monkeypatch):
-    monkeypatch.setattr("recordmill._decode_record.open_record_image", None)
+    monkeypatch.setattr("recordmill._decode_record.decode_rgb", None)
     values, expected = draw(CONTENTS["detection"], 3)
     table, labels, _ = CONTENTS["detection"]
     decode = RecordDecoder(table, {"masks": table_readings(table)["masks"]}, labels.keypoints)

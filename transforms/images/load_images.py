@@ -26,6 +26,7 @@ from recordmill.schemas.inputs.images import (
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.schemas.statistics import PixelMeasures
 from recordmill.transforms.images import check_formats
+from recordmill.transforms.images.decode_jpeg import decode_jpeg
 from recordmill.transforms.images.measure_pixels import measure_file, measure_pixels
 from recordmill.transforms.images.open_image import (
     LIES_ON_ITS_SIDE,
@@ -351,11 +352,31 @@ def decode_pixels(data: bytes, size: tuple[int, int], resize: str) -> np.ndarray
         with convert_decode_errors():
             if kind:
                 _CHECK_STRUCTURE[kind](data)
-            pixels = decode_image(image, turn=False)
-            if pixels.mode != "RGB":  # for_jpeg would copy an RGB image
-                pixels = convert_for_jpeg(pixels).convert("RGB")
+            array = decode_jpeg(data)
+            pixels = _rgb_image(image) if array is None else Image.fromarray(array)
         height, width = size
         return np.asarray(pixels.resize((width, height), Image.Resampling[resize.upper()]))
+
+
+def _rgb_image(image: Image.Image) -> Image.Image:
+    """Return the pixels of an opened image as RGB."""
+    pixels = decode_image(image, turn=False)
+    # A conversion to the same mode would copy the image.
+    return pixels if pixels.mode == "RGB" else convert_for_jpeg(pixels).convert("RGB")
+
+
+def decode_rgb(data: bytes) -> np.ndarray:
+    """Return the pixels of an encoded image: uint8 [height, width, 3], first frame, stored orientation.
+
+    Raises:
+        UnusableError: See `open_record_image`.
+    """
+    array = decode_jpeg(data)
+    if array is not None:
+        return array
+    image = _open_record_image(data)
+    with convert_decode_errors(), image:
+        return np.array(_rgb_image(image))
 
 
 _OTHERS = (b"GIF8", b"II*\0", b"MM\0*")
@@ -368,10 +389,15 @@ def open_record_image(data: bytes) -> Image.Image:
     Raises:
         UnusableError: The bytes are not an image, do not decode, or have too many pixels.
     """
-    image = open_usable_image(data, require_kind(data))
-    check_pixel_count(image)
+    image = _open_record_image(data)
     with convert_decode_errors(), image:
         return decode_image(image, turn=False)
+
+
+def _open_record_image(data: bytes) -> Image.Image:
+    image = open_usable_image(data, require_kind(data))
+    check_pixel_count(image)
+    return image
 
 
 def encoded_size(data: bytes) -> tuple[str, int, int] | None:

@@ -1,6 +1,6 @@
 """Parse a tf.Example, with or without a layout's table."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from math import prod
 from typing import Any
@@ -24,7 +24,7 @@ _LISTS = {
     FeatureKind.FLOAT: _FIELD.TYPE_FLOAT,
     FeatureKind.INT64: _FIELD.TYPE_INT64,
 }
-
+_KINDS = {kind.value: kind for kind in _LISTS}
 
 TypedValues = tuple[FeatureKind, Values]
 
@@ -55,8 +55,11 @@ def parse_record(record: bytes) -> tuple[dict[str, TypedValues], dict[str, list[
 
 
 def _typed_values(feature: Any) -> TypedValues | None:
-    kind = feature.WhichOneof("kind")
-    return (FeatureKind(kind), _decode_list(FeatureKind(kind), getattr(feature, kind))) if kind else None
+    name = feature.WhichOneof("kind")
+    if not name:
+        return None
+    kind = _KINDS[name]
+    return kind, _decode_list(kind, getattr(feature, name))
 
 
 def _decode_list(kind: FeatureKind, message: Any) -> Values:
@@ -111,7 +114,7 @@ class RecordParser:
     spec of the table (`recordmill.schemas.features.parse_spec`), without TensorFlow."""
 
     def __init__(self, table: FeatureTable):
-        self._table = table
+        self._columns = {feature.source: _Column(feature) for feature in table.features}
 
     def __call__(self, record: bytes) -> dict[str, Any]:
         """Return values by source: bytes for a single text or file, and otherwise a flat array.
@@ -119,11 +122,63 @@ class RecordParser:
         Raises:
             RecordParseError: The record is not an Example of the table.
         """
+        return dict(self.lazy(record))
+
+    def lazy(self, record: bytes) -> "RecordValues":
+        """Return the values of a call. Each is decoded, and compared with the table, when it is read.
+
+        Raises:
+            RecordParseError: The record is not an Example.
+        """
+        example = _example_class()()
         try:
-            features = parse_example(record)
+            example.ParseFromString(record)
         except DecodeError as error:
             raise RecordParseError(f"it is not a tf.train.Example: {first_line(error)}") from error
-        return {feature.source: _check_value(feature, features.get(feature.name)) for feature in self._table.features}
+        return RecordValues(self._columns, example.features.feature)
+
+
+class _Column:
+    """A feature with what each record compares it with.
+
+    Attributes:
+        item_size: Number of values of an item, or of the record if `has_sizes`.
+    """
+
+    def __init__(self, feature: Feature):
+        self.feature = feature
+        self.has_sizes = feature.has_sizes
+        self.is_single = not feature.shape or feature.is_packed
+        self.item_size = 1 if self.is_single else prod(int(size) for size in feature.shape if size.isdecimal())
+
+
+class RecordValues(Mapping[str, Any]):
+    """Values of a record by source. See `RecordParser`."""
+
+    __slots__ = ("_columns", "_features", "_values")
+
+    def __init__(self, columns: Mapping[str, _Column], features: Any):
+        self._columns, self._features = columns, features
+        self._values: dict[str, Any] = {}
+
+    def __getitem__(self, source: str) -> Any:
+        """Raises RecordParseError if the value is not as in the table."""
+        if source not in self._values:
+            column = self._columns[source]
+            name = column.feature.name
+            # Indexing the map of a message would add the key.
+            typed_values = _typed_values(self._features[name]) if name in self._features else None
+            self._values[source] = _check_value(column, typed_values)
+        return self._values[source]
+
+    def __contains__(self, source: object) -> bool:
+        return source in self._columns
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
 
 
 def convert_to_layout_types(values: dict[str, Any], table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
@@ -173,18 +228,17 @@ def _join(values: list[Any]) -> np.ndarray:
     return np.array(values, object) if is_text else np.concatenate(values)
 
 
-def _check_value(feature: Feature, typed_values: tuple[FeatureKind, Values] | None) -> Any:
-    is_single = not feature.shape or feature.is_packed
-    item_size = 1 if is_single else prod(int(size) for size in feature.shape if size.isdecimal())
+def _check_value(column: _Column, typed_values: TypedValues | None) -> Any:
+    feature, item_size = column.feature, column.item_size
     kind, values = typed_values or (feature.kind, [])
     if kind is not feature.kind:
         raise RecordParseError(f"{feature.name} is {kind.value}; the manifest says {feature.kind.value}")
-    if len(values) != item_size if feature.has_sizes else len(values) % item_size:
-        wanted = f"{item_size:,}" if feature.has_sizes else f"a multiple of {item_size:,}"
+    if len(values) != item_size if column.has_sizes else len(values) % item_size:
+        wanted = f"{item_size:,}" if column.has_sizes else f"a multiple of {item_size:,}"
         raise RecordParseError(f"{feature.name} has {len(values):,} values; the manifest says {wanted}")
     if feature.kind is not FeatureKind.BYTES:
         return np.asarray(values, np.float32 if feature.kind is FeatureKind.FLOAT else np.int64)
-    if is_single:
+    if column.is_single:
         return values[0]
     array = np.empty(len(values), object)  # dtype object: an array of dtype bytes drops trailing zero bytes
     array[:] = values

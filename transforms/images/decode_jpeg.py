@@ -1,0 +1,57 @@
+"""Decode JPEGs straight to RGB arrays, by libjpeg-turbo."""
+
+import numpy as np
+
+from recordmill.schemas.inputs.images import MAX_PIXELS
+from recordmill.transforms.images.check_formats import JPEG_START, JpegError, jpeg_frame
+
+try:
+    import simplejpeg
+except ImportError:  # its wheels are not for every platform
+    simplejpeg = None
+
+_CHANNELS = (1, 3)
+
+
+def decode_jpeg(data: bytes, min_size: tuple[int, int] = (0, 0), out: np.ndarray | None = None) -> np.ndarray | None:
+    """Return the pixels of a JPEG: uint8 [height, width, 3], equal to those of Pillow.
+
+    None if Pillow must decode the image: other formats, CMYK, 12 bits, more than `MAX_PIXELS`, files that are damaged
+    even a little, and platforms without simplejpeg. So errors are always Pillow's.
+
+    Args:
+        min_size: Minimum height and width in pixels. The image is decoded at 1/2, 1/4 or 1/8 of its size if that is
+            enough. (0, 0) for its full size.
+        out: Array that the pixels are written to, C-contiguous, of the size of the decoded image.
+    """
+    if simplejpeg is None or not data.startswith(JPEG_START):
+        return None
+    try:
+        frame = jpeg_frame(data)
+    except JpegError:
+        return None
+    if not frame.is_tf_decodable or frame.channels not in _CHANNELS or not frame.height:
+        return None
+    if frame.width * frame.height > MAX_PIXELS:
+        return None
+    height, width = _reduced_size((frame.height, frame.width), min_size)
+    try:
+        pixels: np.ndarray = simplejpeg.decode_jpeg(data, min_height=height, min_width=width, buffer=out)
+    except ValueError:  # also of errors that Pillow only skips
+        return None
+    return pixels
+
+
+def _reduced_size(size: tuple[int, int], min_size: tuple[int, int]) -> tuple[int, int]:
+    """Return the size of an image that is decoded at the smallest of 1, 1/2, 1/4 and 1/8 with at least `min_size`.
+
+    >>> _reduced_size((480, 640), (100, 100)), _reduced_size((480, 640), (241, 10)), _reduced_size((5, 5), (0, 0))
+    ((120, 160), (480, 640), (5, 5))
+    """
+    if not any(min_size):
+        return size
+    for factor in (8, 4, 2):
+        reduced = -(-size[0] // factor), -(-size[1] // factor)
+        if reduced[0] >= min_size[0] and reduced[1] >= min_size[1]:
+            return reduced
+    return size
