@@ -1,9 +1,13 @@
 """Metadata files that imagefolder refuses, and what their messages advise."""
 
+import json
+
 import pytest
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.imagefolder import read_imagefolder
 from recordmill.transforms.imagefolder.imagefolder_options import ImagefolderOptions
+from tests.literal_data import write_files
 
 OBJECTS = 'Write them into it, as {"bbox": [[x, y, width, height]], "category": ["cat"]} with lists of one length'
 
@@ -61,3 +65,15 @@ def test_advice_of_a_file_without_objects(tmp_path, monkeypatch, name, text, mes
     with pytest.raises(ConfigError) as caught:
         ImagefolderOptions(data="d ata", output="out").source()
     assert str(caught.value) == message
+
+
+def test_no_image_outside_the_folder_is_read(tmp_path, monkeypatch):
+    """Sizes of images tell the format of boxes before the job checks names."""
+    read = list[bytes]()
+    monkeypatch.setattr(read_imagefolder, "inspect_image", lambda data, _: (read.append(data), "png", 40, 30)[1:])
+    objects = {"bbox": [[1, 1, 30, 20]], "category": ["cat"]}
+    rows = [{"file_name": name, "objects": objects} for name in ("../1.png", "1.png", str(tmp_path / "1.png"))]
+    files = {"1.png": b"outside", "data/1.png": b"inside", "data/metadata.jsonl": "\n".join(map(json.dumps, rows))}
+    write_files(tmp_path, files)
+    read_imagefolder.source(ImagefolderOptions(data=str(tmp_path / "data"), output="out"))
+    assert read == [b"inside"]
