@@ -5,6 +5,7 @@ from recordmill.schemas.inputs.file_kinds import LFS_POINTER
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.yolo.read_yolo import LineFormat, _box_fields, _check_lines, parse_labels, source
 from recordmill.transforms.yolo.yolo_options import YoloOptions
+from tests.literal_data import write_files
 
 NAMES = ("cat", "dog")
 DETECT = LineFormat(NAMES, "")
@@ -293,6 +294,13 @@ def test_validation_is_val(tmp_path):
         ("images/a/", "train"),
         ("images/b/", "val"),
     ]
+
+
+def test_folders_of_labels_have_no_images(tmp_path):
+    """Drawings of labels, beside them for example, are no further images."""
+    write_files(tmp_path, {"data.yaml": "names: [cat]\ntrain: images", "images/1.jpg": b"", "labels/1.txt": LINE})
+    source = YoloOptions(data=str(tmp_path), output="out").source()
+    assert [(folder.prefix, folder.has_images) for folder in source.folders] == [("images/", True), ("labels/", False)]
 
 
 def test_paths_begin_at_one_folder(tmp_path):
