@@ -407,8 +407,7 @@ def _check_windows(name: str, samples: PCollection) -> None:
         )
     if not samples.is_bounded:
         raise ConfigError(
-            f"{name} writes all Samples as one data set, but its input is unbounded, so there is no last Sample: read "
-            "them from a source that ends"
+            f"{name} writes all Samples as one data set, but its input is unbounded: read them from a source that ends"
         )
 
 

@@ -51,7 +51,7 @@ def size_text(count: float) -> str:
 
 
 def shorten(text: str, most: int) -> str:
-    """Return at most this many characters of a text, the last of which tells that it is longer.
+    """Return a text of at most this many characters. An ellipsis marks a longer one.
 
     >>> shorten("abc", 3), shorten("abcd", 3)
     ('abc', 'ab…')

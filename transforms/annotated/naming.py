@@ -147,7 +147,7 @@ def read_label_json(stream: BinaryIO, type_: type[_T], tool: str, parts: ImagePa
 
 
 def check_keys(data: bytes, reason: Reason) -> None:
-    """Refuse JSON in which an object has a key twice, because decoders drop the first value.
+    """Refuse JSON objects with a repeated key, because decoders drop its first value.
 
     Raises:
         UnusableError: See above.
