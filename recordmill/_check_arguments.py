@@ -19,6 +19,7 @@ _FORMS = {
     "part": ("(rank, ranks)", "(0, 4)"),
     "resize": ("(height, width)", "(224, 224)"),
     "pad": ("a number of objects", "100"),
+    "threads": ("a number of threads", "2"),
 }
 """Meaning and an example of each argument that is not a flag."""
 _ALSO = {

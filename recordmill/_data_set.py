@@ -97,6 +97,7 @@ class Split(SplitRecords):
         iterable: Literal[False] = False,
         transform: Callable[..., Any] | None = None,
         keys: Sequence[str] | None = None,
+        threads: int = 1,
     ) -> "TorchDataset": ...
 
     @overload
@@ -109,6 +110,7 @@ class Split(SplitRecords):
         even: bool = False,
         transform: Callable[..., Any] | None = None,
         keys: Sequence[str] | None = None,
+        threads: int = 1,
     ) -> "TorchIterableDataset": ...
 
     @check_names
@@ -121,6 +123,7 @@ class Split(SplitRecords):
         even: bool = False,
         transform: Callable[..., Any] | None = None,
         keys: Sequence[str] | None = None,
+        threads: int = 1,
     ) -> "TorchDataset | TorchIterableDataset":
         """Return a PyTorch data set of pairs, as torchvision's models expect them. It does not use TensorFlow.
 
@@ -147,6 +150,7 @@ class Split(SplitRecords):
                 waits for ever.
             transform: Function of both items of a pair, or of the only item.
             keys: Values to decode, of those of `features`, with `image` or `feature` if records have it; None for all.
+            threads: Number of threads that decode records, for a DataLoader without worker processes.
 
         Raises:
             ConfigError: The shards are compressed, `seed`, `part` or `even` is given without `iterable`, or a key is
@@ -157,7 +161,7 @@ class Split(SplitRecords):
         except ModuleNotFoundError as error:
             raise ConfigError("Split.torch needs pip install torch") from error
 
-        split = self._with_keys(keys)
+        split = self._with_decoding(keys, *check_types(Split.torch, threads=threads))
         iterable, seed, part, even = check_types(Split.torch, iterable=iterable, seed=seed, part=part, even=even)
         if iterable:
             if part is not None and not 0 <= part[0] < part[1]:
@@ -168,14 +172,15 @@ class Split(SplitRecords):
         return TorchDataset(split, transform)
 
     @check_names
-    def grain(self, *, raw: bool = False, keys: Sequence[str] | None = None) -> "RecordSource":
+    def grain(self, *, raw: bool = False, keys: Sequence[str] | None = None, threads: int = 1) -> "RecordSource":
         """Return a RandomAccessDataSource of Grain: `grain.MapDataset.source(split.grain()).shuffle(seed=0)`.
 
         Args:
             raw: Return serialised tf.train.Examples in place of dicts of NumPy arrays.
             keys: Values to decode, of those of `features`; None for all.
+            threads: Number of threads that decode the records which Grain reads together.
         """
-        return RecordSource(self._with_keys(keys), raw)
+        return RecordSource(self._with_decoding(keys, *check_types(Split.grain, threads=threads)), raw)
 
 
 class RecordSource:

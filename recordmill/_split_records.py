@@ -1,16 +1,18 @@
 """Records of a split as bytes and NumPy arrays, in order or by number; docs/reading.md shows the values."""
 
 import operator
+import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from functools import cached_property
-from itertools import accumulate, islice
+from itertools import accumulate, count, islice, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeVar, overload
 
 import msgspec
 
-from recordmill._check_arguments import check_names
+from recordmill._check_arguments import check_names, check_types
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.features import DTYPES, FeatureTable, Form, Reading, RecordOf
 from recordmill.schemas.field_features import field_readings
@@ -20,6 +22,7 @@ from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.sizes import number_text
 from recordmill.schemas.values import VALUES
 from recordmill.transforms.records.record_file import RecordFile, RecordFiles
+from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.resolve import join_path
 
 if TYPE_CHECKING:
@@ -48,6 +51,12 @@ class SplitPiece(NamedTuple):
     end: int
 
 
+class Decoding(msgspec.Struct, frozen=True):
+    """Arguments of the readers that return NumPy arrays, see `SplitRecords.numpy`."""
+
+    threads: int = 1
+
+
 class SplitRecords:
     """Records of a split as bytes and NumPy arrays, in order or by number. `Split` documents the attributes."""
 
@@ -60,6 +69,7 @@ class SplitRecords:
         self._contents = contents
         self.compression = compression
         self._readings = table_readings(contents.table, contents.feature_shape)
+        self._decoding = Decoding()
         self._ends = tuple(accumulate(shard.examples for shard in shards))
         self._numbers = range(self._ends[-1] if shards else 0)
 
@@ -109,7 +119,26 @@ class SplitRecords:
 
     def _examples(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """Return several records, by few reads. Errors as for `split[index]`."""
-        return [self._decode(record, number) for record, number in zip(self.read(numbers), numbers, strict=True)]
+        records = zip(self.read(numbers), numbers, strict=True)
+        return list(self._decode_in_order(records) if len(numbers) > 1 else starmap(self._decode, records))
+
+    def _decode_in_order(self, records: Iterable[tuple[bytes, int]]) -> Iterator[dict[str, Any]]:
+        """Yield the values of records, which come with their numbers. The threads end with the iteration."""
+        threads = self._decoding.threads
+        if threads == 1:
+            yield from starmap(self._decode, records)
+            return
+        process, _ = os.getpid(), self._decoder  # created before threads would create several
+        with ThreadPoolExecutor(threads, "decode") as pool:
+            for example in look_ahead(self._decode_or_raise, _errors_last(records), pool, threads):
+                yield example
+                if os.getpid() != process:  # threads do not survive a fork
+                    raise RuntimeError("an iteration with threads cannot continue in a forked process; start a new one")
+
+    def _decode_or_raise(self, item: tuple[bytes, int] | Exception) -> dict[str, Any]:
+        if isinstance(item, Exception):
+            raise item
+        return self._decode(*item)
 
     def _check_random_access(self) -> None:
         """Raise ConfigError if the shards are compressed."""
@@ -137,23 +166,23 @@ class SplitRecords:
         return RecordFiles([RecordFile(join_path(self.folder, info.file), info) for info in self.shards])
 
     @check_names
-    def numpy(self, *, keys: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+    def numpy(self, *, keys: Sequence[str] | None = None, threads: int = 1) -> Iterator[dict[str, Any]]:
         """Read the records in order, and check their checksums.
 
         Args:
             keys: Values to decode, of those of `features`; None for all.
+            threads: Number of threads that decode records, each at most two records ahead. They end with the iteration.
 
         Raises:
-            ConfigError: A key is not in `features`.
+            ConfigError: An argument is wrong, or a key is not in `features`.
             RecordError: A record is damaged, or a shard is not that of the manifest, or was replaced.
             OSError: Storage fails.
         """
-        return iter(self._with_keys(keys))
+        return iter(self._with_decoding(keys, *check_types(SplitRecords.numpy, threads=threads)))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         records = (record for piece in self._pieces() for record in self._of_piece(piece))
-        for number, record in enumerate(records):
-            yield self._decode(record, number)
+        return self._decode_in_order(zip(records, count()))
 
     def _with_keys(self: Records, keys: Sequence[str] | None) -> Records:
         """Return the split with fewer values per record; see `numpy`. Other values are not decoded."""
@@ -167,6 +196,14 @@ class SplitRecords:
         part = copy(self)
         part.__dict__.pop("_decoder", None)  # cached for all keys
         part._readings = {name: reading for name, reading in self._readings.items() if name in names}
+        return part
+
+    def _with_decoding(self: Records, keys: Sequence[str] | None, *decoding: Any) -> Records:
+        """Return the split with the arguments of a reader, see `_with_keys` and `Decoding`."""
+        part = copy(self._with_keys(keys))
+        part._decoding = Decoding(*decoding)
+        if part._decoding.threads < 1:
+            raise ConfigError(f"{self.folder}, split {self.name}: threads={part._decoding.threads}: give 1 or more")
         return part
 
     def _of_piece(self, piece: SplitPiece) -> Iterator[bytes]:
@@ -202,6 +239,14 @@ class SplitRecords:
         from recordmill._decode_record import RecordDecoder  # imports Pillow, which tensorflow() does not need
 
         return RecordDecoder(self._contents.table, self._readings, self._contents.labels.keypoints)
+
+
+def _errors_last(items: Iterable[Any]) -> Iterator[Any]:
+    """Yield items, and an error of reading in its order: results ahead of it are not lost."""
+    try:
+        yield from items
+    except Exception as error:
+        yield error
 
 
 READINGS = tuple(value.reading for value in VALUES if value.reading)
