@@ -32,6 +32,7 @@ _ALSO = {
 """Arguments of other libraries."""
 _LOADER = "DataLoader(split.torch(), {0}={1!r})"
 _LIBRARY_CALLS = {
+    "tensorflow": {"draft": "split.numpy(resize=(224, 224), draft={1!r}); TensorFlow's graph decodes at full size"},
     "torch": {
         "batch": "DataLoader(split.torch(), batch_size={1!r})",
         **dict.fromkeys(("batch_size", "shuffle", "num_workers", "collate_fn", "sampler", "drop_last"), _LOADER),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeVar, overl
 import msgspec
 
 from recordmill._check_arguments import check_names, check_types
+from recordmill._decoding import Decoding, check_pad
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.features import DTYPES, FeatureTable, Form, Reading, RecordOf
 from recordmill.schemas.field_features import field_readings
@@ -49,12 +50,6 @@ class SplitPiece(NamedTuple):
     number: int
     first: int
     end: int
-
-
-class Decoding(msgspec.Struct, frozen=True):
-    """Arguments of the readers that return NumPy arrays, see `SplitRecords.numpy`."""
-
-    threads: int = 1
 
 
 class SplitRecords:
@@ -153,12 +148,15 @@ class SplitRecords:
         try:
             return self._decoder(record)
         except RecordError as error:
-            absolute = self._global(number)
-            shard = bisect_right(self._ends, absolute)
-            within = absolute - (self._ends[shard] - self.shards[shard].examples)
-            raise RecordError(
-                f"{self._files.files[shard].path}: record {within} {error}; recordmill verify tells more"
-            ) from error
+            raise RecordError(f"{self._location(number)} {error}; recordmill verify tells more") from error
+        except ConfigError as error:
+            raise ConfigError(f"{self._location(number)}: {error}") from error
+
+    def _location(self, number: int) -> str:
+        absolute = self._global(number)
+        shard = bisect_right(self._ends, absolute)
+        within = absolute - (self._ends[shard] - self.shards[shard].examples)
+        return f"{self._files.files[shard].path}: record {within}"
 
     @cached_property
     def _files(self) -> RecordFiles:
@@ -166,28 +164,43 @@ class SplitRecords:
         return RecordFiles([RecordFile(join_path(self.folder, info.file), info) for info in self.shards])
 
     @check_names
-    def numpy(self, *, keys: Sequence[str] | None = None, threads: int = 1) -> Iterator[dict[str, Any]]:
+    def numpy(
+        self,
+        *,
+        keys: Sequence[str] | None = None,
+        threads: int = 1,
+        resize: tuple[int, int] | None = None,
+        draft: bool = False,
+    ) -> Iterator[dict[str, Any]]:
         """Read the records in order, and check their checksums.
 
         Args:
             keys: Values to decode, of those of `features`; None for all.
             threads: Number of threads that decode records, each at most two records ahead. They end with the iteration.
+            resize: Height and width in pixels of images (bilinear, with antialiasing), masks and maps (nearest). Boxes
+                and keypoints are fractions and stay; `box_xywh_px` is scaled.
+            draft: Decode JPEGs at 1/2, 1/4 or 1/8 of their size where `resize` allows. It is faster, and pixels differ
+                a little.
 
         Raises:
             ConfigError: An argument is wrong, or a key is not in `features`.
             RecordError: A record is damaged, or a shard is not that of the manifest, or was replaced.
             OSError: Storage fails.
         """
-        return iter(self._with_decoding(keys, *check_types(SplitRecords.numpy, threads=threads)))
+        decoding = check_types(SplitRecords.numpy, threads=threads, resize=resize, draft=draft)
+        return iter(self._with_decoding(keys, Decoding(*decoding)))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         records = (record for piece in self._pieces() for record in self._of_piece(piece))
         return self._decode_in_order(zip(records, count()))
 
-    def _with_keys(self: Records, keys: Sequence[str] | None) -> Records:
-        """Return the split with fewer values per record; see `numpy`. Other values are not decoded."""
-        if keys is None:
+    def _with_keys(self: Records, keys: Sequence[str] | None, pad: int | None = None) -> Records:
+        """Return the split with fewer values per record; see `numpy`. Other values are not decoded. With `pad`, texts
+        need to be in `keys`."""
+        if keys is None and pad is None:
             return self
+        if keys is None:
+            keys = [name for name, reading in self._readings.items() if reading.dtype != "bytes"]
         names = [] if isinstance(keys, str) or not isinstance(keys, Iterable) else list(keys)
         unknown = [key for key in names if key not in list(self._readings)]  # a key may be unhashable
         if not names or unknown:
@@ -198,13 +211,20 @@ class SplitRecords:
         part._readings = {name: reading for name, reading in self._readings.items() if name in names}
         return part
 
-    def _with_decoding(self: Records, keys: Sequence[str] | None, *decoding: Any) -> Records:
+    def _with_decoding(self: Records, keys: Sequence[str] | None, decoding: Decoding) -> Records:
         """Return the split with the arguments of a reader, see `_with_keys` and `Decoding`."""
-        part = copy(self._with_keys(keys))
-        part._decoding = Decoding(*decoding)
-        if part._decoding.threads < 1:
-            raise ConfigError(f"{self.folder}, split {self.name}: threads={part._decoding.threads}: give 1 or more")
+        part = copy(self._with_keys(keys, decoding.pad))
+        part.__dict__.pop("_decoder", None)  # cached for other arguments
+        part._decoding = decoding
+        if faults := list(decoding.faults(part._readings)):
+            raise ConfigError(f"{self.folder}, split {self.name}: {'; '.join(faults)}")
+        part._check_pad(decoding.pad)
         return part
+
+    def _check_pad(self, pad: int | None) -> None:
+        """Raise ConfigError if an image has longer lists. Other records have no list of objects."""
+        if pad is not None and self._contents.table.record_of is RecordOf.IMAGE:
+            check_pad(pad, self.folder, self.name, self._readings)
 
     def _of_piece(self, piece: SplitPiece) -> Iterator[bytes]:
         number = piece.first
@@ -238,7 +258,7 @@ class SplitRecords:
     def _decoder(self) -> "RecordDecoder":
         from recordmill._decode_record import RecordDecoder  # imports Pillow, which tensorflow() does not need
 
-        return RecordDecoder(self._contents.table, self._readings, self._contents.labels.keypoints)
+        return RecordDecoder(self._contents.table, self._readings, self._contents.labels.keypoints, self._decoding)
 
 
 def _errors_last(items: Iterable[Any]) -> Iterator[Any]:

@@ -7,11 +7,14 @@ import time
 import msgspec
 import numpy as np
 import pytest
+from PIL import Image
 
+from recordmill._decode_record import RecordDecoder
 from recordmill.schemas.errors import ConfigError, RecordError
+from recordmill.transforms.images.decode_jpeg import decode_jpeg
 from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.records.tfrecord import frame
-from tests.recordmill.splits import CONTENTS, draw, split_of, write_split
+from tests.recordmill.splits import CONTENTS, draw, encoded, split_of, write_split
 
 RECORDS = 7
 CLASSES = CONTENTS["classification"]
@@ -185,17 +188,16 @@ def test_threads_have_few_records_ahead(tmp_path, monkeypatch):
     assert decoding_threads() == 0
 
 
-def test_interrupt_ends_threads(tmp_path):
+def test_interrupt_ends_threads(tmp_path, monkeypatch):
     split = whole(tmp_path)
-    decoder, signals = split._decoder, [signal.SIGINT]
+    signals = [signal.SIGINT]
 
-    def decode(record):
+    def decode(decoder, record):
         while signals:
             os.kill(os.getpid(), signals.pop())
         time.sleep(0.02)
-        return decoder(record)
 
-    split._decoder = decode
+    monkeypatch.setattr(RecordDecoder, "__call__", decode)
     with pytest.raises(KeyboardInterrupt):
         list(split.numpy(threads=2))
     until = time.monotonic() + 10
@@ -228,8 +230,52 @@ def test_threads_decode_batches(detected):
     assert all(map(same, source._getitems([4, 0, 4]), [detected[4], detected[0], detected[4]]))
     assert same(pickle.loads(pickle.dumps(source))[3], detected[3])
     assert source._getitems([]) == []
-    with pytest.raises(ConfigError, match="split train: threads=0: give 1 or more"):
-        detected.grain(threads=0)
+
+
+@pytest.mark.parametrize(
+    ("reader", "arguments", "fault"),
+    [
+        ("grain", {"threads": 0}, "split train: threads=0: give 1 or more"),
+        ("numpy", {"draft": True}, r"split train: draft=True needs resize=\(height, width\)"),
+        ("numpy", {"resize": (0, 5)}, r"split train: resize=\(0, 5\): give \(height, width\), 1 or more each"),
+        ("numpy", {"resize": (4, 5), "keys": ["boxes"]}, "the records, or keys, have no image, mask or map"),
+        ("grain", {"pad": 0}, "split train: pad=0: give 1 or more"),
+        ("grain", {"pad": 5, "raw": True}, "raw=True returns records as they are stored; leave out the other arg"),
+        ("tensorflow", {"draft": True}, r"split.numpy\(resize=\(224, 224\), draft=True\); TensorFlow's graph decodes"),
+    ],
+)
+def test_arguments_that_do_not_go_together(detected, reader, arguments, fault):
+    with pytest.raises(ConfigError, match=fault):
+        getattr(detected, reader)(**arguments)
+
+
+def test_pad_that_is_too_small(detected):
+    source = detected.grain(pad=2, keys=["labels"])
+    assert source[2]["labels"].shape == (2,)
+    with pytest.raises(
+        ConfigError, match=r"00002-of-00003: record 1: pad=2 is too small: labels has 3 values; give pad=3"
+    ):
+        source[3]
+
+
+def test_draft_decodes_smaller_jpeg(tmp_path):
+    """Boxes in pixels are scaled by the stored size, not by that of the draft."""
+    contents, number = CONTENTS["keras"], 0
+    values = draw(contents, number).values
+    pixels = np.asarray(Image.radial_gradient("L").resize((160, 90)).convert("RGB"))
+    split = split_of(
+        tmp_path, contents, [[ExampleWriter(contents.table).write(values | {"image.encoded": encoded(pixels, "JPEG")})]]
+    )
+    (draft,), (full,) = (list(split.numpy(resize=(40, 50), draft=draft)) for draft in (True, False))
+    reduced = Image.fromarray(decode_jpeg(encoded(pixels, "JPEG"), (40, 50)))
+    assert reduced.size == (80, 45)
+    np.testing.assert_array_equal(draft["image"], reduced.resize((50, 40), Image.Resampling.BILINEAR))
+    assert np.abs(draft["image"].astype(int) - full["image"]).mean() < 3
+    assert not np.array_equal(draft["image"], full["image"])
+    np.testing.assert_array_equal(draft["box_xywh_px"], full["box_xywh_px"])
+    np.testing.assert_allclose(
+        full["box_xywh_px"], split[0]["box_xywh_px"] * np.tile([50 / 160, 40 / 90], 2), rtol=1e-6
+    )
 
 
 def test_shard_overwritten_is_error(tmp_path):

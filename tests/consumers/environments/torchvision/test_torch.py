@@ -177,6 +177,16 @@ def test_threads_read_same_records_in_same_order(split, iterable):
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("decode")]
 
 
+@pytest.mark.parametrize("name", ["detection", "keras"])
+def test_boxes_are_in_pixels_of_resized_image(tmp_path, name):
+    split = write_split(tmp_path, CONTENTS[name], [draw(CONTENTS[name], number) for number in range(3)])
+    for (image, target), (resized, resized_target) in zip(split.torch(), split.torch(resize=(40, 50)), strict=True):
+        assert resized.shape == (3, 40, 50)
+        height, width = image.shape[1:]
+        scaled = target["boxes"] * torch.tensor([50 / width, 40 / height] * 2)
+        torch.testing.assert_close(resized_target["boxes"], scaled)
+
+
 def test_several_at_once_are_one_by_one(split):
     records = split.torch()
     assert ids(records.__getitems__([4, 1, 4])) == ids([records[4], records[1], records[4]]) == [4, 1, 4]
