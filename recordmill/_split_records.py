@@ -201,6 +201,8 @@ class SplitRecords:
             return self
         if keys is None:
             keys = [name for name, reading in self._readings.items() if reading.dtype != "bytes"]
+            if not keys:
+                raise ConfigError(f"{self.folder}, split {self.name}: pad leaves texts out; name them in keys")
         names = [] if isinstance(keys, str) or not isinstance(keys, Iterable) else list(keys)
         unknown = [key for key in names if key not in list(self._readings)]  # a key may be unhashable
         if not names or unknown:

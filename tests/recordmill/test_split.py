@@ -258,6 +258,13 @@ def test_pad_that_is_too_small(detected):
         source[3]
 
 
+def test_pad_of_texts_alone(detected):
+    texts = detected._with_keys(["captions", "file_name"])
+    with pytest.raises(ConfigError, match="split train: pad leaves texts out; name them in keys"):
+        texts.grain(pad=2)
+    assert list(texts.grain(pad=2, keys=["captions"])[1]["captions"]) == list(detected[1]["captions"])
+
+
 def test_draft_decodes_smaller_jpeg(tmp_path):
     """Boxes in pixels are scaled by the stored size, not by that of the draft."""
     contents, number = CONTENTS["keras"], 0
