@@ -19,6 +19,7 @@ _FORMS = {
     "part": ("(rank, ranks)", "(0, 4)"),
     "resize": ("(height, width)", "(224, 224)"),
     "pad": ("a number of objects", "100"),
+    "threads": ("a number of threads", "2"),
 }
 """Meaning and an example of each argument that is not a flag."""
 _ALSO = {
@@ -31,6 +32,7 @@ _ALSO = {
 """Arguments of other libraries."""
 _LOADER = "DataLoader(split.torch(), {0}={1!r})"
 _LIBRARY_CALLS = {
+    "tensorflow": {"draft": "split.numpy(resize=(224, 224), draft={1!r}); TensorFlow's graph decodes at full size"},
     "torch": {
         "batch": "DataLoader(split.torch(), batch_size={1!r})",
         **dict.fromkeys(("batch_size", "shuffle", "num_workers", "collate_fn", "sampler", "drop_last"), _LOADER),

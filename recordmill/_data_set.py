@@ -12,6 +12,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 from recordmill._check_arguments import check_names, check_types
+from recordmill._decoding import Decoding
 from recordmill._split_records import RecordContents, SplitRecords, reading_lines
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
@@ -75,7 +76,8 @@ class Split(SplitRecords):
             shard: Index and number of hosts. Each host reads its own records, as many as the others or one more.
             resize: Height and width in pixels of images (bilinear), masks and maps (nearest). Boxes and keypoints are
                 fractions and stay; `box_xywh_px` is scaled.
-            pad: Length that all lists are padded to. With `drop_remainder`, shapes are static.
+            pad: Length that all lists are padded to. With `drop_remainder`, shapes are static. Texts are left out
+                unless `keys` names them.
             ragged: Return lists of a batch as ragged tensors, without padding.
             drop_remainder: Drop the last batch if it is not full; with `shard`, also a batch that only some hosts have.
             as_supervised: Return pairs: image or feature, and label (layout keras: `labels`); for a table, the other
@@ -88,7 +90,8 @@ class Split(SplitRecords):
         from recordmill._tensorflow_reader import Steps, tensorflow_dataset
 
         steps = Steps(batch, shuffle, seed, shard, resize, pad, ragged, drop_remainder, as_supervised)
-        return tensorflow_dataset(self._with_keys(keys), Steps(*check_types(Split.tensorflow, **steps._asdict())))
+        steps = Steps(*check_types(Split.tensorflow, **steps._asdict()))
+        return tensorflow_dataset(self._with_keys(keys, steps.pad), steps)
 
     @overload
     def torch(
@@ -97,6 +100,9 @@ class Split(SplitRecords):
         iterable: Literal[False] = False,
         transform: Callable[..., Any] | None = None,
         keys: Sequence[str] | None = None,
+        threads: int = 1,
+        resize: tuple[int, int] | None = None,
+        draft: bool = False,
     ) -> "TorchDataset": ...
 
     @overload
@@ -109,6 +115,9 @@ class Split(SplitRecords):
         even: bool = False,
         transform: Callable[..., Any] | None = None,
         keys: Sequence[str] | None = None,
+        threads: int = 1,
+        resize: tuple[int, int] | None = None,
+        draft: bool = False,
     ) -> "TorchIterableDataset": ...
 
     @check_names
@@ -121,6 +130,9 @@ class Split(SplitRecords):
         even: bool = False,
         transform: Callable[..., Any] | None = None,
         keys: Sequence[str] | None = None,
+        threads: int = 1,
+        resize: tuple[int, int] | None = None,
+        draft: bool = False,
     ) -> "TorchDataset | TorchIterableDataset":
         """Return a PyTorch data set of pairs, as torchvision's models expect them. It does not use TensorFlow.
 
@@ -147,6 +159,9 @@ class Split(SplitRecords):
                 waits for ever.
             transform: Function of both items of a pair, or of the only item.
             keys: Values to decode, of those of `features`, with `image` or `feature` if records have it; None for all.
+            threads: Number of threads that decode records, for a DataLoader without worker processes.
+            resize: Height and width in pixels, as for `numpy`. `boxes` and `keypoints` are in pixels of that size.
+            draft: As for `numpy`.
 
         Raises:
             ConfigError: The shards are compressed, `seed`, `part` or `even` is given without `iterable`, or a key is
@@ -157,7 +172,8 @@ class Split(SplitRecords):
         except ModuleNotFoundError as error:
             raise ConfigError("Split.torch needs pip install torch") from error
 
-        split = self._with_keys(keys)
+        decoding = check_types(Split.torch, threads=threads, resize=resize, draft=draft)
+        split = self._with_decoding(keys, Decoding(*decoding))
         iterable, seed, part, even = check_types(Split.torch, iterable=iterable, seed=seed, part=part, even=even)
         if iterable:
             if part is not None and not 0 <= part[0] < part[1]:
@@ -168,14 +184,34 @@ class Split(SplitRecords):
         return TorchDataset(split, transform)
 
     @check_names
-    def grain(self, *, raw: bool = False, keys: Sequence[str] | None = None) -> "RecordSource":
+    def grain(
+        self,
+        *,
+        raw: bool = False,
+        keys: Sequence[str] | None = None,
+        threads: int = 1,
+        resize: tuple[int, int] | None = None,
+        draft: bool = False,
+        pad: int | None = None,
+    ) -> "RecordSource":
         """Return a RandomAccessDataSource of Grain: `grain.MapDataset.source(split.grain()).shuffle(seed=0)`.
 
         Args:
             raw: Return serialised tf.train.Examples in place of dicts of NumPy arrays.
             keys: Values to decode, of those of `features`; None for all.
+            threads: Number of threads that decode the records which Grain reads together.
+            resize: Height and width in pixels, as for `numpy`. With `pad`, all records have the same shapes.
+            draft: As for `numpy`.
+            pad: Length that all lists are padded to: ids and labels by -1, open fields by -1, NaN or the empty text,
+                others by 0 or the empty text. Texts are left out unless `keys` names them.
+
+        Raises:
+            ConfigError: An argument is wrong, an image has more than `pad` objects, or the shards are compressed.
         """
-        return RecordSource(self._with_keys(keys), raw)
+        decoding = Decoding(*check_types(Split.grain, threads=threads, resize=resize, draft=draft, pad=pad))
+        if raw and decoding != Decoding():
+            raise ConfigError("Split.grain: raw=True returns records as they are stored; leave out the other arguments")
+        return RecordSource(self._with_decoding(keys, decoding), raw)
 
 
 class RecordSource:

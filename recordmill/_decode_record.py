@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from recordmill._decoding import Decoding, box_axes, pad_value, resize_value
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureTable, Form, Reading
 from recordmill.schemas.field_features import lengths_source, split_lists
@@ -14,6 +15,8 @@ from recordmill.transforms.images.load_images import decode_rgb, open_usable_ima
 from recordmill.transforms.images.open_image import stored_size
 from recordmill.transforms.records.parse_record import RecordParser
 
+_AS_STORED = Decoding()
+
 
 class RecordDecoder:
     """Decoder of the records of a data set.
@@ -22,21 +25,28 @@ class RecordDecoder:
         table: Features of the records.
         readings: Values to decode, see `recordmill._split_records.table_readings`.
         keypoints: Number of keypoints per object.
+        decoding: Sizes of the values.
     """
 
-    def __init__(self, table: FeatureTable, readings: Mapping[str, Reading], keypoints: int):
+    def __init__(
+        self, table: FeatureTable, readings: Mapping[str, Reading], keypoints: int, decoding: Decoding = _AS_STORED
+    ):
         self._parse = RecordParser(table)
         self._readings = readings
         self._keypoints = keypoints
+        self._decoding = decoding
+        self._min_size = decoding.resize if decoding.draft and decoding.resize else (0, 0)
 
     def __call__(self, record: bytes) -> dict[str, Any]:
         """Return the values of a record by name.
 
         Raises:
             RecordError: It is not a record of the table, or an image or mask cannot be decoded.
+            ConfigError: A list is longer than `pad`.
         """
         try:
-            return self._decoded(self._parse.lazy(record))
+            values = self._parse.lazy(record)
+            return self._sized(values, self._decoded(values))
         except (UnusableError, ValueError) as error:  # ValueError: lists of different lengths
             raise RecordError(f"cannot be decoded: {error}") from error
 
@@ -53,11 +63,23 @@ class RecordDecoder:
                     raise faults[0]
                 decoded[name] = np.array(masks, np.uint8).reshape(len(masks), height, width)
             else:
-                decoded[name] = _decode_value(record, reading)
+                decoded[name] = _decode_value(record, reading, self._min_size)
+        return decoded
+
+    def _sized(self, values: Mapping[str, Any], decoded: dict[str, Any]) -> dict[str, Any]:
+        """Return the decoded values, resized and padded."""
+        size, pad = self._decoding.resize, self._decoding.pad
+        for name, reading in self._readings.items():
+            if size is not None:
+                # A draft does not have the stored size.
+                width, height = _read_image_size(values["image.encoded"]) if box_axes(reading) else (1, 1)
+                decoded[name] = resize_value(decoded[name], reading, (height, width), size)
+            if pad is not None:
+                decoded[name] = pad_value(name, decoded[name], reading, pad)
         return decoded
 
 
-def _decode_value(record: RecordView, reading: Reading) -> Any:
+def _decode_value(record: RecordView, reading: Reading, min_size: tuple[int, int]) -> Any:
     value = record.values[reading.source]
     match reading.form:
         case Form.AS_IT_IS:
@@ -74,7 +96,7 @@ def _decode_value(record: RecordView, reading: Reading) -> Any:
         case Form.DECIMAL:
             return np.int64(record.image_id)
         case Form.IMAGE:
-            return decode_rgb(value)
+            return decode_rgb(value, min_size)
         case Form.PIXELS:
             return np.frombuffer(bytearray(value), np.uint8).reshape([int(size) for size in reading.shape])
         case Form.GREY:

@@ -1,16 +1,19 @@
 """Records of a split as bytes and NumPy arrays, in order or by number; docs/reading.md shows the values."""
 
 import operator
+import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from functools import cached_property
-from itertools import accumulate, islice
+from itertools import accumulate, count, islice, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeVar, overload
 
 import msgspec
 
-from recordmill._check_arguments import check_names
+from recordmill._check_arguments import check_names, check_types
+from recordmill._decoding import Decoding, check_pad
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.features import DTYPES, FeatureTable, Form, Reading, RecordOf
 from recordmill.schemas.field_features import field_readings
@@ -20,6 +23,7 @@ from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.sizes import number_text
 from recordmill.schemas.values import VALUES
 from recordmill.transforms.records.record_file import RecordFile, RecordFiles
+from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.resolve import join_path
 
 if TYPE_CHECKING:
@@ -60,6 +64,7 @@ class SplitRecords:
         self._contents = contents
         self.compression = compression
         self._readings = table_readings(contents.table, contents.feature_shape)
+        self._decoding = Decoding()
         self._ends = tuple(accumulate(shard.examples for shard in shards))
         self._numbers = range(self._ends[-1] if shards else 0)
 
@@ -109,7 +114,26 @@ class SplitRecords:
 
     def _examples(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """Return several records, by few reads. Errors as for `split[index]`."""
-        return [self._decode(record, number) for record, number in zip(self.read(numbers), numbers, strict=True)]
+        records = zip(self.read(numbers), numbers, strict=True)
+        return list(self._decode_in_order(records) if len(numbers) > 1 else starmap(self._decode, records))
+
+    def _decode_in_order(self, records: Iterable[tuple[bytes, int]]) -> Iterator[dict[str, Any]]:
+        """Yield the values of records, which come with their numbers. The threads end with the iteration."""
+        threads = self._decoding.threads
+        if threads == 1:
+            yield from starmap(self._decode, records)
+            return
+        process, _ = os.getpid(), self._decoder  # created before threads would create several
+        with ThreadPoolExecutor(threads, "decode") as pool:
+            for example in look_ahead(self._decode_or_raise, _errors_last(records), pool, threads):
+                yield example
+                if os.getpid() != process:  # threads do not survive a fork
+                    raise RuntimeError("an iteration with threads cannot continue in a forked process; start a new one")
+
+    def _decode_or_raise(self, item: tuple[bytes, int] | Exception) -> dict[str, Any]:
+        if isinstance(item, Exception):
+            raise item
+        return self._decode(*item)
 
     def _check_random_access(self) -> None:
         """Raise ConfigError if the shards are compressed."""
@@ -124,12 +148,15 @@ class SplitRecords:
         try:
             return self._decoder(record)
         except RecordError as error:
-            absolute = self._global(number)
-            shard = bisect_right(self._ends, absolute)
-            within = absolute - (self._ends[shard] - self.shards[shard].examples)
-            raise RecordError(
-                f"{self._files.files[shard].path}: record {within} {error}; recordmill verify tells more"
-            ) from error
+            raise RecordError(f"{self._location(number)} {error}; recordmill verify tells more") from error
+        except ConfigError as error:
+            raise ConfigError(f"{self._location(number)}: {error}") from error
+
+    def _location(self, number: int) -> str:
+        absolute = self._global(number)
+        shard = bisect_right(self._ends, absolute)
+        within = absolute - (self._ends[shard] - self.shards[shard].examples)
+        return f"{self._files.files[shard].path}: record {within}"
 
     @cached_property
     def _files(self) -> RecordFiles:
@@ -137,28 +164,45 @@ class SplitRecords:
         return RecordFiles([RecordFile(join_path(self.folder, info.file), info) for info in self.shards])
 
     @check_names
-    def numpy(self, *, keys: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+    def numpy(
+        self,
+        *,
+        keys: Sequence[str] | None = None,
+        threads: int = 1,
+        resize: tuple[int, int] | None = None,
+        draft: bool = False,
+    ) -> Iterator[dict[str, Any]]:
         """Read the records in order, and check their checksums.
 
         Args:
             keys: Values to decode, of those of `features`; None for all.
+            threads: Number of threads that decode records, each at most two records ahead. They end with the iteration.
+            resize: Height and width in pixels of images (bilinear, with antialiasing), masks and maps (nearest). Boxes
+                and keypoints are fractions and stay; `box_xywh_px` is scaled.
+            draft: Decode JPEGs at 1/2, 1/4 or 1/8 of their size where `resize` allows. It is faster, and pixels differ
+                a little.
 
         Raises:
-            ConfigError: A key is not in `features`.
+            ConfigError: An argument is wrong, or a key is not in `features`.
             RecordError: A record is damaged, or a shard is not that of the manifest, or was replaced.
             OSError: Storage fails.
         """
-        return iter(self._with_keys(keys))
+        decoding = check_types(SplitRecords.numpy, threads=threads, resize=resize, draft=draft)
+        return iter(self._with_decoding(keys, Decoding(*decoding)))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         records = (record for piece in self._pieces() for record in self._of_piece(piece))
-        for number, record in enumerate(records):
-            yield self._decode(record, number)
+        return self._decode_in_order(zip(records, count()))
 
-    def _with_keys(self: Records, keys: Sequence[str] | None) -> Records:
-        """Return the split with fewer values per record; see `numpy`. Other values are not decoded."""
-        if keys is None:
+    def _with_keys(self: Records, keys: Sequence[str] | None, pad: int | None = None) -> Records:
+        """Return the split with fewer values per record; see `numpy`. Other values are not decoded. With `pad`, texts
+        need to be in `keys`."""
+        if keys is None and pad is None:
             return self
+        if keys is None:
+            keys = [name for name, reading in self._readings.items() if reading.dtype != "bytes"]
+            if not keys:
+                raise ConfigError(f"{self.folder}, split {self.name}: pad leaves texts out; name them in keys")
         names = [] if isinstance(keys, str) or not isinstance(keys, Iterable) else list(keys)
         unknown = [key for key in names if key not in list(self._readings)]  # a key may be unhashable
         if not names or unknown:
@@ -168,6 +212,21 @@ class SplitRecords:
         part.__dict__.pop("_decoder", None)  # cached for all keys
         part._readings = {name: reading for name, reading in self._readings.items() if name in names}
         return part
+
+    def _with_decoding(self: Records, keys: Sequence[str] | None, decoding: Decoding) -> Records:
+        """Return the split with the arguments of a reader, see `_with_keys` and `Decoding`."""
+        part = copy(self._with_keys(keys, decoding.pad))
+        part.__dict__.pop("_decoder", None)  # cached for other arguments
+        part._decoding = decoding
+        if faults := list(decoding.faults(part._readings)):
+            raise ConfigError(f"{self.folder}, split {self.name}: {'; '.join(faults)}")
+        part._check_pad(decoding.pad)
+        return part
+
+    def _check_pad(self, pad: int | None) -> None:
+        """Raise ConfigError if an image has longer lists. Other records have no list of objects."""
+        if pad is not None and self._contents.table.record_of is RecordOf.IMAGE:
+            check_pad(pad, self.folder, self.name, self._readings)
 
     def _of_piece(self, piece: SplitPiece) -> Iterator[bytes]:
         number = piece.first
@@ -201,7 +260,15 @@ class SplitRecords:
     def _decoder(self) -> "RecordDecoder":
         from recordmill._decode_record import RecordDecoder  # imports Pillow, which tensorflow() does not need
 
-        return RecordDecoder(self._contents.table, self._readings, self._contents.labels.keypoints)
+        return RecordDecoder(self._contents.table, self._readings, self._contents.labels.keypoints, self._decoding)
+
+
+def _errors_last(items: Iterable[Any]) -> Iterator[Any]:
+    """Yield items, and an error of reading in its order: results ahead of it are not lost."""
+    try:
+        yield from items
+    except Exception as error:
+        yield error
 
 
 READINGS = tuple(value.reading for value in VALUES if value.reading)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from recordmill._decoding import COLOURED, IMAGE_SIZED, Decoding, box_axes
 from recordmill._split_records import SplitPiece, SplitRecords
 from recordmill.schemas.errors import ConfigError, missing_extra
 from recordmill.schemas.features import CLASS_OF_ROW, Form, Reading, RecordOf, parse_spec
 from recordmill.schemas.field_features import is_field, lengths_source
 from recordmill.schemas.layouts import BOX_CODINGS
-from recordmill.transforms.dataset.dataset_folder import read_statistics
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -122,9 +122,6 @@ _MASKS: Mapping[Form, Callable[["tf.Tensor", "tf.Tensor"], "tf.Tensor"]] = {
     Form.PNG_MASKS: _png_masks,
     Form.RLE_MASKS: _rle_masks,
 }
-COLOURED = {Form.IMAGE, Form.PIXELS}
-IMAGE_SIZED = {*COLOURED, Form.GREY, Form.SEGMENT_IDS, *_MASKS}
-"""Forms with the height and width of the record's image."""
 
 
 _CONCURRENT_CHECKS = 16
@@ -190,14 +187,9 @@ def _check_arguments(split: SplitRecords, steps: Steps, least: int) -> None:
     faults = {
         f"shard=({index}, {hosts}): the index is 0 to hosts - 1": not 0 <= index < hosts,
         f"batch={steps.batch}: give 1 or more": steps.batch is not None and steps.batch < 1,
-        f"pad={steps.pad}: give 1 or more": steps.pad is not None and steps.pad < 1,
         "pad, ragged and drop_remainder need batch": steps.batch is None
         and (steps.pad is not None or steps.ragged or steps.drop_remainder),
         "pad and ragged: a ragged batch is not padded; give one of them": steps.pad is not None and steps.ragged,
-        f"resize={steps.resize}: give (height, width), 1 or more each": steps.resize is not None
-        and min(steps.resize) < 1,
-        f"resize={steps.resize}: the records, or keys, have no image, mask or map": bool(steps.resize)
-        and not forms & IMAGE_SIZED,
         f"seed={steps.seed}: seed needs shuffle=True": steps.seed is not None and not steps.shuffle,
         "batch: images of different sizes do not form a batch; give resize=(height, width), or ragged=True": bool(
             steps.batch and not steps.resize and not steps.ragged and forms & (IMAGE_SIZED - {Form.PIXELS})
@@ -206,19 +198,10 @@ def _check_arguments(split: SplitRecords, steps: Steps, least: int) -> None:
             steps.drop_remainder and steps.batch and least < steps.batch
         ),
     }
-    if wrong := [fault for fault, is_so in faults.items() if is_so]:
+    wrong = list(Decoding(resize=steps.resize, pad=steps.pad).faults(split.features))
+    if wrong := wrong + [fault for fault, is_so in faults.items() if is_so]:
         raise ConfigError(f"{split.folder}, split {split.name}: {'; '.join(wrong)}")
-    if steps.pad is None or split._contents.table.record_of is not RecordOf.IMAGE:  # others have no list of objects
-        return
-    statistics = read_statistics(split.folder, [split.name])
-    sizes = {reading.shape[0] for reading in split.features.values() if reading.shape}
-    for size, lists in (("N", "objects"), ("C", "captions")):
-        numbers = statistics[split.name].histograms.get(f"{lists}_an_image") if statistics and size in sizes else None
-        if numbers and numbers.largest > steps.pad:
-            raise ConfigError(
-                f"{split.folder}, split {split.name}: pad={steps.pad} is too small: an image has "
-                f"{numbers.largest:,.0f} {lists}; give pad={numbers.largest:.0f} or more"
-            )
+    split._check_pad(steps.pad)
 
 
 def _read_pieces(split: SplitRecords, pieces: list[SplitPiece], steps: Steps) -> "tf.data.Dataset":
@@ -258,7 +241,7 @@ def _resize_images(readings: Mapping[str, Reading], size: tuple[int, int], examp
             resized[name] = tf.cast(tf.round(tf.image.resize(example[name], size)), tf.uint8)
         elif reading.form in IMAGE_SIZED:
             resized[name] = tf.image.resize(example[name][..., None], size, "nearest")[..., 0]
-        elif axes := "".join(coding.axes for coding in BOX_CODINGS if coding.sources[0] == reading.source):
+        elif axes := box_axes(reading):
             old = tf.shape(example["image"])[:2]
             height, width = tf.unstack(tf.cast(size, tf.float32) / tf.cast(old, tf.float32))
             resized[name] = example[name] * tf.stack([width if axis == "x" else height for axis in axes])

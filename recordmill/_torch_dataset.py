@@ -47,6 +47,12 @@ class TorchDataset(Dataset):
         """Return several records by few reads; DataLoader calls it."""
         return list(map(self._made, self._split._examples(numbers)))
 
+    def in_order(self, numbers: Iterator[int]) -> Iterator[Any]:
+        """Yield records in the order of `numbers`. `_AT_ONCE` are read together."""
+        runs = iter(lambda: list(islice(numbers, _AT_ONCE)), [])
+        records = (record for run in runs for record in zip(self._split.read(run), run, strict=True))
+        return map(self._made, self._split._decode_in_order(records))
+
     def _made(self, example: dict[str, Any]) -> Any:
         made = self._of_row(example) if self._is_of_rows else torch_example(example, self._label)
         if self._transform:
@@ -96,8 +102,7 @@ class TorchIterableDataset(IterableDataset):
         mine: Iterator[int] = self._order.of_host(host, hosts, start=start, epochs=self._epoch + 1)
         if self._even:
             mine = islice(mine, self._order.records // hosts)
-        while numbers := [number for _, number in zip(range(_AT_ONCE), mine, strict=False)]:
-            yield from self._records.__getitems__(numbers)
+        yield from self._records.in_order(mine)
 
 
 def _process_rank() -> tuple[int, int] | None:

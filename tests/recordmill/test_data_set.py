@@ -60,7 +60,8 @@ def test_public_names(out):
         ("torch", {"batch": 8}, "unknown argument batch=8; write DataLoader(split.torch(), batch_size=8)"),
         ("grain", {"batch": 8}, "unknown argument batch=8; write grain.MapDataset.source(split.grain()).batch(8)"),
         ("numpy", {"columns": ["image"]}, "unknown argument columns=['image']; did you mean keys=['image']?"),
-        ("numpy", {"threads": 2}, "unknown argument threads=2; the arguments are keys"),
+        ("numpy", {"copies": 2}, "unknown argument copies=2; the arguments are keys, threads, resize, draft"),
+        ("numpy", {"threads": "2"}, "threads='2' must be a number of threads: threads=2"),
     ],
 )
 def test_unknown_arguments(out, reader, arguments, message):

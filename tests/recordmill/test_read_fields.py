@@ -143,7 +143,11 @@ def test_static_shapes(tmp_path):
     data = split.tensorflow(batch=1, pad=4, drop_remainder=True, keys=["float.list", "bytes.pair", "image.int64.list"])
     shapes = {name: tuple(spec.shape) for name, spec in data.element_spec.items()}
     assert shapes == {"float.list": (1, 4, 4), "bytes.pair": (1, 4, 2), "image.int64.list": (1, 4)}
-    assert {name: tuple(tensor.shape) for name, tensor in next(iter(data)).items()} == shapes
+    (batch,) = data.as_numpy_iterator()
+    assert {name: tensor.shape for name, tensor in batch.items()} == shapes
+    (example,) = split.grain(pad=4, keys=list(shapes))
+    for name, array in example.items():
+        np.testing.assert_array_equal(array, batch[name][0], strict=True)
 
 
 def test_ragged_batches(split, layout):

@@ -1,14 +1,20 @@
 import os
 import pickle
+import signal
+import threading
+import time
 
 import msgspec
 import numpy as np
 import pytest
+from PIL import Image
 
+from recordmill._decode_record import RecordDecoder
 from recordmill.schemas.errors import ConfigError, RecordError
+from recordmill.transforms.images.decode_jpeg import decode_jpeg
 from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.records.tfrecord import frame
-from tests.recordmill.splits import CONTENTS, draw, split_of, write_split
+from tests.recordmill.splits import CONTENTS, draw, encoded, split_of, write_split
 
 RECORDS = 7
 CLASSES = CONTENTS["classification"]
@@ -120,7 +126,12 @@ def test_record_that_cannot_be_decoded_is_named(tmp_path):
     writer = ExampleWriter(CLASSES.table)
     records = [writer.write(record_values) for record_values in (values, values | {"image.encoded": b"none"})]
     split = split_of(tmp_path, CLASSES, [records])
-    for read in (lambda: list(split), lambda: split[1:][0]):
+    for read in (
+        lambda: list(split),
+        lambda: split[1:][0],
+        lambda: list(split.numpy(threads=2)),
+        lambda: split.grain(threads=2)._getitems([0, 1]),
+    ):
         with pytest.raises(RecordError, match=r"00000-of-00001: record 1 cannot be decoded"):
             read()
 
@@ -131,13 +142,14 @@ def test_nothing_to_read(tmp_path):
     assert list(split) == split._pieces() == []
 
 
-def test_a_damaged_record(tmp_path):
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_damaged_record(tmp_path, threads):
     split = whole(tmp_path)
     path = tmp_path / split.shards[2].file
     data = bytearray(path.read_bytes())
     data[-10] ^= 1
     path.write_bytes(data)
-    read = iter(split)
+    read = split.numpy(threads=threads)
     assert ids(next(read) for _ in range(RECORDS - 1)) == list(range(RECORDS - 1))
     cure = "; recordmill verify lists all damage, and the same command writes the shard again"
     with pytest.raises(RecordError, match=rf"00002-of-00003: record 4 at byte .* checksum.*{cure}$"):
@@ -146,6 +158,131 @@ def test_a_damaged_record(tmp_path):
     path.write_bytes(data)
     with pytest.raises(RecordError, match=rf"00002-of-00003: record 0 at byte 0: .*{cure}$"):
         list(type(split)("train", str(tmp_path), split.shards, CLASSES))
+
+
+THREADS = 3
+
+
+def decoding_threads() -> int:
+    return sum(thread.name.startswith("decode") for thread in threading.enumerate())
+
+
+def test_threads_decode_in_order(split):
+    records = list(split.numpy(threads=THREADS))
+    assert all(map(same, records, split))
+    assert len(records) == RECORDS
+    assert decoding_threads() == 0
+
+
+def test_threads_have_few_records_ahead(tmp_path, monkeypatch):
+    split = write_split(tmp_path, CLASSES, [draw(CLASSES, number) for number in range(40)])
+    read, starts = type(split)._of_piece, []
+    monkeypatch.setattr(
+        type(split), "_of_piece", lambda self, piece: (starts.append(1) or record for record in read(self, piece))
+    )
+    records = split.numpy(threads=2)
+    next(records)
+    assert len(starts) <= 5
+    assert decoding_threads() == 2
+    records.close()
+    assert decoding_threads() == 0
+
+
+def test_interrupt_ends_threads(tmp_path, monkeypatch):
+    split = whole(tmp_path)
+    signals = [signal.SIGINT]
+
+    def decode(decoder, record):
+        while signals:
+            os.kill(os.getpid(), signals.pop())
+        time.sleep(0.02)
+
+    monkeypatch.setattr(RecordDecoder, "__call__", decode)
+    with pytest.raises(KeyboardInterrupt):
+        list(split.numpy(threads=2))
+    until = time.monotonic() + 10
+    while decoding_threads() and time.monotonic() < until:
+        time.sleep(0.01)  # a thread that was just starting
+    assert decoding_threads() == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_iteration_with_threads_does_not_continue_after_fork(tmp_path):
+    """Nor does it hang; another iteration works."""
+    split = whole(tmp_path)
+    records = split.numpy(threads=2)
+    next(records)
+    if child := os.fork():
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert len(list(records)) == RECORDS - 1
+        return
+    code = 1
+    try:
+        next(records)
+    except RuntimeError:
+        code = len(list(split.numpy(threads=2)))
+    finally:
+        os._exit(code)
+
+
+def test_threads_decode_batches(detected):
+    source = detected.grain(threads=2)
+    assert all(map(same, source._getitems([4, 0, 4]), [detected[4], detected[0], detected[4]]))
+    assert same(pickle.loads(pickle.dumps(source))[3], detected[3])
+    assert source._getitems([]) == []
+
+
+@pytest.mark.parametrize(
+    ("reader", "arguments", "fault"),
+    [
+        ("grain", {"threads": 0}, "split train: threads=0: give 1 or more"),
+        ("numpy", {"draft": True}, r"split train: draft=True needs resize=\(height, width\)"),
+        ("numpy", {"resize": (0, 5)}, r"split train: resize=\(0, 5\): give \(height, width\), 1 or more each"),
+        ("numpy", {"resize": (4, 5), "keys": ["boxes"]}, "the records, or keys, have no image, mask or map"),
+        ("grain", {"pad": 0}, "split train: pad=0: give 1 or more"),
+        ("grain", {"pad": 5, "raw": True}, "raw=True returns records as they are stored; leave out the other arg"),
+        ("tensorflow", {"draft": True}, r"split.numpy\(resize=\(224, 224\), draft=True\); TensorFlow's graph decodes"),
+    ],
+)
+def test_arguments_that_do_not_go_together(detected, reader, arguments, fault):
+    with pytest.raises(ConfigError, match=fault):
+        getattr(detected, reader)(**arguments)
+
+
+def test_pad_that_is_too_small(detected):
+    source = detected.grain(pad=2, keys=["labels"])
+    assert source[2]["labels"].shape == (2,)
+    with pytest.raises(
+        ConfigError, match=r"00002-of-00003: record 1: pad=2 is too small: labels has 3 values; give pad=3"
+    ):
+        source[3]
+
+
+def test_pad_of_texts_alone(detected):
+    texts = detected._with_keys(["captions", "file_name"])
+    with pytest.raises(ConfigError, match="split train: pad leaves texts out; name them in keys"):
+        texts.grain(pad=2)
+    assert list(texts.grain(pad=2, keys=["captions"])[1]["captions"]) == list(detected[1]["captions"])
+
+
+def test_draft_decodes_smaller_jpeg(tmp_path):
+    """Boxes in pixels are scaled by the stored size, not by that of the draft."""
+    contents, number = CONTENTS["keras"], 0
+    values = draw(contents, number).values
+    pixels = np.asarray(Image.radial_gradient("L").resize((160, 90)).convert("RGB"))
+    split = split_of(
+        tmp_path, contents, [[ExampleWriter(contents.table).write(values | {"image.encoded": encoded(pixels, "JPEG")})]]
+    )
+    (draft,), (full,) = (list(split.numpy(resize=(40, 50), draft=draft)) for draft in (True, False))
+    reduced = Image.fromarray(decode_jpeg(encoded(pixels, "JPEG"), (40, 50)))
+    assert reduced.size == (80, 45)
+    np.testing.assert_array_equal(draft["image"], reduced.resize((50, 40), Image.Resampling.BILINEAR))
+    assert np.abs(draft["image"].astype(int) - full["image"]).mean() < 3
+    assert not np.array_equal(draft["image"], full["image"])
+    np.testing.assert_array_equal(draft["box_xywh_px"], full["box_xywh_px"])
+    np.testing.assert_allclose(
+        full["box_xywh_px"], split[0]["box_xywh_px"] * np.tile([50 / 160, 40 / 90], 2), rtol=1e-6
+    )
 
 
 def test_shard_overwritten_is_error(tmp_path):

@@ -1,10 +1,14 @@
 import json
 import sys
+from pathlib import Path
+from textwrap import dedent
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import recordmill
 from recordmill._split_records import RecordContents
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.layouts import LAYOUTS
@@ -103,6 +107,8 @@ def test_static_shapes(tmp_path):
     data = split.tensorflow(batch=4, resize=(8, 10), pad=5, drop_remainder=True)
     assert int(data.cardinality()) == 1
     assert all(spec.shape.is_fully_defined() for spec in data.element_spec.values())
+    assert all(spec.dtype != tf.string for spec in data.element_spec.values())
+    assert list(split.tensorflow(batch=4, pad=5, keys=["captions", "labels"]).element_spec) == ["labels", "captions"]
     (batch,) = data
     assert batch["labels"].shape == (4, 5)
     assert batch["caption_tokens"].shape == (4, 5)
@@ -119,6 +125,36 @@ def test_resizing(tmp_path):
     for key in ("masks", "semantic", "instances"):
         assert (resized[key] == np.repeat(np.repeat(plain[key], 2, -2), 2, -1)).numpy().all()
     assert (resized["boxes"] == plain["boxes"]).numpy().all()
+
+
+@pytest.mark.parametrize("size", [(46, 62), (7, 90), (11, 5), (20, 31)])
+@pytest.mark.parametrize("name", ["detection", "rle", "keras", "tfds", "pixels"])
+def test_numpy_readers_resize_as_tensorflow(tmp_path, name, size):
+    split = split_of(tmp_path, name)
+    for tensors, arrays in zip(split.tensorflow(resize=size), split.numpy(resize=size), strict=True):
+        assert tensors.keys() == arrays.keys()
+        for key in tensors:
+            tensor, array = tensors[key].numpy(), arrays[key]
+            if key != "image":
+                assert is_equal(tensor, array), key
+                continue
+            assert (array.dtype, array.shape) == (np.uint8, (*size, 3))
+            if min(size) > 40:  # Pillow averages when it shrinks, and TensorFlow does not
+                assert np.abs(tensor.astype(int) - array).max() <= 1
+
+
+@pytest.mark.parametrize("name", ["detection", "rle", "tfds", "float16", "rows", "pixels"])
+def test_numpy_readers_pad_as_tensorflow(tmp_path, name):
+    split = split_of(tmp_path, name)
+    size = (8, 10) if "image" in split.features else None
+    data = split.tensorflow(batch=1, resize=size, pad=5, drop_remainder=True)
+    for tensors, arrays in zip(data, split.grain(resize=size, pad=5), strict=True):
+        assert tensors.keys() == arrays.keys()
+        for key in tensors.keys() - {"image"}:
+            assert is_equal(tensors[key].numpy()[0], arrays[key]), key
+        assert {key: (1, *np.shape(array)) for key, array in arrays.items()} == {
+            key: tuple(spec.shape) for key, spec in data.element_spec.items()
+        }
 
 
 def test_boxes_in_pixels_are_resized_with_their_picture(tmp_path):
@@ -248,7 +284,7 @@ def test_more_objects_than_are_padded_to(tmp_path):
     with pytest.raises(ConfigError, match="pad=2 is too small: an image has 3 objects; give pad=3 or more"):
         split.tensorflow(batch=4, resize=(2, 2), pad=2)
     with pytest.raises(ConfigError, match="pad=3 is too small: an image has 4 captions; give pad=4 or more"):
-        split.tensorflow(batch=4, resize=(2, 2), pad=3)
+        split.tensorflow(batch=4, pad=3, keys=["captions"])
     split.tensorflow(batch=4, resize=(2, 2), pad=3, keys=["image", "boxes"])
     split_of(tmp_path, "keras").tensorflow(batch=4, resize=(2, 2), pad=2)  # an object a record: none is a list
 
@@ -259,3 +295,16 @@ def test_replaced_shard_is_error_at_once(tmp_path):
     with pytest.raises(RecordError, match="bytes, but its manifest says"):
         split.tensorflow()
     assert len(ids(split[:2].tensorflow())) == 2
+
+
+def test_page_parses_records_by_its_own_program(tmp_path, monkeypatch):
+    split = split_of(tmp_path, "detection")
+    page = (Path(__file__).parents[2] / "docs" / "reading.md").read_text()
+    program = "    spec = recordmill.parse_spec" + page.split("    spec = recordmill.parse_spec")[1].split("\n## ")[0]
+    monkeypatch.chdir(tmp_path)
+    variables = {"recordmill": recordmill, "tf": tf, "data": SimpleNamespace(manifest=split._contents)}
+    exec(dedent(program).replace("out/", ""), variables)
+    for (image, target), arrays in zip(variables["examples"], split, strict=True):
+        assert image.shape == arrays["image"].shape
+        np.testing.assert_array_equal(target["boxes"], arrays["boxes"])
+        np.testing.assert_array_equal(target["labels"], arrays["labels"])

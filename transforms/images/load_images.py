@@ -365,13 +365,16 @@ def _rgb_image(image: Image.Image) -> Image.Image:
     return pixels if pixels.mode == "RGB" else convert_for_jpeg(pixels).convert("RGB")
 
 
-def decode_rgb(data: bytes) -> np.ndarray:
+def decode_rgb(data: bytes, min_size: tuple[int, int] = (0, 0)) -> np.ndarray:
     """Return the pixels of an encoded image: uint8 [height, width, 3], first frame, stored orientation.
+
+    Args:
+        min_size: See `decode_jpeg`. Images that Pillow decodes have their full size.
 
     Raises:
         UnusableError: See `open_record_image`.
     """
-    array = decode_jpeg(data)
+    array = decode_jpeg(data, min_size)
     if array is not None:
         return array
     image = _open_record_image(data)

@@ -1,6 +1,11 @@
 """`Split.grain` in Grain."""
 
 import grain
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from absl import flags
 
 from recordmill.launch.cli import main
 from tests.consumers.pages import DOCS, run
@@ -16,6 +21,34 @@ def test_grain_reads_a_batch_at_once(tmp_path, monkeypatch):
     records = grain.MapDataset.source(split.grain(raw=True))
     assert records._getitems([3, 1]) == [split.raw(3), split.raw(1)]
     assert calls[0] == 2
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_batches_of_static_shapes_are_compiled_once(tmp_path, processes):
+    """Of images of several sizes with several numbers of objects; texts are left out."""
+    contents = CONTENTS["detection"]
+    split = write_split(tmp_path, contents, [draw(contents, number) for number in range(7)])
+    records = grain.MapDataset.source(split.grain(resize=(16, 24), pad=4, threads=2)).to_iter_dataset()
+    batches = records.batch(2, drop_remainder=True)
+    if processes:
+        flags.FLAGS.mark_as_parsed()
+        batches = batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=processes))
+    compiled = []
+
+    @jax.jit
+    def count(batch):
+        compiled.append({name: value.shape for name, value in batch.items()})
+        return (batch["labels"] >= 0).sum(axis=1), batch["image"].mean(dtype=jnp.float32)
+
+    results = [(batch["image_id"].tolist(), *count(batch)) for batch in batches]
+    assert len(compiled) == 1
+    assert compiled[0]["masks"] == (2, 4, 16, 24)
+    assert compiled[0]["caption_tokens"] == (2, 4)
+    assert sorted(id_ for ids, *_ in results for id_ in ids)[:3] == [0, 1, 2]
+    for ids, objects, mean in results:
+        assert objects.tolist() == [len(split[id_]["labels"]) for id_ in ids]
+        images = [next(split[id_:].numpy(resize=(16, 24)))["image"] for id_ in ids]
+        assert abs(np.mean(images) - mean) < 0.01
 
 
 def test_the_page_s_batches(tmp_path, monkeypatch):

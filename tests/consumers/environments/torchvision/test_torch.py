@@ -1,6 +1,7 @@
 """Targets of `Split.torch` for torchvision, and each record once with any number of workers and ranks."""
 
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -159,6 +160,31 @@ def test_worker_sends_target_as_one_storage(split):
             assert value.equal(target[name]) if torch.is_tensor(value) else value == target[name]
             assert not torch.is_tensor(value) or value.dtype == target[name].dtype
         assert len(storages) == 1
+
+
+@pytest.mark.parametrize("iterable", [False, True])
+def test_threads_read_same_records_in_same_order(split, iterable):
+    for seed in (None, 3) if iterable else (None,):
+        arguments = {"iterable": True, "seed": seed} if iterable else {}
+        threads, one = (
+            list(DataLoader(split.torch(**arguments, threads=number), batch_size=4, collate_fn=list))
+            for number in (3, 1)
+        )
+        assert [ids(batch) for batch in threads] == [ids(batch) for batch in one]
+        assert all(
+            map(torch.equal, *([image for batch in batches for image, _ in batch] for batches in (threads, one)))
+        )
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("decode")]
+
+
+@pytest.mark.parametrize("name", ["detection", "keras"])
+def test_boxes_are_in_pixels_of_resized_image(tmp_path, name):
+    split = write_split(tmp_path, CONTENTS[name], [draw(CONTENTS[name], number) for number in range(3)])
+    for (image, target), (resized, resized_target) in zip(split.torch(), split.torch(resize=(40, 50)), strict=True):
+        assert resized.shape == (3, 40, 50)
+        height, width = image.shape[1:]
+        scaled = target["boxes"] * torch.tensor([50 / width, 40 / height] * 2)
+        torch.testing.assert_close(resized_target["boxes"], scaled)
 
 
 def test_several_at_once_are_one_by_one(split):
