@@ -217,6 +217,7 @@ def test_iteration_with_threads_does_not_continue_after_fork(tmp_path):
         assert len(list(records)) == RECORDS - 1
         return
     code = 1
+    signal.alarm(60)  # a child that hangs is a failure
     try:
         next(records)
     except RuntimeError:
