@@ -306,8 +306,7 @@ def labelled_rows(
         fault = size_fault(sample)
         sample = msgspec.structs.replace(sample, width=None, height=None) if fault else sample
         samples.append(sample)
-        places = [place.text(file) for place in image.places] or [f"{file}: "] * len(sample.objects)
-        objects.append(usable_objects(sample, finder, rejects.append, places))
+        objects.append(usable_objects(sample, finder, rejects.append, partial(_object_place, image, file)))
         if fault:
             detail = f"{file} states {fault}"
             reject = Rejected("image", id_of(sample), Reason.TOO_LARGE, detail, annotations=len(objects[-1]))
@@ -340,6 +339,10 @@ def labelled_rows(
     traits |= set(picker.observed(crc32(names[0].encode()) if names else 0))
     notes = {note for image in images for note in image.notes} | field_notes(picker.names)
     return block, traits | {ObservedLabel(NOTE, note) for note in notes}
+
+
+def _object_place(image: LabelledImage, file: str, number: int) -> str:
+    return image.places[number].text(file) if image.places else f"{file}: "
 
 
 _UNPACK_RUN = unpacker(list[LabelFile])

@@ -57,6 +57,10 @@ class Element:
         node = self._node.find(tag)
         return None if node is None else Element(node)
 
+    def find_all(self, tag: str) -> list["Element"]:
+        """Return the children with a tag."""
+        return list(map(Element, self._node.findall(tag)))
+
     def child_text(self, tag: str) -> str:
         """Return the text of the first child with a tag; "" without one."""
         node = self._node.find(tag)

@@ -101,8 +101,8 @@ class ImageParts:
         except UnusableError as fault:
             shown = f": {text[:_SHOWN] + '…' * (len(text) > _SHOWN)!r}" if text else ""
             self.faults.append(LabelFault(fault.reason, f"{fault.detail}{shown}", line, where))
-        new = len(self.objects) - len(self.places)
-        self.places += [LabelFault(Reason.MALFORMED_ANNOTATION, "", line, where)] * new
+        if new := len(self.objects) - len(self.places):
+            self.places += [LabelFault(Reason.MALFORMED_ANNOTATION, "", line, where)] * new
 
     def image(self, sample: Sample) -> LabelledImage:
         """Return the LabelledImage of a Sample, with these objects."""
