@@ -298,11 +298,7 @@ def labelled_rows(
     for name, image, file in zip(names, images, files, strict=True):
         sample = msgspec.structs.replace(image.sample or Sample(""), file_name=name)
         sample = picker.pick(sample)
-        what, of = ("annotation", id_of(sample)) if image.sample else ("image", None)
-        rejects = [
-            Rejected(what, None if image.sample else id_of(sample), fault.reason, fault.text(file), of).named(name)
-            for fault in image.faults
-        ]
+        rejects = list(_faults_of(image, sample, file)) if image.faults else []
         fault = size_fault(sample)
         sample = msgspec.structs.replace(sample, width=None, height=None) if fault else sample
         samples.append(sample)
@@ -339,6 +335,12 @@ def labelled_rows(
     traits |= set(picker.observed(crc32(names[0].encode()) if names else 0))
     notes = {note for image in images for note in image.notes} | field_notes(picker.names)
     return block, traits | {ObservedLabel(NOTE, note) for note in notes}
+
+
+def _faults_of(image: LabelledImage, sample: Sample, file: str) -> Iterator[Rejected]:
+    what, ids = ("annotation", (None, id_of(sample))) if image.sample else ("image", (id_of(sample), None))
+    for fault in image.faults:
+        yield Rejected(what, ids[0], fault.reason, fault.text(file), ids[1]).named(sample.file_name)
 
 
 def _object_place(image: LabelledImage, file: str, number: int) -> str:

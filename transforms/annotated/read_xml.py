@@ -1,7 +1,7 @@
 """Stream of XML elements with their lines. Entities are refused: a few lines of them make gigabytes."""
 
 import codecs
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import IO, Any
 from xml.etree.ElementTree import Element as Node
 from xml.etree.ElementTree import TreeBuilder
@@ -41,6 +41,10 @@ class Element:
     @property
     def children(self) -> list["Element"]:
         return list(map(Element, self._node, self._child_lines or [0] * len(self._node)))
+
+    def other_children(self, tags: Container[str]) -> list["Element"]:
+        """Return the children with other tags than these."""
+        return [Element(node) for node in self._node if node.tag not in tags]
 
     @property
     def text(self) -> str:

@@ -253,9 +253,9 @@ def parse_voc(
             name = element.text
         elif element.tag == "object":
             number += 1
-            fields = element_values(child for child in element.children if child.tag not in _READ)
-            parts.notes |= {_PART} if fields.pop(_PART, None) else set()
-            parts.notes |= field_notes(path for path, value in leaf_values(fields) if value != "0")
+            if fields := element_values(element.other_children(_READ)):
+                parts.notes |= {_PART} if fields.pop(_PART, None) else set()
+                parts.notes |= field_notes(path for path, value in leaf_values(fields) if value != "0")
             with parts.rejecting(line=element.line):
                 object_ = parse_object(element, origin)
                 parts.objects.append(with_fields(object_, fields) if has_fields else object_)
