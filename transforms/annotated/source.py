@@ -115,13 +115,14 @@ class _Rejecting:
         pass
 
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> bool:
-        parts, text, is_fault = self._parts, self._text, isinstance(error, UnusableError)
-        if isinstance(error, UnusableError):
-            shown = f": {text[:_SHOWN] + '…' * (len(text) > _SHOWN)!r}" if text else ""
-            parts.faults.append(LabelFault(error.reason, f"{error.detail}{shown}", self._line, self._where))
+        parts, text = self._parts, self._text
         if new := len(parts.objects) - len(parts.places):
             parts.places += [LabelFault(Reason.MALFORMED_ANNOTATION, "", self._line, self._where)] * new
-        return is_fault
+        if error is None or not isinstance(error, UnusableError):
+            return False
+        shown = f": {text[:_SHOWN] + '…' * (len(text) > _SHOWN)!r}" if text else ""
+        parts.faults.append(LabelFault(error.reason, f"{error.detail}{shown}", self._line, self._where))
+        return True
 
 
 def unusable_image(detail: str, line: int = 0, where: str = "") -> LabelledImage:
