@@ -11,12 +11,22 @@ folder, and no image is read, so that no record is made. At its end the job repo
 
 It prints the number of fused stages and the bytes per image that the shuffles group. `--elements 1` also prints the
 largest element and the largest group of a shuffle; this decodes each element a second time, so the times are not valid.
+
+    python benchmarks/metadata.py --formats 40000 [--rounds 3] [--folder DIR]
+
+With `--formats N`, it draws N images of 64 x 48 pixels with 8 boxes each as YOLO, converts them, and extracts each
+format. A row per format has the processor seconds of `recordmill convert --check none` with all its processes, their
+ratio to COCO's, and peak memory: medians of rounds, in which the formats take turns. The last row is a loop that reads
+each image and its label file, and splits the lines.
 """
 
+import io
 import json
 import os
 import random
 import resource
+import shutil
+import statistics
 import subprocess
 import sys
 import threading
@@ -28,8 +38,18 @@ from typing import Any
 
 import numpy as np
 from arguments import read_arguments
+from PIL import Image
 
 _TEMPLATE_IMAGES = 1000
+_FORMATS = ("coco", "labelme", "yolo", "hf", "voc")
+"""Formats of `extract --as`, each a folder; COCO is the first."""
+_LOOP = """
+import pathlib, sys
+for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.jpg")):
+    path.read_bytes()
+    label = path.as_posix().replace("/images/", "/labels/").replace(".jpg", ".txt")
+    [line.split() for line in open(label)]
+"""
 
 
 def draw(path: Path, images: int, boxes: int, points: int, has_fields: bool) -> None:
@@ -201,14 +221,67 @@ class _Shuffles:
             self.largest_group_bytes = max(self.largest_group_bytes, groups[encoded])
 
 
+def draw_yolo(folder: Path, images: int) -> None:
+    """Write a YOLO data set: images of 16 colours, with 8 boxes of 5 classes each."""
+    for name in ("images", "labels"):
+        (folder / name / "train").mkdir(parents=True)
+    jpegs = []
+    for number in range(16):
+        Image.new("RGB", (64, 48), (number * 16, 90, 255 - number * 16)).save(jpeg := io.BytesIO(), "JPEG")
+        jpegs.append(jpeg.getvalue())
+    for index in range(images):
+        lines = (f"{(index + box) % 5} {0.1 + box * 0.1:.4f} 0.5 0.08 0.2\n" for box in range(8))
+        (folder / "images" / "train" / f"{index:07}.jpg").write_bytes(jpegs[index % 16])
+        (folder / "labels" / "train" / f"{index:07}.txt").write_text("".join(lines))
+    (folder / "data.yaml").write_text("train: images/train\nnames: [a, b, c, d, e]\n")
+
+
+def compare_formats(folder: Path, images: int, rounds: int) -> None:
+    """Print a row per format. Data sets in `folder` are used again."""
+    command = [sys.executable, "-m", "recordmill.launch.cli"]
+    drawn, records = folder / f"drawn-{images}", folder / f"records-{images}"
+    if not records.exists():
+        draw_yolo(drawn, images)
+        _run([*command, "convert", str(drawn), "-o", str(records), "--check", "none"])
+        for name in _FORMATS:
+            _run([*command, "extract", str(records), str(folder / f"{name}-{images}"), "--as", name])
+    output = folder / "output"
+    commands = {
+        name: [*command, "convert", str(folder / f"{name}-{images}"), "-o", str(output), "--check", "none"]
+        for name in _FORMATS
+    }
+    commands["loop"] = [sys.executable, "-c", _LOOP, str(drawn)]
+    used: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
+    for _ in range(rounds):
+        for name, words in commands.items():
+            shutil.rmtree(output, ignore_errors=True)
+            used[name].append(_run(words))
+    medians = {name: [statistics.median(numbers) for numbers in zip(*runs, strict=True)] for name, runs in used.items()}
+    for name, (seconds, peak_mb) in medians.items():
+        print(f"{name:8} {seconds:6.1f} s of processor, {seconds / medians['coco'][0]:.2f} of COCO, {peak_mb:,.0f} MB")
+
+
+def _run(command: list[str]) -> tuple[float, float]:
+    """Run a command; return the processor seconds and the peak memory, in MB, of its largest process."""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{' '.join(command)} failed")
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000
+
+
 def main() -> None:
     if sys.argv[1:2] == ["--job"]:
         path, images, with_elements, output, *flags = sys.argv[2:]
         job(Path(path), int(images), with_elements == "1", Path(output), flags)
         return
     defaults = {"images": 120_000, "boxes": 10, "points": 0, "fields": 0, "elements": 0, "flags": "--num-shards 64"}
-    arguments, folder = read_arguments(__doc__, **defaults)
+    arguments, folder = read_arguments(__doc__, **defaults, formats=0, rounds=3)
     folder.mkdir(parents=True, exist_ok=True)
+    if arguments.formats:
+        compare_formats(folder, arguments.formats, arguments.rounds)
+        return
     has_fields = arguments.fields == 1
     path = folder / f"{arguments.images}-{arguments.boxes}-{arguments.points}{'-fields' * has_fields}.json"
     if not path.exists():

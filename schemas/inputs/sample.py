@@ -93,11 +93,12 @@ class Sample(msgspec.Struct, frozen=True):
     @property
     def parts(self) -> set[Part]:
         """Optional parts of the record that depend on the Sample and not on an option."""
+        fields = [item.fields for item in self.objects if item.fields]
         has = {
             Part.LVIS: self.neg_category_ids or self.not_exhaustive_category_ids,
-            Part.FLAGS: any(item.fields.get(path) for item in self.objects for path in FLAGS),
+            Part.FLAGS: any(of_object.get(path) for of_object in fields for path in FLAGS),
             Part.ORIENTED: any(item.corners for item in self.objects),
-            Part.TRACKS: any(item.fields.get(TRACK) is not None for item in self.objects),
+            Part.TRACKS: any(of_object.get(TRACK) is not None for of_object in fields),
             Part.TAGS: self.tags,
         }
         return {part for part, value in has.items() if value}

@@ -1,24 +1,22 @@
 """Convert the folders and label files of a Source to Blocks of image rows with their objects."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsSingleton, TaggedOutput
+from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
 from recordmill.schemas.block import Block, join_blocks, ragged_texts
 from recordmill.schemas.inputs.files import ImageFile
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.splits import Division
-from recordmill.schemas.names import Match, name_key
+from recordmill.schemas.names import name_key
 from recordmill.schemas.paths import is_remote
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.read_labels import (
     ALONE,
     BARE,
-    BITS,
     MAX_BATCH_IMAGES,
     NOTICES,
     SMALL_FILE_BYTES,
@@ -28,11 +26,11 @@ from recordmill.transforms.annotated.read_labels import (
     ReadBeside,
     ReadNaming,
     ReadStated,
-    label_buckets,
+    bucket_bits,
     unpack_label_files,
 )
 from recordmill.transforms.annotated.source import Source, SourceFolder, SplitList
-from recordmill.transforms.blocks.pack_block import pack_parts
+from recordmill.transforms.blocks.pack_block import pack_block, pack_parts, unpack_block
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.compare_names import Names, add_names
 from recordmill.transforms.dataset.facts import FactsBuilder
@@ -43,7 +41,7 @@ from recordmill.transforms.runtime.beam_steps import pack
 from recordmill.transforms.storage.interface import NameRange
 from recordmill.transforms.storage.resolve import storage_for
 
-_LABELS, _ROWS = "labels", "rows"
+_LABELS, _ROWS, _SIZES = "labels", "rows", "sizes"
 _IN_FLIGHT = 64
 _CHUNK = 4096
 """Number of files that are Python objects at the same time. Columns take a tenth of the memory."""
@@ -76,25 +74,31 @@ class ReadAnnotated(beam.PTransform):
             | "CutNames" >> beam.FlatMap(_name_ranges)
             | "SpreadParts" >> beam.Reshuffle()
             | "ListFolder"
-            >> beam.FlatMap(_list_part, *job).with_output_types(Keyed).with_outputs(_LABELS, _ROWS, main="images")
+            >> beam.FlatMap(_list_part, *job)
+            .with_output_types(bytes)
+            .with_outputs(_LABELS, _ROWS, _SIZES, main="images")
         )
-        labels = listed[_LABELS]
+        once = p | "Once" >> beam.Impulse()
+        bits = AsSingleton(once | "CountBits" >> beam.Map(_count_bits, AsList(listed[_SIZES])))
+        key_images = beam.FlatMap(_key_by_name, bits, source.label_name, options.matching).with_output_types(Keyed)
+        images, labels = listed.images | "KeyImages" >> key_images, listed[_LABELS]
         threads = _IN_FLIGHT if any(is_remote(folder.path) for folder in source.folders) else 1
         if source.label_name:
             lists = p | "Lists" >> beam.Create(source.lists)
-            listed_rows = lists | "ReadList" >> beam.FlatMap(_read_list, source, self._splits).with_output_types(Keyed)
-            rows = (listed_rows, listed[_ROWS]) | "Rows" >> beam.Flatten()
-            sides = (listed.images, labels, rows) | "ImagesAndLabels" >> beam.CoGroupByKey()
+            listed_rows = lists | "ReadList" >> beam.FlatMap(_read_list, source, self._splits).with_output_types(bytes)
+            rows = (listed_rows, listed[_ROWS]) | "Rows" >> beam.Flatten() | "KeyRows" >> key_images
+            labels |= "KeyLabels" >> beam.FlatMap(_key_by_name, bits).with_output_types(Keyed)
+            sides = (images, labels, rows) | "ImagesAndLabels" >> beam.CoGroupByKey()
             read, excluded = ReadBeside(*job, threads), _excluded_labels(p, options, source)
             rows, traits, notices, bare, alone = sides | "ReadLabels" >> WithFacts(
-                read, self._division, excluded, types=Keyed, tags=(TRAITS, NOTICES, BARE, ALONE)
+                read, self._division, bits, excluded, types=Keyed, tags=(TRAITS, NOTICES, BARE, ALONE)
             )
             if source.stated_label:
                 stated_rows, stated_traits, stated_notices = (
                     (bare, alone)
                     | "ImagesAndStated" >> beam.CoGroupByKey()
                     | "ReadStated"
-                    >> WithFacts(ReadStated(*job, threads), excluded, types=Keyed, tags=(TRAITS, NOTICES))
+                    >> WithFacts(ReadStated(*job, threads), bits, excluded, types=Keyed, tags=(TRAITS, NOTICES))
                 )
                 rows = (rows, stated_rows) | "AllRows" >> beam.Flatten()
                 traits = (traits, stated_traits) | "AllTraits" >> beam.Flatten()
@@ -103,11 +107,11 @@ class ReadAnnotated(beam.PTransform):
             rows, traits, notices = (
                 labels
                 | "SpreadLabels" >> beam.Reshuffle()
-                | "ReadLabels" >> WithFacts(ReadNaming(*job, threads), types=Keyed, tags=(TRAITS, NOTICES))
+                | "ReadLabels" >> WithFacts(ReadNaming(*job, threads), bits, types=Keyed, tags=(TRAITS, NOTICES))
             )
             has_images = any(folder.has_images for folder in source.folders)
-            sides = (rows, listed.images) if has_images else (rows,)
-            rows = sides | "MatchRows" >> MatchRows(options.matching, self._division, options.seed, BITS)
+            sides = (rows, images) if has_images else (rows,)
+            rows = sides | "MatchRows" >> MatchRows(options.matching, self._division, options.seed, bits)
         notices | "GroupNotices" >> beam.GroupByKey() | "Warn" >> WithFacts(_warn_notice, self._splits[0])
         return rows, traits | "Distinct" >> beam.Distinct()
 
@@ -136,34 +140,48 @@ def _list_part(
     folder, bounds = SourceFolder(*listed[0]), listed[1]
     split = source.split_index(folder.split, splits) if folder.split and folder.has_images else -1
     files = list_outside(folder.path, NameRange(*bounds), options.output, None)
-    chunks = (_sort_files(chunk, folder, source, options.matching) for chunk in split_batches(files, _CHUNK))
+    chunks = (_sort_files(chunk, folder, source) for chunk in split_batches(files, _CHUNK))
     for chunk_files in split_batches(chunks, FILES_AT_ONCE // _CHUNK):
-        images, buckets, labels = (list(parts) for parts in zip(*chunk_files, strict=True))
-        block, block_buckets = join_blocks(images), np.concatenate(buckets)
+        images, labels = map(join_blocks, zip(*chunk_files, strict=True))
+        yield TaggedOutput(_SIZES, (len(images), int(labels.file_bytes.sum())))
         if not source.label_name:
-            yield from pack_parts(block, block_buckets)
-            runs = _label_file_runs([*chain.from_iterable(map(unpack_label_files, labels))])
+            runs = _label_file_runs(unpack_label_files(labels))
             yield from (TaggedOutput(_LABELS, pack(run)) for run in runs)  # Beam would pickle each file
-            continue
-        yield from pack_parts(block.replace(split=np.full(len(block), split, np.int64)), block_buckets, is_zipped=True)
-        if source.lists and folder.split and len(block):
-            rows = Block(file_name=block.file_name, split=np.full(len(block), split, np.int64))
-            yield from (TaggedOutput(_ROWS, keyed) for keyed in pack_parts(rows, block_buckets, is_zipped=True))
-        block = join_blocks(labels)
-        keyed_labels = pack_parts(block, label_buckets(block.file_name.texts()), is_zipped=True)
-        yield from (TaggedOutput(_LABELS, keyed) for keyed in keyed_labels)
+        elif len(labels):
+            yield TaggedOutput(_LABELS, pack_block(labels, is_zipped=True))
+        if source.label_name:
+            images = images.replace(split=np.full(len(images), split, np.int64))
+        if source.lists and folder.split and len(images):
+            rows = Block(file_name=images.file_name, split=images.split)
+            yield TaggedOutput(_ROWS, pack_block(rows, is_zipped=True))
+        if len(images):
+            yield pack_block(images, is_zipped=True)
 
 
-def _sort_files(
-    files: Sequence[tuple[str, ImageFile]], folder: SourceFolder, source: Source, match: Match
-) -> tuple[Block, np.ndarray, Block]:
-    """Return the images of a folder, their buckets, and its label files."""
+def _count_bits(_: bytes, sizes: list[tuple[int, int]]) -> int:
+    return bucket_bits(sizes)
+
+
+def _key_by_name(
+    packed: bytes, bits: int, label_name: Callable[[str], str] | None = None, match: str = "path"
+) -> Iterator[Keyed]:
+    """Yield the bucket of names and the packed Block of files or image rows.
+
+    Args:
+        label_name: `Source.label_name` of images; None for buckets of the names themselves.
+    """
+    block = unpack_block(packed)
+    names = block.file_name.texts()
+    buckets = assign_buckets(list(map(label_name, names)) if label_name else names, match, 1 << bits)
+    yield from pack_parts(block, buckets, is_zipped=True)
+
+
+def _sort_files(files: Sequence[tuple[str, ImageFile]], folder: SourceFolder, source: Source) -> tuple[Block, Block]:
+    """Return the images of a folder, and its label files."""
     named = [(folder.prefix + name, file) for name, file in files]
-    images = [(name, file) for name, file in named if folder.has_images and is_image_name(name)]
-    names = [source.label_name(name) if source.label_name else name for name, _ in images]
-    buckets = assign_buckets(names, match, 1 << BITS)
+    images = file_block((name, file) for name, file in named if folder.has_images and is_image_name(name))
     labels = file_block((name, file) for name, file in named if source.is_label(name))
-    return file_block(images), buckets, labels.replace(class_name=ragged_texts([folder.split] * len(labels)))
+    return images, labels.replace(class_name=ragged_texts([folder.split] * len(labels)))
 
 
 def _label_file_runs(labels: list[LabelFile]) -> Iterator[list[LabelFile]]:
@@ -173,7 +191,7 @@ def _label_file_runs(labels: list[LabelFile]) -> Iterator[list[LabelFile]]:
     yield from ([label] for label in labels if label.size_bytes > SMALL_FILE_BYTES)
 
 
-def _read_list(list_: SplitList, source: Source, splits: tuple[str, ...]) -> Iterator[Keyed]:
+def _read_list(list_: SplitList, source: Source, splits: tuple[str, ...]) -> Iterator[bytes]:
     path, split = list_
     with storage_for(path).open(path) as file:
         lines = (line.decode("utf-8-sig", "replace").strip() for line in file)
@@ -181,8 +199,7 @@ def _read_list(list_: SplitList, source: Source, splits: tuple[str, ...]) -> Ite
         for batch in split_batches(map(name_key, names), FILES_AT_ONCE):
             index = source.split_index(split, splits)
             rows = Block(file_name=ragged_texts(batch), split=np.full(len(batch), index, np.int64))
-            labels = list(map(source.label_name, batch)) if source.label_name else batch
-            yield from pack_parts(rows, label_buckets(labels), is_zipped=True)
+            yield pack_block(rows, is_zipped=True)
 
 
 def _warn_notice(group: tuple[str, Iterable[Names]], facts: FactsBuilder, split: str) -> None:

@@ -54,8 +54,11 @@ from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
-BITS = 8
+_MOST_BITS = 8
 """2 ** 8 buckets of names, and ranges of images: of a million images, some 4,000 are in memory together."""
+_BUCKET_IMAGES, _BUCKET_BYTES = 4096, 4 << 20
+"""Images of a bucket, and bytes of their label files. Each bucket has a Block for each range, and Blocks of a few rows
+take more time to pack than their label files to read."""
 TRAITS, NOTICES = "traits", "notices"
 BARE, ALONE = "bare", "alone"
 """Images without a label file, and label files without an image, if label files also state image names."""
@@ -87,8 +90,18 @@ Fetched = bytes | OSError | None
 """Bytes of a label file, or why it cannot be read; None if it is read as a stream."""
 
 
-def label_buckets(names: Sequence[str]) -> np.ndarray:
-    return assign_buckets(names, "path", 1 << BITS)
+def bucket_bits(sizes: Iterable[tuple[int, int]]) -> int:
+    """Return the binary logarithm of the number of buckets of names, and of ranges of images.
+
+    Args:
+        sizes: Number of images, and bytes of label files, of each part of the listing.
+    """
+    images, label_bytes = map(sum, zip((0, 0), *sizes, strict=True))
+    return min(_MOST_BITS, max(images // _BUCKET_IMAGES, label_bytes // _BUCKET_BYTES).bit_length())
+
+
+def label_buckets(names: Sequence[str], bits: int) -> np.ndarray:
+    return assign_buckets(names, "path", 1 << bits)
 
 
 def unpack_label_files(block: Block) -> list[LabelFile]:
@@ -141,13 +154,14 @@ class _LabelReader(ThreadedDoFn):
         yield from _notice(_NO_LABEL, without)
 
     def _labelled(
-        self, rows: Block, keys: Sequence[str], labels: Sequence[LabelFile | None], facts: FactsBuilder
+        self, rows: Block, keys: Sequence[str], labels: Sequence[LabelFile | None], facts: FactsBuilder, bits: int
     ) -> Iterator[Any]:
         """Yield rows with their label files' objects, ObservedLabels and notices.
 
         Args:
             keys: Expected name of each row's label file.
             labels: Label file of each row.
+            bits: Binary logarithm of the number of ranges.
         """
         read = {label.name: label for label in labels if label}
         for label in read.values():
@@ -159,7 +173,7 @@ class _LabelReader(ThreadedDoFn):
             files = [label.name if label else key for label, key in zip(labels, keys, strict=True)]
             block, traits = labelled_rows(names, images, files, self._source)
             block = block.replace(**dict(rows.image_columns()))
-            ranges = ranges_of(hash_images(block.image_id, self._options.seed), BITS)
+            ranges = ranges_of(hash_images(block.image_id, self._options.seed), bits)
             yield from pack_parts(block, ranges, is_zipped=True)
             own_splits = [self._source.own_split(index, self._splits) for index in rows.split.tolist()]
             traits |= _observe_images(names, images, [label is not None for label in labels], own_splits)
@@ -175,7 +189,7 @@ class ReadBeside(_LabelReader):
     """Read the label files of the images of a bucket."""
 
     def process(
-        self, group: Any, facts: FactsBuilder, division: Division | None, excluded: frozenset[str]
+        self, group: Any, facts: FactsBuilder, division: Division | None, bits: int, excluded: frozenset[str]
     ) -> Iterator[Any]:
         progress.set_step("reading label files")
         images, labels, lists = (list(side) for side in group[1])
@@ -196,7 +210,7 @@ class ReadBeside(_LabelReader):
         alone = sorted(known.keys() - {label_of(name) for name in files.file_name.texts()} - {*keys})
         missing = np.flatnonzero(~is_found).tolist()
         counted = self._labelled(
-            rows.take(~is_found), [keys[row] for row in missing], [wanted[row] for row in missing], facts
+            rows.take(~is_found), [keys[row] for row in missing], [wanted[row] for row in missing], facts, bits
         )
         yield from (item for item in counted if not isinstance(item, TaggedOutput))  # only to count their labels
         found = np.flatnonzero(is_found).tolist()
@@ -205,16 +219,17 @@ class ReadBeside(_LabelReader):
         if source.stated_label:
             bare, labelled = rows.take(is_bare), np.flatnonzero(~is_bare).tolist()
             if len(bare):
-                yield from (TaggedOutput(BARE, keyed) for keyed in pack_parts(bare, label_buckets(keys)[is_bare]))
+                buckets = label_buckets(keys, bits)[is_bare]
+                yield from (TaggedOutput(BARE, keyed) for keyed in pack_parts(bare, buckets))
             rows, keys, wanted = rows.take(~is_bare), [keys[row] for row in labelled], [wanted[row] for row in labelled]
             for name, image in zip(alone, self._parse_files(known[name] for name in alone), strict=True):
                 stated = image.sample.file_name if image.sample else ""
                 key = source.stated_label(name, stated) if stated else name
-                yield TaggedOutput(ALONE, (int(label_buckets([key])[0]), (key, pack(known[name]))))
+                yield TaggedOutput(ALONE, (int(label_buckets([key], bits)[0]), (key, pack(known[name]))))
         else:
             yield from _notice(_NO_LABEL_FILE, rows.take(is_bare).file_name.texts())
             yield from self._reject_alone(((name, known[name]) for name in alone), facts, excluded)
-        yield from self._labelled(rows, keys, wanted, facts)
+        yield from self._labelled(rows, keys, wanted, facts, bits)
 
 
 _UNPACK_LABEL = unpacker(LabelFile)
@@ -223,7 +238,7 @@ _UNPACK_LABEL = unpacker(LabelFile)
 class ReadStated(_LabelReader):
     """Read label files whose stated image name differs from their own name."""
 
-    def process(self, group: Any, facts: FactsBuilder, excluded: frozenset[str]) -> Iterator[Any]:
+    def process(self, group: Any, facts: FactsBuilder, bits: int, excluded: frozenset[str]) -> Iterator[Any]:
         images, packed = (list(side) for side in group[1])
         labels: list[tuple[str, LabelFile]] = [(key, _UNPACK_LABEL(label)) for key, label in packed]
         rows, label_of = join_blocks([_NO_ROWS, *map(unpack_block, images)]), self._source.label_name or str
@@ -233,7 +248,7 @@ class ReadStated(_LabelReader):
         names = rows.file_name.texts()
         keys = [label_of(name_key(name)) for name in names]
         wanted = [by_key.get(key) for key in keys]
-        yield from self._labelled(rows, keys, wanted, facts)
+        yield from self._labelled(rows, keys, wanted, facts, bits)
         used = {label.name for label in wanted if label}
         yield from _notice(_NO_LABEL_FILE, [name for name, label in zip(names, wanted, strict=True) if not label])
         yield from self._reject_alone((pair for pair in labels if pair[1].name not in used), facts, excluded)
@@ -283,16 +298,11 @@ def labelled_rows(
     for name, image, file in zip(names, images, files, strict=True):
         sample = msgspec.structs.replace(image.sample or Sample(""), file_name=name)
         sample = picker.pick(sample)
-        what, of = ("annotation", id_of(sample)) if image.sample else ("image", None)
-        rejects = [
-            Rejected(what, None if image.sample else id_of(sample), fault.reason, fault.text(file), of).named(name)
-            for fault in image.faults
-        ]
+        rejects = list(_faults_of(image, sample, file)) if image.faults else []
         fault = size_fault(sample)
         sample = msgspec.structs.replace(sample, width=None, height=None) if fault else sample
         samples.append(sample)
-        places = [place.text(file) for place in image.places] or [f"{file}: "] * len(sample.objects)
-        objects.append(usable_objects(sample, finder, rejects.append, places))
+        objects.append(usable_objects(sample, finder, rejects.append, partial(_object_place, image, file)))
         if fault:
             detail = f"{file} states {fault}"
             reject = Rejected("image", id_of(sample), Reason.TOO_LARGE, detail, annotations=len(objects[-1]))
@@ -327,13 +337,23 @@ def labelled_rows(
     return block, traits | {ObservedLabel(NOTE, note) for note in notes}
 
 
+def _faults_of(image: LabelledImage, sample: Sample, file: str) -> Iterator[Rejected]:
+    what, ids = ("annotation", (None, id_of(sample))) if image.sample else ("image", (id_of(sample), None))
+    for fault in image.faults:
+        yield Rejected(what, ids[0], fault.reason, fault.text(file), ids[1]).named(sample.file_name)
+
+
+def _object_place(image: LabelledImage, file: str, number: int) -> str:
+    return image.places[number].text(file) if image.places else f"{file}: "
+
+
 _UNPACK_RUN = unpacker(list[LabelFile])
 
 
 class ReadNaming(_LabelReader):
     """Read runs of label files that name their images."""
 
-    def process(self, packed: bytes, facts: FactsBuilder) -> Iterator[Any]:
+    def process(self, packed: bytes, facts: FactsBuilder, bits: int) -> Iterator[Any]:
         progress.set_step("reading label files")
         labels: list[LabelFile] = _UNPACK_RUN(packed)
         source, splits = self._source, self._splits
@@ -354,10 +374,10 @@ class ReadNaming(_LabelReader):
                     what = "image" if is_image else "annotation"
                     facts.reject(counted, Rejected(what, None, fault.reason, fault.text(label.name)).named(label.name))
                     facts.add_rows(counted, InputRows(source.path, source.kind, is_image, not is_image))
-            yield from self._named_rows([row for row in batch if row[2].sample])
+            yield from self._named_rows([row for row in batch if row[2].sample], bits)
         yield TaggedOutput(TRAITS, tuple(ObservedLabel(FILES)))
 
-    def _named_rows(self, rows: list[_Named]) -> Iterator[Any]:
+    def _named_rows(self, rows: list[_Named], bits: int) -> Iterator[Any]:
         """Yield images with their label files and their numbers in these."""
         if not rows:
             return
@@ -397,7 +417,7 @@ class ReadNaming(_LabelReader):
                     file_offset=keep_files(path, [sample.data for sample in samples]),
                     file_version=ragged_texts([""] * len(samples)),
                 )
-        buckets = assign_buckets(name_keys(names), self._options.matching, 1 << BITS)
+        buckets = assign_buckets(name_keys(names), self._options.matching, 1 << bits)
         written = np.flatnonzero([not image.is_omitted for image in images])
         yield from pack_parts(block.take(written), buckets[written])
         yield from (TaggedOutput(TRAITS, tuple(trait)) for trait in traits)

@@ -1,13 +1,15 @@
 """Stream of XML elements with their lines. Entities are refused: a few lines of them make gigabytes."""
 
 import codecs
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import IO, Any
+from xml.etree.ElementTree import Element as Node
+from xml.etree.ElementTree import TreeBuilder
 from xml.sax import SAXParseException
 from xml.sax.handler import ContentHandler
 
 from defusedxml.common import DefusedXmlException
-from defusedxml.expatreader import create_parser
+from defusedxml.expatreader import DefusedExpatParser
 
 from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.transforms.annotated.source import XmlError
@@ -17,37 +19,61 @@ _CHUNK = 1 << 16
 
 
 class Element:
-    """An element of XML.
+    """An element of XML: a node of ElementTree, which its C code makes, with its line.
 
     Attributes:
-        line: Line of its start tag, from 1.
+        line: Line of its start tag, from 1; 0 if unknown, see `read_elements`.
     """
 
-    __slots__ = ("attributes", "children", "line", "tag", "texts")
+    __slots__ = ("_child_lines", "_node", "line")
 
-    def __init__(self, tag: str, attributes: dict[str, str], line: int):
-        self.tag, self.attributes, self.line = tag, attributes, line
-        self.texts: list[str] = []
-        self.children: list[Element] = []
+    def __init__(self, node: Node, line: int = 0, child_lines: Sequence[int] = ()):
+        self._node, self.line, self._child_lines = node, line, child_lines
+
+    @property
+    def tag(self) -> str:
+        return self._node.tag
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        return self._node.attrib
+
+    @property
+    def children(self) -> list["Element"]:
+        return list(map(Element, self._node, self._child_lines or [0] * len(self._node)))
+
+    def other_children(self, tags: Container[str]) -> list["Element"]:
+        """Return the children with other tags than these."""
+        return [Element(node) for node in self._node if node.tag not in tags]
 
     @property
     def text(self) -> str:
-        return "".join(self.texts).strip()
+        return _node_text(self._node).strip()
 
     @property
     def one_line(self) -> str:
         """Text of a name: unstripped, as in other readers, unless it has several lines."""
-        text = "".join(self.texts)
+        text = _node_text(self._node)
         return text.strip() if "\n" in text else text
 
     def find(self, tag: str) -> "Element | None":
         """Return the first child with a tag."""
-        return next((child for child in self.children if child.tag == tag), None)
+        node = self._node.find(tag)
+        return None if node is None else Element(node)
+
+    def find_all(self, tag: str) -> list["Element"]:
+        """Return the children with a tag."""
+        return list(map(Element, self._node.findall(tag)))
 
     def child_text(self, tag: str) -> str:
         """Return the text of the first child with a tag; "" without one."""
-        child = self.find(tag)
-        return child.text if child else ""
+        node = self._node.find(tag)
+        return "" if node is None else _node_text(node).strip()
+
+
+def _node_text(node: Node) -> str:
+    text = node.text or ""
+    return text + "".join(child.tail or "" for child in node) if len(node) else text
 
 
 def element_values(elements: Iterable[Element]) -> dict[str, Any]:
@@ -71,36 +97,41 @@ def element_values(elements: Iterable[Element]) -> dict[str, Any]:
     return {tag: values[0] if len(values) == 1 else values for tag, values in lists.items()}
 
 
-class _Builder(ContentHandler):
-    """Builder of the children of the root, with their descendants."""
+class _Reader(DefusedExpatParser):
+    """Reader of the children of the root, with their descendants. Expat passes texts to the C code of ElementTree."""
 
-    def __init__(self, root: str, parser: Any):
+    def __init__(self, root: str):
         super().__init__()
-        self._root = root
-        self._parser = parser
-        self._open: list[Element] = []
+        self._root, self._tree = root, TreeBuilder()
+        self._depth, self._lines = 0, list[int]()
+        self._root_node = Node("")
         self.done: list[Element] = []
+        content = ContentHandler()
+        content.characters = self._tree.data  # type: ignore[method-assign]
+        self.setContentHandler(content)
 
-    def startElement(self, name: str, attrs: Any) -> None:  # noqa: N802
-        line = self._parser.getLineNumber()
-        if not self._open and name != self._root:
-            raise XmlError(f"the root is <{name[:40]}>, not <{self._root}>", line)
-        self._open.append(Element(name, dict(attrs.items()), line))
+    def start_element(self, name: str, attrs: dict[str, str]) -> None:
+        self._depth += 1
+        node = self._tree.start(name, attrs)
+        if self._depth == 1:
+            self._root_node = node
+            if name != self._root:
+                raise XmlError(f"the root is <{name[:40]}>, not <{self._root}>", self.getLineNumber())
+        elif self._depth == 2:
+            self._lines = [self.getLineNumber()]
+        elif self._depth == 3:
+            self._lines.append(self.getLineNumber())
 
-    def characters(self, content: str) -> None:
-        if len(self._open) > 1:
-            self._open[-1].texts.append(content)
-
-    def endElement(self, name: str) -> None:  # noqa: N802
-        element = self._open.pop()
-        if len(self._open) > 1:
-            self._open[-1].children.append(element)
-        elif self._open:
-            self.done.append(element)
+    def end_element(self, name: str) -> None:
+        self._depth -= 1
+        node = self._tree.end(name)
+        if self._depth == 1:
+            self.done.append(Element(node, self._lines[0], self._lines[1:]))
+            self._root_node.remove(node)
 
 
 def read_elements(stream: IO[bytes], root: str) -> Iterator[Element]:
-    """Yield the children of the root, with one in memory at a time.
+    """Yield the children of the root, with one in memory at a time. They and their children have lines.
 
     Args:
         root: Tag of the root.
@@ -115,22 +146,20 @@ def read_elements(stream: IO[bytes], root: str) -> Iterator[Element]:
     >>> [(element.tag, element.child_text("b"), element.line) for element in read_elements(xml, "r")]
     [('a', '', 1), ('a', '1', 2)]
     """
-    parser, head, decoder = create_parser(), b"", None
-    builder = _Builder(root, parser)
-    parser.setContentHandler(builder)
+    reader, head, decoder = _Reader(root), b"", None
     try:
         while data := stream.read(_CHUNK):
             if not head:
                 head, decoder = data, decoder_of(data)
-                parser.feed(without_declaration(decoder.decode(data)) if decoder else data)
+                reader.feed(without_declaration(decoder.decode(data)) if decoder else data)
             else:
-                parser.feed(decoder.decode(data) if decoder else data)
-            yield from _pop_elements(builder)
+                reader.feed(decoder.decode(data) if decoder else data)
+            yield from _pop_elements(reader)
         if not head:
             raise XmlError("it is empty", 1)
         if decoder:
-            parser.feed(decoder.decode(b"", True))
-        parser.close()
+            reader.feed(decoder.decode(b"", True))
+        reader.close()
     except SAXParseException as error:
         kind = describe_content(head) if head.lstrip()[:1] != b"<" else ""
         fix = (
@@ -141,7 +170,7 @@ def read_elements(stream: IO[bytes], root: str) -> Iterator[Element]:
         what = f"it is {kind}" if kind else f"it is not valid XML from here on ({error.getMessage()}){fix}"
         raise XmlError(what, error.getLineNumber() or 1) from error
     except DefusedXmlException as error:
-        raise XmlError("it declares entities, which are not read", parser.getLineNumber()) from error
+        raise XmlError("it declares entities, which are not read", reader.getLineNumber()) from error
     except XmlError:
         raise
     except (LookupError, ValueError) as error:  # of the encoding
@@ -149,8 +178,8 @@ def read_elements(stream: IO[bytes], root: str) -> Iterator[Element]:
         what = (
             f"not in {name}" if isinstance(error, UnicodeDecodeError) else f"in the encoding {name}, which is not read"
         )
-        raise XmlError(f"it is {what}: save it as UTF-8", parser.getLineNumber() or 1) from error
-    yield from _pop_elements(builder)
+        raise XmlError(f"it is {what}: save it as UTF-8", reader.getLineNumber() or 1) from error
+    yield from _pop_elements(reader)
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -162,6 +191,6 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _pop_elements(builder: _Builder) -> Iterator[Element]:
-    elements, builder.done = builder.done, []
+def _pop_elements(reader: _Reader) -> Iterator[Element]:
+    elements, reader.done = reader.done, []
     yield from elements

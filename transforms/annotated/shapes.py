@@ -121,16 +121,21 @@ def finite_numbers(texts: Mapping[str, str], owner: str) -> list[float]:
     >>> finite_numbers({"x": "1.5"}, "a <box>")
     [1.5]
     """
-    shown = ", ".join(f"{name} {text[:20]!r}" for name, text in texts.items())
     try:
         numbers = list(map(read_number, texts.values()))
     except ValueError as error:
-        raise UnusableError(Reason.MALFORMED_BOX, f"{owner} has a text that is not a number: {shown}") from error
+        fault = f"{owner} has a text that is not a number: {show_texts(texts)}"
+        raise UnusableError(Reason.MALFORMED_BOX, fault) from error
     if not all(map(math.isfinite, numbers)):
-        raise UnusableError(Reason.MALFORMED_BOX, f"{owner} has a number that is not finite: {shown}")
+        raise UnusableError(Reason.MALFORMED_BOX, f"{owner} has a number that is not finite: {show_texts(texts)}")
     if not all(abs(number) <= LARGEST for number in numbers):
-        raise UnusableError(Reason.MALFORMED_BOX, f"{owner} has a number that is beyond any image: {shown}")
+        raise UnusableError(Reason.MALFORMED_BOX, f"{owner} has a number that is beyond any image: {show_texts(texts)}")
     return numbers
+
+
+def show_texts(texts: Mapping[str, str]) -> str:
+    """Return texts with their names, for a message."""
+    return ", ".join(f"{name} {text[:20]!r}" for name, text in texts.items())
 
 
 def sides_px(width: str, height: str, warnings: set[str]) -> tuple[int | None, int | None]:
@@ -158,7 +163,8 @@ def check_fractions(numbers: Iterable[float], what: str = "a number is") -> None
         UnusableError: A number is not finite, or beyond 0..1 by more than `_BEYOND`.
     """
     numbers = list(numbers)
-    if not all(-_BEYOND <= number <= 1 + _BEYOND for number in numbers):
+    # min and max of numbers with NaN depend on the order; a sum with NaN is NaN.
+    if numbers and not (min(numbers) >= -_BEYOND and max(numbers) <= 1 + _BEYOND and math.isfinite(sum(numbers))):
         is_finite = all(map(math.isfinite, numbers))
         raise UnusableError(Reason.MALFORMED_BOX, f"{what} not {'in 0..1' if is_finite else 'finite'}")
 

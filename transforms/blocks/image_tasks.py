@@ -135,7 +135,7 @@ def object_columns(objects: Sequence[Annotation]) -> dict[str, Any]:
     columns = {}
     for number, (field, name) in enumerate(_OBJECT_COLUMNS.items()):
         rows, fill = list(map(attrgetter(field), objects)), COLUMNS[name].fill
-        if number < _NUM_REQUIRED or any(row != fill for row in rows):
+        if number < _NUM_REQUIRED or rows.count(fill) < len(rows):
             columns[name] = encode_rows(name, rows)
     return columns
 

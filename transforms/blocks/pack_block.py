@@ -42,9 +42,9 @@ Keyed = tuple[int, bytes]
 """Number of a bucket of names or of a range of images, and a packed Block."""
 
 
-def pack_block(block: Block) -> bytes:
+def pack_block(block: Block, is_zipped: bool = False) -> bytes:
     """Return a Block as MessagePack, each column in the smallest dtype that is exact."""
-    return next(iter(pack_parts(block, np.zeros(len(block), np.int64))))[1] if len(block) else b""
+    return next(pack_parts(block, np.zeros(len(block), np.int64), is_zipped))[1] if len(block) else b""
 
 
 def pack_parts(block: Block, keys: np.ndarray, is_zipped: bool = False) -> Iterator[Keyed]:

@@ -26,7 +26,7 @@ from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.annotated.naming import LabelFolders, mask_notes, mask_warnings, naming_source
-from recordmill.transforms.annotated.read_xml import Element, read_elements
+from recordmill.transforms.annotated.read_xml import Element, Node, read_elements
 from recordmill.transforms.annotated.shapes import (
     box_object,
     ellipse_ring,
@@ -310,10 +310,10 @@ def video_frames(meta: Element, file: str) -> tuple[range, Sides]:
     Raises:
         ConfigError: The video has more than `_MOST_FRAMES`.
     """
-    task = meta.find("task") or meta.find("job") or Element("task", {}, 0)
+    task = meta.find("task") or meta.find("job") or Element(Node("task"))
     texts = {tag: task.child_text(tag) for tag in ("start_frame", "stop_frame")}
     start, stop = map(whole_number, texts.values())
-    size = meta.find("original_size") or task.find("original_size") or Element("original_size", {}, 0)
+    size = meta.find("original_size") or task.find("original_size") or Element(Node("original_size"))
     step = whole_number(task.child_text("frame_filter").removeprefix("step=")) or 1
     frames = range(0, 0, step)
     if task.child_text("mode") == "interpolation" and all(texts.values()):

@@ -237,7 +237,10 @@ def _decode_cell(text: str) -> Any:
 
 def first_value(entry: Mapping[str, Any], keys: Sequence[str]) -> Any:
     """Return the value of the first key in an object that is not null; None without one."""
-    return next((entry[key] for key in keys if entry.get(key) is not None), None)
+    for key in keys:  # quicker than a generator: each object has six such values
+        if (value := entry.get(key)) is not None:
+            return value
+    return None
 
 
 def is_numbered(entry: Mapping[str, Any]) -> bool:

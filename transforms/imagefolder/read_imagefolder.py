@@ -5,6 +5,7 @@ import posixpath
 import shlex
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,6 +53,8 @@ from recordmill.transforms.storage.resolve import join_path, list_existing, spli
 
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 _ROOTS = ("", "data")
+_STEP, _MAX_BOXES = 8, 10_000
+"""Number of boxes whose format is guessed, as in COCO's files, and step between the rows of the first ones."""
 _MAX_SIZES = 100
 """Number of images whose size is read from their files, if rows do not state it."""
 
@@ -88,11 +91,11 @@ class MetadataFile(NamedTuple):
         """Prefix of the names of its files in the data set."""
         return f"{self.folder.removesuffix('.zip')}/" if self.folder else ""
 
-    def objects(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-        """Yield the row and the values of each readable object."""
-        for row in self.rows:
+    def objects(self, step: int = 1) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+        """Yield each readable row and the values of its objects. Every `step`-th row comes first."""
+        for row in chain.from_iterable(self.rows[start::step] for start in range(step)):
             with contextlib.suppress(UnusableError):
-                yield from ((row, entry) for entry in row_objects(row))
+                yield row, row_objects(row)
 
 
 def _folder_split(folder: str) -> str:
@@ -272,7 +275,7 @@ def _check_columns(file: MetadataFile, class_names: tuple[str, ...], captions: t
             f"class of the image, recordmill convert {path} --format table --images {folder} --image-column "
             f"{FILE_NAME} -o OUT reads all"
         )
-    entry = next((entry for _, entry in file.objects()), None)
+    entry = next((entry for _, entries in file.objects() for entry in entries), None)
     if entry is None or class_names:
         return
     if is_numbered(entry):
@@ -299,21 +302,23 @@ def _missing_class_names(fault: str) -> str:
 
 def _sample_boxes(file: MetadataFile, folder: str) -> Boxes:
     """Return boxes of the first rows, with the sizes of images that rows state, or that the first image files have."""
-    numbers, sizes, areas = [], [], []
+    numbers, sizes, areas, parts = [], [], [], ImageParts()
     read_sizes: dict[str, tuple[float, float]] = {}
-    for row, entry in file.objects():
-        with contextlib.suppress(UnusableError):
-            box, area = read_box(entry, ImageParts()), read_value(entry, AREA, float, ImageParts())
-            name = str(row.get(FILE_NAME, id(row)))
-            stated = stated_size(row, set())
-            size = stated if stated[0] else read_sizes.get(name)
-            if size is None:
-                is_enough = len(read_sizes) >= _MAX_SIZES
-                size = (np.nan, np.nan) if is_enough else _image_size(folder, row, file.image_column)
-                read_sizes[name] = size
-            numbers.append(box)
-            sizes.append(size)
-            areas.append(np.nan if area is None else area)
+    for row, entries in file.objects(_STEP):
+        if len(numbers) >= _MAX_BOXES:
+            break
+        name, stated = str(row.get(FILE_NAME, id(row))), stated_size(row, set())
+        size = stated if stated[0] else read_sizes.get(name)
+        for entry in entries:
+            with contextlib.suppress(UnusableError):
+                box, area = read_box(entry, parts), read_value(entry, AREA, float, parts)
+                if size is None:
+                    is_enough = len(read_sizes) >= _MAX_SIZES
+                    size = (np.nan, np.nan) if is_enough else _image_size(folder, row, file.image_column)
+                    read_sizes[name] = size
+                numbers.append(box)
+                sizes.append(size)
+                areas.append(np.nan if area is None else area)
     unknown = np.full((4, len(numbers)), np.nan)
     as_columns = np.array(numbers, float).reshape(-1, 4).T, np.array(sizes, float).reshape(-1, 2).T
     return Boxes(*as_columns, np.array(areas, float), unknown)

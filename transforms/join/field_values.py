@@ -103,9 +103,11 @@ class FieldPicker:
         return msgspec.structs.replace(sample, fields=self._picked("image", sample.fields), objects=objects)
 
     def _picked(self, axis: Axis, fields: Mapping[str, Any]) -> dict[str, Any]:
-        well_known = {path: fields[path] for path in WELL_KNOWN if path in fields} if axis == "object" else {}
         selection = self._selections[axis]
-        self.names.update(f"{PREFIXES[axis]}{path}" for path, value in leaf_values(fields) if value)
+        if not (fields or selection):
+            return {}
+        well_known = {path: fields[path] for path in WELL_KNOWN if path in fields} if axis == "object" else {}
+        self.names.update([f"{PREFIXES[axis]}{path}" for path, value in leaf_values(fields) if value])
         if not selection:
             return well_known
         self.paths[axis].update(known_paths(fields))

@@ -306,7 +306,7 @@ class MatchRows(beam.PTransform):
         bits: 2 ** bits ranges of images.
     """
 
-    def __init__(self, match: str, division: Division | AsSingleton | None, seed: int, bits: int):
+    def __init__(self, match: str, division: Division | AsSingleton | None, seed: int, bits: int | AsSingleton):
         super().__init__()
         self._match, self._division, self._seed, self._bits = match, division, seed, bits
 

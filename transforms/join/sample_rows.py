@@ -72,19 +72,22 @@ class CategoryFinder:
 
 
 def usable_objects(
-    sample: Sample, finder: CategoryFinder, reject: Callable[[Rejected], None], places: Sequence[str] = ()
+    sample: Sample,
+    finder: CategoryFinder,
+    reject: Callable[[Rejected], None],
+    place: Callable[[int], str] | None = None,
 ) -> list[tuple[Annotation, SampleObject]]:
     """Return a Sample's usable objects, checked and as they were given; pass rejects to `reject`.
 
     Args:
-        places: Beginning of the detail of each object; empty to name the Sample.
+        place: Returns the beginning of the detail of an object, by its number; None to name the Sample.
     """
-    objects = []
+    objects, name = [], name_key(sample.file_name)
     for number, given in enumerate(sample.objects):
         try:
-            objects.append((_check_object(sample, number, given, finder), given))
+            objects.append((_check_object(name, number, given, finder), given))
         except UnusableError as fault:
-            detail = (places[number] if places else f"Sample {sample.file_name!r}: ") + fault.detail
+            detail = (place(number) if place else f"Sample {sample.file_name!r}: ") + fault.detail
             id_ = given.id if given.id is None or -_INT64 <= given.id < _INT64 else None
             rejected = Rejected("annotation", id_, fault.reason, detail, id_of(sample))
             reject(rejected.named(sample.file_name))
@@ -122,7 +125,8 @@ def sample_rows(
     )
 
 
-def _check_object(sample: Sample, number: int, given: SampleObject, finder: CategoryFinder) -> Annotation:
+def _check_object(name: str, number: int, given: SampleObject, finder: CategoryFinder) -> Annotation:
+    """Return the object `number` of an image, whose `name_key` is `name`. Raise UnusableError for an unusable one."""
     category_id, box = finder.find(given), given.box
     if fault := box_fault(box):
         raise UnusableError(Reason.MALFORMED_BOX, f"{fault}: {box}")
@@ -131,9 +135,9 @@ def _check_object(sample: Sample, number: int, given: SampleObject, finder: Cate
         if fault := keypoints_fault(given.keypoints, expected):
             detail = f"category {given.category!r} has {expected} keypoints: {fault}"
             raise UnusableError(Reason.MALFORMED_KEYPOINTS, detail)
-    if len(given.corners) not in (0, 8) or not all(abs(number) <= LARGEST for number in given.corners):
+    if given.corners and not (len(given.corners) == 8 and all(abs(number) <= LARGEST for number in given.corners)):
         raise UnusableError(Reason.MALFORMED_BOX, f"corners are not four finite points: {given.corners}")
-    id_ = name_id(f"{name_key(sample.file_name)} object {number}") if given.id is None else given.id
+    id_ = name_id(f"{name} object {number}") if given.id is None else given.id
     area = box[2] * box[3] if given.area_px2 is None else given.area_px2
     if not (abs(area) <= LARGEST and -_INT64 <= id_ < _INT64):
         raise UnusableError(Reason.MALFORMED_ANNOTATION, f"area {area}, id {id_}")

@@ -19,7 +19,7 @@ from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import split_folders
 from recordmill.transforms.annotated.read_xml import Element, element_values, read_elements
-from recordmill.transforms.annotated.shapes import finite_numbers, mask_text, sides_px, with_fields
+from recordmill.transforms.annotated.shapes import finite_numbers, mask_text, show_texts, sides_px, with_fields
 from recordmill.transforms.annotated.source import (
     ImageParts,
     LabelledImage,
@@ -253,9 +253,9 @@ def parse_voc(
             name = element.text
         elif element.tag == "object":
             number += 1
-            fields = element_values(child for child in element.children if child.tag not in _READ)
-            parts.notes |= {_PART} if fields.pop(_PART, None) else set()
-            parts.notes |= field_notes(path for path, value in leaf_values(fields) if value != "0")
+            if fields := element_values(element.other_children(_READ)):
+                parts.notes |= {_PART} if fields.pop(_PART, None) else set()
+                parts.notes |= field_notes(path for path, value in leaf_values(fields) if value != "0")
             with parts.rejecting(line=element.line):
                 object_ = parse_object(element, origin)
                 parts.objects.append(with_fields(object_, fields) if has_fields else object_)
@@ -311,7 +311,7 @@ def parse_object(element: Element, origin: int) -> SampleObject:
     Raises:
         UnusableError: The object has no name or no box, or one of its numbers is not a number.
     """
-    name_element, boxes = element.find("name"), [child for child in element.children if child.tag == "bndbox"]
+    name_element, boxes = element.find("name"), element.find_all("bndbox")
     name = name_element.one_line if name_element else ""
     if not name.strip():
         raise UnusableError(Reason.UNKNOWN_CATEGORY, "an object without <name>")
@@ -319,12 +319,11 @@ def parse_object(element: Element, origin: int) -> SampleObject:
         raise UnusableError(Reason.MALFORMED_BOX, f"{name!r} has {len(boxes) or 'no'} <bndbox>")
     texts = {edge: boxes[0].child_text(edge) for edge in _EDGES}
     xmin, ymin, xmax, ymax = finite_numbers(texts, repr(name))
-    shown = ", ".join(f"{edge} {text[:20]!r}" for edge, text in texts.items())
     if xmax < xmin or ymax < ymin:
-        raise UnusableError(Reason.MALFORMED_BOX, f"the edges of {name!r} are swapped: {shown}")
+        raise UnusableError(Reason.MALFORMED_BOX, f"the edges of {name!r} are swapped: {show_texts(texts)}")
     width, height = xmax - xmin + origin, ymax - ymin + origin
     if not width or not height:
-        raise UnusableError(Reason.EMPTY_BOX, f"the box of {name!r} has no area: {shown}")
+        raise UnusableError(Reason.EMPTY_BOX, f"the box of {name!r} has no area: {show_texts(texts)}")
     fields: dict[str, Any] = {tag: True for tag in ("difficult", "truncated") if _read_flag(element, tag)}
     if view := element.child_text("pose"):
         fields["view"] = view

@@ -474,7 +474,7 @@ def parse_labels(data: bytes, file: str, line_format: LineFormat) -> Iterator[La
     for number, line in enumerate(lines, 1):
         if not (tokens := line.split()):
             continue
-        with parts.rejecting(line=number, text=line.strip()):
+        with parts.rejecting("", number, line.strip()):
             columns = _parse_columns(tokens)
             object_ = parse_line(columns, line_format)
             if (first := first_lines.setdefault(columns, number)) != number:
@@ -482,8 +482,9 @@ def parse_labels(data: bytes, file: str, line_format: LineFormat) -> Iterator[La
             parts.objects.append(object_)
             is_box = len(columns) == 5 or _has_columns(columns, line_format)
             parts.notes.add("box" if is_box else "nine" if len(columns) == 9 else "more")
-            parts.notes |= {_NOT_A_SCORE} if object_.fields.get("score", 0) > 1 else set()
-            parts.warnings |= {_UNREAD} if len(columns) == 6 and not line_format.fields else set()
+            if len(columns) > 5:
+                parts.notes |= {_NOT_A_SCORE} if object_.fields.get("score", 0) > 1 else set()
+                parts.warnings |= {_UNREAD} if len(columns) == 6 and not line_format.fields else set()
     kind = describe_content(data.partition(b"\n")[0]) if parts.faults and not parts.objects else ""
     if kind and not kind.startswith("YOLO"):  # the image is not background
         raise UnusableError(Reason.MALFORMED_LABELS, f"it is {kind}")

@@ -105,6 +105,21 @@ def test_batches_have_most_images_and_most_bytes(monkeypatch, sizes, lengths):
     assert [len(batch) for batch in read_labels._batch_named_images(found)] == lengths
 
 
+@pytest.mark.parametrize(
+    ("sizes", "bits"),
+    [
+        ([], 0),
+        ([(4095, 1000)], 0),
+        ([(4096, 1000)], 1),
+        ([(20_000, 3 << 20), (20_000, 3 << 20)], 4),  # 2,500 images of a bucket
+        ([(1000, 64 << 20)], 5),  # large label files
+        ([(10_000_000, 1 << 40)], 8),
+    ],
+)
+def test_buckets_follow_the_number_and_size_of_files(sizes, bits):
+    assert read_labels.bucket_bits(sizes) == bits
+
+
 def rows_of(*objects: SampleObject, line: int = 0):
     """The Block and the ObservedLabels of an image, and its Source."""
     source, found = LineOptions(data="data", output="out").source(), ImageParts()

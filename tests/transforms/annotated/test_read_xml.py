@@ -1,4 +1,4 @@
-"""Tests for encodings of XML files."""
+"""Elements of XML: their texts and lines, encodings, and the limits of defusedxml."""
 
 import io
 
@@ -57,3 +57,47 @@ def test_a_character_may_be_cut_between_two_reads():
 def test_encodings_that_are_not_read(data, detail):
     with pytest.raises(XmlError, match=detail):
         read(data)
+
+
+@pytest.mark.parametrize(
+    ("xml", "texts"),
+    [
+        (b"<r><a> x </a></r>", ["x"]),
+        (b"<r><a>x<b>inner</b>y<!-- comment -->z</a><a/></r>", ["xyz", ""]),
+        (b"<r><a><![CDATA[<x>]]>&amp;</a>text of the root</r>", ["<x>&"]),
+    ],
+)
+def test_text_of_an_element_without_that_of_its_children(xml, texts):
+    assert [element.text for element in read_elements(io.BytesIO(xml), "r")] == texts
+
+
+def test_lines_of_elements_and_of_their_children():
+    xml = b"<r>\n<a>\n<b/><b\n/>\n<c><d/></c></a>\n<a/></r>"
+    elements = list(read_elements(io.BytesIO(xml), "r"))
+    assert [(element.line, [child.line for child in element.children]) for element in elements] == [
+        (2, [3, 3, 5]),
+        (6, []),
+    ]
+
+
+def test_children_by_tag():
+    (element,) = read_elements(io.BytesIO(b"<r><a><b>1</b><c/><b>2</b></a></r>"), "r")
+    assert [child.text for child in element.find_all("b")] == ["1", "2"]
+    assert [child.tag for child in element.other_children({"b"})] == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("xml", "read", "detail", "line"),
+    [
+        (b"<r>\n<a/><b></r>", 0, "it is not valid XML from here on (mismatched tag)", 2),
+        (b"<r><a/>" + b" " * (1 << 16) + b"<b>", 1, "it is not valid XML from here on (no element found)", 1),
+        (b'<!DOCTYPE r [<!ENTITY x "y">]><r><a>&x;</a></r>', 0, "it declares entities, which are not read", 1),
+        (b'<!DOCTYPE r SYSTEM "r.dtd"><r/>', 0, "it declares entities, which are not read", 1),
+        (b"\n<s/>", 0, "the root is <s>, not <r>", 2),
+    ],
+)
+def test_elements_before_an_error(xml, read, detail, line):
+    elements = []
+    with pytest.raises(XmlError) as error:
+        elements.extend(read_elements(io.BytesIO(xml), "r"))
+    assert (len(elements), error.value.detail, error.value.line) == (read, detail, line)
