@@ -40,7 +40,7 @@ CONVERSIONS = {  # name: command, and 32 digits of the SHA-256 of shards, indexe
     "cvat": ("convert cvat --format cvat --masks rle", "c634087516f8a1f0813a6ad7086d4926"),
     "imagefolder": (
         "convert imagefolder --format imagefolder --class-names dög,cat",
-        "e00a16fc7d8792f6bb3b2e7ec9e60062",
+        "4c504539d9baa1bdfe5b340e9ea3480d",
     ),
     "labelme": (
         "convert labelme --format labelme --masks rle --split train=0.5,val=0.5",
