@@ -107,7 +107,7 @@ class _Reader(DefusedExpatParser):
         self._root_node = Node("")
         self.done: list[Element] = []
         content = ContentHandler()
-        content.characters = self._tree.data  # type: ignore[method-assign]
+        content.characters = self._tree.data  # type: ignore[method-assign, assignment]
         self.setContentHandler(content)
 
     def start_element(self, name: str, attrs: dict[str, str]) -> None:

@@ -261,6 +261,8 @@ def read_value(entry: Mapping[str, Any], keys: Sequence[str], type_: Any, parts:
     value = first_value(entry, keys)
     if value is None or (type_ is not float and (value != value or value == "NaN")):
         return None
+    if type(value) is type_:
+        return value
     try:
         return decode_part(value, type_, parts)
     except UnusableError as fault:

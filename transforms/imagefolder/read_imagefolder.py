@@ -302,7 +302,9 @@ def _missing_class_names(fault: str) -> str:
 
 def _sample_boxes(file: MetadataFile, folder: str) -> Boxes:
     """Return boxes of the first rows, with the sizes of images that rows state, or that the first image files have."""
-    numbers, sizes, areas, parts = [], [], [], ImageParts()
+    parts = ImageParts()
+    numbers: list[Any] = []
+    sizes, areas = [], []
     read_sizes: dict[str, tuple[float, float]] = {}
     for row, entries in file.objects(_STEP):
         if len(numbers) >= _MAX_BOXES:
