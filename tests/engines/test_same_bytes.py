@@ -14,6 +14,7 @@ from tests.engines import fetch
 from tests.engines.command import Command
 from tests.engines.conftest import fetched, in_pool, needs_shared_data
 from tests.engines.output import files_of, records_of, without_shards
+from tests.literal_data import write_files
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,24 @@ def test_planned_shards_are_same_bytes(coco, engine, convert, reference):
     expected = reference(*sized)
     assert len(manifest_of(expected)["splits"]["train"]["shards"]) > 3
     assert files_of(convert(sized, engine)) == files_of(expected)
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory):
+    """Sixty images with YOLO's label files, and a label file without an image."""
+    folder = tmp_path_factory.mktemp("labelled")
+    for number in range(60):
+        draw_jpeg(folder / "images" / f"{number}.jpg", colour=(4 * number, 0, 0))
+    texts = {f"labels/{number}.txt": f"{number % 2} .5 .5 .{number + 10} .4\n" for number in range(61)}
+    write_files(folder, {**texts, "data.yaml": "train: images\nnames: [cat, dog]\n"})
+    return ["convert", str(folder), "--format", "yolo", "--num-shards", "3", "--max-rejects", "0.1"]
+
+
+@pytest.mark.parametrize("engine", ["processes", "prism", "flink_local"], indirect=True)
+def test_label_files_are_same_bytes(labelled, engine, convert, reference):
+    expected = reference(*labelled)
+    assert [reject["reason"] for reject in rejects_of(expected)] == ["label_without_image"]
+    assert files_of(convert(labelled, engine)) == files_of(expected)
 
 
 @pytest.mark.parametrize("flink", [fetch.NEWER_FLINK], indirect=True)
