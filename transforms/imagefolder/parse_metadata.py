@@ -173,7 +173,7 @@ def _convert_metadata_row(
 def _held_image(row: Mapping[str, Any], file: str, line: int, column: str) -> tuple[str, bytes]:
     """Return the name and the bytes of the image of a row; the name is "" without bytes."""
     data, path = image_bytes(row, column), row.get(f"{column}.path")
-    suffix = f"-{name_parts(path)[-1]}" if path else ""
+    suffix = f"-{name_parts(path)[-1]}" if path and isinstance(path, str) else ""
     return f"{shard_name(file)}/{line}{suffix}" if data else "", data
 
 

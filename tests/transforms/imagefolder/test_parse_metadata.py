@@ -9,7 +9,7 @@ import pytest
 
 from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.imagefolder.parse_metadata import MetadataFormat, parse_metadata
+from recordmill.transforms.imagefolder.parse_metadata import MetadataFormat, _held_image, parse_metadata
 
 NAMED = MetadataFormat(("cat", "dog"))
 BOX = [1, 2, 3, 4]
@@ -209,3 +209,10 @@ def test_splits_by_the_first_folder():
     rows = [{"file_name": f"{folder}/1.jpg", "text": "a"} for folder in ("train", "valid", "elsewhere")]
     images = parsed("\n".join(map(json.dumps, rows)).encode(), metadata_format)
     assert [image.sample and image.sample.split for image in images] == ["train", "val", None]
+
+
+@pytest.mark.parametrize(("path", "name"), [("a/1.png", "x/7-1.png"), (b"a/1.png", "x/7"), (None, "x/7")])
+def test_names_of_images_in_parquet_files(path, name):
+    """A path of another type names no image."""
+    row = {"image.bytes": b"an image", "image.path": path}
+    assert _held_image(row, "train/x.parquet", 7, "image") == (name, b"an image")
