@@ -114,7 +114,7 @@ def _working_commands(path: str, endings: set[str], images: int) -> Iterator[str
     """Yield the command of each format that reads the files if it is named."""
     for entry in formats().values():
         options: Any = entry.options
-        if entry.has_label_files and endings & {*options.endings} and reads_data(entry.name, path):
+        if images and entry.has_label_files and endings & {*options.endings} and reads_data(entry.name, path):
             yield shlex.join(["recordmill", "convert", path, "-o", "OUT", "--format", entry.name])
     if endings & {*ENDINGS} - {".json"}:  # .json is rarely JSON Lines
         yield shlex.join(["recordmill", "convert", path, "-o", "OUT", "--format", "table"])

@@ -9,8 +9,10 @@ from recordmill.launch.command_line.parser import parse, read_words
 from recordmill.pipelines.choose_format import choose_conversion, command_words, convert_fields, format_fields
 from recordmill.pipelines.dataset_options import TerminalOptions
 from recordmill.pipelines.formats import FORMATS, LABEL_FILE_FORMATS
+from recordmill.pipelines.recognise import describe_data
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.option import option_fields
+from tests.literal_data import write_files
 
 INSTANCES = {"instances": ["a.json"]}
 LABELS = {"labels": ["l.csv"]}
@@ -290,3 +292,10 @@ def test_fields_of_a_format():
     assert not names["yolo"] & {"model", "instances", "label", "voc_origin"}
     assert names["folder"] > {"model", "batch", "labels", "image_format"}
     assert {name for name in FORMATS if "model" in names[name]} == {"folder", "table"}
+
+
+def test_no_format_of_images_is_advised_without_images(tmp_path):
+    write_files(tmp_path, {"list.csv": "1.jpg,cat\n2.jpg,dog\n"})
+    assert "--format vertex" not in describe_data([str(tmp_path)])
+    write_files(tmp_path, {"1.jpg": b"", "2.jpg": b""})
+    assert "--format vertex" in describe_data([str(tmp_path)])
