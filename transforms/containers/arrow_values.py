@@ -6,7 +6,7 @@ value that is missing is null.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from recordmill.schemas.block import Ragged, starts_of
 from recordmill.schemas.dataset.tfds import class_names
@@ -52,8 +53,17 @@ class ArrowCodec(ABC):
     Attributes:
         features: Features of datasets by column.
         schema: Schema of the tables, with the features in its metadata.
-        files: Columns with images.
+        files: Columns with images, which come first.
+        image_leaves: Paths of their bytes in Parquet.
     """
+
+    @cached_property
+    def leaf_types(self) -> dict[str, str]:
+        """Physical type in Parquet of each leaf column by path."""
+        empty = pa.BufferOutputStream()
+        pq.write_table(self.schema.empty_table(), empty)
+        schema = pq.read_metadata(pa.BufferReader(empty.getvalue())).schema
+        return {schema.column(leaf).path: schema.column(leaf).physical_type for leaf in range(len(schema))}
 
     def __init__(self, features: Mapping[str, HubFeature]):
         self.features = features
@@ -61,6 +71,7 @@ class ArrowCodec(ABC):
         about = msgspec.json.encode({"info": {"features": features}})
         fields = [(name, arrow_type(feature)) for name, feature in features.items()]
         self.schema = pa.schema(fields, {"huggingface": about})
+        self.image_leaves = [f"{name}.bytes" for name in self.files]
 
     @abstractmethod
     def arrays(self, records: Sequence[bytes], first: int) -> list[pa.Array]:

@@ -7,7 +7,6 @@ Format: https://github.com/apache/parquet-format (README.md, PageIndex.md, src/m
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 from isal import isal_zlib
@@ -37,18 +36,18 @@ class RowGroup(NamedTuple):
     Attributes:
         first: Number of its first row in the file.
         rows: Number of its rows.
-        chunks: Offset and size in bytes of each column chunk, by path of the leaf column.
-        pages: Pages of each column chunk, by path of the leaf column.
+        chunks: Offset and size in bytes of the column chunk of each leaf column.
+        pages: Pages of each leaf column.
     """
 
     first: int
     rows: int
-    chunks: dict[str, tuple[int, int]]
-    pages: dict[str, list[Page]]
+    chunks: list[tuple[int, int]]
+    pages: list[list[Page]]
 
 
 class FileIndex(NamedTuple):
-    """Footer of a file, and its row groups."""
+    """Footer of a file, with its length and magic number, and the row groups."""
 
     footer: bytes
     groups: list[RowGroup]
@@ -71,9 +70,9 @@ def read_file_index(read: ReadRanges, size: int) -> FileIndex:
     footer_bytes = int.from_bytes(tail.data[-_FOOTER_BYTES : -len(_MAGIC)], "little")
     if footer_bytes > size - _FOOTER_BYTES - len(_MAGIC):
         raise RecordError(f"its footer has {footer_bytes:,} bytes, more than the file", None, "truncated")
-    footer = tail.range(size - _FOOTER_BYTES - footer_bytes, footer_bytes)
+    footer = tail.range(size - _FOOTER_BYTES - footer_bytes, footer_bytes + _FOOTER_BYTES)
     try:
-        return FileIndex(tail.range(size - _FOOTER_BYTES - footer_bytes, footer_bytes + _FOOTER_BYTES), _groups(footer, tail))
+        return FileIndex(footer, _groups(footer, tail))
     except _FAULTS as error:
         raise RecordError(f"its footer is damaged ({error!r})", None, "unreadable") from error
 
@@ -93,23 +92,24 @@ class _Tail:
 
 def _groups(footer: bytes, tail: _Tail) -> list[RowGroup]:
     """Return the row groups of FileMetaData."""
-    row_groups = _read_struct(footer)[4]
-    firsts = accumulate((group[3] for group in row_groups), initial=0)
-    groups = []
-    for first, group in zip(firsts, row_groups, strict=False):
-        chunks, pages = {}, {}
-        # From the last on: the page index is before the footer, so that one more read suffices.
-        for column in group[1]:
-            metadata = column[3]
-            path = ".".join(name.decode() for name in metadata[3])
-            chunks[path] = min(metadata.get(11, metadata[9]), metadata[9]), metadata[7]
-            locations = _read_struct(tail.range(column[4], column[5]))[1]
-            pages[path] = [Page(location[1], location[2], location[3]) for location in locations]
+    groups, first = [], 0
+    for group in _read_struct(footer)[4]:
+        chunks = [(min(_offsets(column[3])), column[3][7]) for column in group[1]]
+        pages = [
+            [Page(page[1], page[2], page[3]) for page in _read_struct(tail.range(column[4], column[5]))[1]]
+            for column in group[1]
+        ]
         groups.append(RowGroup(first, group[3], chunks, pages))
+        first += group[3]
     return groups
 
 
-def page_values(page: bytes) -> list[bytes]:
+def _offsets(metadata: Mapping[int, Any]) -> list[int]:
+    """Return the offsets of the first data page, and of the dictionary page if a column chunk has one."""
+    return [metadata[field] for field in (9, 11) if field in metadata]
+
+
+def page_values(page: bytes | memoryview) -> list[bytes]:
     """Return the values, without nulls, of an uncompressed page of byte strings in a column that is not repeated.
 
     Args:
@@ -147,7 +147,7 @@ def _read_struct(data: bytes) -> dict[int, Any]:
     return _read_struct_at(data, 0)[0]
 
 
-def _read_struct_at(data: bytes, place: int) -> tuple[dict[int, Any], int]:
+def _read_struct_at(data: bytes | memoryview, place: int) -> tuple[dict[int, Any], int]:
     """Return the fields of a struct in Thrift's compact protocol, by number, and the offset of its end."""
     fields: dict[int, Any] = {}
     number = 0
@@ -162,7 +162,7 @@ def _read_struct_at(data: bytes, place: int) -> tuple[dict[int, Any], int]:
     return fields, place + 1
 
 
-def _read_value(data: bytes, place: int, type_: int) -> tuple[Any, int]:
+def _read_value(data: bytes | memoryview, place: int, type_: int) -> tuple[Any, int]:
     if type_ in (_TRUE, _FALSE):
         return type_ == _TRUE, place
     if type_ == _BYTE:
@@ -184,7 +184,7 @@ def _read_value(data: bytes, place: int, type_: int) -> tuple[Any, int]:
     raise ValueError(f"type {type_} at byte {place:,}")
 
 
-def _read_list(data: bytes, place: int) -> tuple[list[Any], int]:
+def _read_list(data: bytes | memoryview, place: int) -> tuple[list[Any], int]:
     head, place = data[place], place + 1
     length = head >> 4
     if length == 15:
@@ -199,7 +199,7 @@ def _read_list(data: bytes, place: int) -> tuple[list[Any], int]:
     return values, place
 
 
-def _read_varint(data: bytes, place: int) -> tuple[int, int]:
+def _read_varint(data: bytes | memoryview, place: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = data[place]
