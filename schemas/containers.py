@@ -73,5 +73,14 @@ CONTAINERS = {
             can_gzip=True,
             tfds_format="tfrecord",
         ),
+        ContainerRow(
+            "parquet",
+            "recordmill.transforms.containers.parquet",
+            "{prefix}-{index:05d}-of-{count:05d}.parquet",
+            layouts=("detection", "classification", "table"),
+            extra="parquet",
+            package="pyarrow",
+            has_png_masks=False,
+        ),
     )
 }

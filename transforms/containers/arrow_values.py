@@ -342,17 +342,21 @@ def _is_optional(feature: Feature) -> bool:
 def _row_array(feature: Feature, type_: pa.DataType, rows: Sequence[Mapping[str, Any]]) -> pa.Array:
     """Return the column of a feature, given the parsed records."""
     lists = [row[feature.name][1] if feature.name in row else None for row in rows]
-    if feature.column_type in _NUMPY_TYPES:
-        lists = [values if values is None else values.astype(_NUMPY_TYPES[feature.column_type]) for values in lists]
-    if feature.kind is FeatureKind.BYTES and not feature.is_packed:
-        lists = [values if values is None else [text.decode() for text in values] for values in lists]
+    is_absent = np.array([values is None for values in lists], bool)
+    present = [values for values in lists if values is not None]
+    starts = starts_of(np.array([0 if values is None else len(values) for values in lists], np.int64))
+    if feature.kind is FeatureKind.BYTES:
+        leaf = pa.array([text for values in present for text in values], pa.binary())
+        leaf = leaf if feature.is_packed else leaf.cast(pa.string())  # a check of UTF-8
+    else:
+        flat = np.concatenate(present) if present else np.zeros(0, np.int64)
+        leaf = pa.array(flat.astype(_NUMPY_TYPES.get(feature.column_type, flat.dtype)))  # type: ignore[arg-type]
     if not feature.is_list or _is_optional(feature):
-        singles = [None if values is None else values[0] for values in lists]
-        return pa.array(singles, type_)
-    if feature.has_sizes and len(feature.shape) > 1:
-        shape = tuple(map(int, feature.shape))
-        lists = [None if values is None else np.reshape(values, shape).tolist() for values in lists]
-    return pa.array(lists, type_)
+        return leaf.take(pa.array(starts[:-1], mask=is_absent)).cast(type_)
+    for size in reversed(feature.shape[1:]):
+        leaf = pa.FixedSizeListArray.from_arrays(leaf, int(size))
+    starts = starts // prod(map(int, feature.shape[1:]))
+    return _list_array(starts, leaf, is_absent if is_absent.any() else None).cast(type_)
 
 
 def _row_values(feature: Feature, array: pa.Array) -> list[Any]:
@@ -371,7 +375,7 @@ def _row_values(feature: Feature, array: pa.Array) -> list[Any]:
         flat: Any = [text if text is None or feature.is_packed else text.encode() for text in array.to_pylist()]
     else:
         storage = pa.float32() if feature.kind is FeatureKind.FLOAT else pa.int64()
-        flat = pc.fill_null(array.cast(storage), pa.scalar(0, storage)).to_numpy(zero_copy_only=False)
+        flat = pc.fill_null(array.cast(storage), pa.scalar(0, storage)).to_pylist()
     if not feature.is_list:
         return [item if is_there else None for item, is_there in zip(flat, is_valid, strict=True)]
     lists = (flat[start * size : end * size] for start, end in pairwise(starts.tolist()))
