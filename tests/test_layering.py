@@ -21,6 +21,7 @@ ROOMS = (
     "transforms.storage",
     "transforms.runtime",
     "transforms.records",
+    "transforms.containers",
     "transforms.images",
     "transforms.blocks",
     "transforms.dataset",
