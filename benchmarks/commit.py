@@ -46,7 +46,7 @@ def fingerprints(file: str, images: int, first: int) -> Fingerprints:
 
 
 def shard_result(key: ShardKey, images: int, has_images: bool) -> ShardResult:
-    file = shard_names("made", key.split, "detection").file(key, images, gzip=False)
+    file = shard_names("made", key.split, "detection", "tfrecord").file(key, images, gzip=False)
     first = key.index * images
     rejected = tuple(Rejected("image", first + each, Reason.IMAGE_UNREADABLE, "cut short") for each in range(5))
     classes = {index: images // _CLASSES + (index < images % _CLASSES) for index in range(_CLASSES)}
@@ -68,7 +68,7 @@ def main() -> None:
     args = parser.parse_args()
     images = args.images // args.shards
     with tempfile.TemporaryDirectory() as output:
-        finished = FinishedShards(output, "made", "detection")
+        finished = FinishedShards(output, "made", "detection", "tfrecord")
         storage, facts, notes, lists = storage_for(output), Facts(), [], []
         for index in range(args.shards):
             result = shard_result(ShardKey("train", index, args.shards), images, not args.no_pictures)

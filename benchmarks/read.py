@@ -30,9 +30,10 @@ from array_record.python.array_record_module import ArrayRecordWriter
 
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
 from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.containers.record_files import RecordFiles
+from recordmill.transforms.containers.tfrecord import TFRecordFile, open_records
 from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.records.parse_record import parse_example
-from recordmill.transforms.records.record_file import RecordFile, RecordFiles, open_records
 from recordmill.transforms.records.shard_index import index_shard
 from recordmill.transforms.records.tfrecord import frame
 
@@ -94,7 +95,7 @@ def by_recordmill(paths: list[str]) -> int:
 
 
 def record_files(paths: list[str]) -> RecordFiles:
-    return RecordFiles([RecordFile(path) for path in paths])
+    return RecordFiles([TFRecordFile(path) for path in paths])
 
 
 @cache
@@ -160,7 +161,7 @@ def million(folder: Path) -> None:
             index_shard(str(name), None, lambda passed: None)
     infos = [ShardInfo(name.name, 1_000_000 // SHARDS, name.stat().st_size, "", "") for name in names]
     begun = time.perf_counter()
-    files = RecordFiles([RecordFile(str(name), info) for name, info in zip(names, infos, strict=True)])
+    files = RecordFiles([TFRecordFile(str(name), info) for name, info in zip(names, infos, strict=True)])
     assert len(files) == 1_000_000
     opened = time.perf_counter()
     files.read([number * 125_000 for number in range(SHARDS)])

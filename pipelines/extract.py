@@ -14,13 +14,13 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable, Part, RecordOf
 from recordmill.schemas.field_features import field_columns
 from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.transforms.containers.read_shards import ManifestShard
 from recordmill.transforms.dataset.fact_lines import uncarried_lines
 from recordmill.transforms.extract.extract_files import FileWriter
 from recordmill.transforms.extract.extract_rows import name_clashes
 from recordmill.transforms.extract.extract_shards import ExtractShard
 from recordmill.transforms.extract.write_documents import LABEL_COLUMNS, ExtractedSplit, write_split
 from recordmill.transforms.extract.write_formats import LABEL_FORMATS
-from recordmill.transforms.records.read_shards import ManifestShard
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
@@ -41,7 +41,7 @@ def shards_to_extract(folder: str, manifest: Manifest, split: str) -> list[Manif
         raise ConfigError(f"--split {split!r}: {folder} has no such split. Its splits are {', '.join(manifest.splits)}")
     splits = [split] if split else list(manifest.splits)
     return [
-        ManifestShard(join_path(folder, shard.file), name, shard, manifest.table, manifest.labels)
+        ManifestShard(join_path(folder, shard.file), name, shard, manifest.table, manifest.labels, manifest.container)
         for name in splits
         for shard in manifest.splits[name].shards
     ]

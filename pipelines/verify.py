@@ -46,6 +46,7 @@ def expected_shards(options: VerifyOptions) -> list[ShardToVerify]:
             shard,
             manifest.table,
             manifest.labels,
+            manifest.container,
             split.recipe.options.get("boxes") != "keep",
             manifest.encoders,
             options.chosen_check,

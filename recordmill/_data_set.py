@@ -46,6 +46,7 @@ class Split(SplitRecords):
         folder: Folder of the data set.
         shards: Shards in the order of the data set.
         compression: `GZIP`, or empty.
+        container: Kind of the shards' files, such as `tfrecord`.
     """
 
     # One argument for each step of tf.data that every training uses.
@@ -370,5 +371,5 @@ def open(path: str | os.PathLike[str]) -> DataSet:
     for name, entry in manifest.splits.items():
         shape = entry.recipe.options.get("feature_shape")
         contents = RecordContents(manifest.table, manifest.labels, tuple(shape) if isinstance(shape, list) else ())
-        splits[name] = Split(name, path, entry.shards, contents, entry.compression)
+        splits[name] = Split(name, path, entry.shards, contents, entry.compression, manifest.container)
     return DataSet(path, manifest, splits)

@@ -14,6 +14,7 @@ import msgspec
 
 from recordmill._check_arguments import check_names, check_types
 from recordmill._decoding import Decoding, check_pad
+from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.features import DTYPES, FeatureTable, Form, Reading, RecordOf
 from recordmill.schemas.field_features import field_readings
@@ -22,7 +23,8 @@ from recordmill.schemas.layouts import DECODED_IMAGE, is_image_feature
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.sizes import number_text
 from recordmill.schemas.values import VALUES
-from recordmill.transforms.records.record_file import RecordFile, RecordFiles
+from recordmill.transforms.containers.container import Contents, container_of
+from recordmill.transforms.containers.record_files import RecordFiles
 from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.resolve import join_path
 
@@ -56,13 +58,20 @@ class SplitRecords:
     """Records of a split as bytes and NumPy arrays, in order or by number. `Split` documents the attributes."""
 
     def __init__(
-        self, name: str, folder: str, shards: Sequence[ShardInfo], contents: RecordContents, compression: str = ""
+        self,
+        name: str,
+        folder: str,
+        shards: Sequence[ShardInfo],
+        contents: RecordContents,
+        compression: str = "",
+        container: str = TFRECORD,
     ):
         self.name = name
         self.folder = folder
         self.shards = tuple(shards)
         self._contents = contents
         self.compression = compression
+        self.container = container
         self._readings = table_readings(contents.table, contents.feature_shape)
         self._decoding = Decoding()
         self._ends = tuple(accumulate(shard.examples for shard in shards))
@@ -142,6 +151,11 @@ class SplitRecords:
                 f"{self.folder}, split {self.name}: the shards are compressed by GZIP, which has no random access; "
                 "read the split in order, or convert without --gzip"
             )
+        if not CONTAINERS[self.container].has_random_access:
+            raise ConfigError(
+                f"{self.folder}, split {self.name}: {self.container} files have no random access; read the split in "
+                "order"
+            )
 
     def _decode(self, record: bytes, number: int) -> dict[str, Any]:
         """Return the values of a record. `number` is its number, for the error."""
@@ -161,7 +175,8 @@ class SplitRecords:
     @cached_property
     def _files(self) -> RecordFiles:
         """Shards at the time of the first access. A shard that is replaced later is an error."""
-        return RecordFiles([RecordFile(join_path(self.folder, info.file), info) for info in self.shards])
+        container, contents = container_of(self.container), Contents(self._contents.table, self._contents.labels)
+        return RecordFiles([container.open(join_path(self.folder, info.file), contents, info) for info in self.shards])
 
     @check_names
     def numpy(

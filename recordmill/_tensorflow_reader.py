@@ -1,6 +1,6 @@
 """tf.data.Dataset of a split. TensorFlow's graph decodes the records."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,6 +9,7 @@ import numpy as np
 
 from recordmill._decoding import COLOURED, IMAGE_SIZED, Decoding, box_axes
 from recordmill._split_records import SplitPiece, SplitRecords
+from recordmill.schemas.containers import TFRECORD
 from recordmill.schemas.errors import ConfigError, missing_extra
 from recordmill.schemas.features import CLASS_OF_ROW, Form, Reading, RecordOf, parse_spec
 from recordmill.schemas.field_features import is_field, lengths_source
@@ -208,16 +209,18 @@ def _read_pieces(split: SplitRecords, pieces: list[SplitPiece], steps: Steps) ->
     """Return serialised records: string []."""
     import tensorflow as tf
 
-    def read(path: "tf.Tensor", first: "tf.Tensor", count: "tf.Tensor") -> "tf.data.Dataset":
-        return tf.data.TFRecordDataset(path, split.compression, _READ_BYTES).skip(first).take(count)
+    def generate(number: np.integer, first: np.integer, end: np.integer) -> Iterator[bytes]:
+        return split._of_piece(SplitPiece(int(number), int(first), int(end)))
 
-    files = tf.data.Dataset.from_tensor_slices(
-        (
-            tf.constant([split._files.files[piece.number].path for piece in pieces], tf.string),
-            tf.constant([piece.first for piece in pieces], tf.int64),
-            tf.constant([piece.end - piece.first for piece in pieces], tf.int64),
-        )
-    )
+    def read(path: "tf.Tensor", *piece: "tf.Tensor") -> "tf.data.Dataset":
+        if split.container != TFRECORD:  # which TensorFlow does not read
+            return tf.data.Dataset.from_generator(generate, args=piece, output_signature=tf.TensorSpec([], tf.string))
+        _, first, end = piece
+        return tf.data.TFRecordDataset(path, split.compression, _READ_BYTES).skip(first).take(end - first)
+
+    paths = tf.constant([split._files.files[piece.number].path for piece in pieces], tf.string)
+    numbers = (tf.constant(column, tf.int64) for column in np.array(pieces, np.int64).reshape(-1, 3).T)
+    files = tf.data.Dataset.from_tensor_slices((paths, *numbers))
     if not steps.shuffle:
         return files.flat_map(read)
     is_fixed = steps.seed is not None

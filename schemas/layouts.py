@@ -347,9 +347,9 @@ def _convert_exactly(feature: Feature, column: Any) -> Any:
     return Ragged(exact, column.starts) if isinstance(column, Ragged) else exact
 
 
-def shard_names(name: str, split: str, layout: str) -> ShardNames:
-    """Return a split's shard names in a layout."""
-    return ShardNames(name, split, LAYOUTS[layout].naming)
+def shard_names(name: str, split: str, layout: str, container: str) -> ShardNames:
+    """Return a split's shard names in a layout and a container."""
+    return ShardNames(name, split, LAYOUTS[layout].naming, container)
 
 
 DECODED_IMAGE = "image"

@@ -94,12 +94,16 @@ FINGERPRINT = [
     ("form", "u1", 17),
 ]
 """NumPy dtype of the fingerprint of an image: first 16 bytes of the SHA-256 of its file; perceptual hash; labels;
-position of its records, as in `recordmill.schemas.statistics.Example`; coarse form: mean grey levels of 4 x 4 parts,
+position of its records, as in `recordmill.schemas.statistics.Example`, with `offset` NO_OFFSET and their number as
+`bytes` if the container has no byte ranges; coarse form: mean grey levels of 4 x 4 parts,
 row by row, and 128 + 80 * log2(width / height), clipped to a byte.
 
 The upper half of `labels` is a hash of the image's class, or of the classes of its objects. The lower half is a hash of
 the positions of its objects, see `recordmill.transforms.insight.fingerprint_images`."""
 
+
+NO_OFFSET = (1 << 64) - 1
+"""`offset` in FINGERPRINT without a byte range."""
 
 FINGERPRINT_VERSION = 1
 """Version of the algorithm that computes fingerprints from images and labels."""
@@ -145,15 +149,16 @@ class Agreement(Enum):
     DIFFER = "differ"
 
 
-class DuplicateImage(msgspec.Struct, frozen=True, order=True):
+class DuplicateImage(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
     """An image of a group, and the position of its records, as in `recordmill.schemas.statistics.Example`."""
 
     split: str
     file_name: str
     shard: str
     record: int
-    offset: int
-    bytes: int
+    offset: int | msgspec.UnsetType = msgspec.UNSET
+    bytes: int | msgspec.UnsetType = msgspec.UNSET
+    records: int = 1
 
 
 class DuplicateGroup(msgspec.Struct, frozen=True):

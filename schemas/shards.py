@@ -4,6 +4,7 @@ import re
 
 import msgspec
 
+from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from recordmill.schemas.features import ShardNaming
 from recordmill.schemas.problems import Fingerprints
 from recordmill.schemas.rejects import Metric, Rejected
@@ -70,17 +71,19 @@ class ShardNames(msgspec.Struct, frozen=True):
     """File names of the shards of one split.
 
     TFDS and Beam: `coco-train.tfrecord-00003-of-00128`. Keras recipe: `file_03-4096.tfrec`, with the number of
-    examples, which is known when the shard is finished. `.gz` is appended to the names of compressed shards.
+    examples, which is known when the shard is finished. `.gz` is appended to the names of compressed shards. Other
+    containers: see `recordmill.schemas.containers.CONTAINERS`.
     """
 
     name: str
     split: str
     naming: ShardNaming = ShardNaming.TFDS
+    container: str = TFRECORD
 
     @property
-    def stable_prefix(self) -> str:
-        """Prefix of the split's `stable` shard names."""
-        return f"{self.name}-{self.split}.tfrecord"
+    def is_keras(self) -> bool:
+        """True for the names of the Keras recipe. Only TFRecord files have them."""
+        return self.naming is ShardNaming.KERAS and self.container == TFRECORD
 
     def file(self, key: ShardKey, examples: int, gzip: bool) -> str:
         """Return the name of a finished shard.
@@ -89,25 +92,37 @@ class ShardNames(msgspec.Struct, frozen=True):
         'coco-train.tfrecord-00003-of-00128.gz'
         """
         ending = ".gz" if gzip else ""
-        if self.naming is ShardNaming.KERAS:
+        if self.is_keras:
             return f"file_{key.index:02d}-{examples}.tfrec{ending}"
         return self.stable(key) + ending
 
     def stable(self, key: ShardKey) -> str:
-        """Return the shard's name in the scheme of TFDS and Beam, for any naming of files. It is known before the
-        shard is finished."""
-        return f"{self.stable_prefix}-{key.index:05d}-of-{key.count:05d}"
+        """Return the shard's name in the scheme of TFDS and Beam, or of its container, for any naming of files. It is
+        known before the shard is finished."""
+        return CONTAINERS[self.container].file_name(f"{self.name}-{self.split}", key.index, key.count)
 
     def is_one(self, file: str) -> bool:
         """Return True if `file` is named like a shard of the split or a link to one, for any shard count."""
-        match = _SHARD_FILE.fullmatch(file)
-        if match is not None and match[1] == self.stable_prefix:
+        return self._matches(f"{re.escape(self.name)}-{re.escape(self.split)}", file)
+
+    def is_one_of_any_split(self, file: str) -> bool:
+        """Return True if `file` is named like a shard of any split of the data set, or a link to one.
+
+        >>> ShardNames("coco", "train").is_one_of_any_split("coco-val.tfrecord-00000-of-00001")
+        True
+        """
+        return self._matches(f"{re.escape(self.name)}-.+", file)
+
+    def _matches(self, prefix: str, file: str) -> bool:
+        if re.fullmatch(CONTAINERS[self.container].file_pattern(prefix), file):
             return True
-        return self.naming is ShardNaming.KERAS and _KERAS_FILE.fullmatch(file) is not None
+        return self.is_keras and re.fullmatch(_KERAS_FILE, file) is not None
 
 
-_SHARD_FILE = re.compile(r"(.+)-(\d{5,})-of-(\d{5,})(?:\.gz)?")
-_KERAS_FILE = re.compile(r"file_(\d{2,})-(\d+)\.tfrec(?:\.gz)?")
+_KERAS_FILE = r"file_\d{2,}-\d+\.tfrec(?:\.gz)?"
+_PATTERNS = (re.sub(r"\?P<\w+>", "", row.file_pattern("[^/]+")) for row in CONTAINERS.values())
+SHARD_FILES = "|".join((_KERAS_FILE, *_PATTERNS))
+"""Regular expression of the names of shards of any data set."""
 
 
 def parse_shard_name(split: str, file: str) -> ShardKey:
@@ -116,19 +131,7 @@ def parse_shard_name(split: str, file: str) -> ShardKey:
     >>> parse_shard_name("train", "coco-train.tfrecord-00003-of-00128.gz")
     ShardKey(split='train', index=3, count=128)
     """
-    match = _SHARD_FILE.fullmatch(file)
+    match = re.fullmatch(CONTAINERS[TFRECORD].file_pattern(".+"), file)
     if match is None:
         raise ValueError(f"{file} is not the name of a shard")
-    return ShardKey(split, int(match[2]), int(match[3]))
-
-
-def is_shard_name(name: str, file: str, naming: ShardNaming) -> bool:
-    """Return True if `file` is named like a shard of any split of the data set `name`, or a link to one.
-
-    >>> is_shard_name("coco", "coco-val.tfrecord-00000-of-00001", ShardNaming.TFDS)
-    True
-    """
-    match = _SHARD_FILE.fullmatch(file)
-    if match is not None and match[1].startswith(f"{name}-") and match[1].endswith(".tfrecord"):
-        return True
-    return naming is ShardNaming.KERAS and _KERAS_FILE.fullmatch(file) is not None
+    return ShardKey(split, int(match["index"]), int(match["count"]))

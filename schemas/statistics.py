@@ -87,15 +87,21 @@ class Histogram(msgspec.Struct, frozen=True):
         return sum(self.bins.values())
 
 
-class Example(msgspec.Struct, frozen=True, order=True):
-    """Position of the records of an example image."""
+class Example(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
+    """Position of the records of an example image, which are consecutive.
+
+    The first one is found by its number. TFRecord files also have the byte range of all of them, and other containers
+    their number.
+    """
 
     rank: int  # the smaller, the better the example
     key: int  # hash of the image's file, which decides between equal ranks, and is equal for copies
     shard: str  # file of the shard
     record: int  # index of the image's first record in the shard
-    offset: int  # offset of that record's frame in the shard's file, in bytes after decompression
-    bytes: int  # size of all records of the image, which are consecutive, with their frames
+    # offset of that record's frame in the shard's file, in bytes after decompression; UNSET without byte ranges
+    offset: int | msgspec.UnsetType = msgspec.UNSET
+    bytes: int | msgspec.UnsetType = msgspec.UNSET  # size of all records of the image with their frames
+    records: int = 1  # number of records of the image; 1 with `bytes`
 
 
 def different_images(examples: Iterable[Example], number: int) -> list[Example]:

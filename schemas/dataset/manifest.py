@@ -8,6 +8,7 @@ import hashlib
 
 import msgspec
 
+from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureTable, Part
@@ -20,7 +21,7 @@ from recordmill.schemas.layouts import LAYOUTS, shard_names
 from recordmill.schemas.names import dataset_name_fault
 from recordmill.schemas.problems import Duplicates, SplitProblems
 from recordmill.schemas.rejects import MOST_LISTED, RejectLine
-from recordmill.schemas.shards import ShardInfo, SplitSize
+from recordmill.schemas.shards import ShardInfo, ShardNames, SplitSize
 
 FORMAT = 1
 """Format number. Development versions wrote 2 to 4. From 0.1.0 on, FORMAT increases when the same inputs and options
@@ -210,6 +211,7 @@ class Manifest(msgspec.Struct, frozen=True):
             split.
         problems: Possible problems of each split that was compared; UNSET if `duplicates` is.
         sha256: Hex digest of this JSON with an empty `sha256`, so that `verify` finds edits.
+        container_name: `container` in JSON; UNSET for TFRecord files.
     """
 
     format: int
@@ -225,6 +227,16 @@ class Manifest(msgspec.Struct, frozen=True):
     duplicates: Duplicates | msgspec.UnsetType = msgspec.UNSET
     problems: dict[str, SplitProblems] | msgspec.UnsetType = msgspec.UNSET
     sha256: str = ""
+    container_name: str | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="container")
+
+    @property
+    def container(self) -> str:
+        """Container of the shards, see `recordmill.schemas.containers.CONTAINERS`."""
+        return TFRECORD if self.container_name is msgspec.UNSET else self.container_name
+
+    def shard_names(self, split: str) -> ShardNames:
+        """Return the names of the shards of a split."""
+        return shard_names(self.name, split, self.layout, self.container)
 
     @property
     def labels(self) -> LabelMap:
@@ -274,7 +286,8 @@ def manifest_of(
     splits: dict[str, SplitManifest],
     encoders: tuple[EncoderInfo, ...] = (),
 ) -> Manifest:
-    """Return the manifest of these classes and records."""
+    """Return the manifest of these classes and records. All splits have one container."""
+    container = next((split.recipe.container for split in splits.values()), TFRECORD)
     return Manifest(
         FORMAT,
         name,
@@ -286,6 +299,7 @@ def manifest_of(
         num_classes(labels, table),
         () if table == LAYOUTS[table.layout].with_parts(table.parts) else table.features,
         encoders,
+        container_name=msgspec.UNSET if container == TFRECORD else container,
     )
 
 
@@ -313,17 +327,26 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
         )
     if manifest.layout not in LAYOUTS:
         raise ConfigError(f"{path} has the unknown layout {manifest.layout!r}")
+    if manifest.container not in CONTAINERS:
+        raise ConfigError(
+            f"{path} has the unknown container {manifest.container!r}; this version reads {', '.join(CONTAINERS)}"
+        )
     if fault := dataset_name_fault(manifest.name):
         raise ConfigError(f"{path}: the name {manifest.name!r} {fault}; was it edited?")
     for name, split in manifest.splits.items():
         if fault := split_name_fault(name):
             raise ConfigError(f"{path}: the name of the split {name!r} {fault}; was it edited?")
+        if split.recipe.container != manifest.container:
+            raise ConfigError(
+                f"{path}: its container is {manifest.container}, but the recipe of {name} has "
+                f"{split.recipe.container}; was it edited?"
+            )
         if (split.recipe.name, split.recipe.split) != (manifest.name, name):
             raise ConfigError(
                 f"{path}: the recipe of {manifest.name}-{name} belongs to {split.recipe.name}-{split.recipe.split}; "
                 "was it edited?"
             )
-        names = shard_names(manifest.name, name, manifest.layout)
+        names = manifest.shard_names(name)
         for shard in split.shards:
             if not names.is_one(shard.file):
                 raise ConfigError(f"{path} lists {shard.file!r}, which is not the name of a shard of its split {name}")

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from recordmill.schemas.containers import TFRECORD
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.layouts import LAYOUTS, TABLE, shard_names
@@ -108,8 +109,13 @@ class Recipe(msgspec.Struct, frozen=True):
         return "row" if has_rows else "image"
 
     @property
+    def container(self) -> str:
+        """Container of the shards, see `recordmill.schemas.containers.CONTAINERS`."""
+        return str(self.options.get("container", TFRECORD))
+
+    @property
     def shard_names(self) -> ShardNames:
-        return shard_names(self.name, self.split, self.layout)
+        return shard_names(self.name, self.split, self.layout, self.container)
 
 
 _OPTION_BY_KEY = {"format": "image_format", "label_column": "label", "path_column": "image_column"}

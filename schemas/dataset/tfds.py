@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from recordmill.schemas.containers import CONTAINERS
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json
-from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureKind, FeatureTable, ShardNaming
+from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureKind, FeatureTable
 from recordmill.schemas.field_features import FLAT_VALUES, LENGTHS
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
@@ -33,13 +34,14 @@ _IMAGES = ("image.encoded", "image.pixels", "feature.values")
 
 
 def is_readable(manifest: Manifest) -> bool:
-    """Return True if TFDS can read all splits. TFDS does not read compressed shards."""
-    return not any(split.compression for split in manifest.splits.values())
+    """Return True if TFDS can read all splits. TFDS does not read compressed shards, nor all containers."""
+    is_compressed = any(split.compression for split in manifest.splits.values())
+    return bool(CONTAINERS[manifest.container].tfds_format) and not is_compressed
 
 
 def shard_links(names: ShardNames, split: SplitManifest) -> dict[str, str]:
     """Return the links for shards whose names TFDS does not expect: expected name -> file of the shard."""
-    if names.naming is ShardNaming.TFDS:
+    if not names.is_keras:
         return {}
     files = [shard.file for shard in split.shards]
     return {names.stable(ShardKey(names.split, index, len(files))): file for index, file in enumerate(files)}
@@ -98,7 +100,7 @@ def _group_prefix(feature: Feature, table: FeatureTable) -> str:
 
 def _dataset_info(manifest: Manifest) -> dict[str, Any]:
     return {
-        "fileFormat": "tfrecord",
+        "fileFormat": CONTAINERS[manifest.container].tfds_format,
         "name": manifest.name,
         "splits": [
             {

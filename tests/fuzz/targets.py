@@ -27,13 +27,13 @@ from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.annotated.join_annotated import join_rows
 from recordmill.transforms.annotated.read_labels import labelled_rows
+from recordmill.transforms.containers.tfrecord import open_records
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.images.decode_segmentation import compress_segmentation, has_several_runs, run_bounds_px
 from recordmill.transforms.images.load_images import _check_or_transcode, inspect_image
 from recordmill.transforms.join.match_blocks import FileState
 from recordmill.transforms.join.observed_labels import choose_labels
 from recordmill.transforms.records.parse_record import parse_record
-from recordmill.transforms.records.record_file import open_records
 from recordmill.transforms.rows.choose_type import narrowest_type
 from recordmill.transforms.rows.convert_columns import convert_column
 from recordmill.transforms.rows.observe_columns import TableStats, observe

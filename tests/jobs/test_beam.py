@@ -18,7 +18,7 @@ from PIL import Image
 from recordmill import open as open_data_set
 from recordmill.beam import Encode, Read, ReadDataset, Sample, SampleObject, WriteDataset
 from recordmill.schemas.errors import CollidingImagesError, ConfigError, RecordmillError, TooManyRejectsError
-from recordmill.transforms.records.record_file import open_records
+from recordmill.transforms.containers.tfrecord import open_records
 from tests.conftest import (
     CATEGORIES,
     annotation,

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from recordmill.schemas.dataset.manifest import decode_manifest
+from recordmill.transforms.containers.tfrecord import open_records
 from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.records.parse_record import parse_example
-from recordmill.transforms.records.record_file import open_records
 from tests.conftest import CATEGORIES, annotation, convert, draw_jpeg, image_row, shard_bytes, write_coco
 from tests.transforms.show.records import framed
 

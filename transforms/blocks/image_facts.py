@@ -12,10 +12,21 @@ from recordmill.schemas.statistics import PixelMeasures
 NO_CLASS = -1
 
 
+NO_OFFSET = -1
+"""Offset of records in a container without byte ranges."""
+
+
 class RecordPlaces(NamedTuple):
-    """Positions of the records of N images in a shard, see `recordmill.schemas.statistics.Example`: int64 [N] each."""
+    """Positions of the records of N images in a shard: int64 [N] each.
+
+    Attributes:
+        record: Number of the image's first record.
+        records: Number of its records, which are consecutive.
+        offset, bytes: Byte range of its records, see `recordmill.schemas.statistics.Example`; NO_OFFSET and 0 without.
+    """
 
     record: np.ndarray
+    records: np.ndarray
     offset: np.ndarray
     bytes: np.ndarray
 

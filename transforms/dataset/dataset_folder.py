@@ -24,13 +24,14 @@ from recordmill.schemas.inputs.labels import LABEL_FILES, ExistingLabels
 from recordmill.schemas.inputs.tables import SCHEMA_FILES
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.problems import DUPLICATES, FINGERPRINTS, split_fingerprints, split_problems
+from recordmill.schemas.shards import SHARD_FILES
 from recordmill.schemas.statistics import REPORT, STATISTICS, SplitStatistics, split_statistics
 from recordmill.transforms.records.shard_index import ENDING, INDEX, index_file
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for, tilde_hint
 
 _RUN_FILES = re.compile(
-    rf"{REJECTS}|{DUPLICATES}|{FINGERPRINTS}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|"
+    rf"{REJECTS}|{DUPLICATES}|{FINGERPRINTS}|({SHARD_FILES})(\.json)?|"
     rf"(rows|images)-\d{{5,}}-\d{{5,}}|{re.escape(INDEX)}/[^/]+|\.[^/]+\.tmp|beam-temp-.+"
 )
 """Files of a state folder: finished shards, indexes, notes, sorted rows, temporary files, files of Beam's sink."""

@@ -13,10 +13,10 @@ import msgspec
 from recordmill.schemas.dataset.checks import Faults
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.paths import is_remote
+from recordmill.transforms.containers.read_shards import ManifestShard
+from recordmill.transforms.containers.tfrecord import TFRecordReader
 from recordmill.transforms.extract.extract_files import WrittenFile
 from recordmill.transforms.extract.extract_rows import RecordRows
-from recordmill.transforms.records.read_shards import ManifestShard
-from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.records.tfrecord import frame
 from recordmill.transforms.runtime.beam_steps import library_versions
 from recordmill.transforms.storage.interface import crc32c_text
@@ -112,7 +112,7 @@ def find_finished_piece(folder: str, shard: str) -> Piece | None:
 
 def read_piece_records(folder: str, piece: Piece) -> Iterator[ExtractedRecord]:
     """Return a piece's records, in the shard's order."""
-    return map(_DECODE, ShardReader(_piece_path(folder, piece.file, "records")).records())
+    return map(_DECODE, TFRecordReader(_piece_path(folder, piece.file, "records")).records())
 
 
 def _piece_path(folder: str, shard: str, suffix: str) -> str:

@@ -11,6 +11,7 @@ from recordmill.schemas.dataset.checks import Fault
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.transforms.containers.read_shards import FaultList, ManifestShard, readable_records
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.extract.extract_files import (
     ExtractedFile,
@@ -38,8 +39,6 @@ from recordmill.transforms.extract.label_format import ExtractedImage, Extracted
 from recordmill.transforms.extract.write_formats import LABEL_FORMATS
 from recordmill.transforms.images.check_formats import without_exif
 from recordmill.transforms.images.open_image import exif_orientation, image_kind, open_image
-from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
-from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.processes import ShardDoFn
 from recordmill.transforms.runtime.threads import look_ahead
@@ -99,7 +98,7 @@ def _extract_records(folder: str, format_: str, shard: ManifestShard, pool: Exec
     damage: list[Fault] = []
     contents = shard.table, shard.labels, shard.split
     extract = RowExtractor(*contents) if format_ == "coco" else LabelExtractor(*contents, LABEL_FORMATS[format_])
-    records = enumerate(readable_records(shard, ShardReader(shard.path), damage))
+    records = enumerate(readable_records(shard, shard.reader(), damage))
     extract_one = partial(_extract_record, shard, extract, FileWriter(folder))
     piece = PieceFile(folder, shard.info.file)
     try:

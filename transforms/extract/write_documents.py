@@ -21,11 +21,11 @@ from recordmill.schemas.field_features import field_columns
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.names import name_key
+from recordmill.transforms.containers.read_shards import FaultList
 from recordmill.transforms.extract.extract_pieces import ExtractedRecord, Piece, read_piece_records, read_shard_piece
 from recordmill.transforms.extract.extract_rows import RecordRows, Row, nest_fields, panoptic_path
 from recordmill.transforms.extract.label_format import LabelFormat
 from recordmill.transforms.extract.write_formats import LABEL_FORMATS
-from recordmill.transforms.records.read_shards import FaultList
 from recordmill.transforms.storage.interface import Upload
 from recordmill.transforms.storage.resolve import join_path, storage_for
 

@@ -37,7 +37,7 @@ from recordmill.schemas.statistics import (
     edge,
     quantiles,
 )
-from recordmill.transforms.blocks.image_facts import FactColumns, FieldItems, RecordPlaces, SortedObjects
+from recordmill.transforms.blocks.image_facts import NO_OFFSET, FactColumns, FieldItems, RecordPlaces, SortedObjects
 from recordmill.transforms.dataset.count_fields import count_items
 from recordmill.transforms.dataset.facts import add_statistics
 from recordmill.transforms.images.measure_pixels import BLANK_CONTRAST
@@ -302,7 +302,10 @@ class _ExampleChooser:
         columns = (self.key, *self._places)
         places = (column[images[chosen]].tolist() for column in columns)
         return tuple(
-            Example(rank, key, "", *place) for rank, key, *place in zip(ranks[chosen].tolist(), *places, strict=True)
+            Example(rank, key, "", record, records=records)
+            if offset == NO_OFFSET
+            else Example(rank, key, "", record, offset, size)
+            for rank, key, record, records, offset, size in zip(ranks[chosen].tolist(), *places, strict=True)
         )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from recordmill.schemas.problems import (
     FINGERPRINT,
     NO_HASH,
+    NO_OFFSET,
     Agreement,
     DuplicateGroup,
     DuplicateImage,
@@ -311,8 +312,9 @@ class _Images:
 
     def _image(self, index: int) -> DuplicateImage:
         split, shard = self._shards[self._shard[index]]
-        record, offset, bytes_ = (int(self.rows[name][index]) for name in ("record", "offset", "bytes"))
-        return DuplicateImage(split, self._names[index], shard, record, offset, bytes_)
+        record, offset, size = (int(self.rows[name][index]) for name in ("record", "offset", "bytes"))
+        image = split, self._names[index], shard, record
+        return DuplicateImage(*image, records=size) if offset == NO_OFFSET else DuplicateImage(*image, offset, size)
 
 
 def _varies(group: np.ndarray, values: np.ndarray) -> np.ndarray:

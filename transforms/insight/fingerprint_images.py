@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.problems import FINGERPRINT, FINGERPRINT_VERSION, Fingerprints
-from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns, RecordPlaces, SortedObjects
+from recordmill.transforms.blocks.image_facts import NO_CLASS, NO_OFFSET, FactColumns, RecordPlaces, SortedObjects
 from recordmill.transforms.images.measure_pixels import HASH_SIDE, perceptual_hashes
 
 _PARTS = 4
@@ -50,8 +50,9 @@ def fingerprint_images(facts: FactColumns, places: RecordPlaces, objects: Sorted
         fingerprints["form"][has_grey, :-1] = _mean_levels(small)
     fingerprints["form"][:, -1] = [_aspect_level(width, height) for width, height in facts.size_px.tolist()]
     fingerprints["labels"] = label_digests(facts, objects)
-    for name, column in zip(RecordPlaces._fields, places, strict=True):
-        fingerprints[name] = column
+    fingerprints["record"] = places.record
+    fingerprints["offset"] = places.offset  # NO_OFFSET becomes that of FINGERPRINT
+    fingerprints["bytes"] = np.where(places.offset == NO_OFFSET, places.records, places.bytes)
     return fingerprints
 
 

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import msgspec
 from PIL import Image
 
+from recordmill.schemas.containers import CONTAINERS
 from recordmill.schemas.dataset.manifest import Manifest
-from recordmill.schemas.errors import RecordError
+from recordmill.schemas.errors import IndexMismatchError, RecordError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.problems import (
     DUPLICATES,
@@ -37,14 +38,14 @@ from recordmill.schemas.statistics import (
     SplitStatistics,
     different_images,
 )
+from recordmill.transforms.containers.container import Contents, RecordFile, container_of
 from recordmill.transforms.dataset.dataset_folder import read_file
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.open_image import convert_for_jpeg, image_kind, open_image
 from recordmill.transforms.insight.draw_record import draw_problem, draw_shapes
 from recordmill.transforms.insight.overlay import OverlayReader
 from recordmill.transforms.records.parse_record import RecordParser, convert_to_layout_types, join_values
-from recordmill.transforms.records.record_file import ShardReader
-from recordmill.transforms.records.tfrecord import framed_size, read_records
+from recordmill.transforms.records.tfrecord import framed_size
 from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -122,7 +123,8 @@ def read_examples(folder: str, manifest: Manifest, chosen: Sequence[ChosenExampl
     suspicious = _read_suspicious_ids(folder, manifest.splits)
     drawn: list[tuple[int, Thumbnail | None]] = []
     with ThreadPoolExecutor(_READS) as pool:
-        for group, records in look_ahead(partial(_read_group, folder), _group_by_shard(chosen), pool, _READS):
+        read = partial(_read_group, folder, manifest)
+        for group, records in look_ahead(read, _group_by_shard(chosen, manifest), pool, _READS):
             for number, chosen_example in group:
                 _, _, example = chosen_example
                 image_records = records.get((example.shard, example.record), [])
@@ -149,41 +151,51 @@ def _read_suspicious_ids(folder: str, splits: Iterable[str]) -> _Suspicious:
     return ids
 
 
-def _group_by_shard(chosen: Iterable[ChosenExample]) -> list[_Group]:
-    """Return groups of examples to read together: all of a compressed shard, which must be read from its start."""
+def _group_by_shard(chosen: Iterable[ChosenExample], manifest: Manifest) -> list[_Group]:
+    """Return groups of examples to read together: all of a shard that must be read from its start."""
     ordered = sorted(enumerate(chosen), key=lambda item: (item[1][2].shard, item[1][2].record))
     return [
         part
         for shard, group in groupby(ordered, lambda item: item[1][2].shard)
-        for part in ([list(group)] if shard.endswith(".gz") else [[item] for item in group])
+        for part in ([[item] for item in group] if _has_random_access(shard, manifest) else [list(group)])
     ]
 
 
-def _read_group(folder: str, group: _Group) -> tuple[_Group, dict[tuple[str, int], list[bytes]]]:
+def _has_random_access(shard: str, manifest: Manifest) -> bool:
+    return CONTAINERS[manifest.container].has_random_access and not shard.endswith(".gz")
+
+
+def _read_group(folder: str, manifest: Manifest, group: _Group) -> tuple[_Group, dict[tuple[str, int], list[bytes]]]:
     examples = [example for _, (_, _, example) in group]
-    path = join_path(folder, examples[0].shard)
-    try:
-        if path.endswith(".gz"):
-            return group, _read_compressed_shard(path, examples)
-        (example,) = examples
-        data = storage_for(folder).read_range(path, example.offset, example.bytes)
-        return group, {(example.shard, example.record): list(read_records(io.BytesIO(data)))}
-    except (RecordError, FileNotFoundError):  # the shard has changed since; `verify` reports how
-        return group, {}
+    shard = examples[0].shard
+    records: dict[tuple[str, int], list[bytes]] = {(shard, example.record): [] for example in examples}
+    is_random = _has_random_access(shard, manifest)
+    with suppress(RecordError, IndexMismatchError, FileNotFoundError):  # the shard has changed; `verify` reports how
+        file = _open_shard(folder, shard, manifest)
+        first = examples[0].record if is_random else 0
+        following = (file.read([number])[0] for number in range(first, len(file))) if is_random else file.in_order()
+        for number, record in enumerate(following, first):
+            for example in examples:
+                image_records = records[shard, example.record]
+                if number >= example.record and not _is_complete(example, image_records):
+                    image_records.append(record)
+            if all(_is_complete(example, records[shard, example.record]) for example in examples):
+                break
+    complete = {example.record for example in examples if _is_complete(example, records[shard, example.record])}
+    return group, {(shard, record): records[shard, record] for record in complete}
 
 
-def _read_compressed_shard(path: str, examples: list[Example]) -> dict[tuple[str, int], list[bytes]]:
-    records: dict[tuple[str, int], list[bytes]] = {(example.shard, example.record): [] for example in examples}
-    end = max(example.offset + example.bytes for example in examples)
-    offset = 0
-    for record in ShardReader(path).records():
-        for example in examples:
-            if example.offset <= offset < example.offset + example.bytes:
-                records[example.shard, example.record].append(record)
-        offset += framed_size(len(record))
-        if offset >= end:
-            break
-    return records
+def _is_complete(example: Example, records: Sequence[bytes]) -> bool:
+    """Return True if these are all records of an image. A byte range does not have their number."""
+    if example.bytes is msgspec.UNSET:
+        return len(records) >= example.records
+    return sum(framed_size(len(record)) for record in records) >= example.bytes
+
+
+def _open_shard(folder: str, shard: str, manifest: Manifest) -> RecordFile:
+    infos = (info for split in manifest.splits.values() for info in split.shards if info.file == shard)
+    contents = Contents(manifest.table, manifest.labels)
+    return container_of(manifest.container).open(join_path(folder, shard), contents, next(infos, None))
 
 
 def _draw_thumbnail(
@@ -256,7 +268,11 @@ def read_first_groups(folder: str, number: int) -> list[DuplicateGroup]:
 def choose_duplicates(groups: Sequence[DuplicateGroup]) -> list[ChosenExample]:
     """Return at most _IMAGES_SHOWN images of each group, one image of each split first."""
     return [
-        (_duplicates_title(number), image.split, Example(0, 0, image.shard, image.record, image.offset, image.bytes))
+        (
+            _duplicates_title(number),
+            image.split,
+            Example(0, 0, image.shard, image.record, image.offset, image.bytes, image.records),
+        )
         for number, group in enumerate(groups)
         for image in _one_per_split_first(group)[:_IMAGES_SHOWN]
     ]

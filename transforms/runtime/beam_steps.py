@@ -12,6 +12,7 @@ from apache_beam.coders import Coder, registry
 from apache_beam.pipeline import AppliedPTransform
 from msgspec import msgpack
 
+from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from recordmill.schemas.errors import translated_errors
 from recordmill.schemas.layouts import FEATURES, TABLE
 from recordmill.schemas.shards import ShardKey
@@ -90,9 +91,9 @@ _PILLOW_LIBRARIES = ("jpg", "jpg_2000", "libjpeg_turbo", "libtiff", "webp", "zli
 
 
 @lru_cache
-def library_versions(layout: str) -> dict[str, str]:
-    """Return versions of this process's libraries, by name. Missing libraries are skipped, and so are TensorFlow and
-    Arrow if the layout's records do not depend on them."""
+def library_versions(layout: str, container: str = TFRECORD) -> dict[str, str]:
+    """Return versions of this process's libraries, by name. Missing libraries are skipped, and so are those that the
+    layout's records and the container's files do not depend on."""
     from PIL import features  # slow to import, and only needed to make records
 
     versions = {name: version(name) for name in _DISTRIBUTIONS}
@@ -106,6 +107,8 @@ def library_versions(layout: str) -> dict[str, str]:
         versions = {name: text for name, text in versions.items() if name not in ("pillow/zlib", "pillow/zlib_ng")}
     if layout == TABLE.layout:
         versions["pyarrow"] = version("pyarrow")
+    if package := CONTAINERS[container].package:
+        versions[package] = version(package)
     return versions | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
 
 

@@ -23,7 +23,6 @@ from recordmill.schemas.features import RecordOf, format_parts
 from recordmill.schemas.inputs.encoders import CLASSES, TextEncoder, classes_file, encode_encoder, encoder_file
 from recordmill.schemas.inputs.labels import LABEL_FILES, label_files
 from recordmill.schemas.inputs.tables import SCHEMA_FILES, schema_files
-from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.problems import DUPLICATES, split_fingerprints, split_problems
 from recordmill.schemas.shards import IndexInfo, ShardInfo
@@ -109,7 +108,7 @@ def _withdraw(output: str, replaced: Mapping[str, Manifest], current_shards: set
     left = publish(output)
     for split, manifest in replaced.items():
         entry = manifest.splits[split]
-        links = shard_links(shard_names(manifest.name, split, manifest.layout), entry)
+        links = shard_links(manifest.shard_names(split), entry)
         shards = sorted({shard.file for shard in entry.shards} - current_shards)
         for file in (*shards, *map(index_file, shards), *sorted(links)):
             storage.delete(join_path(output, file))
@@ -261,5 +260,5 @@ def _link_shards(output: str, manifest: Manifest) -> bool:
     return all(
         storage.link(join_path(output, link), target)
         for name, split in manifest.splits.items()
-        for link, target in shard_links(shard_names(manifest.name, name, manifest.layout), split).items()
+        for link, target in shard_links(manifest.shard_names(name), split).items()
     )

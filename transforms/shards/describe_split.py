@@ -58,7 +58,7 @@ def describe_split(
     objects_an_image = statistics_.histograms.get("objects_an_image", Histogram())
     return SplitManifest(
         recipe=recipe,
-        made_by=library_versions(recipe.layout),
+        made_by=library_versions(recipe.layout, recipe.container),
         compression="GZIP" if recipe.options.get("gzip") else "",
         inputs=inputs,
         images=ImageCounts(

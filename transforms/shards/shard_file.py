@@ -1,4 +1,4 @@
-"""Write a TFRecord file, and find finished ones."""
+"""Write the file of a shard, and find finished ones."""
 
 import hashlib
 import zlib
@@ -9,23 +9,17 @@ import google_crc32c
 import msgspec
 import numpy as np
 
+from recordmill.schemas.containers import TFRECORD
 from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.errors import JobError
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.rejects import Reason
 from recordmill.schemas.shards import IndexInfo, ShardInfo, ShardKey, ShardResult
+from recordmill.transforms.containers.container import Contents, container_of
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.dataset.rejects import count_rejects
 from recordmill.transforms.encoders.record_maker import RecordMaker
-from recordmill.transforms.records.shard_index import (
-    INDEX,
-    ShardIndex,
-    encode_index,
-    index_file,
-    index_lengths,
-    index_path,
-)
-from recordmill.transforms.records.tfrecord import frame, framed_size
+from recordmill.transforms.records.shard_index import INDEX, index_file, index_path
 from recordmill.transforms.runtime.beam_steps import library_versions
 from recordmill.transforms.storage.interface import Storage, crc32c_text
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -33,17 +27,11 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 _TRANSIENT = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE, Reason.MASK_MISSING)
 """Reject reasons that may not recur. A shard with one is written again."""
 
-_WRITE_BYTES = 1 << 20
-"""Records are written and hashed in chunks of about this size, to take the interpreter's lock less often."""
-
-_COPIED_BYTES = 16_384
-"""Maximum size of parts of records that are joined before a write."""
-
 _GZIP_LEVEL = 1  # of zlib, see docs/decisions/0003-gzip.md; higher ones are slower and no smaller on JPEGs
 _GZIP_WINDOW = 31  # maximum window, with a gzip header whose time is 0
 
 
-class ShardRecipe(msgspec.Struct, frozen=True):
+class ShardRecipe(msgspec.Struct, frozen=True, omit_defaults=True):
     """Output of shards, and everything that determines their bytes except images and labels.
 
     Attributes:
@@ -61,32 +49,31 @@ class ShardRecipe(msgspec.Struct, frozen=True):
     seed: int
     maker: RecordMaker
     format: int
+    container: str = TFRECORD  # digests of plans have another one only
 
 
 class ShardFile:
-    """Writer of a TFRecord file. At the end of the `with` block, the file appears in the split's state folder, after
-    its index (if it is uncompressed). After an exception, no file appears.
+    """File of a shard. Its container makes the bytes; this class has the name, the upload, the checksums and GZIP. At
+    the end of the `with` block, the file appears in the split's state folder, after its index. After an exception, no
+    file appears.
 
     Attributes:
-        examples: Number of appended records.
-        framed_bytes: Size of these records with their frames.
         info: Entry of the file, after the block.
     """
 
-    def __init__(self, recipe: ShardRecipe, key: ShardKey):
+    def __init__(self, recipe: ShardRecipe, key: ShardKey, contents: Contents):
         self._recipe = recipe
         self._key = key
-        self._names = shard_names(recipe.name, key.split, recipe.layout)
+        self._names = shard_names(recipe.name, key.split, recipe.layout, recipe.container)
         self._storage = storage_for(recipe.output)
         self._upload = self._storage.create(self._path(0), recipe.output)
         self._gzip = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW) if recipe.gzip else None
         self._sha256 = hashlib.sha256()
         self._crc32c = google_crc32c.Checksum()
-        self._pending: list[bytes] = []
-        self._pending_bytes = 0
         self._size = 0
-        self.framed_bytes = 0
         self._lengths = array("q")
+        write = self._write_compressed if recipe.gzip else self._write
+        self._writer = container_of(recipe.container).create(contents, key, write)
         self.info: ShardInfo
 
     def _path(self, examples: int) -> str:
@@ -97,37 +84,17 @@ class ShardFile:
 
     @property
     def examples(self) -> int:
+        """Number of appended records."""
         return len(self._lengths)
 
     def append(self, *record: bytes) -> None:
-        """Add a record, in one or several parts."""
-        before, after = frame(*record)
-        size = framed_size(sum(map(len, record)))
-        self._pending += (before, *record, after)
-        self._pending_bytes += size
-        self._lengths.append(size)
-        self.framed_bytes += size
-        if self._pending_bytes >= _WRITE_BYTES:
-            self._flush()
+        """Add a serialised tf.Example, in one or several parts."""
+        self._writer.append(*record)
+        self._lengths.append(sum(map(len, record)))
 
     def lengths(self, first: int) -> np.ndarray:
-        """Return the size of each framed record in bytes, from record `first` on: int64."""
+        """Return the size of each tf.Example in bytes, from record `first` on: int64."""
         return np.array(self._lengths[first:], np.int64)
-
-    def _flush(self) -> None:
-        pending, self._pending, self._pending_bytes = self._pending, [], 0
-        if self._gzip:
-            self._write(self._gzip.compress(b"".join(pending)))
-            return
-        small: list[bytes] = []
-        for data in pending:
-            if len(data) < _COPIED_BYTES:
-                small.append(data)
-                continue
-            self._write(b"".join(small))
-            self._write(data)
-            small.clear()
-        self._write(b"".join(small))
 
     def _write(self, data: bytes) -> None:
         self._upload.write(data)
@@ -135,30 +102,34 @@ class ShardFile:
         self._crc32c.update(data)
         self._size += len(data)
 
+    def _write_compressed(self, data: bytes) -> None:
+        if self._gzip and (compressed := self._gzip.compress(data)):
+            self._write(compressed)
+
     def __enter__(self) -> "ShardFile":
         return self
 
     def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
         try:
             if error_type is None:
-                self._flush()
+                index = self._writer.close()
                 if self._gzip:
                     self._write(self._gzip.flush())
+                    index = None  # a compressed file has no random access
                 path = self._path(self.examples)
-                index = msgspec.UNSET if self._recipe.gzip else write_index(path, index_lengths(self._lengths))
+                entry = msgspec.UNSET if index is None else write_index(path, index)
                 checksums = crc32c_text(self._crc32c), self._sha256.hexdigest()
                 name = self._name(self.examples)
-                self.info = ShardInfo(name, self.examples, self._size, *checksums, index)
+                self.info = ShardInfo(name, self.examples, self._size, *checksums, entry)
                 self._upload.commit(path)
         finally:
             self._upload.abandon()  # no-op after a commit
 
 
-def write_index(path: str, index: ShardIndex) -> IndexInfo:
+def write_index(path: str, index: bytes) -> IndexInfo:
     """Write the index of a shard, and return its entry for the manifest."""
-    data = encode_index(index)
-    storage_for(path).write(index_path(path), data)
-    return IndexInfo(len(data), crc32c_text(google_crc32c.Checksum(data)))
+    storage_for(path).write(index_path(path), index)
+    return IndexInfo(len(index), crc32c_text(google_crc32c.Checksum(index)))
 
 
 def shard_folders(recipe: ShardRecipe, split: str) -> set[str]:
@@ -205,14 +176,15 @@ def written_shard(note: str, result: ShardResult) -> WrittenShard:
 class FinishedShards:
     """Notes of finished shards, until their split's manifest is written."""
 
-    def __init__(self, output: str, name: str, layout: str):
+    def __init__(self, output: str, name: str, layout: str, container: str):
         self._output = output
         self._name = name
         self._layout = layout
+        self._container = container
         self._storage = storage_for(output)
 
     def _note(self, key: ShardKey) -> str:
-        names = shard_names(self._name, key.split, self._layout)
+        names = shard_names(self._name, key.split, self._layout, self._container)
         return join_path(self._output, f"{state_folder(key.split)}/{names.stable(key)}.json")
 
     def note(self, result: ShardResult) -> WrittenShard:
@@ -228,7 +200,7 @@ class FinishedShards:
         if note is None:
             return None
         result = note.decode()
-        if (result.plan, result.made_by) != (plan, library_versions(self._layout)):
+        if (result.plan, result.made_by) != (plan, library_versions(self._layout, self._container)):
             return None
         if any(reject.reason in _TRANSIENT for reject in result.rejected):
             return None

@@ -186,7 +186,7 @@ def _committed_by_another(recipes: Sequence[Recipe], limits: JobLimits) -> Manif
 def _is_committed(output: str, recipe: Recipe, manifest: Manifest) -> bool:
     """Return True if the split of this recipe and these versions is complete."""
     split = manifest.splits.get(recipe.split)
-    if split is None or (split.recipe, split.made_by) != (recipe, library_versions(recipe.layout)):
+    if split is None or (split.recipe, split.made_by) != (recipe, library_versions(recipe.layout, recipe.container)):
         return False
     files = {name: file for shard in split.shards for name, file in shard_files(shard).items()}
     return all(is_intact(storage_for(output), join_path(output, name), file) for name, file in files.items())
@@ -201,7 +201,7 @@ def read_notes(
     Raises:
         JobError: A note is missing.
     """
-    finished = FinishedShards(output, recipe.name, recipe.layout)
+    finished = FinishedShards(output, recipe.name, recipe.layout, recipe.container)
     infos, digest, upload = [], sha256(), None
     with ExitStack() as stack:
         for key, note in sorted(keyed for keyed in notes if keyed[0].split == recipe.split):

@@ -18,6 +18,7 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
 from recordmill.schemas.block import Block, Ragged, join_blocks, starts_of
+from recordmill.schemas.containers import TFRECORD
 from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
@@ -26,17 +27,23 @@ from recordmill.schemas.problems import Fingerprints
 from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult, parse_shard_name
 from recordmill.schemas.statistics import Statistics
-from recordmill.transforms.blocks.image_facts import FactColumns, FieldItems, RecordPlaces, join_facts, sort_objects
+from recordmill.transforms.blocks.image_facts import (
+    NO_OFFSET,
+    FactColumns,
+    FieldItems,
+    RecordPlaces,
+    join_facts,
+    sort_objects,
+)
 from recordmill.transforms.blocks.image_tasks import NO_IMAGES
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order
+from recordmill.transforms.containers.container import Contents, container_of
+from recordmill.transforms.containers.tfrecord import TFRecordReader
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.insight.count_images import ImageCounter
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
 from recordmill.transforms.insight.list_problems import worst_problems
-from recordmill.transforms.records.record_file import ShardReader
-from recordmill.transforms.records.shard_index import index_lengths
-from recordmill.transforms.records.tfrecord import framed_size
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import library_versions, pack
 from recordmill.transforms.runtime.processes import ShardDoFn
@@ -91,7 +98,8 @@ def write_shard(
     block = ordered_block(packed, recipe.seed)
     block = block.replace(split=np.zeros(len(block), np.int64))
     context = RecordContext(labels, table, pool, threads, recipe.output)
-    plan, notes = plan_digest(key, block, recipe, context), FinishedShards(recipe.output, recipe.name, recipe.layout)
+    plan = plan_digest(key, block, recipe, context)
+    notes = FinishedShards(recipe.output, recipe.name, recipe.layout, recipe.container)
     if finished := notes.find(key, plan):
         written, result = finished
         _LOGGER.info("%s already exists, with %d examples", result.info.file, result.info.examples)
@@ -124,18 +132,21 @@ def _write_records(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, 
     rejected: list[Rejected] = []
     facts = _ShardFacts()
     encode = recipe.maker.start(context)
-    with ShardFile(recipe, key) as shard:
+    offset, container = 0, container_of(recipe.container)
+    with ShardFile(recipe, key, Contents(context.table, context.labels)) as shard:
         for run in encode(block, key.split):
-            first, offset = shard.examples, shard.framed_bytes
+            first = shard.examples
             for record in run.records:
                 shard.append(*record)
             lengths = shard.lengths(first)
+            sizes = container.sizes_in_file(lengths)
             counted.update(run.counted)
-            counted[Metric.RECORD_BYTES] += int((lengths - framed_size(0)).sum())
+            counted[Metric.RECORD_BYTES] += int(lengths.sum())
             classes.update(run.class_counts)
             rejected += run.rejected
             if run.facts:
-                facts.add(run.facts, locate_records(run.records_per_image, lengths, first, offset), run.fields)
+                facts.add(run.facts, locate_records(run.records_per_image, first, offset, sizes), run.fields)
+            offset += 0 if sizes is None else int(sizes.sum())
             progress.count_written_images(run.images, run.bytes)
             for size in run.rejected_bytes:
                 progress.count_rejected_image(size)
@@ -145,7 +156,7 @@ def _write_records(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, 
     return ShardResult(
         key,
         plan,
-        library_versions(recipe.layout),
+        library_versions(recipe.layout, recipe.container),
         shard.info,
         dict(+counted),
         tuple(rejected),
@@ -156,20 +167,23 @@ def _write_records(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, 
     )
 
 
-def locate_records(records_per_image: np.ndarray, lengths: np.ndarray, first: int, offset: int) -> RecordPlaces:
+def locate_records(records_per_image: np.ndarray, first: int, offset: int, sizes: np.ndarray | None) -> RecordPlaces:
     """Return the positions of the records of consecutive images.
 
     Args:
         records_per_image: int64 [N].
-        lengths: int64, size of each framed record in bytes.
         first, offset: Index and offset of the first record in the shard.
+        sizes: int64, size of each record in the file in bytes; None if the container has no byte ranges.
 
-    >>> locate_records(np.array([1, 2]), np.array([30, 40, 50]), first=7, offset=900)
-    RecordPlaces(record=array([7, 8]), offset=array([900, 930]), bytes=array([30, 90]))
+    >>> locate_records(np.array([1, 2]), first=7, offset=900, sizes=np.array([30, 40, 50]))
+    RecordPlaces(record=array([7, 8]), records=array([1, 2]), offset=array([900, 930]), bytes=array([30, 90]))
     """
     rows = starts_of(records_per_image)
-    starts = starts_of(lengths)[rows]
-    return RecordPlaces(first + rows[:-1], offset + starts[:-1], np.diff(starts))
+    numbers = first + rows[:-1], np.asarray(records_per_image)
+    if sizes is None:
+        return RecordPlaces(*numbers, np.full_like(rows[:-1], NO_OFFSET), np.zeros_like(rows[:-1]))
+    starts = starts_of(sizes)[rows]
+    return RecordPlaces(*numbers, offset + starts[:-1], np.diff(starts))
 
 
 class _ShardFacts:
@@ -293,7 +307,8 @@ class WriteWithBeam(WriteShards):
         return (made[_RUNS], *(self._write(made.records, split) for split in self._splits)) | "All" >> beam.Flatten()
 
     def _write(self, records: PCollection, split: str) -> PCollection:
-        name = shard_names(self._recipe.name, split, self._recipe.layout).stable_prefix
+        names = shard_names(self._recipe.name, split, self._recipe.layout, TFRECORD)
+        name = names.stable(ShardKey(split, 0, 1)).removesuffix("-00000-of-00001")  # which Beam appends
         path = join_path(self._recipe.output, f"{state_folder(split)}/{name}")
         suffix = ".gz" if self._recipe.gzip else ""  # makes Beam compress
         sink = beam.io.WriteToTFRecord(path, file_name_suffix=suffix, num_shards=self._num_shards or 0)
@@ -304,9 +319,9 @@ class WriteWithBeam(WriteShards):
 
 def _note_beam_shard(path: str, split: str, recipe: ShardRecipe) -> TimestampedValue:
     """Read a shard, write its index and its note."""
-    reader, file = ShardReader(path), path.rsplit("/", 1)[-1]
+    reader, file = TFRecordReader(path), path.rsplit("/", 1)[-1]
     deque(reader.records(), maxlen=0)
-    index = msgspec.UNSET if recipe.gzip else write_index(path, index_lengths(reader.lengths))
+    index = msgspec.UNSET if recipe.gzip else write_index(path, reader.index())
     checksums = storage_for(path).checksum(path)[1], reader.sha256.hexdigest()
     progress.count_finished_shard()
     info = ShardInfo(file, reader.examples, reader.size, *checksums, index)
@@ -314,4 +329,5 @@ def _note_beam_shard(path: str, split: str, recipe: ShardRecipe) -> TimestampedV
         parse_shard_name(split, file), "", library_versions(recipe.layout), info, {}, (), Statistics(reader.examples)
     )
     # Beam emits names at the end of the window, when Prism takes side inputs as complete.
-    return TimestampedValue(FinishedShards(recipe.output, recipe.name, recipe.layout).note(result), MIN_TIMESTAMP)
+    notes = FinishedShards(recipe.output, recipe.name, recipe.layout, recipe.container)
+    return TimestampedValue(notes.note(result), MIN_TIMESTAMP)

@@ -16,6 +16,7 @@ from recordmill.schemas.field_features import field_keys
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import UnusableError
+from recordmill.transforms.containers.tfrecord import open_records
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.load_images import encoded_size
 from recordmill.transforms.insight.overlay import OverlayReader, decode_text
@@ -27,7 +28,6 @@ from recordmill.transforms.records.parse_record import (
     first_line,
     parse_record,
 )
-from recordmill.transforms.records.record_file import open_records
 from recordmill.transforms.records.tfrecord import framed_size
 from recordmill.transforms.show.describe_values import HEX_SHOWN, Meanings, decode_if_text, list_meanings, read_terms
 from recordmill.transforms.show.find_shards import RecordFeatures, Shard, Shards, recognise_features, values_by_source

@@ -13,11 +13,11 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import RecordOf
 from recordmill.schemas.inputs.labels import LABEL_FILES
 from recordmill.schemas.inputs.tables import SCHEMA_FILES
-from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.problems import DUPLICATES, split_fingerprints, split_problems
-from recordmill.schemas.shards import ShardInfo, is_shard_name
+from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics import STATISTICS, split_statistics
+from recordmill.transforms.containers.read_shards import FaultList
 from recordmill.transforms.dataset.dataset_folder import (
     file_sha256,
     indexed_shards,
@@ -27,7 +27,6 @@ from recordmill.transforms.dataset.dataset_folder import (
     require_manifest,
 )
 from recordmill.transforms.insight.across_splits import folder_statistics
-from recordmill.transforms.records.read_shards import FaultList
 from recordmill.transforms.records.shard_index import index_file
 from recordmill.transforms.shards.commit_splits import companions
 from recordmill.transforms.storage.interface import Storage, UnreadableFileError
@@ -58,7 +57,7 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
     links = {
         link: shards[file]
         for name, split in manifest.splits.items()
-        for link, file in shard_links(shard_names(manifest.name, name, manifest.layout), split).items()
+        for link, file in shard_links(manifest.shard_names(name), split).items()
     }
     return [
         *_manifest_faults(storage, folder, manifest),
@@ -206,9 +205,10 @@ def _digest_faults(folder: str, file: str, digest: str) -> Iterator[Fault]:
 
 def _unlisted_faults(manifest: Manifest, names: set[str], indexed: Sequence[str]) -> Iterator[Fault]:
     listed = {shard.file for split in manifest.splits.values() for shard in split.shards}
+    is_shard = manifest.shard_names("").is_one_of_any_split
     for file in sorted(names - listed):
-        if is_shard_name(manifest.name, file, manifest.table.naming):
+        if is_shard(file):
             yield Fault(file, None, "unlisted", "named as a shard of this data set, but not in its manifest")
     for shard in indexed:
-        if shard not in listed and is_shard_name(manifest.name, shard, manifest.table.naming):
+        if shard not in listed and is_shard(shard):
             yield Fault(index_file(shard), None, "unlisted", "the index of a shard that is not in the manifest")

@@ -17,13 +17,12 @@ from recordmill.schemas.inputs.images import ImageTask
 from recordmill.schemas.layouts import is_image_feature
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Rejected
+from recordmill.transforms.containers.container import ShardReader
+from recordmill.transforms.containers.read_shards import FaultList, ManifestShard, readable_records
 from recordmill.transforms.encoders.embed_images import EmbedImages, FeatureEncoder, embed_tasks
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.records.parse_record import RecordFault, RecordParser
-from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
-from recordmill.transforms.records.record_file import ShardReader
-from recordmill.transforms.records.shard_index import encode_index, index_file, index_lengths, index_path
-from recordmill.transforms.records.tfrecord import framed_size
+from recordmill.transforms.records.shard_index import index_file, index_path
 from recordmill.transforms.runtime.processes import ShardDoFn
 from recordmill.transforms.runtime.progress import count_faults
 from recordmill.transforms.runtime.threads import look_ahead
@@ -144,7 +143,7 @@ class VerifyShard(ShardDoFn):
 
 def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> ShardCheck:
     """Read a shard to its end, or to its first damaged record, and check every record."""
-    reader = ShardReader(expected.path)
+    reader = expected.reader()
     file = expected.info.file
     check, batch_size = _make_checker(expected)
     faults = FaultList()
@@ -159,7 +158,7 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
         faults.add(Fault(file, number, reason, detail) for reason, detail in record_faults)
     recomputed, difference = 0, 0.0
     if expected.recomputing and not (faults.faults() or damage):
-        first = list(islice(ShardReader(expected.path).records(), expected.recomputing.records))
+        first = list(islice(expected.reader().records(), expected.recomputing.records))
         context = RecordContext(expected.labels, expected.table, pool, threads)
         recomputed, difference, feature_faults = recompute_features(first, expected.recomputing, context)
         faults.add(Fault(file, number, *fault) for number, fault in feature_faults)
@@ -168,15 +167,14 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
     faults.add(damage)
     fault_list = faults.faults()
     count_faults(len(fault_list))
-    record_bytes = sum(reader.lengths) - framed_size(0) * reader.examples
-    counts = reader.examples, objects, record_bytes, reader.size
+    counts = reader.examples, objects, reader.record_bytes, reader.size
     return ShardCheck(expected.split, file, *counts, fault_list, recomputed, difference)
 
 
 def index_faults(expected: ManifestShard, reader: ShardReader) -> Iterator[Fault]:
     """Yield the faults of a shard's index. An index that was added later is not in the manifest."""
     file, path = index_file(expected.info.file), index_path(expected.path)
-    is_listed = expected.info.index is not msgspec.UNSET
+    needed, is_listed = reader.index(), expected.info.index is not msgspec.UNSET
     try:
         data = storage_for(path).read(path)
     except FileNotFoundError:
@@ -185,7 +183,7 @@ def index_faults(expected: ManifestShard, reader: ShardReader) -> Iterator[Fault
         return
     except UnreadableFileError:  # a damaged object, for example; other shards are still checked
         data = b""
-    if data != encode_index(index_lengths(reader.lengths)):
+    if data != needed:
         yield Fault(file, None, "index", "it is not the index of this shard; recordmill index writes it again")
 
 

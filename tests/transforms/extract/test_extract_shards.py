@@ -13,9 +13,9 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.containers.read_shards import ManifestShard
 from recordmill.transforms.extract.extract_pieces import read_piece_records, read_shard_piece
 from recordmill.transforms.extract.extract_shards import ExtractShard
-from recordmill.transforms.records.read_shards import ManifestShard
 from recordmill.transforms.sample.draw_scene import encoded
 
 PNG = encoded(Image.new("L", (40, 30)), "PNG")

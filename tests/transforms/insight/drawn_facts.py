@@ -77,7 +77,8 @@ def sorted_objects(facts: FactColumns) -> SortedObjects | None:
 
 
 def record_places(places: Sequence[Place]) -> RecordPlaces:
-    return RecordPlaces(*np.array(places, np.int64).reshape(-1, 3).T)
+    record, offset, size = np.array(places, np.int64).reshape(-1, 3).T
+    return RecordPlaces(record, np.ones_like(record), offset, size)
 
 
 def usual_places(images: Sequence[ImageFacts]) -> list[Place]:

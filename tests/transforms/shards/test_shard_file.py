@@ -10,7 +10,10 @@ import tensorflow as tf
 
 from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.inputs.images import ImageRules
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.shards import IndexInfo, ShardInfo, ShardKey
+from recordmill.transforms.containers.container import Contents
 from recordmill.transforms.shards.encode_images import EncodeImages
 from recordmill.transforms.shards.shard_file import ShardFile, ShardRecipe
 from recordmill.transforms.storage.interface import crc32c_text
@@ -45,6 +48,7 @@ def read(path: Path) -> list[bytes]:
     return list(tf.data.TFRecordDataset(str(path), compression).as_numpy_iterator())
 
 
+CONTENTS = Contents(DETECTION, LabelMap(()))
 MAKER = EncodeImages("clip", ImageRules("decode"))
 
 
@@ -54,7 +58,7 @@ def recipe(tmp_path, **changed) -> ShardRecipe:
 
 
 def write(recipe: ShardRecipe, records: list[bytes] = RECORDS) -> ShardFile:
-    with ShardFile(recipe, KEY) as shard:
+    with ShardFile(recipe, KEY, CONTENTS) as shard:
         for record in records:
             shard.append(record[:2], b"", record[2:])
     return shard
@@ -93,7 +97,7 @@ def test_gzip_file_has_plain_bytes_without_time_and_name(tmp_path):
 
 @pytest.mark.parametrize("layout", ["detection", "keras"])
 def test_file_is_not_there_before_it_is_whole(tmp_path, layout):
-    with ShardFile(recipe(tmp_path, layout=layout), KEY) as shard:
+    with ShardFile(recipe(tmp_path, layout=layout), KEY, CONTENTS) as shard:
         shard.append(bytes(3_000_000))
         assert [path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")] == []
     assert {path.name for path in (tmp_path / "out" / STATE).iterdir()} == {shard.info.file, ".index"}
@@ -103,7 +107,7 @@ def test_file_is_not_there_before_it_is_whole(tmp_path, layout):
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_file_broken_off_leaves_no_trace(tmp_path, error):
     def break_off():
-        with ShardFile(recipe(tmp_path, gzip=True), KEY) as shard:
+        with ShardFile(recipe(tmp_path, gzip=True), KEY, CONTENTS) as shard:
             shard.append(bytes(3_000_000))
             raise error
 

@@ -91,7 +91,7 @@ def stage(folder, recipe: Recipe, shards, fingerprints: Fingerprints | None = No
     state = folder / f".recordmill-{recipe.split}"
     state.mkdir(parents=True, exist_ok=True)
     (state / "rejects.jsonl").write_text(recipe.split)
-    finished = FinishedShards(str(folder), recipe.name, recipe.layout)
+    finished = FinishedShards(str(folder), recipe.name, recipe.layout, recipe.container)
     notes = []
     for info in shards:
         (state / info.file).write_bytes(bytes(info.bytes))

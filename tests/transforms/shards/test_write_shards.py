@@ -71,7 +71,7 @@ def finish(tasks, recipe, labels=LABELS, table=TABLE):
 
 def result_of(tasks, recipe, labels=LABELS, table=TABLE) -> ShardResult:
     """Finish a shard; return what its note says."""
-    finished = FinishedShards(recipe.output, recipe.name, recipe.layout)
+    finished = FinishedShards(recipe.output, recipe.name, recipe.layout, recipe.container)
     return finished.result(KEY, finish(tasks, recipe, labels, table).note)
 
 
@@ -325,7 +325,7 @@ def test_write_with_beam(tmp_path, tasks, monkeypatch, gzip, ending):
         assert_that(numbers, equal_to([(numbers_of(usual.facts, KEY.split), 2)]))
     assert progress.snapshot().shards_done == 4
     notes = [line.split() for path in tmp_path.glob("notes*") for line in path.read_text().splitlines()]
-    finished = FinishedShards(str(tmp_path / "out"), "coco", "detection")
+    finished = FinishedShards(str(tmp_path / "out"), "coco", "detection", "tfrecord")
     infos = [finished.result(ShardKey(split, int(index), 2), note).info for split, index, note in notes]
     written_records = []
     for split in ("train", "val"):

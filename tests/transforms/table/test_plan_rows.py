@@ -77,7 +77,7 @@ def write(tmp_path, *parts: list[bytes]) -> ShardResult:
     with ThreadPoolExecutor(1) as pool:
         made = recipe(tmp_path, layout="table", maker=CopyRows())
         note = write_shard(made, LabelMap(()), TABLE, KEY, [pack_block(block)], pool, 1).note
-    return FinishedShards(made.output, made.name, made.layout).result(KEY, note)
+    return FinishedShards(made.output, made.name, made.layout, made.container).result(KEY, note)
 
 
 def test_shard_is_kept_while_rows_are_same(tmp_path):

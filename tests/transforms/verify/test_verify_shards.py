@@ -11,7 +11,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.dataset.checks import Fault, Faults, ShardCheck
 from recordmill.schemas.shards import IndexInfo, ShardInfo
-from recordmill.transforms.records.read_shards import readable_records
+from recordmill.transforms.containers.read_shards import readable_records
 from recordmill.transforms.records.shard_index import index_shard
 from recordmill.transforms.verify import verify_shards
 from recordmill.transforms.verify.check_records import RecordChecker

@@ -10,7 +10,7 @@ from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.records.read_shards import LISTED_OF_REASON, FaultList, ManifestShard, readable_records
+from recordmill.transforms.containers.read_shards import LISTED_OF_REASON, FaultList, ManifestShard, readable_records
 from recordmill.transforms.records.record_file import ShardReader, open_records
 from recordmill.transforms.runtime import progress
 from tests.gcs_stand_in import Fault as ServerFault

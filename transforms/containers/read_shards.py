@@ -11,7 +11,7 @@ from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.records.record_file import ShardReader
+from recordmill.transforms.containers.container import Contents, ShardReader, container_of
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.os_errors import explain_os_error
@@ -27,6 +27,7 @@ class ManifestShard(msgspec.Struct, frozen=True):
         path: Path of the file.
         table: Features of its records.
         labels: Classes of the data set.
+        container: Name of its container.
     """
 
     path: str
@@ -34,6 +35,10 @@ class ManifestShard(msgspec.Struct, frozen=True):
     info: ShardInfo
     table: FeatureTable
     labels: LabelMap
+    container: str
+
+    def reader(self) -> ShardReader:
+        return container_of(self.container).read(self.path, Contents(self.table, self.labels))
 
 
 def readable_records(shard: ManifestShard, reader: ShardReader, damage: list[Fault]) -> Iterator[bytes]:
