@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     import numpy as np
 
 _MOST_DECIMALS = 15
+_ARRAY_DECIMALS = 10
+"""Arrays are rounded to less decimals than this. The few numbers that need more are rounded alone."""
+_EXACT = 2.0**52
+"""Floats from here on are whole numbers."""
 
 
 def shortest_px(fraction: "np.float32", size_px: int, start_px: float = 0.0) -> float:
@@ -46,3 +50,79 @@ def exact_edges_px(edges_yxyx: "np.ndarray", width: int, height: int) -> tuple[f
     ymin, xmin, ymax, xmax = edges_yxyx
     x, y = shortest_px(xmin, width), shortest_px(ymin, height)
     return x, y, shortest_px(xmax, width, x), shortest_px(ymax, height, y)
+
+
+def shortest_px_array(fractions: "np.ndarray", sizes_px: "np.ndarray", starts_px: "np.ndarray") -> "np.ndarray":
+    """Return the `shortest_px` of each fraction: float64 [M].
+
+    Args:
+        fractions: float32 [M].
+        sizes_px: int64 [M], width or height of the image of each fraction in pixels.
+        starts_px: float64 [M].
+    """
+    import numpy as np
+
+    exact = fractions.astype(np.float64) * sizes_px - starts_px
+    pixels, pending, alone = exact.copy(), np.arange(len(exact)), []
+
+    def matches(end: "np.ndarray") -> "np.ndarray":
+        fraction, size = fractions[pending], sizes_px[pending]
+        return ((end / size).astype(np.float32) == fraction) & ((end <= size) | (fraction > 1))
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        for power in 10.0 ** np.arange(_ARRAY_DECIMALS):
+            scaled, start = exact[pending] * power, starts_px[pending]
+            rounded = np.rint(scaled) / power + 0.0
+            is_match = matches(start + rounded)
+            # The product has a rounding error, so that rint() may choose the other neighbour of a half than round().
+            is_alone = np.abs(scaled) >= _EXACT
+            is_half = (np.abs(np.abs(scaled - np.trunc(scaled)) - 0.5) <= np.abs(scaled) / _EXACT) & (power > 1)
+            if is_half.any():
+                neighbours = start + np.floor(scaled) / power, start + np.ceil(scaled) / power
+                is_alone |= is_half & (matches(neighbours[0]) | matches(neighbours[1]))
+            pixels[pending[is_match]] = rounded[is_match]
+            alone += pending[is_alone].tolist()
+            pending = pending[~(is_match | is_alone)]
+            if not len(pending):
+                break
+    for row in (*alone, *pending.tolist()):
+        pixels[row] = shortest_px(fractions[row], int(sizes_px[row]), float(starts_px[row]))
+    return pixels
+
+
+def exact_edges_px_array(edges_yxyx: "np.ndarray", sizes_px: "np.ndarray") -> "np.ndarray":
+    """Return the `exact_edges_px` of each box: float64 [M, 4], x, y, width, height in pixels.
+
+    Args:
+        edges_yxyx: float32 [M, 4], ymin, xmin, ymax, xmax as fractions of height and width.
+        sizes_px: int64 [M, 2], width and height of the image of each box in pixels.
+    """
+    import numpy as np
+
+    edges = np.ascontiguousarray(edges_yxyx[:, [1, 0, 3, 2]])
+    sizes = sizes_px.ravel()
+    low = shortest_px_array(edges[:, :2].ravel(), sizes, np.zeros(len(sizes)))
+    lengths = shortest_px_array(edges[:, 2:].ravel(), sizes, low)
+    return np.concatenate([low.reshape(-1, 2), lengths.reshape(-1, 2)], axis=1)
+
+
+def shortest_decimals(values: "np.ndarray") -> "np.ndarray":
+    """Return the number with the fewest decimals for each float32, so that its float32 is the value: float64 [M].
+
+    >>> import numpy as np
+    >>> shortest_decimals(np.float32([702.1057, -0.0, 1e-30])).tolist()
+    [702.1057, -0.0, 1.0000000031710769e-30]
+    """
+    import numpy as np
+
+    numbers = values.astype(np.float64)
+    pending = np.flatnonzero(np.abs(numbers) < _EXACT)
+    with np.errstate(under="ignore"):
+        for power in 10.0 ** np.arange(_ARRAY_DECIMALS):
+            rounded = np.rint(numbers[pending] * power) / power
+            is_match = rounded.astype(np.float32) == values[pending]
+            numbers[pending[is_match]] = rounded[is_match]
+            pending = pending[~is_match]
+            if not len(pending):
+                break
+    return numbers

@@ -90,7 +90,7 @@ def item_values(data: bytes) -> Iterator[bytes]:
     """
     place = 0
     while place < len(data):
-        size, start = _read_varint(data, place + 1)
+        size, start = read_varint(data, place + 1)
         place = start + size
         yield data[start:place]
 
@@ -195,7 +195,7 @@ class ExampleWriter:
         small: list[list[list[bytes]]] = [[]]  # entries by feature and row; a new group after each large feature
         large: list[list[bytes]] = []
         for feature, heads in self._features:
-            payloads = _feature_payloads(feature, columns[feature.source])
+            payloads = feature_payloads(feature, columns[feature.source])
             if feature.kind is FeatureKind.BYTES and max(map(len, payloads), default=0) > _COPIED_BYTES:
                 small[-1].append([heads[len(payload)] for payload in payloads])
                 large.append(payloads)
@@ -212,7 +212,7 @@ def _with_length(first: bytes, *rest: bytes) -> Record:
     return (b"".join((_FIELD_1, varint(size), first)), *rest)
 
 
-def _feature_payloads(feature: Feature, column: Column) -> list[bytes]:
+def feature_payloads(feature: Feature, column: Column) -> list[bytes]:
     """Return the data of a feature in each row: packed numbers, bytes, or items of a BytesList."""
     if isinstance(column, np.ndarray):
         row_size = column[0].size if len(column) else 0
@@ -240,15 +240,15 @@ def merge_examples(one: bytes, other: bytes) -> bytes:
 
 def _entries(example: bytes) -> Iterator[tuple[bytes, memoryview]]:
     """Yield the feature name and map entry of each feature of our Examples. Entries may be images: not copied."""
-    _, start = _read_varint(example, 1)
+    _, start = read_varint(example, 1)
     while start < len(example):
-        size, entry = _read_varint(example, start + 1)
-        length, key = _read_varint(example, entry + 1)
+        size, entry = read_varint(example, start + 1)
+        length, key = read_varint(example, entry + 1)
         yield example[key : key + length], memoryview(example)[start : entry + size]
         start = entry + size
 
 
-def _read_varint(data: bytes, place: int) -> tuple[int, int]:
+def read_varint(data: bytes, place: int) -> tuple[int, int]:
     """Return a varint and the offset of its end."""
     value = shift = 0
     while True:
