@@ -24,7 +24,8 @@ from recordmill.schemas.features import ColumnType, Feature, FeatureKind, Featur
 from recordmill.schemas.field_features import RAGGED
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.containers.dataset_card import IMAGE, HubFeature, class_label, sequence, value
-from recordmill.transforms.containers.sample_values import FILES, SampleCodec, SampleColumn, Samples
+from recordmill.transforms.containers.sample_codings import FILES, SampleColumn, Samples
+from recordmill.transforms.containers.sample_values import SampleCodec
 from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.records.parse_record import parse_example
 
@@ -304,8 +305,7 @@ class _RowArrays(ArrowCodec):
 def _unlike(first: int, number: int, fault: str) -> ConfigError:
     where = f"record {first:,}" if number == 1 else f"one of the records {first:,} to {first + number - 1:,}"
     return ConfigError(
-        f"{where} would not come back byte for byte: {fault}. Choose the container tfrecord or arrayrecord, which store "
-        "records unchanged"
+        f"{where} would not come back byte for byte: {fault}. Add --container arrayrecord, which stores records unchanged"
     )
 
 
