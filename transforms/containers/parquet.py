@@ -162,7 +162,7 @@ class _Groups:
         try:
             self._metadata = pq.read_metadata(pa.BufferReader(b"PAR1" + index.footer))
             schema = self._metadata.schema.to_arrow_schema()
-        except _DAMAGE as error:
+        except (*_DAMAGE, OSError) as error:
             raise _damaged(error, "its footer is damaged") from error
         if not schema.equals(codec.schema):
             raise RecordError("its columns are not those of the data set", None, "unreadable")
