@@ -49,22 +49,25 @@ def class_label(names: list[str]) -> HubFeature:
 IMAGE: HubFeature = {"_type": "Image"}
 
 
-def dataset_card(manifest: Manifest, features: Mapping[str, HubFeature], stored: bytes | None = None) -> bytes:
-    """Return README.md.
+def dataset_card(manifest: Manifest, features: Mapping[str, HubFeature]) -> bytes:
+    """Return README.md without a user's text.
 
     Args:
         features: Features of a sample by name; empty to have readers infer them.
-        stored: README.md as it is; its text, and its other keys, are kept. None without one.
     """
-    name = manifest.name
-    head, text = _split_card(stored) if stored is not None else ({}, _TEXT.format(name=name))
-    return _encode_card(head | _card_head(manifest, features), text)
+    return _encode_card(_card_head(manifest, features), _TEXT.format(name=manifest.name))
 
 
-def is_card(stored: bytes, card: bytes) -> bool:
-    """Return True if the YAML of the card `stored` has the keys and values of `card`."""
-    stated, expected = _split_card(stored)[0], _split_card(card)[0]
-    return stated | expected == stated
+def keep_edits(card: bytes, stored: bytes | None) -> bytes:
+    """Return a card with the text and the other keys of the stored one: the same bytes if it has the keys of `card`.
+
+    Args:
+        stored: README.md in the folder; None if there is none.
+    """
+    if stored is None:
+        return card
+    (head, text), (expected, _) = _split_card(stored), _split_card(card)
+    return stored if head | expected == head else _encode_card(head | expected, text)
 
 
 def _card_head(manifest: Manifest, features: Mapping[str, HubFeature]) -> dict[str, Any]:

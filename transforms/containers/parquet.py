@@ -15,7 +15,7 @@ from recordmill.schemas.errors import RecordError
 from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.transforms.containers.arrow_values import ArrowCodec, arrow_codec
 from recordmill.transforms.containers.container import CURE, Container, Contents, RecordFile, ShardReader, ShardWriter
-from recordmill.transforms.containers.dataset_card import CARD, CROISSANT, croissant, dataset_card
+from recordmill.transforms.containers.dataset_card import CARD, CROISSANT, croissant, dataset_card, keep_edits
 from recordmill.transforms.containers.parquet_pages import FileIndex, Page, ReadRanges, page_values, read_file_index
 from recordmill.transforms.records.parse_record import first_line
 from recordmill.transforms.storage.resolve import storage_for
@@ -366,6 +366,9 @@ class _Parquet(Container):
     def folder_files(self, manifest: Manifest) -> Mapping[str, bytes]:
         features = arrow_codec(manifest.table, manifest.labels).features
         return {CARD: dataset_card(manifest, features), CROISSANT: croissant(manifest, features, _MEDIA_TYPE)}
+
+    def keep_edits(self, name: str, data: bytes, stored: bytes | None) -> bytes:
+        return keep_edits(data, stored) if name == CARD else data
 
 
 _MEDIA_TYPE = "application/x-parquet"
