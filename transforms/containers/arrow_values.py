@@ -26,7 +26,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.containers.dataset_card import IMAGE, HubFeature, class_label, sequence, value
 from recordmill.transforms.containers.sample_codings import FILES, SampleColumn, Samples
 from recordmill.transforms.containers.sample_values import SampleCodec
-from recordmill.transforms.records.example import ExampleWriter
+from recordmill.transforms.records.example import ExampleWriter, Record
 from recordmill.transforms.records.parse_record import parse_example
 
 _IMAGE_TYPE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -75,10 +75,11 @@ class ArrowCodec(ABC):
         self.image_leaves = [f"{name}.bytes" for name in self.files]
 
     @abstractmethod
-    def arrays(self, records: Sequence[bytes], first: int) -> list[pa.Array]:
+    def arrays(self, records: Sequence[Record], first: int) -> list[pa.Array]:
         """Return the columns of records.
 
         Args:
+            records: Records in one or several parts.
             first: Number of the first record, for errors.
 
         Raises:
@@ -150,7 +151,7 @@ class _SampleArrays(ArrowCodec):
             return single
         return sequence(single, column.size if column.size != RAGGED and column.missing is None else -1)
 
-    def arrays(self, records: Sequence[bytes], first: int) -> list[pa.Array]:
+    def arrays(self, records: Sequence[Record], first: int) -> list[pa.Array]:
         samples = self._codec.samples(records, first)
         names = samples.images[_FILE_NAME]
         arrays = [
@@ -273,8 +274,9 @@ class _RowArrays(ArrowCodec):
         features = tuple(feature for feature in self._table.features if feature.name not in absent)
         return ExampleWriter(msgspec.structs.replace(self._table, features=features))
 
-    def arrays(self, records: Sequence[bytes], first: int) -> list[pa.Array]:
-        parsed = [parse_example(record) for record in records]
+    def arrays(self, records: Sequence[Record], first: int) -> list[pa.Array]:
+        joined = [b"".join(record) for record in records]
+        parsed = [parse_example(record) for record in joined]
         arrays = []
         try:
             if self._image and self._path:
@@ -286,7 +288,7 @@ class _RowArrays(ArrowCodec):
             raise _unlike(first, len(records), str(fault)) from fault
         columns = dict(zip(self.schema.names, arrays, strict=True))
         files = {"image": [row[self._image.name][1][0] for row in parsed]} if self._image else {}
-        for number, (record, rebuilt) in enumerate(zip(records, self.records(columns, files), strict=True)):
+        for number, (record, rebuilt) in enumerate(zip(joined, self.records(columns, files), strict=True)):
             if rebuilt != record:
                 raise _unlike(first + number, 1, "a value would change")
         return arrays

@@ -17,6 +17,7 @@ from recordmill.transforms.containers.arrow_values import ArrowCodec, arrow_code
 from recordmill.transforms.containers.container import CURE, Container, Contents, RecordFile, ShardReader, ShardWriter
 from recordmill.transforms.containers.dataset_card import CARD, CROISSANT, croissant, dataset_card, keep_edits
 from recordmill.transforms.containers.parquet_pages import FileIndex, Page, ReadRanges, page_values, read_file_index
+from recordmill.transforms.records.example import Record
 from recordmill.transforms.records.parse_record import first_line
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -74,13 +75,13 @@ class ParquetWriter(ShardWriter):
             write_page_index=True,
             write_page_checksum=True,
         )
-        self._pending: list[bytes] = []
+        self._pending: list[Record] = []
         self._pending_bytes = 0
         self._written = 0
 
     def append(self, *record: bytes) -> None:
-        self._pending.append(b"".join(record))
-        self._pending_bytes += len(self._pending[-1])
+        self._pending.append(record)
+        self._pending_bytes += sum(map(len, record))
         if len(self._pending) == _GROUP_ROWS or self._pending_bytes >= _GROUP_BYTES:
             self._flush()
 
