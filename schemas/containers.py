@@ -73,5 +73,12 @@ CONTAINERS = {
             can_gzip=True,
             tfds_format="tfrecord",
         ),
+        ContainerRow(
+            "webdataset",
+            "recordmill.transforms.containers.webdataset",
+            "{prefix}-{index:06d}.tar",
+            layouts=("detection", "classification"),
+            has_png_masks=False,
+        ),
     )
 }
