@@ -82,5 +82,12 @@ CONTAINERS = {
             package="pyarrow",
             has_png_masks=False,
         ),
+        ContainerRow(
+            "webdataset",
+            "recordmill.transforms.containers.webdataset",
+            "{prefix}-{index:06d}.tar",
+            layouts=("detection", "classification"),
+            has_png_masks=False,
+        ),
     )
 }

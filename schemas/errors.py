@@ -138,7 +138,8 @@ class RecordError(JobError):
     Attributes:
         detail: Description of the damage.
         record: Zero-based number of the damaged record; None if unknown.
-        reason: `truncated`, `length_crc` or `data_crc`; `unreadable` if the container of the records is damaged.
+        reason: `truncated`, `length_crc` or `data_crc` of a TFRecord file; `truncated`, `header` or `data` of a tar;
+            `unreadable` if the container of the records is damaged.
         offset: Start of the record in bytes from the start of the file, after decompression.
     """
 

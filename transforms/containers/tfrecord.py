@@ -23,6 +23,8 @@ from recordmill.transforms.containers.container import (
 )
 from recordmill.transforms.records.shard_index import (
     ShardIndex,
+    build_index,
+    decode_index,
     encode_index,
     index_lengths,
     locate_error,
@@ -45,7 +47,7 @@ _WRITE_BYTES = 1 << 20
 """Records are written and hashed in chunks of about this size, to take the interpreter's lock less often."""
 _COPIED_BYTES = 16_384
 """Maximum size of parts of records that are joined before a write."""
-_GAP_BYTES = 256 << 10
+GAP_BYTES = 256 << 10
 """Maximum gap between records that are fetched with one request: its transfer takes as long as a request."""
 _SPAN_BYTES = 8 << 20
 """Maximum size of a read, unless a record is larger."""
@@ -161,7 +163,7 @@ def _located_error(path: str, error: RecordError, start: str, is_shard: bool) ->
     return RecordError(detail, None, error.reason, error.offset)
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """Position of a record: first byte, end; its number, and its position in the request."""
 
     start: int
@@ -181,7 +183,11 @@ class TFRecordFile(RecordFile):
         """Index of the file. Raises the errors of `read_shard_index`."""
         try:
             return read_shard_index(
-                self.path, self._file.size_bytes, self._expected.examples if self._expected else None
+                self.path,
+                self._file.size_bytes,
+                self._expected.examples if self._expected else None,
+                decode_index,
+                build_index,
             )
         except FileNotFoundError as error:
             raise RecordError(f"{self.path} was deleted after it was opened; open the data set again") from error
@@ -196,7 +202,7 @@ class TFRecordFile(RecordFile):
         index = self.index
         wanted = self._checked(numbers, index.records)
         ends = index.bounds[wanted + 1].tolist()
-        places = sorted(map(_Place, index.bounds[wanted].tolist(), ends, wanted.tolist(), range(len(ends))))
+        places = sorted(map(Place, index.bounds[wanted].tolist(), ends, wanted.tolist(), range(len(ends))))
         records = [b""] * len(ends)
         for place, header, record, crc in self._read_places(places):
             try:
@@ -207,11 +213,11 @@ class TFRecordFile(RecordFile):
             records[place.position] = record
         return records
 
-    def _read_places(self, places: Sequence[_Place]) -> Iterator[tuple[_Place, bytes, bytes, bytes]]:
+    def _read_places(self, places: Sequence[Place]) -> Iterator[tuple[Place, bytes, bytes, bytes]]:
         """Yield each place, header, record and checksum. Records that are close are read together from a bucket. A
         large record of a local file is read separately, which avoids a copy."""
         is_far = is_remote(self.path)
-        spans = list(_spans(places, _GAP_BYTES if is_far else 0))
+        spans = list(group_places(places, GAP_BYTES if is_far else 0))
         alone = [not is_far and len(span) == 1 and span[0].end - span[0].start > _LARGE_BYTES for span in spans]
         ranges: list[tuple[int, int]] = []
         for span, is_alone in zip(spans, alone, strict=True):
@@ -244,9 +250,9 @@ class TFRecordFile(RecordFile):
             raise self._changed() from error
 
 
-def _spans(places: Iterable[_Place], gap: int) -> Iterator[list[_Place]]:
+def group_places(places: Iterable[Place], gap: int) -> Iterator[list[Place]]:
     """Group places, in order, into spans for one read: at most `gap` bytes are between two places."""
-    span: list[_Place] = []
+    span: list[Place] = []
     for place in places:
         if span and (place.start - span[-1].end > gap or place.end - span[0].start > _SPAN_BYTES):
             yield span

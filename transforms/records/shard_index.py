@@ -110,13 +110,21 @@ def index_path(path: str) -> str:
     return join_path(folder, index_file(name))
 
 
-def read_shard_index(path: str, size: int, records: int | None = None) -> ShardIndex:
+def read_shard_index(
+    path: str,
+    size: int,
+    records: int | None,
+    decode: Callable[[bytes], ShardIndex],
+    build: Callable[[str], ShardIndex],
+) -> ShardIndex:
     """Return the index of the shard `path` from its file. Without a file, the shard is scanned, with one warning per
     folder.
 
     Args:
-        size: Size of the shard in bytes.
+        size: Size of the records in the shard, with their frames, in bytes.
         records: Number of records; None if unknown.
+        decode: Decoder of the file; it raises ValueError.
+        build: Function that scans the shard.
 
     Raises:
         IndexMismatchError: The file is not an index, or not the index of this shard.
@@ -125,9 +133,9 @@ def read_shard_index(path: str, size: int, records: int | None = None) -> ShardI
     """
     cure = f"recordmill index {shlex.quote(path)} writes it again"
     try:
-        index = decode_index(storage_for(path).read(index_path(path)))
+        index = decode(storage_for(path).read(index_path(path)))
     except FileNotFoundError:
-        index = build_index(path)
+        index = build(path)
         _warn_once(split_folder(path)[0])
     except ValueError as error:
         raise IndexMismatchError(f"{index_path(path)}: {error}; {cure}") from error

@@ -1,0 +1,393 @@
+"""WebDataset: tar files of samples, with the image, its annotations as JSON, its class, and maps of the image."""
+
+import hashlib
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, BinaryIO
+
+import msgspec
+import numpy as np
+
+from recordmill.schemas.dataset.manifest import Manifest
+from recordmill.schemas.errors import ConfigError, IndexMismatchError, RecordError
+from recordmill.schemas.paths import is_remote
+from recordmill.schemas.shards import ShardInfo, ShardKey
+from recordmill.transforms.containers.container import (
+    CURE,
+    Container,
+    Contents,
+    RecordFile,
+    ShardReader,
+    ShardWriter,
+)
+from recordmill.transforms.containers.sample_json import SampleJson
+from recordmill.transforms.containers.sample_values import SampleCodec
+from recordmill.transforms.containers.tfrecord import GAP_BYTES, Place, group_places
+from recordmill.transforms.records.shard_index import ShardIndex, locate_error, read_shard_index
+from recordmill.transforms.records.tar import (
+    BLOCK,
+    END,
+    Member,
+    decode_tar_index,
+    encode_tar_index,
+    member_header,
+    padding,
+    parse_header,
+    scan_tar,
+    split_member_name,
+)
+from recordmill.transforms.storage.resolve import storage_for
+
+_BATCH_RECORDS = 32
+_BATCH_BYTES = 8 << 20
+"""Records are converted in batches of this size at most."""
+_LARGE_BYTES = 16 << 10
+"""Minimum size of a file that is written alone, without a copy."""
+_IMAGE = "image"
+_ENDINGS = ("jpg", "png")
+"""Endings of images."""
+_CLASS, _SHA256 = "label", "sha256"
+
+
+class _SampleFiles:
+    """Converter between tf.Examples and the files of samples.
+
+    Attributes:
+        endings: Endings of the members of each sample; empty for the image, whose ending depends on its format.
+    """
+
+    def __init__(self, contents: Contents):
+        self.codec = SampleCodec(*contents)
+        self._has_class = any(column.key == _CLASS for column in self.codec.image_columns)
+        self._json = SampleJson(self.codec, (_CLASS,))
+        self._maps = [name for name in self.codec.files if name != _IMAGE]
+        self.endings = ("", "json", *(("cls",) if self._has_class else ()), *(f"{name}.png" for name in self._maps))
+
+    def encode(self, records: Sequence[bytes], first: int) -> Iterator[list[tuple[str, Any]]]:
+        """Yield ending and bytes of each member of each sample.
+
+        Args:
+            first: Number of the first record.
+
+        Raises:
+            ConfigError: See `SampleCodec.samples` and `SampleJson.encode`.
+        """
+        samples = self.codec.samples(records, first)
+        classes = [[b"%d" % label for label in samples.images[_CLASS].tolist()]] if self._has_class else []
+        columns = [samples.files[_IMAGE], self._json.encode(samples), *classes, *map(samples.files.get, self._maps)]
+        for files in zip(*columns, strict=True):
+            yield list(zip((_image_ending(files[0]), *self.endings[1:]), files, strict=True))
+
+    def decode(self, samples: Sequence[Sequence[bytes]]) -> list[bytes]:
+        """Return the tf.Examples of samples, given the files of each in the order of `endings`.
+
+        Raises:
+            ValueError: A file is not that of a sample.
+        """
+        images, texts, *others = map(list, zip(*samples, strict=True))
+        labels: dict[str, Any] = {}
+        try:
+            if self._has_class:
+                labels[_CLASS] = np.array([int(text) for text in others.pop(0)], np.int64)
+            files = {_IMAGE: images, **dict(zip(self._maps, others, strict=True))}
+            decoded = self._json.decode(texts, labels, files)
+            records = list(self.codec.records(decoded))
+        except (ValueError, OverflowError) as fault:
+            raise ValueError(f"its JSON or class is damaged: {fault}") from fault
+        for image, sha256 in zip(images, decoded.images.get(_SHA256, ()), strict=False):
+            if hashlib.sha256(image).hexdigest() != sha256:
+                raise ValueError(f"its image does not have the SHA-256 {sha256} of its JSON")
+        return records
+
+
+def _image_ending(image: Any) -> str:
+    return _ENDINGS[bytes(image[:4]) == b"\x89PNG"]
+
+
+class TarWriter(ShardWriter):
+    """Writer of a tar. Records are converted, and compared with the result, in batches."""
+
+    def __init__(self, contents: Contents, key: ShardKey, write: Callable[[bytes], object]):
+        self._files = _SampleFiles(contents)
+        self._key = key
+        self._write = write
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._size = 0
+        self._samples: list[list[Member]] = []
+
+    def append(self, *record: bytes) -> None:
+        self._pending.append(record[0] if len(record) == 1 else b"".join(record))
+        self._pending_bytes += len(self._pending[-1])
+        if len(self._pending) == _BATCH_RECORDS or self._pending_bytes >= _BATCH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        if not pending:
+            return
+        small: list[Any] = []
+        try:
+            for files in self._files.encode(pending, len(self._samples)):
+                name = sample_name(self._key.index, len(self._samples))
+                members = []
+                for ending, data in files:
+                    member = f"{name}.{ending}"
+                    small.append(member_header(member, len(data)))
+                    members.append(Member(member, self._size + BLOCK, len(data)))
+                    self._size += BLOCK + len(data) + padding(len(data))
+                    if len(data) >= _LARGE_BYTES:
+                        self._write(b"".join(small))
+                        self._write(bytes(data))
+                        small = [bytes(padding(len(data)))]
+                    else:
+                        small += data, bytes(padding(len(data)))
+                self._samples.append(members)
+        except ConfigError as error:
+            raise ConfigError(f"shard {self._key.index} of {self._key.split}: {error}") from error
+        self._write(b"".join(small))
+
+    def close(self) -> bytes:
+        self._flush()
+        if not self._samples:
+            raise ConfigError(empty_shard_text(self._key))
+        self._write(END)
+        return encode_tar_index(self._samples)
+
+
+def sample_name(shard: int, record: int) -> str:
+    """Return the part of members' names before the dot. A dot in it would end WebDataset's key."""
+    return f"{shard:06d}-{record:08d}"
+
+
+def empty_shard_text(key: ShardKey) -> str:
+    """Return the error of a shard without records."""
+    start = f"shard {key.index} of {key.split} has no images, or only rejected ones, and DALI cannot read an empty tar"
+    if key.count > 1:
+        return f"{start}: use a smaller --num-shards than {key.count}"
+    return f"{start}: fix the images of {key.split}, or leave the split out"
+
+
+class _Scan:
+    """Samples of a tar of ours that are read in order.
+
+    Args:
+        first: Number of the first sample in the stream.
+        offset: Its first byte in the file.
+    """
+
+    def __init__(self, stream: BinaryIO, endings: Sequence[str], first: int = 0, offset: int = 0):
+        self._stream = stream
+        self._endings = endings
+        self._first = first
+        self._offset = self._start = offset
+        self.samples: list[list[Member]] = []
+
+    def __iter__(self) -> Iterator[list[bytes]]:
+        """Yield the files of each sample, in the order of endings.
+
+        Raises:
+            RecordError: A sample is damaged or truncated.
+        """
+        while (header := self._read(BLOCK)) != END[:BLOCK]:
+            files, members = list[bytes](), list[Member]()
+            for number, ending in enumerate(self._endings):
+                member = self._parse(self._read(BLOCK) if number else header, ending, members)
+                members.append(member)
+                files.append(self._read(member.size))
+                if self._read(padding(member.size)).strip(b"\0"):
+                    raise self._damage("the padding of a tar member is damaged")
+            self.samples.append(members)
+            self._start = self._offset
+            yield files
+        if self._read(BLOCK) != END[BLOCK:]:
+            raise self._damage("the end of the tar is damaged")
+
+    def _parse(self, header: bytes, ending: str, members: Sequence[Member]) -> Member:
+        try:
+            name, size = parse_header(header)
+        except ValueError as fault:
+            raise self._damage(str(fault)) from fault
+        sample, actual = split_member_name(name)
+        same_shard = members or next(iter(self.samples), ())
+        shard = (same_shard[0].name if same_shard else name).partition("-")[0]
+        expected = f"{shard}-{self._first + len(self.samples):08d}"
+        if sample != expected or actual not in ([ending] if ending else _ENDINGS):
+            raise self._damage(f"it has the member {name} instead of {expected}.{ending or ' and '.join(_ENDINGS)}")
+        return Member(name, self._offset, size)
+
+    def _read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        if len(data) < size:
+            raise self._damage("the tar is truncated", "truncated")
+        self._offset += size
+        return data
+
+    def _damage(self, detail: str, reason: str = "header") -> RecordError:
+        return RecordError(detail, self._first + len(self.samples), reason, self._start)
+
+
+def decode_batches(samples: Iterator[list[bytes]], files: _SampleFiles) -> Iterator[bytes]:
+    """Yield the tf.Example of each sample.
+
+    Raises:
+        RecordError: A sample is damaged. All records before it are yielded.
+    """
+    number, is_complete = 0, False
+    while not is_complete:
+        batch: list[list[bytes]] = []
+        damage: RecordError | None = None
+        try:
+            size = 0
+            while len(batch) < _BATCH_RECORDS and size < _BATCH_BYTES:
+                batch.append(next(samples))
+                size += sum(map(len, batch[-1]))
+        except StopIteration:
+            is_complete = True
+        except RecordError as error:
+            damage = error
+        yield from _decode_each(batch, files, range(number, number + len(batch)))
+        number += len(batch)
+        if damage:
+            raise damage
+
+
+def _decode_each(batch: Sequence[list[bytes]], files: _SampleFiles, numbers: Sequence[int]) -> Iterator[bytes]:
+    """Yield the tf.Examples of samples, whose numbers are for errors."""
+    if not batch:
+        return
+    try:
+        yield from files.decode(batch)
+    except ValueError as fault:
+        if len(batch) == 1:
+            raise RecordError(str(fault), numbers[0], "data") from fault
+        for sample, number in zip(batch, numbers, strict=True):
+            yield from _decode_each([sample], files, [number])
+
+
+class TarReader(ShardReader):
+    """Reader of the records of a tar of ours."""
+
+    def __init__(self, path: str, contents: Contents):
+        super().__init__(path)
+        self._files = _SampleFiles(contents)
+        self._samples: list[list[Member]] = []
+
+    def records(self) -> Iterator[bytes]:
+        with self.open() as stream:
+            scan = _Scan(stream, self._files.endings)
+            self._samples = scan.samples
+            yield from map(self.count, decode_batches(iter(scan), self._files))
+
+    def index(self) -> bytes:
+        return encode_tar_index(self._samples)
+
+
+class TarFile(RecordFile):
+    """Tar of ours with random access to its records. The index is read with the first record. See RecordFile."""
+
+    def __init__(self, path: str, contents: Contents, expected: ShardInfo | None = None):
+        super().__init__(path, expected)
+        self._contents = contents
+
+    @cached_property
+    def _files(self) -> _SampleFiles:
+        return _SampleFiles(self._contents)
+
+    def count_records(self) -> int:
+        return self.index.records
+
+    @cached_property
+    def index(self) -> ShardIndex:
+        """Positions of samples. Raises the errors of `read_shard_index`."""
+        size = self._file.size_bytes - len(END)
+        records = self._expected.examples if self._expected else None
+        try:
+            return read_shard_index(self.path, size, records, decode_tar_index, scan_tar)
+        except FileNotFoundError as error:
+            raise self._changed() from error
+        except IndexMismatchError as error:
+            now = storage_for(self.path).stat(self.path)
+            if now is None or now.version != self._file.version:  # the index may match a newer file
+                raise self._changed() from error
+            raise
+
+    def read(self, numbers: Sequence[int]) -> list[bytes]:
+        bounds = self.index.bounds
+        wanted = self._checked(numbers, self.index.records)
+        ends = bounds[wanted + 1].tolist()
+        places = sorted(map(Place, bounds[wanted].tolist(), ends, wanted.tolist(), range(len(ends))))
+        spans = list(group_places(places, GAP_BYTES if is_remote(self.path) else 0))
+        samples, ordered = [], [place for span in spans for place in span]
+        try:
+            for span, data in zip(spans, self._read_spans(spans), strict=True):
+                for place in span:
+                    own = io.BytesIO(data[place.start - span[0].start : place.end - span[0].start])
+                    samples.append(next(iter(_Scan(own, self._files.endings, place.number, place.start))))
+            records = list(_decode_each(samples, self._files, [place.number for place in ordered]))
+        except RecordError as error:
+            cure = "; the file is damaged, or its index belongs to another file: recordmill verify tells which"
+            raise locate_error(self.path, error, cure) from error
+        by_position = {place.position: record for place, record in zip(ordered, records, strict=True)}
+        return [by_position[position] for position in range(len(ends))]
+
+    def _read_spans(self, spans: Sequence[Sequence[Place]]) -> list[bytes]:
+        ranges = [(span[0].start, max(place.end for place in span) - span[0].start) for span in spans]
+        try:
+            return storage_for(self.path).read_ranges(self.path, ranges, self._file.version)
+        except FileNotFoundError as error:
+            raise self._changed() from error
+
+    def in_order(self) -> Iterator[bytes]:
+        try:
+            with storage_for(self.path).open(self.path, self._file.version) as file:
+                stream: Any = io.BufferedReader(file, _BATCH_BYTES) if isinstance(file, io.RawIOBase) else file
+                yield from decode_batches(iter(_Scan(stream, self._files.endings)), self._files)
+        except FileNotFoundError as error:
+            raise self._changed() from error
+        except RecordError as error:
+            raise locate_error(self.path, error, CURE * (self._expected is not None)) from error
+
+
+class _WebDataset(Container):
+    def create(self, contents: Contents, key: ShardKey, write: Callable[[bytes], object]) -> TarWriter:
+        return TarWriter(contents, key, write)
+
+    def read(self, path: str, contents: Contents) -> TarReader:
+        return TarReader(path, contents)
+
+    def open(self, path: str, contents: Contents, expected: ShardInfo | None) -> TarFile:
+        return TarFile(path, contents, expected)
+
+    def folder_files(self, manifest: Manifest) -> Mapping[str, bytes]:
+        return detr_indexes(manifest)
+
+
+def detr_indexes(manifest: Manifest) -> dict[str, bytes]:
+    """Return the index that RF-DETR reads of each split with boxes, by file name."""
+    if "objects.id" not in manifest.table.sources:
+        return {}
+    categories = [
+        {"id": category.id, "name": category.name, "supercategory": category.supercategory or "none"}
+        for category in manifest.categories
+    ]
+    files = {}
+    for name, split in manifest.splits.items():
+        index = {
+            "version": 1,
+            "split": name,
+            "shards": [shard.file for shard in split.shards],
+            "num_samples": sum(shard.examples for shard in split.shards),
+            "categories": categories,
+            "annotated_category_ids": [
+                category.id for category, number in zip(manifest.categories, split.class_counts, strict=True) if number
+            ],
+            "category_ids": "remap",
+            "samples_per_shard": [shard.examples for shard in split.shards],
+        }
+        files[f"{name}-index.json"] = msgspec.json.format(msgspec.json.encode(index)) + b"\n"
+    return files
+
+
+CONTAINER = _WebDataset()
