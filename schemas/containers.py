@@ -82,6 +82,7 @@ CONTAINERS = {
             layouts=("detection", "classification", "table"),
             extra="parquet",
             package="pyarrow",
+            has_index=False,
             has_png_masks=False,
         ),
         ContainerRow(
