@@ -307,7 +307,8 @@ class _RowArrays(ArrowCodec):
 def _unlike(first: int, number: int, fault: str) -> ConfigError:
     where = f"record {first:,}" if number == 1 else f"one of the records {first:,} to {first + number - 1:,}"
     return ConfigError(
-        f"{where} would not come back byte for byte: {fault}. Add --container arrayrecord, which stores records unchanged"
+        f"{where} would not come back byte for byte: {fault}. Add --container arrayrecord, which stores "
+        "records unchanged"
     )
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import yaml
 
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json
-from recordmill.schemas.dataset.tfds import class_names
 
 CARD = "README.md"
 CROISSANT = "croissant.json"
@@ -71,7 +70,9 @@ def keep_edits(card: bytes, stored: bytes | None) -> bytes:
 
 
 def _card_head(manifest: Manifest, features: Mapping[str, HubFeature]) -> dict[str, Any]:
-    files = [{"split": name, "path": shard_pattern(manifest.name, name, split)} for name, split in manifest.splits.items()]
+    files = [
+        {"split": name, "path": shard_pattern(manifest.name, name, split)} for name, split in manifest.splits.items()
+    ]
     splits = [
         {"name": name, "num_bytes": split.record_bytes, "num_examples": split.examples}
         for name, split in manifest.splits.items()
@@ -244,7 +245,9 @@ def _fields(split: str, parents: tuple[str, ...], features: Mapping[str, HubFeat
         id_ = re.sub(r"\W", "_", name)
         id_ = next(new for new in (id_, *(f"{id_}_{number}" for number in range(len(features)))) if new not in ids)
         ids.add(id_)
-        fields.append(_field(split, (*parents, name), feature) | {"@id": "/".join((split, *parents, id_)), "name": name})
+        fields.append(
+            _field(split, (*parents, name), feature) | {"@id": "/".join((split, *parents, id_)), "name": name}
+        )
     return fields
 
 

@@ -269,7 +269,9 @@ class ParquetReader(ShardReader):
             for group in range(len(groups.groups)):
                 start, end = groups.span(group)
                 if not place <= start <= end <= size:
-                    raise RecordError(f"its footer is damaged: row group {group} is not in the file", None, "unreadable")
+                    raise RecordError(
+                        f"its footer is damaged: row group {group} is not in the file", None, "unreadable"
+                    )
                 stream.read(start - place)
                 data, place = memoryview(stream.read(end - start)), end
                 for record in groups.in_order(group, _ranges_of(data, start)):
@@ -329,7 +331,9 @@ class ParquetFile(RecordFile):
         except RecordError as error:
             raise self._located(error) from error
         except _DAMAGE as error:
-            raise self._located(_damaged(error, f"a value of the records {min(wanted)} to {max(wanted)} is damaged")) from error
+            raise self._located(
+                _damaged(error, f"a value of the records {min(wanted)} to {max(wanted)} is damaged")
+            ) from error
         for group in list(self._values)[:-_CACHED_GROUPS]:
             self._values.pop(group, None)
         return [records[number] for number in wanted]

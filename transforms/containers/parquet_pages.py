@@ -64,7 +64,7 @@ def read_file_index(read: ReadRanges, size: int) -> FileIndex:
         RecordError: The footer or the page index is missing or damaged.
     """
     start = max(0, size - _TAIL_BYTES)
-    tail = _Tail(read, start, read([(start, size - start)])[0])
+    tail = _Tail(read, size, start, read([(start, size - start)])[0])
     if tail.data[-len(_MAGIC) :] != _MAGIC or size < _FOOTER_BYTES:
         raise RecordError(f"the file does not end in {_MAGIC.decode()}: it is truncated", None, "truncated")
     footer_bytes = int.from_bytes(tail.data[-_FOOTER_BYTES : -len(_MAGIC)], "little")
@@ -78,12 +78,19 @@ def read_file_index(read: ReadRanges, size: int) -> FileIndex:
 
 
 class _Tail:
-    """Last bytes of a file; more are read where they do not suffice."""
+    """Last bytes of a file, from `start` on; more are read where they do not suffice."""
 
-    def __init__(self, read: ReadRanges, start: int, data: bytes):
-        self._read, self._start, self.data = read, start, data
+    def __init__(self, read: ReadRanges, size: int, start: int, data: bytes):
+        self._read, self._size, self._start, self.data = read, size, start, data
+
+    def checked(self, offset: int, length: int) -> tuple[int, int]:
+        """Return a range. Raise ValueError if it is not in the file."""
+        if not 0 <= offset <= offset + length <= self._size:
+            raise ValueError(f"{length:,} bytes at byte {offset:,}, outside the file")
+        return offset, length
 
     def range(self, offset: int, length: int) -> bytes:
+        self.checked(offset, length)
         if offset < self._start:
             self.data = self._read([(offset, self._start - offset)])[0] + self.data
             self._start = offset
@@ -94,11 +101,11 @@ def _groups(footer: bytes, tail: _Tail) -> list[RowGroup]:
     """Return the row groups of FileMetaData."""
     groups, first = [], 0
     for group in _read_struct(footer)[4]:
-        chunks = [(min(_offsets(column[3])), column[3][7]) for column in group[1]]
-        pages = [
-            [Page(page[1], page[2], page[3]) for page in _read_struct(tail.range(column[4], column[5]))[1]]
-            for column in group[1]
-        ]
+        chunks = [tail.checked(min(_offsets(column[3])), column[3][7]) for column in group[1]]
+        pages = []
+        for column in group[1]:
+            locations = _read_struct(tail.range(column[4], column[5]))[1]
+            pages.append([Page(*tail.checked(page[1], page[2]), page[3]) for page in locations])
         groups.append(RowGroup(first, group[3], chunks, pages))
         first += group[3]
     return groups

@@ -63,7 +63,7 @@ class SampleCodec:
         rows = []
         for number, record in enumerate(records, first):
             try:
-                rows.append(self._splitter.split(*((record,) if isinstance(record, bytes) else record)))
+                rows.append(self._split((record,) if isinstance(record, bytes) else record))
             except (ValueError, IndexError) as fault:
                 raise _unlike(number, str(fault)) from fault
         payloads = dict(zip(self._features, zip(*rows, strict=True), strict=True))
@@ -82,6 +82,14 @@ class SampleCodec:
                 row = next(row for row, payload in enumerate(rebuilt) if payload != payloads[source][row])
                 raise _unlike(first + row, f"the value of {feature.name} would change")
         return samples
+
+    def _split(self, record: Record) -> list[Any]:
+        try:
+            return self._splitter.split(*record)
+        except (ValueError, IndexError):
+            if len(record) == 1:
+                raise
+            return self._splitter.split(b"".join(record))  # other parts than an ExampleWriter's
 
     def records(self, samples: Samples) -> Iterator[bytes]:
         """Yield the serialised tf.Example of each sample.
@@ -194,7 +202,9 @@ class _RecordSplitter:
                 payloads.append(rest[0])
                 part, rest, end = rest[1] if len(rest) > 1 else b"", rest[2:], 0
             else:
-                payloads.append(part[end - length : end] if length < _MOST_CACHED else memoryview(part)[end - length : end])
+                payloads.append(
+                    part[end - length : end] if length < _MOST_CACHED else memoryview(part)[end - length : end]
+                )
             place = end
         if place != len(part) or rest:
             raise ValueError("it has features that the manifest does not name")
