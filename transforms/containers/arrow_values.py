@@ -256,8 +256,8 @@ def _is_missing(column: SampleColumn, numbers: np.ndarray) -> np.ndarray:
 
 
 class _RowArrays(ArrowCodec):
-    """Codec of rows: a column per feature under its own name, and the image as `image`. Null means that the record lacks
-    the feature."""
+    """Codec of rows: a column per feature under its own name, and the image as `image`. Null means that the record
+    lacks the feature."""
 
     def __init__(self, table: FeatureTable, labels: LabelMap):
         self._table = table
