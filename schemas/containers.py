@@ -22,6 +22,7 @@ class ContainerRow(msgspec.Struct, frozen=True):
         extra: Extra of the distribution that it needs; empty for none.
         package: Module that the extra installs.
         can_gzip: True if `--gzip` compresses its files.
+        can_be_empty: True if a shard may have no records. Readers fail at an empty one otherwise.
         has_random_access: True if records are read by number without a read of those before.
         has_png_masks: True if masks of objects may be PNGs.
         tfds_format: Format of the files in TFDS's dataset_info.json; empty if TFDS does not read them.
@@ -34,6 +35,7 @@ class ContainerRow(msgspec.Struct, frozen=True):
     extra: str = ""
     package: str = ""
     can_gzip: bool = False
+    can_be_empty: bool = True
     has_random_access: bool = True
     has_png_masks: bool = True
     tfds_format: str = ""
@@ -78,6 +80,7 @@ CONTAINERS = {
             "recordmill.transforms.containers.webdataset",
             "{prefix}-{index:06d}.tar",
             layouts=("detection", "classification"),
+            can_be_empty=False,
             has_png_masks=False,
         ),
     )
