@@ -15,10 +15,9 @@ from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.image_options import AnnotatedOptions, StoredImageOptions
 from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, RecipeValue
 from recordmill.schemas.inputs.splits import Division
-from recordmill.schemas.layouts import LAYOUTS
+from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.names import name_key
 from recordmill.schemas.paths import is_remote
-from recordmill.schemas.shards import ShardNaming
 from recordmill.transforms.blocks.cut_range import BlockKey
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.dataset.collect_facts import WithFacts, collect_facts
@@ -147,7 +146,10 @@ class Job(NamedTuple):
         Raises:
             ConfigError: The data set names several splits, whose shards would have the same names.
         """
-        if len(self.splits) > 1 and LAYOUTS[self.options.layout].naming is ShardNaming.KERAS:
+        if (
+            len(self.splits) > 1
+            and shard_names(self.options.name, "", self.options.layout, self.options.container).is_keras
+        ):
             raise ConfigError(
                 f"--layout {self.options.layout} names shards without their split, so a folder has one, but the data "
                 f"set has {' and '.join(self.splits)}: convert each split to its own --output, or choose another "
@@ -238,7 +240,8 @@ def job_limits(options: ImageOptions, splits: tuple[str, ...], output: str) -> J
 def _writer(
     options: ImageOptions, gathered: Gathered, checked: PCollection, maker: RecordMaker, splits: Sequence[str]
 ) -> WriteShards:
-    recipe = ShardRecipe(options.output, options.name, options.layout, options.gzip, options.seed, maker, FORMAT)
+    names = options.output, options.name, options.layout
+    recipe = ShardRecipe(*names, options.gzip, options.seed, maker, FORMAT, options.container)
     threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
     arguments = checked, gathered.labels, gathered.table, recipe, threads
     if options.writer == "beam":

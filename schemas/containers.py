@@ -23,6 +23,7 @@ class ContainerRow(msgspec.Struct, frozen=True):
         package: Module that the extra installs.
         can_gzip: True if `--gzip` compresses its files.
         can_be_empty: True if a shard may have no records. Readers fail at an empty one otherwise.
+        has_index: True if shards have an index file.
         has_random_access: True if records are read by number without a read of those before.
         has_png_masks: True if masks of objects may be PNGs.
         tfds_format: Format of the files in TFDS's dataset_info.json; empty if TFDS does not read them.
@@ -36,6 +37,7 @@ class ContainerRow(msgspec.Struct, frozen=True):
     package: str = ""
     can_gzip: bool = False
     can_be_empty: bool = True
+    has_index: bool = True
     has_random_access: bool = True
     has_png_masks: bool = True
     tfds_format: str = ""

@@ -25,7 +25,7 @@ from recordmill.schemas.dataset.dataset_files import split_manifest, state_folde
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import OF_INPUT, ShardNaming, format_parts
+from recordmill.schemas.features import OF_INPUT, format_parts
 from recordmill.schemas.inputs.encoders import TextForm
 from recordmill.schemas.inputs.splits import ONLY_CASE
 from recordmill.schemas.paths import is_remote
@@ -218,10 +218,15 @@ def _check_other_splits(output: str, manifest: Manifest | None, recipes: Sequenc
 
 def _check_data_set(output: str, manifest: Manifest, recipe: Recipe, kept_splits: set[str]) -> None:
     """Refuse a name, layout or parts that differ from those of the kept splits."""
-    for what, known, wanted in (("name", manifest.name, recipe.name), ("layout", manifest.layout, recipe.layout)):
+    for what, known, wanted in (
+        ("name", manifest.name, recipe.name),
+        ("layout", manifest.layout, recipe.layout),
+        ("container", manifest.container, recipe.container),
+    ):
         if kept_splits and known != wanted:
+            files = f" as {manifest.container} files" if what == "container" else ""
             raise ConfigError(
-                f"{output} holds the data set {manifest.name!r} in layout {manifest.layout!r} "
+                f"{output} holds the data set {manifest.name!r} in layout {manifest.layout!r}{files} "
                 f"(splits: {', '.join(sorted(kept_splits))}); --{what} {wanted} would mix two data sets: give "
                 "another --output"
             )
@@ -240,7 +245,7 @@ def _check_data_set(output: str, manifest: Manifest, recipe: Recipe, kept_splits
 
 def _check_keras(output: str, recipe: Recipe, other_splits: Iterable[str]) -> None:
     other_splits = [name for name in other_splits if name != recipe.split]
-    if other_splits and recipe.shard_names.naming is ShardNaming.KERAS:
+    if other_splits and recipe.shard_names.is_keras:
         raise ConfigError(
             f"{output} holds the split {', '.join(other_splits)}; shard names of layout {recipe.layout} do not contain "
             f"the split: choose a separate --output for --split {recipe.split}"

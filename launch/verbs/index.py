@@ -1,12 +1,16 @@
 """`recordmill index`: write indexes of TFRecord files. It imports neither Beam nor TensorFlow."""
 
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from threading import Lock
 
 from recordmill.launch.terminal.console import searching, terminal
 from recordmill.pipelines.dataset_options import IndexOptions
+from recordmill.schemas.containers import CONTAINERS, TFRECORD
+from recordmill.schemas.dataset.manifest import Manifest
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.sizes import number_text
+from recordmill.transforms.containers.container import Contents
+from recordmill.transforms.containers.index_shard import index_container_shard
 from recordmill.transforms.records.shard_index import INDEX, check_indexable, index_shard
 from recordmill.transforms.show.find_shards import Shard, find_shards
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
@@ -22,8 +26,9 @@ def run(options: IndexOptions) -> None:
         RecordError: A file is damaged.
         OSError: A file cannot be read, or an index cannot be written.
     """
-    named_shards = chain.from_iterable(find_shards(path, "").shards for path in options.paths_to_index)
-    shards = list({shard.path: shard for shard in named_shards}.values())
+    named = [find_shards(path, "") for path in options.paths_to_index]
+    shards = list({shard.path: shard for group in named for shard in group.shards}.values())
+    manifests = {shard.path: group.manifest for group in named for shard in group.shards}
     lock, passed = Lock(), 0
     with searching() as search, ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
 
@@ -34,10 +39,14 @@ def run(options: IndexOptions) -> None:
                 search.read(passed)
 
         def write(shard: Shard) -> bool:
-            return index_shard(shard.path, shard.records, read)[1]
+            manifest = manifests[shard.path]
+            if manifest is None or manifest.container == TFRECORD:
+                return index_shard(shard.path, shard.records, read)[1]
+            contents = Contents(manifest.table, manifest.labels)
+            return index_container_shard(shard.path, shard.records, manifest.container, contents, read)
 
         try:
-            list(pool.map(check_indexable, [shard.path for shard in shards]))
+            list(pool.map(_check_indexable, manifests.keys(), manifests.values()))
             written = sum(pool.map(write, shards))
         except BaseException:
             pool.shutdown(cancel_futures=True)
@@ -49,3 +58,11 @@ def run(options: IndexOptions) -> None:
     existing_note = f"; {len(shards) - written:,} already existed" if written < len(shards) else ""
     summary = f"{number_text(len(shards), 'file')} with {passed:,} records"
     terminal().print(f"Indexes of {summary} are in {', '.join(targets)}{existing_note}")
+
+
+def _check_indexable(path: str, manifest: Manifest | None) -> None:
+    """Raise ConfigError if a file cannot have an index."""
+    if manifest is None or manifest.container == TFRECORD:
+        check_indexable(path)
+    elif not CONTAINERS[manifest.container].has_index:
+        raise ConfigError(f"{path}: {manifest.container} files have no index; records are read by number without one")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
+from recordmill.schemas.containers import CONTAINERS
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import PARTS_OF_FIELDS, FeatureKind, Part
 from recordmill.schemas.inputs.fields import NONE, Fields, FieldSelection, select_fields
@@ -168,6 +169,11 @@ class ObjectOptions(StoredImageOptions):
         (),
         "NAME[:KIND][,…]|all|none",
     )
+
+    def _faults(self) -> Iterator[str]:
+        if self.masks in ("png", "both") and not CONTAINERS[self.container].has_png_masks:
+            yield f"--masks {self.masks}: --container {self.container} stores masks of objects as --masks rle only"
+        yield from super()._faults()
 
     @property
     def box_policy(self) -> str:

@@ -5,12 +5,14 @@ Nothing here imports Beam, so that errors of the command line are reported witho
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from itertools import combinations
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from recordmill.schemas.features import FeatureKind, FeatureTable, ShardNaming
+from recordmill.schemas.containers import CONTAINERS, TFRECORD, ContainerRow
+from recordmill.schemas.errors import missing_extra
+from recordmill.schemas.features import FeatureKind, FeatureTable
 from recordmill.schemas.inputs.option import (
     COMMON,
     LEAVE_OUT,
@@ -30,7 +32,7 @@ from recordmill.schemas.inputs.option import (
     option_fields,
 )
 from recordmill.schemas.inputs.splits import ONLY_CASE, Division, SplitShares, group_fault, split_name_fault
-from recordmill.schemas.layouts import LAYOUTS, change_keys_and_types
+from recordmill.schemas.layouts import LAYOUTS, change_keys_and_types, shard_names
 from recordmill.schemas.names import NameSources, dataset_name_fault
 from recordmill.schemas.problems import PROBLEMS
 from recordmill.schemas.shards import ShardSizing
@@ -38,6 +40,11 @@ from recordmill.schemas.shards import ShardSizing
 DEFAULT_SHARD_BYTES = 150_000_000
 MAX_SHARDS = 99_999  # five digits in a shard's name
 INT64 = 1 << 63
+
+if TYPE_CHECKING:
+    ContainerName = str
+else:
+    ContainerName = Literal[tuple(CONTAINERS)]
 
 RecipeValue = str | int | float | bool | list[str] | None
 
@@ -62,6 +69,12 @@ class ConvertOptions(Options):
     )
     label_as: Literal["index", "text"] = WRITE.opt(
         "Store the label as a number, or as the name of the class. It keeps its key.", "index"
+    )
+    container: ContainerName = WRITE.opt(
+        "Kind of the shards' files. The records in them are the same. See [containers.md](containers.md).",
+        TFRECORD,
+        also="output-format shard-format",
+        rank=COMMON,
     )
     shard_size: Size | None = WRITE.opt(
         "Target size of a shard, before compression. Each shard but the last is within an image of it. If one image is "
@@ -244,15 +257,31 @@ class ConvertOptions(Options):
             yield f"--name {self.name!r} {fault}"
         yield from pair_faults("rename", self.rename, "KEY=NAME")
         yield from self._share_faults()
-        naming = LAYOUTS[self.layout].naming
-        if len(self.split) > 1 and naming is ShardNaming.KERAS:
+        yield from self._container_faults()
+        is_keras = shard_names(self.name, "", self.layout, self.container).is_keras
+        if len(self.split) > 1 and is_keras:
             yield f"--layout {self.layout} names shards without their split, so a folder has one: give one --split"
-        if self.writer == "beam" and naming is not ShardNaming.TFDS:
+        if self.writer == "beam" and is_keras:
             yield f"--writer beam cannot name shards as --layout {self.layout} does, by their number of examples"
         if len(sizes := self.given("num_shards", "shard_size", "examples_per_shard")) > 1:
             yield f"{' and '.join(sizes)} contradict each other: give one"
         if self.writer == "beam" and (self.shard_size or self.examples_per_shard):
             yield "--writer beam sizes shards by --num-shards only (without it, the runner chooses)"
+
+    def _container_faults(self) -> Iterator[str]:
+        """Yield what the container cannot do. Each error names the containers that can."""
+        row, named = CONTAINERS[self.container], f"--container {self.container}"
+        if row.layouts and self.layout not in row.layouts:
+            yield (
+                f"{named} stores layout {' or '.join(row.layouts)}, and the records have layout {self.layout}; "
+                f"{_containers(lambda other: not other.layouts or self.layout in other.layouts)} stores it"
+            )
+        if self.gzip and not row.can_gzip:
+            yield f"--gzip does not compress {named}; {_containers(lambda other: other.can_gzip)} can be compressed"
+        if self.writer == "beam" and self.container != TFRECORD:
+            yield f"--writer beam cannot write {named}; it writes --container {TFRECORD}"
+        if not row.is_installed:
+            yield str(missing_extra(named, row.extra))
 
     def _share_faults(self) -> Iterator[str]:
         names = self.splits
@@ -383,6 +412,11 @@ class DividedOptions(ChoiceOptions):
         if len(given) > 1:
             yield "--groups and --group-from both say which images belong together: give one"
         yield from super()._faults()
+
+
+def _containers(can: Callable[[ContainerRow], bool]) -> str:
+    """Return the containers that can do something, for a message."""
+    return f"--container {' or '.join(name for name, row in CONTAINERS.items() if can(row))}"
 
 
 _SIZE = re.compile("([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")

@@ -18,7 +18,7 @@ import numpy as np
 
 from recordmill.schemas.containers import CONTAINERS
 from recordmill.schemas.dataset.manifest import Manifest
-from recordmill.schemas.errors import RecordError
+from recordmill.schemas.errors import RecordError, missing_extra
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.paths import is_remote
@@ -91,7 +91,7 @@ class ShardReader(ABC):
         return record
 
     @contextmanager
-    def open(self) -> Iterator[io.BufferedReader]:
+    def open(self) -> Iterator[BinaryIO]:
         """Open the file for reads in order, which add to `size` and `sha256`. What the block leaves is read at its end,
         unless it raises."""
         with storage_for(self._path).open(self._path) as file:
@@ -248,8 +248,24 @@ class Container(ABC):
         verify compares them."""
         return {}
 
+    def keep_edits(self, name: str, data: bytes, stored: bytes | None) -> bytes:
+        """Return a file beside the shards with what a user may add to it.
+
+        Args:
+            data: The file as the manifest determines it.
+            stored: The file in the folder; None if there is none.
+        """
+        return data
+
 
 def container_of(name: str) -> Container:
-    """Return the container of a row of CONTAINERS."""
-    container: Container = import_module(CONTAINERS[name].module).CONTAINER
+    """Return the container of a row of CONTAINERS.
+
+    Raises:
+        ConfigError: Its extra is not installed.
+    """
+    row = CONTAINERS[name]
+    if not row.is_installed:
+        raise missing_extra(f"Container {name}", row.extra)
+    container: Container = import_module(row.module).CONTAINER
     return container

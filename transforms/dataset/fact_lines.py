@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from recordmill.schemas.dataset.dataset_files import split_rejects
 from recordmill.schemas.dataset.manifest import InputRows, Manifest, Plan, RewrittenImages, SplitManifest
 from recordmill.schemas.features import Feature, Part, RecordOf
@@ -19,7 +20,7 @@ from recordmill.schemas.inputs.fields import OBJECTS, fields_flag, shortest_name
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import FEATURES, LAYOUTS, TABLE, has_image, requested_fields
 from recordmill.schemas.problems import COPIES, DUPLICATES, Duplicates, split_problems
-from recordmill.schemas.shards import SplitSize
+from recordmill.schemas.shards import ShardKey, SplitSize
 from recordmill.schemas.sizes import first_texts, number_text, printable, quote_blanks, size_text
 from recordmill.schemas.statistics import FINDINGS, STATISTICS, ClassDrift, SplitComparison
 
@@ -228,7 +229,14 @@ def _planned_lines(manifest: Manifest, split: SplitManifest, planned: SplitSize)
     is_chosen = options.get("writer") == "beam" and not options.get("num_shards")
     number = "as the runner chooses" if is_chosen else f"{planned.shards:,}"
     shard_size = "" if is_chosen or not planned.shards else f" of about {size_text(planned.bytes // planned.shards)}"
-    yield "shards", f"{number}{shard_size}, {size_text(planned.bytes)} in total, before compression"
+    form = "before compression" if CONTAINERS[manifest.container].can_gzip else "as tf.Examples"
+    yield "shards", f"{number}{shard_size}, {size_text(planned.bytes)} in total, {form}"
+    if manifest.container != TFRECORD and planned.shards:
+        names = (
+            split.recipe.shard_names.stable(ShardKey(split.recipe.split, index, planned.shards))
+            for index in dict.fromkeys((0, planned.shards - 1))
+        )
+        yield "files", f"{manifest.container}: {printable(' to '.join(names))}"
     if has_image(manifest.table):
         check = str(options.get("check", "decode"))
         seconds = planned.images / _CORE_IMAGES_PER_SECOND[check]

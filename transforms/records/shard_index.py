@@ -169,16 +169,29 @@ def index_shard(path: str, records: int | None, read: Callable[[int], object]) -
         ConfigError, RecordError, OSError: See `build_index`; or the number of records differs.
     """
     index = build_index(path, read, checks_records=True)
-    if records not in (index.records, None):
+    return index, store_index(path, encode_index(index), index.records, records)
+
+
+def store_index(path: str, data: bytes, records: int, expected: int | None) -> bool:
+    """Write the index of a shard, unless it exists. Return True if it was written.
+
+    Args:
+        records, expected: Number of records, in the shard and in the manifest; None if unknown.
+
+    Raises:
+        RecordError: The numbers differ.
+        OSError: It cannot be written.
+    """
+    if expected not in (records, None):
         raise RecordError(
-            f"{path} has {index.records:,} records, but its manifest says {records:,}: it was replaced or truncated; "
+            f"{path} has {records:,} records, but its manifest says {expected:,}: it was replaced or truncated; "
             "recordmill verify has the details"
         )
-    data, target, storage = encode_index(index), index_path(path), storage_for(path)
+    target, storage = index_path(path), storage_for(path)
     is_new = storage.size(target) != len(data) or storage.read(target) != data
     if is_new:
         storage.write(target, data)
-    return index, is_new
+    return is_new
 
 
 def build_index(path: str, read: Callable[[int], object] = lambda _: None, checks_records: bool = False) -> ShardIndex:
@@ -199,7 +212,7 @@ def build_index(path: str, read: Callable[[int], object] = lambda _: None, check
         file.seek(0)
         try:
             lengths = map(framed_size, map(len, read_records(file))) if checks_records else read_lengths(file, size)
-            return index_lengths(array("q", _with_progress(lengths, read)))
+            return index_lengths(array("q", with_progress(lengths, read)))
         except RecordError as error:
             file.seek(0)
             raise _explain_error(path, file.read(HEADER_BYTES), error) from error
@@ -216,7 +229,8 @@ def check_indexable(path: str) -> None:
             raise explained from error
 
 
-def _with_progress(items: Iterable[Item], read: Callable[[int], object]) -> Iterator[Item]:
+def with_progress(items: Iterable[Item], read: Callable[[int], object]) -> Iterator[Item]:
+    """Yield items, and call `read` with the number of items since the last call."""
     number = 0
     for number, item in enumerate(items, 1):
         if number % _EVERY == 0:

@@ -27,7 +27,13 @@ from recordmill.schemas.paths import is_remote
 from recordmill.schemas.problems import DUPLICATES, split_fingerprints, split_problems
 from recordmill.schemas.shards import IndexInfo, ShardInfo
 from recordmill.schemas.statistics import REPORT, STATISTICS, split_statistics
-from recordmill.transforms.dataset.dataset_folder import delete_old_files, file_sha256, read_split_manifests
+from recordmill.transforms.containers.container import container_of
+from recordmill.transforms.dataset.dataset_folder import (
+    delete_old_files,
+    file_sha256,
+    read_file,
+    read_split_manifests,
+)
 from recordmill.transforms.dataset.rejects import rejects_path
 from recordmill.transforms.insight.across_splits import compare_all_splits, fingerprints_path, folder_statistics
 from recordmill.transforms.records.shard_index import index_file
@@ -107,6 +113,9 @@ def _withdraw(output: str, replaced: Mapping[str, Manifest], current_shards: set
         storage.delete(join_path(output, split_manifest(split)))
     left = publish(output)
     for split, manifest in replaced.items():
+        for name, data in container_of(manifest.container).folder_files(manifest).items() if left is None else ():
+            if read_file(output, name) == data:  # edited ones have a user's text
+                storage.delete(join_path(output, name))
         entry = manifest.splits[split]
         links = shard_links(manifest.shard_names(split), entry)
         shards = sorted({shard.file for shard in entry.shards} - current_shards)
@@ -201,6 +210,7 @@ def _check_agreement(output: str, one: Manifest, other: Manifest) -> None:
             "another name or layout",
             "two data sets would be mixed",
         ),
+        (one.container == other.container, "another container", "readers could not use both"),
         (
             one.parts == other.parts,
             f"{format_parts(other.parts)} in its records where {split} has {format_parts(one.parts)}",
@@ -226,6 +236,7 @@ def companions(manifest: Manifest) -> Mapping[str, bytes]:
     if manifest.table.record_of is RecordOf.ROW:
         texts |= schema_files(manifest.features, [category.name for category in manifest.categories])
     files = {name: text.encode() for name, text in texts.items()} | tfds_files(manifest)
+    files |= container_of(manifest.container).folder_files(manifest)
     if manifest.encoders:
         files[CLASSES] = classes_file(category.name for category in manifest.categories)
     return files
@@ -241,8 +252,9 @@ def _write_companions(output: str, manifest: Manifest) -> None:
     _write_or_delete(storage, join_path(output, STATISTICS), folder_statistics(output, manifest.splits))
     for name in {*LABEL_FILES, *SCHEMA_FILES, *for_tfds} - files.keys():
         storage.delete(join_path(output, name))
+    keep_edits = container_of(manifest.container).keep_edits
     for name, data in files.items():
-        storage.write(join_path(output, name), data)
+        storage.write(join_path(output, name), keep_edits(name, data, read_file(output, name)))
 
 
 def _write_duplicates(output: str, manifest: Manifest) -> Manifest:

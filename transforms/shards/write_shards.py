@@ -114,7 +114,11 @@ def write_shard(
 def plan_digest(key: ShardKey, block: Block, recipe: ShardRecipe, context: RecordContext) -> str:
     """Return a hex digest of a shard's plan. Equal digests give equal bytes, if the image files are unchanged. It does
     not depend on the Blocks of the images."""
-    digest = hashlib.sha256(pack((key, msgspec.structs.replace(recipe, output=""), context.labels, context.table)))
+    # msgspec omits a default by its identity, which a recipe of another process does not have.
+    options = msgspec.structs.replace(recipe, output="", container=TFRECORD)
+    digest = hashlib.sha256(pack((key, options, context.labels, context.table)))
+    if recipe.container != TFRECORD:
+        digest.update(recipe.container.encode())
     for name, column in chain(block.image_columns(), block.object_columns()):
         values = column.values if isinstance(column, Ragged) else column
         if values.any():  # a Block may lack a column without values

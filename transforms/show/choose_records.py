@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from recordmill.schemas.containers import TFRECORD
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.features import ColumnType, FeatureKind, FeatureTable
@@ -16,6 +17,7 @@ from recordmill.schemas.field_features import field_keys
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import UnusableError
+from recordmill.transforms.containers.container import Contents, container_of
 from recordmill.transforms.containers.tfrecord import open_records
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.load_images import encoded_size
@@ -43,7 +45,7 @@ class Record(NamedTuple):
 
     Attributes:
         number: Number within the shard, from 0.
-        offset: Start of the record in the file, in bytes after decompression.
+        offset: Start of the record in the file, in bytes after decompression; None without byte ranges.
         features: Features, unchanged.
         lists: Feature lists of a SequenceExample.
         values: Known values, by source.
@@ -53,7 +55,7 @@ class Record(NamedTuple):
 
     shard: Shard
     number: int
-    offset: int
+    offset: int | None
     features: RecordFeatures
     lists: dict[str, list[TypedValues | None]]
     table: FeatureTable
@@ -136,13 +138,12 @@ def _parse_records(shards: Shards, first: int, may_match: Callable[[bytes], bool
         if shard.records is not None and before >= shard.records:
             before -= shard.records
             continue
-        offset, number = 0, -1
-        for number, data in enumerate(open_records(shard.path, is_shard=shard.records is not None)):
+        number = -1
+        for number, (data, offset) in enumerate(_read_records(shard, shards.manifest)):
             if number >= before:
                 is_reached = True
                 if may_match(data):
                     yield parse(shard, number, offset, data)
-            offset += framed_size(len(data))
         if shard.records not in (None, number + 1):
             raise RecordError(
                 f"{shard.path} has {number + 1:,} records, not {shard.records:,} as written; recordmill verify lists "
@@ -152,6 +153,19 @@ def _parse_records(shards: Shards, first: int, may_match: Callable[[bytes], bool
     if not is_reached:
         total = first - before
         raise ConfigError(f"--index {first}: there are only {total:,} records, counted from 0")
+
+
+def _read_records(shard: Shard, manifest: Manifest | None) -> Iterator[tuple[bytes, int | None]]:
+    """Yield the records of a shard with their offsets. Files without a manifest are TFRecord files."""
+    if manifest is None or manifest.container == TFRECORD:
+        offset = 0
+        for data in open_records(shard.path, is_shard=shard.records is not None):
+            yield data, offset
+            offset += framed_size(len(data))
+        return
+    file = container_of(manifest.container).open(shard.path, Contents(manifest.table, manifest.labels), None)
+    for data in file.in_order():
+        yield data, None
 
 
 _WITHOUT_FEATURES = b"\n\0"
@@ -167,8 +181,8 @@ class _Parser:
         self._terms: dict[str, Sequence[str]] = read_terms(shards.folder, shards.manifest) if shards.manifest else {}
         self._known: dict[frozenset[tuple[str, FeatureKind]], _Layout] = {}
 
-    def __call__(self, shard: Shard, number: int, offset: int, data: bytes) -> Record:
-        where = f"{shard.path}: record {number} at byte {offset:,}"
+    def __call__(self, shard: Shard, number: int, offset: int | None, data: bytes) -> Record:
+        where = f"{shard.path}: record {number}" + ("" if offset is None else f" at byte {offset:,}")
         try:
             features, lists = parse_record(data)
         except DecodeError as error:

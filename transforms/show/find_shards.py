@@ -24,7 +24,7 @@ _CLASS_NAMES = ".labels.txt"
 
 
 class Shard(NamedTuple):
-    """A TFRecord file.
+    """A file of records.
 
     Attributes:
         split: Empty if unknown.

@@ -17,6 +17,7 @@ from recordmill.schemas.paths import is_remote
 from recordmill.schemas.problems import DUPLICATES, split_fingerprints, split_problems
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics import STATISTICS, split_statistics
+from recordmill.transforms.containers.container import container_of
 from recordmill.transforms.containers.read_shards import FaultList
 from recordmill.transforms.dataset.dataset_folder import (
     file_sha256,
@@ -135,11 +136,12 @@ def _companion_faults(folder: str, manifest: Manifest, missing_links: set[str]) 
             "missing",
             f"TFDS needs this link to a shard, and {len(missing_links) - 1:,} others",
         )
+    keep_edits = container_of(manifest.container).keep_edits
     for name, data in expected.items():
         stored = read_file(folder, name)
         if stored is None:
             yield Fault(name, None, "missing", _GONE)
-        elif stored != data and not (name == DATASET_INFO and is_dataset_info(stored, data)):
+        elif stored != keep_edits(name, data, stored) and not (name == DATASET_INFO and is_dataset_info(stored, data)):
             yield Fault(name, None, "edited", f"it differs from {MANIFEST}")
     for name in sorted({*LABEL_FILES, *SCHEMA_FILES, *for_tfds} - expected.keys()):
         if read_file(folder, name) is not None:

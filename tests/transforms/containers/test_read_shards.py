@@ -11,7 +11,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.containers.read_shards import LISTED_OF_REASON, FaultList, ManifestShard, readable_records
-from recordmill.transforms.records.record_file import ShardReader, open_records
+from recordmill.transforms.containers.tfrecord import TFRecordReader, open_records
 from recordmill.transforms.runtime import progress
 from tests.gcs_stand_in import Fault as ServerFault
 from tests.gcs_stand_in import Kind
@@ -46,7 +46,7 @@ def write(path, records=RECORDS) -> bytes:
 def test_records_size_and_digest(tmp_path, name, packed, records):
     data = packed(write(tmp_path / "plain", records))
     (tmp_path / name).write_bytes(data)
-    reader = ShardReader(str(tmp_path / name))
+    reader = TFRecordReader(str(tmp_path / name))
     assert list(reader.records()) == records
     assert (reader.size, reader.sha256.hexdigest()) == (len(data), hashlib.sha256(data).hexdigest())
 
@@ -56,7 +56,7 @@ def test_gzip_file_cut_anywhere_is_error(tmp_path):
     for size in range(1, len(data)):
         (tmp_path / "x.gz").write_bytes(data[:size])
         with pytest.raises(RecordError) as caught:
-            list(ShardReader(str(tmp_path / "x.gz")).records())
+            list(TFRecordReader(str(tmp_path / "x.gz")).records())
         assert caught.value.reason == "unreadable"
 
 
@@ -67,7 +67,7 @@ def test_gzip_file_with_flipped_bit_never_gives_other_records(tmp_path):
         damaged = bytearray(data)
         damaged[offset] ^= 1 << offset % 8
         (tmp_path / "x.gz").write_bytes(damaged)
-        reader, records = ShardReader(str(tmp_path / "x.gz")), []
+        reader, records = TFRecordReader(str(tmp_path / "x.gz")), []
         try:
             for record in reader.records():
                 records.append(record)
@@ -95,10 +95,10 @@ def test_progress_ends_with_all_that_was_planned(tmp_path, planned, damage, done
     if damage == "gone":
         (tmp_path / "x").unlink()
     info = ShardInfo("x", planned, len(data), "crc", hashlib.sha256(data).hexdigest())
-    shard = ManifestShard(str(tmp_path / "x"), "val", info, LAYOUTS["detection"], LabelMap(()))
+    shard = ManifestShard(str(tmp_path / "x"), "val", info, LAYOUTS["detection"], LabelMap(()), "tfrecord")
     progress.reset()
     faults = []
-    records = list(readable_records(shard, ShardReader(shard.path), faults))
+    records = list(readable_records(shard, TFRecordReader(shard.path), faults))
     assert len(records) == {"": 3, "a record": 2, "gone": 0}[damage]
     assert bool(faults) == (planned != 3 or bool(damage))
     now = progress.snapshot()
@@ -112,9 +112,9 @@ def test_damage_is_fault_refusal_is_not(gcs, tmp_path, kind):
     gcs.put("x", write(tmp_path / "x"))
     gcs.faults.append(ServerFault(kind, "read", times=100, status=403))
     info = ShardInfo("x", len(RECORDS), 0, "crc", "")
-    shard = ManifestShard(path_of("x"), "val", info, LAYOUTS["detection"], LabelMap(()))
+    shard = ManifestShard(path_of("x"), "val", info, LAYOUTS["detection"], LabelMap(()), "tfrecord")
     found = []
-    records = readable_records(shard, ShardReader(shard.path), found)
+    records = readable_records(shard, TFRecordReader(shard.path), found)
     if kind is Kind.STATUS:
         with pytest.raises(PermissionError):
             list(records)

@@ -15,9 +15,10 @@ import pytest
 
 from recordmill.schemas.errors import IndexMismatchError, RecordError
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.records import record_file
+from recordmill.transforms.containers import tfrecord
+from recordmill.transforms.containers.record_files import RecordFiles
+from recordmill.transforms.containers.tfrecord import TFRecordFile
 from recordmill.transforms.records import shard_index as module
-from recordmill.transforms.records.record_file import RecordFile, RecordFiles
 from recordmill.transforms.records.shard_index import index_shard
 from recordmill.transforms.storage import local_storage
 from recordmill.transforms.storage.interface import crc32c_text
@@ -45,13 +46,13 @@ def replace(path: Path, data: bytes) -> None:
 
 
 @pytest.fixture
-def shard(tmp_path) -> RecordFile:
-    return RecordFile(str(tmp_path / "x"), write(tmp_path / "x", RECORDS))
+def shard(tmp_path) -> TFRecordFile:
+    return TFRecordFile(str(tmp_path / "x"), write(tmp_path / "x", RECORDS))
 
 
 def test_neighbours_are_read_in_pieces_of_bounded_size(shard, monkeypatch):
     lengths, read = [], local_storage.LocalStorage.read_ranges
-    monkeypatch.setattr(record_file, "_SPAN_BYTES", 1000)
+    monkeypatch.setattr(tfrecord, "_SPAN_BYTES", 1000)
     monkeypatch.setattr(
         local_storage.LocalStorage,
         "read_ranges",
@@ -64,7 +65,7 @@ def test_neighbours_are_read_in_pieces_of_bounded_size(shard, monkeypatch):
 
 
 def test_mean_size_of_records(shard):
-    assert RecordFile(shard.path).mean_bytes == shard.mean_bytes == 37 * 9.5 + 16
+    assert TFRecordFile(shard.path).mean_bytes == shard.mean_bytes == 37 * 9.5 + 16
 
 
 def test_records_come_in_order_asked_for(shard):
@@ -88,7 +89,7 @@ def test_index_is_read_once(tmp_path, monkeypatch):
     read = []
     decode = module.decode_index
     monkeypatch.setattr(module, "decode_index", lambda data: read.append(data) or decode(data))
-    shard = RecordFile(str(tmp_path / "x"), info)
+    shard = TFRecordFile(str(tmp_path / "x"), info)
     assert (len(shard), read) == (20, [])
     shard.read([1])
     shard.read([2])
@@ -99,7 +100,7 @@ def test_shard_without_index_is_scanned_with_one_warning(tmp_path, caplog):
     for name in ("x", "y"):
         write(tmp_path / name, RECORDS)
         (tmp_path / ".index" / f"{name}.idx").unlink()
-        shard = RecordFile(str(tmp_path / name))
+        shard = TFRecordFile(str(tmp_path / name))
         assert shard.read(NUMBERS) == [RECORDS[number] for number in NUMBERS]
         assert len(shard) == 20
     (said,) = caplog.messages
@@ -124,7 +125,7 @@ def open_files(folder: Path) -> list[str]:
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="Linux tells what is open")
 def test_files_are_closed_after_last_reader(tmp_path):
-    shards = [RecordFile(str(tmp_path / name), write(tmp_path / name, RECORDS)) for name in "xy"]
+    shards = [TFRecordFile(str(tmp_path / name), write(tmp_path / name, RECORDS)) for name in "xy"]
     assert RecordFiles(shards).read(range(40)) == RECORDS * 2
     shards = pickle.loads(pickle.dumps(shards))
     assert open_files(tmp_path) == []
@@ -139,8 +140,8 @@ def test_files_are_closed_after_last_reader(tmp_path):
 
 LAST = """
 import sys
-import recordmill.transforms.records.record_file as module
-module.last = module.RecordFile(sys.argv[1])
+import recordmill.transforms.containers.tfrecord as module
+module.last = module.TFRecordFile(sys.argv[1])
 module.last.read([0])
 sys.last_module = module
 del module
@@ -174,7 +175,7 @@ def test_threads_share_one(shard):
 
 def test_more_files_than_process_may_have_open(tmp_path, monkeypatch):
     resource = pytest.importorskip("resource")
-    shards = [RecordFile(str(tmp_path / str(i)), write(tmp_path / str(i), [b"%d" % i])) for i in range(600)]
+    shards = [TFRecordFile(str(tmp_path / str(i)), write(tmp_path / str(i), [b"%d" % i])) for i in range(600)]
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (500, hard))
     try:
@@ -200,9 +201,9 @@ def test_index_stale_or_damaged_is_error(tmp_path, change, told):
     file = tmp_path / ".index" / "x.idx"
     file.write_bytes(change(file.read_bytes()))
     with pytest.raises(IndexMismatchError, match=rf"\.index/x\.idx.*{told}.*recordmill index"):
-        RecordFile(str(tmp_path / "x"), info).read([0])
+        TFRecordFile(str(tmp_path / "x"), info).read([0])
     index_shard(str(tmp_path / "x"), 20, lambda records: None)
-    assert RecordFile(str(tmp_path / "x"), info).read(NUMBERS) == [RECORDS[number] for number in NUMBERS]
+    assert TFRecordFile(str(tmp_path / "x"), info).read(NUMBERS) == [RECORDS[number] for number in NUMBERS]
 
 
 def test_index_of_similar_shard(tmp_path):
@@ -210,7 +211,7 @@ def test_index_of_similar_shard(tmp_path):
     write(tmp_path / "y", RECORDS[::-1])
     (tmp_path / ".index" / "y.idx").replace(tmp_path / ".index" / "x.idx")
     with pytest.raises(RecordError, match=r"x: record 3 at byte .*recordmill verify"):
-        RecordFile(str(tmp_path / "x"), info).read([3])
+        TFRecordFile(str(tmp_path / "x"), info).read([3])
 
 
 def test_shard_that_was_replaced_before_it_is_read_is_error(tmp_path, shard):
@@ -259,7 +260,7 @@ def test_damaged_record_is_error_and_its_neighbours_are_read(tmp_path, at, reaso
     start = sum(len(record) + 16 for record in RECORDS[:5])
     data[start + at % (len(RECORDS[5]) + 16)] ^= 1
     (tmp_path / "x").write_bytes(data)
-    shard = RecordFile(str(tmp_path / "x"), info)
+    shard = TFRecordFile(str(tmp_path / "x"), info)
     assert shard.read([4, 6]) == [RECORDS[4], RECORDS[6]]
     with pytest.raises(RecordError, match=f"record 5 at byte {start:,}") as raised:
         shard.read([4, 5])
@@ -271,14 +272,14 @@ def test_shard_not_as_manifest_says_is_error_at_once(tmp_path, damage):
     info = write(tmp_path / "x", RECORDS)
     damage(tmp_path / "x")
     with pytest.raises(RecordError, match=f"{tmp_path}/x"):
-        RecordFile(str(tmp_path / "x"), info).read([])
+        TFRecordFile(str(tmp_path / "x"), info).read([])
     with pytest.raises(RecordError, match=f"{tmp_path}/x"):
-        RecordFile(str(tmp_path / "x"), info).check()
+        TFRecordFile(str(tmp_path / "x"), info).check()
 
 
 def test_files_are_one_after_other(tmp_path):
     shards = [
-        RecordFile(str(tmp_path / name), write(tmp_path / name, records))
+        TFRecordFile(str(tmp_path / name), write(tmp_path / name, records))
         for name, records in {"a": RECORDS[:7], "b": [], "c": RECORDS[7:8], "d": RECORDS[8:]}.items()
     ]
     files = RecordFiles(shards)
@@ -296,8 +297,8 @@ def in_bucket(server, tmp_path, name: str, records: list[bytes]) -> ShardInfo:
 
 
 def test_in_bucket_near_records_are_one_request(gcs, tmp_path, monkeypatch):
-    monkeypatch.setattr(record_file, "_GAP_BYTES", 700)
-    shard = RecordFile("gs://bucket/out/x", in_bucket(gcs, tmp_path, "x", RECORDS))
+    monkeypatch.setattr(tfrecord, "_GAP_BYTES", 700)
+    shard = TFRecordFile("gs://bucket/out/x", in_bucket(gcs, tmp_path, "x", RECORDS))
     shard.read([0])
     gcs.log.clear()
     assert shard.read(NUMBERS) == [RECORDS[number] for number in NUMBERS]
@@ -309,8 +310,8 @@ def test_in_bucket_near_records_are_one_request(gcs, tmp_path, monkeypatch):
 def test_in_bucket_shard_is_known_by_its_checksum(gcs, tmp_path):
     info = in_bucket(gcs, tmp_path, "x", RECORDS)
     other = [b"?" * len(record) for record in RECORDS]
-    replaced = RecordFile("gs://bucket/out/x", info)
-    opened = RecordFile("gs://bucket/out/x", info)
+    replaced = TFRecordFile("gs://bucket/out/x", info)
+    opened = TFRecordFile("gs://bucket/out/x", info)
     opened.read([0])
     gcs.put("out/x", framed(*other))
     with pytest.raises(RecordError, match="CRC-32C"):
@@ -321,7 +322,7 @@ def test_in_bucket_shard_is_known_by_its_checksum(gcs, tmp_path):
 
 def test_in_bucket_many_files_are_read_at_once(gcs, tmp_path):
     shards = [
-        RecordFile(f"gs://bucket/out/{number}", in_bucket(gcs, tmp_path, str(number), [record]))
+        TFRecordFile(f"gs://bucket/out/{number}", in_bucket(gcs, tmp_path, str(number), [record]))
         for number, record in enumerate(RECORDS)
     ]
     assert RecordFiles(shards).read([*NUMBERS, *range(20)]) == [RECORDS[number] for number in (*NUMBERS, *range(20))]

@@ -47,7 +47,9 @@ def write_shard(folder: Path, name: str, *records: bytes) -> ManifestShard:
 
 
 def shard_of(folder: Path, info: ShardInfo) -> ManifestShard:
-    return ManifestShard(str(folder / info.file), "val", info, LAYOUTS["keras"], LabelMap((Category(3, "cat"),)))
+    return ManifestShard(
+        str(folder / info.file), "val", info, LAYOUTS["keras"], LabelMap((Category(3, "cat"),)), "tfrecord"
+    )
 
 
 def extract(folder: Path, *shards: ManifestShard) -> None:

@@ -87,4 +87,4 @@ def test_suspicious_annotations(tmp_path):
 @pytest.mark.parametrize("name", ["gone-00000-of-00001", "gone-00000-of-00001.gz"])
 def test_missing_shard_has_no_records(tmp_path, name):
     group = [(0, ("sample", "train", Example(0, 0, name, 0, 0, 9)))]
-    assert _read_group(str(tmp_path), group) == (group, {})
+    assert _read_group(str(tmp_path), manifest_of(), group) == (group, {})

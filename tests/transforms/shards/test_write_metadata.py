@@ -290,7 +290,7 @@ def test_foreign_split_is_not_ours(tmp_path, monkeypatch, harm):
     elif harm == "recipe":
         recipe = msgspec.structs.replace(RECIPE, images=("others",))
     else:
-        monkeypatch.setattr(module, "library_versions", lambda layout: {"recordmill": "9"})
+        monkeypatch.setattr(module, "library_versions", lambda *_: {"recordmill": "9"})
     with pytest.raises(JobError, match="is missing or has changed"):
         late(tmp_path, recipe)
 

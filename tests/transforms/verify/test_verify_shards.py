@@ -29,7 +29,7 @@ def shard(path, records: list[bytes]) -> ShardToVerify:
             writer.write(record_)
     data = path.read_bytes()
     info = ShardInfo(path.name, len(records), len(data), "crc", hashlib.sha256(data).hexdigest())
-    return ShardToVerify(str(path), "val", info, TABLE, LABELS, True)
+    return ShardToVerify(str(path), "val", info, TABLE, LABELS, "tfrecord", True)
 
 
 def verify(expected: ShardToVerify) -> ShardCheck:
