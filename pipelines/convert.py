@@ -77,7 +77,7 @@ def encode_and_plan(
     """
     min_area = options.min_area if isinstance(options, AnnotatedOptions | RecordOptions) else 0.0
     maker = EncodeImages(options.box_policy, options.image_rules, min_area)
-    return maker, PlanBlocks(splits, options.sizing, options.seed, maker.estimate(table))
+    return maker, PlanBlocks(splits, options.sizing, options.seed, maker.estimate(table), options.container)
 
 
 def input_file(kind: str, path: str, masks: str = "") -> InputFile:

@@ -22,6 +22,7 @@ class ContainerRow(msgspec.Struct, frozen=True):
         extra: Extra of the distribution that it needs; empty for none.
         package: Module that the extra installs.
         can_gzip: True if `--gzip` compresses its files.
+        can_be_empty: True if a shard may have no records. Readers fail at an empty one otherwise.
         has_index: True if shards have an index file.
         has_random_access: True if records are read by number without a read of those before.
         has_png_masks: True if masks of objects may be PNGs.
@@ -35,6 +36,7 @@ class ContainerRow(msgspec.Struct, frozen=True):
     extra: str = ""
     package: str = ""
     can_gzip: bool = False
+    can_be_empty: bool = True
     has_index: bool = True
     has_random_access: bool = True
     has_png_masks: bool = True
@@ -90,6 +92,7 @@ CONTAINERS = {
             "recordmill.transforms.containers.webdataset",
             "{prefix}-{index:06d}.tar",
             layouts=("detection", "classification"),
+            can_be_empty=False,
             has_png_masks=False,
         ),
     )

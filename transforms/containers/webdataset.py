@@ -28,7 +28,7 @@ from recordmill.transforms.records.shard_index import ShardIndex, locate_error, 
 from recordmill.transforms.records.tar import (
     BLOCK,
     END,
-    Member,
+    TarMember,
     decode_tar_index,
     encode_tar_index,
     member_header,
@@ -115,7 +115,7 @@ class TarWriter(ShardWriter):
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._size = 0
-        self._samples: list[list[Member]] = []
+        self._samples: list[list[TarMember]] = []
 
     def append(self, *record: bytes) -> None:
         self._pending.append(record[0] if len(record) == 1 else b"".join(record))
@@ -135,7 +135,7 @@ class TarWriter(ShardWriter):
                 for ending, data in files:
                     member = f"{name}.{ending}"
                     small.append(member_header(member, len(data)))
-                    members.append(Member(member, self._size + BLOCK, len(data)))
+                    members.append(TarMember(member, self._size + BLOCK, len(data)))
                     self._size += BLOCK + len(data) + padding(len(data))
                     if len(data) >= _LARGE_BYTES:
                         self._write(b"".join(small))
@@ -182,7 +182,7 @@ class _Scan:
         self._endings = endings
         self._first = first
         self._offset = self._start = offset
-        self.samples: list[list[Member]] = []
+        self.samples: list[list[TarMember]] = []
 
     def __iter__(self) -> Iterator[list[bytes]]:
         """Yield the files of each sample, in the order of endings.
@@ -191,7 +191,7 @@ class _Scan:
             RecordError: A sample is damaged or truncated.
         """
         while (header := self._read(BLOCK)) != END[:BLOCK]:
-            files, members = list[bytes](), list[Member]()
+            files, members = list[bytes](), list[TarMember]()
             for number, ending in enumerate(self._endings):
                 member = self._parse(self._read(BLOCK) if number else header, ending, members)
                 members.append(member)
@@ -204,7 +204,7 @@ class _Scan:
         if self._read(BLOCK) != END[BLOCK:]:
             raise self._damage("the end of the tar is damaged")
 
-    def _parse(self, header: bytes, ending: str, members: Sequence[Member]) -> Member:
+    def _parse(self, header: bytes, ending: str, members: Sequence[TarMember]) -> TarMember:
         try:
             name, size = parse_header(header)
         except ValueError as fault:
@@ -215,7 +215,7 @@ class _Scan:
         expected = f"{shard}-{self._first + len(self.samples):08d}"
         if sample != expected or actual not in ([ending] if ending else _ENDINGS):
             raise self._damage(f"it has the member {name} instead of {expected}.{ending or ' and '.join(_ENDINGS)}")
-        return Member(name, self._offset, size)
+        return TarMember(name, self._offset, size)
 
     def _read(self, size: int) -> bytes:
         data = self._stream.read(size)
@@ -272,7 +272,7 @@ class TarReader(ShardReader):
     def __init__(self, path: str, contents: Contents):
         super().__init__(path)
         self._files = _SampleFiles(contents)
-        self._samples: list[list[Member]] = []
+        self._samples: list[list[TarMember]] = []
 
     def records(self) -> Iterator[bytes]:
         with self.open() as stream:

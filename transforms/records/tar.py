@@ -29,7 +29,7 @@ USTAR = b"ustar"
 _SPACES = bytes(range(9, 14)) + b" "
 
 
-class Member(NamedTuple):
+class TarMember(NamedTuple):
     """A file in a tar. `offset` is that of its first byte."""
 
     name: str
@@ -106,17 +106,17 @@ def split_member_name(name: str) -> tuple[str, str]:
     return (name[:dot], name[dot + 1 :]) if dot >= 0 else (name, "")
 
 
-def group_members(members: Iterable[Member]) -> Iterator[list[Member]]:
+def group_members(members: Iterable[TarMember]) -> Iterator[list[TarMember]]:
     """Yield the members of each sample, without hidden files."""
     for sample, group in groupby(members, key=lambda member: split_member_name(member.name)[0]):
         if sample and not sample.endswith("/"):
             yield list(group)
 
 
-def encode_tar_index(samples: Iterable[list[Member]]) -> bytes:
+def encode_tar_index(samples: Iterable[list[TarMember]]) -> bytes:
     """Return the index of samples, as wds2idx writes it.
 
-    >>> encode_tar_index([[Member("0.jpg", 512, 9), Member("0.json", 1536, 2)]])
+    >>> encode_tar_index([[TarMember("0.jpg", 512, 9), TarMember("0.json", 1536, 2)]])
     b'v1.2 1\\njpg 512 9 0.jpg json 1536 2 0.json\\n'
     """
     lines = [
@@ -201,7 +201,7 @@ def scan_tar(path: str) -> ShardIndex:
     return decode_tar_index(index)
 
 
-def _files(archive: tarfile.TarFile) -> Iterator[Member]:
+def _files(archive: tarfile.TarFile) -> Iterator[TarMember]:
     for member in archive:
         if member.type in (tarfile.REGTYPE, tarfile.AREGTYPE):
-            yield Member(member.name, member.offset_data, member.size)
+            yield TarMember(member.name, member.offset_data, member.size)

@@ -9,6 +9,8 @@ import numpy as np
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.schemas.block import Block, spans, starts_of, take_rows
+from recordmill.schemas.containers import CONTAINERS, TFRECORD
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.shards import ShardKey, ShardSizing, SplitSize
 from recordmill.transforms.blocks.cut_range import BlockKey
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
@@ -147,18 +149,32 @@ class BlockCensus(msgspec.Struct, frozen=True, array_like=True):
 
 class PlanBlocks(beam.PTransform):
     """Convert (BlockKey, packed Block) of complete Blocks to (ShardKey, packed Block), with empty bytes for a shard
-    without images. Facts have the plans, and warnings about unusual shards."""
+    without images. Facts have the plans, and warnings about unusual shards.
 
-    def __init__(self, splits: Sequence[str], sizing: ShardSizing, seed: int, estimate: RecordEstimate):
+    Args:
+        container: Name of the shards' container. A plan with empty shards is a ConfigError if it has none.
+    """
+
+    def __init__(
+        self,
+        splits: Sequence[str],
+        sizing: ShardSizing,
+        seed: int,
+        estimate: RecordEstimate,
+        container: str = TFRECORD,
+    ):
         super().__init__()
         self._splits, self._sizing, self._seed, self._estimate = splits, sizing, seed, estimate
+        self._container = container
 
     def expand(self, blocks: PCollection[tuple[BlockKey, bytes]]):
         census = blocks | "TakeCensus" >> beam.FlatMap(_pack_census, self._seed, self._estimate).with_output_types(
             bytes
         )
         once = blocks.pipeline | "OncePlanned" >> beam.Impulse()
-        plans = once | "PlanSplits" >> WithFacts(_plan_splits, self._sizing, AsList(census), self._splits)
+        plans = once | "PlanSplits" >> WithFacts(
+            _plan_splits, self._sizing, AsList(census), self._splits, self._container
+        )
         place = beam.FlatMap(_place_block, AsSingleton(plans), self._splits, self._estimate)
         return blocks | "Place" >> place.with_output_types(tuple[ShardKey, bytes])
 
@@ -183,11 +199,24 @@ def take_census(key: BlockKey, block: Block, seed: int, estimate: RecordEstimate
 
 
 def _plan_splits(
-    _: bytes, facts: FactsBuilder, sizing: ShardSizing, packed: list[bytes], splits: Sequence[str]
+    _: bytes, facts: FactsBuilder, sizing: ShardSizing, packed: list[bytes], splits: Sequence[str], container: str
 ) -> Iterator[dict[str, SplitPlan]]:
     plans = plan_blocks(map(unpacker(BlockCensus), packed), splits, sizing)
+    check_empty_shards(plans, container)
     report_plans(plans, sizing, facts)
     yield plans
+
+
+def check_empty_shards(plans: Mapping[str, SplitPlan], container: str) -> None:
+    """Raise ConfigError if a split has more shards than images, and readers of the container need an image in each."""
+    images = {split: plan.images for split, plan in plans.items() if plan.images < plan.shards}
+    if images and not CONTAINERS[container].can_be_empty:
+        split = min(images, key=lambda name: images[name])
+        raise ConfigError(
+            f"--num-shards {plans[split].shards:,} is more than the {images[split]:,} images of split {split}, and "
+            f"--container {container} has no empty shards, because readers fail at them: use --num-shards "
+            f"{images[split]}"
+        )
 
 
 def report_plans(

@@ -88,7 +88,7 @@ def test_index_is_read_once(tmp_path, monkeypatch):
     info = write(tmp_path / "x", RECORDS)
     read = []
     decode = module.decode_index
-    monkeypatch.setattr(module, "decode_index", lambda data: read.append(data) or decode(data))
+    monkeypatch.setattr(tfrecord, "decode_index", lambda data: read.append(data) or decode(data))
     shard = TFRecordFile(str(tmp_path / "x"), info)
     assert (len(shard), read) == (20, [])
     shard.read([1])
@@ -297,7 +297,7 @@ def in_bucket(server, tmp_path, name: str, records: list[bytes]) -> ShardInfo:
 
 
 def test_in_bucket_near_records_are_one_request(gcs, tmp_path, monkeypatch):
-    monkeypatch.setattr(tfrecord, "_GAP_BYTES", 700)
+    monkeypatch.setattr(tfrecord, "GAP_BYTES", 700)
     shard = TFRecordFile("gs://bucket/out/x", in_bucket(gcs, tmp_path, "x", RECORDS))
     shard.read([0])
     gcs.log.clear()

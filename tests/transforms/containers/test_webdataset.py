@@ -126,15 +126,17 @@ def test_class_of_image_is_member(tmp_path):
         assert "label" not in json.load(archive.extractfile("000003-00000001.json"))
 
 
-def damaged(path, contents: Contents, change) -> tuple[list[bytes], RecordError, RecordError]:
-    """Records that are read, and the errors in order and by number."""
-    data = bytearray((path).read_bytes())
+def read_damaged(path, contents: Contents, change) -> tuple[list[bytes], RecordError]:
+    """Return the records that are read, and the error."""
+    data = bytearray(path.read_bytes())
     path.write_bytes(change(data) or data)
     records = []
-    with pytest.raises(RecordError) as in_order:
+    try:
         for record in CONTAINER.read(str(path), contents).records():
             records.append(record)
-    return records, in_order.value
+    except RecordError as error:
+        return records, error
+    pytest.fail("no error")
 
 
 def place_of(data: bytes, text: bytes, number: int) -> int:
@@ -168,7 +170,7 @@ def flip(text: bytes, number: int, offset: int = 0, bit: int = 1):
 def test_damage_is_named_by_record(tmp_path, change, reason, said):
     records = make_records(BOXES, 50)
     write(tmp_path / "x.tar", BOXES, records)
-    read, error = damaged(tmp_path / "x.tar", BOXES, change)
+    read, error = read_damaged(tmp_path / "x.tar", BOXES, change)
     assert (error.record, error.reason, read) == (40, reason, records[:40])
     assert said in error.detail
 
@@ -185,7 +187,7 @@ def test_damage_is_named_by_record(tmp_path, change, reason, said):
 def test_damaged_end_is_error(tmp_path, change, record):
     records = make_records(BOXES, 3)
     write(tmp_path / "x.tar", BOXES, records)
-    read, error = damaged(tmp_path / "x.tar", BOXES, change)
+    read, error = read_damaged(tmp_path / "x.tar", BOXES, change)
     assert (error.record, read) == (record, records)
 
 
@@ -207,7 +209,7 @@ def test_read_by_number_names_damaged_record(tmp_path, change, number, said):
     assert file.read([0, 1]) == records[:2]
     with pytest.raises(RecordError, match=said):
         file.read([0, number, 1])
-    with pytest.raises(RecordError, match="x.tar: record 2 at byte"):
+    with pytest.raises(RecordError, match=r"x\.tar: record 2 at byte"):
         list(file.in_order())
 
 

@@ -6,7 +6,7 @@ import pytest
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.transforms.records.tar import (
     END,
-    Member,
+    TarMember,
     build_tar_index,
     decode_tar_index,
     encode_tar_index,
@@ -70,7 +70,7 @@ def test_index_of_foreign_tar(tmp_path, format_):
 
 
 def test_index_of_consecutive_samples_has_bounds():
-    members = [[Member("0.jpg", 512, 9), Member("0.json", 1536, 512)], [Member("1.jpg", 2560, 0)]]
+    members = [[TarMember("0.jpg", 512, 9), TarMember("0.json", 1536, 512)], [TarMember("1.jpg", 2560, 0)]]
     index = decode_tar_index(encode_tar_index(members))
     assert index.bounds.tolist() == [0, 2048, 2560]
     assert decode_tar_index(b"v1.2 0\n").records == 0

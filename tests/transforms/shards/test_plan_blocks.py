@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.block import Block, join_blocks
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabels, TableRow
 from recordmill.schemas.inputs.files import ImageFile
 from recordmill.schemas.inputs.images import ImageTask
@@ -26,6 +27,7 @@ from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.shards.plan_blocks import (
     PlanBlocks,
     SplitPlan,
+    check_empty_shards,
     empty_shards,
     place_images,
     plan_blocks,
@@ -295,3 +297,14 @@ def test_rows_of_a_table_may_be_small():
     assert list(sizing_warnings("val", SplitPlan(sizing, 89, 2390, 0, 2390), sizing, "row")) == []
     (text,) = sizing_warnings("val", SplitPlan(sizing, 89, 100, 0, 100), sizing, "row")
     assert "89 shards for 100 rows, about one in each" in text
+
+
+def test_more_shards_than_images_is_error_where_none_is_empty():
+    plans = {
+        split: plan_split(ShardSizing(num_shards=5), np.array([[images], [9], [images]]), 9)
+        for split, images in (("train", 5), ("val", 3), ("test", 4))
+    }
+    check_empty_shards(plans, "tfrecord")
+    with pytest.raises(ConfigError, match=r"--num-shards 5 is more than the 3 images of split val.* --num-shards 3$"):
+        check_empty_shards(plans, "webdataset")
+    check_empty_shards({"train": plans["train"]}, "webdataset")
