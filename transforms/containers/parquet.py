@@ -16,7 +16,13 @@ from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.transforms.containers.arrow_values import ArrowCodec, arrow_codec
 from recordmill.transforms.containers.container import CURE, Container, Contents, RecordFile, ShardReader, ShardWriter
 from recordmill.transforms.containers.dataset_card import CARD, CROISSANT, croissant, dataset_card, keep_edits
-from recordmill.transforms.containers.parquet_pages import FileIndex, Page, ReadRanges, page_values, read_file_index
+from recordmill.transforms.containers.parquet_pages import (
+    FileIndex,
+    PageRange,
+    ReadRanges,
+    page_values,
+    read_file_index,
+)
 from recordmill.transforms.records.example import Record
 from recordmill.transforms.records.parse_record import first_line
 from recordmill.transforms.storage.resolve import storage_for
@@ -179,7 +185,7 @@ class _Groups:
         """Return the ranges of the columns of a row group, without those of images."""
         return [self.groups[group].chunks[leaf] for leaf in self._leaves]
 
-    def pages(self, group: int, leaf: int, rows: Iterable[int]) -> list[Page]:
+    def pages(self, group: int, leaf: int, rows: Iterable[int]) -> list[PageRange]:
         """Return the pages with rows of a row group."""
         pages = self.groups[group].pages[leaf]
         firsts = [page.first_row for page in pages]

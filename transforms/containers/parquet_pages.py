@@ -22,7 +22,7 @@ ReadRanges = Callable[[Sequence[tuple[int, int]]], Sequence[bytes]]
 """Function that reads ranges (offset, length) of a file."""
 
 
-class Page(NamedTuple):
+class PageRange(NamedTuple):
     """Page of a column chunk: offset and size in bytes with its header, and its first row in the row group."""
 
     offset: int
@@ -43,7 +43,7 @@ class RowGroup(NamedTuple):
     first: int
     rows: int
     chunks: list[tuple[int, int]]
-    pages: list[list[Page]]
+    pages: list[list[PageRange]]
 
 
 class FileIndex(NamedTuple):
@@ -105,7 +105,7 @@ def _groups(footer: bytes, tail: _Tail) -> list[RowGroup]:
         pages = []
         for column in group[1]:
             locations = _read_struct(tail.range(column[4], column[5]))[1]
-            pages.append([Page(*tail.checked(page[1], page[2]), page[3]) for page in locations])
+            pages.append([PageRange(*tail.checked(page[1], page[2]), page[3]) for page in locations])
         groups.append(RowGroup(first, group[3], chunks, pages))
         first += group[3]
     return groups
