@@ -21,4 +21,4 @@ def test_rows(truth, recordmill, tmp_path):
     with Image.open(truth.path(rows[0]["image_id"])) as image:
         pixels = np.asarray(Image.open(io.BytesIO(rows[0]["image"]["bytes"])).convert("RGB"))
         assert np.array_equal(pixels, np.asarray(image.convert("RGB")))
-    assert recordmill("verify", folder, "--check", "header").code == 0
+    assert recordmill("verify", folder, "--check", "hashes").code == 0
