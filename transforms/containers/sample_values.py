@@ -22,6 +22,7 @@ from recordmill.transforms.records.example import (
     Column,
     ExampleWriter,
     Heads,
+    Record,
     feature_payloads,
     item_values,
     read_varint,
@@ -49,11 +50,11 @@ class SampleCodec:
         self._splitter = _RecordSplitter(table)
         self._writer = ExampleWriter(table)
 
-    def samples(self, records: Sequence[bytes], first: int = 0) -> Samples:
+    def samples(self, records: Sequence[bytes | Record], first: int = 0) -> Samples:
         """Return the samples of serialised tf.Examples.
 
         Args:
-            records: One or more.
+            records: One or more, in one or several parts.
             first: Number of the first record, for errors.
 
         Raises:
@@ -62,7 +63,7 @@ class SampleCodec:
         rows = []
         for number, record in enumerate(records, first):
             try:
-                rows.append(self._splitter.split(record))
+                rows.append(self._split(record))
             except (ValueError, IndexError) as fault:
                 raise _unlike(number, str(fault)) from fault
         payloads = dict(zip(self._features, zip(*rows, strict=True), strict=True))
@@ -81,6 +82,14 @@ class SampleCodec:
                 row = next(row for row, payload in enumerate(rebuilt) if payload != payloads[source][row])
                 raise _unlike(first + row, f"the value of {feature.name} would change")
         return samples
+
+    def _split(self, record: bytes | Record) -> list[Any]:
+        if isinstance(record, bytes):
+            return self._splitter.split(record)
+        try:
+            return self._splitter.split(*record)
+        except (ValueError, IndexError):  # parts of another writer
+            return self._splitter.split(b"".join(record))
 
     def records(self, samples: Samples) -> Iterator[bytes]:
         """Yield the serialised tf.Example of each sample.
@@ -164,29 +173,40 @@ class _RecordSplitter:
         ]
         self._names = [feature.name for feature in table.features]
 
-    def split(self, record: bytes) -> list[Any]:
+    def split(self, *record: bytes) -> list[Any]:
         """Return the data of each feature: packed numbers, bytes, or items of a BytesList. Large ones are not copied.
+
+        Args:
+            record: The record, in one or several parts: a large value may be a part.
 
         Raises:
             ValueError: The record is not one that an ExampleWriter writes.
         """
-        size, place = read_varint(record, 1)
-        if record[0] != _FIRST_BYTE or place + size != len(record):
+        part, *rest = record
+        size, place = read_varint(part, 1)
+        if part[0] != _FIRST_BYTE or place + size != sum(map(len, record)):
             raise ValueError("it is not a serialised tf.Example")
-        view, payloads = memoryview(record), list[Any]()
+        payloads = list[Any]()
         for heads, length_of in self._heads:
-            size, start = read_varint(record, place + 1)
+            size, start = read_varint(part, place + 1)
             end = start + size
             length = length_of.get(size)
             if length is None:
                 length = _payload_length(heads, end - place)
                 if size < _MOST_CACHED:
                     length_of[size] = length
-            if not record.startswith(heads[length], place) or end > len(record):
+            is_part = end > len(part) and end - length == len(part) and bool(rest) and len(rest[0]) == length
+            if not part.startswith(heads[length], place) or (end > len(part) and not is_part):
                 raise ValueError(f"its feature {self._names[len(payloads)]} is missing, or written otherwise")
-            payloads.append(record[end - length : end] if length < _MOST_CACHED else view[end - length : end])
+            if is_part:
+                payloads.append(rest[0])
+                part, rest, end = rest[1] if len(rest) > 1 else b"", rest[2:], 0
+            else:
+                payloads.append(
+                    part[end - length : end] if length < _MOST_CACHED else memoryview(part)[end - length : end]
+                )
             place = end
-        if place != len(record):
+        if place != len(part) or rest:
             raise ValueError("it has features that the manifest does not name")
         return payloads
 

@@ -24,6 +24,7 @@ from recordmill.transforms.containers.container import (
 from recordmill.transforms.containers.sample_json import SampleJson
 from recordmill.transforms.containers.sample_values import SampleCodec
 from recordmill.transforms.containers.tfrecord import GAP_BYTES, Place, group_places
+from recordmill.transforms.records.example import Record
 from recordmill.transforms.records.shard_index import ShardIndex, locate_error, read_shard_index
 from recordmill.transforms.records.tar import (
     BLOCK,
@@ -64,7 +65,7 @@ class _SampleFiles:
         self._maps = [name for name in self.codec.files if name != _IMAGE]
         self.endings = ("", "json", *(("cls",) if self._has_class else ()), *(f"{name}.png" for name in self._maps))
 
-    def encode(self, records: Sequence[bytes], first: int) -> Iterator[list[tuple[str, Any]]]:
+    def encode(self, records: Sequence[Record], first: int) -> Iterator[list[tuple[str, Any]]]:
         """Yield ending and bytes of each member of each sample.
 
         Args:
@@ -112,14 +113,14 @@ class TarWriter(ShardWriter):
         self._files = _SampleFiles(contents)
         self._key = key
         self._write = write
-        self._pending: list[bytes] = []
+        self._pending: list[Record] = []
         self._pending_bytes = 0
         self._size = 0
         self._samples: list[list[TarMember]] = []
 
     def append(self, *record: bytes) -> None:
-        self._pending.append(record[0] if len(record) == 1 else b"".join(record))
-        self._pending_bytes += len(self._pending[-1])
+        self._pending.append(record)
+        self._pending_bytes += sum(map(len, record))
         if len(self._pending) == _BATCH_RECORDS or self._pending_bytes >= _BATCH_BYTES:
             self._flush()
 
