@@ -48,6 +48,7 @@ setup(
     extras_require={
         "gs": STORAGE,  # gs:// paths
         "fsspec": FSSPEC,  # s3:// paths
+        "parquet": ARROW,  # --container parquet
         "beam": [f"apache-beam{BEAM_VERSIONS}", *ARROW],  # pipelines: converting verbs, verify, extract
         "gcp": GCP,  # pipelines on gs:// paths and on Dataflow
         "tensorflow": TENSORFLOW,  # embed, verify with TensorFlow's decoder, tf.data

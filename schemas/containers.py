@@ -78,6 +78,16 @@ CONTAINERS = {
             tfds_format="tfrecord",
         ),
         ContainerRow(
+            "parquet",
+            "recordmill.transforms.containers.parquet",
+            "{prefix}-{index:05d}-of-{count:05d}.parquet",
+            layouts=("detection", "classification", "table"),
+            extra="parquet",
+            package="pyarrow",
+            has_index=False,
+            has_png_masks=False,
+        ),
+        ContainerRow(
             "webdataset",
             "recordmill.transforms.containers.webdataset",
             "{prefix}-{index:06d}.tar",

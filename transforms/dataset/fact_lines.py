@@ -258,7 +258,7 @@ def _format_groups(split: SplitManifest, job_splits: Sequence[SplitManifest]) ->
 def _shared_lines(manifest: Manifest, job_splits: Sequence[SplitManifest]) -> Iterator[Line]:
     """Yield the lines that all splits of a job share."""
     inputs = [rows for split in job_splits for rows in split.inputs]
-    uncarried = uncarried_lines(inputs, manifest.layout)
+    uncarried = uncarried_lines(inputs, manifest.layout, manifest.container)
     yield from zip(chain(["fields not written"], repeat("")), map(printable, uncarried), strict=False)
     if number := manifest.num_classes:
         stored, last = _stored_labels(manifest), len(manifest.categories) - 1
@@ -480,7 +480,7 @@ _WITHOUT_OBJECTS = {kind.value for kind in AnnotationKind} - {*_OBJECTS}
 _ADD_OBJECTS = "--instances FILE"
 
 
-def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
+def uncarried_lines(inputs: Iterable[InputRows], layout: str, container: str = TFRECORD) -> Iterator[str]:
     """Yield lines about fields that no record stores."""
     counts: dict[tuple[str, str], int] = {}
     cures: dict[tuple[str, str], str] = {}
@@ -491,7 +491,7 @@ def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
         for list_, fields in rows.uncarried.items():
             for name, number in fields.items():
                 counts[list_, name] = counts.get((list_, name), 0) + number
-                cure = _storing_flags(rows.kind, list_, name, layout)
+                cure = _storing_flags(rows.kind, list_, name, layout, container)
                 cures[list_, name] = "" if has_objects and cure == _ADD_OBJECTS else cure
                 if _is_open(rows.kind, list_, name):
                     leaves = rows.leaves.get(list_, {}).get(name, (name,))
@@ -537,10 +537,12 @@ def _fields_flag(list_: str, paths: Iterable[str]) -> str:
     return fields_flag(choices, _SHOWN)
 
 
-def _storing_flags(kind: str, list_: str, name: str, layout: str) -> str:
+def _storing_flags(kind: str, list_: str, name: str, layout: str, container: str) -> str:
     """Return the flags that would store a field, if any."""
     if list_ == "annotations" and name in _FLAGS:
         flag, part = _FLAGS[name]
+        if part is Part.MASK_PNG and not CONTAINERS[container].has_png_masks:
+            flag, part = "--masks rle", Part.MASK_RLE
         return flag if part in LAYOUTS[layout].parts else f"--layout detection {flag}"
     if list_ == "annotations" and name in ("area", "bbox", "category_id") and kind not in _OBJECTS:
         return _ADD_OBJECTS

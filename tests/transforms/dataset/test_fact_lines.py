@@ -39,6 +39,11 @@ def test_flags_that_layout_and_kind_allow():
     ]
 
 
+def test_masks_in_a_container_without_png():
+    rows = [InputRows("a", "instances", 1, 1, {"annotations": {"segmentation": 3}})]
+    assert list(uncarried_lines(rows, "detection", "parquet")) == ["annotations: segmentation 3 (add --masks rle)"]
+
+
 def test_many_fields_are_cut_and_counted():
     fields = {"annotations": {f"field {number:02}": 1 for number in range(1234)}}
     (line,) = lines(("instances", fields))
