@@ -21,7 +21,19 @@ from recordmill.transforms.containers.container import (
     ShardReader,
     ShardWriter,
 )
-from recordmill.transforms.containers.sample_json import SampleJson
+from recordmill.transforms.containers.dataset_card import (
+    CARD,
+    IMAGE,
+    HubFeature,
+    class_label,
+    dataset_card,
+    keep_edits,
+    list_of,
+    sequence,
+    value,
+)
+from recordmill.transforms.containers.sample_codings import SampleColumn
+from recordmill.transforms.containers.sample_json import ANNOTATIONS, SampleJson
 from recordmill.transforms.containers.sample_values import SampleCodec
 from recordmill.transforms.containers.tfrecord import GAP_BYTES, Place, group_places
 from recordmill.transforms.records.example import Record
@@ -362,7 +374,35 @@ class _WebDataset(Container):
         return TarFile(path, contents, expected)
 
     def folder_files(self, manifest: Manifest) -> Mapping[str, bytes]:
-        return detr_indexes(manifest)
+        return {CARD: dataset_card(manifest, hub_features(manifest)), **detr_indexes(manifest)}
+
+    def keep_edits(self, name: str, data: bytes, stored: bytes | None) -> bytes:
+        return keep_edits(data, stored) if name == CARD else data
+
+
+_DTYPES = {"text": "string"}
+
+
+def hub_features(manifest: Manifest) -> dict[str, HubFeature]:
+    """Return the features of samples as datasets' reader of WebDataset has them. It would infer types from the first
+    five samples, whose lists may be empty."""
+    codec = SampleCodec(manifest.table, manifest.labels)
+    keys = {column.key: _hub_feature(column) for column in codec.image_columns}
+    has_class = keys.pop(_CLASS, None) is not None
+    if codec.has_objects:
+        keys[ANNOTATIONS] = list_of({column.key: _hub_feature(column) for column in codec.object_columns})
+    features: dict[str, HubFeature] = {"__key__": value("string"), "__url__": value("string")}
+    features |= {**dict.fromkeys(_ENDINGS, IMAGE), "json": keys}
+    if has_class:
+        features["cls"] = class_label([category.name for category in manifest.categories])
+    return features | {f"{name}.png": IMAGE for name in codec.files if name != _IMAGE}
+
+
+def _hub_feature(column: SampleColumn) -> HubFeature:
+    if column.type == "rle":
+        return {"size": sequence(value("int64"), 2), "counts": value("string")}
+    single = value(_DTYPES.get(column.type, column.type))
+    return sequence(single, column.size) if column.size else single
 
 
 def detr_indexes(manifest: Manifest) -> dict[str, bytes]:
