@@ -194,7 +194,8 @@ class _SampleArrays(ArrowCodec):
         if column.missing is None:
             return pa.FixedSizeListArray.from_arrays(leaf, column.size)
         is_empty = is_null.reshape(-1, column.size).all(axis=1)
-        return _list_array(np.arange(len(values) + 1) * column.size, leaf, is_empty)
+        leaf = leaf.filter(pa.array(np.repeat(~is_empty, column.size)))
+        return _list_array(starts_of(np.where(is_empty, 0, column.size)), leaf, is_empty)
 
     def _values(self, column: SampleColumn, array: pa.Array) -> Any:
         """Return the values of an array, see `_array`."""

@@ -33,6 +33,8 @@ _GROUP_BYTES = 64 << 20
 """Size of the records of a row group above which it ends. A writer and a reader in order hold one row group."""
 _PAGE_BYTES = 1 << 16
 """Size of values above which a page ends: a large image has a page of its own."""
+_GAP_BYTES = 1 << 16
+"""Maximum gap between ranges that are read together."""
 _CACHED_GROUPS = 8
 """Row groups of a file whose values, except images, are cached."""
 _DAMAGE = (pa.ArrowException, ValueError, LookupError, TypeError, OverflowError)
@@ -112,8 +114,9 @@ class _Fetched:
     def __init__(self, read: ReadRanges, ranges: Sequence[tuple[int, int]]):
         spans: list[tuple[int, int]] = []
         for offset, length in sorted(set(ranges)):
-            if spans and sum(spans[-1]) == offset:
-                spans[-1] = spans[-1][0], spans[-1][1] + length
+            if spans and offset - sum(spans[-1]) <= _GAP_BYTES:
+                start = spans[-1][0]
+                spans[-1] = start, max(sum(spans[-1]), offset + length) - start
             else:
                 spans.append((offset, length))
         self._starts = [start for start, _ in spans]

@@ -22,18 +22,6 @@ from recordmill.transforms.containers.dataset_card import (
 
 AWKWARD = ["<script>", "a: b", "two\nlines", "cat 😀", "---", "yes", "# x", "'q\"", "猫"]
 AWKWARD += ["x\u2028---\u2028y", "\n---\n"]
-    "<script>",
-    "a: b",
-    "two\nlines",
-    "cat 😀",
-    "---",
-    "yes",
-    "# x",
-    "'q\"",
-    "猫",
-    "x\u2028---\u2028y",
-    "\n---\n",
-]
 FEATURES = {
     "image": IMAGE,
     "label": class_label(AWKWARD),
