@@ -148,7 +148,10 @@ class IndexOptions(Options):
     """Options of `recordmill index`."""
 
     paths_to_index: Texts = ARGUMENT.opt(
-        "Folder of a data set, any TFRecord file, or a quoted pattern of files; several.", ..., "PATH", alias="paths"
+        "Folder of a data set, any TFRecord or tar file, or a quoted pattern of files; several.",
+        ...,
+        "PATH",
+        alias="paths",
     )
 
 

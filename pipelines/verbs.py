@@ -100,9 +100,9 @@ VERBS = {
     "index": Verb(
         "recordmill.pipelines.dataset_options.IndexOptions",
         "recordmill.launch.verbs.index",
-        "Write the index of any TFRecord files, for random access. It has the offsets of records, for DALI, PyPI's "
-        "tfrecord and recordmill.open. Conversions write it. The checksums of the lengths are checked. GZIP files "
-        "have no random access, so no index.",
+        "Write the index of any TFRecord or tar files, for random access. It has the offsets of records, for DALI, "
+        "PyPI's tfrecord and recordmill.open. Conversions write it. The checksums of the lengths are checked. GZIP "
+        "files have no random access, so no index.",
         "PATH...",
         (*_CONVERTED, "recordmill index tfrecords"),
         runs_beam=False,

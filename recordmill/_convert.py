@@ -89,6 +89,7 @@ def convert(
     layout: Literal["detection", "keras", "tfds", "classification", "table", "features"] | None = None,
     rename: Pairs = (),
     label_as: Literal["index", "text"] = "index",
+    container: Literal["tfrecord"] = "tfrecord",
     shard_size: int | str | None = None,
     num_shards: int | None = None,
     examples_per_shard: int | None = None,
@@ -216,6 +217,7 @@ def convert(
         layout: Features of a record (default that of the format).
         rename: Keys of records that differ from the layout's.
         label_as: Store the label as a number, or as the name of the class (default index).
+        container: Kind of the shards' files (default tfrecord).
         shard_size: Target size of a shard, before compression (default 150MB).
         num_shards: Number of shards of each split.
         examples_per_shard: Number of records in each shard but the last (default that of the format).
@@ -351,6 +353,7 @@ def convert(
     layout: Literal["detection", "keras", "tfds", "classification", "table", "features"] | None = None,
     rename: Pairs = (),
     label_as: Literal["index", "text"] = "index",
+    container: Literal["tfrecord"] = "tfrecord",
     shard_size: int | str | None = None,
     num_shards: int | None = None,
     examples_per_shard: int | None = None,

@@ -1,4 +1,4 @@
-"""`recordmill index`: write indexes of TFRecord files. It imports neither Beam nor TensorFlow."""
+"""`recordmill index`: write indexes of TFRecord and tar files. It imports neither Beam nor TensorFlow."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
@@ -11,8 +11,9 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.containers.container import Contents
 from recordmill.transforms.containers.index_shard import index_container_shard
-from recordmill.transforms.records.shard_index import INDEX, check_indexable, index_shard
-from recordmill.transforms.show.find_shards import Shard, find_shards
+from recordmill.transforms.records.shard_index import INDEX, check_indexable, index_shard, store_index
+from recordmill.transforms.records.tar import build_tar_index, is_tar
+from recordmill.transforms.show.find_shards import FILE_MARKS, Shard, find_shards
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
 _FILES_AT_ONCE = 8
@@ -22,11 +23,11 @@ def run(options: IndexOptions) -> None:
     """Write the index of each file.
 
     Raises:
-        ConfigError: There is no such file, or it is GZIP or not a TFRecord file; nothing has been written.
+        ConfigError: There is no such file, or it is GZIP, or neither a TFRecord file nor a tar; nothing was written.
         RecordError: A file is damaged.
         OSError: A file cannot be read, or an index cannot be written.
     """
-    named = [find_shards(path, "") for path in options.paths_to_index]
+    named = [find_shards(path, "", (*FILE_MARKS, ".tar")) for path in options.paths_to_index]
     shards = list({shard.path: shard for group in named for shard in group.shards}.values())
     manifests = {shard.path: group.manifest for group in named for shard in group.shards}
     lock, passed = Lock(), 0
@@ -40,6 +41,9 @@ def run(options: IndexOptions) -> None:
 
         def write(shard: Shard) -> bool:
             manifest = manifests[shard.path]
+            if manifest is None and is_tar(shard.path):
+                data, samples = build_tar_index(shard.path, read)
+                return store_index(shard.path, data, samples, None)
             if manifest is None or manifest.container == TFRECORD:
                 return index_shard(shard.path, shard.records, read)[1]
             contents = Contents(manifest.table, manifest.labels)
@@ -63,6 +67,7 @@ def run(options: IndexOptions) -> None:
 def _check_indexable(path: str, manifest: Manifest | None) -> None:
     """Raise ConfigError if a file cannot have an index."""
     if manifest is None or manifest.container == TFRECORD:
-        check_indexable(path)
+        if manifest or not is_tar(path):
+            check_indexable(path)
     elif not CONTAINERS[manifest.container].has_index:
         raise ConfigError(f"{path}: {manifest.container} files have no index; records are read by number without one")

@@ -40,6 +40,11 @@ def sequence(feature: HubFeature, length: int = -1) -> HubFeature:
     return {"feature": feature, "_type": "Sequence"} | ({"length": length} if length >= 0 else {})
 
 
+def list_of(feature: HubFeature) -> HubFeature:
+    """Return a feature of lists of mappings. Those of `sequence` would become a mapping of lists."""
+    return {"feature": feature, "_type": "List"}
+
+
 def class_label(names: list[str]) -> HubFeature:
     """Return a feature of class indices."""
     return {"names": names, "_type": "ClassLabel"}
@@ -109,6 +114,8 @@ def _yaml_feature(feature: HubFeature) -> dict[str, Any]:
             item = _yaml_feature(feature["feature"])
             length = {"length": feature["length"]} if "length" in feature else {}
             return {"sequence": item.get("dtype", item), **length}
+        case "List":
+            return {"list": _yaml_list(feature["feature"])}
     return {"struct": _yaml_list(feature)}
 
 

@@ -63,7 +63,7 @@ class SampleCodec:
         rows = []
         for number, record in enumerate(records, first):
             try:
-                rows.append(self._split((record,) if isinstance(record, bytes) else record))
+                rows.append(self._split(record))
             except (ValueError, IndexError) as fault:
                 raise _unlike(number, str(fault)) from fault
         payloads = dict(zip(self._features, zip(*rows, strict=True), strict=True))
@@ -83,13 +83,13 @@ class SampleCodec:
                 raise _unlike(first + row, f"the value of {feature.name} would change")
         return samples
 
-    def _split(self, record: Record) -> list[Any]:
+    def _split(self, record: bytes | Record) -> list[Any]:
+        if isinstance(record, bytes):
+            return self._splitter.split(record)
         try:
             return self._splitter.split(*record)
-        except (ValueError, IndexError):
-            if len(record) == 1:
-                raise
-            return self._splitter.split(b"".join(record))  # other parts than an ExampleWriter's
+        except (ValueError, IndexError):  # parts of another writer
+            return self._splitter.split(b"".join(record))
 
     def records(self, samples: Samples) -> Iterator[bytes]:
         """Yield the serialised tf.Example of each sample.

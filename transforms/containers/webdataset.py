@@ -21,9 +21,22 @@ from recordmill.transforms.containers.container import (
     ShardReader,
     ShardWriter,
 )
-from recordmill.transforms.containers.sample_json import SampleJson
+from recordmill.transforms.containers.dataset_card import (
+    CARD,
+    IMAGE,
+    HubFeature,
+    class_label,
+    dataset_card,
+    keep_edits,
+    list_of,
+    sequence,
+    value,
+)
+from recordmill.transforms.containers.sample_codings import SampleColumn
+from recordmill.transforms.containers.sample_json import ANNOTATIONS, SampleJson
 from recordmill.transforms.containers.sample_values import SampleCodec
 from recordmill.transforms.containers.tfrecord import GAP_BYTES, Place, group_places
+from recordmill.transforms.records.example import Record
 from recordmill.transforms.records.shard_index import ShardIndex, locate_error, read_shard_index
 from recordmill.transforms.records.tar import (
     BLOCK,
@@ -64,7 +77,7 @@ class _SampleFiles:
         self._maps = [name for name in self.codec.files if name != _IMAGE]
         self.endings = ("", "json", *(("cls",) if self._has_class else ()), *(f"{name}.png" for name in self._maps))
 
-    def encode(self, records: Sequence[bytes], first: int) -> Iterator[list[tuple[str, Any]]]:
+    def encode(self, records: Sequence[Record], first: int) -> Iterator[list[tuple[str, Any]]]:
         """Yield ending and bytes of each member of each sample.
 
         Args:
@@ -112,14 +125,14 @@ class TarWriter(ShardWriter):
         self._files = _SampleFiles(contents)
         self._key = key
         self._write = write
-        self._pending: list[bytes] = []
+        self._pending: list[Record] = []
         self._pending_bytes = 0
         self._size = 0
         self._samples: list[list[TarMember]] = []
 
     def append(self, *record: bytes) -> None:
-        self._pending.append(record[0] if len(record) == 1 else b"".join(record))
-        self._pending_bytes += len(self._pending[-1])
+        self._pending.append(record)
+        self._pending_bytes += sum(map(len, record))
         if len(self._pending) == _BATCH_RECORDS or self._pending_bytes >= _BATCH_BYTES:
             self._flush()
 
@@ -361,7 +374,35 @@ class _WebDataset(Container):
         return TarFile(path, contents, expected)
 
     def folder_files(self, manifest: Manifest) -> Mapping[str, bytes]:
-        return detr_indexes(manifest)
+        return {CARD: dataset_card(manifest, hub_features(manifest)), **detr_indexes(manifest)}
+
+    def keep_edits(self, name: str, data: bytes, stored: bytes | None) -> bytes:
+        return keep_edits(data, stored) if name == CARD else data
+
+
+_DTYPES = {"text": "string"}
+
+
+def hub_features(manifest: Manifest) -> dict[str, HubFeature]:
+    """Return the features of samples as datasets' reader of WebDataset has them. It would infer types from the first
+    five samples, whose lists may be empty."""
+    codec = SampleCodec(manifest.table, manifest.labels)
+    keys = {column.key: _hub_feature(column) for column in codec.image_columns}
+    has_class = keys.pop(_CLASS, None) is not None
+    if codec.has_objects:
+        keys[ANNOTATIONS] = list_of({column.key: _hub_feature(column) for column in codec.object_columns})
+    features: dict[str, HubFeature] = {"__key__": value("string"), "__url__": value("string")}
+    features |= {**dict.fromkeys(_ENDINGS, IMAGE), "json": keys}
+    if has_class:
+        features["cls"] = class_label([category.name for category in manifest.categories])
+    return features | {f"{name}.png": IMAGE for name in codec.files if name != _IMAGE}
+
+
+def _hub_feature(column: SampleColumn) -> HubFeature:
+    if column.type == "rle":
+        return {"size": sequence(value("int64"), 2), "counts": value("string")}
+    single = value(_DTYPES.get(column.type, column.type))
+    return sequence(single, column.size) if column.size else single
 
 
 def detr_indexes(manifest: Manifest) -> dict[str, bytes]:

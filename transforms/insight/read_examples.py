@@ -4,11 +4,11 @@ import io
 import logging
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from PIL import Image
 
 from recordmill.schemas.containers import CONTAINERS
 from recordmill.schemas.dataset.manifest import Manifest
-from recordmill.schemas.errors import IndexMismatchError, RecordError
+from recordmill.schemas.errors import ConfigError, IndexMismatchError, RecordError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.problems import (
     DUPLICATES,
@@ -38,7 +38,7 @@ from recordmill.schemas.statistics import (
     SplitStatistics,
     different_images,
 )
-from recordmill.transforms.containers.container import Contents, RecordFile, container_of
+from recordmill.transforms.containers.container import Contents, container_of
 from recordmill.transforms.dataset.dataset_folder import read_file
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.open_image import convert_for_jpeg, image_kind, open_image
@@ -124,7 +124,7 @@ def read_examples(folder: str, manifest: Manifest, chosen: Sequence[ChosenExampl
     drawn: list[tuple[int, Thumbnail | None]] = []
     with ThreadPoolExecutor(_READS) as pool:
         read = partial(_read_group, folder, manifest)
-        for group, records in look_ahead(read, _group_by_shard(chosen, manifest), pool, _READS):
+        for group, records in look_ahead(read, _group_by_shard(chosen), pool, _READS):
             for number, chosen_example in group:
                 _, _, example = chosen_example
                 image_records = records.get((example.shard, example.record), [])
@@ -151,51 +151,68 @@ def _read_suspicious_ids(folder: str, splits: Iterable[str]) -> _Suspicious:
     return ids
 
 
-def _group_by_shard(chosen: Iterable[ChosenExample], manifest: Manifest) -> list[_Group]:
-    """Return groups of examples to read together: all of a shard that must be read from its start."""
+def _group_by_shard(chosen: Iterable[ChosenExample]) -> list[_Group]:
+    """Return groups of examples to read together: those of a shard."""
     ordered = sorted(enumerate(chosen), key=lambda item: (item[1][2].shard, item[1][2].record))
-    return [
-        part
-        for shard, group in groupby(ordered, lambda item: item[1][2].shard)
-        for part in ([[item] for item in group] if _has_random_access(shard, manifest) else [list(group)])
-    ]
+    return [list(group) for _, group in groupby(ordered, lambda item: item[1][2].shard)]
 
 
-def _has_random_access(shard: str, manifest: Manifest) -> bool:
-    return CONTAINERS[manifest.container].has_random_access and not shard.endswith(".gz")
+_DAMAGE = (ConfigError, RecordError, IndexMismatchError, FileNotFoundError)
+"""Errors of shards that have changed since they were written. `verify` reports how."""
 
 
 def _read_group(folder: str, manifest: Manifest, group: _Group) -> tuple[_Group, dict[tuple[str, int], list[bytes]]]:
     examples = [example for _, (_, _, example) in group]
     shard = examples[0].shard
-    records: dict[tuple[str, int], list[bytes]] = {(shard, example.record): [] for example in examples}
-    is_random = _has_random_access(shard, manifest)
-    with suppress(RecordError, IndexMismatchError, FileNotFoundError):  # the shard has changed; `verify` reports how
-        file = _open_shard(folder, shard, manifest)
-        first = examples[0].record if is_random else 0
-        following = (file.read([number])[0] for number in range(first, len(file))) if is_random else file.in_order()
-        for number, record in enumerate(following, first):
-            for example in examples:
-                image_records = records[shard, example.record]
-                if number >= example.record and not _is_complete(example, image_records):
-                    image_records.append(record)
-            if all(_is_complete(example, records[shard, example.record]) for example in examples):
-                break
-    complete = {example.record for example in examples if _is_complete(example, records[shard, example.record])}
-    return group, {(shard, record): records[shard, record] for record in complete}
-
-
-def _is_complete(example: Example, records: Sequence[bytes]) -> bool:
-    """Return True if these are all records of an image. A byte range does not have their number."""
-    if example.bytes is msgspec.UNSET:
-        return len(records) >= example.records
-    return sum(framed_size(len(record)) for record in records) >= example.bytes
-
-
-def _open_shard(folder: str, shard: str, manifest: Manifest) -> RecordFile:
     infos = (info for split in manifest.splits.values() for info in split.shards if info.file == shard)
-    contents = Contents(manifest.table, manifest.labels)
-    return container_of(manifest.container).open(join_path(folder, shard), contents, next(infos, None))
+    container, contents = container_of(manifest.container), Contents(manifest.table, manifest.labels)
+    path = join_path(folder, shard)
+    records: dict[tuple[str, int], list[bytes]] = {}
+    if CONTAINERS[manifest.container].has_random_access and not shard.endswith(".gz"):
+        file = container.open(path, contents, next(infos, None))
+        for example in examples:
+            with suppress(*_DAMAGE):
+                following = (file.read([number])[0] for number in range(example.record, len(file)))
+                records[shard, example.record] = _image_records(example, following)
+    missing = {example.record: example for example in examples if (shard, example.record) not in records}
+    if missing:  # in a damaged shard, those before the damage can be read in order
+        with suppress(*_DAMAGE):
+            for record, image_records in _read_in_order(missing, container.open(path, contents, None).in_order()):
+                records[shard, record] = image_records
+    return group, records
+
+
+def _image_records(example: Example, following: Iterator[bytes]) -> list[bytes]:
+    """Return the records of an image. A byte range does not have their number.
+
+    Args:
+        following: Records of the shard from the image's first one on.
+    """
+    if example.bytes is msgspec.UNSET:
+        return list(islice(following, example.records))
+    image_records, size = [], 0
+    for record in following:
+        image_records.append(record)
+        size += framed_size(len(record))
+        if size >= example.bytes:
+            break
+    return image_records
+
+
+def _read_in_order(examples: Mapping[int, Example], records: Iterable[bytes]) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield the number of each example's first record with its records, which follow each other without a gap.
+
+    Args:
+        examples: By the number of their first record.
+        records: All records of the shard.
+    """
+    numbered = enumerate(records)
+    following = (record for _, record in numbered)
+    for number, record in numbered:
+        if number in examples:
+            yield number, _image_records(examples[number], chain([record], following))
+        if number >= max(examples):
+            return
 
 
 def _draw_thumbnail(

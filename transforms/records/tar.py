@@ -14,7 +14,7 @@ import numpy as np
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.paths import is_remote
 from recordmill.transforms.records.shard_index import ShardIndex
-from recordmill.transforms.storage.resolve import GZIP, storage_for
+from recordmill.transforms.storage.resolve import storage_for
 
 BLOCK = 512
 """Size of a header. Members are padded to multiples of it."""
@@ -25,7 +25,7 @@ _MOST_BYTES = 8 << 30
 """The size of a member is less: ustar has eleven octal digits for it."""
 _VERSION = b"v1.2"
 _MAGIC = slice(257, 262)
-USTAR = b"ustar"
+_USTAR = b"ustar"
 _SPACES = bytes(range(9, 14)) + b" "
 
 
@@ -154,8 +154,9 @@ def decode_tar_index(data: bytes) -> ShardIndex:
 
 
 def is_tar(path: str) -> bool:
-    """Return True if a file begins with the header of a tar member."""
-    return storage_for(path).read_range(path, 0, BLOCK)[_MAGIC] == USTAR
+    """Return True if a file begins as a tar, which may be empty."""
+    start = storage_for(path).read_range(path, 0, BLOCK)
+    return start[_MAGIC] == _USTAR or start == END[:BLOCK]
 
 
 def build_tar_index(path: str, read: Callable[[int], object]) -> tuple[bytes, int]:
@@ -179,14 +180,8 @@ def build_tar_index(path: str, read: Callable[[int], object]) -> tuple[bytes, in
                     samples.append(members)
                     read(1)
     except tarfile.TarError as error:
-        start = storage_for(path).read_range(path, 0, len(GZIP))
-        if start == GZIP:
-            raise ConfigError(
-                f"{path} is GZIP, which can only be read from its beginning, so it cannot have an index; unpack it"
-            ) from error
-        raise RecordError(
-            f"{path}: after sample {len(samples):,}: the tar is damaged or truncated ({error})"
-        ) from error
+        fault = f"after {len(samples):,} samples the tar is damaged or truncated ({error})"
+        raise RecordError(f"{path}: {fault}") from error
     if not samples:
         raise ConfigError(f"{path} has no samples: DALI cannot read an empty tar")
     names = (member.name for members in samples for member in members)

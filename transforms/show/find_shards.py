@@ -15,7 +15,7 @@ from recordmill.transforms.images.open_image import image_kind
 from recordmill.transforms.records.parse_record import TypedValues, Values
 from recordmill.transforms.storage.resolve import join_path, match_files, split_folder, storage_for, tilde_hint
 
-_MARKS = ("tfrecord", ".tfrec")
+FILE_MARKS = ("tfrecord", ".tfrec")
 """Parts of the names of TFRecord files by TFDS, Beam, Keras and the Object Detection API."""
 _INDEXES = (".idx", ".index")
 """Suffixes of indexes that other tools, such as DALI, write next to TFRecord files."""
@@ -53,11 +53,12 @@ class Shards(NamedTuple):
     class_names: dict[str, tuple[str, ...]]
 
 
-def find_shards(path: str, split: str) -> Shards:
+def find_shards(path: str, split: str, marks: Sequence[str] = FILE_MARKS) -> Shards:
     """Return the shards of a folder, of a pattern with wild cards, or the single file with that name.
 
     Args:
         split: Split to return; empty for all.
+        marks: Parts of the names of files in a folder without a manifest.
 
     Raises:
         ConfigError: The path has no files or no such split, or its manifest cannot be read.
@@ -79,11 +80,11 @@ def find_shards(path: str, split: str) -> Shards:
     if is_folder and manifest is not None:
         shards = manifest_shards
     elif is_folder:
-        names = [name for name in _drop_indexes(storage.names(folder)) if any(mark in name.lower() for mark in _MARKS)]
+        names = [name for name in _drop_indexes(storage.names(folder)) if any(mark in name.lower() for mark in marks)]
         if not names:
             raise ConfigError(
-                f"{path} has no manifest.json, and no file with tfrecord or .tfrec in its name. Name files, or a "
-                "pattern in quotes: 'folder/*'"
+                f"{path} has no manifest.json, and no file with {', '.join(marks[:-1])} or {marks[-1]} in its name. "
+                "Name files, or a pattern in quotes: 'folder/*'"
             )
         shards = [Shard(join_path(folder, name), _split_in_name(name)) for name in names]
     else:

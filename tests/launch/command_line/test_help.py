@@ -65,8 +65,9 @@ def test_help_of_all_verbs(monkeypatch):
     assert_golden("help", "\n".join([program_help(), *map(verb_help, VERBS), verb_help("convert", "all")]))
 
 
-JOBS_FLAGS = """--output --format --images --instances --keypoints --captions --masks --label --labels --model --split
-    --stratify --group-from --categories --image-format --max-side --shard-size --max-rejects --overwrite --dry-run"""
+JOBS_FLAGS = """--output --container --format --images --instances --keypoints --captions --masks --label --labels
+    --model --split --stratify --group-from --categories --image-format --max-side --shard-size --max-rejects
+    --overwrite --dry-run"""
 
 
 def shown_flags(text: str) -> list[str]:

@@ -12,8 +12,17 @@ from recordmill.schemas.problems import (
     Likeness,
     SplitDuplicates,
 )
+from recordmill.transforms.blocks.image_facts import NO_OFFSET, RecordPlaces
 from recordmill.transforms.insight import find_duplicates as module
-from recordmill.transforms.insight.find_duplicates import DuplicateFindings, bits_set, copied_classes, find_duplicates
+from recordmill.transforms.insight.find_duplicates import (
+    DuplicateFindings,
+    _Images,
+    bits_set,
+    copied_classes,
+    find_duplicates,
+)
+from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
+from tests.transforms.insight.drawn_facts import ImageFacts, fact_columns
 
 
 def near_groups(hashes: np.ndarray) -> np.ndarray:
@@ -240,3 +249,16 @@ def test_classes_of_images_are_looked_at_where_they_have_one():
     }
     assert find_duplicates(both, has_classes=True).copied == {1: 6}
     assert find_duplicates(both, has_classes=False).copied == {}
+
+
+@pytest.mark.parametrize(
+    ("position", "stored"),
+    [((7, 2, NO_OFFSET, 0), {"record": 7, "records": 2}), ((7, 2, 90, 40), {"record": 7, "offset": 90, "bytes": 40})],
+)
+def test_position_of_duplicate(position, stored):
+    fingerprints = ImageFingerprints()
+    facts = fact_columns([ImageFacts(name, 8, 8, "jpeg", 9, sha256="ab" * 32) for name in "xy"])
+    fingerprints.add(facts, RecordPlaces(*np.array([position] * 2).T), None)
+    (group,) = _Images([("train", fingerprints.collect("s"))], np.ones(2, bool)).groups()
+    known = msgspec.to_builtins(group.images[0])
+    assert known == {"split": "train", "file_name": "x", "shard": "s"} | stored

@@ -1,6 +1,8 @@
 import io
 
+import msgspec
 import pytest
+import tensorflow as tf
 from PIL import Image
 
 from recordmill.schemas.problems import Agreement, DuplicateGroup, DuplicateImage, Duplicates, Likeness, SplitDuplicates
@@ -88,3 +90,26 @@ def test_suspicious_annotations(tmp_path):
 def test_missing_shard_has_no_records(tmp_path, name):
     group = [(0, ("sample", "train", Example(0, 0, name, 0, 0, 9)))]
     assert _read_group(str(tmp_path), manifest_of(), group) == (group, {})
+
+
+RECORDS = [b"zero", b"one", b"two", b"three"]
+
+
+@pytest.mark.parametrize("name", ["s", "s.gz"])
+@pytest.mark.parametrize(
+    ("position", "expected"),
+    [
+        ('"offset": 20, "bytes": 19', [b"one"]),  # of 92be177e, as the next
+        ('"offset": 20, "bytes": 38', [b"one", b"two"]),
+        ('"records": 3', [b"one", b"two", b"three"]),
+        ('"records": 1', [b"one"]),
+    ],
+)
+def test_records_of_example(tmp_path, name, position, expected):
+    with tf.io.TFRecordWriter(str(tmp_path / name), "GZIP" if name == "s.gz" else "") as writer:
+        list(map(writer.write, RECORDS))
+    stored = f'{{"rank": 1, "key": 2, "shard": "{name}", "record": 1, {position}}}'
+    example = msgspec.json.decode(stored, type=Example)
+    group = [(0, ("sample", "train", Example(0, 0, name, 0))), (1, ("sample", "train", example))]
+    records = _read_group(str(tmp_path), manifest_of(), group)[1]
+    assert records == {(name, 0): [b"zero"], (name, 1): expected}

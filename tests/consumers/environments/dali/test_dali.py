@@ -1,5 +1,7 @@
 """DALI's readers.TFRecord reads every record on a CPU, by our index."""
 
+import json
+
 import numpy as np
 from nvidia.dali import fn, pipeline_def, types
 from nvidia.dali import tfrecord as tfrec
@@ -40,4 +42,35 @@ def test_every_record(truth, tmp_path, recordmill):
         lists = {name: record[name] for name in MANY}
         seen.append(assert_detection(record | texts | lists, truth))
         assert pixels.shape == (*(int(record[f"image/{side}"].item()) for side in ("height", "width")), 3)
+    assert sorted(seen) == sorted(truth.image_ids)
+
+
+@pipeline_def(batch_size=1, num_threads=1, device_id=None)
+def read_tars(shards: list[str], indices: list[str], ending: str):
+    image, text = fn.readers.webdataset(
+        paths=shards, index_paths=indices, ext=[ending, "json"], missing_component_behavior="skip", random_shuffle=False
+    )
+    return image, text
+
+
+def test_every_sample_of_tars(truth, tmp_path, recordmill):
+    """DALI's readers.webdataset has the members that our index names, and skips samples without an ending."""
+    flags = ["--container", "webdataset", "--num-shards", 2, "--output", tmp_path]
+    assert recordmill("convert", *truth.flags, *flags).code == 0
+    shards = sorted(tmp_path.glob("*.tar"))
+    indices = [str(tmp_path / ".index" / f"{shard.name}.idx") for shard in shards]
+    seen = []
+    for ending in ("jpg", "png"):
+        images = {
+            id_ for id_ in truth.image_ids if (truth.path(id_).read_bytes()[:4] == b"\x89PNG") == (ending == "png")
+        }
+        if not images:
+            continue
+        pipeline = read_tars([str(shard) for shard in shards], indices, ending)
+        pipeline.build()
+        for _ in images:
+            image, text = (np.asarray(output.as_cpu().at(0)).tobytes() for output in pipeline.run())
+            row = json.loads(text)
+            assert image == truth.path(row["image_id"]).read_bytes()
+            seen.append(row["image_id"])
     assert sorted(seen) == sorted(truth.image_ids)
