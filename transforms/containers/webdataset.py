@@ -21,6 +21,7 @@ from recordmill.transforms.containers.container import (
     ShardReader,
     ShardWriter,
 )
+from recordmill.transforms.containers.croissant import CROISSANT, tar_croissant
 from recordmill.transforms.containers.dataset_card import (
     CARD,
     IMAGE,
@@ -374,12 +375,21 @@ class _WebDataset(Container):
         return TarFile(path, contents, expected)
 
     def folder_files(self, manifest: Manifest) -> Mapping[str, bytes]:
-        return {CARD: dataset_card(manifest, hub_features(manifest)), **detr_indexes(manifest)}
+        features = hub_features(manifest)
+        endings = [ending for ending in features if ending not in ("__key__", "__url__", "json", *_ENDINGS)]
+        members = {
+            _IMAGE: (IMAGE, {"image/jpeg": "*[0-9].jpg", "image/png": "*[0-9].png"}),  # keys end in a digit
+            "json": (value("string"), {"application/json": "*.json"}),
+            **{ending: (features[ending], {_MEDIA_TYPES[ending[-3:]]: f"*.{ending}"}) for ending in endings},
+        }
+        described = tar_croissant(manifest, members)
+        return {CARD: dataset_card(manifest, features), CROISSANT: described, **detr_indexes(manifest)}
 
     def keep_edits(self, name: str, data: bytes, stored: bytes | None) -> bytes:
         return keep_edits(data, stored) if name == CARD else data
 
 
+_MEDIA_TYPES = {"cls": "text/plain", "png": "image/png"}
 _DTYPES = {"text": "string"}
 
 
