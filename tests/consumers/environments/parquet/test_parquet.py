@@ -10,6 +10,8 @@ import mlcroissant
 import numpy as np
 import polars
 import pytest
+from etils import epath
+from mlcroissant._src.operation_graph.operations import extract
 from PIL import Image
 
 from tests.consumers.coco_truth import Truth
@@ -100,7 +102,8 @@ def test_rows_of_a_table(recordmill, tmp_path):
     ]
 
 
-def test_croissant_of_tars_gives_their_members(truth, converted):
+def test_croissant_of_tars_gives_their_members(truth, converted, tmp_path, monkeypatch):
+    monkeypatch.setattr(extract, "EXTRACT_PATH", epath.Path(tmp_path))  # cached by the name of a tar alone
     folder = converted(truth, "--container", "webdataset", "--num-shards", 2)
     data = mlcroissant.Dataset(str(folder / "croissant.json"))
     assert not data.metadata.ctx.issues.errors
