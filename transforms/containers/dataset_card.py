@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json
+from recordmill.schemas.shards import ShardInfo
 
 CARD = "README.md"
 CROISSANT = "croissant.json"
@@ -202,37 +203,43 @@ def croissant(manifest: Manifest, features: Mapping[str, HubFeature], media_type
         features: See `dataset_card`.
         media_type: Media type of a shard.
     """
+    distribution = [
+        item for name, split in manifest.splits.items() for item in _split_files(manifest, name, split, media_type)
+    ]
+    return encode_croissant(manifest, distribution, {name: _fields(name, (), features) for name in manifest.splits})
+
+
+def encode_croissant(
+    manifest: Manifest, distribution: list[dict[str, Any]], fields: Mapping[str, list[dict[str, Any]]]
+) -> bytes:
+    """Return croissant.json with these files, and the fields of each record set."""
     metadata = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": "http://mlcommons.org/croissant/1.1",
         "name": manifest.name,
         "description": f"{manifest.name}, written by Recordmill.",
-        "distribution": [
-            item for name, split in manifest.splits.items() for item in _split_files(manifest, name, split, media_type)
-        ],
-        "recordSet": [
-            {
-                "@type": "cr:RecordSet",
-                "@id": name,
-                "field": _fields(name, (), features),
-            }
-            for name in manifest.splits
-        ],
+        "distribution": distribution,
+        "recordSet": [{"@type": "cr:RecordSet", "@id": name, "field": own} for name, own in fields.items()],
     }
     return encode_json(metadata)
 
 
+def shard_object(shard: ShardInfo, media_type: str) -> dict[str, Any]:
+    """Return Croissant's FileObject of a shard."""
+    return {
+        "@type": "cr:FileObject",
+        "@id": shard.file,
+        "contentSize": f"{shard.bytes} B",
+        "contentUrl": shard.file,
+        "encodingFormat": media_type,
+        "sha256": shard.sha256,
+    }
+
+
 def _split_files(manifest: Manifest, name: str, split: SplitManifest, media_type: str) -> Iterator[dict[str, Any]]:
     for shard in split.shards:
-        yield {
-            "@type": "cr:FileObject",
-            "@id": shard.file,
-            "contentSize": f"{shard.bytes} B",
-            "contentUrl": shard.file,
-            "encodingFormat": media_type,
-            "sha256": shard.sha256,
-        }
+        yield shard_object(shard, media_type)
     yield {
         "@type": "cr:FileSet",
         "@id": f"{name}-files",
