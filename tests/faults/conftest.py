@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from recordmill.schemas.containers import TFRECORD
 from recordmill.transforms.sample.write_sample import write_sample
 from recordmill.transforms.shards import shard_file
 from tests.conftest import CATEGORIES, annotation, image_row, write_coco
@@ -64,8 +65,13 @@ def pictures(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def small_job(place, pictures, tmp_path) -> SmallJob:
-    return SmallJob(place, tmp_path, small_coco(pictures, tmp_path))
+def container(request) -> str:
+    return getattr(request, "param", TFRECORD)
+
+
+@pytest.fixture
+def small_job(place, container, pictures, tmp_path) -> SmallJob:
+    return SmallJob(place, tmp_path, small_coco(pictures, tmp_path, "--container", container))
 
 
 @pytest.fixture

@@ -3,12 +3,14 @@
 import contextlib
 import gzip
 import hashlib
+import io
 import json
 import os
 import re
 import shutil
 import signal
 import struct
+import tarfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -123,6 +125,10 @@ def coco(pictures: Path, output: str, *more: object) -> list[object]:
     return ["convert", *inputs, "--output", output, "--num-shards", SHARDS, *more]
 
 
+def coco_tars(pictures: Path, output: str) -> list[object]:
+    return coco(pictures, output, "--container", "webdataset")
+
+
 def folder_splits(pictures: Path, output: str, *more: object) -> list[object]:
     flags = ["--split", "train=0.7,val=0.3", "--num-shards", SHARDS // 2]
     return ["convert", pictures / "images", "--format", "folder", "--output", output, *flags, *more]
@@ -206,13 +212,16 @@ def assert_consistent(files: Files, *wholes: Files) -> None:
         if name.startswith("."):
             continue
         assert data in [whole.get(name) for whole in wholes], f"{name} is neither old nor new"
-        if is_shard(name):
+        if name.endswith(".tar"):
+            with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+                assert all(len(archive.extractfile(member).read()) == member.size for member in archive)
+        elif is_shard(name):
             count_records(gzip.decompress(data) if name.endswith(".gz") else data)
     listed_shards(files)
 
 
 def is_shard(name: str) -> bool:
-    return re.search(r"^[^.].*\.tfrec(ord)?", name) is not None
+    return re.search(r"^[^.].*\.(tfrec(ord)?|tar$)", name) is not None
 
 
 def listed_shards(files: Files) -> set[str]:
@@ -246,7 +255,9 @@ def masked(data: bytes) -> int:
 def finished_shards(files: Files) -> dict[str, str]:
     """The shards that a run has left behind as finished, and where in the output they are; the notes it has left of
     them must be whole."""
-    notes = [data for name, data in files.items() if re.fullmatch(r"\.recordmill-\w+/[^.]\S*-of-\d+\.json", name)]
+    notes = [
+        data for name, data in files.items() if re.fullmatch(r"\.recordmill-\w+/[^.]\S*(-of-\d+|\.tar)\.json", name)
+    ]
     found = {}
     of_notes = (msgspec.json.decode(note, type=Note).result for note in notes)
     for result in (msgspec.json.decode(result, type=ShardResult) for result in of_notes):
@@ -323,12 +334,12 @@ class SmallJob(Job):
         return output
 
 
-def small_coco(pictures: Path, folder: Path) -> Callable[[str], list[object]]:
+def small_coco(pictures: Path, folder: Path, *more: object) -> Callable[[str], list[object]]:
     document = json.loads((pictures / "instances.json").read_text())
     annotations = [row for row in document["annotations"] if row["image_id"] < 4]
     write_coco(folder, document["images"][:4], annotations, CATEGORIES)
     inputs = ["--images", pictures / "images", "--instances", folder / "instances.json"]
-    return lambda output: ["convert", *inputs, "--output", output, "--num-shards", 2]
+    return lambda output: ["convert", *inputs, "--output", output, "--num-shards", 2, *more]
 
 
 class Shard:

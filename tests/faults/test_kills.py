@@ -17,6 +17,7 @@ from tests.faults.jobs import (
     LocalPlace,
     assert_consistent,
     coco,
+    coco_tars,
     finished_shards,
     folder_splits,
     place_called,
@@ -34,8 +35,10 @@ KILLS = 4
         pytest.param("local", coco, id="local"),
         pytest.param("local", zipped(folder_splits), id="local folder"),
         pytest.param("local", rows, id="local rows"),
+        pytest.param("local", coco_tars, id="local tars"),
         pytest.param("gs", folder_splits, id="gs folder"),
         pytest.param("gs", rows, id="gs rows"),
+        pytest.param("gs", coco_tars, id="gs tars"),
         pytest.param("s3", folder_splits, id="s3 folder"),
     ],
 )
@@ -55,7 +58,10 @@ def rows_in_many_shards(pictures: Path, output: str) -> list[object]:
     return rows(pictures, output, "--num-shards", 20, "--gzip")
 
 
-@pytest.mark.parametrize(("command", "shards", "changes"), [(embed, 6, 3 + 2 + 2 * 3), (rows_in_many_shards, 40, 60)])
+@pytest.mark.parametrize(
+    ("command", "shards", "changes"),
+    [(embed, 6, 3 + 2 + 2 * 3), (coco_tars, SHARDS, 3 + 2 + 3 * 3), (rows_in_many_shards, 40, 60)],
+)
 def test_a_kill_between_shards(command, shards, changes, pictures, tmp_path):
     """Records that were on their way are made again; shards that were finished are kept. Folders, recipes and sorted
     files of rows are made before the last of `changes`, and some shards and their notes."""
@@ -121,7 +127,11 @@ def kill_at_random(job: Job, old: Files, seed: str) -> None:
     print(f"KILLS {len(finished)} within {seconds:.2f} s; shards finished after each: {finished}")
 
 
-@pytest.mark.parametrize("place", ["local", "gs", "s3"], indirect=True)
+@pytest.mark.parametrize(
+    ("place", "container"),
+    [(where, "tfrecord") for where in ("local", "gs", "s3")] + [(where, "webdataset") for where in ("local", "s3")],
+    indirect=True,
+)
 def test_killed_before_change_at_end(small_job):
     """Every third one; every ninth in a bucket."""
     whole = small_job.undisturbed()

@@ -724,6 +724,21 @@ CURES = [
         "--fit-split val",
         fresh=False,
     ),
+    # Containers
+    Cure(
+        "schemas/inputs/image_options.py",
+        "stores masks of objects as --masks rle only",
+        {**images("set/1.png"), "a.json": coco("1.png")},
+        ("convert --images set --instances a.json -o out --container webdataset --masks png",),
+        "--masks rle",
+    ),
+    Cure(
+        "transforms/shards/plan_blocks.py",
+        "use --num-shards {}",
+        CLASSES,
+        ("convert set -o out --container webdataset --num-shards 9",),
+        "--num-shards 4",
+    ),
     # Data sets
     Cure(
         "launch/preflight/claim_output.py",

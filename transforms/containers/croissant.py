@@ -4,10 +4,11 @@ https://docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from recordmill.schemas.dataset.manifest import Manifest, encode_json
+from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json
+from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.containers.dataset_card import HubFeature, shard_pattern
 
 CROISSANT = "croissant.json"
@@ -65,96 +66,49 @@ def croissant(manifest: Manifest, features: Mapping[str, HubFeature], media_type
         features: Features by column.
         media_type: Media type of a shard.
     """
-    files = {name: (media_type, [shard_pattern(manifest.name, name, split)]) for name, split in manifest.splits.items()}
-    records = {name: _fields(name, (), features) for name in manifest.splits}
-    return _encode(manifest, media_type, files, records)
+    distribution = [
+        item for name, split in manifest.splits.items() for item in _split_files(manifest, name, split, media_type)
+    ]
+    return encode_croissant(manifest, distribution, {name: _fields(name, (), features) for name in manifest.splits})
 
 
-def tar_croissant(manifest: Manifest, members: Mapping[str, tuple[HubFeature, Mapping[str, str]]]) -> bytes:
-    """Return croissant.json of tars. The members of a split with one ending are the records of `{split}-{member}`, each
-    with its content and the key of its sample: mlcroissant reads no values from JSON files in archives.
-
-    Args:
-        members: Feature of the content by member, and glob patterns of its files by media type.
-    """
-    files: dict[str, tuple[Any, list[str]]] = {}
-    records: dict[str, list[dict[str, Any]]] = {}
-    for split in manifest.splits:
-        for member, (feature, patterns) in members.items():
-            name = f"{split}-{re.sub(_NOT_OF_ID, '_', member)}"
-            files[name] = list(patterns), list(patterns.values())
-            source = {"fileSet": {"@id": f"{name}-files"}, "extract": {"fileProperty": "content"}}
-            field = {"@type": "cr:Field", "@id": f"{name}/content", "dataType": _data_type(feature), "source": source}
-            records[name] = [_key(name), field]
-    return _encode(manifest, _TAR, files, records)
-
-
-_TAR = "application/x-tar"
-_NOT_OF_ID = r"\W"
-
-
-def _key(record_set: str) -> dict[str, Any]:
-    source = {
-        "fileSet": {"@id": f"{record_set}-files"},
-        "extract": {"fileProperty": "filename"},
-        "transform": [{"regex": r"^([^.]+)"}],
-    }
-    return {"@type": "cr:Field", "@id": f"{record_set}/__key__", "dataType": "sc:Text", "source": source}
-
-
-def _encode(
-    manifest: Manifest,
-    media_type: str,
-    files: Mapping[str, tuple[Any, list[str]]],
-    records: Mapping[str, list[dict[str, Any]]],
+def encode_croissant(
+    manifest: Manifest, distribution: list[dict[str, Any]], fields: Mapping[str, list[dict[str, Any]]]
 ) -> bytes:
-    """Return croissant.json.
-
-    Args:
-        files: Media types, and glob patterns, of the files of each record set.
-        records: Fields of each record set.
-    """
-    shards = [shard for split in manifest.splits.values() for shard in split.shards]
+    """Return croissant.json with these files, and the fields of each record set."""
     metadata = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": "http://mlcommons.org/croissant/1.1",
         "name": manifest.name,
         "description": f"{manifest.name}, written by Recordmill.",
-        "distribution": [
-            *(
-                {
-                    "@type": "cr:FileObject",
-                    "@id": shard.file,
-                    "contentSize": f"{shard.bytes} B",
-                    "contentUrl": shard.file,
-                    "encodingFormat": media_type,
-                    "sha256": shard.sha256,
-                }
-                for shard in shards
-            ),
-            *(
-                {
-                    "@type": "cr:FileSet",
-                    "@id": f"{name}-files",
-                    "encodingFormat": types,
-                    "includes": patterns,
-                    **_archives(manifest, name, media_type),
-                }
-                for name, (types, patterns) in files.items()
-            ),
-        ],
-        "recordSet": [{"@type": "cr:RecordSet", "@id": name, "field": fields} for name, fields in records.items()],
+        "distribution": distribution,
+        "recordSet": [{"@type": "cr:RecordSet", "@id": name, "field": own} for name, own in fields.items()],
     }
     return encode_json(metadata)
 
 
-def _archives(manifest: Manifest, name: str, media_type: str) -> dict[str, Any]:
-    """Return the archives of a file set. Files that are shards themselves are in the folder of croissant.json."""
-    if media_type != _TAR:
-        return {}
-    split = manifest.splits[name.partition("-")[0]]
-    return {"containedIn": [{"@id": shard.file} for shard in split.shards]}
+def shard_object(shard: ShardInfo, media_type: str) -> dict[str, Any]:
+    """Return Croissant's FileObject of a shard."""
+    return {
+        "@type": "cr:FileObject",
+        "@id": shard.file,
+        "contentSize": f"{shard.bytes} B",
+        "contentUrl": shard.file,
+        "encodingFormat": media_type,
+        "sha256": shard.sha256,
+    }
+
+
+def _split_files(manifest: Manifest, name: str, split: SplitManifest, media_type: str) -> Iterator[dict[str, Any]]:
+    for shard in split.shards:
+        yield shard_object(shard, media_type)
+    yield {
+        "@type": "cr:FileSet",
+        "@id": f"{name}-files",
+        "encodingFormat": media_type,
+        "includes": shard_pattern(manifest.name, name, split),
+    }
 
 
 _DATA_TYPES = {"binary": "sc:Text", "bool": "sc:Boolean", "date32": "sc:Date", "string": "sc:Text"}
@@ -172,7 +126,7 @@ def _fields(split: str, parents: tuple[str, ...], features: Mapping[str, HubFeat
     ids: set[str] = set()
     fields = []
     for name, feature in features.items():
-        id_ = re.sub(_NOT_OF_ID, "_", name)
+        id_ = re.sub(r"\W", "_", name)
         id_ = next(new for new in (id_, *(f"{id_}_{number}" for number in range(len(features)))) if new not in ids)
         ids.add(id_)
         field = _field(split, (*parents, name), feature)

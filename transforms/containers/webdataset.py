@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, BinaryIO
 
-import msgspec
 import numpy as np
 
 from recordmill.schemas.dataset.manifest import Manifest
@@ -21,20 +20,17 @@ from recordmill.transforms.containers.container import (
     ShardReader,
     ShardWriter,
 )
-from recordmill.transforms.containers.croissant import CROISSANT, tar_croissant
-from recordmill.transforms.containers.dataset_card import (
-    CARD,
-    IMAGE,
-    HubFeature,
-    class_label,
-    dataset_card,
-    keep_edits,
-    list_of,
-    sequence,
-    value,
+from recordmill.transforms.containers.croissant import CROISSANT
+from recordmill.transforms.containers.dataset_card import CARD, dataset_card, keep_edits
+from recordmill.transforms.containers.describe_tars import (
+    CLASS_KEY,
+    IMAGE_ENDINGS,
+    IMAGE_FILE,
+    croissant_of_tars,
+    detr_indexes,
+    hub_features,
 )
-from recordmill.transforms.containers.sample_codings import SampleColumn
-from recordmill.transforms.containers.sample_json import ANNOTATIONS, SampleJson
+from recordmill.transforms.containers.sample_json import SampleJson
 from recordmill.transforms.containers.sample_values import SampleCodec
 from recordmill.transforms.containers.tfrecord import GAP_BYTES, Place, group_places
 from recordmill.transforms.records.example import Record
@@ -58,10 +54,7 @@ _BATCH_BYTES = 8 << 20
 """Records are converted in batches of this size at most."""
 _LARGE_BYTES = 16 << 10
 """Minimum size of a file that is written alone, without a copy."""
-_IMAGE = "image"
-_ENDINGS = ("jpg", "png")
-"""Endings of images."""
-_CLASS, _SHA256 = "label", "sha256"
+_SHA256 = "sha256"
 
 
 class _SampleFiles:
@@ -73,9 +66,9 @@ class _SampleFiles:
 
     def __init__(self, contents: Contents):
         self.codec = SampleCodec(*contents)
-        self._has_class = any(column.key == _CLASS for column in self.codec.image_columns)
-        self._json = SampleJson(self.codec, (_CLASS,))
-        self._maps = [name for name in self.codec.files if name != _IMAGE]
+        self._has_class = any(column.key == CLASS_KEY for column in self.codec.image_columns)
+        self._json = SampleJson(self.codec, (CLASS_KEY,))
+        self._maps = [name for name in self.codec.files if name != IMAGE_FILE]
         self.endings = ("", "json", *(("cls",) if self._has_class else ()), *(f"{name}.png" for name in self._maps))
 
     def encode(self, records: Sequence[Record], first: int) -> Iterator[list[tuple[str, Any]]]:
@@ -88,8 +81,8 @@ class _SampleFiles:
             ConfigError: See `SampleCodec.samples` and `SampleJson.encode`.
         """
         samples = self.codec.samples(records, first)
-        classes = [[b"%d" % label for label in samples.images[_CLASS].tolist()]] if self._has_class else []
-        columns = [samples.files[_IMAGE], self._json.encode(samples), *classes, *map(samples.files.get, self._maps)]
+        classes = [[b"%d" % label for label in samples.images[CLASS_KEY].tolist()]] if self._has_class else []
+        columns = [samples.files[IMAGE_FILE], self._json.encode(samples), *classes, *map(samples.files.get, self._maps)]
         for files in zip(*columns, strict=True):
             yield list(zip((_image_ending(files[0]), *self.endings[1:]), files, strict=True))
 
@@ -103,8 +96,8 @@ class _SampleFiles:
         labels: dict[str, Any] = {}
         try:
             if self._has_class:
-                labels[_CLASS] = np.array([int(text) for text in others.pop(0)], np.int64)
-            files = {_IMAGE: images, **dict(zip(self._maps, others, strict=True))}
+                labels[CLASS_KEY] = np.array([int(text) for text in others.pop(0)], np.int64)
+            files = {IMAGE_FILE: images, **dict(zip(self._maps, others, strict=True))}
             decoded = self._json.decode(texts, labels, files)
             records = list(self.codec.records(decoded))
         except (ValueError, OverflowError) as fault:
@@ -116,7 +109,7 @@ class _SampleFiles:
 
 
 def _image_ending(image: Any) -> str:
-    return _ENDINGS[bytes(image[:4]) == b"\x89PNG"]
+    return IMAGE_ENDINGS[bytes(image[:4]) == b"\x89PNG"]
 
 
 class TarWriter(ShardWriter):
@@ -227,8 +220,10 @@ class _Scan:
         same_shard = members or next(iter(self.samples), ())
         shard = (same_shard[0].name if same_shard else name).partition("-")[0]
         expected = f"{shard}-{self._first + len(self.samples):08d}"
-        if sample != expected or actual not in ([ending] if ending else _ENDINGS):
-            raise self._damage(f"it has the member {name} instead of {expected}.{ending or ' and '.join(_ENDINGS)}")
+        if sample != expected or actual not in ([ending] if ending else IMAGE_ENDINGS):
+            raise self._damage(
+                f"it has the member {name} instead of {expected}.{ending or ' and '.join(IMAGE_ENDINGS)}"
+            )
         return TarMember(name, self._offset, size)
 
     def _read(self, size: int) -> bytes:
@@ -375,70 +370,11 @@ class _WebDataset(Container):
         return TarFile(path, contents, expected)
 
     def folder_files(self, manifest: Manifest) -> Mapping[str, bytes]:
-        features = hub_features(manifest)
-        endings = [ending for ending in features if ending not in ("__key__", "__url__", "json", *_ENDINGS)]
-        members = {
-            _IMAGE: (IMAGE, {"image/jpeg": "*[0-9].jpg", "image/png": "*[0-9].png"}),  # keys end in a digit
-            "json": (value("string"), {"application/json": "*.json"}),
-            **{ending: (features[ending], {_MEDIA_TYPES[ending[-3:]]: f"*.{ending}"}) for ending in endings},
-        }
-        described = tar_croissant(manifest, members)
-        return {CARD: dataset_card(manifest, features), CROISSANT: described, **detr_indexes(manifest)}
+        card = dataset_card(manifest, hub_features(manifest))
+        return {CARD: card, CROISSANT: croissant_of_tars(manifest), **detr_indexes(manifest)}
 
     def keep_edits(self, name: str, data: bytes, stored: bytes | None) -> bytes:
         return keep_edits(data, stored) if name == CARD else data
-
-
-_MEDIA_TYPES = {"cls": "text/plain", "png": "image/png"}
-_DTYPES = {"text": "string"}
-
-
-def hub_features(manifest: Manifest) -> dict[str, HubFeature]:
-    """Return the features of samples as datasets' reader of WebDataset has them. It would infer types from the first
-    five samples, whose lists may be empty."""
-    codec = SampleCodec(manifest.table, manifest.labels)
-    keys = {column.key: _hub_feature(column) for column in codec.image_columns}
-    has_class = keys.pop(_CLASS, None) is not None
-    if codec.has_objects:
-        keys[ANNOTATIONS] = list_of({column.key: _hub_feature(column) for column in codec.object_columns})
-    features: dict[str, HubFeature] = {"__key__": value("string"), "__url__": value("string")}
-    features |= {**dict.fromkeys(_ENDINGS, IMAGE), "json": keys}
-    if has_class:
-        features["cls"] = class_label([category.name for category in manifest.categories])
-    return features | {f"{name}.png": IMAGE for name in codec.files if name != _IMAGE}
-
-
-def _hub_feature(column: SampleColumn) -> HubFeature:
-    if column.type == "rle":
-        return {"size": sequence(value("int64"), 2), "counts": value("string")}
-    single = value(_DTYPES.get(column.type, column.type))
-    return sequence(single, column.size) if column.size else single
-
-
-def detr_indexes(manifest: Manifest) -> dict[str, bytes]:
-    """Return the index that RF-DETR reads of each split with boxes, by file name."""
-    if "objects.id" not in manifest.table.sources:
-        return {}
-    categories = [
-        {"id": category.id, "name": category.name, "supercategory": category.supercategory or "none"}
-        for category in manifest.categories
-    ]
-    files = {}
-    for name, split in manifest.splits.items():
-        index = {
-            "version": 1,
-            "split": name,
-            "shards": [shard.file for shard in split.shards],
-            "num_samples": sum(shard.examples for shard in split.shards),
-            "categories": categories,
-            "annotated_category_ids": [
-                category.id for category, number in zip(manifest.categories, split.class_counts, strict=True) if number
-            ],
-            "category_ids": "remap",
-            "samples_per_shard": [shard.examples for shard in split.shards],
-        }
-        files[f"{name}-index.json"] = msgspec.json.format(msgspec.json.encode(index)) + b"\n"
-    return files
 
 
 CONTAINER = _WebDataset()

@@ -1,7 +1,6 @@
 """`--container parquet` in datasets, Polars, DuckDB and mlcroissant. None of them knows this project."""
 
 import io
-import json
 from itertools import islice
 
 import datasets
@@ -10,8 +9,6 @@ import mlcroissant
 import numpy as np
 import polars
 import pytest
-from etils import epath
-from mlcroissant._src.operation_graph.operations import extract
 from PIL import Image
 
 from tests.consumers.coco_truth import Truth
@@ -100,14 +97,3 @@ def test_rows_of_a_table(recordmill, tmp_path):
         ("2020-01-31", "a: b", 1, ["<i>"]),
         ("1969-12-31", "😀 b", None, []),
     ]
-
-
-def test_croissant_of_tars_gives_their_members(truth, converted, tmp_path, monkeypatch):
-    monkeypatch.setattr(extract, "EXTRACT_PATH", epath.Path(tmp_path))  # cached by the name of a tar alone
-    folder = converted(truth, "--container", "webdataset", "--num-shards", 2)
-    data = mlcroissant.Dataset(str(folder / "croissant.json"))
-    assert not data.metadata.ctx.issues.errors
-    images = {record["train-image/__key__"]: record["train-image/content"] for record in data.records("train-image")}
-    for record in islice(data.records("train-json"), 3):
-        row = json.loads(record["train-json/content"])
-        assert_image(images[record["train-json/__key__"]], truth, row["image_id"])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import mlcroissant
 import numpy as np
 import pytest
 import webdataset
@@ -89,3 +90,16 @@ def test_classes(tmp_path, recordmill):
     assert all(row["json"]["file_name"].startswith(names[row["cls"]]) for row in split)
     plain = webdataset.WebDataset(tars(tmp_path / "out"), shardshuffle=False).decode("pil")
     assert sorted(files["cls"] for files in plain) == [0] * 7 + [1] * 7
+
+
+def test_croissant_is_valid_and_has_members(truth, converted, monkeypatch):
+    folder = converted(truth, *TARS)
+    monkeypatch.chdir(folder)
+    croissant = mlcroissant.Dataset(jsonld="croissant.json")
+    assert not croissant.metadata.issues.errors
+    records = {name: list(croissant.records(f"train-{name}")) for name in ("jpg", "png", "json")}
+    assert len(records["jpg"]) + len(records["png"]) == len(records["json"]) == len(truth.image_ids)
+    rows = {record["train-json/key"]: json.loads(record["train-json/content"]) for record in records["json"]}
+    for record in records["jpg"]:
+        row = rows[record["train-jpg/key"]]
+        assert record["train-jpg/content"].size == (row["width"], row["height"])
