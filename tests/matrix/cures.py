@@ -269,6 +269,13 @@ CURES = [
         "--masks png",
     ),
     Cure(
+        FACTS,
+        "--masks rle",
+        TWO | {"a.json": coco("1.png", segmentation=[[5, 5, 9, 5, 9, 9]])},
+        (f"{INSTANCES} --container parquet",),
+        "--masks rle",
+    ),
+    Cure(
         FACTS, "--keypoints FILE", TWO | {"a.json": PERSON}, (INSTANCES,), "--keypoints FILE", words={"FILE": "a.json"}
     ),
     Cure(
