@@ -59,6 +59,12 @@ steps["verify a flip"] = run("verify", "out")
 steps["dry run"] = run(*convert, "--output", "dry", "--dry-run")
 steps["refused"] = run(*convert, "--output", "dry", "--gzip", "--layout", "keras", "--writer", "beam")
 steps["left"] = Path("dry").exists()
+steps["tfrecord"] = run(*convert, "--output", "both", "--container", "tfrecord")
+steps["without overwrite"] = run(*convert, "--output", "both")
+steps["overwrite"] = run(*convert, "--output", "both", "--overwrite")
+steps["replaced"] = sorted(path.name for path in Path("both").rglob("*coco-*"))
+steps["verify the new ones"] = run("verify", "both")
+steps["add a split"] = run(*convert[:-1], "val", "--output", "both", "--container", "tfrecord")
 print(json.dumps(steps))
 """
 
@@ -123,6 +129,16 @@ def test_damage_is_found_and_a_deleted_shard_is_written_again(steps):
     assert "coco-train-00001-of-00003.jsonl" in steps["verify without a shard"][1]
     assert steps["same"]
     assert steps["verify a flip"][0] == 1
+
+
+def test_container_is_replaced_as_a_whole(steps):
+    assert [steps[step][0] for step in ("tfrecord", "without overwrite", "overwrite")] == [0, 2, 0]
+    assert "as tfrecord files" in steps["without overwrite"][1]
+    names = [f"coco-train-0000{number}-of-00003.jsonl" for number in range(3)]
+    assert steps["replaced"] == sorted([*names, *(f"{name}.idx" for name in names)])
+    assert steps["verify the new ones"][0] == 0, steps["verify the new ones"][1]
+    assert steps["add a split"][0] == 2
+    assert "as toy files" in steps["add a split"][1]
 
 
 def test_plan_has_files(steps):

@@ -39,7 +39,7 @@ def test_public_names(out):
         *("classes", "manifest", "num_classes", "num_labels", "path", "splits"),
     }
     assert {name for name in dir(data["train"]) if not name.startswith("_")} == {
-        *("compression", "features", "folder", "name", "shards"),
+        *("compression", "container", "features", "folder", "name", "shards"),
         *("grain", "numpy", "raw", "read", "tensorflow", "torch"),
     }
 

@@ -100,7 +100,7 @@ NEEDS_ANOTHER = {
     *("split_column", "caption_text", "exclude_kinds"),
     *("text_features", "min_df", "ngrams", "no_lower", "fit_split", "text_names"),
     *("text", "text_column", "image_column", "raw_size"),
-    *("classes", "default", "encoding", "group_column", "rename"),
+    *("classes", "default", "encoding", "group_column", "rename", "container"),
 }
 """Options that are refused, or do nothing, without another option."""
 
