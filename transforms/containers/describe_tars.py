@@ -5,16 +5,9 @@ from typing import Any
 import msgspec
 
 from recordmill.schemas.dataset.manifest import Manifest
-from recordmill.transforms.containers.dataset_card import (
-    IMAGE,
-    HubFeature,
-    class_label,
-    encode_croissant,
-    list_of,
-    sequence,
-    shard_object,
-    value,
-)
+from recordmill.schemas.dataset.tfds import class_names
+from recordmill.transforms.containers.croissant import encode_croissant, shard_object
+from recordmill.transforms.containers.dataset_card import IMAGE, HubFeature, class_label, list_of, sequence, value
 from recordmill.transforms.containers.sample_codings import FILES, SampleColumn
 from recordmill.transforms.containers.sample_json import ANNOTATIONS
 from recordmill.transforms.containers.sample_values import SampleCodec
@@ -37,7 +30,7 @@ def hub_features(manifest: Manifest) -> dict[str, HubFeature]:
     features: dict[str, HubFeature] = {"__key__": value("string"), "__url__": value("string")}
     features |= {**dict.fromkeys(IMAGE_ENDINGS, IMAGE), "json": keys}
     if has_class:
-        features["cls"] = class_label([category.name for category in manifest.categories])
+        features["cls"] = class_label(class_names(manifest.categories))
     return features | {f"{name}.png": IMAGE for name in codec.files if name != IMAGE_FILE}
 
 

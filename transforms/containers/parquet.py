@@ -15,7 +15,8 @@ from recordmill.schemas.errors import RecordError
 from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.transforms.containers.arrow_values import ArrowCodec, arrow_codec
 from recordmill.transforms.containers.container import CURE, Container, Contents, RecordFile, ShardReader, ShardWriter
-from recordmill.transforms.containers.dataset_card import CARD, CROISSANT, croissant, dataset_card, keep_edits
+from recordmill.transforms.containers.croissant import CROISSANT, croissant
+from recordmill.transforms.containers.dataset_card import CARD, dataset_card, keep_edits
 from recordmill.transforms.containers.parquet_pages import (
     FileIndex,
     PageRange,

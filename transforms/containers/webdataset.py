@@ -20,7 +20,8 @@ from recordmill.transforms.containers.container import (
     ShardReader,
     ShardWriter,
 )
-from recordmill.transforms.containers.dataset_card import CARD, CROISSANT, dataset_card, keep_edits
+from recordmill.transforms.containers.croissant import CROISSANT
+from recordmill.transforms.containers.dataset_card import CARD, dataset_card, keep_edits
 from recordmill.transforms.containers.describe_tars import (
     CLASS_KEY,
     IMAGE_ENDINGS,
