@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import google_crc32c
 import msgspec
+import pyarrow.parquet as pq
 
 from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.dataset.manifest import FORMAT
@@ -129,6 +130,14 @@ def coco_tars(pictures: Path, output: str) -> list[object]:
     return coco(pictures, output, "--container", "webdataset")
 
 
+def coco_parquet(pictures: Path, output: str) -> list[object]:
+    return coco(pictures, output, "--container", "parquet")
+
+
+def rows_parquet(pictures: Path, output: str) -> list[object]:
+    return rows(pictures, output, "--container", "parquet", "--num-shards", SHARDS // 2)
+
+
 def folder_splits(pictures: Path, output: str, *more: object) -> list[object]:
     flags = ["--split", "train=0.7,val=0.3", "--num-shards", SHARDS // 2]
     return ["convert", pictures / "images", "--format", "folder", "--output", output, *flags, *more]
@@ -197,7 +206,7 @@ def assert_whole(files: Files) -> None:
     """A finished data set and nothing besides."""
     shards = listed_shards(files)
     assert shards == {name for name in files if is_shard(name)}
-    indexes = {index_file(name) for name in shards if not name.endswith(".gz")}
+    indexes = {index_file(name) for name in shards if not name.endswith((".gz", ".parquet"))}
     hidden = {name for name in files if name.startswith(".") or name.endswith(("/", ".tmp"))}
     assert hidden - {f"{INDEX}/"} == indexes
     assert_consistent(files, files)
@@ -215,13 +224,15 @@ def assert_consistent(files: Files, *wholes: Files) -> None:
         if name.endswith(".tar"):
             with tarfile.open(fileobj=io.BytesIO(data)) as archive:
                 assert all(len(archive.extractfile(member).read()) == member.size for member in archive)
+        elif name.endswith(".parquet"):
+            assert pq.read_table(io.BytesIO(data), page_checksum_verification=True).num_rows
         elif is_shard(name):
             count_records(gzip.decompress(data) if name.endswith(".gz") else data)
     listed_shards(files)
 
 
 def is_shard(name: str) -> bool:
-    return re.search(r"^[^.].*\.(tfrec(ord)?|tar$)", name) is not None
+    return re.search(r"^[^.].*\.(tfrec(ord)?|(tar|parquet)$)", name) is not None
 
 
 def listed_shards(files: Files) -> set[str]:
@@ -256,7 +267,9 @@ def finished_shards(files: Files) -> dict[str, str]:
     """The shards that a run has left behind as finished, and where in the output they are; the notes it has left of
     them must be whole."""
     notes = [
-        data for name, data in files.items() if re.fullmatch(r"\.recordmill-\w+/[^.]\S*(-of-\d+|\.tar)\.json", name)
+        data
+        for name, data in files.items()
+        if re.fullmatch(r"\.recordmill-\w+/[^.]\S*(-of-\d+|\.tar|\.parquet)\.json", name)
     ]
     found = {}
     of_notes = (msgspec.json.decode(note, type=Note).result for note in notes)

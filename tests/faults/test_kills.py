@@ -17,11 +17,13 @@ from tests.faults.jobs import (
     LocalPlace,
     assert_consistent,
     coco,
+    coco_parquet,
     coco_tars,
     finished_shards,
     folder_splits,
     place_called,
     rows,
+    rows_parquet,
     zipped,
 )
 
@@ -39,6 +41,9 @@ KILLS = 4
         pytest.param("gs", folder_splits, id="gs folder"),
         pytest.param("gs", rows, id="gs rows"),
         pytest.param("gs", coco_tars, id="gs tars"),
+        pytest.param("local", coco_parquet, id="local Parquet"),
+        pytest.param("gs", coco_parquet, id="gs Parquet"),
+        pytest.param("local", rows_parquet, id="local rows Parquet"),
         pytest.param("s3", folder_splits, id="s3 folder"),
     ],
 )
@@ -60,7 +65,12 @@ def rows_in_many_shards(pictures: Path, output: str) -> list[object]:
 
 @pytest.mark.parametrize(
     ("command", "shards", "changes"),
-    [(embed, 6, 3 + 2 + 2 * 3), (coco_tars, SHARDS, 3 + 2 + 3 * 3), (rows_in_many_shards, 40, 60)],
+    [
+        (embed, 6, 3 + 2 + 2 * 3),
+        (coco_tars, SHARDS, 3 + 2 + 3 * 3),
+        (coco_parquet, SHARDS, 3 + 2 + 2 * 3),
+        (rows_in_many_shards, 40, 60),
+    ],
 )
 def test_a_kill_between_shards(command, shards, changes, pictures, tmp_path):
     """Records that were on their way are made again; shards that were finished are kept. Folders, recipes and sorted
@@ -129,7 +139,8 @@ def kill_at_random(job: Job, old: Files, seed: str) -> None:
 
 @pytest.mark.parametrize(
     ("place", "container"),
-    [(where, "tfrecord") for where in ("local", "gs", "s3")] + [(where, "webdataset") for where in ("local", "s3")],
+    [(where, "tfrecord") for where in ("local", "gs", "s3")]
+    + [(where, container) for container in ("webdataset", "parquet") for where in ("local", "s3")],
     indirect=True,
 )
 def test_killed_before_change_at_end(small_job):

@@ -193,7 +193,7 @@ class _SampleArrays(ArrowCodec):
             return leaf
         if column.missing is None:
             return pa.FixedSizeListArray.from_arrays(leaf, column.size)
-        is_empty = is_null.reshape(-1, column.size).all(axis=1)
+        is_empty = np.asarray(is_null.reshape(-1, column.size).all(axis=1))
         leaf = leaf.filter(pa.array(np.repeat(~is_empty, column.size)))
         return _list_array(starts_of(np.where(is_empty, 0, column.size)), leaf, is_empty)
 
@@ -203,7 +203,7 @@ class _SampleArrays(ArrowCodec):
             missing = column.missing or ""
             empty: Any = [missing] * max(column.size, 0) if column.size else missing
             return [empty if text is None else text for text in array.to_pylist()]
-        leaf, starts = _unnest(array) if column.size else (array, None)
+        leaf, starts = _unnest(array) if column.size else (array, np.zeros(1, np.int64))
         flat = self._numbers(column, leaf)
         if column.key in _CLASS_IDS:
             if len(flat) and not 0 <= flat.min() <= flat.max() < len(self._ids):

@@ -30,10 +30,10 @@ from recordmill.transforms.storage.resolve import storage_for
 
 _GROUP_ROWS = 100
 """Maximum number of rows in a row group: the Hub's viewer reads whole row groups."""
-_GROUP_BYTES = 64 << 20
+_GROUP_BYTES = 32 << 20
 """Size of the records of a row group above which it ends. A writer and a reader in order hold one row group."""
 _PAGE_BYTES = 1 << 16
-"""Size of values above which a page ends: a large image has a page of its own."""
+"""A page ends when its values have this size, so a large image has its own page."""
 _GAP_BYTES = 1 << 16
 """Maximum gap between ranges that are read together."""
 _CACHED_GROUPS = 8

@@ -18,8 +18,8 @@ _FOOTER_BYTES = len(_MAGIC) + 4
 _TAIL_BYTES = 1 << 17
 """First read of the end of a file: footer and page index of most files."""
 
-ReadRanges = Callable[[Sequence[tuple[int, int]]], Sequence[bytes]]
-"""Function that reads ranges (offset, length) of a file."""
+ReadRanges = Callable[[Sequence[tuple[int, int]]], Sequence[Any]]
+"""Function that reads ranges (offset, length) of a file, as bytes or memoryviews."""
 
 
 class PageRange(NamedTuple):
