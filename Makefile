@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PINS := -c constraints.txt
-# Folders below tests/consumers/environments, each an environment on top of $(VENV). `dali fiftyone` are 1.5 GB more.
+# Folders below tests/consumers/environments, each an environment on top of $(VENV). `dali fiftyone rfdetr` are 6 GB more.
 CONSUMERS := datumaro jax keras_hub litdata parquet pyright tfds tfrecord torchvision webdataset
 # Folders below benchmarks/peers/environments.
 PEERS := array_record datasets img2dataset litdata ray streaming tfrecord webdataset

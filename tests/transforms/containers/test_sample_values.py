@@ -305,3 +305,12 @@ def test_boxes_have_float32_edges():
         "objects.label": [1] * number,
     }
     assert_returns(PLAIN, LABELS, [write(PLAIN, columns | others)])
+
+
+def test_two_values_of_one_key_are_error():
+    """A field whose name is a key of samples has the key of its feature, which may be the name of another field."""
+    table = add_fields(
+        PLAIN, (FieldColumn("image", "label", INT64), FieldColumn("image", "x", INT64)), {"image/label": "x"}
+    ).table
+    with pytest.raises(ConfigError, match="two values of a sample have the key 'x'"):
+        SampleCodec(table, LABELS)

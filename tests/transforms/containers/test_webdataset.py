@@ -253,3 +253,19 @@ def test_large_images_are_in_small_batches(monkeypatch, tmp_path):
     monkeypatch.undo()
     write(tmp_path / "y.tar", BOXES, records)
     assert (tmp_path / "y.tar").read_bytes() == one
+
+
+def test_in_bucket_near_records_are_one_request(gcs, tmp_path):
+    records = make_records(BOXES, 40)
+    path = write(tmp_path / "x.tar", BOXES, records)
+    gcs.put("out/x.tar", (tmp_path / "x.tar").read_bytes())
+    assert build_tar_index("gs://bucket/out/x.tar", lambda _: None)[0] == storage_for(path).read(index_path(path))
+    file = CONTAINER.open("gs://bucket/out/x.tar", BOXES, None)  # without an index
+    assert file.read([1]) == records[1:2]
+    gcs.log.clear()
+    assert file.read([30, 2, 2, 39]) == [records[number] for number in (30, 2, 2, 39)]
+    assert [call.operation for call in gcs.log] == ["read"]
+    assert list(file.in_order()) == list(CONTAINER.read("gs://bucket/out/x.tar", BOXES).records()) == records
+    gcs.put("out/x.tar", b"another file")
+    with pytest.raises(RecordError, match="changed or was deleted"):
+        file.read([1])

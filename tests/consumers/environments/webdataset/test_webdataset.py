@@ -11,6 +11,7 @@ import mlcroissant
 import numpy as np
 import pytest
 import webdataset
+from etils import epath
 from PIL import Image
 from pycocotools import mask as coco_mask
 
@@ -92,7 +93,9 @@ def test_classes(tmp_path, recordmill):
     assert sorted(files["cls"] for files in plain) == [0] * 7 + [1] * 7
 
 
-def test_croissant_is_valid_and_has_members(truth, converted, monkeypatch):
+def test_croissant_is_valid_and_has_members(truth, converted, monkeypatch, tmp_path):
+    """mlcroissant keeps what it extracts by the name of the tar, in a folder of the user."""
+    monkeypatch.setattr("mlcroissant._src.operation_graph.operations.extract.EXTRACT_PATH", epath.Path(tmp_path))
     folder = converted(truth, *TARS)
     monkeypatch.chdir(folder)
     croissant = mlcroissant.Dataset(jsonld="croissant.json")
