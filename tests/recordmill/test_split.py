@@ -286,6 +286,20 @@ def test_draft_decodes_smaller_jpeg(tmp_path):
     )
 
 
+@pytest.mark.parametrize("draft", [False, True])
+@pytest.mark.parametrize("size", [(65_000, 1), (1, 65_000)])
+def test_resize_of_extreme_size(tmp_path, size, draft):
+    """Also after records were read in their own size."""
+    pixels = np.resize(np.arange(256, dtype=np.uint8), (*size, 3))
+    record = draw(CLASSES, 0).values | {"image.encoded": encoded(pixels, "JPEG")}
+    split = split_of(tmp_path, CLASSES, [[ExampleWriter(CLASSES.table).write(record)] * 2])
+    stored = split[0]["image"]
+    assert stored.shape == (*size, 3)
+    expected = np.asarray(Image.fromarray(stored).resize((7, 1), Image.Resampling.BILINEAR))
+    for example in split.numpy(resize=(1, 7), draft=draft, threads=2):
+        assert np.abs(example["image"].astype(int) - expected).max() <= 2 * draft
+
+
 def test_shard_overwritten_is_error(tmp_path):
     records = [bytes([number]) * 100_000 for number in range(3)]
     split = split_of(tmp_path, CLASSES, [records])

@@ -34,7 +34,8 @@ def decode_jpeg(data: bytes, min_size: tuple[int, int] = (0, 0), out: np.ndarray
         return None
     if frame.width * frame.height > MAX_PIXELS:
         return None
-    height, width = _reduced_size((frame.height, frame.width), min_size)
+    factor = reduction((frame.height, frame.width), min_size)
+    height, width = -(-frame.height // factor), -(-frame.width // factor)
     try:
         pixels: np.ndarray = simplejpeg.decode_jpeg(data, min_height=height, min_width=width, buffer=out)
     except ValueError:  # also of errors that Pillow only skips
@@ -42,16 +43,13 @@ def decode_jpeg(data: bytes, min_size: tuple[int, int] = (0, 0), out: np.ndarray
     return pixels
 
 
-def _reduced_size(size: tuple[int, int], min_size: tuple[int, int]) -> tuple[int, int]:
-    """Return the size of an image that is decoded at the smallest of 1, 1/2, 1/4 and 1/8 with at least `min_size`.
+def reduction(size: tuple[int, int], min_size: tuple[int, int]) -> int:
+    """Return the largest of 8, 4, 2 and 1 that divides an image's size, rounded up, into at least `min_size`.
 
-    >>> _reduced_size((480, 640), (100, 100)), _reduced_size((480, 640), (241, 10)), _reduced_size((5, 5), (0, 0))
-    ((120, 160), (480, 640), (5, 5))
+    >>> reduction((480, 640), (100, 100)), reduction((480, 640), (241, 10)), reduction((9, 9), (0, 0))
+    (4, 1, 1)
     """
     if not any(min_size):
-        return size
-    for factor in (8, 4, 2):
-        reduced = -(-size[0] // factor), -(-size[1] // factor)
-        if reduced[0] >= min_size[0] and reduced[1] >= min_size[1]:
-            return reduced
-    return size
+        return 1
+    sides = list(zip(size, min_size, strict=True))
+    return next((factor for factor in (8, 4, 2) if all(-(-side // factor) >= least for side, least in sides)), 1)

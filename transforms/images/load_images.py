@@ -26,7 +26,7 @@ from recordmill.schemas.inputs.images import (
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.schemas.statistics import PixelMeasures
 from recordmill.transforms.images import check_formats
-from recordmill.transforms.images.decode_jpeg import decode_jpeg
+from recordmill.transforms.images.decode_jpeg import decode_jpeg, reduction
 from recordmill.transforms.images.measure_pixels import measure_file, measure_pixels
 from recordmill.transforms.images.open_image import (
     LIES_ON_ITS_SIDE,
@@ -369,7 +369,7 @@ def decode_rgb(data: bytes, min_size: tuple[int, int] = (0, 0)) -> np.ndarray:
     """Return the pixels of an encoded image: uint8 [height, width, 3], first frame, stored orientation.
 
     Args:
-        min_size: See `decode_jpeg`. Images that Pillow decodes have their full size.
+        min_size: See `decode_jpeg`. Images of other formats have their full size.
 
     Raises:
         UnusableError: See `open_record_image`.
@@ -379,6 +379,8 @@ def decode_rgb(data: bytes, min_size: tuple[int, int] = (0, 0)) -> np.ndarray:
         return array
     image = _open_record_image(data)
     with convert_decode_errors(), image:
+        if (factor := reduction((image.height, image.width), min_size)) > 1:
+            image.draft(None, (max(1, image.width // factor), max(1, image.height // factor)))  # of JPEGs only
         return np.array(_rgb_image(image))
 
 
