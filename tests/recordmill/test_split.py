@@ -174,6 +174,12 @@ def test_threads_decode_in_order(split):
     assert decoding_threads() == 0
 
 
+def test_no_thread_by_default(split):
+    records = iter(split)
+    next(records)
+    assert decoding_threads() == 0
+
+
 def test_threads_have_few_records_ahead(tmp_path, monkeypatch):
     split = write_split(tmp_path, CLASSES, [draw(CLASSES, number) for number in range(40)])
     read, starts = type(split)._of_piece, []
