@@ -257,6 +257,7 @@ def test_arguments_that_do_not_go_together(detected, reader, arguments, fault):
 
 
 def test_pad_that_is_too_small(detected):
+    assert detected.grain(pad=1, keys=["labels"])[1]["labels"].shape == (1,)
     source = detected.grain(pad=2, keys=["labels"])
     assert source[2]["labels"].shape == (2,)
     with pytest.raises(
