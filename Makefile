@@ -100,7 +100,7 @@ bench-peers: $(VENV)/installed .venv-model-garden/installed $(PEERS:%=.peers/%/i
 	cd benchmarks && ../$(BIN)/python compare_peers.py
 
 bench-readers: $(VENV)/installed .consumers/torchvision/installed $(READERS:%=.peers/%/installed)  ## Measure how fast others read the same images, and draw the chart of docs/performance.md (15 minutes, 2 GB)
-	cd benchmarks && ../$(BIN)/python read_images.py --runs 3 --chart ../docs/images/readers.svg
+	cd benchmarks && ../$(BIN)/python read_images.py --images 1500 --chart ../docs/images/readers.svg
 	cd benchmarks && ../$(BIN)/python data_loader.py
 
 lock: $(VENV)/installed  ## Pin the newest versions that setup.py allows

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from arguments import read_arguments
 from measure import proportional_mb
-from read_images import draw
+from read_images import draw, processor_s
 
 PYTHON = Path(__file__).resolve().parent.parent / ".consumers" / "torchvision" / "bin" / "python"
 WORKERS, BATCH, SAMPLES = 2, 8, 10
@@ -65,31 +65,26 @@ def data_set(row: str, folder: Path) -> Any:
     return CocoDetection(str(folder / "images"), str(folder / "instances.json"), pil_to_tensor, target)
 
 
-def processor_s(who: int) -> float:
-    usage = resource.getrusage(who)
-    return usage.ru_utime + usage.ru_stime
-
-
 def measure(row: str, folder: Path) -> None:
     """Print the measures of an epoch."""
     import torch
 
     records = data_set(row, folder)
     loader = torch.utils.data.DataLoader(records, BATCH, shuffle=True, num_workers=WORKERS, collate_fn=list)
-    began, main_began = time.perf_counter(), processor_s(resource.RUSAGE_SELF)
+    began, main_began = time.perf_counter(), processor_s()
     main_mb = worker_mb = sampling_s = 0.0
     number = 0
     for at, batch in enumerate(loader):
         number += len(batch)
         if at % (len(loader) // SAMPLES) == len(loader) // SAMPLES - 1:
-            sampling_began = processor_s(resource.RUSAGE_SELF)
+            sampling_began = processor_s()
             main_mb = max(main_mb, proportional_mb(os.getpid()))
             worker_mb = max(
                 worker_mb, *(proportional_mb(child.pid or 0) for child in multiprocessing.active_children())
             )
-            sampling_s += processor_s(resource.RUSAGE_SELF) - sampling_began
+            sampling_s += processor_s() - sampling_began
     wall_s = time.perf_counter() - began
-    main_s = processor_s(resource.RUSAGE_SELF) - main_began - sampling_s
+    main_s = processor_s() - main_began - sampling_s
     if number != len(records):
         raise SystemExit(f"{row}: {number} of {len(records)} images")
     of_image = [1000 * seconds / number for seconds in (wall_s, main_s, processor_s(resource.RUSAGE_CHILDREN))]
@@ -114,6 +109,7 @@ def main() -> None:
     for _ in range(arguments.runs):
         for row in rows:
             epochs[row].append(measured(row, folders[arguments.images]))
+            print(f"{row}: {epochs[row][-1]}", file=sys.stderr)
     medians = {row: Epoch(*map(statistics.median, zip(*epochs[row], strict=True))) for row in rows}
     memory = f"{arguments.few:,} and {arguments.images:,} images"
     print(f"| ms per image | wall | main process | workers | MB of main, {memory} | MB of a worker |")

@@ -130,8 +130,8 @@ def write(folder: Path, row: Row) -> None:
         subprocess.run([str(row.python), str(script), str(folder), str(output), SHARDS], check=True)
 
 
-def processor_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
+def processor_s(who: int = resource.RUSAGE_SELF) -> float:
+    usage = resource.getrusage(who)
     return usage.ru_utime + usage.ru_stime
 
 
@@ -183,7 +183,7 @@ def main() -> None:
     medians = {row: statistics.median(milliseconds) for row, milliseconds in runs.items()}
     report(runs, medians)
     if arguments.chart:
-        draw_chart(Path(arguments.chart), medians, arguments.images)
+        draw_chart(Path(arguments.chart), medians, len(list((folder / "images").iterdir())))
 
 
 def report(runs: dict[tuple[str, str], list[float]], medians: dict[tuple[str, str], float]) -> None:
