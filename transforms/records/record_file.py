@@ -4,7 +4,7 @@ import hashlib
 import io
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
@@ -105,12 +105,18 @@ class _DigestedFile(io.RawIOBase):
         return len(data)
 
 
-def open_records(path: str, version: str = "", is_shard: bool = False) -> Iterator[bytes]:
+def open_records(
+    path: str,
+    version: str = "",
+    is_shard: bool = False,
+    read: Callable[[ByteStream], Iterator[Any]] = read_records,
+) -> Iterator[Any]:
     """Yield the records of a TFRecord file after a check of their checksums. The content determines GZIP.
 
     Args:
         version: See `Storage.open`.
         is_shard: True if a manifest lists the file: without the header of a record, it is damaged.
+        read: `read_records` or `read_views`.
 
     Raises:
         ConfigError: The file is not a TFRecord file.
@@ -126,15 +132,15 @@ def open_records(path: str, version: str = "", is_shard: bool = False) -> Iterat
         stream: ByteStream = file  # unbuffered: a buffer would copy each record
         if is_packed:
             stream = igzip.IGzipFile(fileobj=file, mode="rb")  # unbuffered: a buffer loses records before damage
-        read = 0
+        number = 0
         try:
-            for record in read_records(stream):
+            for record in read(stream):
                 yield record
-                read += 1
+                number += 1
         except RecordError as error:
             raise _located_error(path, error, "" if is_packed else repr(start), is_shard) from error
         except _GZIP_FAULTS as error:  # type: ignore[misc]
-            fault = f"after {read:,} records its GZIP stream is damaged or truncated ({error})"
+            fault = f"after {number:,} records its GZIP stream is damaged or truncated ({error})"
             raise RecordError(f"{path}: {fault}{_CURE * is_shard}") from error
 
 
@@ -282,8 +288,11 @@ class RecordFile:
                 body = data[start + HEADER_BYTES : end - CRC_BYTES]
                 yield place, data[start : start + HEADER_BYTES], body, data[end - CRC_BYTES : end]
 
-    def in_order(self) -> Iterator[bytes]:
+    def in_order(self, read: Callable[[ByteStream], Iterator[Any]] = read_records) -> Iterator[Any]:
         """Yield all records after a check of their checksums.
+
+        Args:
+            read: See `open_records`.
 
         Raises:
             RecordError: A record is damaged, or the file changed since it was opened.
@@ -291,7 +300,7 @@ class RecordFile:
         """
         version = self._file.version
         try:
-            yield from open_records(self.path, version, self._expected is not None)
+            yield from open_records(self.path, version, self._expected is not None, read)
         except FileNotFoundError as error:
             raise self._changed() from error
 
