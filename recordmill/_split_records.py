@@ -2,6 +2,7 @@
 
 import operator
 import os
+import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from itertools import accumulate, count, islice, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeVar, overload
 
 import msgspec
+import numpy as np
 
 from recordmill._check_arguments import check_names, check_types
 from recordmill._decoding import Decoding, check_pad
@@ -30,6 +32,16 @@ from recordmill.transforms.storage.resolve import join_path
 
 if TYPE_CHECKING:
     from recordmill._decode_record import RecordDecoder
+
+
+class _Memory(threading.local):
+    """Memory of each thread for a record. Fresh memory for each record costs page faults."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(np.empty(1 << 20, np.uint8))  # type: ignore[arg-type]
+
+
+_MEMORY = _Memory()
 
 Records = TypeVar("Records", bound="SplitRecords")
 
@@ -116,8 +128,11 @@ class SplitRecords:
 
     def _examples(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """Return several records, by few reads. Errors as for `split[index]`."""
-        records = zip(self.read(numbers), numbers, strict=True)
-        return list(self._decode_in_order(records) if len(numbers) > 1 else starmap(self._decode, records))
+        if len(numbers) == 1:
+            self._check_random_access()
+            record = self._files.read_view(self._global(numbers[0]), _MEMORY.view)
+            return [self._decode(record, numbers[0])]
+        return list(self._decode_in_order(zip(self.read(numbers), numbers, strict=True)))
 
     def _decode_in_order(self, records: Iterable[tuple[Buffer, int]]) -> Iterator[dict[str, Any]]:
         """Yield the values of records, which come with their numbers. The threads end with the iteration."""

@@ -18,6 +18,7 @@ from isal.isal_zlib import IsalError
 from recordmill.schemas.errors import ConfigError, IndexMismatchError, RecordError
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.records.example import Buffer
 from recordmill.transforms.records.shard_index import ShardIndex, locate_error, read_shard_index
 from recordmill.transforms.records.tfrecord import (
     CRC_BYTES,
@@ -258,13 +259,32 @@ class RecordFile:
         places = sorted(map(_Place, index.bounds[wanted].tolist(), ends, wanted.tolist(), range(len(ends))))
         records = [b""] * len(ends)
         for place, header, record, crc in self._read_places(places):
-            try:
-                check_frame(header, record, crc, place.number, place.start)
-            except RecordError as error:
-                cure = "; the file is damaged, or its index belongs to another file: recordmill verify tells which"
-                raise locate_error(self.path, error, cure) from error
+            self._check(header, record, crc, place.number, place.start)
             records[place.position] = record
         return records
+
+    def read_view(self, number: int, memory: memoryview) -> Buffer:
+        """Return a record of a local file as a part of `memory`, and as bytes if this is too small. Errors as for
+        `read`."""
+        start, end = self.index.bounds[number : number + 2].tolist()
+        size, version = end - start, self._file.version
+        if size > len(memory) or is_remote(self.path):
+            return self.read([number])[0]
+        try:
+            read = storage_for(self.path).read_into(self.path, start, memory[:size], version)
+        except FileNotFoundError as error:
+            raise self._changed() from error
+        data = memory[:read]
+        record, crc = data[HEADER_BYTES : size - CRC_BYTES], bytes(data[size - CRC_BYTES :])
+        self._check(bytes(data[:HEADER_BYTES]), np.frombuffer(record, np.uint8), crc, number, start)
+        return record
+
+    def _check(self, header: bytes, record: bytes | np.ndarray, crc: bytes, number: int, start: int) -> None:
+        try:
+            check_frame(header, record, crc, number, start)
+        except RecordError as error:
+            cure = "; the file is damaged, or its index belongs to another file: recordmill verify tells which"
+            raise locate_error(self.path, error, cure) from error
 
     def _read_places(self, places: Sequence[_Place]) -> Iterator[tuple[_Place, bytes, bytes, bytes]]:
         """Yield each place, header, record and checksum. Records that are close are read together from a bucket. A
@@ -350,6 +370,11 @@ class RecordFiles:
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if self.files else 0
+
+    def read_view(self, number: int, memory: memoryview) -> Buffer:
+        """Return a record. See `RecordFile.read_view`."""
+        index = int(np.searchsorted(self._ends, number, side="right"))
+        return self.files[index].read_view(number - (int(self._ends[index - 1]) if index else 0), memory)
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
         """Return the records with the given numbers, with concurrent reads of files. See `RecordFile.read`."""

@@ -127,7 +127,7 @@ def read_lengths(stream: BinaryIO, size: int) -> Iterator[int]:
         stream.seek(offset)
 
 
-def check_frame(header: bytes, record: bytes, crc: bytes, index: int, offset: int) -> None:
+def check_frame(header: bytes, record: bytes | np.ndarray, crc: bytes, index: int, offset: int) -> None:
     """Check a record against its header and its CRC.
 
     Args:

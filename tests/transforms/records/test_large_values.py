@@ -37,6 +37,7 @@ def example(*entries: bytes) -> bytes:
 FLOATS = field(0x12, field(0x0A, bytes(LARGE_BYTES)))
 UNPACKED = field(0x1A, b"\x08\x07" * LARGE_BYTES)
 A_IMAGE, B_INT = entry(b"a", bytes_list(IMAGE)), entry(b"b", field(0x1A, field(0x0A, b"\x07")))
+NAMED = field(0x0A, b"a") + field(0x12, bytes_list(IMAGE))
 SMALL = entry(b"a", bytes_list(b"small"))
 
 RECORDS = {
@@ -51,9 +52,9 @@ RECORDS = {
     "another kind after it": example(entry(b"a", bytes_list(IMAGE) + FLOATS)),
     "value before name": example(field(0x0A, field(0x12, bytes_list(IMAGE)) + field(0x0A, b"a"))),
     "no name": example(field(0x0A, field(0x12, bytes_list(IMAGE)))),
-    "name twice in its entry": example(field(0x0A, field(0x0A, b"b") + field(0x0A, b"a") + field(0x12, bytes_list(IMAGE)))),
+    "name twice in its entry": example(field(0x0A, field(0x0A, b"b") + NAMED)),
     "name that is not UTF-8": example(entry(b"\xff", bytes_list(IMAGE))),
-    "unknown field of the entry": example(field(0x0A, field(0x0A, b"a") + field(0x12, bytes_list(IMAGE)) + field(0x1A, b"x"))),
+    "unknown field of the entry": example(field(0x0A, NAMED + field(0x1A, b"x"))),
     "unknown field of the features": example(A_IMAGE, field(0x12, b"x")),
     "unknown field of the record": example(A_IMAGE) + field(0x1A, b"x"),
     "two records": example(A_IMAGE) + example(B_INT),
