@@ -12,6 +12,7 @@ from PIL import Image
 from recordmill._decode_record import RecordDecoder
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.transforms.images.decode_jpeg import decode_jpeg
+from recordmill.transforms.images.load_images import decode_rgb
 from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.records.tfrecord import frame
 from tests.recordmill.splits import CONTENTS, draw, encoded, split_of, write_split
@@ -326,6 +327,25 @@ def test_shard_with_fewer_records_than_manifest_has(tmp_path):
     longer = type(split)("train", str(tmp_path), [info], CLASSES)
     with pytest.raises(RecordError, match="ends after 2 records, but the manifest has 3"):
         list(longer)
+
+
+@pytest.mark.parametrize("format_", ["JPEG", "PNG"])
+def test_values_stay_when_next_record_is_read(tmp_path, format_):
+    """Records are read into the same memory; a record of more than 1 MiB is not."""
+    contents, writer = CONTENTS["pictures"], ExampleWriter(CONTENTS["pictures"].table)
+    images = [np.random.default_rng(number).integers(0, 256, (90, 160, 3), np.uint8) for number in range(3)]
+    notes = [b"a" * 5000, b"b" * (1 << 20), b"c" * 6000]
+    records = [
+        writer.write(
+            draw(contents, number).values | {"image.encoded": encoded(image, format_), "row.note": [notes[number]]}
+        )
+        for number, image in enumerate(images)
+    ]
+    split = split_of(tmp_path, contents, [records])
+    for examples in (list(split.numpy()), [split[number] for number in range(3)], split.grain()._getitems([0, 1, 2])):
+        assert [example["note"].tolist() for example in examples] == [[note] for note in notes]
+        for example, image in zip(examples, images, strict=True):
+            np.testing.assert_array_equal(example["image"], decode_rgb(encoded(image, format_)))
 
 
 @pytest.fixture

@@ -1,9 +1,12 @@
 """Decode JPEGs straight to RGB arrays, by libjpeg-turbo."""
 
+from contextlib import suppress
+
 import numpy as np
 
 from recordmill.schemas.inputs.images import MAX_PIXELS
-from recordmill.transforms.images.check_formats import JPEG_START, JpegError, jpeg_frame
+from recordmill.transforms.images.check_formats import JPEG_START, JpegError, JpegFrame, jpeg_frame
+from recordmill.transforms.records.example import Buffer
 
 try:
     import simplejpeg
@@ -11,9 +14,11 @@ except ImportError:  # its wheels are not for every platform
     simplejpeg = None
 
 _CHANNELS = (1, 3)
+_HEADER_BYTES = 4096
+"""Size of the part of a file that usually has the frame header."""
 
 
-def decode_jpeg(data: bytes, min_size: tuple[int, int] = (0, 0), out: np.ndarray | None = None) -> np.ndarray | None:
+def decode_jpeg(data: Buffer, min_size: tuple[int, int] = (0, 0), out: np.ndarray | None = None) -> np.ndarray | None:
     """Return the pixels of a JPEG: uint8 [height, width, 3], equal to those of Pillow.
 
     None if Pillow must decode the image: other formats, CMYK, 12 bits, more than `MAX_PIXELS`, files that are damaged
@@ -24,13 +29,10 @@ def decode_jpeg(data: bytes, min_size: tuple[int, int] = (0, 0), out: np.ndarray
             enough. (0, 0) for its full size.
         out: Array that the pixels are written to, C-contiguous, of the size of the decoded image.
     """
-    if simplejpeg is None or not data.startswith(JPEG_START):
+    if simplejpeg is None or data[: len(JPEG_START)] != JPEG_START:
         return None
-    try:
-        frame = jpeg_frame(data)
-    except JpegError:
-        return None
-    if not frame.is_tf_decodable or frame.channels not in _CHANNELS or not frame.height:
+    frame = _read_frame(data)
+    if not frame or not frame.is_tf_decodable or frame.channels not in _CHANNELS or not frame.height:
         return None
     if frame.width * frame.height > MAX_PIXELS:
         return None
@@ -41,6 +43,13 @@ def decode_jpeg(data: bytes, min_size: tuple[int, int] = (0, 0), out: np.ndarray
     except ValueError:  # also of errors that Pillow only skips
         return None
     return pixels
+
+
+def _read_frame(data: Buffer) -> JpegFrame | None:
+    for part in (data[:_HEADER_BYTES], data):  # to copy the whole file is rarely needed
+        with suppress(JpegError):
+            return jpeg_frame(bytes(part))
+    return None
 
 
 def reduction(size: tuple[int, int], min_size: tuple[int, int]) -> int:

@@ -42,6 +42,7 @@ from recordmill.transforms.images.open_image import (
     shrunk_size,
     stored_size,
 )
+from recordmill.transforms.records.example import Buffer
 from recordmill.transforms.runtime.threads import Budget
 from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
@@ -365,7 +366,7 @@ def _rgb_image(image: Image.Image) -> Image.Image:
     return pixels if pixels.mode == "RGB" else convert_for_jpeg(pixels).convert("RGB")
 
 
-def decode_rgb(data: bytes, min_size: tuple[int, int] = (0, 0)) -> np.ndarray:
+def decode_rgb(data: Buffer, min_size: tuple[int, int] = (0, 0)) -> np.ndarray:
     """Return the pixels of an encoded image: uint8 [height, width, 3], first frame, stored orientation.
 
     Args:
@@ -377,7 +378,7 @@ def decode_rgb(data: bytes, min_size: tuple[int, int] = (0, 0)) -> np.ndarray:
     array = decode_jpeg(data, min_size)
     if array is not None:
         return array
-    image = _open_record_image(data)
+    image = _open_record_image(bytes(data))
     with convert_decode_errors(), image:
         if (factor := reduction((image.height, image.width), min_size)) > 1:
             image.draft(None, (max(1, image.width // factor), max(1, image.height // factor)))  # of JPEGs only

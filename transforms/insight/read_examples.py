@@ -220,7 +220,7 @@ def _open_record_image(values: dict[str, Any], table: FeatureTable) -> tuple[Ima
     if image_kind(data) == "jpeg":
         with open_image(data, "jpeg") as image:
             width, height = image.size
-        part = max(1, max(width, height) // _SIDE)  # libjpeg rounds the scale to a power of two
+        part = max(1, max(width, height) // _SIDE)
         return Image.fromarray(decode_rgb(data, (max(1, height // part), max(1, width // part)))), (width, height)
     shapes = {feature.source: feature.shape for feature in table.features}
     pixels = RecordView(values).decode_image(tuple(map(int, shapes.get("image.pixels", ()))))

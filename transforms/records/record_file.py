@@ -4,7 +4,7 @@ import hashlib
 import io
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
@@ -18,6 +18,7 @@ from isal.isal_zlib import IsalError
 from recordmill.schemas.errors import ConfigError, IndexMismatchError, RecordError
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.records.example import Buffer
 from recordmill.transforms.records.shard_index import ShardIndex, locate_error, read_shard_index
 from recordmill.transforms.records.tfrecord import (
     CRC_BYTES,
@@ -105,12 +106,18 @@ class _DigestedFile(io.RawIOBase):
         return len(data)
 
 
-def open_records(path: str, version: str = "", is_shard: bool = False) -> Iterator[bytes]:
+def open_records(
+    path: str,
+    version: str = "",
+    is_shard: bool = False,
+    read: Callable[[ByteStream], Iterator[Any]] = read_records,
+) -> Iterator[Any]:
     """Yield the records of a TFRecord file after a check of their checksums. The content determines GZIP.
 
     Args:
         version: See `Storage.open`.
         is_shard: True if a manifest lists the file: without the header of a record, it is damaged.
+        read: `read_records` or `read_views`.
 
     Raises:
         ConfigError: The file is not a TFRecord file.
@@ -126,15 +133,15 @@ def open_records(path: str, version: str = "", is_shard: bool = False) -> Iterat
         stream: ByteStream = file  # unbuffered: a buffer would copy each record
         if is_packed:
             stream = igzip.IGzipFile(fileobj=file, mode="rb")  # unbuffered: a buffer loses records before damage
-        read = 0
+        number = 0
         try:
-            for record in read_records(stream):
+            for record in read(stream):
                 yield record
-                read += 1
+                number += 1
         except RecordError as error:
             raise _located_error(path, error, "" if is_packed else repr(start), is_shard) from error
         except _GZIP_FAULTS as error:  # type: ignore[misc]
-            fault = f"after {read:,} records its GZIP stream is damaged or truncated ({error})"
+            fault = f"after {number:,} records its GZIP stream is damaged or truncated ({error})"
             raise RecordError(f"{path}: {fault}{_CURE * is_shard}") from error
 
 
@@ -252,13 +259,32 @@ class RecordFile:
         places = sorted(map(_Place, index.bounds[wanted].tolist(), ends, wanted.tolist(), range(len(ends))))
         records = [b""] * len(ends)
         for place, header, record, crc in self._read_places(places):
-            try:
-                check_frame(header, record, crc, place.number, place.start)
-            except RecordError as error:
-                cure = "; the file is damaged, or its index belongs to another file: recordmill verify tells which"
-                raise locate_error(self.path, error, cure) from error
+            self._check(header, record, crc, place.number, place.start)
             records[place.position] = record
         return records
+
+    def read_view(self, number: int, memory: memoryview) -> Buffer:
+        """Return a record of a local file as a part of `memory`, and as bytes if this is too small. Errors as for
+        `read`."""
+        start, end = self.index.bounds[number : number + 2].tolist()
+        size, version = end - start, self._file.version
+        if size > len(memory) or is_remote(self.path):
+            return self.read([number])[0]
+        try:
+            read = storage_for(self.path).read_into(self.path, start, memory[:size], version)
+        except FileNotFoundError as error:
+            raise self._changed() from error
+        data = memory[:read]
+        record, crc = data[HEADER_BYTES : size - CRC_BYTES], bytes(data[size - CRC_BYTES :])
+        self._check(bytes(data[:HEADER_BYTES]), np.frombuffer(record, np.uint8), crc, number, start)
+        return record
+
+    def _check(self, header: bytes, record: bytes | np.ndarray, crc: bytes, number: int, start: int) -> None:
+        try:
+            check_frame(header, record, crc, number, start)
+        except RecordError as error:
+            cure = "; the file is damaged, or its index belongs to another file: recordmill verify tells which"
+            raise locate_error(self.path, error, cure) from error
 
     def _read_places(self, places: Sequence[_Place]) -> Iterator[tuple[_Place, bytes, bytes, bytes]]:
         """Yield each place, header, record and checksum. Records that are close are read together from a bucket. A
@@ -282,8 +308,11 @@ class RecordFile:
                 body = data[start + HEADER_BYTES : end - CRC_BYTES]
                 yield place, data[start : start + HEADER_BYTES], body, data[end - CRC_BYTES : end]
 
-    def in_order(self) -> Iterator[bytes]:
+    def in_order(self, read: Callable[[ByteStream], Iterator[Any]] = read_records) -> Iterator[Any]:
         """Yield all records after a check of their checksums.
+
+        Args:
+            read: See `open_records`.
 
         Raises:
             RecordError: A record is damaged, or the file changed since it was opened.
@@ -291,7 +320,7 @@ class RecordFile:
         """
         version = self._file.version
         try:
-            yield from open_records(self.path, version, self._expected is not None)
+            yield from open_records(self.path, version, self._expected is not None, read)
         except FileNotFoundError as error:
             raise self._changed() from error
 
@@ -341,6 +370,11 @@ class RecordFiles:
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if self.files else 0
+
+    def read_view(self, number: int, memory: memoryview) -> Buffer:
+        """Return a record. See `RecordFile.read_view`."""
+        index = int(np.searchsorted(self._ends, number, side="right"))
+        return self.files[index].read_view(number - (int(self._ends[index - 1]) if index else 0), memory)
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
         """Return the records with the given numbers, with concurrent reads of files. See `RecordFile.read`."""
