@@ -18,7 +18,7 @@ _HEADER_BYTES = 4096
 """Size of the part of a file that usually has the frame header."""
 
 
-def decode_jpeg(data: Buffer, min_size: tuple[int, int] = (0, 0), out: np.ndarray | None = None) -> np.ndarray | None:
+def decode_jpeg(data: Buffer, min_size: tuple[int, int] = (0, 0)) -> np.ndarray | None:
     """Return the pixels of a JPEG: uint8 [height, width, 3], equal to those of Pillow.
 
     None if Pillow must decode the image: other formats, CMYK, 12 bits, more than `MAX_PIXELS`, files that are damaged
@@ -27,7 +27,6 @@ def decode_jpeg(data: Buffer, min_size: tuple[int, int] = (0, 0), out: np.ndarra
     Args:
         min_size: Minimum height and width in pixels. The image is decoded at 1/2, 1/4 or 1/8 of its size if that is
             enough. (0, 0) for its full size.
-        out: Array that the pixels are written to, C-contiguous, of the size of the decoded image.
     """
     if simplejpeg is None or data[: len(JPEG_START)] != JPEG_START:
         return None
@@ -39,7 +38,7 @@ def decode_jpeg(data: Buffer, min_size: tuple[int, int] = (0, 0), out: np.ndarra
     factor = reduction((frame.height, frame.width), min_size)
     height, width = -(-frame.height // factor), -(-frame.width // factor)
     try:
-        pixels: np.ndarray = simplejpeg.decode_jpeg(data, min_height=height, min_width=width, buffer=out)
+        pixels: np.ndarray = simplejpeg.decode_jpeg(data, min_height=height, min_width=width)
     except ValueError:  # also of errors that Pillow only skips
         return None
     return pixels

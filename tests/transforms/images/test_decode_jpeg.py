@@ -85,12 +85,6 @@ def test_reduced_size_equals_that_of_pillow(min_size, factor):
     np.testing.assert_array_equal(pixels, np.asarray(image))
 
 
-def test_decode_into_an_array():
-    out = np.zeros((2, 37, 53, 3), np.uint8)
-    assert np.shares_memory(decode_jpeg(jpeg(), out=out[1]), out)
-    np.testing.assert_array_equal(out, [np.zeros_like(PIXELS), by_pillow(jpeg())])
-
-
 def png() -> bytes:
     stream = io.BytesIO()
     Image.fromarray(PIXELS).save(stream, "PNG")
