@@ -19,7 +19,7 @@ INSTALL = $(BIN)/uv pip install --compile-bytecode --python
 
 .PHONY: demo test test-airflow test-browser test-consumers test-engines test-faults test-fuzz test-matrix test-newest \
     test-pythons \
-    lint format bench bench-engines bench-peers lock lock-consumers templates pictures clean .engines/fetched
+    lint format bench bench-engines bench-first-batch bench-peers lock lock-consumers templates pictures clean .engines/fetched
 
 demo: $(VENV)/installed-beam  ## Write the sample data set, convert it, verify the result
 	rm -rf $(DEMO)
@@ -97,6 +97,9 @@ bench-engines: $(VENV)/installed .venv-worker/installed .engines/fetched  ## Mea
 
 bench-peers: $(VENV)/installed .venv-model-garden/installed $(PEERS:%=.peers/%/installed)  ## Measure what others make of the same pictures (20 minutes, 2 GB)
 	cd benchmarks && ../$(BIN)/python compare_peers.py
+
+bench-first-batch: $(VENV)/installed .peers/first_batch/installed  ## Measure time to the first batch, and memory per rank (20 minutes, 16 GB): FIRST_BATCH="--folder DIR"
+	$(BIN)/python benchmarks/first_batch.py $(FIRST_BATCH)
 
 lock: $(VENV)/installed  ## Pin the newest versions that setup.py allows
 	(echo "# Pins for Python 3.10 to 3.13, made by \`make lock\` from the ranges in setup.py."; \
