@@ -117,16 +117,10 @@ class FolderBucket(DrawnBucket):
     def page(self, query: dict[str, str]) -> dict:
         """The files of one folder."""
         prefix = query.get("prefix", "")
-        names = sorted(
-            f"{prefix.rpartition('/')[0]}/{entry.name}".lstrip("/")
-            for entry in os.scandir(self._folder / prefix.rpartition("/")[0])
-            if entry.is_file()
-        )
-        return {
-            "items": [
-                _resource(name, (self._folder / name).stat().st_size) for name in names if name.startswith(prefix)
-            ]
-        }
+        inside = prefix.rpartition("/")[0]
+        entries = os.scandir(self._folder / inside) if (self._folder / inside).is_dir() else ()
+        sizes = {f"{inside}/{entry.name}".lstrip("/"): entry.stat().st_size for entry in entries if entry.is_file()}
+        return {"items": [_resource(name, sizes[name]) for name in sorted(sizes) if name.startswith(prefix)]}
 
     def read(self, name: str) -> memoryview | None:
         if name not in self._files:

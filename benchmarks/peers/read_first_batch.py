@@ -81,11 +81,11 @@ def shuffled(data: Any, workers: int, made: Callable[[Any], Any] = lambda record
     return DataLoader(Batches(data, made), num_workers=workers, **options)
 
 
-def streamed(data: Any, workers: int) -> Iterable[Any]:
+def streamed(data: Any, workers: int, collate: Callable[[Any], Any] = unzipped) -> Iterable[Any]:
     """Batches of an IterableDataset."""
     from torch.utils.data import DataLoader
 
-    return DataLoader(data, batch_size=BATCH, num_workers=workers, collate_fn=unzipped)
+    return DataLoader(data, BATCH, num_workers=workers, collate_fn=collate)
 
 
 def pair(jpeg: bytes, boxes: Any, labels: Any) -> tuple[Any, dict[str, Any]]:
@@ -185,6 +185,10 @@ def of_parquet(row: dict[str, Any]) -> Any:
     return pair(row["image"]["bytes"], row["objects"]["bbox"], row["objects"]["label"])
 
 
+def parquet_batch(rows: list[dict[str, Any]]) -> Any:
+    return unzipped(list(map(of_parquet, rows)))
+
+
 def parquet_streamed(place: Place, workers: int) -> Iterable[Any]:
     """Files at random, then a buffer, which is to be full."""
     from datasets import load_dataset
@@ -193,7 +197,7 @@ def parquet_streamed(place: Place, workers: int) -> Iterable[Any]:
     paths = [f"gs://bucket/parquet/{Path(file).name}" for file in files] if place.server else files
     options = {"token": "anon", "endpoint_url": place.server} if place.server else None
     data = load_dataset("parquet", data_files=paths, split="train", streaming=True, storage_options=options)
-    return streamed(data.shuffle(seed=SEED, buffer_size=BUFFER).map(lambda row: {"pair": of_parquet(row)}), workers)
+    return streamed(data.shuffle(seed=SEED, buffer_size=BUFFER), workers, parquet_batch)
 
 
 def parquet_cached(place: Place, workers: int) -> Iterable[Any]:
