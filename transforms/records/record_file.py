@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
-from typing import Any, BinaryIO, NamedTuple
+from threading import RLock
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 from weakref import finalize
 
 import numpy as np
@@ -31,6 +32,7 @@ from recordmill.transforms.records.tfrecord import (
 from recordmill.transforms.storage.interface import StoredFile
 from recordmill.transforms.storage.resolve import GZIP, storage_for
 
+_Value = TypeVar("_Value")
 _GZIP_FAULTS = (EOFError, IsalError, igzip.BadGzipFile)
 """Exceptions of damaged or truncated GZIP streams."""
 _READ_BYTES = 1 << 20
@@ -166,6 +168,20 @@ class _Place(NamedTuple):
     position: int
 
 
+class _LazyValue(cached_property[_Value]):
+    """cached_property with a lock per file. functools' has one lock for all files up to Python 3.11, so that indexes in
+    a bucket would be read one after the other, and none since."""
+
+    def __get__(self, file: Any, owner: type | None = None) -> Any:
+        if file is None:
+            return self
+        values, name = vars(file), self.attrname
+        with values["_locks"].setdefault(os.getpid(), RLock()):  # a lock that is held during a fork stays locked
+            if name not in values:
+                values[name] = self.func(file)
+        return values[name]
+
+
 class RecordFile:
     """TFRecord file with random access to its records. The index is read with the first record. All reads are of the
     same version of the file. It can be pickled, and is thread-safe.
@@ -177,6 +193,7 @@ class RecordFile:
     def __init__(self, path: str, expected: ShardInfo | None = None):
         self.path = path
         self._expected = expected
+        self._locks: dict[int, RLock] = {}
         if not is_remote(path):
             _ = self._stat  # remember the version: the file may be replaced before the first read
 
@@ -190,7 +207,8 @@ class RecordFile:
         return size / max(1, len(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("index", "_file")}
+        state = {name: value for name, value in vars(self).items() if name not in ("index", "_file")}
+        return state | {"_locks": {}}
 
     def check(self) -> None:
         """Check the file.
@@ -204,11 +222,11 @@ class RecordFile:
             if now is None or now.version != version:
                 raise self._changed()
 
-    @cached_property
+    @_LazyValue
     def _stat(self) -> StoredFile | None:
         return storage_for(self.path).stat(self.path)
 
-    @cached_property
+    @_LazyValue
     def _file(self) -> StoredFile:
         file, expected = self._stat, self._expected
         if file is None:
@@ -225,7 +243,7 @@ class RecordFile:
         finalize(self, storage_for(self.path).release, self.path, file.version).atexit = False
         return file
 
-    @cached_property
+    @_LazyValue
     def index(self) -> ShardIndex:
         """Index of the file. Raises the errors of `read_shard_index`."""
         try:
