@@ -8,6 +8,7 @@ PINS := -c constraints.txt
 CONSUMERS := datumaro jax keras_hub litdata parquet pyright tfds tfrecord torchvision webdataset
 # Folders below benchmarks/peers/environments.
 PEERS := array_record datasets img2dataset litdata ray streaming tfrecord webdataset
+READERS := array_record datasets webdataset
 ALONE := model-garden worker light
 DEMO := demo
 JOBS ?= 2
@@ -19,7 +20,8 @@ INSTALL = $(BIN)/uv pip install --compile-bytecode --python
 
 .PHONY: demo test test-airflow test-browser test-consumers test-engines test-faults test-fuzz test-matrix test-newest \
     test-pythons \
-    lint format bench bench-engines bench-peers lock lock-consumers templates pictures clean .engines/fetched
+    lint format bench bench-engines bench-first-batch bench-peers bench-readers lock lock-consumers templates pictures clean \
+    .engines/fetched
 
 demo: $(VENV)/installed-beam  ## Write the sample data set, convert it, verify the result
 	rm -rf $(DEMO)
@@ -97,6 +99,13 @@ bench-engines: $(VENV)/installed .venv-worker/installed .engines/fetched  ## Mea
 
 bench-peers: $(VENV)/installed .venv-model-garden/installed $(PEERS:%=.peers/%/installed)  ## Measure what others make of the same pictures (20 minutes, 2 GB)
 	cd benchmarks && ../$(BIN)/python compare_peers.py
+
+bench-readers: $(VENV)/installed .consumers/torchvision/installed $(READERS:%=.peers/%/installed)  ## Measure how fast others read the same images, and draw the chart of docs/performance.md (15 minutes, 2 GB)
+	cd benchmarks && ../$(BIN)/python read_images.py --images 1500 --chart ../docs/images/readers.svg
+	cd benchmarks && ../$(BIN)/python data_loader.py
+
+bench-first-batch: $(VENV)/installed .peers/first_batch/installed  ## Measure time to the first batch, and memory per rank (20 minutes, 16 GB): FIRST_BATCH="--folder DIR"
+	$(BIN)/python benchmarks/first_batch.py $(FIRST_BATCH)
 
 lock: $(VENV)/installed  ## Pin the newest versions that setup.py allows
 	(echo "# Pins for Python 3.10 to 3.13, made by \`make lock\` from the ranges in setup.py."; \

@@ -2,13 +2,15 @@
 server that takes less processor time a request than what asks it (the tests' stand-in takes more).
 
 It knows what reading asks of Cloud Storage: pages of a listing, an object's metadata, its bytes, a range of them. Drawn
-objects are called `images/000000000.jpg` and so on, and are of the same bytes; an archive may stand beside them.
+objects are called `images/000000000.jpg` and so on, and are of the same bytes; an archive may stand beside them. Or it
+serves the files of a folder.
 """
 
 import argparse
 import asyncio
 import base64
 import json
+import mmap
 import os
 import subprocess
 import sys
@@ -21,7 +23,11 @@ import google_crc32c
 
 _FOLDER, _DIGITS, _SUFFIX = "images/", 9, ".jpg"
 PAGE = 1000
+_PIECE_BYTES = 1 << 18
 GENERATION = "1"
+
+
+Data = bytes | memoryview
 
 
 class DrawnBucket:
@@ -34,7 +40,7 @@ class DrawnBucket:
         self._checksums: dict[int, str] = {}
         self.requests = 0
 
-    def answer(self, target: str, range_: str) -> tuple[bytes, bytes]:
+    def answer(self, target: str, range_: str) -> tuple[bytes, Data]:
         """Head and body of the answer to a GET."""
         url = urlsplit(target)
         if url.path == "/requests":
@@ -45,14 +51,18 @@ class DrawnBucket:
         if not name:
             return _json(self.page(query))
         name = unquote(name)
-        if name not in self._kept and not name.startswith(_FOLDER):
+        data = self.read(name)
+        if data is None:
             return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", b""
-        data = self._kept.get(name, self._data)
         if query.get("alt") == "media" or url.path.startswith("/download"):
             return self._media(data, range_)
         return _json(_resource(name, len(data)) | {"crc32c": self._crc32c(data), "contentType": "image/jpeg"})
 
-    def _media(self, data: bytes, range_: str) -> tuple[bytes, bytes]:
+    def read(self, name: str) -> Data | None:
+        """Bytes of an object; None if it does not exist."""
+        return self._kept.get(name, self._data if name.startswith(_FOLDER) else None)
+
+    def _media(self, data: Data, range_: str) -> tuple[bytes, Data]:
         size, told = len(data), f"X-Goog-Generation: {GENERATION}\r\nX-Goog-Stored-Content-Length: {len(data)}"
         if not range_:
             told = f"{told}\r\nX-Goog-Hash: crc32c={self._crc32c(data)}"
@@ -62,7 +72,7 @@ class DrawnBucket:
         told = f"{told}\r\nContent-Range: bytes {start}-{end}/{size}\r\nContent-Length: {end + 1 - start}"
         return f"HTTP/1.1 206 Partial Content\r\n{told}\r\n\r\n".encode(), data[start : end + 1]
 
-    def _crc32c(self, data: bytes) -> str:
+    def _crc32c(self, data: Data) -> str:
         if id(data) not in self._checksums:
             self._checksums[id(data)] = base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
         return self._checksums[id(data)]
@@ -96,6 +106,34 @@ class DrawnBucket:
         return min(self.objects, count + (len(rest) > _DIGITS and rest[_DIGITS:] > _SUFFIX))
 
 
+class FolderBucket(DrawnBucket):
+    """Files of a folder, without checksums: they would be read for their metadata."""
+
+    def __init__(self, folder: Path):
+        super().__init__(0, 0, {})
+        self._folder = folder
+        self._files: dict[str, memoryview] = {}
+
+    def page(self, query: dict[str, str]) -> dict:
+        """The files of one folder."""
+        prefix = query.get("prefix", "")
+        inside = prefix.rpartition("/")[0]
+        entries = os.scandir(self._folder / inside) if (self._folder / inside).is_dir() else ()
+        sizes = {f"{inside}/{entry.name}".lstrip("/"): entry.stat().st_size for entry in entries if entry.is_file()}
+        return {"items": [_resource(name, sizes[name]) for name in sorted(sizes) if name.startswith(prefix)]}
+
+    def read(self, name: str) -> memoryview | None:
+        if name not in self._files:
+            if not (self._folder / name).is_file():
+                return None
+            with (self._folder / name).open("rb") as file:
+                self._files[name] = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        return self._files[name]
+
+    def _crc32c(self, data: Data) -> str:
+        return ""
+
+
 def _name(number: int) -> str:
     return f"{_FOLDER}{number:0{_DIGITS}d}{_SUFFIX}"
 
@@ -116,10 +154,12 @@ class _Connection(asyncio.Protocol):
         self._bucket = bucket
         self._latency_s = latency_s
         self._received = b""
+        self._left: list[Data] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._can_write = True
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -131,8 +171,21 @@ class _Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_later(self._latency_s, self._send, target, range_)
 
     def _send(self, target: str, range_: str) -> None:
-        if not self._transport.is_closing():
-            self._transport.writelines(self._bucket.answer(target, range_))
+        head, body = self._bucket.answer(target, range_)
+        self._left += [head, *(body[start : start + _PIECE_BYTES] for start in range(0, len(body), _PIECE_BYTES))]
+        self._write()
+
+    def _write(self) -> None:
+        """Write pieces while the client takes them: a large object would be copied into a buffer first."""
+        while self._left and self._can_write and not self._transport.is_closing():
+            self._transport.write(self._left.pop(0))
+
+    def pause_writing(self) -> None:
+        self._can_write = False
+
+    def resume_writing(self) -> None:
+        self._can_write = True
+        asyncio.get_running_loop().call_soon(self._write)  # the transport is in the middle of a write
 
 
 async def _serve(bucket: DrawnBucket, latency_s: float) -> None:
@@ -143,10 +196,17 @@ async def _serve(bucket: DrawnBucket, latency_s: float) -> None:
 
 
 @contextmanager
-def running(objects: int, size_bytes: int, latency_s: float, archive: Path | None = None) -> Iterator[str]:
-    """URL of a server in a separate process, which ends with the block. STORAGE_EMULATOR_HOST is set."""
+def running(
+    objects: int, size_bytes: int, latency_s: float, archive: Path | None = None, folder: Path | None = None
+) -> Iterator[str]:
+    """URL of a server in a separate process, which ends with the block. STORAGE_EMULATOR_HOST is set.
+
+    Args:
+        folder: Its files are the objects, in place of drawn ones.
+    """
     arguments = [f"--objects={objects}", f"--bytes={size_bytes}", f"--latency-s={latency_s}"]
     arguments += [f"--archive={archive}"] if archive else []
+    arguments += [f"--folder={folder}"] if folder else []
     command = [sys.executable, __file__, *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin
@@ -164,9 +224,11 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, default=100_000)
     parser.add_argument("--latency-s", type=float, default=0.03)
     parser.add_argument("--archive", type=Path)
+    parser.add_argument("--folder", type=Path)
     arguments = parser.parse_args()
     kept = {"images.zip": arguments.archive.read_bytes()} if arguments.archive else {}
-    asyncio.run(_serve(DrawnBucket(arguments.objects, arguments.bytes, kept), arguments.latency_s))
+    drawn = DrawnBucket(arguments.objects, arguments.bytes, kept)
+    asyncio.run(_serve(FolderBucket(arguments.folder) if arguments.folder else drawn, arguments.latency_s))
 
 
 if __name__ == "__main__":

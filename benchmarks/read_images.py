@@ -1,42 +1,43 @@
-"""Images, boxes and labels as arrays: our reader, and loops over the folder and its COCO JSON.
+"""Images, boxes and labels as arrays: our reader, loops over the folder and its COCO JSON, and readers of other tools.
 
-    python benchmarks/read_images.py [--images 2000] [--runs 5] [--folder DIR]
+    python benchmarks/read_images.py [--images 2000] [--runs 5] [--chart FILE.svg] [--folder DIR]
 
-JPEGs of 640x480 pixels and about 190 kB, which the system has in memory. Each row is a process on one core. Processor
-seconds without imports and opening, medians, rows in turn, round after round; and the share of the rows that it is held
-against. A loop holds each array until it has the next.
+JPEGs of 640x480 pixels and about 190 kB, which the system has in memory; each tool reads its own files with the same
+JPEGs (benchmarks/peers/write_*.py), tf.data our shards. Each row and way is a process on one core. Processor time
+without imports and opening, medians, all in turn, round after round. A loop holds arrays until it has the next.
+`make bench-readers` installs the other tools first, and draws the chart; rows of tools that are not there are left out.
 """
 
+import datetime
 import json
 import os
 import resource
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
+from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 import simplejpeg
 from arguments import read_arguments
+from chart import draw_bars
+from peers import readers
 from PIL import Image
 
 import recordmill
 
+HERE = Path(__file__).resolve().parent
+ENVIRONMENT = os.environ | {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 WIDTH, HEIGHT, OBJECTS = 640, 480, 8
-KEYS = ["image", "boxes", "labels"]
-ROWS = {  # name: rows that it is compared with
-    "ours": ("Pillow loop", "simplejpeg loop"),
-    "ours, at random": ("ours",),
-    "ours, labels only": (),
-    "ours, without simplejpeg": ("Pillow loop",),
-    "Pillow loop": (),
-    "simplejpeg loop": (),
-}
+LABELS = ["boxes", "labels"]
+IN_ORDER, AT_RANDOM, LABELS_ONLY = WAYS = "in order", "at random", "labels only"
+SHARDS = "4"
 
 
 def draw(folder: Path, number: int) -> None:
@@ -64,74 +65,150 @@ def draw(folder: Path, number: int) -> None:
         instances=folder / "instances.json",
         output=folder / "ours",
         check="none",
-        num_shards=4,
+        num_shards=int(SHARDS),
     )
 
 
-def read(row: str, folder: Path) -> Iterator[Any]:
-    """Yield what a row of the table reads for each image. The first item is None, before any image is read."""
-    if row.startswith("ours"):
-        split = recordmill.open(folder / "ours")["train"]
-        if row == "ours, without simplejpeg":
-            from recordmill.transforms.images import decode_jpeg
+def ours(folder: Path, keys: Sequence[str], order: readers.Order, by_pillow: bool = False) -> readers.Arrays:
+    if by_pillow:
+        from recordmill.transforms.images import decode_jpeg
 
-            decode_jpeg.simplejpeg = None
-        if row == "ours, at random":
-            source = split.grain(keys=KEYS)
-            numbers = np.random.default_rng(5).permutation(len(split)).tolist()
-            yield None
-            yield from (source[number] for number in numbers)
-            return
-        examples = split.numpy(keys=KEYS[1:] if row == "ours, labels only" else KEYS)
-        yield None
-        yield from examples
-        return
+        decode_jpeg.simplejpeg = None
+    split = recordmill.open(folder / "ours")["train"]
+    source = split.grain(keys=keys)
+    examples = split.numpy(keys=keys) if order is None else (source[number] for number in order)
+    yield None
+    for example in examples:
+        yield tuple(example.values())
+
+
+def loop(folder: Path, keys: Sequence[str], order: readers.Order, by_pillow: bool) -> readers.Arrays:
     document = json.loads((folder / "instances.json").read_text())
-    rows: dict[int, list[Any]] = {}
+    rows: dict[int, list[dict]] = {}
     for annotation in document["annotations"]:
-        rows.setdefault(annotation["image_id"], []).append((annotation["bbox"], annotation["category_id"]))
+        rows.setdefault(annotation["image_id"], []).append(annotation)
     yield None
     for image in document["images"]:
         data = (folder / "images" / image["file_name"]).read_bytes()
-        boxes, labels = zip(*rows[image["id"]], strict=True)
-        is_pillow = row == "Pillow loop"
-        pixels = np.asarray(Image.open(BytesIO(data)).convert("RGB")) if is_pillow else simplejpeg.decode_jpeg(data)
-        yield pixels, np.array(boxes, np.float32), np.array(labels)
+        pixels = np.asarray(Image.open(BytesIO(data)).convert("RGB")) if by_pillow else simplejpeg.decode_jpeg(data)
+        objects = rows[image["id"]]
+        yield pixels, np.array([row["bbox"] for row in objects], np.float32), readers.category_ids(objects)
 
 
-def processor_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
+class Row(NamedTuple):
+    read: Callable[[Path, Sequence[str], readers.Order], readers.Arrays]
+    ways: tuple[str, ...] = WAYS
+    environment: str = ".venv"
+    writer: str = ""
+    """Script of benchmarks/peers, which writes what the row reads."""
+
+    @property
+    def python(self) -> Path:
+        return Path(sys.executable) if self.environment == ".venv" else HERE.parent / self.environment / "bin/python"
+
+
+_WEBDATASET = (IN_ORDER, LABELS_ONLY), ".peers/webdataset", "write_webdataset"
+ROWS = {
+    "Recordmill": Row(ours),
+    "Recordmill, JPEGs by Pillow": Row(partial(ours, by_pillow=True), (IN_ORDER,)),
+    "loop over the folder, Pillow": Row(partial(loop, by_pillow=True), (IN_ORDER,)),
+    "loop over the folder, simplejpeg": Row(partial(loop, by_pillow=False), (IN_ORDER,)),
+    "torchvision CocoDetection": Row(readers.coco_detection, (IN_ORDER, AT_RANDOM), ".consumers/torchvision"),
+    "tf.data, our shards": Row(readers.tf_data, (IN_ORDER, LABELS_ONLY)),
+    "webdataset": Row(readers.webdataset_by_pillow, *_WEBDATASET),
+    "webdataset, JPEGs by simplejpeg": Row(readers.webdataset_by_simplejpeg, (IN_ORDER,), *_WEBDATASET[1:]),
+    "Hugging Face datasets, Parquet": Row(readers.parquet, WAYS, ".peers/datasets", "write_parquet"),
+    "array_record": Row(readers.array_record, WAYS, ".peers/array_record", "write_array_record"),
+}
+
+
+def write(folder: Path, row: Row) -> None:
+    """Write what a row reads, unless it is there."""
+    output = folder / row.writer.removeprefix("write_")
+    if row.writer and not output.exists():
+        script = HERE / "peers" / f"{row.writer}.py"
+        subprocess.run([str(row.python), str(script), str(folder), str(output), SHARDS], check=True)
+
+
+def processor_s(who: int = resource.RUSAGE_SELF) -> float:
+    usage = resource.getrusage(who)
     return usage.ru_utime + usage.ru_stime
 
 
-def measure(row: str, folder: Path) -> None:
-    """Print the processor seconds of a row."""
+def measure(row: str, way: str, folder: Path) -> None:
+    """Print the processor milliseconds per image of a row.
+
+    Raises:
+        SystemExit: It read something else than all images.
+    """
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    values = read(row, folder)
-    next(values)
+    count = len(list((folder / "images").iterdir()))
+    order = np.random.default_rng(5).permutation(count).tolist() if way == AT_RANDOM else None
+    examples = ROWS[row].read(folder, LABELS if way == LABELS_ONLY else ["image", *LABELS], order)
+    next(examples)
     began = processor_s()
-    for held in values:  # noqa: B007 - a training loop holds it, too
+    number, arrays = 0, None
+    for number, arrays in enumerate(examples, start=1):  # noqa: B007 - a training loop holds arrays until the next, too
         pass
-    print(processor_s() - began)
+    spent = processor_s() - began
+    shapes = [array.shape for array in arrays or ()]
+    if number != count or shapes != [(HEIGHT, WIDTH, 3), (OBJECTS, 4), (OBJECTS,)][way == LABELS_ONLY :]:
+        raise SystemExit(f"{row}, {way}: {number} of {count} images, the last {shapes}")
+    print(1000 * spent / count)
+
+
+def measured_ms(name: str, way: str, folder: Path) -> float:
+    """Run `measure` in the row's environment."""
+    command = [str(ROWS[name].python), __file__, "--row", name, way, str(folder)]
+    process = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
+    if process.returncode:
+        raise SystemExit(f"{name}, {way}:\n{process.stderr}")
+    return float(process.stdout.split()[-1])
 
 
 def main() -> None:
-    arguments, folder = read_arguments(__doc__ or "", images=2000, runs=5)
+    arguments, folder = read_arguments(__doc__ or "", images=2000, runs=5, chart="")
+    rows = {name: row for name, row in ROWS.items() if row.python.exists()}
     if not (folder / "ours").exists():
         draw(folder, arguments.images)
-    seconds: dict[str, list[float]] = {row: [] for row in ROWS}
+    for row in rows.values():
+        write(folder, row)
+    runs: dict[tuple[str, str], list[float]] = {
+        (name, way): [] for way in WAYS for name in rows if way in rows[name].ways
+    }
     for _ in range(arguments.runs):
-        for row in ROWS:
-            command = [sys.executable, __file__, "--row", row, str(folder)]
-            seconds[row].append(float(subprocess.check_output(command, text=True)))
-    medians = {row: statistics.median(runs) for row, runs in seconds.items()}
-    for row, others in ROWS.items():
-        shares = "".join(f"  {medians[row] / medians[other]:.2f} of {other}" for other in others)
-        print(f"{row:26} {medians[row]:6.2f} s ({min(seconds[row]):.2f} to {max(seconds[row]):.2f}){shares}")
+        for (name, way), milliseconds in runs.items():
+            milliseconds.append(measured_ms(name, way, folder))
+            print(f"{name}, {way}: {milliseconds[-1]:.2f} ms", file=sys.stderr)
+    medians = {row: statistics.median(milliseconds) for row, milliseconds in runs.items()}
+    report(runs, medians)
+    if arguments.chart:
+        draw_chart(Path(arguments.chart), medians, len(list((folder / "images").iterdir())))
+
+
+def report(runs: dict[tuple[str, str], list[float]], medians: dict[tuple[str, str], float]) -> None:
+    """Print a table, and how our reader stands to its aims."""
+    print("| reader | way | ms per image | fastest, slowest | relative to Recordmill |\n|---|---|---|---|---|")
+    for (name, way), median in medians.items():
+        spread = f"{min(runs[name, way]):.2f}, {max(runs[name, way]):.2f}"
+        print(f"| {name} | {way} | {median:.2f} | {spread} | {median / medians['Recordmill', way]:.2f} |")
+    our = medians["Recordmill", IN_ORDER]
+    for name in ("loop over the folder, Pillow", "loop over the folder, simplejpeg"):
+        print(f"Recordmill in order: {our / medians[name, IN_ORDER]:.2f} of the {name}")
+    for way in (AT_RANDOM, LABELS_ONLY):
+        print(f"Recordmill {way}: {medians['Recordmill', way] / our:.2f} of in order")
+
+
+def draw_chart(path: Path, medians: dict[tuple[str, str], float], count: int) -> None:
+    groups: dict[str, dict[str, float]] = {}
+    for (name, way), median in medians.items():
+        groups.setdefault(way, {})[name] = median / medians["Recordmill", way]
+    note = f"{count:,} JPEGs of 640x480 pixels, 190 kB; processor time on one core, medians; {datetime.date.today()}"
+    draw_bars(path, "Processor time per image, relative to Recordmill: less is better", note, groups, "{:.2f}")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--row"]:
-        measure(sys.argv[2], Path(sys.argv[3]))
+        measure(sys.argv[2], sys.argv[3], Path(sys.argv[4]))
     else:
         main()

@@ -13,7 +13,8 @@ from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView, grey_pixels, segment_ids
 from recordmill.transforms.images.load_images import decode_rgb, open_usable_image, require_kind
 from recordmill.transforms.images.open_image import stored_size
-from recordmill.transforms.records.parse_record import RecordParser
+from recordmill.transforms.records.example import Buffer
+from recordmill.transforms.records.parse_record import RecordParser, RecordValues
 
 _AS_STORED = Decoding()
 
@@ -37,8 +38,8 @@ class RecordDecoder:
         self._decoding = decoding
         self._min_size = decoding.resize if decoding.draft and decoding.resize else (0, 0)
 
-    def __call__(self, record: bytes) -> dict[str, Any]:
-        """Return the values of a record by name.
+    def __call__(self, record: Buffer) -> dict[str, Any]:
+        """Return the values of a record by name. They share no memory with it.
 
         Raises:
             RecordError: It is not a record of the table, or an image or mask cannot be decoded.
@@ -50,11 +51,13 @@ class RecordDecoder:
         except (UnusableError, ValueError) as error:  # ValueError: lists of different lengths
             raise RecordError(f"cannot be decoded: {error}") from error
 
-    def _decoded(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _decoded(self, values: RecordValues) -> dict[str, Any]:
         record = RecordView(values)
         decoded: dict[str, Any] = {}
         for name, reading in self._readings.items():
-            if reading.form is Form.KEYPOINTS:
+            if reading.form is Form.IMAGE:
+                decoded[name] = decode_rgb(values.buffer(reading.source), self._min_size)
+            elif reading.form is Form.KEYPOINTS:
                 decoded[name] = record.keypoints(len(values["objects.id"]), self._keypoints)
             elif reading.form in (Form.PNG_MASKS, Form.RLE_MASKS):
                 width, height = _read_image_size(values["image.encoded"])
@@ -63,7 +66,7 @@ class RecordDecoder:
                     raise faults[0]
                 decoded[name] = np.array(masks, np.uint8).reshape(len(masks), height, width)
             else:
-                decoded[name] = _decode_value(record, reading, self._min_size)
+                decoded[name] = _decode_value(record, reading)
         return decoded
 
     def _sized(self, values: Mapping[str, Any], decoded: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +82,7 @@ class RecordDecoder:
         return decoded
 
 
-def _decode_value(record: RecordView, reading: Reading, min_size: tuple[int, int]) -> Any:
+def _decode_value(record: RecordView, reading: Reading) -> Any:
     value = record.values[reading.source]
     match reading.form:
         case Form.AS_IT_IS:
@@ -95,8 +98,6 @@ def _decode_value(record: RecordView, reading: Reading, min_size: tuple[int, int
             return lists
         case Form.DECIMAL:
             return np.int64(record.image_id)
-        case Form.IMAGE:
-            return decode_rgb(value, min_size)
         case Form.PIXELS:
             return np.frombuffer(bytearray(value), np.uint8).reshape([int(size) for size in reading.shape])
         case Form.GREY:

@@ -2,6 +2,7 @@
 
 import operator
 import os
+import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from itertools import accumulate, count, islice, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeVar, overload
 
 import msgspec
+import numpy as np
 
 from recordmill._check_arguments import check_names, check_types
 from recordmill._decoding import Decoding, check_pad
@@ -25,11 +27,22 @@ from recordmill.schemas.sizes import number_text
 from recordmill.schemas.values import VALUES
 from recordmill.transforms.containers.container import Contents, container_of
 from recordmill.transforms.containers.record_files import RecordFiles
+from recordmill.transforms.records.example import Buffer
 from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.resolve import join_path
 
 if TYPE_CHECKING:
     from recordmill._decode_record import RecordDecoder
+
+
+class _Memory(threading.local):
+    """Memory of each thread for a record. Fresh memory for each record costs page faults."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(np.empty(1 << 20, np.uint8))  # type: ignore[arg-type]
+
+
+_MEMORY = _Memory()
 
 Records = TypeVar("Records", bound="SplitRecords")
 
@@ -123,10 +136,13 @@ class SplitRecords:
 
     def _examples(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """Return several records, by few reads. Errors as for `split[index]`."""
-        records = zip(self.read(numbers), numbers, strict=True)
-        return list(self._decode_in_order(records) if len(numbers) > 1 else starmap(self._decode, records))
+        if len(numbers) == 1:
+            self._check_random_access()
+            record = self._files.read_view(self._global(numbers[0]), _MEMORY.view)
+            return [self._decode(record, numbers[0])]
+        return list(self._decode_in_order(zip(self.read(numbers), numbers, strict=True)))
 
-    def _decode_in_order(self, records: Iterable[tuple[bytes, int]]) -> Iterator[dict[str, Any]]:
+    def _decode_in_order(self, records: Iterable[tuple[Buffer, int]]) -> Iterator[dict[str, Any]]:
         """Yield the values of records, which come with their numbers. The threads end with the iteration."""
         threads = self._decoding.threads
         if threads == 1:
@@ -139,7 +155,7 @@ class SplitRecords:
                 if os.getpid() != process:  # threads do not survive a fork
                     raise RuntimeError("an iteration with threads cannot continue in a forked process; start a new one")
 
-    def _decode_or_raise(self, item: tuple[bytes, int] | Exception) -> dict[str, Any]:
+    def _decode_or_raise(self, item: tuple[Buffer, int] | Exception) -> dict[str, Any]:
         if isinstance(item, Exception):
             raise item
         return self._decode(*item)
@@ -157,7 +173,7 @@ class SplitRecords:
                 "order"
             )
 
-    def _decode(self, record: bytes, number: int) -> dict[str, Any]:
+    def _decode(self, record: Buffer, number: int) -> dict[str, Any]:
         """Return the values of a record. `number` is its number, for the error."""
         try:
             return self._decoder(record)
@@ -243,9 +259,12 @@ class SplitRecords:
         if pad is not None and self._contents.table.record_of is RecordOf.IMAGE:
             check_pad(pad, self.folder, self.name, self._readings)
 
-    def _of_piece(self, piece: SplitPiece) -> Iterator[bytes]:
+    def _of_piece(self, piece: SplitPiece) -> Iterator[Buffer]:
         number = piece.first
-        for record in islice(self._files.files[piece.number].in_order(), piece.first, piece.end):
+        file = self._files.files[piece.number]
+        # Threads decode several records at a time.
+        records = file.in_order() if self._decoding.threads > 1 else file.views_in_order()
+        for record in islice(records, piece.first, piece.end):
             yield record
             number += 1
         if number < piece.end:

@@ -139,12 +139,19 @@ def test_in_a_bucket(out):
         recordmill.open("gs://bucket/other")
 
 
+def test_opening_bucket_takes_one_request(bucket):
+    before = len(bucket.log)
+    assert len(recordmill.open("gs://bucket/out")["train"]) == 22
+    assert [call.operation for call in bucket.log[before:]] == ["read"]
+
+
 @pytest.mark.parametrize("operation", ["stat", "read"])
 def test_a_bucket_without_permission(bucket, operation):
     train = recordmill.open("gs://bucket/out")["train"]
     bucket.faults = [Fault(Kind.STATUS, operation, times=1000, status=403)]
-    reads = [lambda: recordmill.open("gs://bucket/out"), lambda: train[3], lambda: list(train)]
-    reads += [train.tensorflow] if operation == "stat" else []  # TensorFlow reads by another client
+    reads = [lambda: train[3], lambda: list(train)]
+    # TensorFlow reads by another client.
+    reads += [train.tensorflow] if operation == "stat" else [lambda: recordmill.open("gs://bucket/out")]
     for read in reads:
         with pytest.raises(PermissionError, match=r"does not have storage\.objects access.*gs://bucket/out/"):
             read()

@@ -12,6 +12,7 @@ from PIL import Image
 from recordmill._decode_record import RecordDecoder
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.transforms.images.decode_jpeg import decode_jpeg
+from recordmill.transforms.images.load_images import decode_rgb
 from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.records.tfrecord import frame
 from tests.recordmill.splits import CONTENTS, draw, encoded, split_of, write_split
@@ -174,6 +175,12 @@ def test_threads_decode_in_order(split):
     assert decoding_threads() == 0
 
 
+def test_no_thread_by_default(split):
+    records = iter(split)
+    next(records)
+    assert decoding_threads() == 0
+
+
 def test_threads_have_few_records_ahead(tmp_path, monkeypatch):
     split = write_split(tmp_path, CLASSES, [draw(CLASSES, number) for number in range(40)])
     read, starts = type(split)._of_piece, []
@@ -251,6 +258,7 @@ def test_arguments_that_do_not_go_together(detected, reader, arguments, fault):
 
 
 def test_pad_that_is_too_small(detected):
+    assert detected.grain(pad=1, keys=["labels"])[1]["labels"].shape == (1,)
     source = detected.grain(pad=2, keys=["labels"])
     assert source[2]["labels"].shape == (2,)
     with pytest.raises(
@@ -286,6 +294,20 @@ def test_draft_decodes_smaller_jpeg(tmp_path):
     )
 
 
+@pytest.mark.parametrize("draft", [False, True])
+@pytest.mark.parametrize("size", [(65_000, 1), (1, 65_000)])
+def test_resize_of_extreme_size(tmp_path, size, draft):
+    """Also after records were read in their own size."""
+    pixels = np.resize(np.arange(256, dtype=np.uint8), (*size, 3))
+    record = draw(CLASSES, 0).values | {"image.encoded": encoded(pixels, "JPEG")}
+    split = split_of(tmp_path, CLASSES, [[ExampleWriter(CLASSES.table).write(record)] * 2])
+    stored = split[0]["image"]
+    assert stored.shape == (*size, 3)
+    expected = np.asarray(Image.fromarray(stored).resize((7, 1), Image.Resampling.BILINEAR))
+    for example in split.numpy(resize=(1, 7), draft=draft, threads=2):
+        assert np.abs(example["image"].astype(int) - expected).max() <= 2 * draft
+
+
 def test_shard_overwritten_is_error(tmp_path):
     records = [bytes([number]) * 100_000 for number in range(3)]
     split = split_of(tmp_path, CLASSES, [records])
@@ -305,6 +327,25 @@ def test_shard_with_fewer_records_than_manifest_has(tmp_path):
     longer = type(split)("train", str(tmp_path), [info], CLASSES)
     with pytest.raises(RecordError, match="ends after 2 records, but the manifest has 3"):
         list(longer)
+
+
+@pytest.mark.parametrize("format_", ["JPEG", "PNG"])
+def test_values_stay_when_next_record_is_read(tmp_path, format_):
+    """Records are read into the same memory; a record of more than 1 MiB is not."""
+    contents, writer = CONTENTS["pictures"], ExampleWriter(CONTENTS["pictures"].table)
+    images = [np.random.default_rng(number).integers(0, 256, (90, 160, 3), np.uint8) for number in range(3)]
+    notes = [b"a" * 5000, b"b" * (1 << 20), b"c" * 6000]
+    records = [
+        writer.write(
+            draw(contents, number).values | {"image.encoded": encoded(image, format_), "row.note": [notes[number]]}
+        )
+        for number, image in enumerate(images)
+    ]
+    split = split_of(tmp_path, contents, [records])
+    for examples in (list(split.numpy()), [split[number] for number in range(3)], split.grain()._getitems([0, 1, 2])):
+        assert [example["note"].tolist() for example in examples] == [[note] for note in notes]
+        for example, image in zip(examples, images, strict=True):
+            np.testing.assert_array_equal(example["image"], decode_rgb(encoded(image, format_)))
 
 
 @pytest.fixture

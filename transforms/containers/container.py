@@ -6,12 +6,14 @@ the bytes of a file and its index."""
 
 import hashlib
 import io
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from importlib import import_module
-from typing import Any, BinaryIO, NamedTuple
+from threading import RLock
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 from weakref import finalize
 
 import numpy as np
@@ -23,9 +25,11 @@ from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.shards import ShardInfo, ShardKey
+from recordmill.transforms.records.example import Buffer
 from recordmill.transforms.storage.interface import StoredFile
 from recordmill.transforms.storage.resolve import storage_for
 
+_Value = TypeVar("_Value")
 _READ_BYTES = 1 << 20
 CURE = "; recordmill verify lists all damage, and the same command writes the shard again"
 """End of a message about a damaged shard."""
@@ -119,9 +123,23 @@ class _DigestedFile(io.RawIOBase):
         return len(data)
 
 
+class lazy_value(cached_property[_Value]):  # noqa: N801 - a decorator
+    """cached_property of a RecordFile with a lock per file. functools' has one lock for all files up to Python 3.11, so
+    that indexes in a bucket would be read one after the other, and none since."""
+
+    def __get__(self, file: Any, owner: type | None = None) -> Any:
+        if file is None:
+            return self
+        values, name = vars(file), self.attrname
+        with values["_locks"].setdefault(os.getpid(), RLock()):  # a lock that is held during a fork stays locked
+            if name not in values:
+                values[name] = self.func(file)
+        return values[name]
+
+
 class RecordFile(ABC):
     """File of a container, read by number and in order. All reads are of the same version of the file. It can be
-    pickled (cached properties are dropped), and is thread-safe.
+    pickled (lazy values are dropped), and is thread-safe.
 
     Args:
         expected: Entry of the file in the manifest; None without one.
@@ -130,6 +148,7 @@ class RecordFile(ABC):
     def __init__(self, path: str, expected: ShardInfo | None = None):
         self.path = path
         self._expected = expected
+        self._locks: dict[int, RLock] = {}
         if not is_remote(path):
             _ = self._stat  # remember the version: the file may be replaced before the first read
 
@@ -165,9 +184,18 @@ class RecordFile(ABC):
             OSError: Storage fails.
         """
 
+    def views_in_order(self) -> Iterator[Buffer]:
+        """Yield all records. A record may change when the next one is read. Errors as for `in_order`."""
+        return self.in_order()
+
+    def read_view(self, number: int, memory: memoryview) -> Buffer:
+        """Return a record, perhaps as a part of `memory`. Errors as for `read`."""
+        return self.read([number])[0]
+
     def __getstate__(self) -> dict[str, Any]:
         cached = {name for name in vars(self) if isinstance(getattr(type(self), name, None), cached_property)}
-        return {name: value for name, value in vars(self).items() if name not in cached - {"_stat"}}
+        state = {name: value for name, value in vars(self).items() if name not in cached - {"_stat"}}
+        return state | {"_locks": {}}
 
     def check(self) -> None:
         """Check the file.
@@ -181,11 +209,11 @@ class RecordFile(ABC):
             if now is None or now.version != version:
                 raise self._changed()
 
-    @cached_property
+    @lazy_value
     def _stat(self) -> StoredFile | None:
         return storage_for(self.path).stat(self.path)
 
-    @cached_property
+    @lazy_value
     def _file(self) -> StoredFile:
         """The file, after a comparison with the manifest. Its `version` is for reads."""
         file, expected = self._stat, self._expected

@@ -3,7 +3,7 @@
 import io
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +14,15 @@ from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.transforms.containers.arrow_values import ArrowCodec, arrow_codec
-from recordmill.transforms.containers.container import CURE, Container, Contents, RecordFile, ShardReader, ShardWriter
+from recordmill.transforms.containers.container import (
+    CURE,
+    Container,
+    Contents,
+    RecordFile,
+    ShardReader,
+    ShardWriter,
+    lazy_value,
+)
 from recordmill.transforms.containers.croissant import CROISSANT, croissant
 from recordmill.transforms.containers.dataset_card import CARD, dataset_card, keep_edits
 from recordmill.transforms.containers.parquet_pages import (
@@ -307,7 +315,7 @@ class ParquetFile(RecordFile):
     def count_records(self) -> int:
         return self._groups.rows
 
-    @cached_property
+    @lazy_value
     def _groups(self) -> _Groups:
         size = self._file.size_bytes
         try:
@@ -315,7 +323,7 @@ class ParquetFile(RecordFile):
         except RecordError as error:
             raise self._located(error) from error
 
-    @cached_property
+    @lazy_value
     def _values(self) -> dict[int, pa.Table]:
         """Columns of the row groups read last, images without their bytes."""
         return {}

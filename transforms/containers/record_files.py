@@ -9,6 +9,7 @@ import numpy as np
 
 from recordmill.schemas.paths import is_remote
 from recordmill.transforms.containers.container import RecordFile
+from recordmill.transforms.records.example import Buffer
 
 _FILES = 32
 """Number of files that are read concurrently."""
@@ -39,6 +40,11 @@ class RecordFiles:
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if self.files else 0
+
+    def read_view(self, number: int, memory: memoryview) -> Buffer:
+        """Return a record. See `RecordFile.read_view`."""
+        index = int(np.searchsorted(self._ends, number, side="right"))
+        return self.files[index].read_view(number - (int(self._ends[index - 1]) if index else 0), memory)
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
         """Return the records with the given numbers, with concurrent reads of files. See `RecordFile.read`."""

@@ -2,9 +2,8 @@
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from isal import igzip
@@ -20,7 +19,9 @@ from recordmill.transforms.containers.container import (
     RecordFile,
     ShardReader,
     ShardWriter,
+    lazy_value,
 )
+from recordmill.transforms.records.example import Buffer
 from recordmill.transforms.records.shard_index import (
     ShardIndex,
     build_index,
@@ -38,6 +39,7 @@ from recordmill.transforms.records.tfrecord import (
     framed_size,
     head,
     read_records,
+    read_views,
     tail,
 )
 from recordmill.transforms.storage.resolve import GZIP, storage_for
@@ -121,12 +123,18 @@ class TFRecordReader(ShardReader):
         return encode_index(index_lengths(self.lengths))
 
 
-def open_records(path: str, version: str = "", is_shard: bool = False) -> Iterator[bytes]:
+def open_records(
+    path: str,
+    version: str = "",
+    is_shard: bool = False,
+    read: Callable[[ByteStream], Iterator[Any]] = read_records,
+) -> Iterator[Any]:
     """Yield the records of a TFRecord file after a check of their checksums. The content determines GZIP.
 
     Args:
         version: See `Storage.open`.
         is_shard: True if a manifest lists the file: without the header of a record, it is damaged.
+        read: `read_records` or `read_views`.
 
     Raises:
         ConfigError: The file is not a TFRecord file.
@@ -142,15 +150,15 @@ def open_records(path: str, version: str = "", is_shard: bool = False) -> Iterat
         stream: ByteStream = file  # unbuffered: a buffer would copy each record
         if is_packed:
             stream = igzip.IGzipFile(fileobj=file, mode="rb")  # unbuffered: a buffer loses records before damage
-        read = 0
+        number = 0
         try:
-            for record in read_records(stream):
+            for record in read(stream):
                 yield record
-                read += 1
+                number += 1
         except RecordError as error:
             raise _located_error(path, error, "" if is_packed else repr(start), is_shard) from error
         except _GZIP_FAULTS as error:  # type: ignore[misc]
-            fault = f"after {read:,} records its GZIP stream is damaged or truncated ({error})"
+            fault = f"after {number:,} records its GZIP stream is damaged or truncated ({error})"
             raise RecordError(f"{path}: {fault}{CURE * is_shard}") from error
 
 
@@ -181,7 +189,7 @@ class TFRecordFile(RecordFile):
     def count_records(self) -> int:
         return self.index.records
 
-    @cached_property
+    @lazy_value
     def index(self) -> ShardIndex:
         """Index of the file. Raises the errors of `read_shard_index`."""
         try:
@@ -208,13 +216,32 @@ class TFRecordFile(RecordFile):
         places = sorted(map(Place, index.bounds[wanted].tolist(), ends, wanted.tolist(), range(len(ends))))
         records = [b""] * len(ends)
         for place, header, record, crc in self._read_places(places):
-            try:
-                check_frame(header, record, crc, place.number, place.start)
-            except RecordError as error:
-                cure = "; the file is damaged, or its index belongs to another file: recordmill verify tells which"
-                raise locate_error(self.path, error, cure) from error
+            self._check(header, record, crc, place.number, place.start)
             records[place.position] = record
         return records
+
+    def read_view(self, number: int, memory: memoryview) -> Buffer:
+        """Return a record of a local file as a part of `memory`, and as bytes if this is too small. Errors as for
+        `read`."""
+        start, end = self.index.bounds[number : number + 2].tolist()
+        size, version = end - start, self._file.version
+        if size > len(memory) or is_remote(self.path):
+            return self.read([number])[0]
+        try:
+            read = storage_for(self.path).read_into(self.path, start, memory[:size], version)
+        except FileNotFoundError as error:
+            raise self._changed() from error
+        data = memory[:read]
+        record, crc = data[HEADER_BYTES : size - CRC_BYTES], bytes(data[size - CRC_BYTES :])
+        self._check(bytes(data[:HEADER_BYTES]), np.frombuffer(record, np.uint8), crc, number, start)
+        return record
+
+    def _check(self, header: bytes, record: bytes | np.ndarray, crc: bytes, number: int, start: int) -> None:
+        try:
+            check_frame(header, record, crc, number, start)
+        except RecordError as error:
+            cure = "; the file is damaged, or its index belongs to another file: recordmill verify tells which"
+            raise locate_error(self.path, error, cure) from error
 
     def _read_places(self, places: Sequence[Place]) -> Iterator[tuple[Place, bytes, bytes, bytes]]:
         """Yield each place, header, record and checksum. Records that are close are read together from a bucket. A
@@ -239,9 +266,15 @@ class TFRecordFile(RecordFile):
                 yield place, data[start : start + HEADER_BYTES], body, data[end - CRC_BYTES : end]
 
     def in_order(self) -> Iterator[bytes]:
+        return self._in_order(read_records)
+
+    def views_in_order(self) -> Iterator[Buffer]:
+        return self._in_order(read_views)
+
+    def _in_order(self, read: Callable[[ByteStream], Iterator[Any]]) -> Iterator[Any]:
         version = self._file.version
         try:
-            yield from open_records(self.path, version, self._expected is not None)
+            yield from open_records(self.path, version, self._expected is not None, read)
         except FileNotFoundError as error:
             raise self._changed() from error
 

@@ -3,7 +3,7 @@
 import hashlib
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -19,6 +19,7 @@ from recordmill.transforms.containers.container import (
     RecordFile,
     ShardReader,
     ShardWriter,
+    lazy_value,
 )
 from recordmill.transforms.containers.croissant import CROISSANT
 from recordmill.transforms.containers.dataset_card import CARD, dataset_card, keep_edits
@@ -300,14 +301,14 @@ class TarFile(RecordFile):
         super().__init__(path, expected)
         self._contents = contents
 
-    @cached_property
+    @lazy_value
     def _files(self) -> _SampleFiles:
         return _SampleFiles(self._contents)
 
     def count_records(self) -> int:
         return self.index.records
 
-    @cached_property
+    @lazy_value
     def index(self) -> ShardIndex:
         """Positions of samples. Raises the errors of `read_shard_index`."""
         size = self._file.size_bytes - len(END)

@@ -56,12 +56,10 @@ def read_manifest(output: str, file: str = MANIFEST) -> Manifest | None:
     Raises:
         ConfigError: See `recordmill.schemas.dataset.manifest.decode_manifest`.
     """
-    storage, path = storage_for(output), join_path(output, file)
-    if storage.size(path) is None:
-        return None
+    path = join_path(output, file)
     try:
-        return decode_manifest(storage.read(path), path)
-    except FileNotFoundError:  # another run may have deleted it since
+        return decode_manifest(storage_for(output).read(path), path)
+    except FileNotFoundError:
         return None
 
 

@@ -26,7 +26,7 @@ from recordmill.schemas.inputs.images import (
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.schemas.statistics import PixelMeasures
 from recordmill.transforms.images import check_formats
-from recordmill.transforms.images.decode_jpeg import decode_jpeg
+from recordmill.transforms.images.decode_jpeg import decode_jpeg, reduction
 from recordmill.transforms.images.measure_pixels import measure_file, measure_pixels
 from recordmill.transforms.images.open_image import (
     LIES_ON_ITS_SIDE,
@@ -42,6 +42,7 @@ from recordmill.transforms.images.open_image import (
     shrunk_size,
     stored_size,
 )
+from recordmill.transforms.records.example import Buffer
 from recordmill.transforms.runtime.threads import Budget
 from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
@@ -365,11 +366,11 @@ def _rgb_image(image: Image.Image) -> Image.Image:
     return pixels if pixels.mode == "RGB" else convert_for_jpeg(pixels).convert("RGB")
 
 
-def decode_rgb(data: bytes, min_size: tuple[int, int] = (0, 0)) -> np.ndarray:
+def decode_rgb(data: Buffer, min_size: tuple[int, int] = (0, 0)) -> np.ndarray:
     """Return the pixels of an encoded image: uint8 [height, width, 3], first frame, stored orientation.
 
     Args:
-        min_size: See `decode_jpeg`. Images that Pillow decodes have their full size.
+        min_size: See `decode_jpeg`. Images of other formats have their full size.
 
     Raises:
         UnusableError: See `open_record_image`.
@@ -377,8 +378,10 @@ def decode_rgb(data: bytes, min_size: tuple[int, int] = (0, 0)) -> np.ndarray:
     array = decode_jpeg(data, min_size)
     if array is not None:
         return array
-    image = _open_record_image(data)
+    image = _open_record_image(bytes(data))
     with convert_decode_errors(), image:
+        if (factor := reduction((image.height, image.width), min_size)) > 1:
+            image.draft(None, (max(1, image.width // factor), max(1, image.height // factor)))  # of JPEGs only
         return np.array(_rgb_image(image))
 
 

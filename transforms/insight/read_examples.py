@@ -41,6 +41,7 @@ from recordmill.schemas.statistics import (
 from recordmill.transforms.containers.container import Contents, container_of
 from recordmill.transforms.dataset.dataset_folder import read_file
 from recordmill.transforms.dataset.record_view import RecordView
+from recordmill.transforms.images.load_images import decode_rgb
 from recordmill.transforms.images.open_image import convert_for_jpeg, image_kind, open_image
 from recordmill.transforms.insight.draw_record import draw_problem, draw_shapes
 from recordmill.transforms.insight.overlay import OverlayReader
@@ -247,10 +248,9 @@ def _open_record_image(values: dict[str, Any], table: FeatureTable) -> tuple[Ima
     data = values.get("image.encoded", b"")
     if image_kind(data) == "jpeg":
         with open_image(data, "jpeg") as image:
-            size = image.size
-            part = max(1, max(size) // _SIDE)  # libjpeg rounds the scale to a power of two
-            image.draft(image.mode, (max(1, size[0] // part), max(1, size[1] // part)))
-            return convert_for_jpeg(image), size
+            width, height = image.size
+        part = max(1, max(width, height) // _SIDE)
+        return Image.fromarray(decode_rgb(data, (max(1, height // part), max(1, width // part)))), (width, height)
     shapes = {feature.source: feature.shape for feature in table.features}
     pixels = RecordView(values).decode_image(tuple(map(int, shapes.get("image.pixels", ()))))
     if pixels is None:

@@ -28,6 +28,9 @@ from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
 _LIST_TAG = {FeatureKind.BYTES: b"\x0a", FeatureKind.FLOAT: b"\x12", FeatureKind.INT64: b"\x1a"}
 _FIELD_1 = b"\x0a"
 _FIELD_2 = b"\x12"
+_TAG_1, _TAG_2 = 0x0A, 0x12
+_LENGTH_BYTES = 5
+"""Maximum size of a length, as in protobuf's parsers."""
 _ONE_BYTE = tuple(bytes((value,)) for value in range(128))
 
 
@@ -116,6 +119,8 @@ _WRITE_LIST: dict[FeatureKind, Callable[[Sequence[Any]], bytes]] = {
     FeatureKind.INT64: _int64_list,
 }
 
+
+Buffer = bytes | memoryview
 
 Record = tuple[bytes, ...]
 """A serialised tf.train.Example, in consecutive parts, so that images are not copied."""
@@ -238,6 +243,59 @@ def merge_examples(one: bytes, other: bytes) -> bytes:
     return b"".join((_FIELD_1, varint(sum(map(len, entries))), *entries))
 
 
+LARGE_BYTES = 4096
+"""Minimum size of a value that `cut_large_values` cuts out."""
+
+
+def cut_large_values(example: Buffer) -> tuple[Buffer, dict[str, memoryview]]:
+    """Return an Example without its large values, and these by name of their feature: parts of `example`, not copied.
+
+    A large value is the only value of its feature. An Example that is damaged, or has another form than those that
+    ExampleWriter and TensorFlow write, is returned whole.
+    """
+    data, values, pieces = memoryview(example), dict[str, memoryview](), list[memoryview]()
+    try:
+        size, start = read_varint(data, 1)
+        if data[0] != _TAG_1 or start + size != len(data):
+            return example, {}
+        end = kept = start
+        while end < len(data):
+            start = end
+            size, entry = read_varint(data, start + 1)
+            end = entry + size
+            if data[start] != _TAG_1:
+                return example, {}
+            if size < LARGE_BYTES or not (value := _locate_bytes(data, entry, end)):
+                continue
+            name, offset = value
+            if name in values:  # the last one counts
+                return example, {}
+            values[name] = data[offset:end]
+            pieces.append(data[kept:start])
+            kept = end
+    except (IndexError, ValueError):
+        return example, {}
+    if not values or end != len(data):
+        return example, {}
+    pieces.append(data[kept:])
+    return b"".join((_FIELD_1, varint(sum(map(len, pieces))), *pieces)), values
+
+
+def _locate_bytes(data: memoryview, start: int, end: int) -> tuple[str, int] | None:
+    """Return name and offset of the bytes of a map entry; None if it is not a name and a list of one bytes value."""
+    if data[start] != _TAG_1:
+        return None
+    size, name = read_varint(data, start + 1)
+    name_end = offset = name + size
+    for tag in (_TAG_2, _TAG_1, _TAG_1):  # Feature, BytesList, value: each is all of the one around it
+        if data[offset] != tag:
+            return None
+        size, offset = read_varint(data, offset + 1)
+        if offset + size != end:
+            return None
+    return str(data[name:name_end], "utf-8"), offset
+
+
 def _entries(example: bytes) -> Iterator[tuple[bytes, memoryview]]:
     """Yield the feature name and map entry of each feature of our Examples. Entries may be images: not copied."""
     _, start = read_varint(example, 1)
@@ -248,13 +306,12 @@ def _entries(example: bytes) -> Iterator[tuple[bytes, memoryview]]:
         start = entry + size
 
 
-def read_varint(data: bytes, place: int) -> tuple[int, int]:
-    """Return a varint and the offset of its end."""
-    value = shift = 0
-    while True:
-        byte = data[place]
-        value |= (byte & 127) << shift
-        place += 1
+def read_varint(data: Buffer, place: int) -> tuple[int, int]:
+    """Return the varint of a length, and the offset of its end."""
+    value = 0
+    for index in range(_LENGTH_BYTES):
+        byte = data[place + index]
+        value |= (byte & 127) << 7 * index
         if byte < 128:
-            return value, place
-        shift += 7
+            return value, place + index + 1
+    raise ValueError(f"the length at byte {place:,} has more than {_LENGTH_BYTES} bytes")

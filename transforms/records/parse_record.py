@@ -13,6 +13,7 @@ from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
 from recordmill.schemas.field_features import FLAT_VALUES, lengths_source, split_lists
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.values import VALUE_OF
+from recordmill.transforms.records.example import Buffer, cut_large_values
 
 Values = list[bytes] | np.ndarray
 """Values of a feature: float32, int64 or bytes."""
@@ -124,18 +125,28 @@ class RecordParser:
         """
         return dict(self.lazy(record))
 
-    def lazy(self, record: bytes) -> "RecordValues":
-        """Return the values of a call. Each is decoded, and compared with the table, when it is read.
+    def lazy(self, record: Buffer) -> "RecordValues":
+        """Return the values of a call. Each is decoded, and compared with the table, when it is read. The record must
+        not change before.
 
         Raises:
             RecordParseError: The record is not an Example.
         """
-        example = _example_class()()
-        try:
-            example.ParseFromString(record)
-        except DecodeError as error:
-            raise RecordParseError(f"it is not a tf.train.Example: {first_line(error)}") from error
-        return RecordValues(self._columns, example.features.feature)
+        rest, large = cut_large_values(record)  # protobuf would copy an image twice
+        features = _parse_features(rest)
+        if any(name in features for name in large):  # the last one counts
+            features, large = _parse_features(record), {}
+        return RecordValues(self._columns, features, large)
+
+
+def _parse_features(record: Buffer) -> Any:
+    """Return protobuf's map of the features of an Example."""
+    example = _example_class()()
+    try:
+        example.ParseFromString(bytes(record))
+    except DecodeError as error:
+        raise RecordParseError(f"it is not a tf.train.Example: {first_line(error)}") from error
+    return example.features.feature
 
 
 class _Column:
@@ -153,12 +164,17 @@ class _Column:
 
 
 class RecordValues(Mapping[str, Any]):
-    """Values of a record by source. See `RecordParser`."""
+    """Values of a record by source. See `RecordParser`.
 
-    __slots__ = ("_columns", "_features", "_values")
+    Args:
+        features: Protobuf's map of the other features.
+        large: See `cut_large_values`.
+    """
 
-    def __init__(self, columns: Mapping[str, _Column], features: Any):
-        self._columns, self._features = columns, features
+    __slots__ = ("_columns", "_features", "_large", "_values")
+
+    def __init__(self, columns: Mapping[str, _Column], features: Any, large: Mapping[str, memoryview]):
+        self._columns, self._features, self._large = columns, features, large
         self._values: dict[str, Any] = {}
 
     def __getitem__(self, source: str) -> Any:
@@ -166,10 +182,21 @@ class RecordValues(Mapping[str, Any]):
         if source not in self._values:
             column = self._columns[source]
             name = column.feature.name
-            # Indexing the map of a message would add the key.
-            typed_values = _typed_values(self._features[name]) if name in self._features else None
+            typed_values: TypedValues | None = None
+            if name in self._large:
+                typed_values = FeatureKind.BYTES, [bytes(self._large[name])]
+            elif name in self._features:  # indexing the map of a message would add the key
+                typed_values = _typed_values(self._features[name])
             self._values[source] = _check_value(column, typed_values)
         return self._values[source]
+
+    def buffer(self, source: str) -> Buffer:
+        """Return a single text or file. A large one is a part of the record, not copied. Errors as for an item."""
+        column = self._columns[source]
+        view = self._large.get(column.feature.name)
+        if view is None:
+            return self[source]  # type: ignore[no-any-return]
+        return _check_value(column, (FeatureKind.BYTES, [view]))  # type: ignore[list-item, no-any-return]
 
     def __contains__(self, source: object) -> bool:
         return source in self._columns

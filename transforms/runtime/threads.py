@@ -56,7 +56,7 @@ def look_ahead(
     the reader stops, or an item fails, pending items are cancelled.
     """
     waiting: deque[tuple[int, Future[Result]]] = deque()
-    bytes_ahead = 0
+    bytes_ahead, process = 0, os.getpid()
     try:
         for item in items:
             size = size_of(item)
@@ -69,8 +69,9 @@ def look_ahead(
         while waiting:
             yield waiting.popleft()[1].result()
     finally:
-        for _, future in waiting:
-            future.cancel()
+        if os.getpid() == process:  # a fork may copy a future's lock while a thread holds it: it is never released
+            for _, future in waiting:
+                future.cancel()
 
 
 class Budget:

@@ -122,8 +122,15 @@ class Storage(Protocol):
         because the file may stay open until `release`."""
         return [self.read_range(path, start, length, version) for start, length in ranges]
 
+    def read_into(self, path: str, start: int, memory: memoryview, version: str) -> int:
+        """Read a range of one version of a file into `memory`, and return the number of bytes: fewer at the end of the
+        file."""
+        (data,) = self.read_ranges(path, [(start, len(memory))], version)
+        memory[: len(data)] = data
+        return len(data)
+
     def release(self, path: str, version: str) -> None:
-        """Close a file that `read_ranges` keeps open."""
+        """Close a file that `read_ranges` or `read_into` keeps open."""
         return
 
     def checksum(self, path: str) -> tuple[int, str]:

@@ -220,6 +220,12 @@ class LocalStorage(Storage):
         file.check()
         return pieces
 
+    def read_into(self, path: str, start: int, memory: memoryview, version: str) -> int:
+        file = _OPEN.get(path, version)
+        size = os.preadv(file.fileno(), [memory], start)
+        file.check()
+        return size
+
     def release(self, path: str, version: str) -> None:
         _OPEN.release(path, version)
 

@@ -2,9 +2,11 @@ import hashlib
 import os
 import pickle
 import random
+import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +17,7 @@ import pytest
 
 from recordmill.schemas.errors import IndexMismatchError, RecordError
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.containers import tfrecord
+from recordmill.transforms.containers import record_files, tfrecord
 from recordmill.transforms.containers.record_files import RecordFiles
 from recordmill.transforms.containers.tfrecord import TFRecordFile
 from recordmill.transforms.records import shard_index as module
@@ -94,6 +96,44 @@ def test_index_is_read_once(tmp_path, monkeypatch):
     shard.read([1])
     shard.read([2])
     assert len(read) == 1
+
+
+def test_threads_read_indexes_of_several_files_concurrently(tmp_path, monkeypatch):
+    files = RecordFiles([TFRecordFile(str(tmp_path / name), write(tmp_path / name, RECORDS)) for name in "xy"])
+    barrier, decode = threading.Barrier(2, timeout=10), module.decode_index
+    monkeypatch.setattr(tfrecord, "decode_index", lambda data: barrier.wait() is not None and decode(data))
+    monkeypatch.setattr(record_files, "_BATCH_BYTES", 0)
+    assert files.read([3, 23]) == [RECORDS[3], RECORDS[3]]
+
+
+def test_threads_read_index_of_one_file_once(shard, monkeypatch):
+    read, decode = [], module.decode_index
+    monkeypatch.setattr(tfrecord, "decode_index", lambda data: read.append(data) or time.sleep(0.05) or decode(data))
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(shard.read, [[3]] * 4)) == [[RECORDS[3]]] * 4
+    assert len(read) == 1
+
+
+def test_process_forked_while_thread_reads_index_reads_records(shard, monkeypatch):
+    is_reading, may_go_on, decode = threading.Event(), threading.Event(), module.decode_index
+    parent = os.getpid()
+
+    def slowly(data):
+        if os.getpid() == parent:
+            is_reading.set()
+            may_go_on.wait(10)
+        return decode(data)
+
+    monkeypatch.setattr(tfrecord, "decode_index", slowly)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(shard.read, [3])
+        is_reading.wait(10)
+        child = os.fork()
+        if not child:
+            signal.alarm(5)
+            os._exit(shard.read([3]) != [RECORDS[3]])
+        assert os.waitpid(child, 0)[1] == 0
+        may_go_on.set()
 
 
 def test_shard_without_index_is_scanned_with_one_warning(tmp_path, caplog):

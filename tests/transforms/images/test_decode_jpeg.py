@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import simplejpeg
 from PIL import Image
 
 from recordmill.schemas.rejects import UnusableError
@@ -47,6 +48,14 @@ def test_pixels_equal_those_of_pillow(options, progressive):
     np.testing.assert_array_equal(decode_jpeg(data), by_pillow(data))
 
 
+@pytest.mark.parametrize("subsampling", ["444", "422", "420", "440", "411", "Gray"])
+@pytest.mark.parametrize("size", [(1, 1), (2, 3), (1, 40), (33, 7), (16, 16), (17, 31)])
+def test_odd_sizes_of_all_subsamplings(subsampling, size):
+    pixels = np.ascontiguousarray(PIXELS[: size[0], : size[1]])
+    data = simplejpeg.encode_jpeg(pixels, quality=60, colorsubsampling=subsampling)
+    np.testing.assert_array_equal(decode_jpeg(data), by_pillow(data))
+
+
 @pytest.mark.skipif(not SHARED_DATA.is_dir(), reason="the real data sets are not here")
 def test_pixels_of_real_images_equal_those_of_pillow():
     paths = sorted(path for path in SHARED_DATA.rglob("*.jp*g") if path.is_file())[::25]
@@ -56,13 +65,16 @@ def test_pixels_of_real_images_equal_those_of_pillow():
         np.testing.assert_array_equal(pixels, by_pillow(data))
 
 
-def tall() -> bytes:
-    return jpeg(pixels=np.zeros((65_000, 1, 3), np.uint8))
+@pytest.mark.parametrize("size", [(65_000, 1), (1, 65_000)])
+def test_extreme_sizes(size):
+    data = jpeg(pixels=np.resize(PIXELS, (*size, 3)))
+    np.testing.assert_array_equal(decode_jpeg(data), by_pillow(data))
+    assert decode_jpeg(data, (1, 1)).shape == (max(1, size[0] // 8), max(1, size[1] // 8), 3)
 
 
-def test_extreme_sizes_and_trailing_bytes():
-    assert decode_jpeg(tall()).shape == (65_000, 1, 3)
-    np.testing.assert_array_equal(decode_jpeg(jpeg() + b"a video"), by_pillow(jpeg()))
+@pytest.mark.parametrize("rest", [b"a video", bytes(3000), jpeg("L")])
+def test_trailing_bytes(rest):
+    np.testing.assert_array_equal(decode_jpeg(jpeg() + rest), by_pillow(jpeg()))
 
 
 @pytest.mark.parametrize(("min_size", "factor"), [((1, 1), 8), ((10, 14), 4), ((11, 1), 2), ((20, 1), 1)])
@@ -71,12 +83,6 @@ def test_reduced_size_equals_that_of_pillow(min_size, factor):
     image = Image.open(io.BytesIO(jpeg()))
     image.draft("RGB", (53 // factor, 37 // factor))
     np.testing.assert_array_equal(pixels, np.asarray(image))
-
-
-def test_decode_into_an_array():
-    out = np.zeros((2, 37, 53, 3), np.uint8)
-    assert np.shares_memory(decode_jpeg(jpeg(), out=out[1]), out)
-    np.testing.assert_array_equal(out, [np.zeros_like(PIXELS), by_pillow(jpeg())])
 
 
 def png() -> bytes:
@@ -93,23 +99,75 @@ def bomb() -> bytes:
     return bytes(data)
 
 
-@pytest.mark.parametrize("data", [jpeg("CMYK"), png(), bomb(), b"", b"\xff\xd8\xff", jpeg()[:-40], jpeg()[:200]])
+def with_frame(at: int, value: int) -> bytes:
+    """Return a JPEG with another byte in its frame header: 1 is the marker, 4 the bits, 6 the height, 11 a sampling."""
+    data = bytearray(jpeg())
+    data[data.index(b"\xff\xc0") + at] = value
+    return bytes(data)
+
+
+def with_two_frames() -> bytes:
+    """Return a JPEG whose first frame header states fewer pixels than the second."""
+    small, large = with_frame(6, 1), jpeg()
+    start = large.index(b"\xff\xc0")
+    return large[:start] + small[start : start + 19] + large[start:]
+
+
+def with_many_scans() -> bytes:
+    """Return a progressive JPEG that repeats its last scan. Pillow has no limit of scans."""
+    data = jpeg(progressive=True)
+    return data[:-2] + data[data.rindex(b"\xff\xda") : -2] * 1_000 + data[-2:]
+
+
+ADOBE = b"\xff\xee\0\x0eAdobe\0d\0\0\0\0"
+
+
+@pytest.mark.parametrize(
+    "data",
+    {
+        "CMYK": jpeg("CMYK"),
+        "YCCK": jpeg("CMYK").replace(ADOBE + b"\0", ADOBE + b"\2"),
+        "transform for four channels": jpeg()[:2] + ADOBE + b"\2" + jpeg()[20:],
+        "PNG": png(),
+        "bomb": bomb(),
+        "empty": b"",
+        "start only": b"\xff\xd8\xff",
+        "truncated": jpeg()[:-40],
+        "no end marker": jpeg()[:-2],
+        "truncated header": jpeg()[:200],
+        "12 bits": with_frame(4, 12),
+        "arithmetic coding": with_frame(1, 0xC9),
+        "lossless": with_frame(1, 0xC3),
+        "no height": with_frame(6, 0),
+        "more rows than scanned": with_frame(6, 200),
+        "fractional sampling": with_frame(11, 0x31),
+        "many scans": with_many_scans(),
+        "two frames": with_two_frames(),
+        "garbage in scan": jpeg()[:-90] + b"\xff\x01" + jpeg()[-88:],
+    }.items(),
+    ids=lambda item: item[0],
+)
 def test_pillow_decodes_the_rest(data, monkeypatch):
-    assert decode_jpeg(data) is None
-    expected = outcome(data)
+    assert decode_jpeg(data[1]) is None
+    expected = outcome(data[1])
     monkeypatch.setattr(module, "simplejpeg", None)
-    assert outcome(data) == expected
+    assert outcome(data[1]) == expected
 
 
-def test_platforms_without_simplejpeg(monkeypatch):
-    expected = outcome(jpeg())
+@pytest.mark.parametrize("min_size", [(0, 0), (10, 14), (11, 1), (1, 1), (200, 1)])
+def test_platforms_without_simplejpeg(min_size, monkeypatch):
+    expected = outcome(jpeg(), min_size)
     monkeypatch.setattr(module, "simplejpeg", None)
-    assert outcome(jpeg()) == expected
+    assert outcome(jpeg(), min_size) == expected
 
 
-def outcome(data: bytes) -> object:
+def outcome(data: bytes, min_size: tuple[int, int] = (0, 0)) -> object:
     """Return the pixels that readers and models get, or why there are none."""
-    try:
-        return decode_rgb(data).tobytes(), decode_pixels(data, (20, 30), "bilinear").tobytes()
-    except UnusableError as error:
-        return error.reason, error.detail
+    results: list[object] = []
+    for decode in (lambda: decode_rgb(data, min_size), lambda: decode_pixels(data, (20, 30), "bilinear")):
+        try:
+            pixels = decode()
+            results.append((pixels.shape, pixels.tobytes()))
+        except UnusableError as error:
+            results.append((error.reason, error.detail))
+    return results

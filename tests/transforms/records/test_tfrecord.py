@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import RecordError
-from recordmill.transforms.records.tfrecord import framed_size, masked_crc32c, read_lengths, read_records
+from recordmill.transforms.records.tfrecord import (
+    framed_size,
+    masked_crc32c,
+    read_lengths,
+    read_records,
+    read_views,
+)
 from tests.transforms.show.records import framed
 
 RECORDS = [b"", b"the first", b"\x00\xff\n" * 5]
@@ -27,11 +33,18 @@ def path(tmp_path_factory) -> str:
 
 
 def ours(data: bytes) -> tuple[list[bytes], RecordError | None]:
-    """The records up to the first fault, and the fault."""
+    """The records up to the first fault, and the fault. Those of `read_views` are the same."""
+    records, fault = outcome(read_records, data)
+    views, fault_of_view = outcome(read_views, data)
+    assert (views, str(fault_of_view)) == (records, str(fault))
+    return records, fault
+
+
+def outcome(read, data: bytes) -> tuple[list[bytes], RecordError | None]:
     records = []
     try:
-        for record in read_records(io.BytesIO(data)):
-            records.append(record)
+        for record in read(io.BytesIO(data)):
+            records.append(bytes(record))
     except RecordError as error:
         return records, error
     return records, None
@@ -108,9 +121,18 @@ class _Dripping(io.BytesIO):
     def read(self, size=-1):
         return super().read(min(size, 3))
 
+    def readinto(self, buffer):
+        return super().readinto(buffer[:3])
 
-def test_short_reads_are_no_truncation():
-    assert list(read_records(_Dripping(WHOLE))) == RECORDS
+
+@pytest.mark.parametrize("read", [read_records, read_views])
+def test_short_reads_are_no_truncation(read):
+    assert list(map(bytes, read(_Dripping(WHOLE)))) == RECORDS
+
+
+def test_records_of_more_than_the_shared_memory():
+    records = [b"a" * 3, b"b" * ((1 << 20) + 1), b"c" * (1 << 20), b""]
+    assert ours(framed(*records)) == (records, None)
 
 
 def test_record_error_crosses_process_borders():

@@ -127,6 +127,23 @@ def test_error_stops_new_work():
     assert [future.cancelled() for future in pool.futures] == [False, True, True, True]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_end_in_forked_process_takes_no_lock_of_future(monkeypatch):
+    """A thread that held the lock at the fork does not exist in the child, which would wait for ever."""
+    cancelled: list[Future] = []
+    monkeypatch.setattr(Future, "cancel", lambda future: cancelled.append(future))
+    with ThreadPoolExecutor(1) as pool:
+        results = look_ahead(str, range(9), pool, 1)
+        next(results)
+        child = os.fork()
+        if not child:
+            results.close()
+            os._exit(len(cancelled))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        results.close()
+        assert len(cancelled) == 1
+
+
 def test_threads_never_hold_more_than_total():
     budget = Budget(10)
     held: list[int] = []

@@ -51,6 +51,21 @@ def test_batches_of_static_shapes_are_compiled_once(tmp_path, processes):
         assert abs(np.mean(images) - mean) < 0.01
 
 
+def test_loader_of_several_processes_reads_each_record_once(tmp_path):
+    contents = CONTENTS["classification"]
+    split = write_split(tmp_path, contents, [draw(contents, number) for number in range(8)])
+    source = split.grain(resize=(4, 4), pad=2, threads=2)
+    flags.FLAGS.mark_as_parsed()
+    ids = []
+    for shard in range(2):
+        options = grain.sharding.ShardOptions(shard_index=shard, shard_count=2)
+        sampler = grain.samplers.IndexSampler(len(source), options, shuffle=True, num_epochs=1, seed=0)
+        records = list(grain.DataLoader(data_source=source, sampler=sampler, worker_count=2))
+        assert {record["image"].shape for record in records} == {(4, 4, 3)}
+        ids += [int(record["image_id"]) for record in records]
+    assert sorted(ids) == list(range(8))
+
+
 def test_the_page_s_batches(tmp_path, monkeypatch):
     """The page's example works for images of several sizes, and for lists."""
     monkeypatch.chdir(tmp_path)
