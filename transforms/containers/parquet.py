@@ -3,7 +3,6 @@
 import io
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
 from itertools import pairwise
 from typing import Any
 

@@ -3,7 +3,6 @@
 import hashlib
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-
 from typing import Any, BinaryIO
 
 import numpy as np
