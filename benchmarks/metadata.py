@@ -20,8 +20,8 @@ ratio to COCO's, and peak memory: medians of rounds, in which the formats take t
 folders of classes, without boxes. `loop` reads each image and its label file, and splits the lines.
 
 `--base TREE` adds rows of another checkout, whose formats may be verbs (revision 92be177e: `recordmill yolo`).
-`--datumaro PYTHON`, the interpreter of an environment with Datumaro, adds its import of the folders of YOLO, VOC and
-COCO, which writes nothing.
+`--datumaro PYTHON`, the interpreter of an environment with Datumaro, adds its import of the folders of YOLO and COCO,
+which writes nothing. It refuses the VOC folder: that has no labelmap.txt.
 """
 
 import io
@@ -55,7 +55,7 @@ _BASE_VERBS = {
     "voc": ["voc", "--data", "{}"],
 }
 """Commands of checkouts in which formats are verbs."""
-_DATUMARO_FORMATS = {"coco": "coco", "yolo": "yolo", "voc": "voc"}
+_DATUMARO_FORMATS = {"coco": "coco", "yolo": "yolo"}
 _DATUMARO = """
 import sys
 from datumaro import Dataset
