@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache, wraps
+from functools import wraps
 from typing import Any, NamedTuple
 
 import msgspec
@@ -99,7 +99,7 @@ class ImageParts:
     def add(self, object_: SampleObject, where: str = "", line: int = 0) -> None:
         """Add an object with its place. Quicker than `rejecting`, for parsers of many small files."""
         self.objects.append(object_)
-        self.places.append(_place(line, where))
+        self.places.append(LabelFault(Reason.MALFORMED_ANNOTATION, "", line, where))
 
     def reject(self, error: UnusableError, where: str = "", line: int = 0, text: str = "") -> None:
         """Add a fault. Its detail ends with the beginning of `text`."""
@@ -127,17 +127,11 @@ class _Rejecting:
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> bool:
         parts = self._parts
         if new := len(parts.objects) - len(parts.places):
-            parts.places += [_place(self._line, self._where)] * new
+            parts.places += [LabelFault(Reason.MALFORMED_ANNOTATION, "", self._line, self._where)] * new
         if error is None or not isinstance(error, UnusableError):
             return False
         parts.reject(error, self._where, self._line, self._text)
         return True
-
-
-@lru_cache(maxsize=4096)
-def _place(line: int, where: str) -> LabelFault:
-    """Return the place of an object. Files share places, because millions of tuples would cost garbage collection."""
-    return LabelFault(Reason.MALFORMED_ANNOTATION, "", line, where)
 
 
 def unusable_image(detail: str, line: int = 0, where: str = "") -> LabelledImage:
