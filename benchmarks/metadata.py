@@ -263,7 +263,7 @@ def draw_folders(drawn: Path, folder: Path) -> None:
 
 def compare_formats(folder: Path, images: int, rounds: int, base: str, datumaro: str) -> None:
     """Print a row per format. Data sets in `folder` are used again."""
-    command = [sys.executable, "-m", "recordmill.launch.cli"]
+    command, folder = [sys.executable, "-m", "recordmill.launch.cli"], folder.resolve()
     drawn, records = folder / f"drawn-{images}", folder / f"records-{images}"
     if not records.exists():
         draw_yolo(drawn, images)
@@ -279,7 +279,7 @@ def compare_formats(folder: Path, images: int, rounds: int, base: str, datumaro:
     }
     for name, words in _BASE_VERBS.items() if base else ():
         data = [word.format(folder / f"{name}-{images}") for word in words]
-        module = ["env", f"PYTHONPATH={base}", *command]
+        module = ["env", "-C", base, f"PYTHONPATH={base}", *command]  # Python looks in the current folder first
         commands[f"base {name}"] = [*module, *data, "--output", str(output), "--check", "none"]
     for name, kind in _DATUMARO_FORMATS.items() if datumaro else ():
         commands[f"datumaro {name}"] = [datumaro, "-c", _DATUMARO, str(folder / f"{name}-{images}"), kind]
