@@ -12,12 +12,16 @@ folder, and no image is read, so that no record is made. At its end the job repo
 It prints the number of fused stages and the bytes per image that the shuffles group. `--elements 1` also prints the
 largest element and the largest group of a shuffle; this decodes each element a second time, so the times are not valid.
 
-    python benchmarks/metadata.py --formats 40000 [--rounds 3] [--folder DIR]
+    python benchmarks/metadata.py --formats 40000 [--rounds 3] [--folder DIR] [--base TREE] [--datumaro PYTHON]
 
 With `--formats N`, it draws N images of 64 x 48 pixels with 8 boxes each as YOLO, converts them, and extracts each
 format. A row per format has the processor seconds of `recordmill convert --check none` with all its processes, their
-ratio to COCO's, and peak memory: medians of rounds, in which the formats take turns. The last row is a loop that reads
-each image and its label file, and splits the lines.
+ratio to COCO's, and peak memory: medians of rounds, in which the formats take turns. `folders` are the images in
+folders of classes, without boxes. `loop` reads each image and its label file, and splits the lines.
+
+`--base TREE` adds rows of another checkout, whose formats may be verbs (revision 92be177e: `recordmill yolo`).
+`--datumaro PYTHON`, the interpreter of an environment with Datumaro, adds its import of the folders of YOLO and COCO,
+which writes nothing. It refuses the VOC folder: that has no labelmap.txt.
 """
 
 import io
@@ -43,6 +47,20 @@ from PIL import Image
 _TEMPLATE_IMAGES = 1000
 _FORMATS = ("coco", "labelme", "yolo", "hf", "voc")
 """Formats of `extract --as`, each a folder; COCO is the first."""
+_BASE_VERBS = {
+    "coco": ["coco", "--images", "{}/images/train", "--instances", "{}/annotations/instances_train.json"],
+    "labelme": ["labelme", "--data", "{}"],
+    "yolo": ["yolo", "--data", "{}"],
+    "hf": ["imagefolder", "--data", "{}"],
+    "voc": ["voc", "--data", "{}"],
+}
+"""Commands of checkouts in which formats are verbs."""
+_DATUMARO_FORMATS = {"coco": "coco", "yolo": "yolo"}
+_DATUMARO = """
+import sys
+from datumaro import Dataset
+print(len(Dataset.import_from(sys.argv[1], sys.argv[2])))
+"""
 _LOOP = """
 import pathlib, sys
 for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.jpg")):
@@ -236,20 +254,35 @@ def draw_yolo(folder: Path, images: int) -> None:
     (folder / "data.yaml").write_text("train: images/train\nnames: [a, b, c, d, e]\n")
 
 
-def compare_formats(folder: Path, images: int, rounds: int) -> None:
+def draw_folders(drawn: Path, folder: Path) -> None:
+    """Link the images of a drawn data set into folders of five classes."""
+    for index, image in enumerate(sorted((drawn / "images" / "train").iterdir())):
+        (folder / "abcde"[index % 5]).mkdir(parents=True, exist_ok=True)
+        os.link(image, folder / "abcde"[index % 5] / image.name)
+
+
+def compare_formats(folder: Path, images: int, rounds: int, base: str, datumaro: str) -> None:
     """Print a row per format. Data sets in `folder` are used again."""
-    command = [sys.executable, "-m", "recordmill.launch.cli"]
+    command, folder = [sys.executable, "-m", "recordmill.launch.cli"], folder.resolve()
     drawn, records = folder / f"drawn-{images}", folder / f"records-{images}"
     if not records.exists():
         draw_yolo(drawn, images)
         _run([*command, "convert", str(drawn), "-o", str(records), "--check", "none"])
         for name in _FORMATS:
             _run([*command, "extract", str(records), str(folder / f"{name}-{images}"), "--as", name])
+    if not (folder / f"folders-{images}").exists():
+        draw_folders(drawn, folder / f"folders-{images}")
     output = folder / "output"
     commands = {
         name: [*command, "convert", str(folder / f"{name}-{images}"), "-o", str(output), "--check", "none"]
-        for name in _FORMATS
+        for name in (*_FORMATS, "folders")
     }
+    for name, words in _BASE_VERBS.items() if base else ():
+        data = [word.format(folder / f"{name}-{images}") for word in words]
+        module = ["env", "-C", base, f"PYTHONPATH={base}", *command]  # Python looks in the current folder first
+        commands[f"base {name}"] = [*module, *data, "--output", str(output), "--check", "none"]
+    for name, kind in _DATUMARO_FORMATS.items() if datumaro else ():
+        commands[f"datumaro {name}"] = [datumaro, "-c", _DATUMARO, str(folder / f"{name}-{images}"), kind]
     commands["loop"] = [sys.executable, "-c", _LOOP, str(drawn)]
     used: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
     for _ in range(rounds):
@@ -258,7 +291,7 @@ def compare_formats(folder: Path, images: int, rounds: int) -> None:
             used[name].append(_run(words))
     medians = {name: [statistics.median(numbers) for numbers in zip(*runs, strict=True)] for name, runs in used.items()}
     for name, (seconds, peak_mb) in medians.items():
-        print(f"{name:8} {seconds:6.1f} s of processor, {seconds / medians['coco'][0]:.2f} of COCO, {peak_mb:,.0f} MB")
+        print(f"{name:13} {seconds:6.1f} s of processor, {seconds / medians['coco'][0]:.2f} of COCO, {peak_mb:,.0f} MB")
 
 
 def _run(command: list[str]) -> tuple[float, float]:
@@ -277,10 +310,10 @@ def main() -> None:
         job(Path(path), int(images), with_elements == "1", Path(output), flags)
         return
     defaults = {"images": 120_000, "boxes": 10, "points": 0, "fields": 0, "elements": 0, "flags": "--num-shards 64"}
-    arguments, folder = read_arguments(__doc__, **defaults, formats=0, rounds=3)
+    arguments, folder = read_arguments(__doc__, **defaults, formats=0, rounds=3, base="", datumaro="")
     folder.mkdir(parents=True, exist_ok=True)
     if arguments.formats:
-        compare_formats(folder, arguments.formats, arguments.rounds)
+        compare_formats(folder, arguments.formats, arguments.rounds, arguments.base, arguments.datumaro)
         return
     has_fields = arguments.fields == 1
     path = folder / f"{arguments.images}-{arguments.boxes}-{arguments.points}{'-fields' * has_fields}.json"

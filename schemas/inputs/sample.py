@@ -1,5 +1,6 @@
 """Sample: an image with its annotations, for users' pipelines."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -93,12 +94,18 @@ class Sample(msgspec.Struct, frozen=True):
     @property
     def parts(self) -> set[Part]:
         """Optional parts of the record that depend on the Sample and not on an option."""
-        fields = [item.fields for item in self.objects if item.fields]
-        has = {
-            Part.LVIS: self.neg_category_ids or self.not_exhaustive_category_ids,
-            Part.FLAGS: any(of_object.get(path) for of_object in fields for path in FLAGS),
-            Part.ORIENTED: any(item.corners for item in self.objects),
-            Part.TRACKS: any(of_object.get(TRACK) is not None for of_object in fields),
-            Part.TAGS: self.tags,
-        }
-        return {part for part, value in has.items() if value}
+        return parts_of([self])
+
+
+def parts_of(samples: Sequence[Sample]) -> set[Part]:
+    """Return the optional parts of the records of Samples, see `Sample.parts`."""
+    objects = [item for sample in samples for item in sample.objects]
+    fields = [item.fields for item in objects if item.fields]
+    has = {
+        Part.LVIS: any(sample.neg_category_ids or sample.not_exhaustive_category_ids for sample in samples),
+        Part.FLAGS: any(of_object.get(path) for path in FLAGS for of_object in fields),
+        Part.ORIENTED: any(item.corners for item in objects),
+        Part.TRACKS: any(of_object.get(TRACK) is not None for of_object in fields),
+        Part.TAGS: any(sample.tags for sample in samples),
+    }
+    return {part for part, is_present in has.items() if is_present}

@@ -4,6 +4,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
@@ -28,6 +29,8 @@ _COCO = "COCO's JSON, which --format coco reads"
 _ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _NOT_FINITE = re.compile(r"""["'][+-]?(nan|inf(inity)?)["']""", re.IGNORECASE)
 _WRONG_NUMBER = re.compile(r"Expected `(?:int|float|bool)(?: \| null)?`, got `(str|float)`")
+_PLAIN_BYTES = 1 << 20
+"""Maximum size of a label file that is decoded as a whole."""
 NUMBER_TEXTS = (
     "images whose label file has numbers or booleans as texts, which are read as their values: {number} ({names})"
 )
@@ -134,7 +137,13 @@ def read_label_json(stream: BinaryIO, type_: type[_T], tool: str, parts: ImagePa
     Raises:
         UnusableError: The file is not JSON, or another tool wrote it, or one of its objects has a key twice.
     """
-    data = stream.read().removeprefix(b"\xef\xbb\xbf")
+    return read_label_values(stream.read(), type_, tool, parts)[0]
+
+
+def read_label_values(data: bytes, type_: type[_T], tool: str, parts: ImageParts | None = None) -> tuple[_T, Any]:
+    """Return the JSON of a label file, as `read_label_json`; and its plain value, None if a part is not plain JSON or
+    the file is not small."""
+    data = data.removeprefix(b"\xef\xbb\xbf")
     try:
         value = _decode_json(data, type_, parts)
     except _ERRORS as error:
@@ -142,17 +151,24 @@ def read_label_json(stream: BinaryIO, type_: type[_T], tool: str, parts: ImagePa
         is_other = what and not what.startswith(tool)
         detail = f"it is not {tool}'s JSON, but {what}" if is_other else f"it is not {tool}'s JSON ({error})"
         raise UnusableError(Reason.MALFORMED_LABELS, detail) from error
-    check_keys(data, Reason.MALFORMED_LABELS)
-    return value
+    try:
+        plain = msgspec.json.decode(data) if len(data) <= _PLAIN_BYTES else None
+    except _ERRORS:
+        plain = None
+    check_keys(data, Reason.MALFORMED_LABELS, plain)
+    return value, plain
 
 
-def check_keys(data: bytes, reason: Reason) -> None:
+def check_keys(data: bytes, reason: Reason, plain: Any = None) -> None:
     """Refuse JSON objects with a repeated key, because decoders drop its first value.
+
+    Args:
+        plain: The value of the JSON; None if unknown.
 
     Raises:
         UnusableError: See above.
     """
-    if (key := repeated_key(data)) is not None:
+    if (key := repeated_key(data, plain)) is not None:
         raise UnusableError(reason, f"an object has the key {key!r} twice, and the first value would be dropped")
 
 
@@ -179,6 +195,7 @@ def other_values(raw: Any, type_: type[msgspec.Struct], *known: str) -> dict[str
     """Return the values of a JSON object whose keys the type does not have.
 
     Args:
+        raw: JSON, or its value.
         known: Further keys to leave out.
 
     >>> class Box(msgspec.Struct):
@@ -186,9 +203,16 @@ def other_values(raw: Any, type_: type[msgspec.Struct], *known: str) -> dict[str
     >>> other_values(b'{"x": 1, "score": 0.5}', Box)
     {'score': 0.5}
     """
-    left_out = {*type_.__struct_encode_fields__, *known}
+    left_out = _keys_of(type_, known)
+    if isinstance(raw, dict):
+        return {key: value for key, value in raw.items() if key not in left_out}
     texts = decode_part(raw, dict[str, msgspec.Raw])  # quick, also for large values that the type has
     return {key: decode_part(text, Any) for key, text in texts.items() if key not in left_out}
+
+
+@cache
+def _keys_of(type_: type[msgspec.Struct], known: tuple[str, ...]) -> frozenset[str]:
+    return frozenset((*type_.__struct_encode_fields__, *known))
 
 
 def _decode_json(raw: Any, type_: type[_T], parts: ImageParts | None) -> _T:

@@ -19,7 +19,7 @@ from recordmill.schemas.errors import JobError, RecordmillError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.inputs.sample import Sample
+from recordmill.schemas.inputs.sample import Sample, parts_of
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Metric, Reason, Rejected
@@ -296,7 +296,9 @@ def labelled_rows(
     picker = FieldPicker(source.fields, source.text_fields)
     samples, objects, rejected = [], [], []
     for name, image, file in zip(names, images, files, strict=True):
-        sample = msgspec.structs.replace(image.sample or Sample(""), file_name=name)
+        sample = image.sample or Sample("")
+        if sample.file_name != name:
+            sample = msgspec.structs.replace(sample, file_name=name)
         sample = picker.pick(sample)
         rejects = list(_faults_of(image, sample, file)) if image.faults else []
         fault = size_fault(sample)
@@ -312,14 +314,10 @@ def labelled_rows(
     if any(rejected):
         block = block.replace(rejected=ragged_bytes(rejected))
     usable = [given for pairs in objects for _, given in pairs] if source.categories is None else []
+    classes = {(given.category, given.category_id, len(given.keypoints) // 3) for given in usable}
     traits = {
-        ObservedLabel(
-            "category",
-            given.category,
-            -1 if given.category_id is None else given.category_id,
-            len(given.keypoints) // 3,
-        )
-        for given in usable
+        ObservedLabel("category", name, -1 if category_id is None else category_id, keypoints)
+        for name, category_id, keypoints in classes
     }
     if block.num_objects:
         boxes = block.boxes_xywh_px if block.in_fractions is None else block.boxes_xywh_px[~block.in_fractions]
@@ -327,7 +325,7 @@ def labelled_rows(
         traits |= {
             ObservedLabel(kind) for kind, is_frame in ((FRACTIONS, is_within), (PIXELS, ~is_within)) if is_frame.any()
         }
-    parts = {part for sample in samples for part in sample.parts}
+    parts = parts_of(samples)
     traits |= {trait for sample in samples for trait in find_negative_areas(sample)}
     parts |= {Part.KEYPOINTS for sample in samples for object_ in sample.objects if object_.keypoints}
     traits |= {ObservedLabel("part", part.value) for part in parts}

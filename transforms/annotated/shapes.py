@@ -126,11 +126,10 @@ def finite_numbers(texts: Mapping[str, str], owner: str) -> list[float]:
     except ValueError as error:
         fault = f"{owner} has a text that is not a number: {show_texts(texts)}"
         raise UnusableError(Reason.MALFORMED_BOX, fault) from error
-    if not all(map(math.isfinite, numbers)):
-        raise UnusableError(Reason.MALFORMED_BOX, f"{owner} has a number that is not finite: {show_texts(texts)}")
-    if not all(abs(number) <= LARGEST for number in numbers):
-        raise UnusableError(Reason.MALFORMED_BOX, f"{owner} has a number that is beyond any image: {show_texts(texts)}")
-    return numbers
+    if False not in [abs(number) <= LARGEST for number in numbers]:  # NaN is not, either
+        return numbers
+    fault = "beyond any image" if all(map(math.isfinite, numbers)) else "not finite"
+    raise UnusableError(Reason.MALFORMED_BOX, f"{owner} has a number that is {fault}: {show_texts(texts)}")
 
 
 def show_texts(texts: Mapping[str, str]) -> str:

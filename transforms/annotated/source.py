@@ -96,6 +96,16 @@ class ImageParts:
         """Context manager: add a fault for an UnusableError. Its detail ends with the beginning of `text`."""
         return _Rejecting(self, where, line, text)
 
+    def add(self, object_: SampleObject, where: str = "", line: int = 0) -> None:
+        """Add an object with its place. Quicker than `rejecting`, for parsers of many small files."""
+        self.objects.append(object_)
+        self.places.append(LabelFault(Reason.MALFORMED_ANNOTATION, "", line, where))
+
+    def reject(self, error: UnusableError, where: str = "", line: int = 0, text: str = "") -> None:
+        """Add a fault. Its detail ends with the beginning of `text`."""
+        shown = f": {text[:_SHOWN] + '…' * (len(text) > _SHOWN)!r}" if text else ""
+        self.faults.append(LabelFault(error.reason, f"{error.detail}{shown}", line, where))
+
     def image(self, sample: Sample) -> LabelledImage:
         """Return the LabelledImage of a Sample, with these objects."""
         sample = msgspec.structs.replace(sample, objects=tuple(self.objects))
@@ -115,13 +125,12 @@ class _Rejecting:
         pass
 
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> bool:
-        parts, text = self._parts, self._text
+        parts = self._parts
         if new := len(parts.objects) - len(parts.places):
             parts.places += [LabelFault(Reason.MALFORMED_ANNOTATION, "", self._line, self._where)] * new
         if error is None or not isinstance(error, UnusableError):
             return False
-        shown = f": {text[:_SHOWN] + '…' * (len(text) > _SHOWN)!r}" if text else ""
-        parts.faults.append(LabelFault(error.reason, f"{error.detail}{shown}", self._line, self._where))
+        parts.reject(error, self._where, self._line, self._text)
         return True
 
 

@@ -154,16 +154,18 @@ def _convert_metadata_row(
     parts, objects = ImageParts(), list[dict[str, Any]]()
     with parts.rejecting(line=line):
         objects = row_objects(row)
-    further = {key for entry in objects for key in entry if key not in _READ}
+    further = set[str]().union(*objects) - _READ
     parts.notes |= {*notes, *field_notes(f"{OBJECTS}.{key}" for key in further)}
     for number, entry in enumerate(objects):
-        with parts.rejecting(f"object {number}", line):
+        try:
             object_ = _convert_metadata_object(entry, row_format, parts)
-            if row_format.has_fields:
-                own = {key: value for key, value in entry.items() if key in further}
-                object_ = replace(object_, fields=msgspec.to_builtins(own))
-            parts.objects.append(object_)
-            parts.notes |= {NUMBERED} if is_numbered(entry) and not row_format.class_names else set()
+        except UnusableError as error:
+            parts.reject(error, f"object {number}", line)
+            continue
+        if row_format.has_fields:
+            own = {key: value for key, value in entry.items() if key in further}
+            object_ = replace(object_, fields=msgspec.to_builtins(own))
+        parts.add(object_, f"object {number}", line)
     width, height = stated_size(row, parts.warnings)
     values = [value for column in row_format.captions for value in _as_list(row.get(column))]
     texts = tuple(str(value) for value in values if value is not None and str(value).strip())
@@ -248,6 +250,10 @@ def is_numbered(entry: Mapping[str, Any]) -> bool:
     return isinstance(first_value(entry, CLASSES), int | float)
 
 
+_INT64 = range(-(1 << 63), 1 << 63)
+_NUMBERS = frozenset((int, float))
+
+
 def read_value(entry: Mapping[str, Any], keys: Sequence[str], type_: Any, parts: ImageParts) -> Any:
     """Return a number or a boolean of an object; None without one. Tools write NaN for a missing id.
 
@@ -261,8 +267,10 @@ def read_value(entry: Mapping[str, Any], keys: Sequence[str], type_: Any, parts:
     value = first_value(entry, keys)
     if value is None or (type_ is not float and (value != value or value == "NaN")):
         return None
-    if type(value) is type_:
+    if type(value) is type_ or (type_ is Int64 and type(value) is int and value in _INT64):
         return value
+    if type_ is Flag and type(value) is int and value in (0, 1):
+        return bool(value)
     try:
         return decode_part(value, type_, parts)
     except UnusableError as fault:
@@ -282,7 +290,10 @@ def read_box(entry: Mapping[str, Any], parts: ImageParts) -> tuple[float, float,
     if isinstance(box, str):  # the column has another type in another row
         box = _decode_cell(box)
     try:
-        numbers = decode_part(box, tuple[float, float, float, float], parts)
+        if type(box) is list and len(box) == 4 and _NUMBERS.issuperset(map(type, box)):
+            numbers = float(box[0]), float(box[1]), float(box[2]), float(box[3])  # quicker than a conversion by type
+        else:
+            numbers = decode_part(box, tuple[float, float, float, float], parts)
     except UnusableError as fault:
         raise UnusableError(Reason.MALFORMED_BOX, f"the bbox is not four numbers: {format_value(box)}") from fault
     if not all(map(math.isfinite, numbers)):
@@ -300,16 +311,20 @@ def _convert_metadata_object(entry: Mapping[str, Any], row_format: MetadataForma
     if format_ not in (BoxFormat.XYWH, BoxFormat.REL_XYWH):
         numbers = box_xywh_px(numbers, BoxFormat(format_.value.removeprefix("rel-")), 0, 0)
     area = read_value(entry, AREA, float, parts)
-    category, index = _find_class(first_value(entry, CLASSES), row_format.class_names)
-    return SampleObject(
+    class_ = first_value(entry, CLASSES)
+    category, index = _find_class(class_, row_format.class_names)
+    object_ = SampleObject(
         category,
         numbers,
-        "fraction" if format_.is_fraction else "px",
+        "fraction" if format_ is not BoxFormat.XYWH and format_.is_fraction else "px",
         is_crowd=read_value(entry, _CROWD, Flag, parts) or False,
         area_px2=area if format_ is BoxFormat.XYWH else None,
         category_id=index,
         id=read_value(entry, _ID, Int64, parts),
     )
+    if isinstance(class_, int | float) and not row_format.class_names:
+        parts.notes.add(NUMBERED)
+    return object_
 
 
 def _find_class(value: Any, names: Sequence[str]) -> tuple[str, int | None]:

@@ -8,7 +8,7 @@ import msgspec
 
 from recordmill.schemas.field_features import AXES, WELL_KNOWN, Axis
 from recordmill.schemas.inputs.fields import PREFIXES, FieldSelection, columns_of_rows, known_paths, leaf_values
-from recordmill.schemas.inputs.sample import Sample
+from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.sizes import shorten
 from recordmill.schemas.statistics import TEXT_LENGTH
 from recordmill.transforms.join.observed_labels import ObservedLabel
@@ -73,6 +73,9 @@ def _add_texts(one: Mapping[str, int] | None, other: Mapping[str, int] | None) -
     return dict(sums) if len(sums) <= MOST_TEXTS else None
 
 
+_PLAIN = frozenset((str, int, float, bool))
+
+
 class FieldPicker:
     """Picker of the requested fields of Samples, and observer of their values.
 
@@ -92,22 +95,30 @@ class FieldPicker:
         self.rows: dict[Axis, list[dict[str, Any]]] = {axis: [] for axis in AXES}
         self.paths: dict[Axis, set[str]] = {axis: set() for axis in AXES}
         self.names = set[str]()
+        self._leaves: dict[Axis, set[str]] = {axis: set() for axis in AXES}  # paths of `names` without a dot
 
     def pick(self, sample: Sample) -> Sample:
         """Return a Sample with the requested fields by path."""
         if not (sample.fields or any(self._selections.values()) or any(one.fields for one in sample.objects)):
             return sample
-        objects = tuple(
-            msgspec.structs.replace(one, fields=self._picked("object", one.fields)) for one in sample.objects
-        )
+        objects = tuple([self._pick_of_object(one) for one in sample.objects])
         return msgspec.structs.replace(sample, fields=self._picked("image", sample.fields), objects=objects)
+
+    def _pick_of_object(self, given: SampleObject) -> SampleObject:
+        picked = self._picked("object", given.fields)
+        return given if picked == given.fields else msgspec.structs.replace(given, fields=picked)
 
     def _picked(self, axis: Axis, fields: Mapping[str, Any]) -> dict[str, Any]:
         selection = self._selections[axis]
         if not (fields or selection):
             return {}
         well_known = {path: fields[path] for path in WELL_KNOWN if path in fields} if axis == "object" else {}
-        self.names.update([f"{PREFIXES[axis]}{path}" for path, value in leaf_values(fields) if value])
+        leaves = self._leaves[axis]
+        for key, value in fields.items():
+            if value and (key not in leaves or type(value) not in _PLAIN):
+                paths = [path for path, leaf in leaf_values({key: value}) if leaf]
+                self.names.update([f"{PREFIXES[axis]}{path}" for path in paths])
+                leaves.update({key}.intersection(paths))
         if not selection:
             return well_known
         self.paths[axis].update(known_paths(fields))

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.block import Block, ragged_bytes, ragged_texts, starts_of
-from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabels
+from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, Caption, ImageLabels
 from recordmill.schemas.inputs.boxes import LARGEST, box_fault, keypoints_fault
 from recordmill.schemas.inputs.images import MAX_PIXELS
 from recordmill.schemas.inputs.labels import LabelMap
@@ -48,10 +48,13 @@ class CategoryFinder:
         self._numbers = Counter(category.name for category in categories)
         self._by_both = {(category.name, category.id): category.id for category in categories}
         self.by_name = {name: id_ for (name, id_) in self._by_both if self._numbers[name] == 1}
+        self._known: dict[tuple[str, int | None], int] = {}
 
     def find(self, given: SampleObject) -> int:
         """Return the category id of an object. Raise UnusableError unless exactly one category matches."""
-        name, given_id = given.category, given.category_id
+        name, given_id = key = given.category, given.category_id
+        if (category_id := self._known.get(key)) is not None:
+            return category_id
         category_id = self._by_both.get((name, given_id)) if given_id is not None else None
         category_id = self.by_name.get(name) if category_id is None else category_id
         if category_id is None and self._makes_ids:
@@ -64,6 +67,7 @@ class CategoryFinder:
                 "is ambiguous: several categories have this name; set category_id" if is_known else "is not a label"
             )
             raise UnusableError(Reason.UNKNOWN_CATEGORY, f"category {name!r} {detail}")
+        self._known[key] = category_id
         return category_id
 
     def keypoints(self, given: SampleObject, category_id: int) -> int:
@@ -141,9 +145,11 @@ def _check_object(name: str, number: int, given: SampleObject, finder: CategoryF
     area = box[2] * box[3] if given.area_px2 is None else given.area_px2
     if not (abs(area) <= LARGEST and -_INT64 <= id_ < _INT64):
         raise UnusableError(Reason.MALFORMED_ANNOTATION, f"area {area}, id {id_}")
-    more = given.corners, given.frame == "fraction", _field_bytes(given.fields)
-    mask = given.segmentation.encode()
-    return Annotation(id_, category_id, box, area, given.is_crowd, mask, given.keypoints, *more)
+    fields = msgspec.json.encode(given.fields) if given.fields else b""
+    mask, is_fraction = given.segmentation.encode(), given.frame == "fraction"
+    return Annotation(
+        id_, category_id, box, area, given.is_crowd, mask, given.keypoints, given.corners, is_fraction, fields
+    )
 
 
 def _field_bytes(fields: Mapping[str, Any]) -> bytes:
@@ -151,6 +157,10 @@ def _field_bytes(fields: Mapping[str, Any]) -> bytes:
 
 
 def _labels(sample: Sample) -> ImageLabels:
+    if not (sample.captions or sample.tags or sample.stuff or sample.panoptic or sample.neg_category_ids) and (
+        not sample.not_exhaustive_category_ids
+    ):
+        return NO_LABELS
     return ImageLabels(
         tuple(Caption(number, text) for number, text in enumerate(sample.captions)),
         sample.stuff,

@@ -1,7 +1,6 @@
 """Convert JSON files of LabelMe and X-AnyLabeling to images with objects."""
 
 import base64
-import io
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, BinaryIO
@@ -21,7 +20,7 @@ from recordmill.transforms.annotated.naming import (
     mask_warnings,
     naming_source,
     other_values,
-    read_label_json,
+    read_label_values,
     resolve_image_name,
 )
 from recordmill.transforms.annotated.shapes import (
@@ -97,25 +96,30 @@ def parse_shapes(
     >>> image.sample.file_name, image.sample.objects[0].box, image.faults[0].text("1.json")
     ('1.jpg', (1.0, 2.0, 3.0, 4.0), 'shape 2 in 1.json: a point has no area')
     """
-    parts = ImageParts()
-    data = stream.read()
-    label_file = read_label_json(io.BytesIO(data), _LabelmeFile, "LabelMe", parts)
+    parts, data = ImageParts(), stream.read()
+    label_file, plain = read_label_values(data, _LabelmeFile, "LabelMe", parts)
     width, height = label_file.width, label_file.height
     if (width is None) != (height is None) or min(width or 1, height or 1) < 1:
         yield unusable_image(f"imageWidth is {width}, imageHeight {height}")
         return
-    for numbers, shapes in _group_shapes(label_file.shapes, parts).values():
-        with parts.rejecting(f"shape{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}"):
+    raw_shapes = plain["shapes"] if plain else label_file.shapes
+    for numbers, shapes in _group_shapes(raw_shapes, parts).values():
+        where = f"shape {numbers[0]}" if len(numbers) == 1 else f"shapes {' and '.join(map(str, numbers))}"
+        try:
             if (label := shapes[0].label) in ignored_labels:
                 raise UnusableError(Reason.EXCLUDED, f"label {label} (--ignore-labels)")
             object_ = _convert_shapes(shapes, label_file, has_masks)
-            parts.objects.append(with_fields(object_, _shape_fields(label_file.shapes[numbers[0] - 1], shapes[0])))
+            object_ = with_fields(object_, _shape_fields(raw_shapes[numbers[0] - 1], shapes[0]))
+        except UnusableError as error:
+            parts.reject(error, where)
+        else:
+            parts.add(object_, where)
     parts.notes |= mask_notes(parts.objects)
     flags = (label_file.flags or {}).items()
     tags = tuple(flag for flag, value in flags if flag not in ignored_labels and _is_set(value, parts))
     has_image = bytes(label_file.image_data) not in (b"null", b'""')
     name = resolve_image_name(file, label_file.image_path)
-    fields = other_values(data.removeprefix(b"\xef\xbb\xbf"), _LabelmeFile, "version")
+    fields = other_values(plain or data.removeprefix(b"\xef\xbb\xbf"), _LabelmeFile, "version")
     path = file if has_image else ""
     yield parts.image(Sample(name, path=path, width=width, height=height, tags=tags, fields=fields))
 
@@ -128,21 +132,36 @@ def _is_set(value: Any, parts: ImageParts) -> bool:
         return False
 
 
-def _shape_fields(raw: msgspec.Raw, shape: _Shape) -> dict[str, Any]:
-    read = {"flags": shape.flags, "group_id": shape.group_id}
-    return other_values(raw, _Shape) | {key: value for key, value in read.items() if value not in (None, {})}
+def _shape_fields(raw: Any, shape: _Shape) -> dict[str, Any]:
+    fields = other_values(raw, _Shape)
+    if shape.flags:
+        fields["flags"] = shape.flags
+    if shape.group_id is not None:
+        fields["group_id"] = shape.group_id
+    return fields
 
 
-def _group_shapes(raw: list[msgspec.Raw], parts: ImageParts) -> dict[Any, tuple[list[int], list[_Shape]]]:
-    """Return the numbers and shapes of each object: shapes with the same label and group_id are one object."""
+def _group_shapes(raw: list[Any], parts: ImageParts) -> dict[Any, tuple[list[int], list[_Shape]]]:
+    """Return the numbers and shapes of each object: shapes with the same label and group_id are one object.
+
+    Args:
+        raw: Shapes, as JSON or its values.
+    """
     groups: dict[Any, tuple[list[int], list[_Shape]]] = {}
+    try:
+        decoded = decode_part(raw, list[_Shape])
+    except UnusableError:  # some shape
+        decoded = []
     for number, raw_shape in enumerate(raw, 1):
-        with parts.rejecting(f"shape {number}"):
-            shape = decode_part(raw_shape, _Shape, parts)
-            is_part = shape.group_id is not None and shape.shape_type not in _NO_AREA
-            numbers, shapes = groups.setdefault((shape.label, shape.group_id) if is_part else number, ([], []))
-            numbers.append(number)
-            shapes.append(shape)
+        try:
+            shape = decoded[number - 1] if decoded else decode_part(raw_shape, _Shape, parts)
+        except UnusableError as error:
+            parts.reject(error, f"shape {number}")
+            continue
+        is_part = shape.group_id is not None and shape.shape_type not in _NO_AREA
+        numbers, shapes = groups.setdefault((shape.label, shape.group_id) if is_part else number, ([], []))
+        numbers.append(number)
+        shapes.append(shape)
     return groups
 
 
@@ -153,16 +172,16 @@ def _convert_shapes(shapes: list[_Shape], label_file: _LabelmeFile, has_masks: b
         UnusableError: The shapes are not an object.
     """
     first = shapes[0]
-    fields = {"difficult": True} if any(shape.difficult for shape in shapes) else {}
-    is_box = first.shape_type == "rectangle" and len(shapes) == 1
+    fields = {"difficult": True} if True in [shape.difficult for shape in shapes] else {}
+    if first.shape_type == "rectangle" and len(shapes) == 1:
+        corners = _shape_ring(first)
+        return box_object(first.label, *corners[0], *corners[2], fields=fields)
     if any(shape.shape_type == "mask" for shape in shapes):
         return with_fields(_mask_object(shapes, label_file, has_masks), fields)
     rings = list(map(_shape_ring, shapes))
-    if is_box:
-        return box_object(first.label, *rings[0][0], *rings[0][2], fields=fields)
     is_turned = first.shape_type == "rotation" and len(shapes) == 1 and len(rings[0]) == 4
-    corners = flatten_points(rings[0]) if is_turned else ()
-    return polygon_object(first.label, rings, has_masks, fields=fields, corners=corners)
+    turned = flatten_points(rings[0]) if is_turned else ()
+    return polygon_object(first.label, rings, has_masks, fields=fields, corners=turned)
 
 
 def _shape_ring(shape: _Shape) -> list[Point]:

@@ -124,7 +124,7 @@ def _decode_row(line: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"not a JSON object: {format_value(value)}")
     # A row without objects in it has a colon for each of its keys, unless its texts have some.
-    if line.count(b":") != len(value) and (key := repeated_key(line)) is not None:
+    if line.count(b":") != len(value) and (key := repeated_key(line, value)) is not None:
         raise ValueError(f"an object has the key {key!r} twice, and the first value would be dropped")
     return value
 

@@ -1,9 +1,8 @@
 """Pascal VOC: its folders, or XML files beside images."""
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from io import BytesIO
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +17,16 @@ from recordmill.schemas.inputs.scalars import read_flag
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import split_folders
-from recordmill.transforms.annotated.read_xml import Element, element_values, read_elements
+from recordmill.transforms.annotated.read_xml import (
+    Element,
+    Node,
+    child_texts,
+    element_values,
+    first_children,
+    node_text,
+    one_line,
+    read_file_elements,
+)
 from recordmill.transforms.annotated.shapes import finite_numbers, mask_text, show_texts, sides_px, with_fields
 from recordmill.transforms.annotated.source import (
     ImageParts,
@@ -44,6 +52,7 @@ _SPLITS_BY_NAME = {"trainval": "trainval"} | SPLIT_OF_FOLDER
 _YEARS = tuple(f"VOC{year}" for year in range(2005, 2013))
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
 _READ = frozenset(("name", "pose", "truncated", "difficult", "bndbox"))
+_FLAGS = {"": False, "0": False, "1": True}
 _PART = "part"
 _XMIN_BELOW, _XMIN_1 = "xmin below 1", "xmin 1"
 _REACHED, _NOT_REACHED = "right edge reached", "right edge not reached"
@@ -246,20 +255,26 @@ def parse_voc(
     sides: tuple[int | None, int | None] = None, None
     numbers: list[int] = []
     others: list[Element] = []
-    for element in read_elements(BytesIO(data), "annotation"):
+    for element in read_file_elements(data, "annotation", "object"):
         if element.tag == "size":
             sides = sides_px(element.child_text("width"), element.child_text("height"), parts.warnings)
         elif element.tag == "filename":
             name = element.text
         elif element.tag == "object":
             number += 1
-            if fields := element_values(element.other_children(_READ)):
+            children = first_children(element.node)
+            boxes = 1 if len(children) == len(element.node) else len(element.node.findall("bndbox"))
+            fields = {} if children.keys() <= _READ else element_values(element.other_children(_READ))
+            if fields:
                 parts.notes |= {_PART} if fields.pop(_PART, None) else set()
                 parts.notes |= field_notes(path for path, value in leaf_values(fields) if value != "0")
-            with parts.rejecting(line=element.line):
-                object_ = parse_object(element, origin)
-                parts.objects.append(with_fields(object_, fields) if has_fields else object_)
-                numbers.append(number)
+            try:
+                object_ = _convert_object(children, boxes if "bndbox" in children else 0, origin)
+            except UnusableError as error:
+                parts.reject(error, line=element.line)
+                continue
+            parts.add(with_fields(object_, fields) if has_fields else object_, line=element.line)
+            numbers.append(number)
         else:
             others.append(element)
     parts.notes |= set(_edge_notes(parts.objects, sides[0], origin))
@@ -305,35 +320,45 @@ def _add_masks(objects: list[SampleObject], numbers: list[int], last: int, path:
     return warnings | ({_NO_OBJECT} if max(mask_numbers, default=0) > last else set())
 
 
-def parse_object(element: Element, origin: int) -> SampleObject:
+def _convert_object(children: Mapping[str, Node], boxes: int, origin: int) -> SampleObject:
     """Return the object of an <object>.
+
+    Args:
+        children: The first child of each tag.
+        boxes: Number of its <bndbox>.
 
     Raises:
         UnusableError: The object has no name or no box, or one of its numbers is not a number.
     """
-    name_element, boxes = element.find("name"), element.find_all("bndbox")
-    name = name_element.one_line if name_element else ""
+    name = one_line(children["name"]) if "name" in children else ""
     if not name.strip():
         raise UnusableError(Reason.UNKNOWN_CATEGORY, "an object without <name>")
-    if len(boxes) != 1:
-        raise UnusableError(Reason.MALFORMED_BOX, f"{name!r} has {len(boxes) or 'no'} <bndbox>")
-    texts = {edge: boxes[0].child_text(edge) for edge in _EDGES}
+    if boxes != 1:
+        raise UnusableError(Reason.MALFORMED_BOX, f"{name!r} has {boxes or 'no'} <bndbox>")
+    texts = child_texts(children["bndbox"], _EDGES)
     xmin, ymin, xmax, ymax = finite_numbers(texts, repr(name))
     if xmax < xmin or ymax < ymin:
         raise UnusableError(Reason.MALFORMED_BOX, f"the edges of {name!r} are swapped: {show_texts(texts)}")
     width, height = xmax - xmin + origin, ymax - ymin + origin
     if not width or not height:
         raise UnusableError(Reason.EMPTY_BOX, f"the box of {name!r} has no area: {show_texts(texts)}")
-    fields: dict[str, Any] = {tag: True for tag in ("difficult", "truncated") if _read_flag(element, tag)}
-    if view := element.child_text("pose"):
+    fields: dict[str, Any] = {
+        tag: True for tag in ("difficult", "truncated") if _read_flag(_child_text(children, tag), tag)
+    }
+    if view := _child_text(children, "pose"):
         fields["view"] = view
     box = xmin - origin, ymin - origin, width, height
     return SampleObject(name, box, fields=fields)
 
 
-def _read_flag(element: Element, tag: str) -> bool:
-    text = element.child_text(tag)
-    if text.lower() in ("", "unspecified"):
+def _child_text(children: Mapping[str, Node], tag: str) -> str:
+    return node_text(children[tag]).strip() if tag in children else ""
+
+
+def _read_flag(text: str, tag: str) -> bool:
+    if text in _FLAGS:
+        return _FLAGS[text]
+    if text.lower() == "unspecified":
         return False
     try:
         return read_flag(text)

@@ -474,17 +474,20 @@ def parse_labels(data: bytes, file: str, line_format: LineFormat) -> Iterator[La
     for number, line in enumerate(lines, 1):
         if not (tokens := line.split()):
             continue
-        with parts.rejecting("", number, line.strip()):
+        try:
             columns = _parse_columns(tokens)
             object_ = parse_line(columns, line_format)
             if (first := first_lines.setdefault(columns, number)) != number:
                 raise UnusableError(Reason.DUPLICATE_ANNOTATION, f"it repeats line {first}")
-            parts.objects.append(object_)
-            is_box = len(columns) == 5 or _has_columns(columns, line_format)
-            parts.notes.add("box" if is_box else "nine" if len(columns) == 9 else "more")
-            if len(columns) > 5:
-                parts.notes |= {_NOT_A_SCORE} if object_.fields.get("score", 0) > 1 else set()
-                parts.warnings |= {_UNREAD} if len(columns) == 6 and not line_format.fields else set()
+        except UnusableError as error:
+            parts.reject(error, line=number, text=line.strip())
+            continue
+        parts.add(object_, line=number)
+        is_box = len(columns) == 5 or _has_columns(columns, line_format)
+        parts.notes.add("box" if is_box else "nine" if len(columns) == 9 else "more")
+        if len(columns) > 5:
+            parts.notes |= {_NOT_A_SCORE} if object_.fields.get("score", 0) > 1 else set()
+            parts.warnings |= {_UNREAD} if len(columns) == 6 and not line_format.fields else set()
     kind = describe_content(data.partition(b"\n")[0]) if parts.faults and not parts.objects else ""
     if kind and not kind.startswith("YOLO"):  # the image is not background
         raise UnusableError(Reason.MALFORMED_LABELS, f"it is {kind}")
@@ -509,13 +512,13 @@ def parse_line(columns: Sequence[float], line_format: LineFormat) -> SampleObjec
     (0.4, 0.3, 0.2, 0.4)
     """
     class_, *numbers = columns
-    if fault := _column_fault(len(columns), line_format):
+    if (len(columns) != 5 or line_format.task) and (fault := _column_fault(len(columns), line_format)):
         raise UnusableError(Reason.MALFORMED_ANNOTATION, fault)
     if class_ % 1 or not 0 <= class_ < len(line_format.names):  # NaN % 1 is NaN
         detail = f"class {class_:g} is not in 0 to {len(line_format.names) - 1}"
         raise UnusableError(Reason.UNKNOWN_CATEGORY, detail)
     fields: dict[str, float] = {}
-    if _has_columns(columns, line_format):
+    if len(columns) > 5 and _has_columns(columns, line_format):
         fields = dict(zip(line_format.fields, numbers[4:], strict=False))
         if "track_id" in fields:
             fields["track_id"] = _track_number(fields["track_id"])
@@ -526,7 +529,8 @@ def parse_line(columns: Sequence[float], line_format: LineFormat) -> SampleObjec
     if line_format.dimensions == 3 and not all(visibility in (0, 1, 2) for visibility in points[2::3]):
         raise UnusableError(Reason.MALFORMED_KEYPOINTS, "a visibility is not 0, 1 or 2")
     step = line_format.dimensions or 2
-    check_fractions([x, y, width, height, *points[::step], *points[1::step]])
+    if points or not (0 <= x <= 1 and 0 <= y <= 1 and 0 <= width <= 1 and 0 <= height <= 1):
+        check_fractions([x, y, width, height, *points[::step], *points[1::step]])
     if width < 0 or height < 0:
         raise UnusableError(Reason.MALFORMED_BOX, "width or height is negative")
     if line_format.dimensions == 2:  # a keypoint is visible unless x or y is negative

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from recordmill.transforms.annotated.read_xml import read_elements
+from recordmill.transforms.annotated.read_xml import read_elements, read_file_elements
 from recordmill.transforms.annotated.source import XmlError
 
 
@@ -101,3 +101,46 @@ def test_elements_before_an_error(xml, read, detail, line):
     with pytest.raises(XmlError) as error:
         elements.extend(read_elements(io.BytesIO(xml), "r"))
     assert (len(elements), error.value.detail, error.value.line) == (read, detail, line)
+
+
+@pytest.mark.parametrize(
+    ("xml", "lines"),
+    [
+        (b"<r>\n<a>x</a><b/>\r\n<a\n/></r>", [2, 0, 3]),
+        (b"<r>\n<a>x<a/></a></r>", [2]),  # an element in another one has the tag
+        (b"<r>\r<a/></r>", [2]),
+        (b"<r><!-- <a> -->\n<a/></r>", [2]),
+        (b"<r><?x <a> ?>\n<a/></r>", [2]),
+        (b"<r><![CDATA[<a>]]>\n<a><![CDATA[&]]></a></r>", [2]),
+        (b'<r xmlns="u" xmlns:p="v">\n<a/><p:a/></r>', [2, 2]),
+        (b"<r>\n<p:a/><a/></r>", [2, 2]),
+        (b'<!DOCTYPE r>\n<r><a p="&lt;a>"/></r>', [2]),
+        ('<?xml version="1.0" encoding="utf-16"?>\n<r><a>椅</a></r>'.encode("utf-16"), [2]),
+        ('<?xml version="1.0" encoding="gb2312"?>\n<r><a>椅</a></r>'.encode("gb18030"), [2]),
+        ("\ufeff<r>\n<a>é</a></r>".encode(), [2]),
+    ],
+)
+def test_a_small_file_is_read_as_a_stream(xml, lines):
+    elements = list(read_file_elements(xml, "r", "a"))
+    streamed = [(element.tag, element.text) for element in read_elements(io.BytesIO(xml), "r")]
+    assert [(element.tag, element.text) for element in elements] == streamed
+    assert [element.line for element in elements] == lines
+
+
+@pytest.mark.parametrize(
+    ("xml", "detail"),
+    [
+        (b'<!DOCTYPE r [<!ENTITY x "y">]><r><a>&x;</a></r>', "it declares entities"),
+        (
+            '<?xml version="1.0" encoding="utf-16"?><!DOCTYPE r [<!ENTITY x "y">]><r>&x;</r>'.encode("utf-16"),
+            "entities",
+        ),
+        (b'<?xml version="1.0" encoding="cp037"?>' + '<!DOCTYPE r [<!ENTITY x "y">]><r/>'.encode("cp037"), "it is"),
+        (b"<r><a/>", "no element found"),
+        (b"<s/>", "the root is <s>"),
+        (b"", "it is empty"),
+    ],
+)
+def test_faults_of_a_small_file(xml, detail):
+    with pytest.raises(XmlError, match=detail):
+        list(read_file_elements(xml, "r", "a"))
