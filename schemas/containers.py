@@ -75,5 +75,14 @@ CONTAINERS = {
             can_gzip=True,
             tfds_format="tfrecord",
         ),
+        ContainerRow(
+            "arrayrecord",
+            "recordmill.transforms.containers.arrayrecord",
+            "{prefix}.array_record-{index:05d}-of-{count:05d}",
+            extra="arrayrecord",
+            package="array_record",
+            has_index=False,
+            tfds_format="array_record",
+        ),
     )
 }
