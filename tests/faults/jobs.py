@@ -134,6 +134,10 @@ def rows(pictures: Path, output: str, *more: object) -> list[object]:
     return ["convert", pictures / "rows-*.csv", "--format", "table", "--output", output, *flags, *sizes]
 
 
+def array_records(pictures: Path, output: str) -> list[object]:
+    return coco(pictures, output, "--container", "arrayrecord")
+
+
 class Job:
     """A command on one output after another, in processes of their own.
 
@@ -191,7 +195,7 @@ def assert_whole(files: Files) -> None:
     """A finished data set and nothing besides."""
     shards = listed_shards(files)
     assert shards == {name for name in files if is_shard(name)}
-    indexes = {index_file(name) for name in shards if not name.endswith(".gz")}
+    indexes = {index_file(name) for name in shards if ".tfrec" in name and not name.endswith(".gz")}
     hidden = {name for name in files if name.startswith(".") or name.endswith(("/", ".tmp"))}
     assert hidden - {f"{INDEX}/"} == indexes
     assert_consistent(files, files)
@@ -206,13 +210,13 @@ def assert_consistent(files: Files, *wholes: Files) -> None:
         if name.startswith("."):
             continue
         assert data in [whole.get(name) for whole in wholes], f"{name} is neither old nor new"
-        if is_shard(name):
+        if ".tfrec" in name:
             count_records(gzip.decompress(data) if name.endswith(".gz") else data)
     listed_shards(files)
 
 
 def is_shard(name: str) -> bool:
-    return re.search(r"^[^.].*\.tfrec(ord)?", name) is not None
+    return re.search(r"^[^.].*\.(tfrec(ord)?|array_record-)", name) is not None
 
 
 def listed_shards(files: Files) -> set[str]:
@@ -323,12 +327,12 @@ class SmallJob(Job):
         return output
 
 
-def small_coco(pictures: Path, folder: Path) -> Callable[[str], list[object]]:
+def small_coco(pictures: Path, folder: Path, *more: object) -> Callable[[str], list[object]]:
     document = json.loads((pictures / "instances.json").read_text())
     annotations = [row for row in document["annotations"] if row["image_id"] < 4]
     write_coco(folder, document["images"][:4], annotations, CATEGORIES)
     inputs = ["--images", pictures / "images", "--instances", folder / "instances.json"]
-    return lambda output: ["convert", *inputs, "--output", output, "--num-shards", 2]
+    return lambda output: ["convert", *inputs, "--output", output, "--num-shards", 2, *more]
 
 
 class Shard:

@@ -15,6 +15,7 @@ from tests.faults.jobs import (
     Job,
     Left,
     LocalPlace,
+    array_records,
     assert_consistent,
     coco,
     finished_shards,
@@ -34,8 +35,10 @@ KILLS = 4
         pytest.param("local", coco, id="local"),
         pytest.param("local", zipped(folder_splits), id="local folder"),
         pytest.param("local", rows, id="local rows"),
+        pytest.param("local", array_records, id="local ArrayRecord"),
         pytest.param("gs", folder_splits, id="gs folder"),
         pytest.param("gs", rows, id="gs rows"),
+        pytest.param("gs", array_records, id="gs ArrayRecord"),
         pytest.param("s3", folder_splits, id="s3 folder"),
     ],
 )
