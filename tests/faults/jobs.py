@@ -291,7 +291,14 @@ class Left:
 
 
 class SmallJob(Job):
-    """`convert` on four images, with two shards; it can be sent signals at given places."""
+    """`convert` on four images, with two shards; it can be sent signals at given places.
+
+    Attributes:
+        local_changes: changes of local files until both shards are noted: folders and the recipe; of each shard its
+            index, the shard itself and its note.
+    """
+
+    local_changes = 3 + 1 + 2 * 3
 
     def signalled(self, output: str, number: int, signal_number: int, with_reads: bool = False) -> Command:
         """A run that is sent a signal before its `number`th change of the output's files. With `with_reads`, opening
@@ -319,8 +326,7 @@ class SmallJob(Job):
     def all_but_the_end(self) -> str:
         """An output that a run has left which was killed when all shards were finished and noted."""
         output = self.new_output()
-        # Folders and the recipe; of each shard its index, the shard itself and its note.
-        changes = 3 + 1 + 2 * 3 if isinstance(self.place, LocalPlace) else 1 + 2 * 3
+        changes = self.local_changes if isinstance(self.place, LocalPlace) else 1 + 2 * 3
         assert self.signalled(output, changes + 1, signal.SIGKILL).end().was_killed
         self.place.settle()
         assert len(finished_shards(self.place.files(output))) == 2

@@ -15,6 +15,7 @@ from tests.faults.jobs import (
     Job,
     Left,
     LocalPlace,
+    SmallJob,
     array_records,
     assert_consistent,
     coco,
@@ -22,6 +23,7 @@ from tests.faults.jobs import (
     folder_splits,
     place_called,
     rows,
+    small_coco,
     zipped,
 )
 
@@ -58,7 +60,10 @@ def rows_in_many_shards(pictures: Path, output: str) -> list[object]:
     return rows(pictures, output, "--num-shards", 20, "--gzip")
 
 
-@pytest.mark.parametrize(("command", "shards", "changes"), [(embed, 6, 3 + 2 + 2 * 3), (rows_in_many_shards, 40, 60)])
+@pytest.mark.parametrize(
+    ("command", "shards", "changes"),
+    [(embed, 6, 3 + 2 + 2 * 3), (rows_in_many_shards, 40, 60), (array_records, SHARDS, 2 + 1 + 2 * 3)],
+)
 def test_a_kill_between_shards(command, shards, changes, pictures, tmp_path):
     """Records that were on their way are made again; shards that were finished are kept. Folders, recipes and sorted
     files of rows are made before the last of `changes`, and some shards and their notes."""
@@ -126,6 +131,16 @@ def kill_at_random(job: Job, old: Files, seed: str) -> None:
 
 @pytest.mark.parametrize("place", ["local", "gs", "s3"], indirect=True)
 def test_killed_before_change_at_end(small_job):
+    kill_before_changes_at_end(small_job)
+
+
+def test_array_records_killed_before_change_at_end(pictures, tmp_path):
+    job = SmallJob(LocalPlace(tmp_path), tmp_path, small_coco(pictures, tmp_path, "--container", "arrayrecord"))
+    job.local_changes = 2 + 1 + 2 * 2  # no indexes
+    kill_before_changes_at_end(job)
+
+
+def kill_before_changes_at_end(small_job: SmallJob) -> None:
     """Every third one; every ninth in a bucket."""
     whole = small_job.undisturbed()
     small_job.before = small_job.all_but_the_end()
