@@ -133,7 +133,7 @@ class IndexMismatchError(JobError):
 
 
 class RecordError(JobError):
-    """Error of a TFRecord file that is damaged or truncated.
+    """Error of a shard, or of a TFRecord file, that is damaged or truncated.
 
     Attributes:
         detail: Description of the damage.

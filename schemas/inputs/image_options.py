@@ -134,7 +134,7 @@ class StoredImageOptions(ImageOptions):
 
     @property
     def has_exact_sizes(self) -> bool:
-        return not (self.gzip or self.max_side) and self.image_format == "keep"
+        return super().has_exact_sizes and not self.max_side and self.image_format == "keep"
 
     @property
     def image_rules(self) -> ImageRules:

@@ -333,8 +333,8 @@ class ImageOptions(ConvertOptions):
 
     @property
     def has_exact_sizes(self) -> bool:
-        """True if records have exactly their planned size: no compression and no transcoded images."""
-        return not self.gzip
+        """True if shards have exactly their planned size: TFRecords, no compression and no transcoded images."""
+        return not self.gzip and self.container == TFRECORD
 
 
 class ChoiceOptions(ImageOptions):

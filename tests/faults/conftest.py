@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from recordmill.transforms.containers import tfrecord
 from recordmill.transforms.sample.write_sample import write_sample
-from recordmill.transforms.shards import shard_file
 from tests.conftest import CATEGORIES, annotation, image_row, write_coco
 from tests.faults.jobs import IMAGES, Place, SampleJob, Shard, SmallJob, place_called, small_coco
 from tests.faults.warm_process import Command
@@ -81,7 +81,7 @@ def is_gzip(request) -> bool:
 @pytest.fixture
 def small_writes(monkeypatch):
     """Each record goes to the file at once."""
-    monkeypatch.setattr(shard_file, "_WRITE_BYTES", 1)
+    monkeypatch.setattr(tfrecord, "_WRITE_BYTES", 1)
 
 
 @pytest.fixture

@@ -56,9 +56,20 @@ flipped = bytearray(first["coco-train-00002-of-00003.jsonl"])
 flipped[100] ^= 1
 Path("out/coco-train-00002-of-00003.jsonl").write_bytes(flipped)
 steps["verify a flip"] = run("verify", "out")
+Path("out/toy.txt").write_text("edited")
+steps["verify an edit"] = run("verify", "out")
 steps["dry run"] = run(*convert, "--output", "dry", "--dry-run")
 steps["refused"] = run(*convert, "--output", "dry", "--gzip", "--layout", "keras", "--writer", "beam")
 steps["left"] = Path("dry").exists()
+steps["tfrecord"] = run(*convert, "--output", "both", "--container", "tfrecord")
+steps["without overwrite"] = run(*convert, "--output", "both")
+steps["overwrite"] = run(*convert, "--output", "both", "--overwrite")
+steps["replaced"] = sorted(path.name for path in Path("both").rglob("*coco-*"))
+steps["verify the new ones"] = run("verify", "both")
+steps["beside"] = Path("both/toy.txt").read_text().split()
+steps["add a split"] = run(*convert[:-1], "val", "--output", "both", "--container", "tfrecord")
+steps["back"] = run(*convert, "--output", "both", "--container", "tfrecord", "--overwrite")
+steps["left beside"] = Path("both/toy.txt").exists()
 print(json.dumps(steps))
 """
 
@@ -123,6 +134,20 @@ def test_damage_is_found_and_a_deleted_shard_is_written_again(steps):
     assert "coco-train-00001-of-00003.jsonl" in steps["verify without a shard"][1]
     assert steps["same"]
     assert steps["verify a flip"][0] == 1
+    assert "toy.txt" not in steps["verify a flip"][1]
+    assert "toy.txt" in steps["verify an edit"][1]
+
+
+def test_container_is_replaced_as_a_whole(steps):
+    assert [steps[step][0] for step in ("tfrecord", "without overwrite", "overwrite")] == [0, 2, 0]
+    assert "as tfrecord files" in steps["without overwrite"][1]
+    names = [f"coco-train-0000{number}-of-00003.jsonl" for number in range(3)]
+    assert steps["replaced"] == sorted([*names, *(f"{name}.idx" for name in names)])
+    assert steps["verify the new ones"][0] == 0, steps["verify the new ones"][1]
+    assert steps["beside"] == names
+    assert (steps["back"][0], steps["left beside"]) == (0, False)
+    assert steps["add a split"][0] == 2
+    assert "as toy files" in steps["add a split"][1]
 
 
 def test_plan_has_files(steps):

@@ -33,9 +33,10 @@ from recordmill.transforms.records.tfrecord import (
     HEADER_BYTES,
     ByteStream,
     check_frame,
-    frame,
     framed_size,
+    head,
     read_records,
+    tail,
 )
 from recordmill.transforms.storage.resolve import GZIP, storage_for
 
@@ -63,9 +64,9 @@ class TFRecordWriter(ShardWriter):
         self._lengths = array("q")
 
     def append(self, *record: bytes) -> None:
-        before, after = frame(*record)
-        size = framed_size(sum(map(len, record)))
-        self._pending += (before, *record, after)
+        length = sum(map(len, record))
+        size = framed_size(length)
+        self._pending += (head(length), *record, tail(*record))
         self._pending_bytes += size
         self._lengths.append(size)
         if self._pending_bytes >= _WRITE_BYTES:
@@ -107,7 +108,9 @@ class TFRecordReader(ShardReader):
             try:
                 for record in read_records(stream):
                     self.lengths.append(framed_size(len(record)))
-                    yield self.count(record)
+                    self.examples += 1
+                    self.record_bytes += len(record)
+                    yield record
             except _GZIP_FAULTS as error:  # type: ignore[misc]
                 fault = f"after {self.examples:,} records its GZIP stream is damaged or truncated ({error})"
                 raise RecordError(fault, None, "unreadable") from error

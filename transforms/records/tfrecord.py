@@ -59,12 +59,17 @@ def head(length: int) -> bytes:
     return data + _CRC.pack(masked_crc32c(data))
 
 
-def frame(*record: bytes) -> tuple[bytes, bytes]:
-    """Return the bytes before and after a record in a TFRecord file. The record may be in parts."""
+def tail(*record: bytes) -> bytes:
+    """Return the bytes after a record in a TFRecord file. The record may be in parts."""
     crc = 0
     for piece in record:
         crc = google_crc32c.extend(crc, piece)
-    return head(sum(map(len, record))), _CRC.pack(mask_crc(crc))
+    return _CRC.pack(mask_crc(crc))
+
+
+def frame(record: bytes) -> tuple[bytes, bytes]:
+    """Return the bytes before and after a record in a TFRecord file."""
+    return head(len(record)), tail(record)
 
 
 def read_records(stream: ByteStream) -> Iterator[bytes]:

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from recordmill.schemas.containers import ContainerRow
+from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.transforms.containers.container import (
@@ -85,6 +86,10 @@ class _Toy(Container):
 
     def open(self, path: str, contents: Contents, expected: ShardInfo | None) -> _File:
         return _File(path, expected)
+
+    def folder_files(self, manifest: Manifest) -> dict[str, bytes]:
+        lines = (f"{shard.file}\n" for split in manifest.splits.values() for shard in split.shards)
+        return {"toy.txt": "".join(lines).encode()}
 
 
 CONTAINER = _Toy()
