@@ -91,7 +91,7 @@ format: $(VENV)/installed  ## Rewrite the code in its style
 bench: $(VENV)/installed  ## Measure speed and memory (minutes)
 	cd benchmarks && for name in masks pictures read_images duplicates read_coco coco buckets table embed text metadata; do \
 	    ../$(BIN)/python $$name.py || exit 1; done
-	$(BIN)/uv pip install --quiet --no-deps --target .readers array_record==0.8.6 tfrecord==1.14.6 crc32c==2.9.post0
+	$(BIN)/uv pip install --quiet --no-deps --target .readers tfrecord==1.14.6 crc32c==2.9.post0
 	cd benchmarks && PYTHONPATH=../.readers ../$(BIN)/python read.py
 
 bench-engines: $(VENV)/installed .venv-worker/installed .engines/fetched  ## Measure one job on each engine
@@ -179,7 +179,7 @@ endef
 # setuptools builds what --setup_file stages. Tests install the wheel into `light` with pip.
 .venv-model-garden/installed: tests/consumers/model_garden.txt
 .venv-worker/installed .venv-light/installed: setup.py constraints.txt
-.venv-worker/installed: MORE = --extra gcp setuptools
+.venv-worker/installed: MORE = --extra gcp --extra arrayrecord setuptools
 $(ALONE:%=.venv-%/installed): | $(BIN)/uv
 	$(PYTHON) -m venv --clear $(@D)
 	$(INSTALL) $(@D)/bin/python --quiet $(if $(filter %.txt,$<),--no-deps,-c constraints.txt) -r $< $(MORE)

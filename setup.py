@@ -8,6 +8,7 @@ STORAGE = ["google-cloud-storage>=3.2,<4"]
 FSSPEC = ["fsspec>=2024.6", "s3fs>=2024.6"]
 BEAM_VERSIONS = ">=2.70,<3"
 ARROW = ["pyarrow>=16"]
+ARRAY_RECORD = ["array_record>=0.8.1,<1"]
 TENSORFLOW = ["tensorflow>=2.19,<3"]
 GCP = [f"apache-beam[gcp]{BEAM_VERSIONS}", *ARROW, *STORAGE]
 
@@ -49,10 +50,11 @@ setup(
         "gs": STORAGE,  # gs:// paths
         "fsspec": FSSPEC,  # s3:// paths
         "parquet": ARROW,  # --container parquet
+        "arrayrecord": ARRAY_RECORD,  # --container arrayrecord
         "beam": [f"apache-beam{BEAM_VERSIONS}", *ARROW],  # pipelines: converting verbs, verify, extract
         "gcp": GCP,  # pipelines on gs:// paths and on Dataflow
         "tensorflow": TENSORFLOW,  # embed, verify with TensorFlow's decoder, tf.data
-        "all": [*GCP, *FSSPEC, *TENSORFLOW],
+        "all": [*GCP, *FSSPEC, *TENSORFLOW, *ARRAY_RECORD],
         "dev": [
             "flask-cors>=5",  # moto's server
             "hypothesis>=6.100",

@@ -68,8 +68,8 @@ def of_environment(name: str, module: str, is_slow: bool = False) -> Peer:
     return script(module, PEERS / name / "bin" / "python", is_slow)
 
 
-def ours(check: str) -> Peer:
-    flags = ["--check", check, "--max-rejects", "1"]
+def ours(check: str, container: str = "tfrecord") -> Peer:
+    flags = ["--check", check, "--max-rejects", "1", "--container", container]
     return Peer(OURS, lambda data, output, shards: coco(data, output, shards, *flags), IMPORTS)
 
 
@@ -89,6 +89,7 @@ def copy(data: Path, output: Path, _: int) -> list[str]:
 ROWS = {
     "recordmill --check header": ours("header"),
     "recordmill --check decode": ours("decode"),
+    "recordmill --container arrayrecord": ours("header", "arrayrecord"),
     "tfrecord (PyPI) in a loop": of_environment("tfrecord", "write_tfrecord"),
     "webdataset": of_environment("webdataset", "write_webdataset"),
     "array_record": of_environment("array_record", "write_array_record"),

@@ -2,7 +2,7 @@
 
     PYTHONPATH=.readers python benchmarks/read.py [--images 2000] [--runs 5] [--folder DIR]
 
-`make bench` puts array_record and tfrecord into .readers. The same records for all: tf.Examples of 133 kB, in eight
+`make bench` puts tfrecord into .readers. The same records for all: tf.Examples of 133 kB, in eight
 files that the system has in memory. Records/s, medians, rows in turn, round after round; and how many times as many as
 the rows that it is held against. Our checksums are checked; PyPI's tfrecord checks none. Then, how long it takes to
 open a data set of a million records.

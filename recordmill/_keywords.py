@@ -113,7 +113,7 @@ class WriteDatasetKeywords(TypedDict, total=False):
     layout: Literal["detection", "keras", "tfds", "classification"]
     rename: Pairs
     label_as: Literal["index", "text"]
-    container: Literal["tfrecord", "parquet", "webdataset"]
+    container: Literal["tfrecord", "parquet", "webdataset", "arrayrecord"]
     shard_size: int | str | None
     num_shards: int | None
     examples_per_shard: int | None

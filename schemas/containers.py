@@ -95,5 +95,14 @@ CONTAINERS = {
             can_be_empty=False,
             has_png_masks=False,
         ),
+        ContainerRow(
+            "arrayrecord",
+            "recordmill.transforms.containers.arrayrecord",
+            "{prefix}.array_record-{index:05d}-of-{count:05d}",
+            extra="arrayrecord",
+            package="array_record",
+            has_index=False,
+            tfds_format="array_record",
+        ),
     )
 }

@@ -149,6 +149,10 @@ def rows(pictures: Path, output: str, *more: object) -> list[object]:
     return ["convert", pictures / "rows-*.csv", "--format", "table", "--output", output, *flags, *sizes]
 
 
+def array_records(pictures: Path, output: str) -> list[object]:
+    return coco(pictures, output, "--container", "arrayrecord")
+
+
 class Job:
     """A command on one output after another, in processes of their own.
 
@@ -206,7 +210,8 @@ def assert_whole(files: Files) -> None:
     """A finished data set and nothing besides."""
     shards = listed_shards(files)
     assert shards == {name for name in files if is_shard(name)}
-    indexes = {index_file(name) for name in shards if not name.endswith((".gz", ".parquet"))}
+    indexes = {index_file(name) for name in shards if ".tfrec" in name or name.endswith(".tar")}
+    indexes -= {name for name in indexes if name.endswith(".gz.idx")}
     hidden = {name for name in files if name.startswith(".") or name.endswith(("/", ".tmp"))}
     assert hidden - {f"{INDEX}/"} == indexes
     assert_consistent(files, files)
@@ -226,13 +231,13 @@ def assert_consistent(files: Files, *wholes: Files) -> None:
                 assert all(len(archive.extractfile(member).read()) == member.size for member in archive)
         elif name.endswith(".parquet"):
             assert pq.read_table(io.BytesIO(data), page_checksum_verification=True).num_rows
-        elif is_shard(name):
+        elif ".tfrec" in name:
             count_records(gzip.decompress(data) if name.endswith(".gz") else data)
     listed_shards(files)
 
 
 def is_shard(name: str) -> bool:
-    return re.search(r"^[^.].*\.(tfrec(ord)?|(tar|parquet)$)", name) is not None
+    return re.search(r"^[^.].*\.(tfrec(ord)?|array_record-|(tar|parquet)$)", name) is not None
 
 
 def listed_shards(files: Files) -> set[str]:
@@ -311,7 +316,14 @@ class Left:
 
 
 class SmallJob(Job):
-    """`convert` on four images, with two shards; it can be sent signals at given places."""
+    """`convert` on four images, with two shards; it can be sent signals at given places.
+
+    Attributes:
+        local_changes: changes of local files until both shards are noted: folders and the recipe; of each shard its
+            index, the shard itself and its note.
+    """
+
+    local_changes = 3 + 1 + 2 * 3
 
     def signalled(self, output: str, number: int, signal_number: int, with_reads: bool = False) -> Command:
         """A run that is sent a signal before its `number`th change of the output's files. With `with_reads`, opening
@@ -339,8 +351,7 @@ class SmallJob(Job):
     def all_but_the_end(self) -> str:
         """An output that a run has left which was killed when all shards were finished and noted."""
         output = self.new_output()
-        # Folders and the recipe; of each shard its index, the shard itself and its note.
-        changes = 3 + 1 + 2 * 3 if isinstance(self.place, LocalPlace) else 1 + 2 * 3
+        changes = self.local_changes if isinstance(self.place, LocalPlace) else 1 + 2 * 3
         assert self.signalled(output, changes + 1, signal.SIGKILL).end().was_killed
         self.place.settle()
         assert len(finished_shards(self.place.files(output))) == 2

@@ -15,6 +15,8 @@ from tests.faults.jobs import (
     Job,
     Left,
     LocalPlace,
+    SmallJob,
+    array_records,
     assert_consistent,
     coco,
     coco_parquet,
@@ -24,6 +26,7 @@ from tests.faults.jobs import (
     place_called,
     rows,
     rows_parquet,
+    small_coco,
     zipped,
 )
 
@@ -44,6 +47,8 @@ KILLS = 4
         pytest.param("local", coco_parquet, id="local Parquet"),
         pytest.param("gs", coco_parquet, id="gs Parquet"),
         pytest.param("local", rows_parquet, id="local rows Parquet"),
+        pytest.param("local", array_records, id="local ArrayRecord"),
+        pytest.param("gs", array_records, id="gs ArrayRecord"),
         pytest.param("s3", folder_splits, id="s3 folder"),
     ],
 )
@@ -69,6 +74,7 @@ def rows_in_many_shards(pictures: Path, output: str) -> list[object]:
         (embed, 6, 3 + 2 + 2 * 3),
         (coco_tars, SHARDS, 3 + 2 + 3 * 3),
         (coco_parquet, SHARDS, 3 + 2 + 2 * 3),
+        (array_records, SHARDS, 2 + 1 + 2 * 3),
         (rows_in_many_shards, 40, 60),
     ],
 )
@@ -144,6 +150,16 @@ def kill_at_random(job: Job, old: Files, seed: str) -> None:
     indirect=True,
 )
 def test_killed_before_change_at_end(small_job):
+    kill_before_changes_at_end(small_job)
+
+
+def test_array_records_killed_before_change_at_end(pictures, tmp_path):
+    job = SmallJob(LocalPlace(tmp_path), tmp_path, small_coco(pictures, tmp_path, "--container", "arrayrecord"))
+    job.local_changes = 2 + 1 + 2 * 2  # no indexes
+    kill_before_changes_at_end(job)
+
+
+def kill_before_changes_at_end(small_job: SmallJob) -> None:
     """Every third one; every ninth in a bucket."""
     whole = small_job.undisturbed()
     small_job.before = small_job.all_but_the_end()

@@ -11,12 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.jobs import Files, Job, LocalPlace, SmallJob, coco, folder_splits, place_called, small_coco, zipped
+from tests.faults.jobs import (
+    Files,
+    Job,
+    LocalPlace,
+    SmallJob,
+    array_records,
+    coco,
+    folder_splits,
+    place_called,
+    small_coco,
+    zipped,
+)
 from tests.faults.warm_process import Command
 
 
 @pytest.mark.parametrize(
-    ("where", "command"), [("local", coco), ("local", zipped(folder_splits)), ("gs", folder_splits)]
+    ("where", "command"),
+    [("local", coco), ("local", zipped(folder_splits)), ("gs", folder_splits), ("s3", array_records)],
 )
 def test_two_at_once(where, command, pictures, tmp_path, server, request, recordmill):
     """Started together, within some milliseconds, and at random within the time that a run takes."""

@@ -14,7 +14,6 @@ from enum import Enum
 from hashlib import blake2b
 from io import BufferedReader, FileIO
 from pathlib import Path
-from threading import RLock
 from typing import Any, BinaryIO, NamedTuple
 
 from recordmill.schemas.inputs.files import NO_FILE
@@ -27,11 +26,12 @@ from recordmill.transforms.storage.interface import (
     UnreadableFileError,
     too_large,
 )
+from recordmill.transforms.storage.open_files import OpenFiles
 
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 """Values of errno if a path does not lead to a file."""
 _OPEN_FILES = 256
-"""Maximum number of files kept open for range reads. Many systems allow a process 1,024."""
+"""Maximum number of files kept open for range reads."""
 _READ_AT_ONCE = 0x7FFF_F000
 """Maximum number of bytes that one read() of Linux returns. Other systems return more."""
 _NOT_READABLE = (errno.EACCES, errno.EPERM, errno.EISDIR)
@@ -81,28 +81,8 @@ class _VersionFile(FileIO):
         self.close()
 
 
-class _OpenFiles:
-    """Thread-safe LRU cache of open files."""
-
-    def __init__(self) -> None:
-        self._files: dict[tuple[str, str], _VersionFile] = {}  # the most recently used one last
-        self._lock = RLock()  # reentrant: garbage collection in a thread that has the lock may call release()
-
-    def get(self, path: str, version: str) -> _VersionFile:
-        with self._lock:
-            file = self._files.pop((path, version), None) or _VersionFile(path, version)
-            self._files[path, version] = file
-            if len(self._files) > _OPEN_FILES:
-                del self._files[next(iter(self._files))]
-            return file
-
-    def release(self, path: str, version: str) -> None:
-        """Close a file once no thread reads it."""
-        with self._lock:
-            self._files.pop((path, version), None)
-
-
-_OPEN = _OpenFiles()
+_OPEN: OpenFiles[tuple[str, str], _VersionFile] = OpenFiles(lambda key: _VersionFile(*key), _OPEN_FILES)
+"""By path and version."""
 
 
 def _read_bytes(descriptor: int, length: int) -> bytes:
@@ -210,7 +190,7 @@ class LocalStorage(Storage):
             return _read_bytes(file.fileno(), length)
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
-        file = _OPEN.get(path, version)
+        file = _OPEN.get((path, version))
         pieces = [
             os.pread(file.fileno(), length, start)
             if length <= _READ_AT_ONCE
@@ -221,13 +201,13 @@ class LocalStorage(Storage):
         return pieces
 
     def read_into(self, path: str, start: int, memory: memoryview, version: str) -> int:
-        file = _OPEN.get(path, version)
+        file = _OPEN.get((path, version))
         size = os.preadv(file.fileno(), [memory], start)
         file.check()
         return size
 
     def release(self, path: str, version: str) -> None:
-        _OPEN.release(path, version)
+        _OPEN.release((path, version))
 
     def write(self, path: str, data: bytes) -> None:
         # Another run may finish, and delete its state folder while this run writes to it.

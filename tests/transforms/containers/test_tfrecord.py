@@ -198,7 +198,7 @@ def test_whoever_opens_file_may_collect_another_reader(shard, monkeypatch):
     class Collecting(local_storage._VersionFile):
         def __init__(self, *of):
             super().__init__(*of)
-            local_storage._OPEN.release(*of)
+            local_storage._OPEN.release(of)
 
     monkeypatch.setattr(local_storage, "_VersionFile", Collecting)
     done = threading.Thread(target=lambda: RecordFiles([shard]).read([0]), daemon=True)

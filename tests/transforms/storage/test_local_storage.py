@@ -11,6 +11,7 @@ from recordmill.schemas.inputs.files import NO_FILE
 from recordmill.transforms.storage import local_storage
 from recordmill.transforms.storage.interface import ChangedFileError, UnreadableFileError
 from recordmill.transforms.storage.local_storage import LocalStorage, LocalUpload, TemporaryName
+from recordmill.transforms.storage.open_files import OpenFiles
 from recordmill.transforms.storage.resolve import storage_for
 
 STORAGE = LocalStorage()
@@ -89,8 +90,7 @@ def test_file_is_read_whole_where_system_reads_less_at_once(tmp_path, monkeypatc
 
 
 def test_file_read_last_stays_open(tmp_path, monkeypatch):
-    monkeypatch.setattr(local_storage, "_OPEN", local_storage._OpenFiles())
-    monkeypatch.setattr(local_storage, "_OPEN_FILES", 2)
+    monkeypatch.setattr(local_storage, "_OPEN", OpenFiles(lambda key: local_storage._VersionFile(*key), 2))
     for name in "abc":
         (tmp_path / name).write_text(name)
     versions = {file.name: file.version for file in STORAGE.walk(str(tmp_path))}

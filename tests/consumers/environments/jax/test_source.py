@@ -6,7 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from absl import flags
+from array_record.python.array_record_module import ArrayRecordReader
 
+import recordmill
 from recordmill.launch.cli import main
 from tests.consumers.pages import DOCS, run
 from tests.recordmill.splits import CONTENTS, draw, write_split
@@ -21,6 +23,22 @@ def test_grain_reads_a_batch_at_once(tmp_path, monkeypatch):
     records = grain.MapDataset.source(split.grain(raw=True))
     assert records._getitems([3, 1]) == [split.raw(3), split.raw(1)]
     assert calls[0] == 2
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_grain_reads_array_records_itself(tmp_path, sample, copy_converted, processes):
+    """Its own data source opens the shards unchanged. It complains in a log if a group has several records."""
+    copy_converted(tmp_path, "--num-shards", 3, "--container", "arrayrecord")
+    split = recordmill.open(tmp_path)["train"]
+    paths = [str(tmp_path / shard.file) for shard in split.shards]
+    source = grain.sources.ArrayRecordDataSource(paths)
+    assert len(source) == len(split) > 20
+    records = grain.MapDataset.source(source).shuffle(seed=1).to_iter_dataset()
+    if processes:
+        flags.FLAGS.mark_as_parsed()
+        records = records.mp_prefetch(grain.MultiprocessingOptions(num_workers=processes))
+    assert sorted(records) == sorted(split.read(range(len(split))))
+    assert "group_size:1," in ArrayRecordReader(paths[0]).writer_options_string()
 
 
 @pytest.mark.parametrize("processes", [0, 2])
