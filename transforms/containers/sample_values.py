@@ -173,7 +173,8 @@ class _RecordSplitter:
 
     def __init__(self, table: FeatureTable):
         self._heads = [
-            (Heads(feature.name, feature.kind, feature.is_list), dict[int, int]()) for feature in table.features
+            (Heads(feature.name, feature.kind, feature.is_list), dict[int, tuple[bytes, int]]())
+            for feature in table.features
         ]
         self._names = [feature.name for feature in table.features]
 
@@ -191,28 +192,36 @@ class _RecordSplitter:
         if part[0] != _FIRST_BYTE or place + size != sum(map(len, record)):
             raise ValueError("it is not a serialised tf.Example")
         payloads = list[Any]()
-        for heads, length_of in self._heads:
-            size, start = read_varint(part, place + 1)
+        part_size = len(part)
+        for heads, entry_of in self._heads:  # most of a writer's own time: no call for small features
+            size, start = part[place + 1], place + 2
+            if size > 127:
+                size, start = read_varint(part, place + 1)
             end = start + size
-            length = length_of.get(size)
-            if length is None:
-                length = _payload_length(heads, end - place)
-                if size < _MOST_CACHED:
-                    length_of[size] = length
-            is_part = end > len(part) and end - length == len(part) and bool(rest) and len(rest[0]) == length
-            if not part.startswith(heads[length], place) or (end > len(part) and not is_part):
+            head, length = entry_of.get(size) or self._entry(heads, entry_of, size, end - place)
+            is_part = end > part_size and end - length == part_size and bool(rest) and len(rest[0]) == length
+            if not part.startswith(head, place) or (end > part_size and not is_part):
                 raise ValueError(f"its feature {self._names[len(payloads)]} is missing, or written otherwise")
             if is_part:
                 payloads.append(rest[0])
                 part, rest, end = rest[1] if len(rest) > 1 else b"", rest[2:], 0
+                part_size = len(part)
+            elif length < _MOST_CACHED:
+                payloads.append(part[end - length : end])
             else:
-                payloads.append(
-                    part[end - length : end] if length < _MOST_CACHED else memoryview(part)[end - length : end]
-                )
+                payloads.append(memoryview(part)[end - length : end])
             place = end
-        if place != len(part) or rest:
+        if place != part_size or rest:
             raise ValueError("it has features that the manifest does not name")
         return payloads
+
+    @staticmethod
+    def _entry(heads: Heads, entry_of: dict[int, tuple[bytes, int]], size: int, entry_size: int) -> tuple[bytes, int]:
+        """Return the header of a map entry, and the length of its data. Those of small ones are kept in `entry_of`."""
+        length = _payload_length(heads, entry_size)
+        if size < _MOST_CACHED:
+            entry_of[size] = heads[length], length
+        return heads[length], length
 
 
 _FIRST_BYTE = 0x0A
