@@ -18,10 +18,18 @@ from measure import Measure, measured
 
 HERE = Path(__file__).resolve().parent
 RECORDMILL = [sys.executable, "-m", "recordmill.launch.cli"]
-IMPORTS = (
-    "import recordmill.launch.verbs.convert, recordmill.launch.runners.run, recordmill.launch.terminal.progress, "
-    "recordmill.pipelines.coco, apache_beam.runners.portability.fn_api_runner"
-)
+IMPORTS = """
+import atexit, gc
+from recordmill.launch.local_engine.engine import importing, local_engine
+atexit.register(gc.freeze)
+with local_engine(), importing():
+    import recordmill.launch.cli, recordmill.launch.verbs.convert, recordmill.launch.runners.run
+    import recordmill.launch.preflight.check_inputs, recordmill.launch.terminal.progress
+    import recordmill.pipelines.choose_format, recordmill.pipelines.coco, recordmill.pipelines.dataset_options
+    import recordmill.transforms.insight.page, recordmill.transforms.insight.read_examples
+    import apache_beam.runners.portability.fn_api_runner, numpy.ma
+"""
+"""Imports of the command as it does them: without garbage collection, which would take 0.2 s more."""
 LOOP = HERE / "peers" / "write_tensorflow.py"
 
 

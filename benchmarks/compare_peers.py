@@ -1,10 +1,11 @@
-"""One table of twelve other programs and Recordmill, which write the same images and boxes.
+"""One table of twelve other programs and Recordmill with each container, which write the same images and boxes.
 
     python benchmarks/compare_peers.py [--images 5000] [--shards 8] [--runs 3] [--only NAME,NAME] [--folder DIR]
 
 `make bench-peers` installs them first, each in an environment of its own below .peers; benchmarks/peers/ has a script
 of each, with the settings that are fastest here. Whole processes are timed, in turn, round after round; those that take
-long are run once. "after imports" is without what importing their modules takes. Memory is that of all processes.
+long are run once. "after imports" is without what importing their modules takes. Memory is that of all processes. Below the table is the time of each container relative to other writers of such
+files, after imports.
 
 What each does about bad input is found by running it: an image that is cut off in its middle, one that is not there,
 and one of another size than the JSON says, among sixteen. Recordmill is told to accept rejects, as it ends with an
@@ -27,6 +28,10 @@ from make_coco import HEIGHT, WIDTH, make
 from measure import Measure, measured
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from recordmill.schemas.containers import CONTAINERS, TFRECORD  # noqa: E402
+
 OURS, PEERS, GARDEN = (
     Path(sys.executable),
     HERE.parent / ".peers",
@@ -36,7 +41,7 @@ ENVIRONMENT = os.environ | {
     "CUDA_VISIBLE_DEVICES": "",
     "HF_HUB_OFFLINE": "1",
     "NO_GCE_CHECK": "true",
-    "PYTHONPATH": str(HERE / "peers"),
+    "PYTHONPATH": f"{HERE / 'peers'}{os.pathsep}{HERE.parent}",
     "RAY_USAGE_STATS_ENABLED": "0",
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "WANDB_MODE": "disabled",
@@ -68,9 +73,10 @@ def of_environment(name: str, module: str, is_slow: bool = False) -> Peer:
     return script(module, PEERS / name / "bin" / "python", is_slow)
 
 
-def ours(check: str, container: str = "tfrecord") -> Peer:
+def ours(check: str, container: str = TFRECORD) -> Peer:
     flags = ["--check", check, "--max-rejects", "1", "--container", container]
-    return Peer(OURS, lambda data, output, shards: coco(data, output, shards, *flags), IMPORTS)
+    imports = f"{IMPORTS}    import {CONTAINERS[container].module}"
+    return Peer(OURS, lambda data, output, shards: coco(data, output, shards, *flags), imports)
 
 
 def model_garden(data: Path, output: Path, shards: int) -> list[str]:
@@ -89,14 +95,19 @@ def copy(data: Path, output: Path, _: int) -> list[str]:
 ROWS = {
     "recordmill --check header": ours("header"),
     "recordmill --check decode": ours("decode"),
-    "recordmill --container arrayrecord": ours("header", "arrayrecord"),
+    **{
+        f"recordmill --container {name}": ours("header", name)
+        for name, row in CONTAINERS.items()
+        if name != TFRECORD and row.is_installed
+    },
     "tfrecord (PyPI) in a loop": of_environment("tfrecord", "write_tfrecord"),
     "webdataset": of_environment("webdataset", "write_webdataset"),
     "array_record": of_environment("array_record", "write_array_record"),
     "tf.io.TFRecordWriter in a loop": script("write_tensorflow", OURS),
     "TensorFlow Datasets": script("write_tfds", OURS, is_slow=True),
     "Model Garden": Peer(GARDEN, model_garden, "import official.vision.data.create_coco_tf_record", is_slow=True),
-    "Hugging Face datasets to Parquet": of_environment("datasets", "write_parquet", is_slow=True),
+    "Hugging Face datasets to Parquet": of_environment("datasets", "write_parquet"),
+    "ParquetWriter of datasets": of_environment("datasets", "write_parquet_directly"),
     "LitData": of_environment("litdata", "write_litdata", is_slow=True),
     "MDS (streaming)": of_environment("streaming", "write_mds", is_slow=True),
     "Ray Data": of_environment("ray", "write_ray", is_slow=True),
@@ -104,6 +115,13 @@ ROWS = {
     "plain Beam": script("write_beam", OURS, is_slow=True),
     "cp -r": Peer(Path("/bin/cp"), copy),
 }
+RIVALS = {
+    "recordmill --check header": ["tfrecord (PyPI) in a loop", "tf.io.TFRecordWriter in a loop"],
+    "recordmill --container webdataset": ["webdataset"],
+    "recordmill --container arrayrecord": ["array_record"],
+    "recordmill --container parquet": ["Hugging Face datasets to Parquet", "ParquetWriter of datasets"],
+}
+"""Other writers of the same kind of files, by row."""
 
 
 def run(command: list[str], output: Path) -> Measure:
@@ -237,6 +255,7 @@ def report(
 ) -> None:
     print(f"| | runs | seconds | after imports | of processor | after imports | peak MB | {' | '.join(FAULTS)} |")
     print("|---" * (7 + len(FAULTS)) + "|")
+    work = {}
     for name in chosen:
         if name not in runs:
             print(f"| {name} | not installed |")
@@ -244,11 +263,16 @@ def report(
         whole, importing = (
             Measure(*map(statistics.median, zip(*of, strict=True))) for of in (runs[name], imports[name])
         )
+        work[name] = whole.seconds - importing.seconds, whole.processor_s - importing.processor_s
         print(
-            f"| {name} | {len(runs[name])} | {whole.seconds:.1f} | {whole.seconds - importing.seconds:.1f} "
-            f"| {whole.processor_s:.1f} | {whole.processor_s - importing.processor_s:.1f} | {whole.peak_mb:,.0f} "
+            f"| {name} | {len(runs[name])} | {whole.seconds:.1f} | {work[name][0]:.1f} "
+            f"| {whole.processor_s:.1f} | {work[name][1]:.1f} | {whole.peak_mb:,.0f} "
             f"| {' | '.join(done[name])} |"
         )
+    for name in work:
+        for rival in filter(work.__contains__, RIVALS.get(name, ())):
+            time, processor = (mine / other for mine, other in zip(work[name], work[rival], strict=True))
+            print(f"{name} against {rival}: {processor:.2f} of its processor time, {time:.2f} of its time")
 
 
 if __name__ == "__main__":
