@@ -4,8 +4,9 @@
 
 `make bench-peers` installs them first, each in an environment of its own below .peers; benchmarks/peers/ has a script
 of each, with the settings that are fastest here. Whole processes are timed, in turn, round after round; those that take
-long are run once. "after imports" is without what importing their modules takes. Memory is that of all processes. Below the table is the time of each container relative to other writers of such
-files, after imports.
+long are run once. "after imports" is without what importing their modules takes. Memory is that of all processes.
+
+Below the table is the time of each container relative to other writers of such files, after imports.
 
 What each does about bad input is found by running it: an image that is cut off in its middle, one that is not there,
 and one of another size than the JSON says, among sixteen. Recordmill is told to accept rejects, as it ends with an
