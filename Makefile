@@ -89,7 +89,7 @@ format: $(VENV)/installed  ## Rewrite the code in its style
 	$(BIN)/ruff check --fix .
 
 bench: $(VENV)/installed  ## Measure speed and memory (minutes)
-	cd benchmarks && for name in masks pictures read_images duplicates read_coco coco buckets table embed text metadata; do \
+	cd benchmarks && for name in masks pictures read_images duplicates read_coco coco containers buckets table embed text metadata; do \
 	    ../$(BIN)/python $$name.py || exit 1; done
 	$(BIN)/uv pip install --quiet --no-deps --target .readers tfrecord==1.14.6 crc32c==2.9.post0
 	cd benchmarks && PYTHONPATH=../.readers ../$(BIN)/python read.py
