@@ -176,8 +176,10 @@ def _plain_objects(row: Mapping[str, Any], row_format: MetadataFormat) -> list[S
     It takes a third of the time of `_convert_metadata_object`.
     """
     prefix = f"{OBJECTS}."
-    lists = {name: cells for name, cells in row.items() if cells is not None and name.startswith(prefix)}
-    boxes, classes = lists.get(_BOX_COLUMN), lists.get(_CLASS_COLUMN)
+    lists: dict[str, Any] = {
+        name: cells for name, cells in row.items() if cells is not None and name.startswith(prefix)
+    }
+    boxes, classes = (lists.get(name, []) for name in (_BOX_COLUMN, _CLASS_COLUMN))
     is_plain = boxes and classes and lists.keys() <= _PLAIN_TYPES.keys() and row.get(OBJECTS) is None
     if not is_plain or row_format.box_format is not BoxFormat.XYWH or row_format.class_names:
         return None
