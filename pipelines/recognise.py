@@ -158,7 +158,7 @@ def _near_candidates(path: str, names: Sequence[str], only: str = "") -> Iterato
 def list_names(folder: str) -> list[str]:
     """Return the names of the first files in a folder and the folders in it, without those of data sets that we wrote
     there: a command whose output is in its data can be repeated."""
-    names = [file.name for file in islice(storage_for(folder).walk(folder), LISTED)]
+    names = list(islice(storage_for(folder).walk_names(folder), LISTED))
     outputs = tuple(name.removesuffix(MANIFEST) for name in names if name.endswith(f"/{MANIFEST}"))
     written = tuple(output for output in outputs if f"{output}{FEATURES}" in names)
     return [name for name in names if not name.startswith(written)]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _is_entered = False
-_GC_OBJECTS = 50_000
+_GC_OBJECTS = 500_000
 """New objects between two garbage collections; Python's default is 700. A bucket of label files has 100,000 objects
 without cycles, which collections would scan again and again: decision 52."""
 

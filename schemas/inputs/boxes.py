@@ -82,8 +82,8 @@ def box_fault(bbox_xywh_px: tuple[float, float, float, float]) -> str:
     """
     x, y, width, height = bbox_xywh_px
     # Written out for speed: this runs for every box. NaN fails each comparison.
-    if not (abs(x) <= LARGEST and abs(y) <= LARGEST and abs(width) <= LARGEST and abs(height) <= LARGEST):
-        return "bbox has a number that is beyond any image"
-    if width < 0 or height < 0:
+    if -LARGEST <= x <= LARGEST and -LARGEST <= y <= LARGEST and 0 <= width <= LARGEST and 0 <= height <= LARGEST:
+        return ""
+    if abs(x) <= LARGEST and abs(y) <= LARGEST and abs(width) <= LARGEST and abs(height) <= LARGEST:
         return "bbox has a negative width or height"
-    return ""
+    return "bbox has a number that is beyond any image"

@@ -2,7 +2,6 @@
 
 import codecs
 import itertools
-import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from io import BytesIO
 from typing import IO, Any
@@ -218,13 +217,14 @@ def read_file_elements(data: bytes, root: str, lined: str) -> Iterator[Element]:
     [('b', 0), ('a', 2)]
     """
     nodes = _plain_children(data, root)
-    starts = [match.start() for match in re.finditer(rb"<%b[\s/>]" % lined.encode(), data)]
-    if nodes is None or len(starts) != [node.tag for node in nodes].count(lined):
+    before = data.split(b"<%b" % lined.encode())[:-1]  # the bytes before each start tag
+    if nodes is None or len(before) != [node.tag for node in nodes].count(lined):
         yield from read_elements(BytesIO(data), root)
         return
-    lines = itertools.accumulate(data.count(b"\n", *span) for span in itertools.pairwise([0, *starts]))
+    lines = itertools.accumulate([part.count(b"\n") for part in before], initial=1)
+    next(lines)
     for node in nodes:
-        yield Element(node, 1 + next(lines) if node.tag == lined else 0)
+        yield Element(node, next(lines) if node.tag == lined else 0)
 
 
 def _plain_children(data: bytes, root: str) -> list[Node] | None:

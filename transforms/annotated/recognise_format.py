@@ -55,7 +55,7 @@ def reads_labels(options: FormatOptions) -> bool:
     """
     source = options.source()
     for folder in source.folders:
-        names = (file.name for file in islice(storage_for(folder.path).walk(folder.path), LISTED))
+        names = islice(storage_for(folder.path).walk_names(folder.path), LISTED)
         labels = (name for name in names if source.is_label(folder.prefix + name))
         for name in islice(labels, MOST_READ):
             with storage_for(folder.path).open(join_path(folder.path, name)) as file:

@@ -23,10 +23,10 @@ def unread_folders(source: Source) -> Iterator[str]:
     root = source.path if storage_for(source.path).is_folder(source.path) else split_folder(source.path)[0]
     read = [folder.path for folder in source.folders]
     counts: Counter[str] = Counter()
-    for file in islice(storage_for(root).walk(root), _LISTED):
-        parts = file.name.split("/")
+    for name in islice(storage_for(root).walk_names(root), _LISTED):
+        parts = name.split("/")
         depth = next((number for number, part in enumerate(parts[:-1], 1) if part.lower() in _NAMES), 0)
-        if depth and source.is_label(file.name):
+        if depth and source.is_label(name):
             counts[join_path(root, "/".join(parts[:depth]))] += 1
     unread = [
         f"{path} ({number_text(number, 'label file')})"

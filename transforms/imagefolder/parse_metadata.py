@@ -4,6 +4,7 @@ import math
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
@@ -32,6 +33,12 @@ BOXES = ("bbox", "bboxes", "box", "boxes")
 CLASSES = ("category", "categories", "category_id", "category_ids", "label", "labels", "class", "classes", "class_id")
 AREA, _CROWD, _ID = ("area", "areas"), ("iscrowd", "is_crowd"), ("id", "ids")
 _READ = {*BOXES, *CLASSES, *AREA, *_CROWD, *_ID}
+_BOX_COLUMN, _CLASS_COLUMN, *_OTHER_COLUMNS = (
+    f"{OBJECTS}.{key}" for key in ("bbox", "category", "area", "iscrowd", "id")
+)
+_TYPES = frozenset((list,)), frozenset((str,)), frozenset((float,)), frozenset((int, bool)), frozenset((int,))
+_PLAIN_TYPES = dict(zip((_BOX_COLUMN, _CLASS_COLUMN, *_OTHER_COLUMNS), _TYPES, strict=True))
+"""Types of the values of plain columns."""
 _SIZE = ("width", "height")
 NUMBERED = "numbered"
 """Note: some object has a number as its class."""
@@ -151,11 +158,56 @@ def _convert_metadata_row(
     if splits and not split:
         detail = f"{format_value(name)} is not in one of the folders {', '.join(splits)}"
         return unusable_image(detail, line)._replace(notes=notes)
-    parts, objects = ImageParts(), list[dict[str, Any]]()
+    parts = ImageParts()
+    if (plain := _plain_objects(row, row_format)) is None:
+        _add_objects(row, line, row_format, parts)
+    for number, object_ in enumerate(plain or ()):
+        parts.add(object_, f"object {number}", line)
+    parts.notes |= {*notes}
+    width, height = stated_size(row, parts.warnings)
+    values = [value for column in row_format.captions for value in _as_list(row.get(column))]
+    texts = tuple(str(value) for value in values if value is not None and str(value).strip())
+    return parts.image(Sample(name, data=data, width=width, height=height, captions=texts, split=split))
+
+
+def _plain_objects(row: Mapping[str, Any], row_format: MetadataFormat) -> list[SampleObject] | None:
+    """Return the objects of a row whose columns are lists of plain values; None for any other row.
+
+    It takes a third of the time of `_convert_metadata_object`.
+    """
+    prefix = f"{OBJECTS}."
+    lists: dict[str, Any] = {
+        name: cells for name, cells in row.items() if cells is not None and name.startswith(prefix)
+    }
+    boxes, classes = (lists.get(name, []) for name in (_BOX_COLUMN, _CLASS_COLUMN))
+    is_plain = boxes and classes and lists.keys() <= _PLAIN_TYPES.keys() and row.get(OBJECTS) is None
+    if not is_plain or row_format.box_format is not BoxFormat.XYWH or row_format.class_names:
+        return None
+    for name, cells in lists.items():
+        if type(cells) is not list or len(cells) != len(boxes) or not _PLAIN_TYPES[name].issuperset(map(type, cells)):
+            return None
+    areas, crowds, ids = (lists.get(name) or [None] * len(boxes) for name in _OTHER_COLUMNS)
+    if {*map(len, boxes)} != {4} or not {None, 0, 1}.issuperset(crowds):
+        return None
+    numbers = [*chain.from_iterable(boxes)]
+    if not _NUMBERS.issuperset(map(type, numbers)) or not all(map(math.isfinite, numbers)):
+        return None
+    if ids[0] is not None and not (min(ids) in _INT64 and max(ids) in _INT64):
+        return None
+    edges = iter(map(float, numbers))
+    xywh = zip(edges, edges, edges, edges, strict=True)
+    return [
+        SampleObject(class_, box, is_crowd=bool(crowd), area_px2=area, id=id_)
+        for class_, box, area, crowd, id_ in zip(classes, xywh, areas, crowds, ids, strict=True)
+    ]
+
+
+def _add_objects(row: Mapping[str, Any], line: int, row_format: MetadataFormat, parts: ImageParts) -> None:
+    objects = list[dict[str, Any]]()
     with parts.rejecting(line=line):
         objects = row_objects(row)
     further = set[str]().union(*objects) - _READ
-    parts.notes |= {*notes, *field_notes(f"{OBJECTS}.{key}" for key in further)}
+    parts.notes |= field_notes(f"{OBJECTS}.{key}" for key in further)
     for number, entry in enumerate(objects):
         try:
             object_ = _convert_metadata_object(entry, row_format, parts)
@@ -166,10 +218,6 @@ def _convert_metadata_row(
             own = {key: value for key, value in entry.items() if key in further}
             object_ = replace(object_, fields=msgspec.to_builtins(own))
         parts.add(object_, f"object {number}", line)
-    width, height = stated_size(row, parts.warnings)
-    values = [value for column in row_format.captions for value in _as_list(row.get(column))]
-    texts = tuple(str(value) for value in values if value is not None and str(value).strip())
-    return parts.image(Sample(name, data=data, width=width, height=height, captions=texts, split=split))
 
 
 def _held_image(row: Mapping[str, Any], file: str, line: int, column: str) -> tuple[str, bytes]:

@@ -74,6 +74,7 @@ def _add_texts(one: Mapping[str, int] | None, other: Mapping[str, int] | None) -
 
 
 _PLAIN = frozenset((str, int, float, bool))
+_WELL_KNOWN = frozenset(WELL_KNOWN)
 
 
 class FieldPicker:
@@ -105,20 +106,24 @@ class FieldPicker:
         return msgspec.structs.replace(sample, fields=self._picked("image", sample.fields), objects=objects)
 
     def _pick_of_object(self, given: SampleObject) -> SampleObject:
-        picked = self._picked("object", given.fields)
+        fields = given.fields
+        is_noted = self._leaves["object"].issuperset(fields) and _PLAIN.issuperset(map(type, fields.values()))
+        if is_noted and not self._selections["object"] and _WELL_KNOWN.issuperset(fields):
+            return given  # most objects: nothing to note or to leave out
+        picked = self._picked("object", fields)
         return given if picked == given.fields else msgspec.structs.replace(given, fields=picked)
 
     def _picked(self, axis: Axis, fields: Mapping[str, Any]) -> dict[str, Any]:
         selection = self._selections[axis]
         if not (fields or selection):
             return {}
-        well_known = {path: fields[path] for path in WELL_KNOWN if path in fields} if axis == "object" else {}
         leaves = self._leaves[axis]
         for key, value in fields.items():
             if value and (key not in leaves or type(value) not in _PLAIN):
                 paths = [path for path, leaf in leaf_values({key: value}) if leaf]
                 self.names.update([f"{PREFIXES[axis]}{path}" for path in paths])
                 leaves.update({key}.intersection(paths))
+        well_known = {path: fields[path] for path in WELL_KNOWN if path in fields} if axis == "object" else {}
         if not selection:
             return well_known
         self.paths[axis].update(known_paths(fields))

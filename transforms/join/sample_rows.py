@@ -143,9 +143,9 @@ def _check_object(name: str, number: int, given: SampleObject, finder: CategoryF
         raise UnusableError(Reason.MALFORMED_BOX, f"corners are not four finite points: {given.corners}")
     id_ = name_id(f"{name} object {number}") if given.id is None else given.id
     area = box[2] * box[3] if given.area_px2 is None else given.area_px2
-    if not (abs(area) <= LARGEST and -_INT64 <= id_ < _INT64):
+    if not (-LARGEST <= area <= LARGEST and -_INT64 <= id_ < _INT64):
         raise UnusableError(Reason.MALFORMED_ANNOTATION, f"area {area}, id {id_}")
-    fields = msgspec.json.encode(given.fields) if given.fields else b""
+    fields = _field_bytes(given.fields)
     mask, is_fraction = given.segmentation.encode(), given.frame == "fraction"
     return Annotation(
         id_, category_id, box, area, given.is_crowd, mask, given.keypoints, given.corners, is_fraction, fields

@@ -64,7 +64,7 @@ class DataContents:
         """Names of the images below the folder, also if the data set is a file in it."""
         names: Iterable[str] = self.names
         if self.folder != self.data.rstrip("/"):
-            names = (file.name for file in islice(storage_for(self.folder).walk(self.folder or "."), LISTED))
+            names = islice(storage_for(self.folder).walk_names(self.folder or "."), LISTED)
         return [name for name in names if is_image_name(name)]
 
     @property

@@ -77,6 +77,10 @@ class Storage(Protocol):
         """Yield all files below `folder` and its sub-folders, in any order. `within` is a range from `parts`."""
         ...
 
+    def walk_names(self, folder: str) -> Iterator[str]:
+        """Yield the names of the files that `walk` yields; local files are not looked up one by one."""
+        return (file.name for file in self.walk(folder))
+
     def parts(self, folder: str) -> list[NameRange]:
         """Return disjoint ranges for concurrent `walk` calls, which together have all files, ordered by name."""
         return [ALL_NAMES]

@@ -118,26 +118,15 @@ class LocalStorage(Storage):
     """Storage of local folders. See `Storage` for the methods."""
 
     def walk(self, folder: str, within: NameRange = ALL_NAMES) -> Iterator[StoredFile]:
-        # Follow links to folders, such as classes, except links to a parent folder.
-        pending: list[tuple[str, str, frozenset[str]]] = [("", folder, frozenset())]
-        while pending:
-            prefix, directory, above = pending.pop()
-            real = os.path.realpath(directory)
-            if real in above:
-                continue
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    name = prefix + entry.name
-                    kind = _entry_kind(entry)
-                    if kind is _Kind.FOLDER:
-                        if entry.name == "lost+found" and not os.access(entry.path, os.R_OK | os.X_OK):
-                            continue  # at the root of a disk, and only root can read it
-                        pending.append((name + "/", entry.path, above | {real}))
-                    elif kind is _Kind.OTHER:
-                        yield StoredFile(entry.path, 0, NO_FILE, name)
-                    else:
-                        status = entry.stat()
-                        yield StoredFile(entry.path, status.st_size, str(status.st_mtime_ns), name)
+        for name, entry, kind in _walk_entries(folder):
+            if kind is _Kind.OTHER:
+                yield StoredFile(entry.path, 0, NO_FILE, name)
+            else:
+                status = entry.stat()
+                yield StoredFile(entry.path, status.st_size, str(status.st_mtime_ns), name)
+
+    def walk_names(self, folder: str) -> Iterator[str]:
+        return (name for name, _, _ in _walk_entries(folder))
 
     def names(self, folder: str) -> list[str]:
         try:
@@ -274,6 +263,25 @@ def _entry_kind(entry: os.DirEntry) -> _Kind:
         return _Kind.FOLDER if entry.is_dir() else _Kind.FILE if entry.is_file() else _Kind.OTHER
     except OSError:  # a link to itself
         return _Kind.OTHER
+
+
+def _walk_entries(folder: str) -> Iterator[tuple[str, os.DirEntry, _Kind]]:
+    """Yield name, entry and kind of all files below a folder."""
+    # Follow links to folders, such as classes, except links to a parent folder.
+    pending: list[tuple[str, str, frozenset[str]]] = [("", folder, frozenset())]
+    while pending:
+        prefix, directory, above = pending.pop()
+        real = os.path.realpath(directory)
+        if real in above:
+            continue
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                name, kind = prefix + entry.name, _entry_kind(entry)
+                if kind is not _Kind.FOLDER:
+                    yield name, entry, kind
+                elif entry.name != "lost+found" or os.access(entry.path, os.R_OK | os.X_OK):
+                    pending.append((name + "/", entry.path, above | {real}))
+                # else it is at the root of a disk, and only root can read it
 
 
 _TEMPORARY = re.compile(r"\.(.+)\.([0-9a-f]{6})-(\d+)-([0-9a-f]{6})\.[0-9a-f]{4}\.tmp")

@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,6 +10,7 @@ import numpy as np
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.boxes import LARGEST
 from recordmill.schemas.inputs.fields import leaf_values
 from recordmill.schemas.inputs.images import MAX_PIXELS, is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
@@ -262,6 +263,10 @@ def parse_voc(
             name = element.text
         elif element.tag == "object":
             number += 1
+            if object_ := _plain_object(element.node, origin):
+                parts.add(object_, line=element.line)
+                numbers.append(number)
+                continue
             children = first_children(element.node)
             boxes = 1 if len(children) == len(element.node) else len(element.node.findall("bndbox"))
             fields = {} if children.keys() <= _READ else element_values(element.other_children(_READ))
@@ -318,6 +323,48 @@ def _add_masks(objects: list[SampleObject], numbers: list[int], last: int, path:
             objects[index] = msgspec.structs.replace(objects[index], segmentation=text, area_px2=float(mask.sum()))
     warnings = {_NO_MASK} if {*numbers} - mask_numbers else set()
     return warnings | ({_NO_OBJECT} if max(mask_numbers, default=0) > last else set())
+
+
+@lru_cache(256)
+def _plain_positions(tags: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the positions of the edges, then of name, difficult, truncated and pose among an object's elements, -1 for
+    those without one; () if the object has other elements or an element twice."""
+    edges = tags.index("bndbox") + 1 if "bndbox" in tags else len(tags)
+    fields = [*tags[1:edges], *tags[edges + len(_EDGES) :]]
+    if tags[edges : edges + len(_EDGES)] != _EDGES or len({*fields}) < len(fields) or not _READ.issuperset(fields):
+        return ()
+    where = [tags.index(tag) if tag in fields else -1 for tag in ("name", "difficult", "truncated", "pose")]
+    return (edges, *where) if "name" in fields else ()
+
+
+def _plain_object(node: Node, origin: int) -> SampleObject | None:
+    """Return what `_convert_object` returns of an <object> whose elements and numbers have no peculiarity, in less than
+    half the time; None for any other."""
+    nodes = list(node.iter())
+    positions = _plain_positions(tuple([element.tag for element in nodes]))
+    # With these lengths, the four elements after <bndbox> are its children, and the others are those of <object>.
+    if not positions or len(node) != len(nodes) - 5 or len(nodes[positions[0] - 1]) != len(_EDGES):
+        return None
+    texts = [element.text or "" for element in nodes] + [""]  # the last one is that of position -1
+    edge, name_at, difficult_at, truncated_at, view_at = positions
+    name, edges, view = texts[name_at], texts[edge : edge + 4], texts[view_at].strip()
+    difficult, truncated = _FLAGS.get(texts[difficult_at].strip()), _FLAGS.get(texts[truncated_at].strip())
+    if difficult is None or truncated is None or not name.strip() or "\n" in name or "_" in "".join(edges):
+        return None
+    try:
+        xmin, ymin, xmax, ymax = map(float, edges)
+    except ValueError:
+        return None
+    width, height = xmax - xmin + origin, ymax - ymin + origin
+    is_within = -LARGEST <= xmin <= xmax <= LARGEST and -LARGEST <= ymin <= ymax <= LARGEST
+    if not is_within or not width or not height:
+        return None
+    fields: dict[str, Any] = {"difficult": True} if difficult else {}
+    if truncated:
+        fields["truncated"] = True
+    if view:
+        fields["view"] = view
+    return SampleObject(name, (xmin - origin, ymin - origin, width, height), fields=fields)
 
 
 def _convert_object(children: Mapping[str, Node], boxes: int, origin: int) -> SampleObject:

@@ -11,7 +11,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -33,7 +33,15 @@ from recordmill.schemas.paths import is_remote
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.schemas.sizes import first_texts, shorten
 from recordmill.transforms.annotated.shapes import check_fractions, check_ring, rectangle_ring, ring_area
-from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, SourceFolder, SplitList, parser
+from recordmill.transforms.annotated.source import (
+    ImageParts,
+    LabelFault,
+    LabelledImage,
+    Source,
+    SourceFolder,
+    SplitList,
+    parser,
+)
 from recordmill.transforms.join.image_names import label_file, labels_folder
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 from recordmill.transforms.yolo.yolo_options import YoloOptions
@@ -43,6 +51,8 @@ _YAML = (".yaml", ".yml")
 _NAMES, _PLAIN = ("names", "kpt_names"), ("nc", "path", *USUAL_SPLITS, "validation")
 """Keys of data.yaml whose values are names; and those whose values are paths, or a number."""
 _MOST_VALUES = 1_000_000
+_PLAIN_BYTES = b"0123456789. \r\n"
+"""Bytes of a file of plain boxes."""
 _LOOKED_AT = 20_000  # files of a folder without a description
 _SHOWN = 3
 _FIELDS = ("score", "track_id")
@@ -213,7 +223,7 @@ def _first_paths(folder: str) -> Iterator[str]:
     """Yield the paths of the first files below a folder."""
     storage = storage_for(folder)
     if storage.is_folder(folder):
-        yield from (f"{folder.rstrip('/')}/{file.name}" for file in islice(storage.walk(folder), _LOOKED_AT))
+        yield from (f"{folder.rstrip('/')}/{name}" for name in islice(storage.walk_names(folder), _LOOKED_AT))
 
 
 def _relative_path(path: str, top: str) -> str:
@@ -263,8 +273,8 @@ def _find_description(data: str) -> str:
     for path in (join_path(data, name) for name in _CLASSES):
         if storage.size(path) is not None:
             return path
-    files = (file.name for file in islice(storage.walk(data), _LOOKED_AT))
-    below = sorted(name for name in files if name.endswith(_YAML) and name.count("/") in (1, 2))
+    names = islice(storage.walk_names(data), _LOOKED_AT)
+    below = sorted(name for name in names if name.endswith(_YAML) and name.count("/") in (1, 2))
     folder = f"give a folder that has one ({first_texts(below, _SHOWN)}), or " if below else ""
     raise ConfigError(
         f"{data} has neither data.yaml nor classes.txt, so the names of the classes are unknown; {folder}write them "
@@ -421,8 +431,8 @@ def _first_existing(paths: Iterable[str]) -> str:
 def _path_cure(description: dict[str, Any], root: str, split: str) -> str:
     """Return the cure of a path that does not exist: --images with a folder above or below `root` that has the paths
     of train and val, if there is one."""
-    files = (file.name for file in islice(storage_for(root).walk(root), _LOOKED_AT))
-    below = sorted({name.partition("/")[0] for name in files if "/" in name})
+    names = islice(storage_for(root).walk_names(root), _LOOKED_AT)
+    below = sorted({name.partition("/")[0] for name in names if "/" in name})
     entries = [description[name] for name in ("train", "val") if description.get(name)]
     paths = [str(path) for entry in entries for path in (entry if isinstance(entry, list) else [entry])]
     for folder in filter(None, (root.rpartition("/")[0], *(join_path(root, name) for name in below))):
@@ -465,6 +475,9 @@ def parse_labels(data: bytes, file: str, line_format: LineFormat) -> Iterator[La
     >>> image.sample.objects[0].box, image.faults[0].line
     ((0.25, 0.0, 0.5, 1.0), 2)
     """
+    if (objects := _plain_boxes(data, line_format)) is not None:
+        yield LabelledImage(Sample("", objects=objects), (), ("box",) * bool(objects), (), _line_places(len(objects)))
+        return
     try:
         lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
@@ -493,6 +506,33 @@ def parse_labels(data: bytes, file: str, line_format: LineFormat) -> Iterator[La
         raise UnusableError(Reason.MALFORMED_LABELS, f"it is {kind}")
     parts.notes |= {"mixed"} if "box" in parts.notes and parts.notes & {"nine", "more"} else set()
     yield parts.image(Sample(""))
+
+
+def _plain_boxes(data: bytes, line_format: LineFormat) -> tuple[SampleObject, ...] | None:
+    """Return the objects of a file whose lines are boxes without a fault; None for any other file.
+
+    It takes a third of the time of `parse_line`. Without signs and letters, no number is negative or NaN.
+    """
+    if line_format.task not in ("", "detect") or data.translate(None, _PLAIN_BYTES):
+        return None
+    names, objects, rows = line_format.names, list[SampleObject](), list[tuple[float, ...]]()
+    for line in data.splitlines():
+        try:
+            row = class_, x, y, width, height = tuple(map(float, line.split()))
+        except ValueError:
+            return None
+        if class_ >= len(names) or class_ % 1 or x > 1 or y > 1 or width > 1 or height > 1:
+            return None
+        rows.append(row)
+        index, box = int(class_), (round(x - width / 2, 12), round(y - height / 2, 12), width, height)
+        objects.append(SampleObject(names[index], box, "fraction", category_id=index))
+    return tuple(objects) if len(set(rows)) == len(rows) else None
+
+
+@lru_cache(256)
+def _line_places(number: int) -> tuple[LabelFault, ...]:
+    """Return the places of objects in the first lines of a file."""
+    return tuple(LabelFault(Reason.MALFORMED_ANNOTATION, "", line) for line in range(1, number + 1))
 
 
 def _parse_columns(tokens: Sequence[str]) -> tuple[float, ...]:

@@ -9,6 +9,7 @@ import pytest
 
 from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.schemas.rejects import Reason
+from recordmill.transforms.imagefolder import parse_metadata as module
 from recordmill.transforms.imagefolder.parse_metadata import MetadataFormat, _held_image, parse_metadata
 
 NAMED = MetadataFormat(("cat", "dog"))
@@ -216,3 +217,42 @@ def test_names_of_images_in_parquet_files(path, name):
     """A path of another type names no image."""
     row = {"image.bytes": b"an image", "image.path": path}
     assert _held_image(row, "train/x.parquet", 7, "image") == (name, b"an image")
+
+
+BOXES = {"bbox": [BOX, [0.5, 0, 2, 2]], "category": ["cat", "cat"]}
+
+
+@pytest.mark.parametrize(
+    ("objects", "is_plain"),
+    [
+        ({**BOXES, "area": [1.5, 2.5], "iscrowd": [0, 1], "id": [7, 8]}, True),
+        ({**BOXES, "iscrowd": [False, True], "area": None}, True),
+        ({**BOXES, "category": [0, 1]}, False),
+        ({**BOXES, "category": ["cat", None]}, False),
+        ({**BOXES, "category": ["cat"]}, False),
+        ({**BOXES, "iscrowd": [0, 2]}, False),
+        ({**BOXES, "area": [1, "x"]}, False),
+        ({**BOXES, "id": [7, None]}, False),
+        ({**BOXES, "score": [0.5, 0.5]}, False),
+        ({**BOXES, "label": ["dog", "dog"]}, False),
+        ({**BOXES, "bbox": [BOX, [1, 2]]}, False),
+        ({**BOXES, "bbox": [BOX, None]}, False),
+        ({**BOXES, "bbox": [BOX, [1, 2, 3, "4"]]}, False),
+        ({"bbox": [], "category": []}, False),
+        ([{"bbox": BOX, "category": "cat"}], False),
+    ],
+)
+def test_lists_of_plain_values_are_read_as_any_other(objects, is_plain, monkeypatch):
+    results, convert = [], module._plain_objects
+    monkeypatch.setattr(module, "_plain_objects", lambda *row: results.append(convert(*row)) or results[-1])
+    image = parsed({"objects": objects}, MetadataFormat())
+    assert [result is not None for result in results] == [is_plain]
+    monkeypatch.setattr(module, "_plain_objects", lambda *_: None)
+    assert image == parsed({"objects": objects}, MetadataFormat())
+
+
+@pytest.mark.parametrize("metadata_format", [NAMED, MetadataFormat(box_format=BoxFormat.XYXY)])
+def test_other_formats_are_not_plain(metadata_format):
+    row = {f"objects.{key}": cells for key, cells in BOXES.items()}
+    assert module._plain_objects(row, MetadataFormat())
+    assert module._plain_objects(row, metadata_format) is None

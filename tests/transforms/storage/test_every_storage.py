@@ -48,6 +48,7 @@ def test_files_of_a_folder(storage, root):
     for folder in (f"{root}/in", f"{root}/in/"):
         files = {file.name: file for file in storage.walk(folder)}
         assert files.keys() == set(names)
+        assert sorted(storage.walk_names(folder)) == sorted(names)
         assert storage.names(folder) == [".c", "a", "b"]
     for name, file in files.items():
         assert (file.path, file.size_bytes) == (f"{root}/in/{name}", len(name.encode()))

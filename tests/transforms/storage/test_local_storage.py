@@ -39,6 +39,16 @@ def test_walk_tells_changed_file_apart(tmp_path):
     assert before.version != after.version
 
 
+def test_names_are_listed_without_a_look_at_each_file(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).touch()
+    names = STORAGE.walk_names(str(tmp_path))
+    first = next(names)
+    for name in ("a", "b"):
+        (tmp_path / name).unlink()
+    assert sorted([first, *names]) == ["a", "b"]
+
+
 @pytest.mark.parametrize(("may_read", "names"), [(True, ["a/1", "lost+found/2"]), (False, ["a/1"])])
 def test_walk_skips_lost_and_found_that_only_root_reads(tmp_path, monkeypatch, may_read, names):
     for name in ("a/1", "lost+found/2"):

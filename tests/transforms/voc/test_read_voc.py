@@ -1,10 +1,12 @@
 """XML of Pascal VOC, and its faults."""
 
 import re
+from xml.etree.ElementTree import fromstring
 
 import pytest
 
 from recordmill.schemas.rejects import Reason
+from recordmill.transforms.voc import read_voc
 from recordmill.transforms.voc.read_voc import _check_voc_notes, parse_voc
 from recordmill.transforms.voc.voc_options import VocOptions
 
@@ -170,3 +172,40 @@ def test_fields():
     assert image.sample.objects[0].fields == {"occluded": "0", "attributes": {"colour": "red"}}
     assert image.sample.fields == {"folder": "a", "source": {"database": "d"}}
     assert {"field attributes.colour", "part"} < set(image.notes)
+
+
+NAME, EDGES = "<name>cat</name>", BOX.removeprefix("<bndbox>").removesuffix("</bndbox>")
+
+
+@pytest.mark.parametrize(
+    ("children", "is_plain"),
+    [
+        (f"{NAME}<pose>Left</pose><truncated> 1</truncated><difficult>1</difficult>{BOX}", True),
+        (f"{BOX}<name> r&amp;b</name><truncated/>\n<pose> </pose>", True),
+        (f"<name>\ncat</name>{BOX}", False),
+        (f"<name/>{BOX}", False),
+        (BOX, False),
+        (NAME, False),
+        (f"{NAME}{BOX}{BOX}", False),
+        (f"{NAME}{NAME}{BOX}", False),
+        (f"{NAME}{BOX}<occluded>1</occluded>", False),
+        (f"{NAME}{BOX}<difficult>true</difficult>", False),
+        (f"{NAME}{BOX}<truncated>x</truncated>", False),
+        (f"{NAME}<bndbox/>{EDGES}", False),  # edges beside the box
+        (f"<name>cat{BOX}</name>", False),
+        (f"{NAME}{BOX.replace('<xmax>13', '<xmax><b/>13')}", False),
+        (f"{NAME}{BOX.replace('xmin', 'x').replace('ymin', 'xmin')}", False),
+        (f"{NAME}{BOX.replace('13', '1_3')}", False),
+        (f"{NAME}{BOX.replace('13', 'x')}", False),
+        (f"{NAME}{BOX.replace('13', 'nan')}", False),
+        (f"{NAME}{BOX.replace('13', '1e19')}", False),
+        (f"{NAME}{BOX.replace('13', '2')}", False),
+        (f"{NAME}{BOX.replace('13', '3')}", False),
+    ],
+)
+def test_a_plain_object_is_read_as_any_other(children, is_plain, monkeypatch):
+    xml = f"<object>{children}</object>"
+    assert (read_voc._plain_object(fromstring(xml), 0) is not None) == is_plain
+    image = parse_objects(xml, CAT)
+    monkeypatch.setattr(read_voc, "_plain_object", lambda *_: None)
+    assert image == parse_objects(xml, CAT)

@@ -3,6 +3,7 @@ import pytest
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.file_kinds import LFS_POINTER
 from recordmill.schemas.rejects import Reason
+from recordmill.transforms.yolo import read_yolo
 from recordmill.transforms.yolo.read_yolo import LineFormat, _box_fields, _check_lines, parse_labels, source
 from recordmill.transforms.yolo.yolo_options import YoloOptions
 from tests.literal_data import write_files
@@ -391,3 +392,33 @@ def test_cure_of_path_that_does_not_exist(tmp_path, folders, val, cure):
     assert str(caught.value).endswith(f" does not exist. {cure.format(tmp_path)}")
     if "--images" in cure:
         assert source(YoloOptions(data=str(tmp_path), output="out", images=(f"{tmp_path}/a b",))).images
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_plain"),
+    [
+        (f"{LINE}\n1 .25 0.5 0.125 1.", True),
+        (f"{LINE}\r\n1  0.5 0.5 0 0 \r\n", True),
+        ("", True),
+        (f"{LINE}\n\n1 0.5 0.5 0.1 0.1", False),  # places have lines
+        (f"{LINE}\n0.0 0.50 0.5 0.2 0.4", False),  # repeated
+        ("2 0.5 0.5 0.2 0.4", False),
+        ("0.5 0.5 0.5 0.2 0.4", False),
+        ("0 0.5 0.5 1.005 0.4", False),
+        ("0 0.5 0.5 -0.1 0.4", False),
+        ("0 0.5 0.5 0.2.1 0.4", False),
+        ("0 0.5 0.5 0.2\n0.4 0 0.5 0.5 0.2 0.4", False),
+        (f"{LINE} 0.4", False),
+        ("\ufeff" + LINE, False),
+    ],
+)
+def test_plain_boxes_are_read_as_lines(lines, is_plain, monkeypatch):
+    assert (read_yolo._plain_boxes(lines.encode(), DETECT) is not None) == is_plain
+    image = parsed(lines, DETECT)
+    monkeypatch.setattr(read_yolo, "_plain_boxes", lambda *_: None)
+    assert image == parsed(lines, DETECT)
+
+
+@pytest.mark.parametrize("rules", [SEGMENT, OBB, POSE])
+def test_lines_of_a_task_are_no_plain_boxes(rules):
+    assert read_yolo._plain_boxes(LINE.encode(), rules) is None
