@@ -82,14 +82,19 @@ def test_gzip(convert, recordmill, tmp_path):
     assert differing_files(tmp_path / "back", plain) == []
 
 
+@pytest.mark.skipif(not CONTAINERS["arrayrecord"].is_installed, reason="without extra arrayrecord")
 def test_names_of_keras(sample, recordmill, tmp_path):
     """A shard's number is in another place of its name, and an image has several records."""
     flags = ["convert", "--images", sample.images, "--instances", sample.instances, "--max-rejects", 0.2]
     flags += ["--layout", "keras", "--num-shards", 3, "--output"]
-    for name, more in (("one", ()), ("gzip", ("--gzip",))):
+    containers = {"gzip": ("--container", TFRECORD, "--gzip"), "other": ("--container", "arrayrecord")}
+    for name, more in {"one": (), **containers}.items():
         assert recordmill(*flags, tmp_path / name, *more).code == 0
-    assert recordmill("repack", tmp_path / "one", tmp_path / "out", "--container", TFRECORD, "--gzip").code == 0
-    assert differing_files(tmp_path / "out", tmp_path / "gzip") == []
+    for name, more in containers.items():
+        assert recordmill("repack", tmp_path / "one", tmp_path / f"{name}-out", *more).code == 0
+        assert differing_files(tmp_path / f"{name}-out", tmp_path / name) == []
+    assert recordmill("repack", tmp_path / "other", tmp_path / "back", "--container", TFRECORD).code == 0
+    assert differing_files(tmp_path / "back", tmp_path / "one") == []
 
 
 def test_dry_run_writes_nothing(convert, recordmill, tmp_path):
