@@ -89,7 +89,7 @@ def _write_records(shard: ShardToRepack) -> tuple[ShardFile, bytes]:
             file.append(record)
         if damage:
             raise FaultyDatasetError(
-                f"{source.path.removesuffix(source.info.file)}{damage[0]}. Nothing of it was committed. recordmill "
-                "verify lists all damage"
+                f"{source.path.removesuffix(source.info.file)}{damage[0]}. Nothing was committed. recordmill "
+                "verify lists all damage, and the command of the data set writes the shard again"
             )
     return file, file.lengths(0).tobytes()
