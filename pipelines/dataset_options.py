@@ -15,10 +15,11 @@ from recordmill.schemas.inputs.option import (
     DataSet,
     Images,
     Options,
+    Output,
     Texts,
     redefine_option,
 )
-from recordmill.schemas.inputs.options import ImageOptions
+from recordmill.schemas.inputs.options import ContainerName, ConvertOptions, ImageOptions
 
 
 class DataSetOptions(Options):
@@ -96,6 +97,24 @@ class ExtractOptions(DataSetOptions):
     )
     split: str = WRITE.opt("Extract only this split.", "")
     workers: int | None = redefine_option(ImageOptions, "workers", usual="one per core, 64 for buckets")
+
+
+class RepackOptions(DataSetOptions):
+    """Options of `recordmill repack`."""
+
+    output: Output = ARGUMENT.opt("Folder of the new data set: new or empty.", ..., "OUT2")
+    container: ContainerName = WRITE.opt(
+        "Kind of the new shards' files. See [containers.md](containers.md#repack).", ...
+    )
+    gzip: bool = redefine_option(ConvertOptions, "gzip")
+    dry_run: bool = redefine_option(ConvertOptions, "dry_run")
+    workers: int | None = redefine_option(
+        ImageOptions,
+        "workers",
+        text="A local job of 1,000 records or more starts one process per core, at most 8, each of which writes whole "
+        "shards; 1 turns these off.",
+        usual="one process per core",
+    )
 
 
 class ShowOptions(Options):

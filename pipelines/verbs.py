@@ -79,6 +79,15 @@ VERBS = {
         ),
         resumes=True,
     ),
+    "repack": Verb(
+        "recordmill.pipelines.dataset_options.RepackOptions",
+        "recordmill.launch.verbs.repack",
+        "Write a finished data set in another container. The records are the same, in the same shards. The sources of "
+        "the data set are not needed.",
+        "OUT OUT2 --container NAME [more flags]",
+        (*_CONVERTED, "recordmill repack tfrecords tars --container webdataset", "recordmill verify tars"),
+        resumes=True,
+    ),
     "show": Verb(
         "recordmill.pipelines.dataset_options.ShowOptions",
         "recordmill.launch.verbs.show",

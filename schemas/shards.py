@@ -65,6 +65,7 @@ class ShardResult(msgspec.Struct, frozen=True):
     statistics: Statistics  # statistics of its records
     class_counts: dict[int, int] = {}  # see SplitManifest; by class index
     fingerprints: Fingerprints | None = None  # fingerprints of its images; None if records have no images
+    record_sizes: bytes = b""  # int64 size of each tf.Example in bytes, of a shard from another container
 
 
 class ShardNames(msgspec.Struct, frozen=True):
@@ -103,7 +104,18 @@ class ShardNames(msgspec.Struct, frozen=True):
 
     def is_one(self, file: str) -> bool:
         """Return True if `file` is named like a shard of the split or a link to one, for any shard count."""
-        return self._matches(f"{re.escape(self.name)}-{re.escape(self.split)}", file)
+        return self._match(f"{re.escape(self.name)}-{re.escape(self.split)}", file) is not None
+
+    def key(self, file: str, count: int) -> ShardKey:
+        """Return the key of a shard of the split by its file name, of `count` shards.
+
+        >>> ShardNames("coco", "train", ShardNaming.KERAS).key("file_03-4096.tfrec", 8)
+        ShardKey(split='train', index=3, count=8)
+        """
+        match = self._match(f"{re.escape(self.name)}-{re.escape(self.split)}", file)
+        if match is None:
+            raise ValueError(f"{file} is not the name of a shard")
+        return ShardKey(self.split, int(match["index"]), count)
 
     def is_one_of_any_split(self, file: str) -> bool:
         """Return True if `file` is named like a shard of any split of the data set, or a link to one.
@@ -111,17 +123,16 @@ class ShardNames(msgspec.Struct, frozen=True):
         >>> ShardNames("coco", "train").is_one_of_any_split("coco-val.tfrecord-00000-of-00001")
         True
         """
-        return self._matches(f"{re.escape(self.name)}-.+", file)
+        return self._match(f"{re.escape(self.name)}-.+", file) is not None
 
-    def _matches(self, prefix: str, file: str) -> bool:
-        if re.fullmatch(CONTAINERS[self.container].file_pattern(prefix), file):
-            return True
-        return self.is_keras and re.fullmatch(_KERAS_FILE, file) is not None
+    def _match(self, prefix: str, file: str) -> re.Match[str] | None:
+        match = re.fullmatch(CONTAINERS[self.container].file_pattern(prefix), file)
+        return re.fullmatch(_KERAS_FILE, file) if match is None and self.is_keras else match
 
 
-_KERAS_FILE = r"file_\d{2,}-\d+\.tfrec(?:\.gz)?"
-_PATTERNS = (re.sub(r"\?P<\w+>", "", row.file_pattern("[^/]+")) for row in CONTAINERS.values())
-SHARD_FILES = "|".join((_KERAS_FILE, *_PATTERNS))
+_KERAS_FILE = r"file_(?P<index>\d{2,})-\d+\.tfrec(?:\.gz)?"
+_PATTERNS = (_KERAS_FILE, *(row.file_pattern("[^/]+") for row in CONTAINERS.values()))
+SHARD_FILES = "|".join(re.sub(r"\?P<\w+>", "", pattern) for pattern in _PATTERNS)
 """Regular expression of the names of shards of any data set."""
 
 

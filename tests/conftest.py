@@ -76,8 +76,8 @@ def copy_converted(sample, tmp_path_factory) -> Callable[..., None]:
 
 def leave_pages_empty(patch: pytest.MonkeyPatch) -> None:
     """Each job of this process writes an empty report.html: to draw it takes a fifth of a small job."""
-    for module in ("recordmill.pipelines.convert", "recordmill.launch.verbs.convert"):
-        patch.setattr(f"{module}.try_to_report", _empty_page)
+    for module in ("pipelines.convert", "pipelines.repack", "launch.verbs.convert", "launch.verbs.repack"):
+        patch.setattr(f"recordmill.{module}.try_to_report", _empty_page)
 
 
 def _empty_page(output: str) -> None:

@@ -40,6 +40,7 @@ ROOMS = (
     "transforms.table",
     "transforms.verify",
     "transforms.extract",
+    "transforms.repack",
     "transforms.show",
     "transforms.sample",
     "pipelines",

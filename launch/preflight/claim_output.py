@@ -55,13 +55,16 @@ class OutputState(Enum):
     COMPLETE = "the complete split"
 
 
-def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> list[OutputState]:
+def claim_output(
+    output: str, recipes: Sequence[Recipe], overwrite: bool, listings: Mapping[str, InputFile] | None = None
+) -> list[OutputState]:
     """Return the state of each split, and note the recipe of each new one in the folder, so that an interrupted run can
     be resumed. A complete split that is replaced stays until the new one is complete.
 
     Args:
         recipes: Recipes of the splits of a job.
         overwrite: True to replace existing splits.
+        listings: Listings of image folders; None to list those that a complete split is compared with.
 
     Raises:
         ConfigError: The folder has contents that this run must not be mixed with.
@@ -69,7 +72,7 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
     manifest = read_manifest(output)
     splits = {recipe.split for recipe in recipes}
     _check_other_splits(output, manifest, recipes, overwrite)
-    listings = _Listings()
+    listings = _Listings() if listings is None else listings
     states = [_split_state(output, manifest, recipe, overwrite, listings) for recipe in recipes]
     if manifest is not None and set(states) != {OutputState.COMPLETE}:
         _check_split_manifests(output, manifest, splits)
@@ -127,7 +130,7 @@ class _Listings(dict[str, InputFile]):
 
 
 def _split_state(
-    output: str, manifest: Manifest | None, recipe: Recipe, overwrite: bool, listings: _Listings
+    output: str, manifest: Manifest | None, recipe: Recipe, overwrite: bool, listings: Mapping[str, InputFile]
 ) -> OutputState:
     storage = storage_for(output)
     recorded = manifest.splits.get(recipe.split) if manifest else None

@@ -257,7 +257,9 @@ class ConvertOptions(Options):
             yield f"--name {self.name!r} {fault}"
         yield from pair_faults("rename", self.rename, "KEY=NAME")
         yield from self._share_faults()
-        yield from self._container_faults()
+        yield from container_faults(self.container, self.layout, self.gzip)
+        if self.writer == "beam" and self.container != TFRECORD:
+            yield f"--writer beam cannot write --container {self.container}; it writes --container {TFRECORD}"
         is_keras = shard_names(self.name, "", self.layout, self.container).is_keras
         if len(self.split) > 1 and is_keras:
             yield f"--layout {self.layout} names shards without their split, so a folder has one: give one --split"
@@ -267,21 +269,6 @@ class ConvertOptions(Options):
             yield f"{' and '.join(sizes)} contradict each other: give one"
         if self.writer == "beam" and (self.shard_size or self.examples_per_shard):
             yield "--writer beam sizes shards by --num-shards only (without it, the runner chooses)"
-
-    def _container_faults(self) -> Iterator[str]:
-        """Yield what the container cannot do. Each error names the containers that can."""
-        row, named = CONTAINERS[self.container], f"--container {self.container}"
-        if row.layouts and self.layout not in row.layouts:
-            yield (
-                f"{named} stores layout {' or '.join(row.layouts)}, and the records have layout {self.layout}; "
-                f"{_containers(lambda other: not other.layouts or self.layout in other.layouts)} stores it"
-            )
-        if self.gzip and not row.can_gzip:
-            yield f"--gzip does not compress {named}; {_containers(lambda other: other.can_gzip)} can be compressed"
-        if self.writer == "beam" and self.container != TFRECORD:
-            yield f"--writer beam cannot write {named}; it writes --container {TFRECORD}"
-        if not row.is_installed:
-            yield str(missing_extra(named, row.extra))
 
     def _share_faults(self) -> Iterator[str]:
         names = self.splits
@@ -412,6 +399,20 @@ class DividedOptions(ChoiceOptions):
         if len(given) > 1:
             yield "--groups and --group-from both say which images belong together: give one"
         yield from super()._faults()
+
+
+def container_faults(container: str, layout: str, gzip: bool) -> Iterator[str]:
+    """Yield what a container cannot do. Each error names the containers that can."""
+    row, named = CONTAINERS[container], f"--container {container}"
+    if row.layouts and layout not in row.layouts:
+        yield (
+            f"{named} stores layout {' or '.join(row.layouts)}, and the records have layout {layout}; "
+            f"{_containers(lambda other: not other.layouts or layout in other.layouts)} stores it"
+        )
+    if gzip and not row.can_gzip:
+        yield f"--gzip does not compress {named}; {_containers(lambda other: other.can_gzip)} can be compressed"
+    if not row.is_installed:
+        yield str(missing_extra(named, row.extra))
 
 
 def _containers(can: Callable[[ContainerRow], bool]) -> str:

@@ -134,6 +134,14 @@ def coco_parquet(pictures: Path, output: str) -> list[object]:
     return coco(pictures, output, "--container", "parquet")
 
 
+def coco_repacked(pictures: Path, output: str) -> list[object]:
+    """The source is written once."""
+    source = pictures / "repacked"
+    if not source.exists():
+        assert Command(coco(pictures, str(source)), pictures / "log").end().code == 0
+    return ["repack", source, output, "--container", "webdataset"]
+
+
 def rows_parquet(pictures: Path, output: str) -> list[object]:
     return rows(pictures, output, "--container", "parquet", "--num-shards", SHARDS // 2)
 

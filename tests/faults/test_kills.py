@@ -20,6 +20,7 @@ from tests.faults.jobs import (
     assert_consistent,
     coco,
     coco_parquet,
+    coco_repacked,
     coco_tars,
     finished_shards,
     folder_splits,
@@ -50,6 +51,8 @@ KILLS = 4
         pytest.param("local", array_records, id="local ArrayRecord"),
         pytest.param("gs", array_records, id="gs ArrayRecord"),
         pytest.param("s3", folder_splits, id="s3 folder"),
+        pytest.param("local", coco_repacked, id="local repacked"),
+        pytest.param("gs", coco_repacked, id="gs repacked"),
     ],
 )
 def test_killed_at_random_moments(where, command, pictures, tmp_path, server, request):
@@ -75,6 +78,7 @@ def rows_in_many_shards(pictures: Path, output: str) -> list[object]:
         (coco_tars, SHARDS, 3 + 2 + 3 * 3),
         (coco_parquet, SHARDS, 3 + 2 + 2 * 3),
         (array_records, SHARDS, 2 + 1 + 2 * 3),
+        (coco_repacked, SHARDS, 3 + 2 + 3 * 3),
         (rows_in_many_shards, 40, 60),
     ],
 )
@@ -157,6 +161,14 @@ def test_array_records_killed_before_change_at_end(pictures, tmp_path):
     job = SmallJob(LocalPlace(tmp_path), tmp_path, small_coco(pictures, tmp_path, "--container", "arrayrecord"))
     job.local_changes = 2 + 1 + 2 * 2  # no indexes
     kill_before_changes_at_end(job)
+
+
+def test_repack_killed_before_change_at_end(place, pictures, tmp_path):
+    source = LocalPlace(tmp_path / "source")
+    SmallJob(source, tmp_path, small_coco(pictures, tmp_path)).run(f"{source.root}/data")
+    command = ["repack", f"{source.root}/data"]
+    repack = SmallJob(place, tmp_path, lambda output: [*command, output, "--container", "webdataset"])
+    kill_before_changes_at_end(repack)
 
 
 def kill_before_changes_at_end(small_job: SmallJob) -> None:

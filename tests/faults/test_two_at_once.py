@@ -18,6 +18,7 @@ from tests.faults.jobs import (
     SmallJob,
     array_records,
     coco,
+    coco_repacked,
     folder_splits,
     place_called,
     small_coco,
@@ -28,7 +29,13 @@ from tests.faults.warm_process import Command
 
 @pytest.mark.parametrize(
     ("where", "command"),
-    [("local", coco), ("local", zipped(folder_splits)), ("gs", folder_splits), ("s3", array_records)],
+    [
+        ("local", coco),
+        ("local", zipped(folder_splits)),
+        ("gs", folder_splits),
+        ("s3", array_records),
+        ("local", coco_repacked),
+    ],
 )
 def test_two_at_once(where, command, pictures, tmp_path, server, request, recordmill):
     """Started together, within some milliseconds, and at random within the time that a run takes."""

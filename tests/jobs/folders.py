@@ -31,3 +31,9 @@ def write_table(path: Path, rows: Iterable[Iterable[object]]) -> Path:
 
 def whole_folder(out: Path) -> dict[str, bytes]:
     return {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+
+def differing_files(one: Path, other: Path) -> list[str]:
+    """Names of the files that two folders do not share, with the same bytes."""
+    first, second = whole_folder(one), whole_folder(other)
+    return sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))

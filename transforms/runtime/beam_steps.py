@@ -1,7 +1,7 @@
 """Base classes of Beam steps: a coder of structs, a DoFn with threads. Also words of errors, versions of libraries."""
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache, update_wrapper
 from importlib.metadata import version
@@ -107,9 +107,26 @@ def library_versions(layout: str, container: str = TFRECORD) -> dict[str, str]:
         versions = {name: text for name, text in versions.items() if name not in ("pillow/zlib", "pillow/zlib_ng")}
     if layout == TABLE.layout:
         versions["pyarrow"] = version("pyarrow")
-    if package := CONTAINERS[container].package:
-        versions[package] = version(package)
-    return versions | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
+    return versions | _container_versions(container) | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
+
+
+def _container_versions(container: str) -> dict[str, str]:
+    package = CONTAINERS[container].package
+    return {package: version(package)} if package else {}
+
+
+def repacked_versions(
+    made_by: Mapping[str, str], source: str, container: str, layout: str, gzip: bool
+) -> dict[str, str]:
+    """Return the versions that made the records of shards, with those of this process that write another container.
+
+    Args:
+        made_by: Versions of the shards, whose container is `source`.
+    """
+    of_records = {"pyarrow"} if layout == TABLE.layout else set()
+    dropped = {CONTAINERS[source].package} - of_records
+    versions = {name: text for name, text in made_by.items() if name not in dropped} | _container_versions(container)
+    return versions | ({"zlib": zlib.ZLIB_RUNTIME_VERSION} if gzip else {})
 
 
 class ThreadedDoFn(beam.DoFn):

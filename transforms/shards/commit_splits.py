@@ -58,7 +58,7 @@ def commit_splits(
     Shards, rejects and fingerprints are in the state folders of the splits.
 
     Args:
-        statistics: Statistics of each split, as JSON.
+        statistics: Statistics of each split that has some, as JSON.
         encoders: Encoders in the manifest.
 
     Raises:
@@ -81,7 +81,7 @@ def commit_splits(
         with ThreadPoolExecutor(_MOVES) as pool:
             list(pool.map(partial(_move_shard, storage, output, split), entry.shards))
         _move_list(storage, rejects_path(output, split), join_path(output, split_rejects(split)), entry.rejects_sha256)
-        storage.write(join_path(output, split_statistics(split)), statistics[split])
+        _write_or_delete(storage, join_path(output, split_statistics(split)), statistics.get(split))
         fingerprints = join_path(output, split_fingerprints(split))
         if entry.fingerprints_sha256 is msgspec.UNSET:
             storage.delete(fingerprints)

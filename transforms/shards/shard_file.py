@@ -3,7 +3,8 @@
 import hashlib
 import zlib
 from array import array
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 import google_crc32c
 import msgspec
@@ -52,6 +53,21 @@ class ShardRecipe(msgspec.Struct, frozen=True, omit_defaults=True):
     container: str = TFRECORD  # digests of plans have another one only
 
 
+class ShardTarget(Protocol):
+    """Description of the data set that a ShardFile is part of."""
+
+    @property
+    def output(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def layout(self) -> str: ...
+    @property
+    def gzip(self) -> bool: ...
+    @property
+    def container(self) -> str: ...
+
+
 class ShardFile:
     """File of a shard. Its container makes the bytes; this class has the name, the upload, the checksums and GZIP. At
     the end of the `with` block, the file appears in the split's state folder, after its index. After an exception, no
@@ -61,7 +77,7 @@ class ShardFile:
         info: Entry of the file, after the block.
     """
 
-    def __init__(self, recipe: ShardRecipe, key: ShardKey, contents: Contents):
+    def __init__(self, recipe: ShardTarget, key: ShardKey, contents: Contents):
         self._recipe = recipe
         self._key = key
         self._names = shard_names(recipe.name, key.split, recipe.layout, recipe.container)
@@ -132,7 +148,7 @@ def write_index(path: str, index: bytes) -> IndexInfo:
     return IndexInfo(len(index), crc32c_text(google_crc32c.Checksum(index)))
 
 
-def shard_folders(recipe: ShardRecipe, split: str) -> set[str]:
+def shard_folders(recipe: ShardTarget, split: str) -> set[str]:
     """Return the folders with files of a split's shards."""
     state = join_path(recipe.output, state_folder(split))
     return {recipe.output, state, join_path(state, INDEX)}
@@ -193,14 +209,21 @@ class FinishedShards:
         self._storage.write(self._note(result.key), msgspec.json.encode(note))
         return written_shard(note.sha256, result)
 
-    def find(self, key: ShardKey, plan: str) -> tuple[WrittenShard, ShardResult] | None:
+    def find(
+        self, key: ShardKey, plan: str, made_by: Mapping[str, str] | None = None
+    ) -> tuple[WrittenShard, ShardResult] | None:
         """Return a finished shard with the same plan and versions, if its file and index exist with the same checksums;
-        otherwise None. A shard with rejects that may not recur is not returned."""
+        otherwise None. A shard with rejects that may not recur is not returned.
+
+        Args:
+            made_by: Versions; None for those of this process.
+        """
         note = self._read(key)
         if note is None:
             return None
         result = note.decode()
-        if (result.plan, result.made_by) != (plan, library_versions(self._layout, self._container)):
+        versions = library_versions(self._layout, self._container) if made_by is None else made_by
+        if (result.plan, result.made_by) != (plan, versions):
             return None
         if any(reject.reason in _TRANSIENT for reject in result.rejected):
             return None

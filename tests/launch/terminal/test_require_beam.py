@@ -14,6 +14,7 @@ from recordmill.pipelines.verbs import VERBS
 ARGUMENTS = {
     "convert": ["--images", "i", "--instances", "x.json", "--output", "o"],
     "extract": ["o", "d"],
+    "repack": ["o", "p", "--container", "parquet"],
     "verify": ["o"],
 }
 DATAFLOW = ["--", "--runner=DataflowRunner", "--project=p-12345", "--region=us-east1", "--temp_location=gs://b"]

@@ -1,0 +1,154 @@
+"""`recordmill repack`: write a finished data set in another container."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
+
+import msgspec
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from recordmill.launch.local_engine.fork_writers import WORTH_IT, fork_if_many
+from recordmill.launch.preflight.check_folder import folder_fault, real_path
+from recordmill.launch.preflight.check_runner import check_runner, check_staging
+from recordmill.launch.preflight.claim_output import OutputState, claim_output
+from recordmill.launch.runners.beam_options import job_purpose, local_mode
+from recordmill.launch.runners.run import polling
+from recordmill.launch.runners.run import run as run_job
+from recordmill.launch.terminal.console import print_lines, print_times, terminal
+from recordmill.launch.terminal.progress import expect_records, show_progress
+from recordmill.pipelines import repack
+from recordmill.pipelines.dataset_options import RepackOptions
+from recordmill.schemas.containers import TFRECORD
+from recordmill.schemas.dataset.manifest import Manifest, Plan
+from recordmill.schemas.dataset.recipes import Recipe
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.shards import SplitSize
+from recordmill.schemas.sizes import number_text
+from recordmill.transforms.dataset.dataset_folder import (
+    delete_old_files,
+    finished_shards,
+    read_manifest,
+    read_note,
+    read_statistics,
+    require_manifest,
+    unfinished_splits,
+)
+from recordmill.transforms.dataset.fact_lines import data_set_lines, plan_lines
+from recordmill.transforms.insight.across_splits import compare_splits
+from recordmill.transforms.insight.write_report import has_report, try_to_report
+from recordmill.transforms.runtime.progress import step_seconds, update_from_counters
+from recordmill.transforms.shards.check_findings import check_space
+from recordmill.transforms.storage.resolve import storage_for
+
+
+def run(options: RepackOptions, progress_mode: str, beams: PipelineOptions) -> bool:
+    """Write a data set in another container, and print its summary. A template is only built.
+
+    Raises:
+        ConfigError: The data set is not finished or damaged, the container cannot store it, or the new folder has
+            other contents.
+        RecordmillError: See `recordmill.launch.runners.run.run`.
+    """
+    check_runner(beams, options.paths)
+    if job_purpose(beams) == "dry run":
+        raise ConfigError("repack does not support a dry run of Beam; put --dry-run before the lone --")
+    manifest = require_manifest(options.folder)
+    if real_path(options.folder) == real_path(options.output):
+        raise ConfigError(
+            f"{options.output} is the folder of the data set itself; choose another one for the new files"
+        )
+    if fault := folder_fault(options.output):
+        raise ConfigError(fault)
+    repack.check_source(options, manifest)
+    recipes = repack.repacked_recipes(options, manifest)
+    _check_output(options, recipes)
+    if options.dry_run:
+        _show_plan(options, manifest, recipes)
+        return False
+    check_staging(beams)
+    _repack(options, manifest, recipes, progress_mode, beams)
+    if job_purpose(beams) == "template":
+        terminal().print("The template was written; launching it runs the job.")
+        return False
+    _print_summary(options.output, [recipe.split for recipe in recipes], beams)
+    return False
+
+
+def _check_output(options: RepackOptions, recipes: Sequence[Recipe]) -> None:
+    """Refuse a folder with anything but these splits, complete or unfinished."""
+    output = options.output
+    wanted = {recipe.split: recipe.unlisted for recipe in recipes}
+    manifest = read_manifest(output)
+    known = {split: read_note(output, split) for split in unfinished_splits(output)}
+    known |= {split: entry.recipe for split, entry in manifest.splits.items()} if manifest else {}
+    for split, recipe in known.items():
+        if recipe is None or split not in wanted or recipe.unlisted != wanted[split]:
+            differs = f" ({recipe.unlisted.changes(wanted[split])})" if recipe and split in wanted else ""
+            raise ConfigError(f"{output} has another data set, with split {split}{differs}; choose another folder")
+    if not known and (names := storage_for(output).names(output)):
+        raise ConfigError(
+            f"{output} is not empty ({min(names)}), and is not an unfinished repack of {options.folder}; choose "
+            "another folder"
+        )
+    source = require_manifest(options.folder)
+    for split, entry in manifest.splits.items() if manifest else ():
+        if not repack.is_repacked(source.splits[split], entry):
+            raise ConfigError(
+                f"{output} has another version of split {split} than {options.folder}, which was written again with "
+                "other images; choose another folder"
+            )
+
+
+def _repack(
+    options: RepackOptions, manifest: Manifest, recipes: Sequence[Recipe], progress_mode: str, beams: PipelineOptions
+) -> None:
+    """Write the splits that the new folder lacks."""
+    output = options.output
+    listings = {file.path: file for recipe in recipes for file in recipe.inputs}
+    states = claim_output(output, [recipe.unlisted for recipe in recipes], False, listings)
+    left = [recipe for recipe, state in zip(recipes, states, strict=True) if state is not OutputState.COMPLETE]
+    if not left:
+        terminal().print(f"{output} is already complete; nothing was written.")
+        return
+    if OutputState.UNFINISHED in states:
+        finished = number_text(finished_shards(output, left), "finished shard")
+        terminal().print(f"Resuming an unfinished run in {output}, which has {finished}")
+    shards = repack.shards_to_repack(options, manifest, [recipe.split for recipe in left])
+    infos, mode = [shard.source.info for shard in shards], local_mode(beams)
+    is_large = sum(info.examples for info in infos) >= WORTH_IT
+
+    def count_finished() -> None:
+        update_from_counters("", {"shards_written": finished_shards(output, left)})
+
+    polled = nullcontext() if mode == "in_memory" else polling(count_finished)
+    with fork_if_many(lambda: is_large, options.workers, mode), show_progress(progress_mode), polled:
+        expect_records(infos, in_this_process=mode == "in_memory")
+        build = partial(repack.build, shards=shards, recipes=left, options=options, manifest=manifest)
+        run_job(build, beams)
+
+
+def _show_plan(options: RepackOptions, manifest: Manifest, recipes: Sequence[Recipe]) -> None:
+    entries = {
+        recipe.split: msgspec.structs.replace(manifest.splits[recipe.split], recipe=recipe, shards=())
+        for recipe in recipes
+    }
+    sizes = {
+        split: SplitSize(entry.images.written, entry.record_bytes, len(entry.shards))
+        for split, entry in manifest.splits.items()
+    }
+    container = msgspec.UNSET if options.container == TFRECORD else options.container
+    plan = Plan(msgspec.structs.replace(manifest, splits=entries, container_name=container), sizes)
+    print_lines(terminal(), plan_lines(plan, options.output))
+    check_space(options.output, sizes, is_exact=False)
+
+
+def _print_summary(output: str, splits: Sequence[str], beams: PipelineOptions) -> None:
+    manifest = require_manifest(output)
+    for split in splits:
+        delete_old_files(output, manifest.splits[split])  # a run that was killed at its end may have left files
+    if not has_report(output):
+        try_to_report(output)
+    comparison = compare_splits(read_statistics(output, manifest.splits))
+    print_lines(terminal(), data_set_lines(output, manifest, splits, comparison))
+    seconds = step_seconds()
+    print_times(terminal(), seconds if local_mode(beams) == "in_memory" else {"the job": sum(seconds.values())})

@@ -1,0 +1,223 @@
+"""Whole jobs of `repack`. A repacked folder is, file by file, the one that a conversion with `--container` writes."""
+
+import shlex
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from recordmill.schemas.containers import CONTAINERS, TFRECORD
+from recordmill.schemas.dataset.manifest import decode_manifest, encode_manifest
+from tests.conftest import every_kind
+from tests.faults.warm_process import Command, write_in_forked_processes_only
+from tests.jobs.folders import differing_files, whole_folder
+from tests.literal_data import write_files
+
+OTHERS = [
+    pytest.param(name, marks=pytest.mark.skipif(not row.is_installed, reason=f"without extra {row.extra}"))
+    for name, row in CONTAINERS.items()
+    if name != TFRECORD
+]
+
+
+@pytest.fixture
+def convert(copy_converted, tmp_path):
+    """Returns a function that converts the sample to two splits of two shards, in a folder of `tmp_path`."""
+
+    def copy(name: str, *more: object) -> Path:
+        copy_converted(tmp_path / name, "--split", "train=0.75,val=0.25", "--num-shards", 2, *more)
+        return tmp_path / name
+
+    return copy
+
+
+@pytest.mark.parametrize("container", OTHERS)
+def test_folder_is_that_of_a_conversion(container, sample, recordmill, tmp_path):
+    """Every kind of annotation, rejects, duplicates, two splits. It goes back to the same TFRecords, and both commands
+    find it complete."""
+    flags = [*every_kind(sample), "--masks", "rle", "--split", "train=0.7,val=0.3", "--num-shards", 3]
+    one, other, out, back = (tmp_path / name for name in ("tfrecord", "other", "out", "back"))
+    assert recordmill("convert", *flags, "--output", one).code == 0
+    assert recordmill("convert", *flags, "--output", other, "--container", container).code == 0
+    repacked = recordmill("repack", one, out, "--container", container)
+    assert repacked.code == 0, repacked
+    assert differing_files(out, other) == []
+    assert recordmill("repack", out, back, "--container", TFRECORD).code == 0
+    assert differing_files(back, one) == []
+    again = recordmill("convert", *flags, "--output", out, "--container", container).out
+    assert "already has all these splits" in again
+    assert "is already complete" in recordmill("repack", one, out, "--container", container).out
+    assert recordmill("verify", out, "--check", "decode").code == 0
+    assert differing_files(out, other) == []
+
+
+@pytest.mark.parametrize("container", [name for name in OTHERS if name.values[0] != "webdataset"])
+def test_rows(container, recordmill, tmp_path):
+    rows = [f'{{"id": {number}, "kind": "{"ab"[number % 2]}", "sizes": [{number}.5]}}\n' for number in range(30)]
+    write_files(tmp_path, {"rows.jsonl": "".join(rows)})
+    flags = ["convert", tmp_path / "rows.jsonl", "--split", "train=0.7,val=0.3", "--key", "id", "--label", "kind"]
+    for name, more in (("one", ()), ("other", ("--container", container))):
+        assert recordmill(*flags, "--output", tmp_path / name, *more).code == 0
+    assert recordmill("repack", tmp_path / "one", tmp_path / "out", "--container", container).code == 0
+    assert differing_files(tmp_path / "out", tmp_path / "other") == []
+
+
+def test_texts_have_their_encoders(recordmill, tmp_path):
+    rows = [f'{{"id": {number}, "note": "{"aa bb cc dd"[: 2 + number % 9]}"}}\n' for number in range(30)]
+    write_files(tmp_path, {"rows.jsonl": "".join(rows)})
+    flags = ["convert", tmp_path / "rows.jsonl", "--key", "id", "--text", "tfidf", "--text-column", "note"]
+    outcome = recordmill(*flags, "--output", tmp_path / "one")
+    assert outcome.code == 0, outcome
+    assert recordmill("repack", tmp_path / "one", tmp_path / "out", "--container", TFRECORD, "--gzip").code == 0
+    assert recordmill(*flags, "--output", tmp_path / "gzip", "--gzip").code == 0
+    assert differing_files(tmp_path / "out", tmp_path / "gzip") == []
+
+
+def test_gzip(convert, recordmill, tmp_path):
+    plain, compressed = convert("plain"), convert("compressed", "--gzip")
+    for source, name, more in ((plain, "out", ("--gzip",)), (compressed, "back", ())):
+        assert recordmill("repack", source, tmp_path / name, "--container", TFRECORD, *more).code == 0
+    assert differing_files(tmp_path / "out", compressed) == []
+    assert differing_files(tmp_path / "back", plain) == []
+
+
+@pytest.mark.skipif(not CONTAINERS["arrayrecord"].is_installed, reason="without extra arrayrecord")
+def test_names_of_keras(sample, recordmill, tmp_path):
+    """A shard's number is in another place of its name, and an image has several records."""
+    flags = ["convert", "--images", sample.images, "--instances", sample.instances, "--max-rejects", 0.2]
+    flags += ["--layout", "keras", "--num-shards", 3, "--output"]
+    containers = {"gzip": ("--container", TFRECORD, "--gzip"), "other": ("--container", "arrayrecord")}
+    for name, more in {"one": (), **containers}.items():
+        assert recordmill(*flags, tmp_path / name, *more).code == 0
+    for name, more in containers.items():
+        assert recordmill("repack", tmp_path / "one", tmp_path / f"{name}-out", *more).code == 0
+        assert differing_files(tmp_path / f"{name}-out", tmp_path / name) == []
+    assert recordmill("repack", tmp_path / "other", tmp_path / "back", "--container", TFRECORD).code == 0
+    assert differing_files(tmp_path / "back", tmp_path / "one") == []
+
+
+def test_dry_run_writes_nothing(convert, recordmill, tmp_path):
+    outcome = recordmill("repack", convert("one"), tmp_path / "out", "--container", "webdataset", "--dry-run")
+    assert outcome.code == 0, outcome
+    assert "coco-val-000000.tar to coco-val-000001.tar" in outcome.out
+    assert not (tmp_path / "out").exists()
+
+
+def test_bucket(convert, recordmill, gcs, tmp_path):
+    """From a folder to a bucket, and back."""
+    one = convert("one")
+    assert recordmill("repack", one, f"{gcs.root}/out", "--container", "webdataset").code == 0
+    assert recordmill("repack", f"{gcs.root}/out", tmp_path / "back", "--container", TFRECORD).code == 0
+    assert differing_files(tmp_path / "back", one) == []
+
+
+def test_forked_processes(convert, tmp_path):
+    one, out = convert("one"), tmp_path / "out"
+    flags = ["repack", one, out, "--container", "webdataset"]
+    command = Command(flags, tmp_path / "log", disturbance=write_in_forked_processes_only).end()
+    assert command.code == 0, command
+    other = convert("other", "--container", "webdataset")
+    assert differing_files(out, other) == ["report.html"]  # the other one is empty
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[300] ^= 4
+    path.write_bytes(data)
+
+
+def swap(path: Path) -> None:
+    path.write_bytes(path.with_name(path.name.replace("00001-of", "00000-of")).read_bytes())
+
+
+@pytest.mark.parametrize("damage", [flip, swap, Path.unlink])
+def test_damaged_shard_is_named(damage, convert, recordmill, tmp_path):
+    """Nothing is committed; with the shard in its place again, the run continues."""
+    one, out = convert("one"), tmp_path / "out"
+    path = one / "coco-train.tfrecord-00001-of-00002"
+    data = path.read_bytes()
+    damage(path)
+    failed = recordmill("repack", one, out, "--container", "webdataset")
+    assert (failed.code, failed.err.count(str(path))) == (1, 1)
+    assert [name for name in whole_folder(out) if not name.startswith(".")] == []
+    path.write_bytes(data)
+    assert "Resuming an unfinished run" in recordmill("repack", one, out, "--container", "webdataset").out
+    assert differing_files(out, convert("other", "--container", "webdataset")) == []
+
+
+def test_cures_of_the_same_container(convert, recordmill, tmp_path):
+    """Each works as printed."""
+    one = convert("one")
+    refused = recordmill("repack", one, tmp_path / "out", "--container", TFRECORD)
+    assert (refused.code, "Add --gzip" in refused.err) == (2, True)
+    assert recordmill("repack", one, tmp_path / "out", "--container", TFRECORD, "--gzip").code == 0
+
+
+def edit_statistics(one: Path) -> None:
+    path = one / "statistics-train.json"
+    path.write_text(path.read_text() + " ")
+
+
+def interrupt(one: Path) -> None:
+    (one / ".recordmill-test").mkdir()
+    (one / ".recordmill-test" / "recipe.json").write_text("{}")
+
+
+def use_format_9(one: Path) -> None:
+    path = one / "manifest.json"
+    path.write_text(path.read_text().replace('"format": 1,', '"format": 9,', 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "target", "flags", "said"),
+    [
+        (None, "one", "webdataset", "is the folder of the data set itself"),
+        (None, "one/../one", "webdataset", "is the folder of the data set itself"),
+        (None, "strange", "webdataset", "is not empty"),
+        (None, "other", "webdataset", "has another data set"),
+        (None, "new", "tfrecord", "already has --container tfrecord"),
+        (None, "new", "webdataset --gzip", "--gzip does not compress"),
+        (interrupt, "new", "webdataset", "has an unfinished run of test"),
+        (edit_statistics, "new", "webdataset", "statistics-train.json: edited"),
+        (use_format_9, "new", "webdataset", "has manifest format 9"),
+        (lambda one: (one / "manifest.json").unlink(), "new", "webdataset", "has no manifest.json"),
+    ],
+)
+def test_refused(change, target, flags, said, convert, recordmill, tmp_path):
+    one = convert("one")
+    write_files(tmp_path / "strange", {"a.txt": "a"})
+    shutil.copytree(one, tmp_path / "other")
+    if change:
+        change(one)
+    before = whole_folder(tmp_path)
+    refused = recordmill("repack", one, tmp_path / target, "--container", *shlex.split(flags))
+    assert (refused.code, refused.out, len(refused.err.splitlines())) == (2, "", 1)
+    assert said in refused.err
+    assert whole_folder(tmp_path) == before
+
+
+def test_empty_shards_need_fewer(copy_converted, recordmill, tmp_path):
+    copy_converted(tmp_path / "one", "--num-shards", 30)
+    refused = recordmill("repack", tmp_path / "one", tmp_path / "out", "--container", "webdataset")
+    assert (refused.code, "smaller --num-shards" in refused.err) == (2, True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_masks_as_pngs(sample, recordmill, tmp_path):
+    assert recordmill("convert", *every_kind(sample), "--masks", "both", "--output", tmp_path / "one").code == 0
+    refused = recordmill("repack", tmp_path / "one", tmp_path / "out", "--container", "webdataset")
+    assert (refused.code, "Convert again with --masks rle" in refused.err) == (2, True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_source_was_written_again(convert, recordmill, tmp_path):
+    """With other images of the same names, so that its recipe is the same."""
+    one, out = convert("one"), tmp_path / "out"
+    assert recordmill("repack", one, out, "--container", "webdataset").code == 0
+    for path in one.glob("manifest*.json"):
+        manifest = decode_manifest(path.read_bytes(), "")
+        splits = {name: msgspec.structs.replace(split, findings={"dark": 1}) for name, split in manifest.splits.items()}
+        path.write_bytes(encode_manifest(msgspec.structs.replace(manifest, splits=splits, sha256="")))
+    refused = recordmill("repack", one, out, "--container", "webdataset")
+    assert (refused.code, "has another version of split" in refused.err) == (2, True), refused

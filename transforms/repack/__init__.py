@@ -1,0 +1,1 @@
+"""Write the shards of a finished data set in another container."""

@@ -1,0 +1,232 @@
+"""Write the metadata of a data set in another container. All of it stays but names of shards and byte ranges."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from hashlib import sha256
+from shutil import copyfileobj
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from recordmill.schemas.block import starts_of
+from recordmill.schemas.containers import TFRECORD
+from recordmill.schemas.dataset.dataset_files import split_rejects
+from recordmill.schemas.dataset.manifest import Manifest, SplitManifest
+from recordmill.schemas.dataset.recipes import Recipe
+from recordmill.schemas.errors import FaultyDatasetError, JobError
+from recordmill.schemas.inputs.encoders import decode_encoder
+from recordmill.schemas.problems import FINGERPRINT, Fingerprints
+from recordmill.schemas.shards import ShardKey
+from recordmill.schemas.statistics import Example, split_statistics
+from recordmill.transforms.blocks.image_facts import NO_OFFSET
+from recordmill.transforms.containers.container import Container, container_of
+from recordmill.transforms.dataset.dataset_folder import delete_old_files, read_file, read_manifest
+from recordmill.transforms.dataset.rejects import rejects_path
+from recordmill.transforms.insight.across_splits import fingerprint_line, fingerprints_path, read_fingerprints
+from recordmill.transforms.shards.commit_splits import commit_splits
+from recordmill.transforms.shards.shard_file import FinishedShards
+from recordmill.transforms.storage.resolve import join_path, storage_for
+
+
+def repacked_recipe(recipe: Recipe, container: str, gzip: bool) -> Recipe:
+    """Return the recipe of a conversion to another container whose other options are the same."""
+    options = {name: value for name, value in recipe.options.items() if name not in ("container", "gzip")}
+    options |= {} if container == TFRECORD else {"container": container}
+    return msgspec.structs.replace(recipe, options=options | ({"gzip": True} if gzip else {}))
+
+
+def write_metadata(
+    folder: str, manifest: Manifest, output: str, recipes: Sequence[Recipe], notes: Mapping[ShardKey, str]
+) -> Manifest:
+    """Commit repacked splits with their metadata, and return the manifest of the new folder.
+
+    Args:
+        folder: Folder of the source, which `manifest` describes.
+        recipes: Recipes of the splits in the folder `output`.
+        notes: SHA-256 of the note of each new shard.
+
+    Raises:
+        FaultyDatasetError: Metadata of the source have changed.
+        JobError: See `commit_splits`; or a note is missing, and no other run has committed the splits.
+    """
+    statistics: dict[str, bytes] = {}
+    splits = {}
+    try:
+        for recipe in recipes:
+            splits[recipe.split] = _write_split(folder, manifest, output, recipe, notes, statistics)
+    except JobError:
+        if (committed := read_manifest(output)) and all(_is_committed(committed, recipe) for recipe in recipes):
+            for recipe in recipes:
+                delete_old_files(output, committed.splits[recipe.split])
+            return committed
+        raise
+    paths = {info.file: join_path(folder, info.file) for info in manifest.encoders}
+    encoders = [decode_encoder(storage_for(folder).read(path), path) for path in paths.values()]
+    container = recipes[0].container
+    repacked = msgspec.structs.replace(
+        manifest,
+        splits=dict(sorted(splits.items())),
+        container_name=msgspec.UNSET if container == TFRECORD else container,
+        duplicates=msgspec.UNSET,
+        problems=msgspec.UNSET,
+        sha256="",
+    )
+    return commit_splits(output, repacked, statistics, encoders)
+
+
+def _is_committed(manifest: Manifest, recipe: Recipe) -> bool:
+    return recipe.split in manifest.splits and manifest.splits[recipe.split].recipe == recipe
+
+
+# Long list of arguments: two folders with their description, notes and statistics of all splits.
+def _write_split(
+    folder: str,
+    manifest: Manifest,
+    output: str,
+    recipe: Recipe,
+    notes: Mapping[ShardKey, str],
+    statistics: dict[str, bytes],
+) -> SplitManifest:
+    """Write the rejects and fingerprints of a split to its state folder, add its statistics, and return its entry."""
+    split, entry = recipe.split, manifest.splits[recipe.split]
+    with (
+        storage_for(folder).open(join_path(folder, split_rejects(split))) as rejects,
+        storage_for(output).writing(rejects_path(output, split), output) as upload,
+    ):
+        copyfileobj(rejects, upload)
+    finished = FinishedShards(output, recipe.name, recipe.layout, recipe.container)
+    names, containers = manifest.shard_names(split), (container_of(manifest.container), container_of(recipe.container))
+    known = _SplitStatistics(folder, entry)
+    infos, made_by, digest = [], entry.made_by, sha256()
+    with ExitStack() as stack:
+        lines = _fingerprints(folder, entry)
+        if lines is not None:
+            upload = stack.enter_context(storage_for(output).writing(fingerprints_path(output, split), output))
+        for shard in sorted(entry.shards, key=lambda shard: names.key(shard.file, 0)):
+            key = names.key(shard.file, len(entry.shards))
+            result = finished.result(key, notes[key])
+            sizes = np.frombuffer(result.record_sizes, np.int64)
+            moved = _MovedShard(shard.file, result.info.file, *(_record_starts(sizes, one) for one in containers))
+            known.move(moved)
+            if lines is not None:
+                line = fingerprint_line(moved.fingerprints(next(lines, None)))
+                digest.update(line)
+                upload.write(line)
+            infos.append(result.info)
+            made_by = result.made_by
+    data = known.encode()
+    if data is not None:
+        statistics[split] = data
+    return msgspec.structs.replace(
+        entry,
+        recipe=recipe,
+        made_by=made_by,
+        compression="GZIP" if recipe.options.get("gzip") else "",
+        shards=tuple(sorted(infos, key=lambda info: info.file)),
+        statistics_sha256=msgspec.UNSET if data is None else sha256(data).hexdigest(),
+        fingerprints_sha256=msgspec.UNSET if lines is None else digest.hexdigest(),
+    )
+
+
+def _changed(folder: str, split: str) -> FaultyDatasetError:
+    return FaultyDatasetError(
+        f"{folder}: statistics or fingerprints of {split} have changed while the data set was read. recordmill verify "
+        "lists all damage"
+    )
+
+
+def _fingerprints(folder: str, entry: SplitManifest) -> Iterator[Fingerprints] | None:
+    """Return the fingerprints of a split by shard; None if it has none."""
+    if entry.fingerprints_sha256 is msgspec.UNSET:
+        return None
+    split = entry.recipe.split
+    files = read_fingerprints(folder, {split: entry})
+    if not files:
+        raise _changed(folder, split)
+    return iter(files[split])
+
+
+def _record_starts(sizes: np.ndarray, container: Container) -> np.ndarray | None:
+    """Return the offset of each record of a shard, and its end; None if records have no byte ranges.
+
+    Args:
+        sizes: int64 [n], size of each tf.Example in bytes.
+    """
+    in_file = container.sizes_in_file(sizes)
+    return None if in_file is None else starts_of(in_file)
+
+
+class _MovedShard(NamedTuple):
+    """A shard whose records are in another file now.
+
+    Attributes:
+        file, new_file: Names of both files.
+        starts, new_starts: See `_record_starts`.
+    """
+
+    file: str
+    new_file: str
+    starts: np.ndarray | None
+    new_starts: np.ndarray | None
+
+    def fingerprints(self, known: Fingerprints | None) -> Fingerprints:
+        if known is None or known.shard != self.file:
+            raise JobError(f"the fingerprints of {self.file} are not at their place; run recordmill verify")
+        rows = known.array.copy()
+        columns = (rows[name].astype(np.int64) for name in ("record", "offset", "bytes"))
+        rows["offset"], rows["bytes"] = self._move(*columns)
+        return msgspec.structs.replace(known, shard=self.new_file, rows=rows.astype(FINGERPRINT).tobytes())
+
+    def example(self, known: Example) -> Example:
+        has_range = known.offset is not msgspec.UNSET and known.bytes is not msgspec.UNSET
+        place = (known.record, known.offset, known.bytes) if has_range else (known.record, NO_OFFSET, known.records)
+        offset, extent = (int(column[0]) for column in self._move(*(np.array([number]) for number in place)))
+        head = known.rank, known.key, self.new_file, known.record
+        return Example(*head, records=extent) if offset == NO_OFFSET else Example(*head, offset, extent)
+
+    def _move(self, record: np.ndarray, offset: np.ndarray, extent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the new offset and extent of consecutive records of N images: int64 [N] each.
+
+        Args:
+            record: Number of the first record.
+            offset: Its offset in bytes; NO_OFFSET without byte ranges.
+            extent: Size of the records in bytes; their number without byte ranges.
+        """
+        number = extent if self.starts is None else np.searchsorted(self.starts, offset + extent) - record
+        if self.new_starts is None:
+            return np.full_like(record, NO_OFFSET), number
+        return self.new_starts[record], self.new_starts[record + number] - self.new_starts[record]
+
+
+class _SplitStatistics:
+    """Statistics of a split, whose examples are moved shard by shard. Numbers stay as JSON has them: decoded as
+    SplitStatistics, they would be encoded differently."""
+
+    def __init__(self, folder: str, entry: SplitManifest):
+        self._values: dict[str, Any] | None = None
+        self._examples: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        if entry.statistics_sha256 is msgspec.UNSET:
+            return
+        split = entry.recipe.split
+        data = read_file(folder, split_statistics(split)) or b""
+        if sha256(data).hexdigest() != entry.statistics_sha256:
+            raise _changed(folder, split)
+        values = self._values = msgspec.json.decode(data)
+        findings = (finding["examples"] for finding in values["findings"].values())
+        for examples in (*values["examples"].values(), *findings):
+            for example in examples:
+                self._examples[example["shard"]].append(example)
+
+    def move(self, shard: _MovedShard) -> None:
+        for example in self._examples[shard.file]:
+            moved = shard.example(msgspec.convert(example, Example))
+            example.clear()
+            example.update(msgspec.to_builtins(moved))
+
+    def encode(self) -> bytes | None:
+        """Return the file; None if the split has no statistics."""
+        return (
+            None if self._values is None else msgspec.json.format(msgspec.json.encode(self._values), indent=2) + b"\n"
+        )
