@@ -150,6 +150,8 @@ def decode_tar_index(data: bytes) -> ShardIndex:
                 bounds[-1] = end
             else:
                 raise ValueError(f"a member of sample {number} does not follow the previous one")
+    if bounds[-1] > np.iinfo(np.int64).max:
+        raise ValueError(f"its last sample ends at byte {bounds[-1]:,}, beyond the size of any file")
     return ShardIndex(np.array(bounds, np.int64))
 
 

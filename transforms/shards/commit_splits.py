@@ -109,13 +109,15 @@ def _withdraw(output: str, replaced: Mapping[str, Manifest], current_shards: set
     """Remove splits from the data set: first their manifests, then their shards that are not in `current_shards`, and
     encoders that no other split has."""
     storage = storage_for(output)
+    splits = read_split_manifests(output)
+    whole = _merge_manifests(output, splits) if splits.keys() <= replaced.keys() else None
+    for name, data in container_of(whole.container).folder_files(whole).items() if whole else ():
+        if read_file(output, name) == data:  # edited ones have a user's text
+            storage.delete(join_path(output, name))
     for split in replaced:
         storage.delete(join_path(output, split_manifest(split)))
     left = publish(output)
     for split, manifest in replaced.items():
-        for name, data in container_of(manifest.container).folder_files(manifest).items() if left is None else ():
-            if read_file(output, name) == data:  # edited ones have a user's text
-                storage.delete(join_path(output, name))
         entry = manifest.splits[split]
         links = shard_links(manifest.shard_names(split), entry)
         shards = sorted({shard.file for shard in entry.shards} - current_shards)

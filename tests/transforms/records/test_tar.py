@@ -88,6 +88,7 @@ def test_index_of_consecutive_samples_has_bounds():
         (b"v1.2 1\n\n", "sample 0"),
         (b"v1.2 1\njpg 1024 9 0.jpg\n", "begins at byte 512"),
         (b"v1.2 1\njpg 512 9 0.jpg json 2048 2 0.json\n", "does not follow"),
+        (b"v1.2 1\njpg 512 99999999999999999999 0.jpg\n", "beyond the size of any file"),
     ],
 )
 def test_damaged_index_is_error(data, said):

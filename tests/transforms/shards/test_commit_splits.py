@@ -16,6 +16,7 @@ from recordmill.schemas.inputs.encoders import TextEncoder, TextForm, TextSettin
 from recordmill.schemas.inputs.labels import LABEL_FILES
 from recordmill.schemas.shards import IndexInfo, ShardInfo
 from recordmill.schemas.statistics import SplitStatistics
+from recordmill.transforms.containers.container import Container
 from recordmill.transforms.dataset.dataset_folder import file_sha256, read_manifest, read_split_manifests
 from recordmill.transforms.shards import commit_splits as module
 from recordmill.transforms.shards.commit_splits import commit_splits, companions
@@ -359,3 +360,27 @@ def test_manifest_of_another_split(tmp_path):
     (tmp_path / "manifest-val.json").write_bytes((tmp_path / "manifest-train.json").read_bytes())
     with pytest.raises(ConfigError, match=r"manifest-val\.json must have exactly the split val"):
         commit(tmp_path, of_split("test"))
+
+
+class _WithCard(Container):
+    """Container with a file beside the shards that names all splits."""
+
+    create = read = open = None  # type: ignore[assignment]
+
+    def folder_files(self, manifest):
+        return {"card.txt": " ".join(manifest.splits).encode()} if manifest.layout == "detection" else {}
+
+
+@pytest.mark.parametrize(("card", "expected"), [(None, None), (b"mine", b"mine")])
+def test_card_of_replaced_splits_is_deleted(tmp_path, monkeypatch, card, expected):
+    """The card of two splits is not that of either. An edited card stays."""
+    monkeypatch.setattr(module, "container_of", lambda _: _WithCard())
+    commit(tmp_path, of_split("train"))
+    commit(tmp_path, of_split("val"))
+    path = tmp_path / "card.txt"
+    assert path.read_bytes() == b"train val"
+    if card:
+        path.write_bytes(card)
+    both = of_split("train").splits | of_split("val").splits
+    commit(tmp_path, of_split("train", layout="tfds", splits=both))
+    assert (path.read_bytes() if path.exists() else None) == expected
