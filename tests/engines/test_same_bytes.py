@@ -9,6 +9,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from recordmill.beam import ReadDataset, WriteDataset
+from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from tests.conftest import coco_flags, draw_jpeg, every_kind, manifest_of, read_examples, rejects_of
 from tests.engines import fetch
 from tests.engines.command import Command
@@ -31,6 +32,16 @@ def test_planned_shards_are_same_bytes(coco, engine, convert, reference):
     expected = reference(*sized)
     assert len(manifest_of(expected)["splits"]["train"]["shards"]) > 3
     assert files_of(convert(sized, engine)) == files_of(expected)
+
+
+@pytest.mark.parametrize("container", [name for name in CONTAINERS if name != TFRECORD])
+@pytest.mark.parametrize("engine", ["processes", "prism", "flink_local"], indirect=True)
+def test_containers_are_same_bytes(container, sample, engine, convert, reference):
+    """Maps, masks, keypoints and captions, in several shards."""
+    flags = ["convert", *every_kind(sample), "--masks", "rle", "--num-shards", "3", "--container", container]
+    expected = reference(*flags)
+    assert len(manifest_of(expected)["splits"]["train"]["shards"]) == 3
+    assert files_of(convert(flags, engine)) == files_of(expected)
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,8 @@ from PIL import Image
 import recordmill
 from recordmill.pipelines.choose_format import choose_conversion
 from recordmill.pipelines.formats import formats
+from recordmill.schemas.containers import CONTAINERS
+from recordmill.schemas.dataset.manifest import decode_manifest
 from recordmill.schemas.errors import RecordmillError
 from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, FileAnnotations
@@ -25,8 +27,10 @@ from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading
 from recordmill.schemas.rejects import UnusableError
+from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.annotated.join_annotated import join_rows
 from recordmill.transforms.annotated.read_labels import labelled_rows
+from recordmill.transforms.containers.container import Contents, container_of
 from recordmill.transforms.containers.tfrecord import open_records
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.images.decode_segmentation import compress_segmentation, has_several_runs, run_bounds_px
@@ -34,6 +38,7 @@ from recordmill.transforms.images.load_images import _check_or_transcode, inspec
 from recordmill.transforms.join.match_blocks import FileState
 from recordmill.transforms.join.observed_labels import choose_labels
 from recordmill.transforms.records.parse_record import parse_record
+from recordmill.transforms.records.tar import build_tar_index
 from recordmill.transforms.rows.choose_type import narrowest_type
 from recordmill.transforms.rows.convert_columns import convert_column
 from recordmill.transforms.rows.observe_columns import TableStats, observe
@@ -75,7 +80,9 @@ def import_parsers() -> None:
 
 
 def all_targets() -> list[Target]:
-    return [*file_targets(), Target("data_set", _converted(), _read_data_set)]
+    data_sets = {name: _converted(name) for name in CONTAINERS}
+    targets = [Target(f"data_set_{name}", files, _read_data_set) for name, files in data_sets.items()]
+    return [*file_targets(), *targets, *(_shard_target(name, files) for name, files in data_sets.items())]
 
 
 def file_targets() -> list[Target]:
@@ -199,13 +206,14 @@ def _read_segmentations(folder: Path, rng: random.Random) -> None:
             has_several_runs(text)
 
 
-def _converted() -> seeds.Files:
+def _converted(container: str) -> seeds.Files:
     """Return the files of a small data set that `convert` writes, without its page."""
     with tempfile.TemporaryDirectory() as folder:
         data, out = Path(folder, "data"), Path(folder, "out")
         write_files(data, seeds.label_sets()["labelme"][1])
         code = "from recordmill.launch.cli import command; command()"
         words = ["convert", str(data), "-o", str(out), "--masks", "rle", "--fields", "all", "--progress", "none"]
+        words += ["--container", container]
         subprocess.run([sys.executable, "-c", code, *words], check=True, capture_output=True)
         names = (path for path in sorted(out.rglob("*")) if path.is_file() and path.suffix != ".html")
         return {path.relative_to(out).as_posix(): path.read_bytes() for path in names}
@@ -216,6 +224,9 @@ def _read_data_set(folder: Path, rng: random.Random) -> None:
         with contextlib.suppress(RecordmillError):
             for record in open_records(str(path)):
                 parse_record(record)
+    with contextlib.suppress(RecordmillError):
+        for path in folder.glob("*.tar"):
+            build_tar_index(str(path), lambda _: None)
     data = recordmill.open(folder)
     for split in data:
         with contextlib.suppress(RecordmillError):
@@ -223,6 +234,46 @@ def _read_data_set(folder: Path, rng: random.Random) -> None:
         with contextlib.suppress(RecordmillError):
             data[split].read(range(len(data[split])))
     repr(data)
+
+
+def _shard_target(container: str, files: seeds.Files) -> Target:
+    """Return the target of the shard of a data set and its index, without the other files."""
+    manifest = decode_manifest(files["manifest.json"], "")
+    (split,) = manifest.splits.values()
+    (info,) = split.shards
+    contents = Contents(manifest.table, manifest.labels)
+    shard = {name: data for name, data in files.items() if name in (info.file, f".index/{info.file}.idx")}
+    with tempfile.TemporaryDirectory() as folder:
+        write_files(Path(folder), shard)
+        reader = container_of(container).read(str(Path(folder, info.file)), contents)
+        records = [*reader.records()]
+    return Target(f"shard_{container}", shard, partial(_read_shard, info, container, contents, records))
+
+
+def _read_shard(
+    info: ShardInfo, container: str, contents: Contents, expected: list[bytes], folder: Path, rng: random.Random
+) -> None:
+    """Read a shard in each way. A read that ends without an error has the expected records: of a size in the manifest,
+    and with its SHA-256 for verify."""
+    path = str(folder / info.file)
+    reader = container_of(container).read(path, contents)
+    with contextlib.suppress(RecordmillError, OSError):
+        records = list(reader.records())
+        reader.index()
+        assert records == expected or reader.sha256.hexdigest() != info.sha256, "verify sees no fault"
+    with contextlib.suppress(RecordmillError, OSError):
+        list(container_of(container).open(path, contents, None).in_order())
+    numbers = rng.sample(range(len(expected)), len(expected))
+    with contextlib.suppress(RecordmillError, OSError):
+        file = container_of(container).open(path, contents, info)
+        in_order, by_number = list(file.in_order()), file.read(numbers)
+        if container not in _UNCHECKED:
+            assert in_order == expected, "other records in order"
+            assert by_number == [expected[number] for number in numbers], "other records by number"
+
+
+_UNCHECKED = {"webdataset"}
+"""Containers whose readers may miss a changed byte, see docs/containers.md. `verify` does not."""
 
 
 def write_files(folder: Path, files: Iterable[tuple[str, bytes]] | seeds.Files) -> None:

@@ -1,4 +1,5 @@
-"""Random data sets of each format, converted by the command, in Python and by Beam, have the values that were drawn."""
+"""Random data sets of each format, converted by the command, in Python and by Beam, have the values that were drawn.
+Each container has the records of TFRecord files."""
 
 import random
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 import recordmill
 from recordmill.beam import ReadDataset, WriteDataset
+from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from tests.matrix.generated_sets import FIELDS, HEIGHT, WIDTH, WRITERS, TrueImage, draw_set, write_set
 
 SEEDS = range(2)
@@ -35,12 +37,24 @@ def check_generated_set(format_name: str, seed: int, folder: Path) -> None:
     options |= {"class_attribute": "kind"} if format_name == "via" else {}
     options |= {"fields": fields} if fields else {}
     layout = draw.choice(("detection", "tfds"))
-    if draw.random() < 0.4:
-        with beam.Pipeline() as p:
-            p | ReadDataset(str(data), **options) | WriteDataset(str(out), layout=layout)
-    else:
-        recordmill.convert(str(data), str(out), layout=layout, num_shards=draw.randint(1, 3), **options)
-    compare(out, images, {name: paths[name].rpartition("objects.")[2] for name in kinds})
+    written = {"layout": layout, "num_shards": draw.randint(1, min(3, len(images)))}
+    is_beam = draw.random() < 0.4
+    others = [row.name for row in CONTAINERS.values() if row.name != TFRECORD and layout in (row.layouts or [layout])]
+    for container in (TFRECORD, *draw.sample(others, min(1, len(others)))):
+        own = out / container
+        if is_beam:
+            with beam.Pipeline() as p:
+                p | ReadDataset(str(data), **options) | WriteDataset(str(own), container=container, **written)
+        else:
+            recordmill.convert(str(data), str(own), container=container, **written, **options)
+        compare(own, images, {name: paths[name].rpartition("objects.")[2] for name in kinds})
+        assert raw_records(own) == raw_records(out / TFRECORD)
+
+
+def raw_records(folder: Path) -> dict[str, list[bytes]]:
+    """Return the records of each split, read by number."""
+    data_set = recordmill.open(folder)
+    return {name: list(map(data_set[name].raw, range(len(data_set[name])))) for name in data_set}
 
 
 def compare(out: Path, images: list[TrueImage], paths: dict[str, str]) -> None:
