@@ -235,3 +235,12 @@ def test_resume_and_container_of_recipe(out, coco, tmp_path, recordmill):
     assert recordmill(*flags, *CONTAINER).code == 0
     assert whole_folder(out) == before
     assert recordmill(*flags).code == 2
+
+
+def test_in_a_bucket(gcs, coco, recordmill):
+    flags = ["--num-shards", 3, "--output", "gs://bucket/out", *CONTAINER]
+    assert recordmill(*coco, *flags).code == 0
+    assert recordmill("verify", "gs://bucket/out").code == 0
+    split = library.open("gs://bucket/out")["train"]
+    assert [row["image_id"] for row in split.numpy()] == [split[number]["image_id"] for number in range(len(split))]
+    assert len(split) == 12
