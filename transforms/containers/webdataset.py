@@ -182,11 +182,13 @@ class _Scan:
     Args:
         first: Number of the first sample in the stream.
         offset: Its first byte in the file.
+        shard: Number of the shard in its members' names; empty for any.
     """
 
-    def __init__(self, stream: BinaryIO, endings: Sequence[str], first: int = 0, offset: int = 0):
+    def __init__(self, stream: BinaryIO, endings: Sequence[str], first: int = 0, offset: int = 0, shard: str = ""):
         self._stream = stream
         self._endings = endings
+        self._shard = shard
         self._first = first
         self._offset = self._start = offset
         self.samples: list[list[TarMember]] = []
@@ -200,7 +202,7 @@ class _Scan:
         while (header := self._read(BLOCK)) != END[:BLOCK]:
             files, members = list[bytes](), list[TarMember]()
             for number, ending in enumerate(self._endings):
-                member = self._parse(self._read(BLOCK) if number else header, ending, members)
+                member = self._parse(self._read(BLOCK) if number else header, ending)
                 members.append(member)
                 files.append(self._read(member.size))
                 if self._read(padding(member.size)).strip(b"\0"):
@@ -211,15 +213,14 @@ class _Scan:
         if self._read(BLOCK) != END[BLOCK:]:
             raise self._damage("the end of the tar is damaged")
 
-    def _parse(self, header: bytes, ending: str, members: Sequence[TarMember]) -> TarMember:
+    def _parse(self, header: bytes, ending: str) -> TarMember:
         try:
             name, size = parse_header(header)
         except ValueError as fault:
             raise self._damage(str(fault)) from fault
         sample, actual = split_member_name(name)
-        same_shard = members or next(iter(self.samples), ())
-        shard = (same_shard[0].name if same_shard else name).partition("-")[0]
-        expected = f"{shard}-{self._first + len(self.samples):08d}"
+        self._shard = self._shard or name.partition("-")[0]
+        expected = f"{self._shard}-{self._first + len(self.samples):08d}"
         if sample != expected or actual not in ([ending] if ending else IMAGE_ENDINGS):
             raise self._damage(
                 f"it has the member {name} instead of {expected}.{ending or ' and '.join(IMAGE_ENDINGS)}"
@@ -304,6 +305,11 @@ class TarFile(RecordFile):
     def _files(self) -> _SampleFiles:
         return _SampleFiles(self._contents)
 
+    @property
+    def _shard(self) -> str:
+        """Number of the shard in its name, as in those of its members; empty for files without a manifest."""
+        return self._expected.file.rpartition("-")[2].partition(".")[0] if self._expected else ""
+
     def count_records(self) -> int:
         return self.index.records
 
@@ -333,7 +339,7 @@ class TarFile(RecordFile):
             for span, data in zip(spans, self._read_spans(spans), strict=True):
                 for place in span:
                     own = io.BytesIO(data[place.start - span[0].start : place.end - span[0].start])
-                    samples.append(next(iter(_Scan(own, self._files.endings, place.number, place.start))))
+                    samples.append(next(iter(_Scan(own, self._files.endings, place.number, place.start, self._shard))))
             records = list(_decode_each(samples, self._files, [place.number for place in ordered]))
         except RecordError as error:
             cure = "; the file is damaged, or its index belongs to another file: recordmill verify tells which"
@@ -352,7 +358,7 @@ class TarFile(RecordFile):
         try:
             with storage_for(self.path).open(self.path, self._file.version) as file:
                 stream: Any = io.BufferedReader(file, _BATCH_BYTES) if isinstance(file, io.RawIOBase) else file
-                yield from decode_batches(iter(_Scan(stream, self._files.endings)), self._files)
+                yield from decode_batches(iter(_Scan(stream, self._files.endings, shard=self._shard)), self._files)
         except FileNotFoundError as error:
             raise self._changed() from error
         except RecordError as error:

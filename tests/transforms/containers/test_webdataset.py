@@ -11,7 +11,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION
-from recordmill.schemas.shards import ShardKey
+from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.transforms.containers import webdataset
 from recordmill.transforms.containers.container import Contents
 from recordmill.transforms.containers.webdataset import CONTAINER
@@ -225,6 +225,17 @@ def test_index_of_another_tar_is_error(tmp_path):
     storage_for(path).write(index_path(path), storage_for(path).read(index_path(str(tmp_path / "y.tar"))))
     with pytest.raises(IndexMismatchError, match="recordmill index"):
         CONTAINER.open(path, BOXES, None).read([0])
+
+
+def test_tar_under_name_of_another_shard_is_error(tmp_path):
+    path = write(tmp_path / "coco-train-000003.tar", BOXES, make_records(BOXES, 2))
+    size = (tmp_path / "coco-train-000003.tar").stat().st_size
+    infos = [ShardInfo(f"coco-train-{shard:06}.tar", 2, size, "", "") for shard in (3, 4)]
+    own, other = (CONTAINER.open(path, BOXES, info) for info in infos)
+    assert list(own.in_order()) == own.read([0, 1])
+    for read in (lambda: other.read([1]), lambda: list(other.in_order())):
+        with pytest.raises(RecordError, match=r"has the member 000003-0000000\d\.jpg instead of 000004-"):
+            read()
 
 
 def test_record_that_would_change_is_error_that_names_shard(monkeypatch):

@@ -86,7 +86,7 @@ def test_jedi_completes_public_names(complete):
     folders = {"beam", "formats", "launch", "pipelines", "schemas", "transforms"}
     assert names - {*recordmill.__all__, *folders} == {"TYPE_CHECKING"}
     assert {name for name in complete(f"{HEAD}train.") if not name.startswith("_")} == {
-        *("compression", "features", "folder", "name", "shards"),
+        *("compression", "container", "features", "folder", "name", "shards"),
         *("grain", "numpy", "raw", "read", "tensorflow", "torch"),
     }
     assert {"batch=", "resize=", "shuffle="} <= complete(f"{HEAD}train.tensorflow(")
