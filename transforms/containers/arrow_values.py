@@ -207,7 +207,7 @@ class _SampleArrays(ArrowCodec):
         flat = self._numbers(column, leaf)
         if column.key in _CLASS_IDS:
             if len(flat) and not 0 <= flat.min() <= flat.max() < len(self._ids):
-                raise ValueError(f"there is no class {flat.max()}")
+                raise ValueError(f"class index {flat.max()} does not exist")
             flat = self._ids[flat]
         if column.size == RAGGED:
             return Ragged(flat, starts)
