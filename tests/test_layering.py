@@ -81,7 +81,7 @@ LIGHT = (
 )
 """Rooms and modules that are imported before a command is understood, by a DAG, by who trains, or where no extra is
 installed: nothing comes with them that one brings."""
-EXTRAS = {"apache_beam", "grpc", "pyarrow", "tensorflow"}
+EXTRAS = {"apache_beam", "array_record", "grpc", "pyarrow", "tensorflow"}
 DATA = (ROOT / "recordmill" / "py.typed", ROOT / "transforms" / "insight" / "page.html")
 """Installed files besides modules of rooms."""
 LAYERS = ("schemas", "transforms", "pipelines", "launch")
