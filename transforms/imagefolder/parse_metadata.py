@@ -190,7 +190,10 @@ def _plain_objects(row: Mapping[str, Any], row_format: MetadataFormat) -> list[S
     if {*map(len, boxes)} != {4} or not {None, 0, 1}.issuperset(crowds):
         return None
     numbers = [*chain.from_iterable(boxes)]
-    if not _NUMBERS.issuperset(map(type, numbers)) or not all(map(math.isfinite, numbers)):
+    try:
+        if not _NUMBERS.issuperset(map(type, numbers)) or not all(map(math.isfinite, numbers)):
+            return None
+    except OverflowError:  # an integer beyond all floats
         return None
     if ids[0] is not None and not (min(ids) in _INT64 and max(ids) in _INT64):
         return None
@@ -344,6 +347,8 @@ def read_box(entry: Mapping[str, Any], parts: ImageParts) -> tuple[float, float,
             numbers = decode_part(box, tuple[float, float, float, float], parts)
     except UnusableError as fault:
         raise UnusableError(Reason.MALFORMED_BOX, f"the bbox is not four numbers: {format_value(box)}") from fault
+    except OverflowError:  # an integer beyond all floats
+        numbers = (math.inf,) * 4
     if not all(map(math.isfinite, numbers)):
         raise UnusableError(Reason.MALFORMED_BOX, f"the bbox has a number that is not finite: {format_value(box)}")
     return numbers

@@ -69,6 +69,7 @@ def test_a_number_is_an_index_and_a_text_a_name(value, names, category):
         ({"bbox": [BOX, [1, 2, 3]], "category": [0, 0]}, Reason.MALFORMED_BOX, 1),
         ({"bbox": [BOX, ["a", 2, 3, 4]], "category": [0, 0]}, Reason.MALFORMED_BOX, 1),
         ({"bbox": [BOX, [float("nan"), 2, 3, 4]], "category": [0, 0]}, Reason.MALFORMED_BOX, 1),
+        ({"bbox": [BOX, [10**400, 2, 3, 4]], "category": [0, 0]}, Reason.MALFORMED_BOX, 1),
         ('{"bbox": [[NaN, 2, 3, 4], [1, 2, 3, 4]], "category": [0, 0]}', Reason.MALFORMED_BOX, 1),  # of CSV
         ({"bbox": [BOX, None], "category": [0, 0]}, Reason.MALFORMED_BOX, 1),
         ({"bbox": [BOX, BOX], "category": [0, 2]}, Reason.UNKNOWN_CATEGORY, 1),
@@ -237,6 +238,7 @@ BOXES = {"bbox": [BOX, [0.5, 0, 2, 2]], "category": ["cat", "cat"]}
         ({**BOXES, "label": ["dog", "dog"]}, False),
         ({**BOXES, "bbox": [BOX, [1, 2]]}, False),
         ({**BOXES, "bbox": [BOX, None]}, False),
+        ({**BOXES, "bbox": [BOX, [10**400, 2, 3, 4]]}, False),
         ({**BOXES, "bbox": [BOX, [1, 2, 3, "4"]]}, False),
         ({"bbox": [], "category": []}, False),
         ([{"bbox": BOX, "category": "cat"}], False),
