@@ -7,7 +7,7 @@ from apache_beam.pvalue import AsDict
 
 from recordmill.pipelines.dataset_options import RepackOptions
 from recordmill.schemas.containers import CONTAINERS
-from recordmill.schemas.dataset.manifest import Manifest, SplitManifest
+from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
@@ -122,14 +122,3 @@ def _commit(
 ) -> None:
     write_metadata(folder, manifest, output, recipes, notes)
     try_to_report(output)
-
-
-_OF_CONTAINER = ("recipe", "made_by", "compression", "shards", "statistics_sha256", "fingerprints_sha256")
-"""Fields of SplitManifest that another container changes."""
-
-
-def is_repacked(source: SplitManifest, target: SplitManifest) -> bool:
-    """Return True if two entries of a split have the same records, as far as manifests tell."""
-    fields = set(SplitManifest.__struct_fields__) - {*_OF_CONTAINER}
-    is_same = all(getattr(source, field) == getattr(target, field) for field in fields)
-    return is_same and [shard.examples for shard in source.shards] == [shard.examples for shard in target.shards]

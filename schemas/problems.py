@@ -94,16 +94,16 @@ FINGERPRINT = [
     ("form", "u1", 17),
 ]
 """NumPy dtype of the fingerprint of an image: first 16 bytes of the SHA-256 of its file; perceptual hash; labels;
-position of its records, as in `recordmill.schemas.statistics.Example`, with `offset` NO_OFFSET and their number as
-`bytes` if the container has no byte ranges; coarse form: mean grey levels of 4 x 4 parts,
-row by row, and 128 + 80 * log2(width / height), clipped to a byte.
+position of its records, as in `recordmill.schemas.statistics.Example`, with `offset` NO_FINGERPRINT_OFFSET and their
+number as `bytes` if the container has no byte ranges; coarse form: mean grey levels of 4 x 4 parts, row by row, and
+128 + 80 * log2(width / height), clipped to a byte.
 
 The upper half of `labels` is a hash of the image's class, or of the classes of its objects. The lower half is a hash of
 the positions of its objects, see `recordmill.transforms.insight.fingerprint_images`."""
 
 
-NO_OFFSET = (1 << 64) - 1
-"""`offset` in FINGERPRINT without a byte range."""
+NO_FINGERPRINT_OFFSET = (1 << 64) - 1
+"""`offset` in FINGERPRINT without a byte range. `bytes` is the number of records then."""
 
 FINGERPRINT_VERSION = 1
 """Version of the algorithm that computes fingerprints from images and labels."""

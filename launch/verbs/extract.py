@@ -17,6 +17,7 @@ from recordmill.pipelines import extract
 from recordmill.pipelines.dataset_options import ExtractOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.sizes import number_text, size_text
+from recordmill.transforms.containers.container import container_of
 from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.extract.extract_pieces import claim_target, extract_recipe
 from recordmill.transforms.extract.write_documents import ExtractedSplit
@@ -36,6 +37,7 @@ def run(options: ExtractOptions, progress_mode: str, beams: PipelineOptions) -> 
     extract.check_format(options.folder, manifest, options.format_)
     if fault := folder_fault(options.target):
         raise ConfigError(fault)
+    container_of(manifest.container)  # raises ConfigError without its extra, before the target is claimed
     with claim_target(options.target, extract_recipe(shards, manifest.layout, options.format_)) as finished:
         if finished is not None:
             terminal().print(

@@ -36,6 +36,7 @@ from recordmill.transforms.dataset.dataset_folder import (
 from recordmill.transforms.dataset.fact_lines import data_set_lines, plan_lines
 from recordmill.transforms.insight.across_splits import compare_splits
 from recordmill.transforms.insight.write_report import has_report, try_to_report
+from recordmill.transforms.repack.repack_metadata import is_repacked
 from recordmill.transforms.runtime.progress import step_seconds, update_from_counters
 from recordmill.transforms.shards.check_findings import check_space
 from recordmill.transforms.storage.resolve import storage_for
@@ -61,7 +62,7 @@ def run(options: RepackOptions, progress_mode: str, beams: PipelineOptions) -> b
         raise ConfigError(fault)
     repack.check_source(options, manifest)
     recipes = repack.repacked_recipes(options, manifest)
-    _check_output(options, recipes)
+    _check_output(options, manifest, recipes)
     if options.dry_run:
         _show_plan(options, manifest, recipes)
         return False
@@ -74,7 +75,7 @@ def run(options: RepackOptions, progress_mode: str, beams: PipelineOptions) -> b
     return False
 
 
-def _check_output(options: RepackOptions, recipes: Sequence[Recipe]) -> None:
+def _check_output(options: RepackOptions, source: Manifest, recipes: Sequence[Recipe]) -> None:
     """Refuse a folder with anything but these splits, complete or unfinished."""
     output = options.output
     wanted = {recipe.split: recipe.unlisted for recipe in recipes}
@@ -90,9 +91,8 @@ def _check_output(options: RepackOptions, recipes: Sequence[Recipe]) -> None:
             f"{output} is not empty ({min(names)}), and is not an unfinished repack of {options.folder}; choose "
             "another folder"
         )
-    source = require_manifest(options.folder)
     for split, entry in manifest.splits.items() if manifest else ():
-        if not repack.is_repacked(source.splits[split], entry):
+        if not is_repacked(source.splits[split], entry):
             raise ConfigError(
                 f"{output} has another version of split {split} than {options.folder}, which was written again with "
                 "other images; choose another folder"

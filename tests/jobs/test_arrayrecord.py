@@ -205,6 +205,14 @@ def test_in_bucket(gcs, sample, out, recordmill):
     assert split.read([5, 0]) == library.open(out)["train"].read([5, 0])
 
 
+def test_without_extra_no_target_is_claimed(out, tmp_path, recordmill, monkeypatch):
+    monkeypatch.setattr("recordmill.schemas.containers.find_spec", lambda name: None)
+    outcome = recordmill("extract", out, tmp_path / "images")
+    assert outcome.code == 2
+    assert outcome.err.startswith("recordmill: Container arrayrecord needs pip install")
+    assert not (tmp_path / "images").exists()
+
+
 def test_without_the_extra_one_sentence(sample, tmp_path, recordmill, monkeypatch):
     monkeypatch.setattr("recordmill.schemas.containers.find_spec", lambda name: None)
     assert not CONTAINERS["arrayrecord"].is_installed

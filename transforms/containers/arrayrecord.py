@@ -5,10 +5,10 @@ copied to one. Temporary files have no name: they vanish with the process, howev
 
 import errno
 import os
-import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from tempfile import TemporaryFile, gettempdir
+from tempfile import TemporaryFile
 from threading import Lock
 from typing import IO
 from weakref import finalize
@@ -19,7 +19,6 @@ from recordmill.schemas.errors import JobError, RecordError
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.transforms.containers.container import (
-    CURE,
     Container,
     Contents,
     RecordFile,
@@ -46,8 +45,8 @@ class ArrayRecordShardWriter(ShardWriter):
 
     def __init__(self, write: Callable[[bytes], object]):
         self._write = write
-        self._file = TemporaryFile()  # noqa: SIM115  closed at the end, or by garbage collection
         with _temporary_file_errors():
+            self._file = TemporaryFile()  # noqa: SIM115  closed at the end, or by garbage collection
             self._records = ArrayRecordWriter(_descriptor_path(self._file), _WRITER_OPTIONS)
 
     def append(self, *record: bytes) -> None:
@@ -58,19 +57,21 @@ class ArrayRecordShardWriter(ShardWriter):
         with self._file as file:
             with _temporary_file_errors():
                 self._records.close()
+            file.seek(0)
             while data := file.read(_COPY_BYTES):
                 self._write(data)
 
 
 @contextmanager
 def _temporary_file_errors() -> Iterator[None]:
-    """Raise JobError if the library cannot write the temporary file."""
+    """Raise JobError if a temporary file cannot be written."""
     try:
         yield
-    except RuntimeError as error:
+    except (OSError, RuntimeError) as error:
         full = any(os.strerror(number) in str(error) for number in _FULL)
+        folder = tempfile.tempdir or os.environ.get("TMPDIR", "the temporary folder")
         raise JobError(
-            f"{gettempdir()}: an ArrayRecord shard cannot be written to a temporary file there "
+            f"{folder}: an ArrayRecord shard cannot be written to a temporary file there "
             f"({'no space is left' if full else _first_cause(error)}). Set TMPDIR to a folder with room for one shard "
             "per process, and run the command again."
         ) from error
@@ -123,7 +124,7 @@ def _record_error(error: RuntimeError, number: int) -> RecordError:
     return RecordError(f"array_record cannot read it: {cause}", number, reason)
 
 
-def _first_cause(error: RuntimeError) -> str:
+def _first_cause(error: Exception) -> str:
     """Return the first clause of an error of the library, which may be empty."""
     cause = str(error).split("; ")[0].removeprefix("Corrupted Riegeli/records file: ")
     return cause or "the file is damaged or truncated"
@@ -160,9 +161,13 @@ def _close(path: str, version: str) -> None:
 
 def _copy(file: IO[bytes]) -> IO[bytes]:
     """Return a temporary copy of an open file."""
-    copy = TemporaryFile()  # noqa: SIM115  returned
-    shutil.copyfileobj(file, copy, _COPY_BYTES)
-    copy.flush()
+    with _temporary_file_errors():
+        copy = TemporaryFile()  # noqa: SIM115  returned
+    while data := file.read(_COPY_BYTES):
+        with _temporary_file_errors():
+            copy.write(data)
+    with _temporary_file_errors():
+        copy.flush()
     return copy
 
 
@@ -221,10 +226,6 @@ class ArrayRecordFile(RecordFile):
         """Raise RecordError if a local file was written to since it was opened."""
         if not is_remote(self.path) and str(os.fstat(file.fileno()).st_mtime_ns) != self._version:
             raise self._changed()
-
-    def _located(self, error: RecordError) -> RecordError:
-        """Return the error with the path of the file."""
-        return RecordError(f"{self.path}: {error}{CURE}", None, error.reason)
 
 
 class _ArrayRecords(Container):

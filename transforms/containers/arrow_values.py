@@ -19,13 +19,12 @@ import pyarrow.parquet as pq
 
 from recordmill.schemas.block import Ragged, starts_of
 from recordmill.schemas.dataset.tfds import class_names
-from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType, Feature, FeatureKind, FeatureTable, RecordOf
 from recordmill.schemas.field_features import RAGGED
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.containers.dataset_card import IMAGE, HubFeature, class_label, sequence, value
 from recordmill.transforms.containers.sample_codings import FILES, SampleColumn, Samples
-from recordmill.transforms.containers.sample_values import SampleCodec
+from recordmill.transforms.containers.sample_values import SampleCodec, unlike_error
 from recordmill.transforms.records.example import ExampleWriter, Record
 from recordmill.transforms.records.parse_record import parse_example
 
@@ -263,10 +262,9 @@ class _RowArrays(ArrowCodec):
     def __init__(self, table: FeatureTable, labels: LabelMap):
         self._table = table
         by_source = {feature.source: feature for feature in table.features}
-        self._image, self._path = by_source.get("image.encoded"), by_source.get("image.file_name")
-        self._columns = [
-            feature for feature in table.features if not self._image or feature not in (self._image, self._path)
-        ]
+        self._image = by_source.get("image.encoded")
+        self._path = by_source["image.file_name"] if self._image else None
+        self._columns = [feature for feature in table.features if feature not in (self._image, self._path)]
         features = {"image": IMAGE} if self._image else {}
         super().__init__(features | {feature.name: _row_feature(feature, labels) for feature in self._columns})
         self._writer = cache(self._new_writer)
@@ -286,12 +284,12 @@ class _RowArrays(ArrowCodec):
             for feature in self._columns:
                 arrays.append(_row_array(feature, self.schema.field(feature.name).type, parsed))
         except (ValueError, KeyError, IndexError, TypeError, OverflowError, pa.ArrowException) as fault:
-            raise _unlike(first, len(records), str(fault)) from fault
+            raise unlike_error(first, str(fault), len(records)) from fault
         columns = dict(zip(self.schema.names, arrays, strict=True))
         files = {"image": [row[self._image.name][1][0] for row in parsed]} if self._image else {}
         for number, (record, rebuilt) in enumerate(zip(joined, self.records(columns, files), strict=True)):
             if rebuilt != record:
-                raise _unlike(first + number, 1, "a value would change")
+                raise unlike_error(first + number, "a value would change")
         return arrays
 
     def records(self, columns: Mapping[str, pa.Array], files: Mapping[str, Sequence[bytes]]) -> Iterator[bytes]:
@@ -303,14 +301,6 @@ class _RowArrays(ArrowCodec):
         for row in zip(*values.values(), strict=True):
             present = {source: item for source, item in zip(values, row, strict=True) if item is not None}
             yield self._writer(frozenset(names[source] for source in values.keys() - present.keys())).write(present)
-
-
-def _unlike(first: int, number: int, fault: str) -> ConfigError:
-    where = f"record {first:,}" if number == 1 else f"one of the records {first:,} to {first + number - 1:,}"
-    return ConfigError(
-        f"{where} would not come back byte for byte: {fault}. Add --container arrayrecord, which stores "
-        "records unchanged"
-    )
 
 
 _ROW_TYPES = {

@@ -239,6 +239,18 @@ class RecordFile(ABC):
             raise IndexError(f"{self.path} has {count:,} records, counted from 0; record {outside[0]:,} does not exist")
         return wanted
 
+    def _read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return ranges (offset, length) of the file. Raise RecordError if it has changed."""
+        version = self._file.version
+        try:
+            return storage_for(self.path).read_ranges(self.path, ranges, version)
+        except FileNotFoundError as error:
+            raise self._changed() from error
+
+    def _located(self, error: RecordError) -> RecordError:
+        """Return the error with the path of the file."""
+        return RecordError(f"{self.path}: {error}{CURE}", None, error.reason)
+
     def _changed(self) -> RecordError:
         return RecordError(f"{self.path} has changed or was deleted since it was opened; open the data set again")
 
@@ -252,6 +264,10 @@ class Container(ABC):
 
         Args:
             write: Takes the bytes of the file in order.
+
+        Raises:
+            ConfigError: The container has no place for a value of the records.
+            JobError: A temporary file cannot be written.
         """
 
     @abstractmethod

@@ -14,7 +14,6 @@ from recordmill.schemas.errors import RecordError
 from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.transforms.containers.arrow_values import ArrowCodec, arrow_codec
 from recordmill.transforms.containers.container import (
-    CURE,
     Container,
     Contents,
     RecordFile,
@@ -318,7 +317,7 @@ class ParquetFile(RecordFile):
     def _groups(self) -> _Groups:
         size = self._file.size_bytes
         try:
-            return _Groups(arrow_codec(*self._contents), read_file_index(self._read, size), size)
+            return _Groups(arrow_codec(*self._contents), read_file_index(self._read_ranges, size), size)
         except RecordError as error:
             raise self._located(error) from error
 
@@ -339,9 +338,10 @@ class ParquetFile(RecordFile):
         try:
             ranges = [span for group, rows in rows_of.items() for span in groups.page_ranges(group, rows)]
             ranges += [span for group in rows_of if values[group] is None for span in groups.value_ranges(group)]
-            fetched = _Fetched(self._read, ranges)
+            fetched = _Fetched(self._read_ranges, ranges)
             for group, rows in rows_of.items():
                 table = values[group] or groups.values(group, fetched)
+                self._values.pop(group, None)
                 self._values[group] = table
                 first = groups.firsts[group]
                 records |= zip((first + row for row in rows), groups.records(group, rows, table, fetched), strict=True)
@@ -359,20 +359,9 @@ class ParquetFile(RecordFile):
         groups = self._groups
         try:
             for group in range(len(groups.groups)):
-                yield from groups.in_order(group, self._read)
+                yield from groups.in_order(group, self._read_ranges)
         except RecordError as error:
             raise self._located(error) from error
-
-    def _read(self, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        version = self._file.version
-        try:
-            return storage_for(self.path).read_ranges(self.path, ranges, version)
-        except FileNotFoundError as error:
-            raise self._changed() from error
-
-    def _located(self, error: RecordError) -> RecordError:
-        """Return the error with the path of the file."""
-        return RecordError(f"{self.path}: {error}{CURE}", None, error.reason)
 
 
 class _Parquet(Container):

@@ -69,14 +69,14 @@ class SampleCodec:
             try:
                 rows.append(self._split(record))
             except (ValueError, IndexError) as fault:
-                raise _unlike(number, str(fault)) from fault
+                raise unlike_error(number, str(fault)) from fault
         payloads = dict(zip(self._features, zip(*rows, strict=True), strict=True))
         try:
             samples = self._decode(payloads, len(records))
             columns = self._columns(samples)
         except (ValueError, LookupError, TypeError, OverflowError, FloatingPointError) as fault:
             if len(records) == 1:
-                raise _unlike(first, str(fault)) from fault
+                raise unlike_error(first, str(fault)) from fault
             for number, record in enumerate(records, first):
                 self.samples([record], number)
             raise
@@ -84,7 +84,7 @@ class SampleCodec:
             rebuilt = payloads[source] if source in FILES else feature_payloads(feature, columns[source])
             if list(rebuilt) != list(payloads[source]):
                 row = next(row for row, payload in enumerate(rebuilt) if payload != payloads[source][row])
-                raise _unlike(first + row, f"the value of {feature.name} would change")
+                raise unlike_error(first + row, f"the value of {feature.name} would change")
         return samples
 
     def _split(self, record: bytes | Record) -> list[Any]:
@@ -236,9 +236,11 @@ def _payload_length(heads: Heads, size: int) -> int:
     return length
 
 
-def _unlike(number: int, fault: str) -> ConfigError:
+def unlike_error(first: int, fault: str, number: int = 1) -> ConfigError:
+    """Return the error of a record, or of one of `number` records, that the container would not return unchanged."""
+    where = f"record {first:,}" if number == 1 else f"one of the records {first:,} to {first + number - 1:,}"
     return ConfigError(
-        f"record {number:,} would not come back byte for byte: {fault}. Add --container arrayrecord, which stores "
+        f"{where} would not come back byte for byte: {fault}. Add --container arrayrecord, which stores "
         "records unchanged"
     )
 

@@ -1,26 +1,25 @@
 """TFRecord files: written, read in order, or by index."""
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from isal import igzip
 from isal.isal_zlib import IsalError
 
-from recordmill.schemas.errors import ConfigError, IndexMismatchError, RecordError
+from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.transforms.containers.container import (
     CURE,
     Container,
     Contents,
-    RecordFile,
     ShardReader,
     ShardWriter,
-    lazy_value,
 )
+from recordmill.transforms.containers.indexed_file import IndexedFile, Place
 from recordmill.transforms.records.example import Buffer
 from recordmill.transforms.records.shard_index import (
     ShardIndex,
@@ -28,7 +27,6 @@ from recordmill.transforms.records.shard_index import (
     decode_index,
     encode_index,
     index_lengths,
-    locate_error,
     read_shard_index,
 )
 from recordmill.transforms.records.tfrecord import (
@@ -50,10 +48,6 @@ _WRITE_BYTES = 1 << 20
 """Records are written and hashed in chunks of about this size, to take the interpreter's lock less often."""
 _COPIED_BYTES = 16_384
 """Maximum size of parts of records that are joined before a write."""
-GAP_BYTES = 256 << 10
-"""Maximum gap between records that are fetched with one request: its transfer takes as long as a request."""
-_SPAN_BYTES = 8 << 20
-"""Maximum size of a read, unless a record is larger."""
 _LARGE_BYTES = 16 << 10
 """Size above which two more reads of a local file are cheaper than a copy of the record."""
 
@@ -174,48 +168,17 @@ def _located_error(path: str, error: RecordError, start: str, is_shard: bool) ->
     return RecordError(detail, None, error.reason, error.offset)
 
 
-class Place(NamedTuple):
-    """Position of a record: first byte, end; its number, and its position in the request."""
+class TFRecordFile(IndexedFile):
+    """TFRecord file with random access to its records. See IndexedFile."""
 
-    start: int
-    end: int
-    number: int
-    position: int
-
-
-class TFRecordFile(RecordFile):
-    """TFRecord file with random access to its records. The index is read with the first record. See RecordFile."""
-
-    def count_records(self) -> int:
-        return self.index.records
-
-    @lazy_value
-    def index(self) -> ShardIndex:
-        """Index of the file. Raises the errors of `read_shard_index`."""
-        try:
-            return read_shard_index(
-                self.path,
-                self._file.size_bytes,
-                self._expected.examples if self._expected else None,
-                decode_index,
-                build_index,
-            )
-        except FileNotFoundError as error:
-            raise RecordError(f"{self.path} was deleted after it was opened; open the data set again") from error
-        except IndexMismatchError as error:
-            now = storage_for(self.path).stat(self.path)
-            if now is None or now.version != self._file.version:  # the index may match a newer file
-                raise RecordError(f"{self.path} has changed since it was opened; open the data set again") from error
-            raise
+    def read_index(self) -> ShardIndex:
+        records = self._expected.examples if self._expected else None
+        return read_shard_index(self.path, self._file.size_bytes, records, decode_index, build_index)
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
         """Return records by number, see RecordFile. Errors of the index are those of `read_shard_index`."""
-        index = self.index
-        wanted = self._checked(numbers, index.records)
-        ends = index.bounds[wanted + 1].tolist()
-        places = sorted(map(Place, index.bounds[wanted].tolist(), ends, wanted.tolist(), range(len(ends))))
-        records = [b""] * len(ends)
-        for place, header, record, crc in self._read_places(places):
+        records = [b""] * len(numbers)
+        for place, header, record, crc in self._read_places(self._spans(numbers)):
             self._check(header, record, crc, place.number, place.start)
             records[place.position] = record
         return records
@@ -240,21 +203,19 @@ class TFRecordFile(RecordFile):
         try:
             check_frame(header, record, crc, number, start)
         except RecordError as error:
-            cure = "; the file is damaged, or its index belongs to another file: recordmill verify tells which"
-            raise locate_error(self.path, error, cure) from error
+            raise self._damage(error) from error
 
-    def _read_places(self, places: Sequence[Place]) -> Iterator[tuple[Place, bytes, bytes, bytes]]:
-        """Yield each place, header, record and checksum. Records that are close are read together from a bucket. A
-        large record of a local file is read separately, which avoids a copy."""
+    def _read_places(self, spans: Sequence[Sequence[Place]]) -> Iterator[tuple[Place, bytes, bytes, bytes]]:
+        """Yield each place, header, record and checksum. A large record of a local file is read separately, which
+        avoids a copy."""
         is_far = is_remote(self.path)
-        spans = list(group_places(places, GAP_BYTES if is_far else 0))
         alone = [not is_far and len(span) == 1 and span[0].end - span[0].start > _LARGE_BYTES for span in spans]
         ranges: list[tuple[int, int]] = []
         for span, is_alone in zip(spans, alone, strict=True):
             start, end = span[0].start, span[-1].end
             cuts = (start, start + HEADER_BYTES, end - CRC_BYTES, end) if is_alone else (start, end)
             ranges += [(first, last - first) for first, last in pairwise(cuts)]
-        chunks = iter(self._read(ranges))
+        chunks = iter(self._read_ranges(ranges))
         for span, is_alone in zip(spans, alone, strict=True):
             data = next(chunks)
             if is_alone:
@@ -277,25 +238,6 @@ class TFRecordFile(RecordFile):
             yield from open_records(self.path, version, self._expected is not None, read)
         except FileNotFoundError as error:
             raise self._changed() from error
-
-    def _read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        version = self._file.version
-        try:
-            return storage_for(self.path).read_ranges(self.path, ranges, version)
-        except FileNotFoundError as error:
-            raise self._changed() from error
-
-
-def group_places(places: Iterable[Place], gap: int) -> Iterator[list[Place]]:
-    """Group places, in order, into spans for one read: at most `gap` bytes are between two places."""
-    span: list[Place] = []
-    for place in places:
-        if span and (place.start - span[-1].end > gap or place.end - span[0].start > _SPAN_BYTES):
-            yield span
-            span = []
-        span.append(place)
-    if span:
-        yield span
 
 
 class _TFRecords(Container):

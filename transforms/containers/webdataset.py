@@ -8,14 +8,12 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from recordmill.schemas.dataset.manifest import Manifest
-from recordmill.schemas.errors import ConfigError, IndexMismatchError, RecordError
-from recordmill.schemas.paths import is_remote
+from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.transforms.containers.container import (
     CURE,
     Container,
     Contents,
-    RecordFile,
     ShardReader,
     ShardWriter,
     lazy_value,
@@ -30,9 +28,9 @@ from recordmill.transforms.containers.describe_tars import (
     detr_indexes,
     hub_features,
 )
+from recordmill.transforms.containers.indexed_file import IndexedFile, Place
 from recordmill.transforms.containers.sample_json import SampleJson
 from recordmill.transforms.containers.sample_values import SampleCodec
-from recordmill.transforms.containers.tfrecord import GAP_BYTES, Place, group_places
 from recordmill.transforms.records.example import Record
 from recordmill.transforms.records.shard_index import ShardIndex, locate_error, read_shard_index
 from recordmill.transforms.records.tar import (
@@ -212,6 +210,8 @@ class _Scan:
             yield files
         if self._read(BLOCK) != END[BLOCK:]:
             raise self._damage("the end of the tar is damaged")
+        if self._stream.read(1):
+            raise self._damage("a block of zeros, the end of a tar, is in its place")
 
     def _parse(self, header: bytes, ending: str) -> TarMember:
         try:
@@ -294,8 +294,8 @@ class TarReader(ShardReader):
         return encode_tar_index(self._samples)
 
 
-class TarFile(RecordFile):
-    """Tar of ours with random access to its records. The index is read with the first record. See RecordFile."""
+class TarFile(IndexedFile):
+    """Tar of ours with random access to its records. See IndexedFile."""
 
     def __init__(self, path: str, contents: Contents, expected: ShardInfo | None = None):
         super().__init__(path, expected)
@@ -310,49 +310,29 @@ class TarFile(RecordFile):
         """Number of the shard in its name, as in those of its members; empty for files without a manifest."""
         return self._expected.file.rpartition("-")[2].partition(".")[0] if self._expected else ""
 
-    def count_records(self) -> int:
-        return self.index.records
-
-    @lazy_value
-    def index(self) -> ShardIndex:
-        """Positions of samples. Raises the errors of `read_shard_index`."""
+    def read_index(self) -> ShardIndex:
         size = self._file.size_bytes - len(END)
         records = self._expected.examples if self._expected else None
-        try:
-            return read_shard_index(self.path, size, records, decode_tar_index, scan_tar)
-        except FileNotFoundError as error:
-            raise self._changed() from error
-        except IndexMismatchError as error:
-            now = storage_for(self.path).stat(self.path)
-            if now is None or now.version != self._file.version:  # the index may match a newer file
-                raise self._changed() from error
-            raise
+        return read_shard_index(self.path, size, records, decode_tar_index, scan_tar)
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
-        bounds = self.index.bounds
-        wanted = self._checked(numbers, self.index.records)
-        ends = bounds[wanted + 1].tolist()
-        places = sorted(map(Place, bounds[wanted].tolist(), ends, wanted.tolist(), range(len(ends))))
-        spans = list(group_places(places, GAP_BYTES if is_remote(self.path) else 0))
-        samples, ordered = [], [place for span in spans for place in span]
+        spans = self._spans(numbers)
+        chunks = self._read_ranges([(span[0].start, span[-1].end - span[0].start) for span in spans])
+        places = [place for span in spans for place in span]
         try:
-            for span, data in zip(spans, self._read_spans(spans), strict=True):
-                for place in span:
-                    own = io.BytesIO(data[place.start - span[0].start : place.end - span[0].start])
-                    samples.append(next(iter(_Scan(own, self._files.endings, place.number, place.start, self._shard))))
-            records = list(_decode_each(samples, self._files, [place.number for place in ordered]))
+            samples = [
+                self._read_sample(place, data[place.start - span[0].start : place.end - span[0].start])
+                for span, data in zip(spans, chunks, strict=True)
+                for place in span
+            ]
+            records = list(_decode_each(samples, self._files, [place.number for place in places]))
         except RecordError as error:
-            cure = "; the file is damaged, or its index belongs to another file: recordmill verify tells which"
-            raise locate_error(self.path, error, cure) from error
-        by_position = {place.position: record for place, record in zip(ordered, records, strict=True)}
-        return [by_position[position] for position in range(len(ends))]
+            raise self._damage(error) from error
+        by_position = {place.position: record for place, record in zip(places, records, strict=True)}
+        return [by_position[position] for position in range(len(numbers))]
 
-    def _read_spans(self, spans: Sequence[Sequence[Place]]) -> list[bytes]:
-        ranges = [(span[0].start, max(place.end for place in span) - span[0].start) for span in spans]
-        try:
-            return storage_for(self.path).read_ranges(self.path, ranges, self._file.version)
-        except FileNotFoundError as error:
-            raise self._changed() from error
+    def _read_sample(self, place: Place, data: bytes) -> list[bytes]:
+        return next(iter(_Scan(io.BytesIO(data), self._files.endings, place.number, place.start, self._shard)))
 
     def in_order(self) -> Iterator[bytes]:
         try:

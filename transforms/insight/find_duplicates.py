@@ -11,8 +11,8 @@ import numpy as np
 
 from recordmill.schemas.problems import (
     FINGERPRINT,
+    NO_FINGERPRINT_OFFSET,
     NO_HASH,
-    NO_OFFSET,
     Agreement,
     DuplicateGroup,
     DuplicateImage,
@@ -314,7 +314,11 @@ class _Images:
         split, shard = self._shards[self._shard[index]]
         record, offset, size = (int(self.rows[name][index]) for name in ("record", "offset", "bytes"))
         image = split, self._names[index], shard, record
-        return DuplicateImage(*image, records=size) if offset == NO_OFFSET else DuplicateImage(*image, offset, size)
+        return (
+            DuplicateImage(*image, records=size)
+            if offset == NO_FINGERPRINT_OFFSET
+            else DuplicateImage(*image, offset, size)
+        )
 
 
 def _varies(group: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -51,7 +51,7 @@ def fingerprint_images(facts: FactColumns, places: RecordPlaces, objects: Sorted
     fingerprints["form"][:, -1] = [_aspect_level(width, height) for width, height in facts.size_px.tolist()]
     fingerprints["labels"] = label_digests(facts, objects)
     fingerprints["record"] = places.record
-    fingerprints["offset"] = places.offset  # NO_OFFSET becomes that of FINGERPRINT
+    fingerprints["offset"] = places.offset  # NO_OFFSET becomes NO_FINGERPRINT_OFFSET
     fingerprints["bytes"] = np.where(places.offset == NO_OFFSET, places.records, places.bytes)
     return fingerprints
 

@@ -38,7 +38,7 @@ from recordmill.schemas.statistics import (
     SplitStatistics,
     different_images,
 )
-from recordmill.transforms.containers.container import Contents, container_of
+from recordmill.transforms.containers.container import Contents, RecordFile, container_of
 from recordmill.transforms.dataset.dataset_folder import read_file
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.load_images import decode_rgb
@@ -171,9 +171,11 @@ def _read_group(folder: str, manifest: Manifest, group: _Group) -> tuple[_Group,
     records: dict[tuple[str, int], list[bytes]] = {}
     if CONTAINERS[manifest.container].has_random_access and not shard.endswith(".gz"):
         file = container.open(path, contents, next(infos, None))
+        first_records = _read_undamaged(file, [example.record for example in examples])
         for example in examples:
-            with suppress(*_DAMAGE):
-                following = (file.read([number])[0] for number in range(example.record, len(file)))
+            with suppress(*_DAMAGE, KeyError):
+                others = (file.read([number])[0] for number in range(example.record + 1, len(file)))
+                following = chain([first_records[example.record]], others)
                 records[shard, example.record] = _image_records(example, following)
     missing = {example.record: example for example in examples if (shard, example.record) not in records}
     if missing:  # in a damaged shard, those before the damage can be read in order
@@ -181,6 +183,17 @@ def _read_group(folder: str, manifest: Manifest, group: _Group) -> tuple[_Group,
             for record, image_records in _read_in_order(missing, container.open(path, contents, None).in_order()):
                 records[shard, record] = image_records
     return group, records
+
+
+def _read_undamaged(file: RecordFile, numbers: Sequence[int]) -> dict[int, bytes]:
+    """Return the records with these numbers that can be read, by few reads if they are all undamaged."""
+    with suppress(*_DAMAGE, IndexError):
+        return dict(zip(numbers, file.read(numbers), strict=True))
+    records = {}
+    for number in numbers:
+        with suppress(*_DAMAGE, IndexError):
+            records[number] = file.read([number])[0]
+    return records
 
 
 def _image_records(example: Example, following: Iterator[bytes]) -> list[bytes]:

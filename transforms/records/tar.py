@@ -187,9 +187,19 @@ def build_tar_index(path: str, read: Callable[[int], object]) -> tuple[bytes, in
     if not samples:
         raise ConfigError(f"{path} has no samples: DALI cannot read an empty tar")
     names = (member.name for members in samples for member in members)
-    if wrong := next((name for name in names if any(chr(space) in name for space in _SPACES)), None):
-        raise ConfigError(f"{path}: the name {wrong!r} has a space, and the index separates names by spaces; rename it")
+    for name in names:
+        if fault := _index_fault(name):
+            raise ConfigError(f"{path}: the name {name!r} {fault}; rename it")
     return encode_tar_index(samples), len(samples)
+
+
+def _index_fault(name: str) -> str:
+    """Return why the index cannot hold a member's name; empty if it can."""
+    if any(chr(space) in name for space in _SPACES):
+        return "has a space, and the index separates names by spaces"
+    if not split_member_name(name)[1]:
+        return "has no ending, which the index names"
+    return "" if name.isascii() or name.encode(errors="replace").decode() == name else "is not UTF-8, as the index is"
 
 
 def scan_tar(path: str) -> ShardIndex:

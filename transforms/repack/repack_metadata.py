@@ -57,7 +57,7 @@ def write_metadata(
         for recipe in recipes:
             splits[recipe.split] = _write_split(folder, manifest, output, recipe, notes, statistics)
     except JobError:
-        if (committed := read_manifest(output)) and all(_is_committed(committed, recipe) for recipe in recipes):
+        if (committed := read_manifest(output)) and _has_all(committed, recipes, manifest):
             for recipe in recipes:
                 delete_old_files(output, committed.splits[recipe.split])
             return committed
@@ -76,8 +76,23 @@ def write_metadata(
     return commit_splits(output, repacked, statistics, encoders)
 
 
-def _is_committed(manifest: Manifest, recipe: Recipe) -> bool:
-    return recipe.split in manifest.splits and manifest.splits[recipe.split].recipe == recipe
+_OF_CONTAINER = ("recipe", "made_by", "compression", "shards", "statistics_sha256", "fingerprints_sha256")
+"""Fields of SplitManifest that another container changes."""
+
+
+def is_repacked(source: SplitManifest, target: SplitManifest) -> bool:
+    """Return True if two entries of a split have the same records, as far as manifests tell."""
+    fields = set(SplitManifest.__struct_fields__) - {*_OF_CONTAINER}
+    is_same = all(getattr(source, field) == getattr(target, field) for field in fields)
+    return is_same and [shard.examples for shard in source.shards] == [shard.examples for shard in target.shards]
+
+
+def _has_all(committed: Manifest, recipes: Sequence[Recipe], source: Manifest) -> bool:
+    entries = ((committed.splits.get(recipe.split), recipe) for recipe in recipes)
+    return all(
+        entry and entry.recipe == recipe and is_repacked(source.splits[recipe.split], entry)
+        for entry, recipe in entries
+    )
 
 
 # Long list of arguments: two folders with their description, notes and statistics of all splits.

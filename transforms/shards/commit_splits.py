@@ -106,14 +106,16 @@ def _write_or_delete(storage: Storage, path: str, data: bytes | None) -> None:
 
 
 def _withdraw(output: str, replaced: Mapping[str, Manifest], current_shards: set[str]) -> None:
-    """Remove splits from the data set: first their manifests, then their shards that are not in `current_shards`, and
-    encoders that no other split has."""
+    """Remove splits from the data set: first files beside the shards that name them alone, then their manifests, then
+    their shards that are not in `current_shards`, and encoders that no other split has."""
     storage = storage_for(output)
     splits = read_split_manifests(output)
-    whole = _merge_manifests(output, splits) if splits.keys() <= replaced.keys() else None
-    for name, data in container_of(whole.container).folder_files(whole).items() if whole else ():
-        if read_file(output, name) == data:  # edited ones have a user's text
-            storage.delete(join_path(output, name))
+    others = {split: manifest for split, manifest in splits.items() if split not in replaced}
+    kept = _folder_files(output, others)
+    for of_files in [{split: manifest} for split, manifest in replaced.items()] if others else [splits]:
+        for name, data in _folder_files(output, of_files).items():
+            if name not in kept and read_file(output, name) == data:  # edited ones have a user's text
+                storage.delete(join_path(output, name))
     for split in replaced:
         storage.delete(join_path(output, split_manifest(split)))
     left = publish(output)
@@ -126,6 +128,12 @@ def _withdraw(output: str, replaced: Mapping[str, Manifest], current_shards: set
         files = {info.file for info in manifest.encoders} | ({CLASSES} if manifest.encoders else set())
         for file in sorted(files) if left is None else ():
             storage.delete(join_path(output, file))
+
+
+def _folder_files(output: str, splits: Mapping[str, Manifest]) -> Mapping[str, bytes]:
+    """Return the files beside the shards that a data set of these splits has."""
+    whole = _merge_manifests(output, splits)
+    return container_of(whole.container).folder_files(whole) if whole else {}
 
 
 def _move_shard(storage: Storage, output: str, split: str, shard: ShardInfo) -> None:

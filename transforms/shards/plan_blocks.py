@@ -212,10 +212,12 @@ def check_empty_shards(plans: Mapping[str, SplitPlan], container: str) -> None:
     images = {split: plan.images for split, plan in plans.items() if plan.images < plan.shards}
     if images and not CONTAINERS[container].can_be_empty:
         split = min(images, key=lambda name: images[name])
+        no_empty = f"--container {container} has no empty shards, because readers fail at them"
+        if not images[split]:
+            raise ConfigError(f"split {split} has no images, and {no_empty}: leave the split out, or add images to it")
         raise ConfigError(
             f"--num-shards {plans[split].shards:,} is more than the {images[split]:,} images of split {split}, and "
-            f"--container {container} has no empty shards, because readers fail at them: use --num-shards "
-            f"{images[split]}"
+            f"{no_empty}: use --num-shards {images[split]}"
         )
 
 

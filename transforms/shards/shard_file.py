@@ -89,7 +89,11 @@ class ShardFile:
         self._size = 0
         self._lengths = array("q")
         write = self._write_compressed if recipe.gzip else self._write
-        self._writer = container_of(recipe.container).create(contents, key, write)
+        try:
+            self._writer = container_of(recipe.container).create(contents, key, write)
+        except BaseException:
+            self._upload.abandon()
+            raise
         self.info: ShardInfo
 
     def _path(self, examples: int) -> str:

@@ -1,5 +1,6 @@
 """Files that stay open between reads."""
 
+import os
 from collections.abc import Callable, Hashable
 from threading import RLock
 from typing import Generic, TypeVar
@@ -20,7 +21,13 @@ class OpenFiles(Generic[K, T]):
         self._open_file = open_file
         self._limit = limit
         self._files: dict[K, T] = {}  # the most recently used one last
-        self._lock = RLock()  # reentrant: garbage collection in a thread that has the lock may call release()
+        self._locks: dict[int, RLock] = {}
+
+    @property
+    def _lock(self) -> RLock:
+        """Lock of this process: one that a thread has during a fork stays locked. It is reentrant: garbage collection
+        in a thread that has the lock may call `release`."""
+        return self._locks.setdefault(os.getpid(), RLock())
 
     def get(self, key: K) -> T:
         with self._lock:

@@ -113,6 +113,19 @@ def test_temporary_folder_that_is_full(tmp_path):
     assert "Set TMPDIR" in line
 
 
+def test_no_temporary_folder(tmp_path, monkeypatch, gcs):
+    write(tmp_path / "x", RECORDS)
+    gcs.put("x", (tmp_path / "x").read_bytes())
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    for use in (
+        lambda: CONTAINER.create(CONTENTS, ShardKey("train", 0, 1), len),
+        lambda: CONTAINER.open("gs://bucket/x", CONTENTS, None).read([0]),
+        lambda: list(CONTAINER.read("gs://bucket/x", CONTENTS).records()),
+    ):
+        with pytest.raises(JobError, match=r"missing: an ArrayRecord shard cannot be written .* Set TMPDIR"):
+            use()
+
+
 def test_read_in_order_with_digest(tmp_path):
     info = write(tmp_path / "x", RECORDS)
     records, reader = read_in_order(tmp_path / "x")

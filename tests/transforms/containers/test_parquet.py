@@ -224,9 +224,9 @@ def test_a_record_by_number_reads_its_page_and_no_other_image(tmp_path, monkeypa
     records = [writer.write({**values, **other, "image.encoded": image}) for image in images]
     file = CONTAINER.open(write(tmp_path / "a.parquet", CLASSES, records), CLASSES, None)
     sizes: list[int] = []
-    read = type(file)._read
+    read = type(file)._read_ranges
     monkeypatch.setattr(
-        type(file), "_read", lambda self, ranges: sizes.extend(size for _, size in ranges) or read(self, ranges)
+        type(file), "_read_ranges", lambda self, ranges: sizes.extend(size for _, size in ranges) or read(self, ranges)
     )
     assert file.read([41]) == [records[41]]
     assert len(sizes) == 3  # footer, values of the row group, page

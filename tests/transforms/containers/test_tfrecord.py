@@ -17,7 +17,7 @@ import pytest
 
 from recordmill.schemas.errors import IndexMismatchError, RecordError
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.containers import record_files, tfrecord
+from recordmill.transforms.containers import indexed_file, record_files, tfrecord
 from recordmill.transforms.containers.record_files import RecordFiles
 from recordmill.transforms.containers.tfrecord import TFRecordFile
 from recordmill.transforms.records import shard_index as module
@@ -54,7 +54,7 @@ def shard(tmp_path) -> TFRecordFile:
 
 def test_neighbours_are_read_in_pieces_of_bounded_size(shard, monkeypatch):
     lengths, read = [], local_storage.LocalStorage.read_ranges
-    monkeypatch.setattr(tfrecord, "_SPAN_BYTES", 1000)
+    monkeypatch.setattr(indexed_file, "_SPAN_BYTES", 1000)
     monkeypatch.setattr(
         local_storage.LocalStorage,
         "read_ranges",
@@ -264,7 +264,7 @@ def test_shard_that_was_replaced_before_it_is_read_is_error(tmp_path, shard):
 def test_replaced_shard_is_an_error(tmp_path, shard):
     replace(tmp_path / "x", framed(*RECORDS, *RECORDS))
     index_shard(str(tmp_path / "x"), None, lambda records: None)
-    with pytest.raises(RecordError, match=r"x has changed since it was opened") as caught:
+    with pytest.raises(RecordError, match=r"x has changed or was deleted since it was opened") as caught:
         shard.read([3])
     assert type(caught.value) is RecordError
 
@@ -338,7 +338,7 @@ def in_bucket(server, tmp_path, name: str, records: list[bytes]) -> ShardInfo:
 
 
 def test_in_bucket_near_records_are_one_request(gcs, tmp_path, monkeypatch):
-    monkeypatch.setattr(tfrecord, "GAP_BYTES", 700)
+    monkeypatch.setattr(indexed_file, "_GAP_BYTES", 700)
     shard = TFRecordFile("gs://bucket/out/x", in_bucket(gcs, tmp_path, "x", RECORDS))
     shard.read([0])
     gcs.log.clear()

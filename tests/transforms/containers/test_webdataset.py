@@ -227,6 +227,24 @@ def test_index_of_another_tar_is_error(tmp_path):
         CONTAINER.open(path, BOXES, None).read([0])
 
 
+def test_zeros_in_place_of_samples_are_an_error(tmp_path):
+    """They look like the end of the tar."""
+    records = make_records(BOXES, 6)
+    path = write(tmp_path / "x.tar", BOXES, records)
+    start, end = CONTAINER.open(path, BOXES, None).index.bounds[2:5:2].tolist()
+    data = (tmp_path / "x.tar").read_bytes()
+    (tmp_path / "x.tar").write_bytes(data[:start] + bytes(end - start) + data[end:])
+    file, reader = CONTAINER.open(path, BOXES, None), CONTAINER.read(path, BOXES)
+    assert file.read([0, 1, 4]) == [records[number] for number in (0, 1, 4)]
+    for numbers in ([2], [3], range(6)):
+        with pytest.raises(RecordError, match="a block of zeros"):
+            file.read(numbers)
+    for given in (file.in_order(), reader.records()):
+        assert [next(given), next(given)] == records[:2]
+        with pytest.raises(RecordError, match="a block of zeros"):
+            next(given)
+
+
 def test_tar_under_name_of_another_shard_is_error(tmp_path):
     path = write(tmp_path / "coco-train-000003.tar", BOXES, make_records(BOXES, 2))
     size = (tmp_path / "coco-train-000003.tar").stat().st_size

@@ -102,6 +102,8 @@ def test_damaged_index_is_error(data, said):
         ({}, None, ConfigError, "no samples"),
         ({"a/.hidden": b""}, None, ConfigError, "no samples"),
         ({"a b.jpg": b""}, None, ConfigError, "has a space"),
+        ({"\udce9.jpg": b""}, None, ConfigError, "is not UTF-8"),
+        ({"LICENSE": b""}, None, ConfigError, "has no ending"),
         ({"0.jpg": bytes(2000), "1.jpg": bytes(2000)}, 4000, RecordError, "truncated"),
     ],
 )

@@ -368,7 +368,10 @@ class _WithCard(Container):
     create = read = open = None  # type: ignore[assignment]
 
     def folder_files(self, manifest):
-        return {"card.txt": " ".join(manifest.splits).encode()} if manifest.layout == "detection" else {}
+        if manifest.layout != "detection":
+            return {}
+        own = {f"{split}-index.json": split.encode() for split in manifest.splits}
+        return {"card.txt": " ".join(manifest.splits).encode(), **own}
 
 
 @pytest.mark.parametrize(("card", "expected"), [(None, None), (b"mine", b"mine")])
@@ -384,3 +387,16 @@ def test_card_of_replaced_splits_is_deleted(tmp_path, monkeypatch, card, expecte
     both = of_split("train").splits | of_split("val").splits
     commit(tmp_path, of_split("train", layout="tfds", splits=both))
     assert (path.read_bytes() if path.exists() else None) == expected
+
+
+def test_files_of_replaced_split_are_deleted_before_its_shards(tmp_path, monkeypatch):
+    """A job that is killed then leaves no index that names the shards of before."""
+    monkeypatch.setattr(module, "container_of", lambda _: _WithCard())
+    commit(tmp_path, of_split("train"))
+    commit(tmp_path, of_split("val"))
+    monkeypatch.setattr(module, "_move_shard", lambda *_: pytest.fail("killed"))
+    with pytest.raises(pytest.fail.Exception, match="killed"):
+        commit(tmp_path, of_split("train", 3))
+    files = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.suffix in (".txt", ".json")}
+    assert (files["card.txt"], files["val-index.json"]) == (b"val", b"val")
+    assert not {"train-index.json", "manifest-train.json"} & files.keys()

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from recordmill.schemas.dataset.manifest import FORMAT
+from recordmill.schemas.errors import JobError
 from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION
@@ -102,6 +103,13 @@ def test_file_is_not_there_before_it_is_whole(tmp_path, layout):
         assert [path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")] == []
     assert {path.name for path in (tmp_path / "out" / STATE).iterdir()} == {shard.info.file, ".index"}
     assert read(tmp_path / "out" / STATE / shard.info.file) == [bytes(3_000_000)]
+
+
+def test_container_that_cannot_write_leaves_no_trace(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    with pytest.raises(JobError, match="TMPDIR"):
+        ShardFile(recipe(tmp_path, container="arrayrecord"), KEY, CONTENTS)
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])

@@ -1,8 +1,11 @@
 import io
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -115,6 +118,27 @@ def test_file_read_last_stays_open(tmp_path, monkeypatch):
     assert read("a") == [b"a"]
     with pytest.raises(FileNotFoundError):
         read("b")
+
+
+def test_process_forked_while_thread_opens_file_opens_others():
+    is_opening, may_go_on = threading.Event(), threading.Event()
+
+    def slowly(key):
+        if key == "slow":
+            is_opening.set()
+            may_go_on.wait(10)
+        return key
+
+    files = OpenFiles(slowly, 2)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(files.get, "slow")
+        is_opening.wait(10)
+        child = os.fork()
+        if not child:
+            signal.alarm(5)
+            os._exit(files.get("other") != "other")
+        assert os.waitpid(child, 0)[1] == 0
+        may_go_on.set()
 
 
 @pytest.mark.parametrize("read", [STORAGE.read, lambda path, version: STORAGE.read_range(path, 0, 3, version)])
