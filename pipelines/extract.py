@@ -66,7 +66,8 @@ def check_format(folder: str, manifest: Manifest, format_: str) -> None:
 def missing_contents(manifest: Manifest, splits: Sequence[str], format_: str) -> Iterator[str]:
     """Yield a line for each kind of contents that records or the format lack."""
     layout, sources = manifest.layout, manifest.table.sources
-    for line in uncarried_lines((rows for split in splits for rows in manifest.splits[split].inputs), layout):
+    inputs = (rows for split in splits for rows in manifest.splits[split].inputs)
+    for line in uncarried_lines(inputs, layout, manifest.container):
         yield f"not in the records, and not extracted: {line}"
     if format_ != "coco":
         yield from LABEL_FORMATS[format_].warn(splits, manifest.labels, manifest.table)

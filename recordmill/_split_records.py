@@ -150,7 +150,7 @@ class SplitRecords:
             return
         process, _ = os.getpid(), self._decoder  # created before threads would create several
         with ThreadPoolExecutor(threads, "decode") as pool:
-            for example in look_ahead(self._decode_or_raise, _errors_last(records), pool, threads):
+            for example in look_ahead(self._decode_or_raise, _with_error_as_item(records), pool, threads):
                 yield example
                 if os.getpid() != process:  # threads do not survive a fork
                     raise RuntimeError("an iteration with threads cannot continue in a forked process; start a new one")
@@ -297,7 +297,7 @@ class SplitRecords:
         return RecordDecoder(self._contents.table, self._readings, self._contents.labels.keypoints, self._decoding)
 
 
-def _errors_last(items: Iterable[Any]) -> Iterator[Any]:
+def _with_error_as_item(items: Iterable[Any]) -> Iterator[Any]:
     """Yield items, and an error of reading in its order: results ahead of it are not lost."""
     try:
         yield from items

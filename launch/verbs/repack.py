@@ -39,7 +39,7 @@ from recordmill.transforms.insight.write_report import has_report, try_to_report
 from recordmill.transforms.repack.repack_metadata import is_repacked
 from recordmill.transforms.runtime.progress import step_seconds, update_from_counters
 from recordmill.transforms.shards.check_findings import check_space
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
 def run(options: RepackOptions, progress_mode: str, beams: PipelineOptions) -> bool:
@@ -54,10 +54,10 @@ def run(options: RepackOptions, progress_mode: str, beams: PipelineOptions) -> b
     if job_purpose(beams) == "dry run":
         raise ConfigError("repack does not support a dry run of Beam; put --dry-run before the lone --")
     manifest = require_manifest(options.folder)
-    if real_path(options.folder) == real_path(options.output):
-        raise ConfigError(
-            f"{options.output} is the folder of the data set itself; choose another one for the new files"
-        )
+    folder, output = real_path(options.folder), real_path(options.output)
+    if output == folder or output.startswith(join_path(folder, "")):
+        where = "the folder of the data set itself" if output == folder else "in the folder of the data set"
+        raise ConfigError(f"{options.output} is {where}; choose another one for the new files")
     if fault := folder_fault(options.output):
         raise ConfigError(fault)
     repack.check_source(options, manifest)
@@ -86,9 +86,10 @@ def _check_output(options: RepackOptions, source: Manifest, recipes: Sequence[Re
         if recipe is None or split not in wanted or recipe.unlisted != wanted[split]:
             differs = f" ({recipe.unlisted.changes(wanted[split])})" if recipe and split in wanted else ""
             raise ConfigError(f"{output} has another data set, with split {split}{differs}; choose another folder")
-    if not known and (names := storage_for(output).names(output)):
+    storage = storage_for(output)
+    if not known and storage.is_folder(output) and (name := next(iter(storage.walk_names(output)), "")):
         raise ConfigError(
-            f"{output} is not empty ({min(names)}), and is not an unfinished repack of {options.folder}; choose "
+            f"{output} is not empty ({name}), and is not an unfinished repack of {options.folder}; choose "
             "another folder"
         )
     for split, entry in manifest.splits.items() if manifest else ():

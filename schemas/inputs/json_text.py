@@ -27,7 +27,7 @@ class _RepeatedKeyError(Exception):
     """Carries the key."""
 
 
-_QUICK_BYTES = 1 << 20
+_MAX_QUICK_BYTES = 1 << 20
 """Maximum length of JSON that is decoded as a whole to compare its colons."""
 
 
@@ -40,7 +40,7 @@ def repeated_key(data: bytes, value: Any = None) -> str | None:
     >>> repeated_key(b'[{"a": 1, "b": {"a": 1}}]'), repeated_key(b'[{"a": {"b": 1, "b": 2}}]')
     (None, 'b')
     """
-    if len(data) <= _QUICK_BYTES and _has_all_colons(data, value):
+    if len(data) <= _MAX_QUICK_BYTES and _has_all_colons(data, value):
         return None
     try:
         # Numbers stay texts: Python does not read those of thousands of digits.

@@ -175,6 +175,8 @@ def use_format_9(one: Path) -> None:
         (None, "one", "webdataset", "is the folder of the data set itself"),
         (None, "one/../one", "webdataset", "is the folder of the data set itself"),
         (None, "strange", "webdataset", "is not empty"),
+        (None, "nested", "webdataset", "is not empty (a/b.txt)"),
+        (None, "one/sub", "webdataset", "in the folder of the data set"),
         (None, "other", "webdataset", "has another data set"),
         (None, "new", "tfrecord", "already has --container tfrecord"),
         (None, "new", "webdataset --gzip", "--gzip does not compress"),
@@ -187,6 +189,7 @@ def use_format_9(one: Path) -> None:
 def test_refused(change, target, flags, said, convert, recordmill, tmp_path):
     one = convert("one")
     write_files(tmp_path / "strange", {"a.txt": "a"})
+    write_files(tmp_path / "nested", {"a/b.txt": "a"})
     shutil.copytree(one, tmp_path / "other")
     if change:
         change(one)

@@ -224,8 +224,18 @@ def test_shard_that_rejects_leave_empty_is_error(tmp_path, recordmill):
     flags = ["convert", tmp_path / "images", "--instances", instances, "--output", tmp_path / "out", *CONTAINER]
     outcome = recordmill(*flags, "--max-rejects", 1, "--num-shards", 2)
     assert (outcome.code, "smaller --num-shards than 2" in outcome.err) == (2, True), outcome
+    assert "has no records: 1 image rejected, the first: '1.jpg': not an image in a known format" in outcome.err
     assert not (tmp_path / "out" / "manifest.json").exists()
     assert recordmill(*flags, "--max-rejects", 1, "--num-shards", 1).code == 0
+
+
+def test_split_that_rejects_leave_empty_is_error(tmp_path, recordmill):
+    write_files(tmp_path, {"set/cat/1.jpg": b"none"})
+    flags = "--format", "folder", "--max-rejects", 1, "--split", "val"
+    outcome = recordmill("convert", tmp_path / "set", "--output", tmp_path / "out", *CONTAINER, *flags)
+    assert outcome.code == 2
+    assert "shard 0 of val has no records: 1 image rejected, the first: 'cat/1.jpg'" in outcome.err
+    assert not (tmp_path / "out" / "manifest.json").exists()
 
 
 def test_resume_and_container_of_recipe(out, coco, tmp_path, recordmill):

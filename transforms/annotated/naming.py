@@ -29,7 +29,7 @@ _COCO = "COCO's JSON, which --format coco reads"
 _ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _NOT_FINITE = re.compile(r"""["'][+-]?(nan|inf(inity)?)["']""", re.IGNORECASE)
 _WRONG_NUMBER = re.compile(r"Expected `(?:int|float|bool)(?: \| null)?`, got `(str|float)`")
-_PLAIN_BYTES = 1 << 20
+_MAX_PLAIN_BYTES = 1 << 20
 """Maximum size of a label file that is decoded as a whole."""
 NUMBER_TEXTS = (
     "images whose label file has numbers or booleans as texts, which are read as their values: {number} ({names})"
@@ -128,21 +128,22 @@ def resolve_image_name(file: str, path: str) -> str:
     return path if is_absolute(path) else posixpath.normpath(plain)
 
 
-def read_label_json(stream: BinaryIO, type_: type[_T], tool: str, parts: ImageParts | None = None) -> _T:
+def read_label_json(stream: BinaryIO, type_: type[_T], tool: str) -> _T:
     """Return the JSON of a label file. Its parts of type `msgspec.Raw` are not decoded.
-
-    Args:
-        parts: See `decode_part`.
 
     Raises:
         UnusableError: The file is not JSON, or another tool wrote it, or one of its objects has a key twice.
     """
-    return read_label_values(stream.read(), type_, tool, parts)[0]
+    return read_label_values(stream.read(), type_, tool)[0]
 
 
 def read_label_values(data: bytes, type_: type[_T], tool: str, parts: ImageParts | None = None) -> tuple[_T, Any]:
     """Return the JSON of a label file, as `read_label_json`; and its plain value, None if a part is not plain JSON or
-    the file is not small."""
+    the file is not small.
+
+    Args:
+        parts: See `decode_part`.
+    """
     data = data.removeprefix(b"\xef\xbb\xbf")
     try:
         value = _decode_json(data, type_, parts)
@@ -152,7 +153,7 @@ def read_label_values(data: bytes, type_: type[_T], tool: str, parts: ImageParts
         detail = f"it is not {tool}'s JSON, but {what}" if is_other else f"it is not {tool}'s JSON ({error})"
         raise UnusableError(Reason.MALFORMED_LABELS, detail) from error
     try:
-        plain = msgspec.json.decode(data) if len(data) <= _PLAIN_BYTES else None
+        plain = msgspec.json.decode(data) if len(data) <= _MAX_PLAIN_BYTES else None
     except _ERRORS:
         plain = None
     check_keys(data, Reason.MALFORMED_LABELS, plain)

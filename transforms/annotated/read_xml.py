@@ -14,11 +14,12 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.expatreader import DefusedExpatParser
 
 from recordmill.schemas.inputs.file_kinds import describe_content
+from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.source import XmlError
 from recordmill.transforms.annotated.xml_encodings import declared_encoding, decoder_of, without_declaration
 
 _CHUNK = 1 << 16
-_PLAIN_BYTES = 1 << 20
+_MAX_PLAIN_BYTES = 1 << 20
 """Maximum size of a file that is parsed as a whole."""
 
 
@@ -64,10 +65,6 @@ class Element:
         node = self.node.find(tag)
         return None if node is None else Element(node)
 
-    def find_all(self, tag: str) -> list["Element"]:
-        """Return the children with a tag."""
-        return list(map(Element, self.node.findall(tag)))
-
     def child_text(self, tag: str) -> str:
         """Return the text of the first child with a tag; "" without one."""
         node = self.node.find(tag)
@@ -108,6 +105,9 @@ def element_values(elements: Iterable[Element]) -> dict[str, Any]:
 
     Children of `<attributes>` with `<name>` and `<value>` are a mapping of these. Empty elements are left out.
 
+    Raises:
+        UnusableError: Elements are nested beyond Python's limit of recursion.
+
     >>> from io import BytesIO
     >>> xml = b"<r><a>1</a><b><c>2</c></b><b/><a>3</a></r>"
     >>> element_values(read_elements(BytesIO(xml), "r"))
@@ -118,7 +118,10 @@ def element_values(elements: Iterable[Element]) -> dict[str, Any]:
         if element.tag == "attributes":
             value: Any = {child.child_text("name"): child.child_text("value") for child in element.children}
         else:
-            value = element_values(element.children) if element.children else element.text
+            try:
+                value = element_values(element.children) if element.children else element.text
+            except RecursionError as error:
+                raise UnusableError(Reason.MALFORMED_LABELS, "its elements are nested too deeply") from error
         if value:
             lists.setdefault(element.tag, []).append(value)
     return {tag: values[0] if len(values) == 1 else values for tag, values in lists.items()}
@@ -217,7 +220,8 @@ def read_file_elements(data: bytes, root: str, lined: str) -> Iterator[Element]:
     [('b', 0), ('a', 2)]
     """
     nodes = _plain_children(data, root)
-    before = data.split(b"<%b" % lined.encode())[:-1]  # the bytes before each start tag
+    # The bytes before each start tag.
+    before = [] if nodes is None else data.split(b"<%b" % lined.encode())[:-1]
     if nodes is None or len(before) != [node.tag for node in nodes].count(lined):
         yield from read_elements(BytesIO(data), root)
         return
@@ -233,7 +237,7 @@ def _plain_children(data: bytes, root: str) -> list[Node] | None:
     None for a file that could need limits, has a fault, or is not read as by `read_elements`. A file of UTF-8 without
     declarations declares no entities.
     """
-    is_plain = len(data) <= _PLAIN_BYTES and declared_encoding(data).lower() in ("", "utf-8")
+    is_plain = len(data) <= _MAX_PLAIN_BYTES and declared_encoding(data).lower() in ("", "utf-8")
     has_plain_lines = data.count(b"\r") == data.count(b"\r\n")
     if not is_plain or not has_plain_lines or any(part in data for part in (b"<!", b"\0", b"xmlns", b"xml:")):
         return None

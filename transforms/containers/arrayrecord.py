@@ -191,8 +191,9 @@ class ArrayRecordFile(RecordFile):
         return version
 
     def _open(self) -> tuple[IO[bytes], ArrayRecordReader]:
+        version = self._version
         try:
-            return _OPEN.get((self.path, self._version, os.getpid())).get()
+            return _OPEN.get((self.path, version, os.getpid())).get()
         except RecordError as error:
             raise self._located(error) from error
         except FileNotFoundError as error:

@@ -193,9 +193,9 @@ class RecordFile(ABC):
         return self.read([number])[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        cached = {name for name in vars(self) if isinstance(getattr(type(self), name, None), cached_property)}
-        state = {name: value for name, value in vars(self).items() if name not in cached - {"_stat"}}
-        return state | {"_locks": {}}
+        values = dict(vars(self))  # one step: a thread may read a lazy value meanwhile
+        cached = {name for name in values if isinstance(getattr(type(self), name, None), cached_property)}
+        return {name: values[name] for name in values.keys() - (cached - {"_stat"})} | {"_locks": {}}
 
     def check(self) -> None:
         """Check the file.

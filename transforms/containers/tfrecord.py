@@ -186,6 +186,7 @@ class TFRecordFile(IndexedFile):
     def read_view(self, number: int, memory: memoryview) -> Buffer:
         """Return a record of a local file as a part of `memory`, and as bytes if this is too small. Errors as for
         `read`."""
+        self._checked([number], self.index.records)
         start, end = self.index.bounds[number : number + 2].tolist()
         size, version = end - start, self._file.version
         if size > len(memory) or is_remote(self.path):

@@ -156,7 +156,9 @@ class TarWriter(ShardWriter):
     def close(self) -> bytes:
         self._flush()
         if not self._samples:
-            raise ConfigError(empty_shard_text(self._key))
+            raise ConfigError(
+                f"shard {self._key.index} of {self._key.split} has no records, and DALI cannot read an empty tar"
+            )
         self._write(END)
         return encode_tar_index(self._samples)
 
@@ -164,14 +166,6 @@ class TarWriter(ShardWriter):
 def sample_name(shard: int, record: int) -> str:
     """Return the part of members' names before the dot. A dot in it would end WebDataset's key."""
     return f"{shard:06d}-{record:08d}"
-
-
-def empty_shard_text(key: ShardKey) -> str:
-    """Return the error of a shard without records."""
-    start = f"shard {key.index} of {key.split} has no images, or only rejected ones, and DALI cannot read an empty tar"
-    if key.count > 1:
-        return f"{start}: use a smaller --num-shards than {key.count}"
-    return f"{start}: fix the images of {key.split}, or leave the split out"
 
 
 class _Scan:
@@ -335,8 +329,9 @@ class TarFile(IndexedFile):
         return next(iter(_Scan(io.BytesIO(data), self._files.endings, place.number, place.start, self._shard)))
 
     def in_order(self) -> Iterator[bytes]:
+        version = self._file.version
         try:
-            with storage_for(self.path).open(self.path, self._file.version) as file:
+            with storage_for(self.path).open(self.path, version) as file:
                 stream: Any = io.BufferedReader(file, _BATCH_BYTES) if isinstance(file, io.RawIOBase) else file
                 yield from decode_batches(iter(_Scan(stream, self._files.endings, shard=self._shard)), self._files)
         except FileNotFoundError as error:

@@ -180,7 +180,9 @@ def _plain_objects(row: Mapping[str, Any], row_format: MetadataFormat) -> list[S
         name: cells for name, cells in row.items() if cells is not None and name.startswith(prefix)
     }
     boxes, classes = (lists.get(name, []) for name in (_BOX_COLUMN, _CLASS_COLUMN))
-    is_plain = boxes and classes and lists.keys() <= _PLAIN_TYPES.keys() and row.get(OBJECTS) is None
+    is_plain = (
+        boxes and classes and type(boxes) is list and lists.keys() <= _PLAIN_TYPES.keys() and row.get(OBJECTS) is None
+    )
     if not is_plain or row_format.box_format is not BoxFormat.XYWH or row_format.class_names:
         return None
     for name, cells in lists.items():

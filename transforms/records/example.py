@@ -307,7 +307,12 @@ def _entries(example: bytes) -> Iterator[tuple[bytes, memoryview]]:
 
 
 def read_varint(data: Buffer, place: int) -> tuple[int, int]:
-    """Return the varint of a length, and the offset of its end."""
+    """Return the varint of a length, and the offset of its end.
+
+    Raises:
+        ValueError: It has more than five bytes.
+        IndexError: The data end within it.
+    """
     value = 0
     for index in range(_LENGTH_BYTES):
         byte = data[place + index]

@@ -217,7 +217,7 @@ def check_empty_shards(plans: Mapping[str, SplitPlan], container: str) -> None:
             raise ConfigError(f"split {split} has no images, and {no_empty}: leave the split out, or add images to it")
         raise ConfigError(
             f"--num-shards {plans[split].shards:,} is more than the {images[split]:,} images of split {split}, and "
-            f"{no_empty}: use --num-shards {images[split]}"
+            f"{no_empty}: use --num-shards {images[split]} or fewer"
         )
 
 

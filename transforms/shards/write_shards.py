@@ -18,14 +18,16 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
 from recordmill.schemas.block import Block, Ragged, join_blocks, starts_of
-from recordmill.schemas.containers import TFRECORD
+from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from recordmill.schemas.dataset.dataset_files import state_folder
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import has_image, shard_names
 from recordmill.schemas.problems import Fingerprints
 from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult, parse_shard_name
+from recordmill.schemas.sizes import number_text
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.blocks.image_facts import (
     NO_OFFSET,
@@ -154,6 +156,8 @@ def _write_records(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, 
             progress.count_written_images(run.images, run.bytes)
             for size in run.rejected_bytes:
                 progress.count_rejected_image(size)
+        if not shard.examples and not CONTAINERS[recipe.container].can_be_empty:
+            raise ConfigError(_empty_shard_text(key, rejected, recipe.container))
     for reject in rejected:
         progress.count_reject(reject)
     facts.count()
@@ -168,6 +172,19 @@ def _write_records(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, 
         facts.images.statistics(shard.info.file) if block.rows is None else Statistics(shard.examples),
         dict(classes),
         facts.fingerprints_of(shard.info.file) if has_image(context.table) else None,
+    )
+
+
+def _empty_shard_text(key: ShardKey, rejected: Sequence[Rejected], container: str) -> str:
+    """Return the error of a shard without records in a container that needs one."""
+    images = [reject for reject in rejected if reject.what == "image"]
+    why = ""
+    if images:
+        why = f": {number_text(len(images), 'image')} rejected, the first: {images[0].detail}"
+    fewer = f", or use a smaller --num-shards than {key.count}" if key.count > 1 else ""
+    return (
+        f"shard {key.index} of {key.split} has no records{why}. --container {container} has no empty shards, because "
+        f"readers fail at them: fix or exclude such images{fewer}"
     )
 
 

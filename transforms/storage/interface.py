@@ -128,7 +128,7 @@ class Storage(Protocol):
 
     def read_into(self, path: str, start: int, memory: memoryview, version: str) -> int:
         """Read a range of one version of a file into `memory`, and return the number of bytes: fewer at the end of the
-        file."""
+        file. Errors as for `read_ranges`."""
         (data,) = self.read_ranges(path, [(start, len(memory))], version)
         memory[: len(data)] = data
         return len(data)

@@ -51,7 +51,7 @@ _YAML = (".yaml", ".yml")
 _NAMES, _PLAIN = ("names", "kpt_names"), ("nc", "path", *USUAL_SPLITS, "validation")
 """Keys of data.yaml whose values are names; and those whose values are paths, or a number."""
 _MOST_VALUES = 1_000_000
-_PLAIN_BYTES = b"0123456789. \r\n"
+_PLAIN_CHARACTERS = b"0123456789. \r\n"
 """Bytes of a file of plain boxes."""
 _LOOKED_AT = 20_000  # files of a folder without a description
 _SHOWN = 3
@@ -513,7 +513,7 @@ def _plain_boxes(data: bytes, line_format: LineFormat) -> tuple[SampleObject, ..
 
     It takes a third of the time of `parse_line`. Without signs and letters, no number is negative or NaN.
     """
-    if line_format.task not in ("", "detect") or data.translate(None, _PLAIN_BYTES):
+    if line_format.task not in ("", "detect") or data.translate(None, _PLAIN_CHARACTERS):
         return None
     names, objects, rows = line_format.names, list[SampleObject](), list[tuple[float, ...]]()
     for line in data.splitlines():
@@ -529,10 +529,14 @@ def _plain_boxes(data: bytes, line_format: LineFormat) -> tuple[SampleObject, ..
     return tuple(objects) if len(set(rows)) == len(rows) else None
 
 
-@lru_cache(256)
 def _line_places(number: int) -> tuple[LabelFault, ...]:
     """Return the places of objects in the first lines of a file."""
-    return tuple(LabelFault(Reason.MALFORMED_ANNOTATION, "", line) for line in range(1, number + 1))
+    return tuple(map(_line_place, range(1, number + 1)))
+
+
+@lru_cache(4096)
+def _line_place(line: int) -> LabelFault:
+    return LabelFault(Reason.MALFORMED_ANNOTATION, "", line)
 
 
 def _parse_columns(tokens: Sequence[str]) -> tuple[float, ...]:

@@ -264,12 +264,9 @@ def test_record_that_would_change_is_error_that_names_shard(monkeypatch):
         writer.close()
 
 
-@pytest.mark.parametrize(
-    ("count", "said"), [(8, "shard 3 of train .* smaller --num-shards than 8"), (1, "leave the split out")]
-)
-def test_empty_shard_is_error(count, said):
-    writer = CONTAINER.create(BOXES, ShardKey("train", 3, count), io.BytesIO().write)
-    with pytest.raises(ConfigError, match=said):
+def test_empty_shard_is_error():
+    writer = CONTAINER.create(BOXES, KEY, io.BytesIO().write)
+    with pytest.raises(ConfigError, match="shard 3 of train has no records, and DALI cannot read an empty tar"):
         writer.close()
 
 

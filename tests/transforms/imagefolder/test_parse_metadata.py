@@ -241,6 +241,7 @@ BOXES = {"bbox": [BOX, [0.5, 0, 2, 2]], "category": ["cat", "cat"]}
         ({**BOXES, "bbox": [BOX, [10**400, 2, 3, 4]]}, False),
         ({**BOXES, "bbox": [BOX, [1, 2, 3, "4"]]}, False),
         ({"bbox": [], "category": []}, False),
+        ({"category": ["cat"], "bbox": True}, False),
         ([{"bbox": BOX, "category": "cat"}], False),
     ],
 )

@@ -305,7 +305,7 @@ def test_more_shards_than_images_is_error_where_none_is_empty():
         for split, images in (("train", 5), ("val", 3), ("test", 4))
     }
     check_empty_shards(plans, "tfrecord")
-    with pytest.raises(ConfigError, match=r"--num-shards 5 is more than the 3 images of split val.* --num-shards 3$"):
+    with pytest.raises(ConfigError, match=r"--num-shards 5 is more than the 3 images of split val.* 3 or fewer$"):
         check_empty_shards(plans, "webdataset")
     check_empty_shards({"train": plans["train"]}, "webdataset")
     plans["val"] = plan_split(ShardSizing(), np.empty((3, 0), np.int64), 9)
