@@ -5,8 +5,10 @@ import shutil
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
+import recordmill as library
 from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from recordmill.schemas.dataset.manifest import decode_manifest, encode_manifest
 from tests.conftest import every_kind
@@ -50,6 +52,27 @@ def test_folder_is_that_of_a_conversion(container, sample, recordmill, tmp_path)
     assert "is already complete" in recordmill("repack", one, out, "--container", container).out
     assert recordmill("verify", out, "--check", "decode").code == 0
     assert differing_files(out, other) == []
+
+
+@pytest.mark.parametrize("container", OTHERS)
+def test_readers_return_values_of_tfrecords(container, convert, recordmill, tmp_path):
+    assert recordmill("repack", convert("one", "--masks", "rle"), tmp_path / "out", "--container", container).code == 0
+    one, other = (library.open(tmp_path / name)["train"] for name in ("one", "out"))
+    expected = list(one)
+    numbers = [len(one) - 1, 0, 17, 3]
+    with_threads, grain = list(other.numpy(threads=2, keys=list(one.features))), other.grain(pad=30)
+    for given, wanted in (
+        (other, expected),
+        (with_threads, expected),
+        (other.tensorflow().as_numpy_iterator(), one.tensorflow().as_numpy_iterator()),
+        (other.tensorflow(4, pad=30, resize=(8, 8)).as_numpy_iterator(), one.tensorflow(4, pad=30, resize=(8, 8))),
+        (grain._getitems(numbers), one.grain(pad=30)._getitems(numbers)),
+        ((other[number] for number in numbers), (expected[number] for number in numbers)),
+    ):
+        for example, same in zip(given, wanted, strict=True):
+            assert example.keys() == same.keys()
+            for key, value in example.items():
+                np.testing.assert_array_equal(value, same[key], key)
 
 
 @pytest.mark.parametrize("container", [name for name in OTHERS if name.values[0] != "webdataset"])

@@ -231,7 +231,7 @@ def test_shard_that_rejects_leave_empty_is_error(tmp_path, recordmill):
 
 def test_split_that_rejects_leave_empty_is_error(tmp_path, recordmill):
     write_files(tmp_path, {"set/cat/1.jpg": b"none"})
-    flags = "--format", "folder", "--max-rejects", 1, "--split", "val"
+    flags = "--format", "folder", "--classes", "cat", "--max-rejects", 1, "--split", "val"
     outcome = recordmill("convert", tmp_path / "set", "--output", tmp_path / "out", *CONTAINER, *flags)
     assert outcome.code == 2
     assert "shard 0 of val has no records: 1 image rejected, the first: 'cat/1.jpg'" in outcome.err

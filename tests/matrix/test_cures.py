@@ -102,7 +102,6 @@ EXEMPT = {  # module, literal part of the message: why no small input brings it
     ("transforms/insight/read_examples.py", "recordmill verify %s"): "shards that change while the page is drawn",
     ("transforms/insight/write_report.py", "recordmill report %s"): "a fault of storage, or of this project",
     ("transforms/shards/limit_records.py", "--masks rle"): "a record of 2 GiB",
-    ("transforms/containers/arrow_values.py", "--container arrayrecord"): "bytes that are not text in a table's column",
     ("transforms/containers/sample_json.py", "--container arrayrecord"): _OTHER_WRITER,
     ("transforms/containers/sample_values.py", "--container arrayrecord"): _OTHER_WRITER,
     ("transforms/records/tar.py", "--container arrayrecord"): "an image of 8 GiB",

@@ -124,6 +124,7 @@ def test_objects_that_cannot_be_used(object_, reason, detail):
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", 1, "it is a Git LFS pointer"),
         (b"\xff\xd8\xff\xe0", 1, "it is an image"),
         (b"0 0.5 0.5 0.1 0.1", 1, "it is YOLO's text of one image"),
+        (b"<annotation><object>%b%b</object></annotation>" % (b"<a>" * 3000, b"</a>" * 3000), 0, "nested too deeply"),
     ],
 )
 def test_files_that_cannot_be_used(data, line, detail):
