@@ -7,7 +7,7 @@ from functools import partial
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
-from recordmill.pipelines.convert import Gathered, Job, choose_images, encode_and_plan, input_file, read_division
+from recordmill.pipelines.convert import Gathered, Job, encode_and_plan, input_file, read_division
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.features import PARTS_OF_FIELDS
 from recordmill.schemas.inputs.splits import Division
@@ -57,9 +57,7 @@ def gather(p: beam.Pipeline, options: FormatOptions, source: Source, splits: tup
     if options.divides_ranked:
         rows = _divide_annotated(rows, categories, *job, division)
     blocks = rows | "JoinAnnotated" >> JoinAnnotated(*job, categories)
-    return Gathered(
-        choose_images(options, blocks, splits), labels, table, division=division if options.keeps_groups else None
-    )
+    return Gathered(blocks, labels, table, division=division if options.keeps_groups else None)
 
 
 def _divide_annotated(

@@ -13,7 +13,6 @@ from recordmill.pipelines.choose_encoder import choose_encoder, text_files
 from recordmill.pipelines.convert import (
     Gathered,
     Job,
-    choose_images,
     encode_and_plan,
     input_file,
     place_in_split,
@@ -21,7 +20,7 @@ from recordmill.pipelines.convert import (
 )
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.inputs.coco import ExportPart, Given
-from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder, TextForm
+from recordmill.schemas.inputs.encoders import EncoderSource, TextForm
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.transforms.blocks.flatten_collections import flatten_collections
 from recordmill.transforms.coco.coco_options import CAPTIONS, CocoOptions
@@ -30,12 +29,10 @@ from recordmill.transforms.coco.find_exports import find_exports
 from recordmill.transforms.coco.join_annotations import ListMasks
 from recordmill.transforms.coco.join_images import JoinImages
 from recordmill.transforms.coco.read_coco import ReadAnnotations, range_bits
-from recordmill.transforms.dataset.collect_facts import WithFacts, collect_facts, hand_over
+from recordmill.transforms.dataset.collect_facts import collect_facts, hand_over
 from recordmill.transforms.dataset.compare_names import NO_NAMES
 from recordmill.transforms.dataset.dataset_folder import existing_labels
-from recordmill.transforms.dataset.facts import Facts, FactsBuilder
-from recordmill.transforms.encoders.encode_captions import EncodeCaptions
-from recordmill.transforms.encoders.fit_encoder import encoder_warnings
+from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.join.list_images import ListFolders, files_by_name
 
 
@@ -48,9 +45,9 @@ def prepare(options: CocoOptions) -> Job:
     options, given = find_exports(options)
     form, splits = options.text_form, given.splits
     text = None if form is TextForm.RAW else choose_encoder(options, form, CAPTIONS, options.output, splits)
-    steps = partial(gather, options=options, given=given, text=text)
+    steps = partial(gather, options=options, given=given)
     maker, plan = encode_and_plan(options, splits, options.table)
-    return Job(options, splits, partial(inputs, options, text), steps, maker, plan, notes=given.notes)
+    return Job(options, splits, partial(inputs, options, text), steps, maker, plan, notes=given.notes, captions=text)
 
 
 def inputs(options: CocoOptions, text: EncoderSource | None = None) -> Iterator[InputFile]:
@@ -60,8 +57,8 @@ def inputs(options: CocoOptions, text: EncoderSource | None = None) -> Iterator[
     yield from text_files(options, text)
 
 
-def gather(p: beam.Pipeline, options: CocoOptions, given: Given, text: EncoderSource | None = None) -> Gathered:
-    """Return annotations joined with image files, and the categories; captions are encoded by `text`."""
+def gather(p: beam.Pipeline, options: CocoOptions, given: Given) -> Gathered:
+    """Return annotations joined with image files, and the categories."""
     division = read_division(p, options)
     read = [p | f"ReadCoco{part.split}" >> _read_part(part, options) for part in given.parts]
     files = flatten_collections([files for _, _, files in read], "Files")
@@ -71,11 +68,8 @@ def gather(p: beam.Pipeline, options: CocoOptions, given: Given, text: EncoderSo
         join_part(part, rows, annotations, categories, division, options, given.splits)
         for part, (rows, annotations, _) in zip(given.parts, read, strict=True)
     ]
-    blocks, encoders = choose_images(options, flatten_collections(joined, "Blocks"), given.splits), None
-    if text is not None:
-        blocks, encoders = blocks | "EncodeCaptions" >> EncodeCaptions(text, given.splits)
-        encoders | "EncoderWarnings" >> WithFacts(_warn_encoder, given.splits)
-    return Gathered(blocks, labels, table, encoders, division if options.keeps_groups else None)
+    blocks = flatten_collections(joined, "Blocks")
+    return Gathered(blocks, labels, table, division=division if options.keeps_groups else None)
 
 
 def _read_part(part: ExportPart, options: CocoOptions) -> ReadAnnotations:
@@ -116,7 +110,3 @@ def join_part(
 
 def _without_unlisted(facts: Facts) -> Facts:
     return msgspec.structs.replace(facts, unlisted=NO_NAMES)
-
-
-def _warn_encoder(encoder: TextEncoder, facts: FactsBuilder, splits: tuple[str, ...]) -> None:
-    facts.warn_all(splits, encoder_warnings(encoder))

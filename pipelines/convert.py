@@ -12,6 +12,7 @@ from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder
 from recordmill.schemas.inputs.image_options import AnnotatedOptions, StoredImageOptions
 from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, RecipeValue
 from recordmill.schemas.inputs.splits import Division
@@ -21,7 +22,9 @@ from recordmill.schemas.paths import is_remote
 from recordmill.transforms.blocks.cut_range import BlockKey
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.dataset.collect_facts import WithFacts, collect_facts
-from recordmill.transforms.dataset.facts import AddFacts
+from recordmill.transforms.dataset.facts import AddFacts, FactsBuilder
+from recordmill.transforms.encoders.encode_captions import EncodeCaptions
+from recordmill.transforms.encoders.fit_encoder import encoder_warnings
 from recordmill.transforms.encoders.record_maker import RecordMaker
 from recordmill.transforms.insight.write_report import try_to_report
 from recordmill.transforms.join.divide_images import read_groups, with_groups
@@ -96,13 +99,25 @@ def _choice_files(options: ImageOptions) -> Iterator[InputFile]:
         yield from (input_file("exclude", path) for path in options.exclude)
 
 
-def choose_images(options: ChoiceOptions, blocks: PCollection, splits: Sequence[str]) -> PCollection:
-    """Return (BlockKey, packed Block) without the images that options skip."""
-    if options.exclude:
+def shape_images(options: ImageOptions, gathered: Gathered, splits: Sequence[str]) -> Gathered:
+    """Return the images that options do not skip. The order of the steps is part of the options' meaning."""
+    blocks = gathered.blocks
+    if isinstance(options, ChoiceOptions) and options.exclude:
         blocks = blocks | "ExcludeImages" >> ExcludeImages(options.exclude, options.exclude_kinds, splits)
     if isinstance(options, StoredImageOptions) and options.duplicates == "drop":
         blocks = blocks | "DropCopies" >> DropCopies(splits)
-    return blocks
+    return gathered._replace(blocks=blocks)
+
+
+def _encode_captions(gathered: Gathered, text: EncoderSource, splits: Sequence[str]) -> Gathered:
+    """Return images with their captions encoded, and the encoder."""
+    blocks, encoders = gathered.blocks | "EncodeCaptions" >> EncodeCaptions(text, tuple(splits))
+    encoders | "EncoderWarnings" >> WithFacts(_warn_encoder, splits)
+    return gathered._replace(blocks=blocks, encoders=encoders)
+
+
+def _warn_encoder(encoder: TextEncoder, facts: FactsBuilder, splits: Sequence[str]) -> None:
+    facts.warn_all(splits, encoder_warnings(encoder))
 
 
 _KEY_BITS = 48
@@ -135,7 +150,8 @@ class Job(NamedTuple):
     gather: Callable[[beam.Pipeline], Gathered]  # adds the steps of a source
     maker: RecordMaker  # encoder of records
     plan: beam.PTransform  # converts `Gathered.blocks` to (ShardKey, packed Block)
-    counts_classes: bool = True  # True if a report counts classes of Blocks; the Facts of rows have counts
+    has_images: bool = True  # True if `Gathered.blocks` are images; False for Spills of rows, whose Facts have counts
+    captions: EncoderSource | None = None  # encoder of the images' captions; None to leave them as they are
     more_recorded: Mapping[str, RecipeValue] = {}  # values besides the options that determine the bytes of each split
     notes: tuple[str, ...] = ()  # contents of a folder, in words
     parts: tuple["Job", ...] = ()  # jobs that write the same splits one by one, if each split has its folder
@@ -186,7 +202,7 @@ class Job(NamedTuple):
         """Write only the Plan of the splits, as JSON to the local file `path`."""
         with collect_facts() as facts:
             gathered, _ = self._plan(p)
-            if self.counts_classes:
+            if self.has_images:
                 count = WithFacts(count_classes, AsSingleton(gathered.labels), self.splits)
                 gathered.blocks | "CountClasses" >> count
         findings = tuple(facts) | "AddFindings" >> AddFacts()
@@ -194,8 +210,10 @@ class Job(NamedTuple):
         checked | "ReportPlan" >> beam.Map(write_plan, path, recipes, AsList(findings.facts), **gathered.sides)
 
     def read(self, p: beam.Pipeline) -> Gathered:
-        """Return the input of the shards. Facts have the numbers of groups."""
+        """Return the images, or rows, of the job. Facts have the numbers of groups."""
         gathered = self.gather(p)
+        if self.has_images:
+            gathered = shape_images(self.options, gathered, self.splits)
         if gathered.division:
             names = gathered.blocks | "NamesOfGroups" >> beam.FlatMap(_image_names, self.splits).with_output_types(
                 tuple[str, str]
@@ -206,6 +224,8 @@ class Job(NamedTuple):
     def _plan(self, p: beam.Pipeline) -> tuple[Gathered, PCollection]:
         """Return the input of the shards, and (ShardKey, packed Block)."""
         gathered = self.read(p)
+        if self.captions:
+            gathered = _encode_captions(gathered, self.captions, self.splits)
         return gathered, gathered.blocks | "PlanShards" >> self.plan
 
 

@@ -12,7 +12,6 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection
 from recordmill.pipelines.convert import (
     Gathered,
     Job,
-    choose_images,
     encode_and_plan,
     input_file,
     place_in_split,
@@ -152,12 +151,7 @@ def gather(
     adopt = WithFacts(_adopt_labels, existing, options.classes, splits)
     labels = classes | "AdoptLabels" >> adopt
     _warn_about_classes(rows, labels, options, splits)
-    return Gathered(
-        choose_images(options, blocks, splits),
-        labels,
-        table,
-        division=division if options.keeps_groups else None,
-    )
+    return Gathered(blocks, labels, table, division=division if options.keeps_groups else None)
 
 
 def _read_part(

@@ -4,7 +4,6 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
 from recordmill.pipelines.convert import Gathered, Job, encode_and_plan
-from recordmill.transforms.join.drop_images import DropCopies
 from recordmill.transforms.user_samples.gather_samples import GatherSamples
 from recordmill.transforms.user_samples.record_options import RecordOptions
 
@@ -21,8 +20,6 @@ def samples_job(
 
     def gather(_: beam.Pipeline) -> Gathered:
         blocks, labels_, table = samples | "GatherSamples" >> GatherSamples(options, labels, facts)
-        if options.duplicates == "drop":
-            blocks = blocks | "DropCopies" >> DropCopies(options.splits)
         return Gathered(blocks, labels_, table)
 
     return Job(options, options.splits, tuple, gather, *encode_and_plan(options, options.splits, options.table))

@@ -12,7 +12,6 @@ from recordmill.pipelines.choose_encoder import choose_encoder, saved_classes, t
 from recordmill.pipelines.convert import (
     Gathered,
     Job,
-    choose_images,
     encode_and_plan,
     input_file,
     place_in_split,
@@ -68,7 +67,7 @@ def prepare(options: TableOptions) -> Job:
     if options.image_column:
         job = Job(options, splits, read, steps, *encode_and_plan(options, splits, options.table))
     else:
-        job = Job(options, splits, read, steps, CopyRows(), PlanRows(splits, options.sizing), counts_classes=False)
+        job = Job(options, splits, read, steps, CopyRows(), PlanRows(splits, options.sizing), has_images=False)
     jobs = tuple(
         job._replace(options=part, splits=(split,), inputs=partial(inputs, part, rows_files(part.rows)))
         for split, part in parts.items()
@@ -142,9 +141,7 @@ def gather(
         ],
         "Rows",
     )
-    if options.image_column:
-        blocks = choose_images(options, blocks, splits)
-    elif options.key and not options.dry_run:
+    if not options.image_column and options.key and not options.dry_run:
         may_group = not (options.stratify or options.split_column)
         warn = WithFacts(_warn_equal_keys, AsList(blocks), options.output, options.key, may_group, splits[0])
         p | "OnceSpilled" >> beam.Impulse() | "CompareKeys" >> warn
