@@ -215,12 +215,15 @@ def _check_other_splits(output: str, manifest: Manifest | None, recipes: Sequenc
             )
     if manifest:
         for recipe in recipes:
-            _check_data_set(output, manifest, recipe, set(known) - (written if overwrite else set()))
+            kept_splits = set(known) - (written if overwrite else set())
+            cure = "give another --output" + ", or add --overwrite to replace it" * (kept_splits <= written)
+            _check_data_set(output, manifest, recipe, kept_splits, cure)
             _check_division(output, manifest, recipe, set(known) - written)
 
 
-def _check_data_set(output: str, manifest: Manifest, recipe: Recipe, kept_splits: set[str]) -> None:
-    """Refuse a name, layout or parts that differ from those of the kept splits."""
+def _check_data_set(output: str, manifest: Manifest, recipe: Recipe, kept_splits: set[str], cure: str) -> None:
+    """Refuse a name, layout or parts that differ from those of the kept splits. `cure` is for another name, layout or
+    container."""
     for what, known, wanted in (
         ("name", manifest.name, recipe.name),
         ("layout", manifest.layout, recipe.layout),
@@ -230,8 +233,8 @@ def _check_data_set(output: str, manifest: Manifest, recipe: Recipe, kept_splits
             files = f" as {manifest.container} files" if what == "container" else ""
             raise ConfigError(
                 f"{output} holds the data set {manifest.name!r} in layout {manifest.layout!r}{files} "
-                f"(splits: {', '.join(sorted(kept_splits))}); --{what} {wanted} would mix two data sets: give "
-                "another --output"
+                f"(splits: {', '.join(sorted(kept_splits))}); --{what} {wanted} would mix two data sets: "
+                f"{cure}"
             )
     other_splits = sorted(kept_splits - {recipe.split})
     asked, wanted_parts = (

@@ -12,7 +12,7 @@ from recordmill.schemas.sizes import number_text
 from recordmill.transforms.containers.container import Contents
 from recordmill.transforms.containers.index_shard import index_container_shard
 from recordmill.transforms.records.shard_index import INDEX, check_indexable, index_shard, store_index
-from recordmill.transforms.records.tar import build_tar_index, is_tar
+from recordmill.transforms.records.tar import build_tar_index, is_gzip_tar, is_tar
 from recordmill.transforms.show.find_shards import FILE_MARKS, Shard, find_shards
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
@@ -68,6 +68,14 @@ def _check_indexable(path: str, manifest: Manifest | None) -> None:
     """Raise ConfigError if a file cannot have an index."""
     if manifest is None or manifest.container == TFRECORD:
         if manifest or not is_tar(path):
-            check_indexable(path)
+            try:
+                check_indexable(path)
+            except ConfigError as error:
+                if not is_gzip_tar(path):
+                    raise
+                raise ConfigError(
+                    f"{path} is a tar file in GZIP, which can only be read from its beginning, so it cannot have an "
+                    "index; unpack it with gunzip, and index the tar file"
+                ) from error
     elif not CONTAINERS[manifest.container].has_index:
         raise ConfigError(f"{path}: {manifest.container} files have no index; records are read by number without one")

@@ -199,6 +199,11 @@ def test_foreign_tars_are_indexed(tmp_path, recordmill):
     (tmp_path / "a.tar").write_bytes(bytes(10_240))
     outcome = recordmill("index", tmp_path / "a.tar")
     assert (outcome.code, "no samples" in outcome.err) == (2, True)
+    with tarfile.open(tmp_path / "c.tar.gz", "w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("0.jpg"), io.BytesIO())
+    outcome = recordmill("index", tmp_path / "c.tar.gz")
+    assert (outcome.code, "unpack it with gunzip" in outcome.err) == (2, True)
+    assert "c.tar.gz is a tar file" in recordmill("show", tmp_path / "c.tar.gz").err
 
 
 @pytest.mark.parametrize(

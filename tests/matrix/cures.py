@@ -749,6 +749,14 @@ CURES = [
     # Data sets
     Cure(
         "launch/preflight/claim_output.py",
+        ", or add --overwrite to replace it",
+        CLASSES,
+        ("convert set -o out", "convert set -o out --container parquet"),
+        "--overwrite",
+        fresh=False,
+    ),
+    Cure(
+        "launch/preflight/claim_output.py",
         "give --split {}, another name",
         CLASSES,
         ("convert set -o out --split train", "convert set -o out --split Train"),

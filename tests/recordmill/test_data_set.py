@@ -111,6 +111,16 @@ def test_shard_replaced_is_error(out):
             read()
 
 
+def test_shard_truncated_is_error(out):
+    train = recordmill.open(out)["train"]
+    path = Path(train.folder, train.shards[0].file)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(
+        RecordError, match=r"it is truncated, .*recordmill verify lists all damage, and the same command"
+    ):
+        recordmill.open(out)["train"][0]
+
+
 def test_shard_missing_is_error(out):
     path = Path(out, recordmill.open(out)["train"].shards[1].file)
     path.unlink()

@@ -224,8 +224,8 @@ class RecordFile(ABC):
             if file.size_bytes == expected.bytes:
                 difference = f"the CRC-32C {file.crc32c}, but its manifest says {expected.crc32c}"
             raise RecordError(
-                f"{self.path} has {difference}: it was replaced or truncated; open the data set again, or run "
-                "recordmill verify"
+                f"{self.path} has {difference}: it is truncated, or was replaced after the data set was opened (then "
+                f"open it again){CURE}"
             )
         # Unlike __del__, finalize does nothing at the exit of the interpreter, when a release would fail.
         finalize(self, storage_for(self.path).release, self.path, file.version).atexit = False

@@ -29,6 +29,7 @@ from recordmill.transforms.records.shard_index import (
     index_lengths,
     read_shard_index,
 )
+from recordmill.transforms.records.tar import is_gzip_tar, is_tar
 from recordmill.transforms.records.tfrecord import (
     CRC_BYTES,
     HEADER_BYTES,
@@ -159,6 +160,11 @@ def open_records(
 def _located_error(path: str, error: RecordError, start: str, is_shard: bool) -> Exception:
     """Return the error with its location; `start` has the first bytes of the file, empty for GZIP."""
     if error.reason == "length_crc" and not error.record and not is_shard:
+        if is_tar(path) or is_gzip_tar(path):
+            return ConfigError(
+                f"{path} is a tar file, not a TFRecord file: tar -tf lists it and the library webdataset reads it, but "
+                "Recordmill reads tar files only in the folder with their manifest.json"
+            )
         begins = f"it begins with {start}" if start else "unpacked from GZIP"
         return ConfigError(
             f"{path} is not a TFRecord file: its first {HEADER_BYTES} bytes are not the header of a record ({begins})"

@@ -8,6 +8,7 @@ from hashlib import sha256
 
 import msgspec
 
+from recordmill.schemas.containers import CONTAINERS
 from recordmill.schemas.dataset.dataset_files import (
     MANIFEST,
     RECIPE,
@@ -196,8 +197,12 @@ def delete_old_files(output: str, split: SplitManifest) -> None:
     for shard in indexed_shards(output):
         if names.is_one(shard) and shard not in ours:
             storage.delete(join_path(output, index_file(shard)))
-    for folder in (output, join_path(output, INDEX)):
+    indexes = join_path(output, INDEX)
+    for folder in (output, indexes):
         storage.delete_leftovers(folder)
+    has_index = CONTAINERS[split.recipe.container].has_index
+    if not has_index and storage.is_folder(indexes) and not any(storage.walk_names(indexes)):
+        storage.delete_folder(indexes)  # of a replaced data set in another container
 
 
 def read_statistics(output: str, splits: Iterable[str]) -> dict[str, SplitStatistics]:

@@ -5,6 +5,7 @@ The index is that of DALI's wds2idx: a line per sample, with the ending, offset,
 """
 
 import tarfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ _MOST_BYTES = 8 << 30
 _VERSION = b"v1.2"
 _MAGIC = slice(257, 262)
 _USTAR = b"ustar"
+_GZIP_START = 4096
+"""Number of bytes of a GZIP file that have the first header of a tar: names of files, and one block of data."""
 _SPACES = bytes(range(9, 14)) + b" "
 
 
@@ -159,6 +162,15 @@ def is_tar(path: str) -> bool:
     """Return True if a file begins as a tar, which may be empty."""
     start = storage_for(path).read_range(path, 0, BLOCK)
     return start[_MAGIC] == _USTAR or start == END[:BLOCK]
+
+
+def is_gzip_tar(path: str) -> bool:
+    """Return True if a file is GZIP, and begins as a tar that is not empty."""
+    start = storage_for(path).read_range(path, 0, _GZIP_START)
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(start, BLOCK)[_MAGIC] == _USTAR
+    except zlib.error:
+        return False
 
 
 def build_tar_index(path: str, read: Callable[[int], object]) -> tuple[bytes, int]:

@@ -274,12 +274,13 @@ REFUSED = [
             finished(RECIPE, VAL),
             [split_recipe(name, **fields) for name in names.split()],
             overwrites,
-            f"(splits: {kept_splits})",
+            words,
         )
         for fields in ({"name": "faces"}, {"layout": "tfds"})
-        for names, overwrites, kept_splits in (
-            *(("test", BOTH, "train, val"), ("train val", [False], "train, val"), ("train", [True], "val")),
-            *(("train test", [True], "val"), ("test train", [True], "val")),
+        for names, overwrites, words in (
+            ("test", BOTH, "(splits: train, val)"),
+            ("train val", [False], "give another --output, or add --overwrite to replace it"),
+            *((names, [True], "(splits: val)") for names in ("train", "train test", "test train")),
         )
     ),
     *(

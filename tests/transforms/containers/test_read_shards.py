@@ -1,6 +1,8 @@
 import gzip
 import hashlib
+import io
 import random
+import tarfile
 
 import pytest
 import tensorflow as tf
@@ -190,3 +192,12 @@ def test_not_a_tfrecord_file(tmp_path, data):
     assert records == []
     assert isinstance(error, ConfigError)
     assert "is not a TFRecord file" in str(error)
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_tar_is_named(tmp_path, mode):
+    with tarfile.open(tmp_path / "x", mode) as archive:
+        archive.addfile(tarfile.TarInfo("0.jpg"), io.BytesIO())
+    records, error = read(tmp_path / "x")
+    assert (records, type(error)) == ([], ConfigError)
+    assert "x is a tar file, not a TFRecord file: tar -tf lists it" in str(error)

@@ -1,3 +1,4 @@
+import gzip
 import io
 import tarfile
 
@@ -10,6 +11,7 @@ from recordmill.transforms.records.tar import (
     build_tar_index,
     decode_tar_index,
     encode_tar_index,
+    is_gzip_tar,
     is_tar,
     member_header,
     padding,
@@ -119,5 +121,10 @@ def test_is_tar(tmp_path):
     assert not is_tar(str(tmp_path / "x"))
     assert is_tar(write_tar(tmp_path / "x.tar", {"0.jpg": b""}))
     assert is_tar(write_tar(tmp_path / "empty.tar", {}))
+    for name, is_tar_in_gzip in (("x", False), ("x.tar", True), ("empty.tar", False)):
+        packed = tmp_path / f"{name}.gz"
+        packed.write_bytes(gzip.compress((tmp_path / name).read_bytes()))
+        assert (is_tar(str(packed)), is_gzip_tar(str(packed))) == (False, is_tar_in_gzip)
+        assert not is_gzip_tar(str(tmp_path / name))
     assert [padding(size) for size in (0, 1, 512, 513)] == [0, 511, 0, 511]
     assert bytes(1024) == END

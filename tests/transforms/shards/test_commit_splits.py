@@ -273,6 +273,20 @@ def test_indexes_of_replaced_shards_are_removed(tmp_path):
     assert indexes(tmp_path) == {"coco-train.tfrecord-00000-of-00001.idx": b"n", "mine.tfrecord.idx": b"mine"}
 
 
+@pytest.mark.parametrize("others", [[], ["mine.idx"]])
+def test_empty_folder_of_indexes_is_removed_by_container_without_indexes(tmp_path, others):
+    commit_with_index(tmp_path, of_split("train", 1), b"n")
+    for name in others:
+        (tmp_path / ".index" / name).touch()
+    old = of_split("train").splits["train"]
+    recipe = msgspec.structs.replace(old.recipe, options={"container": "arrayrecord"})
+    shards = (ShardInfo("coco-train.array_record-00000-of-00001", 4, 10, "crc", "sha"),)
+    entry = msgspec.structs.replace(old, recipe=recipe, shards=shards)
+    commit(tmp_path, of_split("train", container_name="arrayrecord", splits={"train": entry}))
+    assert sorted(path.name for path in tmp_path.glob(".index/*")) == others
+    assert (tmp_path / ".index").exists() is bool(others)
+
+
 def test_same_split_once_more_is_never_taken_from_manifest(tmp_path, monkeypatch):
     """Two jobs may write the same split at the same time."""
     commit(tmp_path, of_split("train"))
