@@ -11,9 +11,21 @@ from typing import Any
 import pytest
 
 from recordmill.launch.cli import main
+from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from tests.conftest import SHARED_DATA
 from tests.consumers.coco_truth import Truth, awkward, coco_mini, needs_shared_data
 from tests.consumers.pages import DOCS, run
+
+ANY_CONTAINER = pytest.mark.parametrize(
+    "trained_on",
+    [
+        pytest.param(name, marks=pytest.mark.skipif(not row.is_installed, reason=f"without extra {row.extra}"))
+        for name, row in CONTAINERS.items()
+    ],
+    indirect=True,
+    scope="session",
+)
+"""Mark of tests of programs that train from data sets in each container."""
 
 
 @pytest.fixture(scope="session")
@@ -43,12 +55,14 @@ def converted(tmp_path_factory) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def trained_on(tmp_path_factory) -> Path:
-    """Folder in which the commands of docs/training.md have run."""
+def trained_on(request, tmp_path_factory) -> Path:
+    """Folder in which the commands of docs/training.md have run. The parameter is a container, see `ANY_CONTAINER`."""
     folder = tmp_path_factory.mktemp("trained_on")
+    flags = ["--container", container] if (container := getattr(request, "param", TFRECORD)) != TFRECORD else []
     with contextlib.chdir(folder):
         for line in re.findall(r"^    recordmill (.*)$", (DOCS / "training.md").read_text(), re.MULTILINE):
-            assert main(shlex.split(line)) == 0
+            if not (flags and "--layout" in line):
+                assert main([*shlex.split(line), *(flags if line.startswith("convert") else [])]) == 0
     return folder
 
 

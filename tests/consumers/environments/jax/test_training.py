@@ -2,6 +2,10 @@
 
 import numpy as np
 
+from tests.consumers.conftest import ANY_CONTAINER
+
+pytestmark = ANY_CONTAINER
+
 
 def test_classifier_learns_and_goes_on_where_it_was(run_program):
     left = run_program("jax_classifier", SIZE=16, BATCH=16, STEPS=120)

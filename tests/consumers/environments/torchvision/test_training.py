@@ -4,13 +4,16 @@ import numpy as np
 import torch
 
 from tests.consumers.coco_truth import Truth
+from tests.consumers.conftest import ANY_CONTAINER
 
 
+@ANY_CONTAINER
 def test_a_detector(run_program):
     torch.manual_seed(0)
-    left = run_program("torchvision_detector", BATCH=2, STEPS=2)
-    assert len(left["history"]) == 2
+    left = run_program("torchvision_detector", BATCH=2, STEPS=1)  # a step is slow on a CPU
+    assert len(left["history"]) == 1
     assert np.isfinite(left["history"]).all()
+    assert all(weights.isfinite().all() for weights in left["model"].parameters())
     truth = Truth("sample/images", "sample/annotations/instances.json")
     names = left["data"].classes
     seen = set()
