@@ -165,8 +165,9 @@ class Split(SplitRecords):
             draft: As for `numpy`.
 
         Raises:
-            ConfigError: The shards are compressed, `seed`, `part` or `even` is given without `iterable`, or a key is
-                not in `features`.
+            ConfigError: The shards are compressed, `seed`, `part` or `even` is given without `iterable`, a key is not
+                in `features`, `threads` or a size of `resize` is less than 1, `draft` is given without `resize`, or
+                `resize` is given and no image, mask or map is decoded.
         """
         try:
             from recordmill._torch_dataset import TorchDataset, TorchIterableDataset

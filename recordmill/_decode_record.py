@@ -17,6 +17,7 @@ from recordmill.transforms.records.example import Buffer
 from recordmill.transforms.records.parse_record import RecordParser, RecordValues
 
 _AS_STORED = Decoding()
+_OBJECT_MASKS = (Form.PNG_MASKS, Form.RLE_MASKS)
 
 
 class RecordDecoder:
@@ -37,6 +38,9 @@ class RecordDecoder:
         self._keypoints = keypoints
         self._decoding = decoding
         self._min_size = decoding.resize if decoding.draft and decoding.resize else (0, 0)
+        has_masks = any(reading.form in _OBJECT_MASKS for reading in readings.values())
+        has_boxes_px = any(map(box_axes, readings.values()))
+        self._needs_image_size = has_masks or (decoding.resize is not None and has_boxes_px)
 
     def __call__(self, record: Buffer) -> dict[str, Any]:
         """Return the values of a record by name. They share no memory with it.
@@ -47,21 +51,23 @@ class RecordDecoder:
         """
         try:
             values = self._parse.lazy(record)
-            return self._sized(values, self._decoded(values))
+            # By header: a draft does not have the stored size.
+            image_size_px = _read_image_size(values["image.encoded"]) if self._needs_image_size else (1, 1)
+            return self._sized(self._decoded(values, image_size_px), image_size_px)
         except (UnusableError, ValueError) as error:  # ValueError: lists of different lengths
             raise RecordError(f"cannot be decoded: {error}") from error
 
-    def _decoded(self, values: RecordValues) -> dict[str, Any]:
+    def _decoded(self, values: RecordValues, image_size_px: tuple[int, int]) -> dict[str, Any]:
         record = RecordView(values)
+        width, height = image_size_px
         decoded: dict[str, Any] = {}
         for name, reading in self._readings.items():
             if reading.form is Form.IMAGE:
                 decoded[name] = decode_rgb(values.buffer(reading.source), self._min_size)
             elif reading.form is Form.KEYPOINTS:
                 decoded[name] = record.keypoints(len(values["objects.id"]), self._keypoints)
-            elif reading.form in (Form.PNG_MASKS, Form.RLE_MASKS):
-                width, height = _read_image_size(values["image.encoded"])
-                masks = list(RecordView(values, (width, height)).masks())
+            elif reading.form in _OBJECT_MASKS:
+                masks = list(RecordView(values, image_size_px).masks())
                 if faults := [mask for mask in masks if isinstance(mask, UnusableError)]:
                     raise faults[0]
                 decoded[name] = np.array(masks, np.uint8).reshape(len(masks), height, width)
@@ -69,13 +75,12 @@ class RecordDecoder:
                 decoded[name] = _decode_value(record, reading)
         return decoded
 
-    def _sized(self, values: Mapping[str, Any], decoded: dict[str, Any]) -> dict[str, Any]:
+    def _sized(self, decoded: dict[str, Any], image_size_px: tuple[int, int]) -> dict[str, Any]:
         """Return the decoded values, resized and padded."""
+        width, height = image_size_px
         size, pad = self._decoding.resize, self._decoding.pad
         for name, reading in self._readings.items():
             if size is not None:
-                # A draft does not have the stored size.
-                width, height = _read_image_size(values["image.encoded"]) if box_axes(reading) else (1, 1)
                 decoded[name] = resize_value(decoded[name], reading, (height, width), size)
             if pad is not None:
                 decoded[name] = pad_value(name, decoded[name], reading, pad)

@@ -214,7 +214,8 @@ class SplitRecords:
                 a little.
 
         Raises:
-            ConfigError: An argument is wrong, or a key is not in `features`.
+            ConfigError: A key is not in `features`, `threads` or a size of `resize` is less than 1, `draft` is given
+                without `resize`, or `resize` is given and no image, mask or map is decoded.
             RecordError: A record is damaged, or a shard is not that of the manifest, or was replaced.
             OSError: Storage fails.
         """
