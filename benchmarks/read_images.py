@@ -1,10 +1,12 @@
 """Images, boxes and labels as arrays: our reader, loops over the folder and its COCO JSON, and readers of other tools.
 
-    python benchmarks/read_images.py [--images 2000] [--runs 5] [--chart FILE.svg] [--folder DIR]
+    python benchmarks/read_images.py [--images 2000] [--runs 5] [--chart FILE.svg] [--folder DIR] [--base TREE]
 
 JPEGs of 640x480 pixels and about 190 kB, which the system has in memory; each tool reads its own files with the same
 JPEGs (benchmarks/peers/write_*.py), tf.data our shards. Each row and way is a process on one core. Processor time
 without imports and opening, medians, all in turn, round after round. A loop holds arrays until it has the next.
+Two rows with `all cores` have elapsed time: without threads, and with `threads=2`. `--base TREE` adds a row of another
+checkout's reader of the same shards.
 `make bench-readers` installs the other tools first, and draws the chart; rows of tools that are not there are left out.
 """
 
@@ -15,13 +17,14 @@ import resource
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, os.environ.get("TREE", str(Path(__file__).resolve().parent.parent)))
 
 import numpy as np
 import simplejpeg
@@ -37,6 +40,9 @@ ENVIRONMENT = os.environ | {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "
 WIDTH, HEIGHT, OBJECTS = 640, 480, 8
 LABELS = ["boxes", "labels"]
 IN_ORDER, AT_RANDOM, LABELS_ONLY = WAYS = "in order", "at random", "labels only"
+ALL_CORES = "in order, all cores, elapsed"
+THREADS = 2
+_BASE = "Recordmill of "
 SHARDS = "4"
 
 
@@ -69,14 +75,16 @@ def draw(folder: Path, number: int) -> None:
     )
 
 
-def ours(folder: Path, keys: Sequence[str], order: readers.Order, by_pillow: bool = False) -> readers.Arrays:
+def ours(
+    folder: Path, keys: Sequence[str], order: readers.Order, by_pillow: bool = False, **decoding: int
+) -> readers.Arrays:
     if by_pillow:
         from recordmill.transforms.images import decode_jpeg
 
         decode_jpeg.simplejpeg = None
     split = recordmill.open(folder / "ours")["train"]
     source = split.grain(keys=keys)
-    examples = split.numpy(keys=keys) if order is None else (source[number] for number in order)
+    examples = split.numpy(keys=keys, **decoding) if order is None else (source[number] for number in order)
     yield None
     for example in examples:
         yield tuple(example.values())
@@ -101,6 +109,8 @@ class Row(NamedTuple):
     environment: str = ".venv"
     writer: str = ""
     """Script of benchmarks/peers, which writes what the row reads."""
+    tree: Path = HERE.parent
+    """Checkout of Recordmill."""
 
     @property
     def python(self) -> Path:
@@ -109,7 +119,8 @@ class Row(NamedTuple):
 
 _WEBDATASET = (IN_ORDER, LABELS_ONLY), ".peers/webdataset", "write_webdataset"
 ROWS = {
-    "Recordmill": Row(ours),
+    "Recordmill": Row(ours, (*WAYS, ALL_CORES)),
+    f"Recordmill, threads={THREADS}": Row(partial(ours, threads=THREADS), (ALL_CORES,)),
     "Recordmill, JPEGs by Pillow": Row(partial(ours, by_pillow=True), (IN_ORDER,)),
     "loop over the folder, Pillow": Row(partial(loop, by_pillow=True), (IN_ORDER,)),
     "loop over the folder, simplejpeg": Row(partial(loop, by_pillow=False), (IN_ORDER,)),
@@ -136,49 +147,55 @@ def processor_s(who: int = resource.RUSAGE_SELF) -> float:
 
 
 def measure(row: str, way: str, folder: Path) -> None:
-    """Print the processor milliseconds per image of a row.
+    """Print the processor milliseconds per image of a row, or with ALL_CORES the elapsed ones.
 
     Raises:
         SystemExit: It read something else than all images.
     """
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    if way != ALL_CORES:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    clock_s = time.perf_counter if way == ALL_CORES else processor_s
     count = len(list((folder / "images").iterdir()))
     order = np.random.default_rng(5).permutation(count).tolist() if way == AT_RANDOM else None
     examples = ROWS[row].read(folder, LABELS if way == LABELS_ONLY else ["image", *LABELS], order)
     next(examples)
-    began = processor_s()
+    began = clock_s()
     number, arrays = 0, None
     for number, arrays in enumerate(examples, start=1):  # noqa: B007 - a training loop holds arrays until the next, too
         pass
-    spent = processor_s() - began
+    spent = clock_s() - began
     shapes = [array.shape for array in arrays or ()]
     if number != count or shapes != [(HEIGHT, WIDTH, 3), (OBJECTS, 4), (OBJECTS,)][way == LABELS_ONLY :]:
         raise SystemExit(f"{row}, {way}: {number} of {count} images, the last {shapes}")
     print(1000 * spent / count)
 
 
-def measured_ms(name: str, way: str, folder: Path) -> float:
+def measured_ms(name: str, row: Row, way: str, folder: Path) -> float:
     """Run `measure` in the row's environment."""
-    command = [str(ROWS[name].python), __file__, "--row", name, way, str(folder)]
-    process = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
+    known = name if name in ROWS else "Recordmill"  # another checkout's has the same code
+    command = [str(row.python), __file__, "--row", known, way, str(folder)]
+    environment = ENVIRONMENT | {"TREE": str(row.tree)}
+    process = subprocess.run(command, env=environment, capture_output=True, text=True)
     if process.returncode:
         raise SystemExit(f"{name}, {way}:\n{process.stderr}")
     return float(process.stdout.split()[-1])
 
 
 def main() -> None:
-    arguments, folder = read_arguments(__doc__ or "", images=2000, runs=5, chart="")
+    arguments, folder = read_arguments(__doc__ or "", images=2000, runs=5, chart="", base="")
     rows = {name: row for name, row in ROWS.items() if row.python.exists()}
+    if arguments.base:
+        rows[_BASE + arguments.base] = Row(ours, tree=Path(arguments.base).resolve())
     if not (folder / "ours").exists():
         draw(folder, arguments.images)
     for row in rows.values():
         write(folder, row)
     runs: dict[tuple[str, str], list[float]] = {
-        (name, way): [] for way in WAYS for name in rows if way in rows[name].ways
+        (name, way): [] for way in (*WAYS, ALL_CORES) for name in rows if way in rows[name].ways
     }
     for _ in range(arguments.runs):
         for (name, way), milliseconds in runs.items():
-            milliseconds.append(measured_ms(name, way, folder))
+            milliseconds.append(measured_ms(name, rows[name], way, folder))
             print(f"{name}, {way}: {milliseconds[-1]:.2f} ms", file=sys.stderr)
     medians = {row: statistics.median(milliseconds) for row, milliseconds in runs.items()}
     report(runs, medians)
@@ -197,12 +214,18 @@ def report(runs: dict[tuple[str, str], list[float]], medians: dict[tuple[str, st
         print(f"Recordmill in order: {our / medians[name, IN_ORDER]:.2f} of the {name}")
     for way in (AT_RANDOM, LABELS_ONLY):
         print(f"Recordmill {way}: {medians['Recordmill', way] / our:.2f} of in order")
+    faster = medians["Recordmill", ALL_CORES] / medians[f"Recordmill, threads={THREADS}", ALL_CORES]
+    print(f"Recordmill, threads={THREADS}: {faster:.2f} times as fast")
+    for name, way in medians:
+        if name.startswith(_BASE):
+            print(f"Recordmill {way}: {medians['Recordmill', way] / medians[name, way]:.2f} of {name}")
 
 
 def draw_chart(path: Path, medians: dict[tuple[str, str], float], count: int) -> None:
     groups: dict[str, dict[str, float]] = {}
     for (name, way), median in medians.items():
-        groups.setdefault(way, {})[name] = median / medians["Recordmill", way]
+        if way != ALL_CORES and not name.startswith(_BASE):
+            groups.setdefault(way, {})[name] = median / medians["Recordmill", way]
     note = f"{count:,} JPEGs of 640x480 pixels, 190 kB; processor time on one core, medians; {datetime.date.today()}"
     draw_bars(path, "Processor time per image, relative to Recordmill: less is better", note, groups, "{:.2f}")
 
