@@ -11,6 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from recordmill.schemas.containers import CONTAINERS
 from recordmill.transforms.shards import write_shards
 from recordmill.transforms.storage import local_storage
 from tests.faults.jobs import SHARDS, Job, LocalPlace, Shard, assert_consistent, coco, finished_shards
@@ -70,12 +71,13 @@ def test_a_disk_that_takes_no_more(tmp_path, stage, number, monkeypatch):
     assert shard.files() == whole
 
 
-def test_a_full_disk(pictures, tmp_path):
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_a_full_disk(pictures, tmp_path, container):
     """A file system of 4 MB; then it gets larger. With --format, a plan is no reason to refuse the job."""
     job = Job(
         LocalPlace(tmp_path),
         tmp_path,
-        lambda output: coco(pictures, output, "--image-format", "jpeg", "--progress", "none"),
+        lambda output: coco(pictures, output, "--image-format", "jpeg", "--progress", "none", "--container", container),
     )
     whole = job.undisturbed()
     disk = tmp_path / "disk"
@@ -87,7 +89,7 @@ def test_a_full_disk(pictures, tmp_path):
         failed = job.start(output).end()
         assert failed.code == 1
         warned = r"warning: the shards take up to 7\.\d MB, and the disk of \S+ has 4\.2 MB free\. .*\n"
-        error = rf"recordmill: {output}/\S+-of-00008: no space is left; .*\n"
+        error = rf"recordmill: {output}/\S+coco-train\S+: no space is left; .*\n"
         assert re.fullmatch(warned + error, failed.err), failed
         left = job.place.files(output)
         assert_consistent(left, whole)

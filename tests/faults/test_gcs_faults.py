@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from recordmill.launch.cli import main
+from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from recordmill.transforms.storage import gcs_client, gcs_requests
 from tests.conftest import CATEGORIES, annotation, image_row, write_coco
 from tests.engines.buckets.jobs import (
@@ -31,6 +32,7 @@ from tests.gcs_stand_in import ACCOUNT, Call, Fault, GcsStandIn, Kind, running
 
 COUNT = 40
 """Images; those with an even number are in a folder, the others in an archive."""
+OTHER_CONTAINERS = [name for name in CONTAINERS if name != TFRECORD]
 SHARE = 0.15
 """Share of failed requests in the faults `some`."""
 
@@ -58,12 +60,13 @@ def noise(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(noise, tmp_path_factory) -> dict[str, bytes]:
+    return converted_locally(noise, tmp_path_factory.mktemp("expected"))
+
+
+def converted_locally(noise: Path, folder: Path, *more: str) -> dict[str, bytes]:
     """The shards of a local run."""
-    folder = tmp_path_factory.mktemp("expected")
-    images = [f"--images={noise}/even", f"--images={noise}/odd"]
-    assert (
-        main(["convert", *images, f"--instances={noise}/instances.json", "--num-shards=2", f"--output={folder}"]) == 0
-    )
+    inputs = [f"--images={noise}/even", f"--images={noise}/odd", f"--instances={noise}/instances.json"]
+    assert main(["convert", *inputs, "--num-shards=2", f"--output={folder}", *more]) == 0
     return shards_of(files_of(folder))
 
 
@@ -185,6 +188,26 @@ def test_staying_fault_ends_in_one_line(gcs, monkeypatch, expected, job, fault, 
 def check_goes_on(gcs: GcsStandIn, expected: dict[str, bytes], job) -> None:
     gcs.faults = []
     assert job().code == 0
+    assert shards_of(objects_of(gcs, "out")) == expected
+    check_all_accounted(shown(gcs))
+
+
+@pytest.mark.parametrize("container", OTHER_CONTAINERS)
+def test_faults_of_container(gcs, monkeypatch, noise, tmp_path, job, container):
+    """A staying fault ends in one line, and the same command continues in spite of passing faults."""
+    expected = converted_locally(noise, tmp_path, "--container", container)
+    gcs.faults = [refusal("chunk", f"out/{STATE}/coco-train*1*", 503, message="not here")]
+    with monkeypatch.context() as patch:
+        patch.setattr(gcs_client, "RETRY_S", 0.2)
+        outcome = job("--container", container)
+    assert (outcome.code, is_one_line(outcome.err), "not here" in outcome.err) == (1, True, True), outcome
+    assert "manifest.json" not in objects_of(gcs, "out")
+    monkeypatch.setattr(gcs_requests, "CHUNK_BYTES", 8 << 20)
+    gcs.faults = PASSING["some of all"]()
+    outcome = job("--max-rejects", 0, "--container", container)
+    assert outcome.code == 0, outcome
+    assert sum(fault._matched for fault in gcs.faults) > 0
+    gcs.faults = []
     assert shards_of(objects_of(gcs, "out")) == expected
     check_all_accounted(shown(gcs))
 

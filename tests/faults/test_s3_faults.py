@@ -9,7 +9,7 @@ from recordmill.transforms.storage.fsspec_storage import FsspecStorage
 from tests.engines.buckets.jobs import ALWAYS, check_all_accounted, files_of, is_one_line, objects_of, shards_of, shown
 from tests.engines.buckets.jobs import zipped as zip_of
 from tests.faults.jobs import convert_folder_and_zip
-from tests.faults.test_gcs_faults import STATE, expected, noise, some
+from tests.faults.test_gcs_faults import OTHER_CONTAINERS, STATE, converted_locally, expected, noise, some
 from tests.gcs_stand_in import BUCKET, Fault, Kind
 from tests.s3_stand_in import S3StandIn, emptied, running
 
@@ -85,4 +85,18 @@ def test_staying_fault_ends_in_one_line(s3, expected, job, operation, name, stat
     assert "manifest.json" not in objects_of(s3, "out")
     s3.faults = []
     assert job().code == 0
+    check_ended(s3, expected)
+
+
+@pytest.mark.parametrize("container", OTHER_CONTAINERS)
+def test_faults_of_container(s3, monkeypatch, noise, tmp_path, job, container):
+    """A staying fault ends in one line, and the same command continues in spite of passing faults."""
+    monkeypatch.delenv("AWS_MAX_ATTEMPTS")  # what is not set in use; both jobs have one client
+    expected = converted_locally(noise, tmp_path, "--container", container)
+    s3.faults = [Fault(Kind.STATUS, "complete", f"out/{STATE}/coco-train*1*", status=403, times=ALWAYS)]
+    outcome = job("--container", container)
+    assert (outcome.code, is_one_line(outcome.err.splitlines()[-1] + "\n")) == (1, True), outcome
+    assert "manifest.json" not in objects_of(s3, "out")
+    s3.faults = [some(Kind.TRUNCATED, operation="read"), some(Kind.STATUS)]
+    assert job("--max-rejects", 0, "--container", container).code == 0
     check_ended(s3, expected)

@@ -18,7 +18,9 @@ from tests.faults.jobs import (
     SmallJob,
     array_records,
     coco,
+    coco_parquet,
     coco_repacked,
+    coco_tars,
     folder_splits,
     place_called,
     small_coco,
@@ -34,6 +36,8 @@ from tests.faults.warm_process import Command
         ("local", zipped(folder_splits)),
         ("gs", folder_splits),
         ("s3", array_records),
+        ("local", coco_parquet),
+        ("gs", coco_tars),
         ("local", coco_repacked),
     ],
 )
@@ -52,6 +56,25 @@ def test_two_at_once(where, command, pictures, tmp_path, server, request):
     log = tmp_path / "verify"
     log.mkdir()
     Job(job.place, log, lambda output: ["verify", output]).run(output)
+
+
+def test_two_containers_at_once(pictures, tmp_path):
+    """Into one folder: one job is done, and the other is refused."""
+    jobs = [Job(LocalPlace(tmp_path), tmp_path, partial(command, pictures)) for command in (coco_parquet, coco_tars)]
+    wholes = []
+    for number, job in enumerate(jobs):
+        job.run(f"{tmp_path}/whole{number}")
+        wholes.append(job.place.files(f"{tmp_path}/whole{number}"))
+    for number, after in enumerate((0, 0.01, jobs[0].seconds / 3, jobs[0].seconds / 2)):
+        output = f"{tmp_path}/both{number}"
+        one = jobs[number % 2].start(output)
+        time.sleep(after)
+        commands = [one, jobs[1 - number % 2].start(output)]
+        codes = [command.end().code for command in commands]
+        assert 0 in codes, commands
+        (refused,) = (command for command in commands if command.code)
+        assert re.fullmatch(r"(note: .+\n)*recordmill: .+\n", refused.err), refused
+        assert jobs[0].place.files(output) == wholes[(number + codes.index(0)) % 2], commands
 
 
 def test_two_extractions_at_once(pictures, tmp_path):

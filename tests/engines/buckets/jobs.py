@@ -11,6 +11,7 @@ from apache_beam.internal.gcp import auth
 from recordmill.transforms.storage import gcs_client, zip_storage
 from recordmill.transforms.storage import resolve as storage
 from tests.conftest import coco_flags, every_kind
+from tests.faults.jobs import is_shard
 from tests.gcs_stand_in import BUCKET, GcsStandIn
 
 ROOT = f"gs://{BUCKET}"
@@ -50,7 +51,7 @@ def objects_of(gcs: GcsStandIn, prefix: str) -> dict[str, bytes]:
 
 
 def shards_of(files: dict[str, bytes]) -> dict[str, bytes]:
-    return {name: data for name, data in files.items() if ".tfrec" in name and not name.startswith(".")}
+    return {name: data for name, data in files.items() if is_shard(name)}
 
 
 def zipped(files: dict[str, bytes], method: int = STORED) -> bytes:
