@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 import tarfile
 from collections.abc import Iterator
 from itertools import groupby
@@ -164,6 +165,11 @@ def swap(one: Path, other: Path) -> None:
     other.write_bytes(one_data)
 
 
+def write_tar(path: Path) -> None:
+    with tarfile.open(path, "w") as archive:
+        archive.addfile(tarfile.TarInfo("0.jpg"), io.BytesIO())
+
+
 SHARD, OTHER = "coco-train-000000.tar", "coco-train-000001.tar"
 
 
@@ -177,6 +183,8 @@ SHARD, OTHER = "coco-train-000000.tar", "coco-train-000001.tar"
         (lambda out: (out / SHARD).write_bytes((out / SHARD).read_bytes()[:-1500]), f"{SHARD}.*record 3.*truncated"),
         (lambda out: swap(out / SHARD, out / OTHER), SHARD),
         (lambda out: (out / SHARD).unlink(), SHARD),
+        (lambda out: write_tar(out / SHARD), f"{SHARD}.*record 0.*the member 0.jpg instead of 0-00000000.jpg or png"),
+        (lambda out: shutil.copy(out / OTHER, out / "coco-train-000003.tar"), "coco-train-000003.tar.*unlisted"),
         (lambda out: flip(out / ".index" / f"{SHARD}.idx", b"v1.2", 6), f"{SHARD}.idx"),
         (lambda out: flip(out / "train-index.json", b'"num_samples": 12', 16), "train-index.json"),
     ],
@@ -186,6 +194,24 @@ def test_verify_finds_damage(out, recordmill, damage, said):
     outcome = recordmill("verify", out)
     assert outcome.code == 1
     assert re.search(said, outcome.out + outcome.err), outcome
+
+
+def test_foreign_tar_beside_shards_is_ignored(out, coco, recordmill):
+    """It is no shard of the data set: no verb reads or deletes it. `index` reads it by name."""
+    shown = recordmill("show", out).out
+    write_tar(foreign := out / "mine.tar")
+    data = foreign.read_bytes()
+    assert recordmill("verify", out).code == 0
+    assert recordmill("show", out).out == shown
+    assert "mine.tar is a tar file" in recordmill("show", foreign).err
+    assert "Indexes of 3 files with 12 records" in recordmill("index", out).out
+    assert recordmill("index", foreign).code == 0
+    flags = "--masks", "rle", "--num-shards", 1, "--output", out, *CONTAINER
+    assert recordmill(*coco, *flags, "--overwrite").code == 0
+    assert sorted(path.name for path in out.glob("*.tar")) == ["coco-train-000000.tar", "mine.tar"]
+    assert sorted(path.name for path in (out / ".index").iterdir()) == ["coco-train-000000.tar.idx", "mine.tar.idx"]
+    assert foreign.read_bytes() == data
+    assert recordmill("verify", out).code == 0
 
 
 def test_foreign_tars_are_indexed(tmp_path, recordmill):

@@ -163,7 +163,7 @@ def _located_error(path: str, error: RecordError, start: str, is_shard: bool) ->
         if is_tar(path) or is_gzip_tar(path):
             return ConfigError(
                 f"{path} is a tar file, not a TFRecord file: tar -tf lists it and the library webdataset reads it, but "
-                "Recordmill reads tar files only in the folder with their manifest.json"
+                "Recordmill reads only the tar files that a manifest.json in their folder lists"
             )
         begins = f"it begins with {start}" if start else "unpacked from GZIP"
         return ConfigError(

@@ -213,12 +213,10 @@ class _Scan:
         except ValueError as fault:
             raise self._damage(str(fault)) from fault
         sample, actual = split_member_name(name)
-        self._shard = self._shard or name.partition("-")[0]
+        self._shard = self._shard or sample.partition("-")[0]
         expected = f"{self._shard}-{self._first + len(self.samples):08d}"
         if sample != expected or actual not in ([ending] if ending else IMAGE_ENDINGS):
-            raise self._damage(
-                f"it has the member {name} instead of {expected}.{ending or ' and '.join(IMAGE_ENDINGS)}"
-            )
+            raise self._damage(f"it has the member {name} instead of {expected}.{ending or ' or '.join(IMAGE_ENDINGS)}")
         return TarMember(name, self._offset, size)
 
     def _read(self, size: int) -> bytes:
