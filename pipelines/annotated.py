@@ -70,5 +70,6 @@ def _divide_annotated(
 ) -> PCollection:
     """Return image rows with splits that depend on all images."""
     pairs = beam.FlatMap(label_pairs, AsSingleton(categories), options, source).with_output_types(tuple[int, bytes])
-    ranked_by = (rows | "SelectedLabels" >> pairs,) if options.stratify else ()
+    # A shuffle, or runners fuse this step with the one that reads the categories, which would wait for itself.
+    ranked_by = (rows | "SpreadRows" >> beam.Reshuffle() | "SelectedLabels" >> pairs,) if options.stratify else ()
     return (rows, *ranked_by) | "DivideImages" >> DivideImages(division, splits)

@@ -39,6 +39,15 @@ def flags(folder: Path, *more: object) -> list[object]:
     return ["convert", folder / "data", "--format", "yolo", "--output", folder / "out", "--max-rejects", 0.5, *more]
 
 
+def test_stratified_splits(folder, recordmill):
+    (folder / "data" / "data.yaml").write_text("train: images/train\nnames: {0: cat, 1: dog}\n")
+    (folder / "data" / "labels" / "train" / "3.txt").write_text("1 0.5 0.5 0.5 0.5\n")
+    done = recordmill(*flags(folder, "--split", "one=0.5,two=0.5", "--stratify"))
+    assert done.code == 0, done
+    names = [name for split in ("one", "two") for name in examples_by_name(folder / "out", split)]
+    assert sorted(names) == ["images/train/1.jpg", "images/train/2.jpg", "images/train/3.jpg"]
+
+
 def test_all_splits_in_one_run(folder, recordmill):
     before = {path: path.stat().st_mtime_ns for path in (folder / "data").rglob("*")}
     done = recordmill(*flags(folder))
