@@ -28,6 +28,7 @@ ROOMS = (
     "transforms.insight",
     "transforms.rows",
     "transforms.join",
+    "transforms.shape",
     "transforms.encoders",
     "transforms.shards",
     "transforms.coco",

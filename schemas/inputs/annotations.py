@@ -112,6 +112,7 @@ class PanopticAnnotation(msgspec.Struct, frozen=True, array_like=True, gc=False)
     file: File  # the PNG; only its path, below the folder of PNGs as in the JSON, until it has been found
     file_name: str  # name of the PNG, as in the JSON
     segments: tuple[Segment, ...]
+    void_ids: tuple[int, ...] = ()  # ids of segments that were dropped: their pixels become void
 
 
 class TableRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

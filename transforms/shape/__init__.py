@@ -1,0 +1,1 @@
+"""Steps that shape the images of a job: classes, sets, tiles, numbers."""
