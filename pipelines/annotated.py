@@ -19,6 +19,7 @@ from recordmill.transforms.annotated.source import Source
 from recordmill.transforms.annotated.unread_folders import unread_folders
 from recordmill.transforms.dataset.dataset_folder import existing_labels
 from recordmill.transforms.join.divide_images import DivideImages
+from recordmill.transforms.shape.shape_classes import MapPairs
 
 
 def prepare(options: FormatOptions) -> Job:
@@ -72,4 +73,6 @@ def _divide_annotated(
     pairs = beam.FlatMap(label_pairs, AsSingleton(categories), options, source).with_output_types(tuple[int, bytes])
     # A shuffle, or runners fuse this step with the one that reads the categories, which would wait for itself.
     ranked_by = (rows | "SpreadRows" >> beam.Reshuffle() | "SelectedLabels" >> pairs,) if options.stratify else ()
+    if options.class_map:
+        ranked_by = tuple(pairs | "MapPairs" >> MapPairs(options, categories) for pairs in ranked_by)
     return (rows, *ranked_by) | "DivideImages" >> DivideImages(division, splits)

@@ -13,7 +13,7 @@ from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder
-from recordmill.schemas.inputs.image_options import AnnotatedOptions, StoredImageOptions
+from recordmill.schemas.inputs.image_options import ALLOW_EMPTY, AnnotatedOptions, StoredImageOptions
 from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, RecipeValue
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.layouts import shard_names
@@ -22,6 +22,7 @@ from recordmill.schemas.paths import is_remote
 from recordmill.transforms.blocks.cut_range import BlockKey
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.dataset.collect_facts import WithFacts, collect_facts
+from recordmill.transforms.dataset.dataset_folder import existing_labels
 from recordmill.transforms.dataset.facts import AddFacts, FactsBuilder
 from recordmill.transforms.encoders.encode_captions import EncodeCaptions
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
@@ -29,6 +30,8 @@ from recordmill.transforms.encoders.record_maker import RecordMaker
 from recordmill.transforms.insight.write_report import try_to_report
 from recordmill.transforms.join.divide_images import read_groups, with_groups
 from recordmill.transforms.join.drop_images import DropCopies, ExcludeImages, read_exclusions
+from recordmill.transforms.shape.class_map import read_class_map
+from recordmill.transforms.shape.shape_classes import ShapeClasses
 from recordmill.transforms.shards.check_findings import CheckFindings, JobLimits, LimitRejects
 from recordmill.transforms.shards.count_groups import CountGroups
 from recordmill.transforms.shards.describe_split import count_classes, write_plan
@@ -90,23 +93,30 @@ def input_file(kind: str, path: str, masks: str = "") -> InputFile:
 
 
 def _choice_files(options: ImageOptions) -> Iterator[InputFile]:
-    """Yield the files of `--groups` and `--exclude`, after a check of their lines."""
+    """Yield the files of `--groups`, `--exclude` and `--class-map`, after a check of their lines."""
     if isinstance(options, DividedOptions) and options.groups:
         read_groups(options.groups)
         yield input_file("groups", options.groups)
     if isinstance(options, ChoiceOptions) and options.exclude:
         read_exclusions(options.exclude, options.exclude_kinds)
         yield from (input_file("exclude", path) for path in options.exclude)
+    if isinstance(options, ChoiceOptions) and options.class_map:
+        read_class_map(options.class_map)
+        yield input_file("class-map", options.class_map)
 
 
 def shape_images(options: ImageOptions, gathered: Gathered, splits: Sequence[str]) -> Gathered:
     """Return the images that options do not skip. The order of the steps is part of the options' meaning."""
-    blocks = gathered.blocks
+    blocks, labels, table = gathered.blocks, gathered.labels, gathered.table
     if isinstance(options, ChoiceOptions) and options.exclude:
         blocks = blocks | "ExcludeImages" >> ExcludeImages(options.exclude, options.exclude_kinds, splits)
+    if isinstance(options, ChoiceOptions) and options.changes_classes and options.has_classes_in_blocks:
+        existing = None if options.is_part else existing_labels(options.output, splits)
+        shape = ShapeClasses(options, splits, existing)
+        blocks, labels, table = (blocks, labels, table) | "ShapeClasses" >> shape
     if isinstance(options, StoredImageOptions) and options.duplicates == "drop":
         blocks = blocks | "DropCopies" >> DropCopies(splits)
-    return gathered._replace(blocks=blocks)
+    return gathered._replace(blocks=blocks, labels=labels, table=table)
 
 
 def _encode_captions(gathered: Gathered, text: EncoderSource, splits: Sequence[str]) -> Gathered:
@@ -145,7 +155,7 @@ class Job(NamedTuple):
 
     options: ImageOptions
     splits: tuple[str, ...]
-    # Returns the files that determine the bytes of each split, with their checksums, except --groups and --exclude.
+    # Returns the files that determine the bytes of each split, with their checksums, except those of `_choice_files`.
     inputs: Callable[[], Iterable[InputFile]]
     gather: Callable[[beam.Pipeline], Gathered]  # adds the steps of a source
     maker: RecordMaker  # encoder of records
@@ -254,7 +264,17 @@ def job_limits(options: ImageOptions, splits: tuple[str, ...], output: str) -> J
         options.share_cure,
         options.keywords,
         options.refused_duplicates if isinstance(options, StoredImageOptions) else "report",
+        *_needed_labels(options),
     )
+
+
+def _needed_labels(options: ImageOptions) -> tuple[str, str]:
+    """Return the class map that may not drop all labels of a split, and the flag that lets it; see JobLimits."""
+    if not isinstance(options, ChoiceOptions):
+        return "MapClasses", ""
+    if not options.class_map or (isinstance(options, AnnotatedOptions) and options.allow_empty):
+        return "", ""
+    return f"--class-map {options.class_map}", ALLOW_EMPTY if isinstance(options, AnnotatedOptions) else ""
 
 
 def _writer(

@@ -48,6 +48,7 @@ from recordmill.transforms.folder.stratify import Stratify
 from recordmill.transforms.join.divide_images import DivideImages
 from recordmill.transforms.join.join_files import JoinFiles
 from recordmill.transforms.join.list_images import ListFolders
+from recordmill.transforms.shape.shape_classes import MapNames
 from recordmill.transforms.storage.resolve import file_version
 
 _LOGGER = logging.getLogger(__name__)
@@ -147,8 +148,8 @@ def gather(
     table = p | "OnceForTable" >> beam.Impulse() | "ChooseTable" >> choose
     rows = flatten_collections([rows for rows, *_ in rows_and_blocks], "Rows")
     blocks = flatten_collections([blocks for _, blocks, _ in rows_and_blocks], "Blocks")
-    classes = rows | "ListClasses" >> ListClasses(options.classes, _class_folders(options))
-    adopt = WithFacts(_adopt_labels, existing, options.classes, splits)
+    classes = rows | "ListClasses" >> ListClasses(options.read_classes, _class_folders(options))
+    adopt = WithFacts(_adopt_labels, existing if options.has_final_labels else None, options.classes, splits)
     labels = classes | "AdoptLabels" >> adopt
     _warn_about_classes(rows, labels, options, splits)
     return Gathered(blocks, labels, table, division=division if options.keeps_groups else None)
@@ -179,7 +180,7 @@ def _read_images(
         read = ReadTables(options, splits, division, files if names_stems(options) else None)
         rows, observed = p | "LabelTables" >> beam.Create(tables) | read
     sides = (rows, files) if tables else (rows,)
-    blocks = sides | f"JoinFiles{name}" >> JoinFiles(splits, options.seed, options.classes, options.input_rows)
+    blocks = sides | f"JoinFiles{name}" >> JoinFiles(splits, options.seed, options.read_classes, options.input_rows)
     blocks = _divide_blocks(blocks, options, division, splits)  # of images that can be written, unless they are broken
     blocks | f"CountRows{name}" >> WithFacts(count_block_rows, options, splits)
     return rows, blocks, observed
@@ -188,12 +189,13 @@ def _read_images(
 def _divide_blocks(
     blocks: PCollection, options: FolderOptions, division: Division | AsSingleton, splits: tuple[str, ...]
 ) -> PCollection:
-    """Return Blocks with splits that may depend on all images."""
+    """Return Blocks with splits that may depend on all images that are written."""
+    if not options.stratify and options.split_by != "rank":
+        return blocks
+    counted = blocks | "MapNames" >> MapNames(options) if options.class_map else None
     if options.stratify:
-        return blocks | "Stratify" >> Stratify(division, splits)
-    if options.split_by == "rank":
-        return (blocks,) | "DivideImages" >> DivideImages(division, splits)
-    return blocks
+        return blocks | "Stratify" >> Stratify(division, splits, counted)
+    return (blocks,) | "DivideImages" >> DivideImages(division, splits, counted)
 
 
 def _adopt_labels(
@@ -215,7 +217,7 @@ def _warn_about_classes(
     rows: PCollection, labels: PCollection, options: FolderOptions, splits: tuple[str, ...]
 ) -> None:
     """Add the steps that warn about classes and their folders."""
-    if not options.classes:
+    if not options.classes and options.has_final_labels:
         labels | "WarnNames" >> WithFacts(_warn_class_names, splits)
     if folders := _class_folders(options):
         texts = [*folders_without_images(folders, options.output)]

@@ -145,7 +145,7 @@ def gather(
         may_group = not (options.stratify or options.split_column)
         warn = WithFacts(_warn_equal_keys, AsList(blocks), options.output, options.key, may_group, splits[0])
         p | "OnceSpilled" >> beam.Impulse() | "CompareKeys" >> warn
-    chosen | "WarnColumns" >> WithFacts(_warn_columns, splits[0])
+    chosen | "WarnColumns" >> WithFacts(_warn_columns, splits)
     return Gathered(
         blocks,
         chosen | "Labels" >> beam.Map(attrgetter("labels")),
@@ -209,8 +209,11 @@ def _read_rows(
     return place_in_split(blocks, split, splits) if split else blocks
 
 
-def _warn_columns(chosen: ChosenSchema, facts: FactsBuilder, split: str) -> None:
-    facts.warn_all([split], chosen.warnings)
+def _warn_columns(chosen: ChosenSchema, facts: FactsBuilder, splits: tuple[str, ...]) -> None:
+    facts.warn_all(splits[:1], chosen.warnings)
+    for split in splits:
+        for name in chosen.read_classes:
+            facts.add_mapped(split, chosen.mapped_class(name))
 
 
 # Long list of arguments: files of spills, and the names in the warning.

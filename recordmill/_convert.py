@@ -45,6 +45,7 @@ def convert(
     ]
     | str
     | None = None,
+    class_map: Path | None = None,
     allow_empty: bool = False,
     panoptic: Paths = (),
     stuff: Paths = (),
@@ -161,6 +162,7 @@ def convert(
     What to read:
         format: Format of data, if it is not recognised, or in two ways.
         images: Folder or .zip of images, with all folders in it; or a list (default that of the format).
+        class_map: Rename, merge or drop classes by name.
         allow_empty: Write images of which none has a label, as background.
         instances: Objects: boxes, areas, crowd flags, segmentations; or a list, as all annotation files.
         keypoints: Objects with keypoints, joined with instances on annotation id.
@@ -309,6 +311,7 @@ def convert(
     ]
     | str
     | None = None,
+    class_map: Path | None = None,
     allow_empty: bool = False,
     panoptic: Paths = (),
     stuff: Paths = (),

@@ -40,6 +40,7 @@ class ReadDatasetKeywords(TypedDict, total=False):
         | None
     )
     images: Paths | None
+    class_map: Path | None
     allow_empty: bool
     instances: Paths
     keypoints: Paths

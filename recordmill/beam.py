@@ -61,10 +61,12 @@ from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.insight.across_splits import compare_splits
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, translate_errors
+from recordmill.transforms.shape.class_map import class_map_of, read_class_map
 from recordmill.transforms.shards.encode_images import EncodeImages
 from recordmill.transforms.storage.os_errors import explain_os_error, is_command_error
 from recordmill.transforms.user_samples.convert_samples import convert_block, convert_samples, unpack_sample
 from recordmill.transforms.user_samples.gather_samples import CheckSamples, stored_sample
+from recordmill.transforms.user_samples.map_samples import MapSamples
 from recordmill.transforms.user_samples.record_options import PARTS, RecordOptions
 from recordmill.transforms.user_samples.trace_reads import Link, Read, trace_reads
 
@@ -73,7 +75,7 @@ if TYPE_CHECKING:
 
     from recordmill._keywords import EncodeKeywords, Paths, ReadDatasetKeywords, WriteDatasetKeywords
 
-__all__ = ["Encode", "Read", "ReadDataset", "Sample", "SampleObject", "WriteDataset"]
+__all__ = ["Encode", "MapClasses", "Read", "ReadDataset", "Sample", "SampleObject", "WriteDataset"]
 
 _LOGGER = logging.getLogger("recordmill")
 _NOWHERE = os.path.join(os.devnull, "no output")  # output of transforms that only read
@@ -256,6 +258,52 @@ class _RecordTransform(beam.PTransform):
             return WriteOptions(**values, output=self._output).with_source(read, splits, observed_kinds)
 
 
+class MapClasses(beam.PTransform):
+    """Rename, merge and drop classes of Samples by name, as `--class-map` does; see docs/shape.md.
+
+    Images whose class is dropped are left out. Images without an object stay. WriteDataset and Encode find the new
+    classes and counts.
+
+    Args:
+        class_map: CSV or YAML file of names and new names; or a dict of new names by name. An empty new name, or None,
+            drops the class; the name `*` is that of all other classes.
+
+    Returns:
+        Read, if the Samples come from one ReadDataset; else a PCollection of Sample.
+
+    Raises:
+        ConfigError: The map has no class, or has one twice. In the pipeline: a class of the map does not exist.
+    """
+
+    def __init__(self, class_map: "str | os.PathLike[str] | Mapping[str, str | None]"):
+        super().__init__()
+        with _keywords_in_errors({"class_map": ""}):
+            if isinstance(class_map, Mapping):
+                pairs = (("", name, new_name or "") for name, new_name in class_map.items())
+                self._class_map = class_map_of("MapClasses", pairs)
+            else:
+                self._class_map = read_class_map(plain_value("class_map", class_map))
+
+    def display_data(self):
+        return {"class_map": self._class_map.path}
+
+    def expand(self, samples):
+        _check_type("the input", samples, Sample)
+        whole = [trace.read for trace in trace_reads(samples) if trace.link is Link.WHOLE]
+        read = whole[0] if len(whole) == 1 else None
+        with collect_facts() as collected:
+            splits = read.job.splits if read else ("",)
+            mapped, labels = samples | "MapSamples" >> MapSamples(self._class_map, read and read.labels, splits)
+        translate_errors(samples.pipeline.transforms_stack[-1], _translation())
+        own = tuple(collected) | "OwnFacts" >> beam.Flatten()
+        if read is None:
+            own | "LogWarnings" >> beam.Map(_log_warnings)
+            return mapped
+        facts = (read.facts, own) | "Facts" >> beam.Flatten()
+        labels.element_type, facts.element_type = LabelMap, Facts
+        return Read(mapped, labels, facts, read.job)
+
+
 @beam.typehints.with_output_types(bytes)
 class Encode(_RecordTransform):
     """Convert each Sample to its record, a serialised tf.Example, for any sink.
@@ -415,6 +463,11 @@ def _samples(
     keyed: tuple[int, bytes], labels: LabelMap, table: FeatureTable | None, splits: Sequence[str]
 ) -> Iterator[Sample]:
     yield from convert_block(unpack_block(keyed[1]), labels, splits, field_columns(table) if table else ())
+
+
+def _log_warnings(facts: Facts) -> None:
+    for _, text in sorted(facts.warnings):
+        _LOGGER.warning("%s", _translation()(text))
 
 
 class _LogProblems(beam.DoFn):

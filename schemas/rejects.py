@@ -153,8 +153,8 @@ class Metric(str, Enum):
     GROUPS = "groups"  # groups of images, each within one split
     UNGROUPED = "ungrouped"  # images without a group in the file of groups
     IMAGES = "images"  # images in records
-    OF_OTHER_CLASSES = "of_other_classes"  # images without any of the requested classes
-    EMPTIED = "emptied"  # images that lost all objects by --categories, --no-crowd or --min-area
+    OF_OTHER_CLASSES = "of_other_classes"  # images without any of the requested classes, or of a dropped one
+    EMPTIED = "emptied"  # images that lost all objects by --categories, --class-map, --no-crowd or --min-area
     IMAGES_WITHOUT_RECORD = "images_without_record"  # images without objects, in a layout with one record per object
     OF_REJECTED_IMAGES = "of_rejected_images"  # annotations of images whose reject is in another shard
     OBJECTS = "objects"  # annotations in records
@@ -182,6 +182,7 @@ class Metric(str, Enum):
     FILTERED_CATEGORY = "category"  # annotations skipped because of --categories
     FILTERED_CROWD = "crowd"  # … because of --no-crowd
     FILTERED_AREA = "area"  # … because of --min-area
+    FILTERED_CLASS_MAP = "class_map"  # … because --class-map drops their class
 
 
 REWRITTEN_FROM = {
@@ -191,7 +192,7 @@ REWRITTEN_FROM = {
 }
 """Counter of a transcoded image by the format of its file; FROM_OTHER for other formats."""
 
-FILTERS = (Metric.FILTERED_CATEGORY, Metric.FILTERED_CROWD, Metric.FILTERED_AREA)
+FILTERS = (Metric.FILTERED_CATEGORY, Metric.FILTERED_CROWD, Metric.FILTERED_AREA, Metric.FILTERED_CLASS_MAP)
 
 
 class Count(msgspec.Struct, frozen=True, array_like=True):

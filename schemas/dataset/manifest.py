@@ -53,6 +53,33 @@ class InputRows(msgspec.Struct, frozen=True, omit_defaults=True):
     leaves: dict[str, dict[str, tuple[str, ...]]] = {}
 
 
+class MappedClass(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A class of the source, and its labels that were read for a split.
+
+    Attributes:
+        name: Name in the source.
+        new_name: Name in records; empty if the class is dropped.
+        objects: Number of objects.
+        segments: Number of panoptic segments, and of regions of stuff.
+        images: Number of images, or rows, with this class or tag.
+    """
+
+    name: str
+    new_name: str = ""
+    objects: int = 0
+    segments: int = 0
+    images: int = 0
+
+    @property
+    def labels(self) -> int:
+        """Number of all labels."""
+        return self.objects + self.segments + self.images
+
+    def plus(self, other: "MappedClass") -> "MappedClass":
+        numbers = self.objects + other.objects, self.segments + other.segments, self.images + other.images
+        return MappedClass(self.name, self.new_name, *numbers)
+
+
 class RewrittenImages(msgspec.Struct, frozen=True):
     """Transcoded images: their number by file format, the numbers of turned and of shrunk images, the size of their
     files in bytes, and the size of the images stored instead."""
@@ -71,14 +98,14 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
         rows: Rows read: `written` + `without_record` + `of_other_classes` + `removed` + the sum of `rejected`.
         without_record: Images without objects, in a layout with one record per object.
         rejected: Numbers by reason.
-        of_other_classes: Images without any of the requested classes.
+        of_other_classes: Images without any of the requested classes, or of a class that --class-map drops.
         rewritten: Written images that were transcoded; None if there are none.
         groups: Groups of the images that have a file, if groups are kept together.
         ungrouped: Images that have a file and no group in --groups. Their own names determine their splits.
         removed: Rows that a user's pipeline removed.
         without_objects: Written images without objects, if records have objects.
-        emptied: Images whose objects were all skipped by --categories, --no-crowd or --min-area. They are written
-            without objects, or rejected.
+        emptied: Images whose objects were all skipped by --categories, --class-map, --no-crowd or --min-area. They are
+            written without objects, or rejected.
     """
 
     rows: int
@@ -154,6 +181,7 @@ class SplitManifest(msgspec.Struct, frozen=True):
             `recordmill.schemas.statistics.FINDINGS`.
         statistics_sha256: Hex digest of the split's file of statistics; UNSET if there is none.
         fingerprints_sha256: Hex digest of the split's fingerprints; UNSET if records have no images.
+        class_map: Classes that --class-map renamed, merged or dropped; UNSET without the option.
     """
 
     recipe: Recipe
@@ -173,6 +201,7 @@ class SplitManifest(msgspec.Struct, frozen=True):
     statistics_sha256: str | msgspec.UnsetType = msgspec.UNSET
     fingerprints_sha256: str | msgspec.UnsetType = msgspec.UNSET
     first_rejects: tuple[RejectLine, ...] = ()
+    class_map: tuple[MappedClass, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def examples(self) -> int:

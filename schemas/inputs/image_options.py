@@ -220,6 +220,11 @@ class AnnotatedOptions(ObjectOptions, DividedOptions):
     )
 
     @property
+    def read_categories(self) -> tuple[str, ...]:
+        """Categories that the source selects; empty for all, as if a class map renames them first."""
+        return () if self.changes_classes else self.categories
+
+    @property
     def divides_ranked(self) -> bool:
         """True if the split of an image depends on the other images."""
         return self.stratify or self.split_by == "rank"

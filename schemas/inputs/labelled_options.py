@@ -87,6 +87,11 @@ class LabelledOptions(DividedOptions):
         """Separator after the class in file names; None if folders are classes."""
         return self.label_separator if self.label_from == "name" else None
 
+    @property
+    def read_classes(self) -> tuple[str, ...]:
+        """Classes that the source selects; empty for all, as if a class map renames them first."""
+        return () if self.changes_classes else self.classes
+
     def _faults(self) -> Iterator[str]:
         if not self.label_separator:
             yield "--label-separator is empty"

@@ -20,7 +20,8 @@ _COCO_STUFF_OFFSET = 90
 
 
 class LabelMap(msgspec.Struct, frozen=True):
-    """The classes of a data set, ordered by category id; the index of a class is its position.
+    """The classes of a data set; the index of a class is its position. Classes are ordered by category id, unless a
+    selection of mapped classes sets the order.
 
     COCO's ids have gaps: 80 classes have ids in 1..90. Roboflow's ids start at 0, and two may share a name.
 

@@ -10,6 +10,8 @@ from fractions import Fraction
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
+from pydantic import PrivateAttr
+
 from recordmill.schemas.containers import CONTAINERS, TFRECORD, ContainerRow
 from recordmill.schemas.errors import missing_extra
 from recordmill.schemas.features import FeatureKind, FeatureTable
@@ -42,6 +44,8 @@ MAX_SHARDS = 99_999  # five digits in a shard's name
 INT64 = 1 << 63
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     ContainerName = str
 else:
     ContainerName = Literal[tuple(CONTAINERS)]
@@ -348,6 +352,39 @@ class ChoiceOptions(ImageOptions):
         "all",
         needs="exclude",
     )
+    class_map: File | None = READ.opt(
+        "Rename, merge or drop classes by name. A CSV or YAML file of names and new names: `car,vehicle`. An empty new "
+        "name drops the class, and `*` is all classes that the file does not name. `--categories` and `--classes` "
+        "select by the new names, and set the order. See [shape.md](shape.md#classes).",
+        metavar="FILE",
+    )
+    _is_part: bool = PrivateAttr(False)
+
+    @property
+    def is_part(self) -> bool:
+        """True for the options of one of several sets, see `as_part`."""
+        return self._is_part
+
+    @property
+    def changes_classes(self) -> bool:
+        """True if records have other classes than the source."""
+        return bool(self.class_map)
+
+    @property
+    def has_final_labels(self) -> bool:
+        """True if records have the classes that the source reads."""
+        return not (self.changes_classes or self.is_part)
+
+    @property
+    def has_classes_in_blocks(self) -> bool:
+        """False if the source writes classes to records itself, and applies the class map."""
+        return True
+
+    def as_part(self) -> "Self":
+        """Return the options of one of several sets, whose classes are those of all sets."""
+        part = self.model_copy()
+        part._is_part = True
+        return part
 
     def _faults(self) -> Iterator[str]:
         if unknown := sorted(set(self.exclude_kinds) - PROBLEMS.keys()):

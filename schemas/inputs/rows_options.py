@@ -10,6 +10,7 @@ from recordmill.schemas.inputs.option import (
     Images,
     Names,
     Rows,
+    redefine_option,
 )
 from recordmill.schemas.inputs.options import (
     ChoiceOptions,
@@ -57,6 +58,7 @@ class RowsOptions(ChoiceOptions):
         "all of --label, sorted",
         needs="label",
     )
+    class_map: File | None = redefine_option(ChoiceOptions, "class_map", needs="label")
     schema_file: File | None = READ.opt(
         "Types of columns: `schema.json` of a data set, or TensorFlow Metadata's `schema.pbtxt`. A value of another "
         "type is rejected. Without it, types follow from all values.",
@@ -85,3 +87,7 @@ class RowsOptions(ChoiceOptions):
         needs="label",
         rank=COMMON,
     )
+
+    @property
+    def has_classes_in_blocks(self) -> bool:
+        return False

@@ -42,7 +42,26 @@ def load_yaml(data: bytes, names: Collection[str], plain: Collection[str] = ()) 
         loader.dispose()
 
 
-def _keep_texts(node: yaml.Node, is_name: bool) -> None:
+def load_names(data: bytes) -> Any:
+    """Return the value of YAML whose scalars are names: their literal texts. Null stays None.
+
+    Raises:
+        yaml.YAMLError, ValueError, RecursionError: It is not YAML, or a mapping has a key twice.
+
+    >>> load_names(b"{no: 02, 1.0: null, b: ~, c: 'null', d: }")
+    {'no': '02', '1.0': None, 'b': None, 'c': 'null', 'd': None}
+    """
+    loader = CheckedLoader(data)
+    try:
+        root = loader.get_single_node()
+        if root:
+            _keep_texts(root, is_name=True, keeps_null=True)
+        return loader.construct_document(root) if root else None
+    finally:
+        loader.dispose()
+
+
+def _keep_texts(node: yaml.Node, is_name: bool, keeps_null: bool = False) -> None:
     waiting, seen = [node], set[int]()
     while waiting:
         node = waiting.pop()
@@ -50,7 +69,8 @@ def _keep_texts(node: yaml.Node, is_name: bool) -> None:
             continue
         seen.add(id(node))
         if isinstance(node, yaml.ScalarNode):
-            node.tag = _TEXT if is_name or node.tag in _NUMBERS else node.tag
+            is_text = is_name and not (keeps_null and node.tag == _NULL)
+            node.tag = _TEXT if is_text or node.tag in _NUMBERS else node.tag
         elif isinstance(node, yaml.MappingNode):
             keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
             if repeated := [key for key, number in keys.items() if number > 1]:

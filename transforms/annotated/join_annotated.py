@@ -99,14 +99,14 @@ def _describe_traits(
     warnings += frame_warnings(traits, source, "bbox_format" in type(options).model_fields)
     known = source.categories
     categories = choose_labels(traits, is_image_class=False) if known is None else LabelMap(known)
-    warnings += label_warnings(traits, categories)
-    labels = select_categories(categories, options.categories)
-    if existing:
+    warnings += label_warnings(traits, categories if options.has_final_labels else LabelMap(()))
+    labels = select_categories(categories, options.read_categories)
+    if existing and options.has_final_labels:
         labels, absent = adopt_labels(labels, existing, True, _FIX)
         warnings += [absent] if absent else []
     yield categories
     yield TaggedOutput(_LABELS, labels)
-    table = choose_features((), labels, options.table, layout)
+    table = choose_features((), labels, options.table, layout, options.has_final_labels)
     parts = [part for part in observed_parts(traits) if part not in options.unwritten_parts]
     request = FieldRequest(*source.fields, options.names_of_fields, existing)
     with_fields, field_warnings, previews = add_requested_fields(

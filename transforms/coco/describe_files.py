@@ -68,8 +68,8 @@ def _describe_files(
         )
         classes = tuple(category for category in categories.categories if category is not unused)
         categories = msgspec.structs.replace(categories, categories=classes)
-    labels = select_categories(categories, options.categories)
-    if existing:
+    labels = select_categories(categories, options.read_categories)
+    if existing and options.has_final_labels:
         labels, absent = adopt_labels(labels, existing, True, _CURE)
         facts.warn_all(given.splits[:1], filter(None, [absent]))
     yield categories
@@ -77,7 +77,7 @@ def _describe_files(
     selections = options.selected_fields()
     _check_unread(selections[1], files)
     table, field_warnings, previews = add_requested_fields(
-        choose_features(files, labels, options.table, options.layout_table),
+        choose_features(files, labels, options.table, options.layout_table, options.has_final_labels),
         FieldRequest(*selections, options.names_of_fields, existing),
         (ObservedLabel(*label) for file in files for label in file.observed),
     )
@@ -88,6 +88,7 @@ def _describe_files(
         facts.warn(split, text)
     fields = field_columns(table)
     report_inputs(files, LAYOUTS[options.layout], given.splits, given.split_by_file, facts, fields)
+    facts.warn_all(given.splits[:1], _name_warnings(files) if options.has_final_labels else ())
 
 
 _NEED_LABELS = (AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS, AnnotationKind.STUFF)
@@ -175,7 +176,7 @@ def report_inputs(
             facts.add_rows(split, msgspec.structs.replace(rows, images=0, annotations=0))
     facts.count(splits[0], Metric.NEGATIVE_AREAS, sum(file.negative_areas for file in files))
     file_warnings = chain.from_iterable(file.warnings for file in files)
-    for text in (*file_warnings, *_isthing_warnings(files), *_category_warnings(files), *_name_warnings(files)):
+    for text in (*file_warnings, *_isthing_warnings(files), *_category_warnings(files)):
         facts.warn(splits[0], text)
 
 

@@ -20,6 +20,7 @@ from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.join.divide_images import DivideImages
 from recordmill.transforms.join.match_blocks import MatchRows, drop_faulty_images
 from recordmill.transforms.join.screen_objects import screen_annotations, selected_labels
+from recordmill.transforms.shape.shape_classes import MapPairs
 from recordmill.transforms.shards.limit_records import limit_records
 
 
@@ -60,6 +61,8 @@ class JoinImages(beam.PTransform):
         if options.divides_ranked:
             selected = beam.FlatMap(_select_labels, labels, options).with_output_types(tuple[int, bytes])
             ranked_by = (annotations | "SelectedLabels" >> selected,) if options.stratify else ()
+            if options.class_map:
+                ranked_by = tuple(pairs | "MapPairs" >> MapPairs(options, self._labels) for pairs in ranked_by)
             matched = (matched, *ranked_by) | "DivideImages" >> DivideImages(self._division, self._splits)
         return (
             (matched, annotations)

@@ -131,6 +131,7 @@ class _SampleArrays(ArrowCodec):
     def __init__(self, table: FeatureTable, labels: LabelMap):
         self._codec = codec = SampleCodec(table, labels)
         self._ids = np.array([category.id for category in labels.categories], np.int64)
+        self._order = np.argsort(self._ids)
         self._names = class_names(labels.categories)
         self._images = [column for column in codec.image_columns if column.key != _FILE_NAME]
         features = {
@@ -177,7 +178,7 @@ class _SampleArrays(ArrowCodec):
     def _array(self, column: SampleColumn, values: Any) -> pa.Array:
         """Return a column of a sample, or of annotations, as an Arrow array."""
         if column.key in _CLASS_IDS:
-            values = _with_values(values, lambda ids: np.searchsorted(self._ids, ids))
+            values = _with_values(values, lambda ids: self._order[np.searchsorted(self._ids, ids, sorter=self._order)])
         if column.type in ("text", "rle"):
             is_missing = (lambda text: text == column.missing) if column.size == 0 else lambda texts: not any(texts)
             nulled = column.missing is not None

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from recordmill.schemas.containers import CONTAINERS, TFRECORD
-from recordmill.schemas.dataset.dataset_files import split_rejects
-from recordmill.schemas.dataset.manifest import InputRows, Manifest, Plan, RewrittenImages, SplitManifest
+from recordmill.schemas.dataset.dataset_files import MANIFEST, split_rejects
+from recordmill.schemas.dataset.manifest import InputRows, Manifest, MappedClass, Plan, RewrittenImages, SplitManifest
 from recordmill.schemas.features import Feature, Part, RecordOf
 from recordmill.schemas.field_features import Axis
 from recordmill.schemas.inputs.annotations import unnamed_keypoints
@@ -26,6 +26,7 @@ from recordmill.schemas.statistics import FINDINGS, STATISTICS, ClassDrift, Spli
 
 _CLASSES_SHOWN = 5
 _COLUMNS_SHOWN = 40
+_MAPPED_SHOWN = 12
 _CORE_IMAGES_PER_SECOND = {"none": 2000, "header": 1500, "decode": 400}
 """Images per second, order of magnitude for images of 130 kB on one core, see benchmarks/RESULTS.md."""
 
@@ -177,6 +178,7 @@ def split_lines(
         yield "segment classes", _format_classes([category.name for category in manifest.segments])
     for encoder in manifest.encoders:
         yield "texts", _format_texts(encoder, split.texts.get(encoder.column))
+    yield from zip(chain(["class map"], repeat("")), _format_class_map(split), strict=False)
     if split.findings:
         findings = ", ".join(f"{FINDINGS[name]} {number:,}" for name, number in split.findings.items())
         yield _PROBLEMS, f"{findings}; {_listed_problems(manifest, split.recipe.split)}"
@@ -193,7 +195,7 @@ def _requested_share(split: SplitManifest) -> str:
     return f"{float(share):.1%}" if share else ""
 
 
-_FILTERS = {"category": "--categories", "crowd": "--no-crowd", "area": "--min-area"}
+_FILTERS = {"category": "--categories", "crowd": "--no-crowd", "area": "--min-area", "class_map": "--class-map"}
 
 
 def _format_missing_objects(split: SplitManifest) -> str:
@@ -208,6 +210,23 @@ def _format_missing_objects(split: SplitManifest) -> str:
         flags = ", ".join(flag for name, flag in _FILTERS.items() if name in split.annotations.filtered)
         reasons.append(f"{number_text(images.emptied, 'image')} had only objects that {flags} skipped")
     return "; ".join(reasons)
+
+
+def _format_class_map(split: SplitManifest) -> Iterator[str]:
+    """Yield the new classes of a split with their members, and the dropped ones, with numbers of labels."""
+    groups = [
+        (new_name, list(members)) for new_name, members in groupby(split.class_map or (), lambda one: one.new_name)
+    ]
+    for new_name, members in sorted(groups[:_MAPPED_SHOWN], key=lambda group: not group[0]):
+        labels = [f"{printable(one.name)} ({_format_labels(one, split.recipe.unit)})" for one in members]
+        yield f"{printable(new_name) if new_name else 'dropped'}: {first_texts(labels, _CLASSES_SHOWN)}"
+    if len(groups) > _MAPPED_SHOWN:
+        yield f"and {len(groups) - _MAPPED_SHOWN:,} more, see {MANIFEST}"
+
+
+def _format_labels(mapped: MappedClass, unit: str) -> str:
+    numbers = ((mapped.objects, "object"), (mapped.segments, "segment"), (mapped.images, unit))
+    return ", ".join(number_text(number, noun) for number, noun in numbers if number) or "no label"
 
 
 def _listed_problems(manifest: Manifest, split: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from apache_beam.pvalue import PCollection
 from isal import isal_zlib
 
-from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.schemas.dataset.manifest import InputRows, MappedClass
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.inputs.encoders import TextCounts
 from recordmill.schemas.rejects import NO_ID_TEXTS, IdTexts, Metric, Rejected
@@ -103,6 +103,7 @@ class Facts(msgspec.Struct):
         plans: Planned sizes, by split.
         largest_group: Number of images and name of the largest group; 0 and empty without groups.
         previews: Values of each requested open field, as text, by its name in `--fields`; of a dry run.
+        mapped: Classes that a class map changed or left, by split, name and new name.
     """
 
     counts: dict[tuple[str, str], int] = {}
@@ -118,6 +119,7 @@ class Facts(msgspec.Struct):
     plans: dict[str, SplitSize] = {}
     largest_group: tuple[int, str] = 0, ""
     previews: dict[str, str] = {}
+    mapped: dict[tuple[str, str, str], MappedClass] = {}
 
     def merge(self, other: "Facts") -> None:
         """Add other Facts, without the lines of their rejects."""
@@ -136,6 +138,7 @@ class Facts(msgspec.Struct):
         self.plans |= other.plans
         self.largest_group = max(self.largest_group, other.largest_group)
         self.previews |= other.previews
+        _merge_values(self.mapped, other.mapped, MappedClass.plus)
 
     def __reduce__(self):
         """Pack counts of classes, because Beam pickles Facts between workers."""
@@ -257,6 +260,9 @@ class FactsBuilder:
 
     def add_classes(self, split: str, numbers: Mapping[int, int]) -> None:
         _merge_values(self._facts.classes, {(split, index): number for index, number in numbers.items()}, add)
+
+    def add_mapped(self, split: str, mapped: MappedClass) -> None:
+        _merge_values(self._facts.mapped, {(split, mapped.name, mapped.new_name): mapped}, MappedClass.plus)
 
     def add_plan(self, split: str, size: SplitSize) -> None:
         self._facts.plans[split] = size

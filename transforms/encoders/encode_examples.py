@@ -99,7 +99,9 @@ class ExampleEncoder:
         self._drawer = MaskDrawer(labels, table, box_policy, min_area_px2)
         self._min_area_px2 = min_area_px2
         self._class_of_name = {category.name: index for index, category in enumerate(labels.categories)}
-        self._category_ids = np.array([category.id for category in labels.categories], np.int64)  # ascending
+        category_ids = np.array([category.id for category in labels.categories], np.int64)
+        self._class_order = np.argsort(category_ids)
+        self._category_ids = category_ids[self._class_order]
         label_by_id = labels.label_by_id()
         self._label = np.array([label_by_id[category.id] for category in labels.categories], np.int64)
         self._names = [category.name.encode() for category in labels.categories]
@@ -246,7 +248,7 @@ class ExampleEncoder:
         )
         if not is_known.all():
             raise KeyError(int(category_id[~is_known][0]))
-        return indices
+        return self._class_order[indices]
 
     def _columns(self, run: Run) -> dict[str, Column]:
         """Return the columns of the table's features by record."""

@@ -47,7 +47,8 @@ def read_panoptic(
         category_ids: Category ids of all segments, to recognise panopticapi's two-channel format.
 
     Returns:
-        The PNG, and uint8 [height, width]: 1 + index of the pixel's segment in `segments_info`; 0 for void.
+        The PNG, without dropped segments, and uint8 [height, width]: 1 + index of the pixel's segment in
+        `segments_info`; 0 for void.
 
     Raises:
         UnusableError: The PNG is missing, broken or has another size, or its segments differ from those of the row.
@@ -67,6 +68,10 @@ def read_panoptic(
         raise UnusableError(Reason.MASK_UNREADABLE, _name_file(panoptic, str(error.strerror))) from error
     with DECODING.part(width * height):
         colours = _decode_panoptic_png(panoptic, data, width, height)
+        if panoptic.void_ids:
+            is_void = _segment_indices(colours, np.array(panoptic.void_ids, np.uint32)) > 0
+            colours = np.where(is_void[:, :, np.newaxis], np.uint8(0), colours)
+            data = encode_png(colours)
         indices = _segment_indices(colours, np.array([segment.id for segment in panoptic.segments], np.uint32))
     if fault := _find_segment_fault(panoptic, indices):
         if not (indices > 0).any() and _is_two_channel(colours, category_ids):

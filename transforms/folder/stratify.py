@@ -25,15 +25,18 @@ class Stratify(beam.PTransform):
 
     Args:
         splits: Splits of the job; the column `split` has their indices.
+        counted: Rows of the images that count, with their final classes, if a class map follows; None for all.
     """
 
-    def __init__(self, division: Division | AsSingleton, splits: Sequence[str]):
+    def __init__(
+        self, division: Division | AsSingleton, splits: Sequence[str], counted: PCollection[Keyed] | None = None
+    ):
         super().__init__()
-        self._division, self._splits = division, splits
+        self._division, self._splits, self._counted = division, splits, counted
 
     def expand(self, rows: PCollection[Keyed]) -> PCollection[Keyed]:
         divided = (
-            rows
+            (rows if self._counted is None else self._counted)
             | "PlaceInClass" >> beam.Map(_place_in_classes, self._division).with_output_types(tuple[int, Placed])
             | "AllPlaces" >> beam.GroupByKey()
             | "DivideClasses" >> beam.Map(_divide_classes, self._division).with_output_types(tuple[bytes, bytes])

@@ -19,13 +19,30 @@ _CATEGORIES_SHOWN, _CLASSES_SHOWN = 20, 10
 
 
 def choose_features(
-    files: Iterable[AnnotationFile], labels: LabelMap, requested: FeatureTable, layout: FeatureTable
+    files: Iterable[AnnotationFile],
+    labels: LabelMap,
+    requested: FeatureTable,
+    layout: FeatureTable,
+    are_final: bool = True,
 ) -> FeatureTable:
     """Return the requested features. Add LVIS's lists if a file has them, and category ids if labels differ from them.
 
+    Args:
+        are_final: False if the labels will change, see `recordmill.transforms.shape.finish_labels`; category ids are
+            then added in any case.
+
     Raises:
-        CategoryError: Labels are category names, and two categories have the same name.
+        CategoryError: See `check_label_names`.
     """
+    if are_final:
+        check_label_names(labels, requested)
+    lvis = (Part.LVIS,) if any(file.lvis for file in files) else ()
+    category_id = (Part.CATEGORY_ID,) if labels.is_shifted or not are_final else ()
+    return layout.with_parts((*requested.parts, *lvis, *category_id))
+
+
+def check_label_names(labels: LabelMap, requested: FeatureTable) -> None:
+    """Raise CategoryError if labels are category names, and two categories have the same name."""
     is_text = any(
         feature.source == requested.label and feature.kind is FeatureKind.BYTES for feature in requested.features
     )
@@ -34,9 +51,6 @@ def choose_features(
             f"two categories are called {duplicates[0]!r}, and --label-as text would store one name for both; leave "
             "--label-as out"
         )
-    lvis = (Part.LVIS,) if any(file.lvis for file in files) else ()
-    category_id = (Part.CATEGORY_ID,) if labels.is_shifted else ()
-    return layout.with_parts((*requested.parts, *lvis, *category_id))
 
 
 def select_categories(labels: LabelMap, names: tuple[str, ...]) -> LabelMap:

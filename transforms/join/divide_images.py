@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import apache_beam as beam
 import msgspec
 import numpy as np
-from apache_beam.pvalue import AsIter, AsSingleton
+from apache_beam.pvalue import AsIter, AsSingleton, PCollection
 
 from recordmill.schemas.errors import AnnotationFileError, ConfigError
 from recordmill.schemas.inputs.splits import Division, SplitShares
@@ -34,15 +34,19 @@ class DivideImages(beam.PTransform):
 
     Args:
         splits: Splits of the job; the column `split` has their indices.
+        counted: Rows of the images that count, if others are dropped later; None for all.
     """
 
-    def __init__(self, division: Division | AsSingleton, splits: Sequence[str]):
+    def __init__(
+        self, division: Division | AsSingleton, splits: Sequence[str], counted: PCollection[Keyed] | None = None
+    ):
         super().__init__()
-        self._division, self._splits = division, splits
+        self._division, self._splits, self._counted = division, splits, counted
 
     def expand(self, sides):  # several PCollections: Beam accepts no type hints
         rows, *labels = sides
-        places = rows | "PlaceImages" >> beam.Map(_place_images, self._division).with_output_types(Keyed)
+        counted = rows if self._counted is None else self._counted
+        places = counted | "PlaceImages" >> beam.Map(_place_images, self._division).with_output_types(Keyed)
         divided = (
             (places, *labels)
             | "PlacesAndLabels" >> beam.CoGroupByKey()

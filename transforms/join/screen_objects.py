@@ -30,9 +30,8 @@ def screen_objects(
     index = np.minimum(np.searchsorted(known_ids, block.category_id), max(len(known_ids) - 1, 0))
     nothing = np.zeros(block.num_objects, bool)
     is_in_px = ~nothing if block.in_fractions is None else ~block.in_fractions
-    is_selected = np.array(
-        [not options.categories or category.name in options.categories for category in categories], bool
-    )
+    selected = options.read_categories
+    is_selected = np.array([not selected or category.name in selected for category in categories], bool)
     return (
         known_ids[index] == block.category_id if len(known_ids) else nothing,
         (

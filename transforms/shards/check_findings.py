@@ -67,6 +67,8 @@ class JobLimits(NamedTuple):
         share_cure: Fix for a split that does not get its share.
         keywords: Annotations of keywords for messages, by name; empty to name flags.
         duplicates: Policy for duplicate images, see `recordmill.transforms.insight.across_splits.check_duplicates`.
+        class_map: Class map that may not drop all labels of a split, for a message; empty if it may.
+        empty_cure: Flag that lets it; empty if there is none.
     """
 
     splits: tuple[str, ...]
@@ -78,6 +80,8 @@ class JobLimits(NamedTuple):
     share_cure: str = ""
     keywords: Mapping[str, str] = {}
     duplicates: str = "report"
+    class_map: str = ""
+    empty_cure: str = ""
 
 
 class CheckFindings(beam.PTransform):
@@ -104,6 +108,7 @@ def _check_facts(_: bytes, limits: JobLimits, parts: list[Facts], lists: KindRej
     for text in sorted(texts):  # may explain too many rejects
         _warn(limits, text)
     check_findings(limits, rows, facts, lists)
+    check_mapped(limits, facts)
     for text in lone_labels(limits, facts):
         _warn(limits, text)
     if limits.output:
@@ -271,6 +276,23 @@ def _check_splits(limits: JobLimits, rows: Mapping[str, Rows]) -> None:
     cure = f"{', or '.join(cures)}, or leave it out"
     cure += f". {limits.share_cure}" if limits.share_cure and shares.get(empty, 0) * total >= 1 else ""
     raise EmptyDatasetError(f"split {empty} gets none of the {total:,} {unit}s: {cure}")
+
+
+def check_mapped(limits: JobLimits, facts: Facts) -> None:
+    """Check that a class map leaves labels in each split that has any.
+
+    Raises:
+        EmptyDatasetError: It drops all labels of a split.
+    """
+    for split in limits.splits if limits.class_map else ():
+        classes = [mapped for (name, *_), mapped in facts.mapped.items() if name == split and mapped.labels]
+        if classes and not any(mapped.new_name for mapped in classes):
+            names = sorted(f"{mapped.name!r} ({mapped.labels:,})" for mapped in classes)
+            cure = f", or add {limits.empty_cure}" if limits.empty_cure else ""
+            raise EmptyDatasetError(
+                f"{limits.class_map} drops all labels of the split {split}: {first_texts(names, _SHOWN)}. "
+                f"Keep one of these classes{cure}"
+            )
 
 
 def _mismatch_text(limits: JobLimits, images: Names, files: Names, is_all: bool) -> str:

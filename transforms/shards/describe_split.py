@@ -10,6 +10,7 @@ import msgspec
 from recordmill.schemas.dataset.manifest import (
     AnnotationCounts,
     ImageCounts,
+    MappedClass,
     Plan,
     RewrittenImages,
     SplitManifest,
@@ -91,7 +92,16 @@ def describe_split(
         findings={name: finding.number for name, finding in statistics_.findings.items()},
         statistics_sha256=sha256(statistics).hexdigest(),
         fingerprints_sha256=fingerprints_sha256,
+        class_map=_changed_classes(mapped for (name, *_), mapped in facts.mapped.items() if name == split),
     )
+
+
+def _changed_classes(mapped: Iterable[MappedClass]) -> tuple[MappedClass, ...] | msgspec.UnsetType:
+    """Return the classes that were renamed, merged or dropped, in order of new names; UNSET without a class map."""
+    classes = sorted(mapped, key=lambda one: (one.new_name, one.name))
+    numbers = Counter(one.new_name for one in classes)
+    changed = tuple(one for one in classes if one.name != one.new_name or numbers[one.new_name] > 1)
+    return changed if classes else msgspec.UNSET
 
 
 def _count_warnings(number: Mapping[Metric, int]) -> set[str]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from recordmill.schemas.dataset.manifest import MappedClass
 from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.annotations import Category
@@ -32,6 +33,8 @@ from recordmill.transforms.rows.kinds import Seen
 from recordmill.transforms.rows.observe_columns import MOST_DISTINCT, MOST_NAME_BYTES, ColumnStats, TableStats
 from recordmill.transforms.rows.read_csv import COMMENT_SKIPPED
 from recordmill.transforms.rows.row_batch import format_value
+from recordmill.transforms.shape.class_map import ClassMap
+from recordmill.transforms.shape.finish_labels import map_by_name, select_classes
 from recordmill.transforms.table.table_options import TableOptions
 
 _MOST_LABEL_BYTES = 200
@@ -56,6 +59,8 @@ class ChosenSchema(NamedTuple):
     Attributes:
         borders: Ends of splits by class index, if classes are divided one by one; see `SplitShares.borders`.
         numbers: Columns of numbers that decide the split of a row. NaN in them is a missing value.
+        read_classes: Classes of rows, with their index among `labels`, or DROPPED, if a class map changes them. Rows of
+            other classes are rejects.
     """
 
     schema: TableSchema
@@ -64,6 +69,16 @@ class ChosenSchema(NamedTuple):
     encoders: tuple[TextEncoder, ...] = ()
     borders: Mapping[int, tuple[int, ...]] = {}
     numbers: tuple[str, ...] = ()
+    read_classes: Mapping[str, int] = {}
+
+    def mapped_class(self, name: str, rows: int = 0) -> MappedClass:
+        """Return a class that is read, with its number of rows."""
+        index = self.read_classes[name]
+        return MappedClass(name, "" if index == DROPPED else self.labels.categories[index].name, images=rows)
+
+
+DROPPED = -1
+"""Index of a class that a class map drops."""
 
 
 def choose_schema(
@@ -72,12 +87,14 @@ def choose_schema(
     known: Mapping[str, Column],
     existing: ExistingLabels | None,
     files: Iterable[RowsFile],
+    class_map: ClassMap | None = None,
 ) -> ChosenSchema:
     """Return the columns of records, with warnings.
 
     Args:
         known: Columns of --schema by name. Options overrule them.
         existing: Labels of the data set that the splits are added to; None without one.
+        class_map: New names of classes; None without.
 
     Raises:
         ConfigError: A requested column does not exist, or two columns would be one feature.
@@ -111,6 +128,10 @@ def choose_schema(
         column for column in columns if column.type is ColumnType.ENUM and column.name not in known
     )
     labels = _label_map(stats, options, known)
+    read_classes: dict[str, int] = {}
+    if class_map:
+        labels, read_classes, map_warnings = _map_labels(labels, class_map, options)
+        warnings += map_warnings
     warnings += _number_form_warnings(options.required_columns, stats)
     warnings += _equal_number_warnings(options.label, stats)
     if not options.classes:
@@ -119,7 +140,24 @@ def choose_schema(
         labels, absent = adopt_labels(labels, existing, bool(options.classes), SAME_CLASSES)
         warnings += [absent] if absent else []
     numbers = tuple(name for name in options.required_columns if stats.columns[name].seen.keys() <= NUMBERS)
-    return ChosenSchema(TableSchema(tuple(columns)), labels, tuple(warnings), numbers=numbers)
+    schema = TableSchema(tuple(columns))
+    return ChosenSchema(schema, labels, tuple(warnings), numbers=numbers, read_classes=read_classes)
+
+
+def _map_labels(
+    labels: LabelMap, class_map: ClassMap, options: TableOptions
+) -> tuple[LabelMap, dict[str, int], list[str]]:
+    """Return the classes of records, `ChosenSchema.read_classes`, and warnings.
+
+    Raises:
+        CategoryError, NoSuchClassError: See `map_by_name` and `select_classes`.
+    """
+    mapped, mapping, warnings = map_by_name(labels, class_map)
+    selected = select_classes(mapped, options)
+    index = {category.name: number for number, category in enumerate(selected.categories)}
+    new_names = {category.name: mapping.names.get(category.name) for category in labels.categories}
+    read = {name: DROPPED if new is None else index[new] for name, new in new_names.items() if new in {None, *index}}
+    return selected, read, warnings
 
 
 def _first_line_warnings(stats: TableStats, paths: Mapping[int, str]) -> Iterator[str]:
@@ -413,10 +451,11 @@ def _label_map(stats: TableStats, options: TableOptions, known: Mapping[str, Col
         present = truths  # of CSV, where pandas writes True, and of another format
     if values.seen.keys() <= {Seen.BOOL, *NUMBERS}:  # NaN among numbers is not a class
         present = {name for name in present if not _NOT_FINITE.fullmatch(name)}
-    names = list(options.classes or values.names or sorted_names(name for name in present if name))
-    if fault := comma_fault("--classes", options.classes, present):
+    classes = () if options.class_map else options.classes
+    names = list(classes or values.names or sorted_names(name for name in present if name))
+    if fault := comma_fault("--classes", classes, present):
         raise CategoryError(fault)
-    if options.classes and present and not {*map(number_name, present)} & {*map(number_name, names)}:
+    if classes and present and not {*map(number_name, present)} & {*map(number_name, names)}:
         raise CategoryError(
             f"no row has a class of --classes or --encoders, which are {_list_names(names)}; column {label} has "
             f"{_list_names(sorted(present))}"

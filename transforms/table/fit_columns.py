@@ -14,6 +14,7 @@ from recordmill.transforms.encoders.fit_encoder import FitEncoder
 from recordmill.transforms.rows.observe_columns import TableStats, observe
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.runtime import progress
+from recordmill.transforms.shape.class_map import read_class_map
 from recordmill.transforms.table.choose_schema import ChosenSchema, choose_schema
 from recordmill.transforms.table.convert_texts import column_texts
 from recordmill.transforms.table.make_records import RowEncoder
@@ -41,7 +42,8 @@ def choose_columns(
     total = TableStats()
     for stats in sorted(file_stats, key=lambda stats: sorted(stats.bad)):
         total.add(stats)
-    return choose_schema(total, options, known, existing, files)
+    class_map = read_class_map(options.class_map) if options.class_map else None
+    return choose_schema(total, options, known, existing, files, class_map)
 
 
 # Long list of arguments: see `recordmill.transforms.table.read_records`.
@@ -88,7 +90,7 @@ def row_texts(
     """
     progress.set_step("learning words")
     columns = {column.name: column for column in chosen.schema.columns}
-    stratified = [options.label] if options.stratify and options.label else []
+    stratified = [options.label] if (options.stratify or options.class_map) and options.label else []
     label = TableSchema(tuple(columns[name] for name in stratified))
     divide = RowEncoder(chosen._replace(schema=label), options, splits, ignores_images=True)
     names = (*(source.column for source in sources), *options.required_columns, *stratified)

@@ -21,7 +21,7 @@ from recordmill.transforms.rows.convert_columns import ValueFault, convert_colum
 from recordmill.transforms.rows.observe_columns import TableStats, observe
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.rows.row_batch import BadRow, RowBatch, format_name, format_value
-from recordmill.transforms.table.choose_schema import ChosenSchema, image_bytes_column
+from recordmill.transforms.table.choose_schema import DROPPED, ChosenSchema, image_bytes_column
 from recordmill.transforms.table.convert_texts import convert_texts
 from recordmill.transforms.table.encode_records import encode_records
 from recordmill.transforms.table.table_options import TableOptions
@@ -46,6 +46,8 @@ class MadeRows(NamedTuple):
         names: Names of images, if rows have images.
         files: Bytes of images, if rows have them.
         bad: Rows without a record.
+        read_classes: int64 [splits, classes]: Number of rows by split and class of `ChosenSchema.read_classes`; with
+            rows of dropped classes, which have no record.
     """
 
     lines: np.ndarray
@@ -59,6 +61,22 @@ class MadeRows(NamedTuple):
     names: list[str]
     files: list[bytes]
     bad: list[BadRow]
+    read_classes: np.ndarray
+
+    def take(self, rows: np.ndarray) -> "MadeRows":
+        """Return rows by index: int64."""
+        return self._replace(
+            lines=self.lines[rows],
+            records=self.records.take(pa.array(rows)),
+            identities=[self.identities[row] for row in rows.tolist()],
+            classes=None if self.classes is None else self.classes[rows],
+            positions=None if self.positions is None else self.positions[rows],
+            strata=self.strata[rows],
+            split=self.split[rows],
+            texts={column: numbers[rows] for column, numbers in self.texts.items()},
+            names=[self.names[row] for row in rows.tolist()] if self.names else [],
+            files=[self.files[row] for row in rows.tolist()] if self.files else [],
+        )
 
 
 class RowEncoder:
@@ -75,8 +93,11 @@ class RowEncoder:
         """
         self._schema = chosen.schema
         classes = [category.name for category in chosen.labels.categories]
+        self._new_index = np.array([*chosen.read_classes.values()], np.int64)  # of each class that is read
         self._indices = {
-            column.name: {name: index for index, name in enumerate(column.values or classes)}
+            column.name: {
+                name: index for index, name in enumerate(column.values or tuple(chosen.read_classes) or classes)
+            }
             for column in chosen.schema.columns
             if column.values or column.type in CLASS_TYPES
         }
@@ -96,7 +117,7 @@ class RowEncoder:
     def __call__(self, batch: RowBatch) -> MadeRows:
         rows = len(batch.lines)
         all_faults = list(self._image_faults(batch))
-        features, label = [], None
+        features, label, read_classes = [], None, None
         for column in self._schema.columns:
             if column.type in TEXT_PARTS:
                 continue
@@ -104,6 +125,9 @@ class RowEncoder:
             feature, column_faults = convert_column(column, array, rows, self._indices.get(column.name, {}))
             all_faults += column_faults
             if column.type in CLASS_TYPES:
+                if len(self._new_index):
+                    read_classes, new_classes = feature.values, self._new_index[feature.values]
+                    feature = feature._replace(values=np.maximum(new_classes, 0))  # rows of DROPPED have no record
                 label = feature
             if column.type is ColumnType.CLASS_NAME:
                 feature = feature._replace(values=self._class_names.take(pa.array(feature.values)))
@@ -122,14 +146,29 @@ class RowEncoder:
         is_good = np.ones(rows, bool)
         is_good[list(faults)] = False
         # A row without a value has no label, so there may be fewer labels than rows. Such a row is a reject.
-        classes = label and label.values[is_good if label.absent is None else is_good[~label.absent]]
+        is_labelled = None if label is None else is_good if label.absent is None else is_good[~label.absent]
+        classes = label and label.values[is_labelled]
+        if read_classes is not None:
+            read_classes = read_classes[is_labelled]
         records = records.filter(pa.array(is_good)) if faults else records
-        return self._divide_records(
+        made = self._divide_records(
             batch._replace(parts={}).without(bad),
             records,
             classes,
             {name: row_counts[is_good] for name, row_counts in counts.items()},
         )
+        return made if read_classes is None else self._without_dropped(made, read_classes)
+
+    def _without_dropped(self, made: MadeRows, read_classes: np.ndarray) -> MadeRows:
+        """Return the rows whose class is not dropped, and the numbers of all classes.
+
+        Args:
+            read_classes: int64 [rows]: Index of each row's class among those that are read.
+        """
+        numbers = np.zeros((len(self._splits), len(self._new_index)), np.int64)
+        np.add.at(numbers, (made.split, read_classes), 1)
+        stays = np.flatnonzero(self._new_index[read_classes] != DROPPED)
+        return (made if len(stays) == len(made.lines) else made.take(stays))._replace(read_classes=numbers)
 
     def _divide_records(
         self, good: RowBatch, records: pa.Array, classes: np.ndarray | None, texts: dict[str, np.ndarray]
@@ -152,8 +191,9 @@ class RowEncoder:
         strata = np.full(len(records), ALL_ROWS) if classes is None or is_ranked else classes
         positions, split = self._divide_rows(good, identities, strata)
         return MadeRows(
-            good.lines, records, identities, classes, positions, strata, split, texts, names, files, good.bad
-        )
+            good.lines, records, identities, classes, positions, strata, split, texts, names, files, good.bad,
+            np.zeros((len(self._splits), 0), np.int64),
+        )  # fmt: skip
 
     def _divide_rows(
         self, good: RowBatch, identities: list[bytes], strata: np.ndarray

@@ -16,6 +16,7 @@ from recordmill.schemas.inputs.annotations import ImageLabels, TableRow
 from recordmill.schemas.inputs.encoders import TextCounts
 from recordmill.schemas.inputs.splits import SplitShares, name_id
 from recordmill.schemas.inputs.tables import RowsFile, RowsReading
+from recordmill.schemas.rejects import Metric
 from recordmill.transforms.blocks.image_tasks import label_column
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
@@ -30,7 +31,7 @@ from recordmill.transforms.rows.row_batch import RowBatch
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.threads import look_ahead, usable_cores
 from recordmill.transforms.storage.resolve import join_path
-from recordmill.transforms.table.choose_schema import ChosenSchema
+from recordmill.transforms.table.choose_schema import DROPPED, ChosenSchema
 from recordmill.transforms.table.make_records import ALL_ROWS, MadeRows, RowEncoder
 from recordmill.transforms.table.table_options import TableOptions
 
@@ -50,7 +51,7 @@ def read_records(
     """Yield the records of a file in batches. Rows with a fault are rejects of `facts`."""
     progress.set_step("reading rows")
     for made in map_batches(RowEncoder(chosen, options, splits), file, reading):
-        numbers = np.bincount(made.split, minlength=len(splits))
+        numbers = np.bincount(made.split, minlength=len(splits)) + _count_dropped(made, chosen, splits, facts)
         numbers[0] += len(made.bad)
         for number, split in enumerate(splits):
             if numbers[number]:
@@ -63,6 +64,17 @@ def read_records(
         for bad in made.bad:
             facts.reject(splits[0], bad.reject(file.path))
         yield made
+
+
+def _count_dropped(made: MadeRows, chosen: ChosenSchema, splits: tuple[str, ...], facts: FactsBuilder) -> np.ndarray:
+    """Count the classes of rows before the class map. Return the number of rows of dropped classes: int64 [splits]."""
+    is_dropped = np.array([index == DROPPED for index in chosen.read_classes.values()], bool)
+    dropped = made.read_classes @ is_dropped.astype(np.int64) if len(is_dropped) else np.zeros(len(splits), np.int64)
+    for split, classes, number in zip(splits, made.read_classes.tolist(), dropped.tolist(), strict=True):
+        facts.count(split, Metric.OF_OTHER_CLASSES, number)
+        for name, images in zip(chosen.read_classes, classes, strict=True) if len(is_dropped) else ():
+            facts.add_mapped(split, chosen.mapped_class(name, images))
+    return dropped
 
 
 def map_batches(function: Callable[[RowBatch], Result], file: RowsFile, reading: RowsReading) -> Iterator[Result]:
