@@ -102,7 +102,7 @@ def _choice_files(options: ImageOptions) -> Iterator[InputFile]:
         yield from (input_file("exclude", path) for path in options.exclude)
     if isinstance(options, ChoiceOptions) and options.class_map:
         read_class_map(options.class_map)
-        yield input_file("class-map", options.class_map)
+        yield input_file("class_map", options.class_map)
 
 
 def shape_images(options: ImageOptions, gathered: Gathered, splits: Sequence[str]) -> Gathered:

@@ -270,9 +270,15 @@ def _check_division(output: str, manifest: Manifest, recipe: Recipe, other_split
             )
 
 
+_NAME_NO_IMAGES = ("groups", "exclude", "class_map")
+"""Kinds of input files that two inputs of different images may share."""
+
+
 def _share_images(one: Recipe, other: Recipe) -> bool:
     """Return True if both read the same table of labels, or the same folder and one has no such table."""
-    first, second = ({real_path(file.path) for file in recipe.inputs} for recipe in (one, other))
+    first, second = (
+        {real_path(file.path) for file in recipe.inputs if file.kind not in _NAME_NO_IMAGES} for recipe in (one, other)
+    )
     is_listed = any(file.kind == "images" for recipe in (one, other) for file in recipe.inputs)
     return bool(first & second or (is_listed and {*map(real_path, one.images)} & {*map(real_path, other.images)}))
 

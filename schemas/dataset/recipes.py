@@ -121,7 +121,10 @@ class Recipe(msgspec.Struct, frozen=True):
 _OPTION_BY_KEY = {"format": "image_format", "label_column": "label", "path_column": "image_column"}
 """Options whose keys in recipes are others, see `recordmill.schemas.inputs.option.Heading.opt`."""
 
-_FLAGGED = (*(kind.value for kind in AnnotationKind), "labels", "groups", "exclude", "encoders", "stop_words")
+_FLAGGED = (
+    *(kind.value for kind in AnnotationKind),
+    *("labels", "groups", "exclude", "class_map", "encoders", "stop_words"),
+)
 _INPUT_FLAGS = {kind: f"--{kind.replace('_', '-')}" for kind in _FLAGGED} | {"schema": "--schema-file"}
 """Flags of input files by kind. Files of other kinds are DATA."""
 

@@ -376,6 +376,11 @@ class ChoiceOptions(ImageOptions):
         return not (self.changes_classes or self.is_part)
 
     @property
+    def has_image_classes(self) -> bool:
+        """True if images, or rows, have one class each, whose id is its index."""
+        return "classes" in type(self).model_fields
+
+    @property
     def has_classes_in_blocks(self) -> bool:
         """False if the source writes classes to records itself, and applies the class map."""
         return True

@@ -3,6 +3,7 @@
 import csv
 import difflib
 import io
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
@@ -20,6 +21,7 @@ REST = "*"
 _HEADER = ("from", "to")
 _YAML = (".yaml", ".yml")
 _SHOWN = 20
+_CHAINED_SHOWN = 3
 
 
 class ClassMap(msgspec.Struct, frozen=True):
@@ -27,7 +29,7 @@ class ClassMap(msgspec.Struct, frozen=True):
 
     Attributes:
         path: File, for messages.
-        names: New name by name; empty to drop the class.
+        names: New name by the `class_key` of the name; empty to drop the class.
     """
 
     path: str
@@ -40,10 +42,15 @@ class ClassMap(msgspec.Struct, frozen=True):
         >>> [swap.new_name(name) for name in "abcd"], ClassMap("map.csv", {"a": "a", "*": "other"}).new_name("d")
         (['b', 'a', None, 'd'], 'other')
         """
-        for key in (name, name.strip(), REST):
+        for key in (class_key(name), REST):
             if key in self.names:
                 return self.names[key] or None
         return name
+
+
+def class_key(name: str) -> str:
+    """Return what equal names of classes share: blanks at the ends and forms of Unicode do not matter."""
+    return unicodedata.normalize("NFC", name).strip()
 
 
 def read_class_map(path: str, version: str = "") -> ClassMap:
@@ -74,7 +81,8 @@ def class_map_of(where: str, pairs: Iterable[tuple[str, str, str]]) -> ClassMap:
         ConfigError: A name is empty, or given twice; or there are no names.
     """
     names: dict[str, str] = {}
-    for place, name, new_name in pairs:
+    for place, given_name, new_name in pairs:
+        name = class_key(given_name)
         if not name:
             raise ConfigError(f"{where}{place}: the name of the class is empty")
         if name in names:
@@ -131,7 +139,7 @@ def new_class_names(labels: LabelMap, class_map: ClassMap) -> dict[int, str]:
         CategoryError: The map drops all classes.
     """
     classes = labels.all
-    known = {category.name for category in classes} | {category.name.strip() for category in classes}
+    known = {class_key(category.name) for category in classes}
     if unknown := [name for name in class_map.names if name not in known and name != REST]:
         raise NoSuchClassError(f"{class_map.path}: {'; '.join(_describe_unknown(name, known) for name in unknown)}")
     named = {category.id: class_map.new_name(category.name) for category in classes}
@@ -143,7 +151,7 @@ def new_class_names(labels: LabelMap, class_map: ClassMap) -> dict[int, str]:
 
 
 def _describe_unknown(name: str, known: Iterable[str]) -> str:
-    if near := difflib.get_close_matches(name, known, 1) or [
+    if near := difflib.get_close_matches(name, sorted(known), 1) or [
         other for other in known if other.casefold() == name.casefold()
     ]:
         return f"no class is called {name!r}. Did you mean {near[0]!r}?"
@@ -151,22 +159,25 @@ def _describe_unknown(name: str, known: Iterable[str]) -> str:
 
 
 def chain_warnings(labels: LabelMap, class_map: ClassMap) -> Iterator[str]:
-    """Yield a warning of each class that gets the name of a class that itself gets another one, unless names go round
-    in a circle.
+    """Yield a warning of each class whose new name is that of a class that itself gets another one, unless names go
+    round in a circle.
 
     >>> from recordmill.schemas.inputs.annotations import Category
     >>> labels = LabelMap((Category(1, "a"), Category(2, "b")))
     >>> next(chain_warnings(labels, ClassMap("map.csv", {"a": "b", "b": "c"})))
-    "map.csv: 'a' becomes 'b' and not 'c', as a map is applied once. To make it 'c', map 'a' to 'c'"
+    "map.csv: 'a' becomes 'b' and not 'c', as a map is applied once. To make it 'c', map it to 'c'"
     """
     new_names = {category.name: class_map.new_name(category.name) for category in labels.all}
+    chains: dict[tuple[str, str | None], list[str]] = {}
     for name, new_name in new_names.items():
         last = new_names.get(new_name or "", new_name)
-        if new_name is None or new_name == name or last == new_name or _is_circle(name, new_names):
-            continue
+        if new_name not in (None, name, last) and not _is_circle(name, new_names):
+            chains.setdefault((new_name or "", last), []).append(name)
+    for (new_name, last), names in chains.items():
         target = "dropped" if last is None else repr(last)
-        cure = f"drop it, map {name!r} to nothing" if last is None else f"make it {target}, map {name!r} to {target}"
-        yield f"{class_map.path}: {name!r} becomes {new_name!r} and not {target}, as a map is applied once. To {cure}"
+        cure = "drop it, map it to nothing" if last is None else f"make it {target}, map it to {target}"
+        shown = first_texts(map(repr, names), _CHAINED_SHOWN)
+        yield f"{class_map.path}: {shown} becomes {new_name!r} and not {target}, as a map is applied once. To {cure}"
 
 
 def _is_circle(name: str, new_names: Mapping[str, str | None]) -> bool:

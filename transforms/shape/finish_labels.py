@@ -51,9 +51,9 @@ def finish_labels(
     """
     mapped, mapping, warnings = map_by_name(labels, class_map)
     labels = select_classes(mapped, options)
-    warnings += [*(misread_numbers(labels) if has_image_classes(options) else ()), *name_warnings(labels)]
+    warnings += [*(misread_numbers(labels) if options.has_image_classes else ()), *name_warnings(labels)]
     if existing:
-        by_id = bool(getattr(options, "classes", ())) or not has_image_classes(options)
+        by_id = bool(getattr(options, "classes", ())) or not options.has_image_classes
         labels, absent = adopt_labels(labels, existing, by_id, _CURE)
         warnings += [absent] if absent else []
     if not options.is_part:
@@ -77,18 +77,13 @@ def map_by_name(labels: LabelMap, class_map: ClassMap | None) -> tuple[LabelMap,
     return mapped, mapping, [*chain_warnings(labels, class_map)]
 
 
-def has_image_classes(options: ChoiceOptions) -> bool:
-    """Return True if images, or rows, have one class each, whose id is its index."""
-    return hasattr(options, "classes")
-
-
 def select_classes(labels: LabelMap, options: ChoiceOptions) -> LabelMap:
     """Return the classes that `--classes` or `--categories` names, in that order; all without a selection.
 
     Raises:
         NoSuchClassError: There is no class of such a name.
     """
-    if has_image_classes(options):
+    if options.has_image_classes:
         observed = [category.name for category in labels.categories]
         if classes := getattr(options, "classes", ()):
             return class_labels(observed, classes)

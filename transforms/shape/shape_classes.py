@@ -226,10 +226,10 @@ class MapNames(beam.PTransform):
     def expand(self, blocks: PCollection[Keyed]) -> PCollection[Keyed]:
         class_map = _read_map(blocks.pipeline, self._options)
         selected = tuple(getattr(self._options, "classes", ()))
-        return blocks | "Map" >> beam.Map(_map_names, class_map, selected).with_output_types(Keyed)
+        return blocks | "Map" >> beam.FlatMap(_map_names, class_map, selected).with_output_types(Keyed)
 
 
-def _map_names(keyed: Keyed, class_map: ClassMap, selected: tuple[str, ...]) -> Keyed:
+def _map_names(keyed: Keyed, class_map: ClassMap, selected: tuple[str, ...]) -> Iterator[Keyed]:
     block = unpack_block(keyed[1])
     new_names = {name: class_map.new_name(name) for name in set(block.class_name.texts())}
     stay = {
@@ -237,4 +237,6 @@ def _map_names(keyed: Keyed, class_map: ClassMap, selected: tuple[str, ...]) -> 
         for name, new_name in new_names.items()
         if new_name is not None and (not selected or new_name in selected)
     }
-    return keyed[0], pack_block(map_block(block, ClassMapping({}, stay)))
+    block = map_block(block, ClassMapping({}, stay))
+    if len(block):
+        yield keyed[0], pack_block(block)

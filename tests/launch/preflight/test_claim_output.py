@@ -320,6 +320,13 @@ REFUSED = [
 ]
 
 
+def test_inputs_may_share_a_class_map(tmp_path):
+    class_map = InputFile("class_map", "map.csv", 10, "AAAAAA==")
+    finish(tmp_path, *divided_recipes("train val", HALF, inputs=(*RECIPE.inputs, class_map)))
+    other = divided_recipes("test", "test", inputs=(*OTHER_INPUTS, class_map))
+    assert claim_output(str(tmp_path), other, False) == [NEW]
+
+
 @pytest.mark.parametrize(
     ("left", "recipes", "overwrite", "word"),
     [(left, recipes, one, word) for left, recipes, overwrites, word in REFUSED for one in overwrites],

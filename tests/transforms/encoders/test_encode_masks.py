@@ -53,6 +53,15 @@ def test_masks_of_panoptic_annotation(three_segments):
     assert grey(values["semantic.png"]) == [[1, 255, 110], [1, 1, 1]]
 
 
+def test_dropped_segments_are_void(three_segments):
+    row = msgspec.structs.replace(three_segments, segments=three_segments.segments[:1], void_ids=(1, 256))
+    values = RegionEncoder(LABELS, MASKS | {"panoptic.png"}).encode_panoptic(row, IMAGE)
+    assert grey(values["panoptic.category_png"]) == [[0, 0, 200], [0, 0, 0]]
+    assert grey(values["semantic.png"]) == [[255, 255, 110], [255, 255, 255]]
+    with Image.open(io.BytesIO(values["panoptic.png"])) as image:
+        assert np.asarray(image).tolist() == [[[0, 0, 0], [0, 0, 0], [2, 0, 0]], [[0, 0, 0]] * 3]
+
+
 def test_vanished_segment_keeps_its_box(three_segments):
     """The car's single pixel is not in an image of 1 x 1; no JSON says where it was."""
     unsaid = msgspec.structs.replace(

@@ -10,7 +10,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.schemas.dataset.manifest import InputRows, MappedClass
 from recordmill.schemas.errors import ConfigError, EmptyDatasetError, NoImageFoundError, TooManyRejectsError
 from recordmill.schemas.names import NameSources
 from recordmill.schemas.rejects import Metric, Reason, Rejected
@@ -24,6 +24,7 @@ from recordmill.transforms.shards.check_findings import (
     JobLimits,
     RejectLimit,
     check_findings,
+    check_mapped,
     check_space,
     count_input_rows,
     disjoint_kinds,
@@ -54,6 +55,25 @@ def check(limits: JobLimits, rows: dict[str, Rows], kinds, images: Names = NO_NA
     """Check kinds of rejects, names of images without a file, and names of files without an image."""
     rejects = add_facts([Facts(rejects=dict([kind])) for kind in kinds]).rejects
     check_findings(limits, rows, Facts(rejects=rejects, unmatched=images, unlisted=files), kinds)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "fault"),
+    [
+        ({"train": {"cat": 3, "dog": 2}, "val": {"dog": 2, "emu": 1}}, "split val: 'dog' (2), 'emu' (1). Keep one"),
+        ({"train": {"cat": 3}, "val": {"dog": 2, "cat": 1}}, ""),
+        ({"train": {"cat": 3}, "val": {"dog": 0}}, ""),  # it has no label at all
+    ],
+)
+def test_class_map_that_drops_all_labels_of_a_split(numbers, fault):
+    facts = FactsBuilder()
+    for split, classes in numbers.items():
+        for name, number in classes.items():
+            facts.add_mapped(split, MappedClass(name, "pet" if name == "cat" else "", objects=number))
+    limits = demands(splits=("train", "val"))._replace(class_map="--class-map m.csv", empty_cure="--allow-empty")
+    with pytest.raises(EmptyDatasetError, match=re.escape(fault)) if fault else nullcontext():
+        check_mapped(limits, facts.build())
+    check_mapped(limits._replace(class_map=""), facts.build())
 
 
 def test_rows_are_counted_by_split():
