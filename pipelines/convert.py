@@ -271,7 +271,7 @@ def job_limits(options: ImageOptions, splits: tuple[str, ...], output: str) -> J
 def _needed_labels(options: ImageOptions) -> tuple[str, str]:
     """Return the class map that may not drop all labels of a split, and the flag that lets it; see JobLimits."""
     if not isinstance(options, ChoiceOptions):
-        return "MapClasses", ""
+        return "the class map", ""
     if not options.class_map or (isinstance(options, AnnotatedOptions) and options.allow_empty):
         return "", ""
     return f"--class-map {options.class_map}", ALLOW_EMPTY if isinstance(options, AnnotatedOptions) else ""
