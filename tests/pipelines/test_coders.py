@@ -12,12 +12,13 @@ PLAIN = "convert --images {images} --instances {instances} --output {out}"
 ALL = PLAIN + " --keypoints {keypoints} --captions {captions} --panoptic {panoptic} --panoptic-masks {panoptic_masks}"
 FOLDER = "convert {images} --format folder --output {out} --label-from name"
 MODEL = "--model mobilenet --input-size 32x32 --weights none"
+MAP = "--class-map {class_map}"
 IMAGE_ROWS = f"{{images}} --images {{classes}} --image-column image --label label {HALVES} --output {{out}}"
 COMMANDS = {
-    "every kind by name and group": f"{ALL} --match name {HALVES} --group-from [0-9] --caption-text tfidf",
+    "every kind by name and group": f"{ALL} --match name {HALVES} --group-from [0-9] --caption-text tfidf {MAP}",
     "folder by group": f"{FOLDER} {HALVES} --group-from [0-9] --exclude {{groups}} --duplicates drop",
     "features of rows": f"convert --format table {IMAGE_ROWS} {MODEL}",
-    "stratified, Beam's sink": f"{FOLDER} {HALVES} --stratify --writer beam",
+    "stratified, Beam's sink": f"{FOLDER} {HALVES} --stratify --writer beam {MAP}",
     "texts of two columns, Beam's sink": (
         f"convert {{objects}} --format table --label shape --output {{out}} --key object {HALVES} --stratify"
         " --writer beam --text-column image,caption --text counts"
@@ -30,7 +31,10 @@ COMMANDS = {
 def test_flattened_inputs_have_one_coder(sample, tmp_path, line):
     groups = tmp_path / "groups.csv"
     groups.write_text("file_name,group\n1.jpg,a\n")
-    command = parse(line.format(**sample._asdict(), out=tmp_path / "out", groups=groups).split())
+    class_map = tmp_path / "map.csv"
+    class_map.write_text("square,box\n")
+    paths = {**sample._asdict(), "out": tmp_path / "out", "groups": groups, "class_map": class_map}
+    command = parse(line.format(**paths).split())
     job = command.format.load("prepare")(command.options)
     p = beam.Pipeline(options=PipelineOptions([]))
     job.write(p, job.recipes())
