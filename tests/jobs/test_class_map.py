@@ -157,9 +157,10 @@ def test_further_splits_have_the_same_map(tmp_path, recordmill):
 
 
 def test_class_folders_are_stratified_by_new_classes(tmp_path, recordmill):
-    names = [f"{name}/{number}.jpg" for name in ("ant", "bee", "cow", "dog") for number in range(10)]
+    classes = [*(f"ant{number}" for number in range(20)), *["cow"] * 10, *["dog"] * 10]
+    names = [f"{name}/{number}.jpg" for number, name in enumerate(classes)]
     images = draw_all(tmp_path / "images", names)
-    path = write_map(tmp_path / "map.csv", {"ant": "insect", "bee": "insect", "dog": ""})
+    path = write_map(tmp_path / "map.csv", {"dog": "", "cow": "cow", "*": "insect"})
     flags = ["--class-map", path, "--split", "train=0.6,val=0.4", "--stratify"]
     assert recordmill("convert", images, "-o", tmp_path / "out", *flags).code == 0
     manifest = manifest_of(tmp_path / "out")
@@ -174,7 +175,7 @@ def test_class_folders_are_stratified_by_new_classes(tmp_path, recordmill):
         for split in ("train", "val")
         for name, record in examples_by_name(tmp_path / "out", split).items()
     }
-    expected = {"ant": (0, "insect"), "bee": (0, "insect"), "cow": (1, "cow")}
+    expected = {"ant": (0, "insect"), "cow": (1, "cow")}
     assert labels == {name: expected[name[:3]] for name in names if not name.startswith("dog")}
 
 
@@ -198,23 +199,23 @@ def test_ids_of_yolo_that_begin_with_0(tmp_path, recordmill):
 
 @pytest.mark.parametrize("format_", ["coco", "createml"])
 def test_splits_are_stratified_by_new_classes(tmp_path, recordmill, format_):
-    """Every image has one of four classes, of which two become one and one is dropped."""
+    """Every image has a class of its own, so only those that become one class decide splits."""
     images = draw_all(tmp_path / "images", [f"{number}.jpg" for number in range(20)])
-    names = ["car", "bus", "dog", "cat"]
+    names = [f"car{number}" for number in range(10)] + [f"pet{number}" for number in range(10)]
     if format_ == "coco":
         rows = [image_row(number, f"{number}.jpg", None, None) for number in range(20)]
-        objects = [annotation(number, number, category_id=number % 4) for number in range(20)]
+        objects = [annotation(number, number, category_id=number) for number in range(20)]
         categories = [{"id": id_, "name": name} for id_, name in enumerate(names)]
         flags = ["--images", images, "--instances", write_coco(tmp_path, rows, objects, categories)]
     else:
         box = {"x": 8, "y": 8, "width": 8, "height": 8}
         rows = [
-            {"image": f"{number}.jpg", "annotations": [{"label": names[number % 4], "coordinates": box}]}
+            {"image": f"{number}.jpg", "annotations": [{"label": names[number], "coordinates": box}]}
             for number in range(20)
         ]
         (images / "_annotations.createml.json").write_text(json.dumps(rows))
         flags = [images, "--format", "createml"]
-    path = write_map(tmp_path / "map.csv", {"car": "vehicle", "bus": "vehicle", "dog": ""})
+    path = write_map(tmp_path / "map.csv", dict.fromkeys(names[:10], "vehicle") | {"*": "pet", "pet9": ""})
     divided = ("--split", "a=0.6,b=0.4", "--stratify", "--categories", "vehicle")
     outcome = recordmill("convert", *flags, "-o", tmp_path / "out", "--class-map", path, *divided)
     assert outcome.code == 0, outcome
