@@ -31,6 +31,7 @@ from recordmill.transforms.insight.write_report import try_to_report
 from recordmill.transforms.join.divide_images import read_groups, with_groups
 from recordmill.transforms.join.drop_images import DropCopies, ExcludeImages, read_exclusions
 from recordmill.transforms.shape.class_map import read_class_map
+from recordmill.transforms.shape.limit_blocks import LimitBlocks
 from recordmill.transforms.shape.shape_classes import ShapeClasses
 from recordmill.transforms.shards.check_findings import CheckFindings, JobLimits, LimitRejects
 from recordmill.transforms.shards.count_groups import CountGroups
@@ -116,6 +117,9 @@ def shape_images(options: ImageOptions, gathered: Gathered, splits: Sequence[str
         blocks, labels, table = (blocks, labels, table) | "ShapeClasses" >> shape
     if isinstance(options, StoredImageOptions) and options.duplicates == "drop":
         blocks = blocks | "DropCopies" >> DropCopies(splits)
+    if isinstance(options, ChoiceOptions) and options.limits:
+        limit = LimitBlocks(options.limits, splits, gathered.division, AsSingleton(labels))
+        blocks = blocks | "LimitBlocks" >> limit
     return gathered._replace(blocks=blocks, labels=labels, table=table)
 
 
@@ -253,7 +257,8 @@ def _image_names(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[tu
 
 def job_limits(options: ImageOptions, splits: tuple[str, ...], output: str) -> JobLimits:
     """Return the limits for the findings of a job that writes to the folder `output`."""
-    shares = options.split if options.splits == splits and len(options.split) > 1 else ()
+    is_limited = isinstance(options, ChoiceOptions) and options.limits  # each split gets its limit, not its share
+    shares = options.split if options.splits == splits and len(options.split) > 1 and not is_limited else ()
     return JobLimits(
         splits,
         options.name_sources,

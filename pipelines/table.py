@@ -33,6 +33,7 @@ from recordmill.transforms.rows.find_rows import find_row_splits, find_rows, row
 from recordmill.transforms.table.choose_schema import ChosenSchema, numbered_columns, with_texts
 from recordmill.transforms.table.find_equal_keys import equal_keys_warning
 from recordmill.transforms.table.fit_columns import choose_columns, fit_texts, observe_file
+from recordmill.transforms.table.limit_rows import Part, limit_rows
 from recordmill.transforms.table.make_records import list_splits
 from recordmill.transforms.table.read_records import BUCKETS, read_image_rows, stratify_rows
 from recordmill.transforms.table.read_schema import columns_by_name, read_schema
@@ -134,6 +135,11 @@ def gather(
     if encoders:
         chosen = chosen | "WithTexts" >> beam.Map(with_texts, AsList(encoders), options)
     by_split = {split: tuple(file for file in files if file.path in part.rows) for split, part in parts.items()}
+    if options.limits and not options.image_column:
+        rows: list[Part] = [(own, parts[split], (split,)) for split, own in by_split.items()] or [
+            (files, options, splits)
+        ]
+        chosen = limit_rows(p, rows, chosen, options.limits, job[-1])
     blocks = flatten_collections(
         [
             _read_rows(p, split, split_files, chosen, listed, parts.get(split, options), splits, job[-1])

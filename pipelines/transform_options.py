@@ -30,7 +30,7 @@ class WriteOptions(RecordOptions):
 
 
 _SPLITS = ("split", "split_seed", "split_by", "stratify", "group_from", "groups")
-_SKIPS = ("no_crowd", "min_area", "exclude", "exclude_kinds")
+_SKIPS = ("no_crowd", "min_area", "exclude", "exclude_kinds", "limit", "max_per_class")
 _CHOICE = ("masks", "fields", "classes", "categories", "ignore_labels", *_SKIPS)
 _RECORDS = ("layout", "rename", "label_as", "dtype", "masks", *PARTS, "boxes", "fields")
 _IMAGES = ("check", "image_format", "max_side", "jpeg_quality", "workers")

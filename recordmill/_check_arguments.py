@@ -20,6 +20,7 @@ _FORMS = {
     "resize": ("(height, width)", "(224, 224)"),
     "pad": ("a number of objects", "100"),
     "threads": ("a number of threads", "2"),
+    "threshold": ("a fraction of the records", "0.001"),
 }
 """Meaning and an example of each argument that is not a flag."""
 _ALSO = {

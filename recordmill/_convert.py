@@ -112,6 +112,8 @@ def convert(
     max_rejects: float = 0.01,
     exclude: Paths = (),
     exclude_kinds: Texts = (),
+    limit: int | None = None,
+    max_per_class: int | None = None,
     check: Literal["none", "header", "decode"] | None = None,
     duplicates: Literal["report", "leakage", "fail", "drop"] | None = None,
     boxes: Literal["clip", "drop", "keep"] | None = None,
@@ -243,6 +245,8 @@ def convert(
         max_rejects: Fraction of images, or of annotations, that may be rejected (default 0.01).
         exclude: Leave out the images and annotations that a file names; or a list.
         exclude_kinds: Kinds of problems that exclude leaves out, see records.md (default all).
+        limit: Maximum number of images, or rows, of each split.
+        max_per_class: Leave out images whose classes all have N objects already.
         check: How thoroughly images are checked (default decode).
         duplicates: What to do about duplicate images (default report).
         boxes: What to do about a box that crosses its image's edge (default clip).
@@ -378,6 +382,8 @@ def convert(
     max_rejects: float = 0.01,
     exclude: Paths = (),
     exclude_kinds: Texts = (),
+    limit: int | None = None,
+    max_per_class: int | None = None,
     check: Literal["none", "header", "decode"] | None = None,
     duplicates: Literal["report", "leakage", "fail", "drop"] | None = None,
     boxes: Literal["clip", "drop", "keep"] | None = None,

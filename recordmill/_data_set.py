@@ -250,7 +250,11 @@ class RecordSource:
 
     def __repr__(self) -> str:
         split = self._split
-        pieces = "".join(f"{split.shards[piece.number].crc32c}{piece.first}-{piece.end};" for piece in split._pieces())
+        pieces = "".join(
+            f"{split.shards[piece.number].crc32c}{piece.first}-{piece.end}"
+            f"{'' if piece.repeats is None else piece.repeats.tolist()};"
+            for piece in split._pieces()
+        )
         digest = sha256(pieces.encode()).hexdigest()[:12]
         return f"RecordSource({split.name!r}, {len(split):,} records{', raw' if self._raw else ''}, {digest})"
 

@@ -128,11 +128,11 @@ def _encrypt(numbers: np.ndarray, bits: np.uint64, keys: list[np.uint64]) -> np.
     mask = (np.uint64(1) << bits) - np.uint64(1)
     left, right = numbers >> bits, numbers & mask
     for key in keys:
-        left, right = right, left ^ (_mix_bits(right + key) & mask)
+        left, right = right, left ^ (mix_bits(right + key) & mask)
     return (left << bits) | right
 
 
-def _mix_bits(numbers: np.ndarray) -> np.ndarray:
+def mix_bits(numbers: np.ndarray) -> np.ndarray:
     """Return SplitMix64's finalizer of `numbers`: each input bit affects each output bit."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -80,6 +80,8 @@ class ReadDatasetKeywords(TypedDict, total=False):
     classes: Texts
     exclude: Paths
     exclude_kinds: Texts
+    limit: int | None
+    max_per_class: int | None
     no_crowd: bool
     min_area: float | None
     categories: Texts

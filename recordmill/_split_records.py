@@ -4,11 +4,11 @@ import operator
 import os
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from functools import cached_property
-from itertools import accumulate, count, islice, starmap
+from itertools import accumulate, count, islice, repeat, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeVar, overload
 
 import msgspec
@@ -16,9 +16,10 @@ import numpy as np
 
 from recordmill._check_arguments import check_names, check_types
 from recordmill._decoding import Decoding, check_pad
+from recordmill._repeats import RecordClasses, collect_classes, repeat_factors, round_factors
 from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from recordmill.schemas.errors import ConfigError, RecordError
-from recordmill.schemas.features import DTYPES, FeatureTable, Form, Reading, RecordOf
+from recordmill.schemas.features import CLASS_OF_ROW, DTYPES, FeatureTable, Form, Reading, RecordOf
 from recordmill.schemas.field_features import field_readings
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DECODED_IMAGE, is_image_feature
@@ -60,11 +61,21 @@ class RecordContents(NamedTuple):
 
 
 class SplitPiece(NamedTuple):
-    """Range of records of a shard, from `first` to before `end`. The shard is the `number`-th of its split."""
+    """Range of records of a shard, from `first` to before `end`. The shard is the `number`-th of its split.
+
+    Attributes:
+        repeats: int64 [end - first], how often each record comes; None for once.
+    """
 
     number: int
     first: int
     end: int
+    repeats: np.ndarray | None = None
+
+    @property
+    def records(self) -> int:
+        """Number of records, with repetitions."""
+        return self.end - self.first if self.repeats is None else int(self.repeats.sum())
 
 
 class SplitRecords:
@@ -88,7 +99,9 @@ class SplitRecords:
         self._readings = table_readings(contents.table, contents.feature_shape)
         self._decoding = Decoding()
         self._ends = tuple(accumulate(shard.examples for shard in shards))
-        self._numbers = range(self._ends[-1] if shards else 0)
+        # Record numbers in the whole split, ascending; an array if some come several times.
+        self._numbers: range | np.ndarray = range(self._ends[-1] if shards else 0)
+        self._classes: list[RecordClasses] = []  # of the whole split, once known; shared by all parts of it
 
     @property
     def features(self) -> dict[str, Reading]:
@@ -119,11 +132,59 @@ class SplitRecords:
         """
         if not isinstance(index, slice):
             return self._examples([operator.index(index)])[0]
-        part = copy(self)
-        part._numbers = self._numbers[index]
-        if part._numbers.step != 1:
-            raise ConfigError(f"a slice of a split must have the step 1 (got {part._numbers.step})")
+        part, positions = copy(self), range(len(self))[index]
+        if positions.step != 1:
+            raise ConfigError(f"a slice of a split must have the step 1 (got {positions.step})")
+        part._numbers = self._numbers[positions.start : positions.stop]
         return part
+
+    @check_names
+    def repeated(self: Records, threshold: float, *, seed: int = 0) -> Records:
+        """Return the split with records of rare classes several times, as LVIS' repeat factor sampling does.
+
+        A class that a fraction f of the records has gets the factor max(1, sqrt(threshold / f)), and a record the
+        largest factor of its classes. Fractions are rounded up or down by a hash of record and seed: give another seed
+        in each epoch. Repetitions are neighbours in the order of the data set. Nothing is copied: 8 bytes per record.
+
+        The first call reads all records in order to know their classes, without decoding images. Later calls of this
+        process do not.
+
+        Args:
+            threshold: Fraction of records below which a class is rare: 0.001 for LVIS.
+            seed: Seed of the rounding.
+
+        Raises:
+            ConfigError: An argument is wrong, the records have no classes, or the split is repeated already.
+            RecordError: A record is damaged, or a shard is not that of the manifest, or was replaced.
+            OSError: Storage fails.
+        """
+        threshold, seed = check_types(SplitRecords.repeated, threshold=threshold, seed=seed)
+        if not 0 < threshold <= 1:
+            raise ConfigError(f"threshold must be a fraction above 0 and up to 1, such as 0.001 (got {threshold})")
+        if not isinstance(self._numbers, range):
+            raise ConfigError(f"{self.folder}, split {self.name} is repeated already; repeat the split that was opened")
+        classes = self._record_classes().cut(self._numbers.start, self._numbers.stop)
+        numbers, part = np.arange(self._numbers.start, self._numbers.stop), copy(self)
+        part._numbers = np.repeat(numbers, round_factors(repeat_factors(classes, threshold), numbers, seed))
+        return part
+
+    def _record_classes(self) -> RecordClasses:
+        """Return the class indices of each record of the whole split. They are read once."""
+        if not self._classes:
+            whole = copy(self)
+            whole._numbers = range(self._ends[-1] if self._ends else 0)
+            readings = table_readings(self._contents.table, self._contents.feature_shape)
+            keys = [name for name, reading in readings.items() if _is_class(reading)]
+            if not keys:
+                raise ConfigError(
+                    f"{self.folder}, split {self.name}: repeated needs classes, and the records have "
+                    f"{', '.join(readings)}"
+                )
+            whole._readings = readings
+            index = {category.name.encode(): number for number, category in enumerate(self._contents.labels.categories)}
+            records = iter(whole._with_decoding(keys, Decoding()))
+            self._classes.append(collect_classes(_class_indices(record, index) for record in records))
+        return self._classes[0]
 
     def raw(self, index: SupportsIndex) -> bytes:
         """Return a serialised tf.train.Example. Errors as for `split[index]`."""
@@ -265,8 +326,10 @@ class SplitRecords:
         file = self._files.files[piece.number]
         # Threads decode several records at a time.
         records = file.in_order() if self._decoding.threads > 1 else file.views_in_order()
-        for record in islice(records, piece.first, piece.end):
-            yield record
+        repeats = repeat(1) if piece.repeats is None else piece.repeats.tolist()
+        for record, times in zip(islice(records, piece.first, piece.end), repeats, strict=False):
+            for _ in range(times):
+                yield record
             number += 1
         if number < piece.end:
             path, examples = self._files.files[piece.number].path, self.shards[piece.number].examples
@@ -276,8 +339,11 @@ class SplitRecords:
         """Return the ranges of records of one of several hosts."""
         numbers = self._numbers[len(self) * host // hosts : len(self) * (host + 1) // hosts]
         starts = (0, *self._ends)
-        pieces = []
+        pieces: list[SplitPiece] = []
         for number, (start, end) in enumerate(zip(starts, self._ends, strict=False)):
+            if isinstance(numbers, np.ndarray):
+                pieces += _repeated_pieces(number, start, end, numbers)
+                continue
             first, last = max(numbers.start, start), min(numbers.stop, end)
             if first < last:
                 pieces.append(SplitPiece(number, first - start, last - start))
@@ -286,7 +352,7 @@ class SplitRecords:
     def _global(self, number: int) -> int:
         """Return a record's number in the whole split."""
         try:
-            return self._numbers[number]
+            return int(self._numbers[number])
         except IndexError:
             here = f"split {self.name} has {len(self):,} records, counted from 0"
             raise IndexError(f"{self.folder}: record {number:,} does not exist; {here}") from None
@@ -296,6 +362,35 @@ class SplitRecords:
         from recordmill._decode_record import RecordDecoder  # imports Pillow, which tensorflow() does not need
 
         return RecordDecoder(self._contents.table, self._readings, self._contents.labels.keypoints, self._decoding)
+
+
+def _repeated_pieces(number: int, start: int, end: int, numbers: np.ndarray) -> Iterator[SplitPiece]:
+    """Yield the piece of the `number`-th shard, whose records are `start` up to `end` of the split.
+
+    Args:
+        numbers: int64 [N], ascending record numbers with repetitions, and without gaps.
+    """
+    within = numbers[slice(*np.searchsorted(numbers, (start, end)))] - start
+    if len(within):
+        first, last = int(within[0]), int(within[-1])
+        yield SplitPiece(number, first, last + 1, np.bincount(within - first))
+
+
+def _is_class(reading: Reading) -> bool:
+    return reading.source in _CLASS_SOURCES or reading.source.startswith(CLASS_OF_ROW)
+
+
+_CLASS_SOURCES = ("image.class_index", "objects.class_index", "image.tag_names")
+
+
+def _class_indices(record: Mapping[str, Any], index_by_name: Mapping[bytes, int]) -> Iterator[int]:
+    """Yield the class indices in a record; names, of tags for example, as their indices."""
+    for value in record.values():
+        for item in np.atleast_1d(value).tolist():
+            if not isinstance(item, bytes):
+                yield item
+            elif item in index_by_name:
+                yield index_by_name[item]
 
 
 def _with_error_as_item(items: Iterable[Any]) -> Iterator[Any]:

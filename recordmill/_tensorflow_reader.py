@@ -1,6 +1,6 @@
 """tf.data.Dataset of a split. TensorFlow's graph decodes the records."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -167,7 +167,7 @@ def tensorflow_dataset(split: SplitRecords, steps: Steps) -> "tf.data.Dataset":
     with ThreadPoolExecutor(_CONCURRENT_CHECKS) as pool:  # TensorFlow cannot detect a replaced file
         list(pool.map(lambda piece: split._files.files[piece.number].check(), pieces))
     data = _read_pieces(split, pieces, steps)
-    data = data.apply(tf.data.experimental.assert_cardinality(sum(piece.end - piece.first for piece in pieces)))
+    data = data.apply(tf.data.experimental.assert_cardinality(sum(piece.records for piece in pieces)))
     decode = tf.autograph.experimental.do_not_convert(partial(decode_tensors, split))  # it cannot convert `match`
     data = data.map(decode, num_parallel_calls=tf.data.AUTOTUNE)
     if steps.resize:
@@ -218,13 +218,17 @@ def _read_pieces(split: SplitRecords, pieces: list[SplitPiece], steps: Steps) ->
         _, first, end = piece
         return tf.data.TFRecordDataset(path, split.compression, _READ_BYTES).skip(first).take(end - first)
 
+    if any(piece.repeats is not None for piece in pieces):
+        read = _repeating(read, pieces)
     paths = tf.constant([split._files.files[piece.number].path for piece in pieces], tf.string)
-    numbers = (tf.constant(column, tf.int64) for column in np.array(pieces, np.int64).reshape(-1, 3).T)
+    numbers = (
+        tf.constant(column, tf.int64) for column in np.array([piece[:3] for piece in pieces], np.int64).reshape(-1, 3).T
+    )
     files = tf.data.Dataset.from_tensor_slices((paths, *numbers))
     if not steps.shuffle:
         return files.flat_map(read)
     is_fixed = steps.seed is not None
-    records = sum(piece.end - piece.first for piece in pieces)
+    records = sum(piece.records for piece in pieces)
     shard_infos = [split.shards[piece.number] for piece in pieces]  # complete shards; pieces may be parts
     bytes_each = max(1, sum(info.bytes for info in shard_infos) // max(1, sum(info.examples for info in shard_infos)))
     buffer = max(1, min(_BUFFER_RECORDS, _BUFFER_BYTES // bytes_each, records))
@@ -233,6 +237,23 @@ def _read_pieces(split: SplitRecords, pieces: list[SplitPiece], steps: Steps) ->
         .interleave(read, cycle_length=_INTERLEAVED, num_parallel_calls=tf.data.AUTOTUNE, deterministic=is_fixed)
         .shuffle(buffer, steps.seed)
     )
+
+
+def _repeating(read: Callable[..., "tf.data.Dataset"], pieces: Sequence[SplitPiece]) -> Callable[..., Any]:
+    """Return the function that reads a piece with the repetitions of its records."""
+    import tensorflow as tf
+
+    lengths = np.zeros(max(piece.number for piece in pieces) + 1, np.int64)  # records by shard
+    lengths[[piece.number for piece in pieces]] = [piece.end - piece.first for piece in pieces]
+    ends = tf.constant(np.cumsum(lengths), tf.int64)
+    repeats = tf.constant(np.concatenate([piece.repeats for piece in pieces]), tf.int64)
+
+    def read_repeated(path: "tf.Tensor", number: "tf.Tensor", first: "tf.Tensor", end: "tf.Tensor") -> Any:
+        times = tf.data.Dataset.from_tensor_slices(repeats[ends[number] - (end - first) : ends[number]])
+        records = tf.data.Dataset.zip((read(path, number, first, end), times))
+        return records.flat_map(lambda record, number: tf.data.Dataset.from_tensors(record).repeat(number))
+
+    return read_repeated
 
 
 def _resize_images(readings: Mapping[str, Reading], size: tuple[int, int], example: Example) -> Example:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -49,6 +50,7 @@ from recordmill.schemas.errors import ConfigError, JobError, translated_errors
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.field_features import field_columns
 from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.limits import Limits
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.rejects import Rejected
@@ -66,6 +68,7 @@ from recordmill.transforms.shards.encode_images import EncodeImages
 from recordmill.transforms.storage.os_errors import explain_os_error, is_command_error
 from recordmill.transforms.user_samples.convert_samples import convert_block, convert_samples, unpack_sample
 from recordmill.transforms.user_samples.gather_samples import CheckSamples, stored_sample
+from recordmill.transforms.user_samples.limit_samples import LimitSamples
 from recordmill.transforms.user_samples.map_samples import MapSamples
 from recordmill.transforms.user_samples.record_options import PARTS, RecordOptions
 from recordmill.transforms.user_samples.trace_reads import Link, Read, trace_reads
@@ -75,7 +78,7 @@ if TYPE_CHECKING:
 
     from recordmill._keywords import EncodeKeywords, Paths, ReadDatasetKeywords, WriteDatasetKeywords
 
-__all__ = ["Encode", "MapClasses", "Read", "ReadDataset", "Sample", "SampleObject", "WriteDataset"]
+__all__ = ["Encode", "LimitImages", "MapClasses", "Read", "ReadDataset", "Sample", "SampleObject", "WriteDataset"]
 
 _LOGGER = logging.getLogger("recordmill")
 _NOWHERE = os.path.join(os.devnull, "no output")  # output of transforms that only read
@@ -168,6 +171,43 @@ class ReadDataset(beam.PTransform):
         labels.element_type, facts.element_type = LabelMap, Facts  # `_check_type` compares them
         translate_errors(p.pipeline.transforms_stack[-1], _translation(self._given))
         return Read(samples, labels, facts, job)
+
+
+@beam.typehints.with_input_types(Sample)
+@beam.typehints.with_output_types(Sample)
+class LimitImages(beam.PTransform):
+    """Leave out Samples of large splits and of frequent classes, as `recordmill convert --limit --max-per-class` does.
+
+    A hash of `file_name` chooses the Samples, so that their order and the runner do not matter. Samples without a split
+    count as one split.
+
+    Args:
+        limit: Maximum number of Samples of each split; None for no limit.
+        max_per_class: Leave out a Sample if each of its classes has this number of objects already, in the order of the
+            hash. `class_name` and tags count as objects. A Sample without classes stays. None for no limit.
+
+    Returns:
+        PCollection of Sample. WriteDataset finds the classes and counts of ReadDataset through it.
+
+    Raises:
+        ConfigError: A limit is below 1, or none is given; or the Samples have windows.
+    """
+
+    def __init__(self, limit: int | None = None, max_per_class: int | None = None):
+        super().__init__()
+        for name, value in (("limit", limit), ("max_per_class", max_per_class)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < 1):
+                raise ConfigError(f"LimitImages: {name} must be a whole number of 1 or more (got {value!r})")
+        if limit is None and max_per_class is None:
+            raise ConfigError("LimitImages: give limit, max_per_class or both")
+        self._limits = Limits(limit and int(limit), max_per_class and int(max_per_class))
+
+    def expand(self, samples):
+        _check_type("the input", samples, Sample)
+        _check_windows("LimitImages", samples)
+        limited = samples | "LimitSamples" >> LimitSamples(self._limits)
+        translate_errors(samples.pipeline.transforms_stack[-1], _translation())
+        return limited
 
 
 class _RecordTransform(beam.PTransform):

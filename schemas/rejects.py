@@ -155,6 +155,9 @@ class Metric(str, Enum):
     IMAGES = "images"  # images in records
     OF_OTHER_CLASSES = "of_other_classes"  # images without any of the requested classes, or of a dropped one
     EMPTIED = "emptied"  # images that lost all objects by --categories, --class-map, --no-crowd or --min-area
+    OVER_LIMIT = "over_limit"  # images that --limit leaves out
+    OVER_CLASS_LIMIT = "over_class_limit"  # images that --max-per-class leaves out
+    OF_LIMITED_IMAGES = "of_limited_images"  # annotations of images that --limit or --max-per-class leaves out
     IMAGES_WITHOUT_RECORD = "images_without_record"  # images without objects, in a layout with one record per object
     OF_REJECTED_IMAGES = "of_rejected_images"  # annotations of images whose reject is in another shard
     OBJECTS = "objects"  # annotations in records

@@ -30,6 +30,7 @@ ROOMS = (
     "transforms.join",
     "transforms.shape",
     "transforms.encoders",
+    "transforms.shape",
     "transforms.shards",
     "transforms.coco",
     "transforms.folder",

@@ -95,7 +95,8 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     """Numbers of image or table rows, by outcome.
 
     Attributes:
-        rows: Rows read: `written` + `without_record` + `of_other_classes` + `removed` + the sum of `rejected`.
+        rows: Rows read: `written` + `without_record` + `of_other_classes` + `over_limit` + `over_class_limit` +
+            `removed` + the sum of `rejected`.
         without_record: Images without objects, in a layout with one record per object.
         rejected: Numbers by reason.
         of_other_classes: Images without any of the requested classes, or of a class that --class-map drops.
@@ -106,6 +107,8 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
         without_objects: Written images without objects, if records have objects.
         emptied: Images whose objects were all skipped by --categories, --class-map, --no-crowd or --min-area. They are
             written without objects, or rejected.
+        over_limit: Images that --limit leaves out.
+        over_class_limit: Images that --max-per-class leaves out.
     """
 
     rows: int
@@ -119,25 +122,34 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     removed: int = 0
     without_objects: int = 0
     emptied: int = 0
+    over_limit: int = 0
+    over_class_limit: int = 0
+
+    @property
+    def limited(self) -> int:
+        """Number of images that --limit or --max-per-class leaves out."""
+        return self.over_limit + self.over_class_limit
 
     @property
     def accounted(self) -> int:
         """Sum of all outcomes."""
         rejected = sum(self.rejected.values())
-        return self.written + self.without_record + self.of_other_classes + self.removed + rejected
+        return self.written + self.without_record + self.of_other_classes + self.limited + self.removed + rejected
 
 
 class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     """Numbers of annotation rows by their outcome.
 
     Attributes:
-        rows: Rows read: `in_records` + the sums of `rejected` and `filtered` + `of_rejected_images` + `removed`.
+        rows: Rows read: `in_records` + the sums of `rejected` and `filtered` + `of_rejected_images` +
+            `of_limited_images` + `removed`.
         joined: Keypoint rows that were merged into the instance row with the same id.
         rejected, filtered: Numbers by reason.
         boxes_clipped: Objects whose box was clipped at the edge of the image.
         masks: Objects with a mask that is not empty, if masks were requested.
         removed: Rows that a user's pipeline removed.
         keypoints_outside: Keypoints of the objects that are visible (v = 2) and outside their image.
+        of_limited_images: Annotations of images that --limit or --max-per-class leaves out.
     """
 
     rows: int
@@ -153,6 +165,7 @@ class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     masks: int
     removed: int = 0
     keypoints_outside: int = 0
+    of_limited_images: int = 0
 
     @property
     def in_records(self) -> int:
@@ -163,7 +176,7 @@ class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     def accounted(self) -> int:
         """Sum of all outcomes."""
         omitted = sum(self.rejected.values()) + sum(self.filtered.values()) + self.removed
-        return self.in_records + omitted + self.of_rejected_images
+        return self.in_records + omitted + self.of_rejected_images + self.of_limited_images
 
 
 class SplitManifest(msgspec.Struct, frozen=True):

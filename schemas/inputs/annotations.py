@@ -121,6 +121,7 @@ class TableRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     record: bytes  # other columns of the row, a serialised tf.Example
     line: int  # number of the row, see `recordmill.transforms.rows.row_batch.RowBatch`
     place: str  # file, line and image column of the row, for messages
+    group: str = ""  # value of `--group-column`; empty without
 
 
 class ImageLabels(msgspec.Struct, frozen=True, array_like=True):

@@ -15,6 +15,7 @@ from pydantic import PrivateAttr
 from recordmill.schemas.containers import CONTAINERS, TFRECORD, ContainerRow
 from recordmill.schemas.errors import missing_extra
 from recordmill.schemas.features import FeatureKind, FeatureTable
+from recordmill.schemas.inputs.limits import Limits
 from recordmill.schemas.inputs.option import (
     COMMON,
     LEAVE_OUT,
@@ -358,6 +359,21 @@ class ChoiceOptions(ImageOptions):
         "select by the new names, and set the order. See [shape.md](shape.md#classes).",
         metavar="FILE",
     )
+    limit: int | None = LEAVE_OUT.opt(
+        "Maximum number of images, or rows, of each split. A hash of the name, or of the key of a row, chooses them, "
+        "so that a smaller number is a subset. Groups stay whole. See [shape.md](shape.md#less).",
+        metavar="N",
+        ge=1,
+        also="max-images max-samples num-images num-samples subset",
+        rank=COMMON,
+    )
+    max_per_class: int | None = LEAVE_OUT.opt(
+        "Leave out images whose classes all have N objects already. For each split, in the order of a hash of names; "
+        "the class of an image, or row, counts as an object. See [shape.md](shape.md#less).",
+        metavar="N",
+        ge=1,
+        also="max-objects-per-class max-images-per-class balance undersample",
+    )
     _is_part: bool = PrivateAttr(False)
 
     @property
@@ -390,6 +406,11 @@ class ChoiceOptions(ImageOptions):
         part = self.model_copy()
         part._is_part = True
         return part
+
+    @property
+    def limits(self) -> Limits | None:
+        """Limits of a split's images; None without any."""
+        return Limits(self.limit, self.max_per_class) if self.limit or self.max_per_class else None
 
     def _faults(self) -> Iterator[str]:
         if unknown := sorted(set(self.exclude_kinds) - PROBLEMS.keys()):
@@ -434,7 +455,7 @@ class DividedOptions(ChoiceOptions):
         if self.group_from is not None and (fault := group_fault(self.group_from)):
             yield f"--group-from {self.group_from} {fault}"
         given = self.given("group_from", "groups")
-        if len(self.split) < 2:
+        if len(self.split) < 2 and self.limit is None:
             yield from (f"{flag} keeps groups of images in one split, but --split names only one" for flag in given)
         if len(self.split) < 2 and self.given("split_by"):
             yield "--split-by divides a data set, but --split names a single split"

@@ -59,6 +59,7 @@ class RowsOptions(ChoiceOptions):
         needs="label",
     )
     class_map: File | None = redefine_option(ChoiceOptions, "class_map", needs="label")
+    max_per_class: int | None = redefine_option(ChoiceOptions, "max_per_class", needs="label")
     schema_file: File | None = READ.opt(
         "Types of columns: `schema.json` of a data set, or TensorFlow Metadata's `schema.pbtxt`. A value of another "
         "type is rejected. Without it, types follow from all values.",

@@ -138,3 +138,12 @@ def test_rows_hold_pictures(inputs, embedded, tmp_path, recordmill):
     outcome = recordmill("verify", tmp_path / "out", "--recompute", 2)
     assert (outcome.code, "--images" in outcome.err) == (2, True)
     assert recordmill("verify", tmp_path / "out", "--recompute", 2, "--images", inputs / "images").code == 0
+
+
+def test_limits_of_features(inputs, tmp_path):
+    more = "--limit", 8, "--max-per-class", 3, "--group-from", "[0-9]+[.]"
+    assert main(flags(inputs, tmp_path, *more)) == 0
+    images = manifest_of(tmp_path)["splits"]["train"]["images"]
+    assert images["over_limit"] == 21 - 8
+    assert images["written"] + sum(images["rejected"].values()) + images["over_class_limit"] == 8
+    assert len(read_examples(tmp_path)) == images["written"] <= 6

@@ -746,6 +746,13 @@ CURES = [
         ("convert set -o out --container webdataset --num-shards 9",),
         "--num-shards 4",
     ),
+    Cure(
+        "transforms/shape/limit_blocks.py",
+        "Use --limit {} or more",
+        CLASSES,
+        ("convert set -o out --limit 1 --group-from '^[a-z]+'",),
+        "--limit 2",
+    ),
     # Data sets
     Cure(
         "launch/preflight/claim_output.py",

@@ -81,6 +81,8 @@ REFUSED = [
     ),
     *((CocoOptions, {"num_shards": number}, "--num-shards") for number in (0, MAX_SHARDS + 1)),
     (CocoOptions, {"examples_per_shard": -1}, "--examples-per-shard"),
+    *((kind, {"limit": 0, "max_per_class": -1}, "--limit --max-per-class") for kind in (CocoOptions, FolderOptions)),
+    (TableOptions, {"max_per_class": 5}, "--max-per-class"),
     (CocoOptions, {"num_shards": 2, "shard_size": 3}, "--num-shards"),
     (CocoOptions, {"num_shards": 2, "shard_size": 3, "examples_per_shard": 4}, "--num-shards"),
     (CocoOptions, {"writer": "beam", "shard_size": 5}, "--writer"),

@@ -40,7 +40,7 @@ def test_public_names(out):
     }
     assert {name for name in dir(data["train"]) if not name.startswith("_")} == {
         *("compression", "container", "features", "folder", "name", "shards"),
-        *("grain", "numpy", "raw", "read", "tensorflow", "torch"),
+        *("grain", "numpy", "raw", "read", "repeated", "tensorflow", "torch"),
     }
 
 

@@ -126,6 +126,8 @@ def split_lines(
     further = {
         "without an object": images.without_record,
         "of classes not requested": images.of_other_classes,
+        "over --limit": images.over_limit,
+        "over --max-per-class": images.over_class_limit,
         "removed by the pipeline": images.removed,
     }
     omitted = images.rejected | {what: number for what, number in further.items() if number}
@@ -141,6 +143,8 @@ def split_lines(
     omitted = annotations.rejected | annotations.filtered
     if annotations.of_rejected_images:
         omitted["image rejected"] = annotations.of_rejected_images
+    if annotations.of_limited_images:
+        omitted["image over a limit"] = annotations.of_limited_images
     if annotations.removed:
         omitted["removed by the pipeline"] = annotations.removed
     if annotations.rows or not (is_table or "image.class_index" in manifest.table.sources):
@@ -174,6 +178,8 @@ def split_lines(
         yield "columns", _format_columns(manifest.features)
     if manifest.categories or not (is_table or manifest.segments):
         yield "classes", _format_classes([category.name for category in manifest.categories], split.class_counts)
+        if isinstance(maximum := split.recipe.options.get("max_per_class"), int):
+            yield "", _format_class_limit(manifest, split, maximum)
     if manifest.segments:
         yield "segment classes", _format_classes([category.name for category in manifest.segments])
     for encoder in manifest.encoders:
@@ -185,11 +191,26 @@ def split_lines(
     yield from _shard_lines(split) if planned is None else _planned_lines(manifest, split, planned)
 
 
+def _format_class_limit(manifest: Manifest, split: SplitManifest, maximum: int) -> str:
+    """Return the number of classes that have fewer objects than `--max-per-class`, and the smallest of them."""
+    names = (category.name for category in manifest.categories)
+    counts = {name: number for name, number in zip(names, split.class_counts, strict=False) if number}
+    small = [name for name, number in counts.items() if number < maximum]
+    what = "objects" if split.annotations.objects or split.annotations.rows else f"{split.recipe.unit}s"
+    text = f"{len(small):,} of {len(counts):,} classes have fewer than {maximum:,} {what} (--max-per-class)"
+    if small:
+        smallest = min(small, key=lambda name: counts[name])
+        text += f", and {smallest} has the fewest, {counts[smallest]:,}"
+    return printable(text)
+
+
 def _requested_share(split: SplitManifest) -> str:
-    """Return the share of a split in `--split`; empty if something else assigns the images.
+    """Return the share of a split in `--split`; empty if something else assigns the images, or a limit cuts the share.
 
     The recipe has `train=0.8,val=0.2`.
     """
+    if split.images.limited:
+        return ""
     shares = dict(pair.split("=") for pair in str(split.recipe.options.get("split", "")).split(",") if "=" in pair)
     share = shares.get(split.recipe.split)
     return f"{float(share):.1%}" if share else ""
@@ -271,7 +292,9 @@ def _format_groups(split: SplitManifest, job_splits: Sequence[SplitManifest]) ->
     by = f"--groups {path}" if path else f"--group-from {pattern}" if pattern else "ReadDataset"
     alone = f"; {images.ungrouped:,} images have no group" if images.ungrouped else ""
     share = images.written / max(1, sum(job_split.images.written for job_split in job_splits))
-    return printable(f"{images.groups:,}, by {by}{alone}; {share:.1%} of all images, by {recipe.options.get('split')}")
+    shares = recipe.options.get("split")
+    share_text = f"; {share:.1%} of all images, by {shares}" if shares and not images.limited else ""
+    return printable(f"{images.groups:,}, by {by}{alone}{share_text}")
 
 
 def _shared_lines(manifest: Manifest, job_splits: Sequence[SplitManifest]) -> Iterator[Line]:

@@ -148,7 +148,8 @@ def check_totals(split: SplitManifest, table: FeatureTable) -> None:
     if images.rows != images.accounted:
         faults.append(
             f"{images.rows} images came in, {images.written} were written, {images.without_record} give no record, "
-            f"{images.of_other_classes} have other classes and {images.rejected} are rejected"
+            f"{images.of_other_classes} have other classes, {images.limited} are over a limit and {images.rejected} "
+            "are rejected"
         )
     if annotations.rows != annotations.accounted:
         faults.append(
@@ -231,6 +232,29 @@ def check_rejects(
             f"{number} of {total} {what}s ({number / total:.1%}) are rejected, more than --max-rejects {max_rejects:g} "
             f"allows: {counted}; the first: {first.detail}. {advice}. "
             f"Fix the data and run again{accept}"
+        )
+
+
+def check_limited_rejects(
+    splits: Mapping[str, SplitManifest], planned: Mapping[str, int], max_rejects: float, rejects_path: str
+) -> None:
+    """Check the images that `--limit` and `--max-per-class` leave. As a fraction of all images, their rejects are few.
+
+    Args:
+        planned: Number of images of each split to write, with those that turn out to be broken.
+
+    Raises:
+        TooManyRejectsError: More than `max_rejects` of these images are rejected.
+    """
+    if not any(split.images.limited for split in splits.values()):
+        return
+    total = sum(planned.values())
+    rejected = total - sum(split.images.written + split.images.without_record for split in splits.values())
+    if is_over(rejected, total, max_rejects):
+        raise TooManyRejectsError(
+            f"{rejected} of the {total} images within the limits ({rejected / total:.1%}) are rejected, more than "
+            f"--max-rejects {max_rejects:g} allows. They are listed in {rejects_path}. The shards are kept. Fix the "
+            "data and run again, or with a larger --max-rejects to accept this"
         )
 
 

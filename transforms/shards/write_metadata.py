@@ -37,6 +37,7 @@ from recordmill.transforms.shards.commit_splits import commit_splits
 from recordmill.transforms.shards.describe_split import (
     Rows,
     check_examples,
+    check_limited_rejects,
     check_rejects,
     check_totals,
     class_counts,
@@ -147,6 +148,8 @@ def write_metadata(
         splits[split] = describe_split(recipe, facts, rejects[split], counts, files[split], *shards[split])
         check_totals(splits[split], table)
     _check_splits(recipes, limits, splits, rejects, tally_rejects(facts.rejects.items()))
+    planned = {name: facts.plans[name].images for name in splits if name in facts.plans}
+    check_limited_rejects(splits, planned, limits.max_rejects, rejects_paths(output, splits))
     compared: set[str] = set()
     if limits.duplicates != "report":
         fingerprints = {

@@ -61,6 +61,8 @@ class ChosenSchema(NamedTuple):
         numbers: Columns of numbers that decide the split of a row. NaN in them is a missing value.
         read_classes: Classes of rows, with their index among `labels`, or DROPPED, if a class map changes them. Rows of
             other classes are rejects.
+        remaining: Rows that remain after limits, see `recordmill.transforms.shape.limit_blocks.Remaining`; None
+            without limits.
     """
 
     schema: TableSchema
@@ -70,6 +72,7 @@ class ChosenSchema(NamedTuple):
     borders: Mapping[int, tuple[int, ...]] = {}
     numbers: tuple[str, ...] = ()
     read_classes: Mapping[str, int] = {}
+    remaining: Mapping[str, bytes] | None = None
 
     def mapped_class(self, name: str, rows: int = 0) -> MappedClass:
         """Return a class that is read, with its number of rows."""

@@ -38,6 +38,7 @@ class MadeRows(NamedTuple):
         lines: int64 [rows]: See RowBatch.
         records: Binary array of serialized Examples.
         identities: Bytes that identify each row: its key, its image or its record.
+        groups: Values of --group-column; empty without.
         classes: int64 [rows]: Class indices; None without classes.
         positions: uint64 [rows]: See `SplitShares.position`; None if rows are not divided by shares.
         strata: int64 [rows]: Index of the class that a row is divided with; ALL_ROWS if all are divided together.
@@ -53,6 +54,7 @@ class MadeRows(NamedTuple):
     lines: np.ndarray
     records: pa.Array
     identities: list[bytes]
+    groups: list[bytes]
     classes: np.ndarray | None
     positions: np.ndarray | None
     strata: np.ndarray
@@ -69,6 +71,7 @@ class MadeRows(NamedTuple):
             lines=self.lines[rows],
             records=self.records.take(pa.array(rows)),
             identities=[self.identities[row] for row in rows.tolist()],
+            groups=[self.groups[row] for row in rows.tolist()] if self.groups else [],
             classes=None if self.classes is None else self.classes[rows],
             positions=None if self.positions is None else self.positions[rows],
             strata=self.strata[rows],
@@ -189,26 +192,31 @@ class RowEncoder:
             identities = records.to_pylist()
         is_ranked = self._options.split_by == "rank"
         strata = np.full(len(records), ALL_ROWS) if classes is None or is_ranked else classes
-        positions, split = self._divide_rows(good, identities, strata)
+        group_column = self._options.group_column
+        groups = self._values_as_bytes(good, group_column) if group_column else []
+        positions, split = self._divide_rows(good, groups or identities, strata)
         return MadeRows(
-            good.lines, records, identities, classes, positions, strata, split, texts, names, files, good.bad,
+            good.lines, records, identities, groups, classes, positions, strata, split, texts, names, files, good.bad,
             np.zeros((len(self._splits), 0), np.int64),
         )  # fmt: skip
 
     def _divide_rows(
-        self, good: RowBatch, identities: list[bytes], strata: np.ndarray
+        self, good: RowBatch, groups: list[bytes], strata: np.ndarray
     ) -> tuple[np.ndarray | None, np.ndarray]:
-        """Return the positions and splits of rows, see MadeRows."""
-        split_column, group_column = self._options.split_column, self._options.group_column
+        """Return the positions and splits of rows, see MadeRows.
+
+        Args:
+            groups: Value of each row that decides its split.
+        """
+        split_column = self._options.split_column
         if len(self._splits) == 1:
-            return None, np.zeros(len(identities), np.int64)
+            return None, np.zeros(len(groups), np.int64)
         if split_column:
             index = {name: number for number, name in enumerate(self._splits)}
             values = self._values_as_bytes(good, split_column)
             return None, np.array([index[split_name(value.decode())] for value in values], np.int64)
-        groups = self._values_as_bytes(good, group_column) if group_column else identities
-        is_text = bool(self._key or group_column)
-        position = {group: self._shares.position(_hash_input(group, is_text)) for group in set(groups)}
+        is_text = bool(self._key or self._options.group_column)
+        position = {group: self._shares.position(hash_input(group, is_text)) for group in set(groups)}
         positions = np.array([position[group] for group in groups], np.uint64)
         numbers = np.searchsorted(np.array(self._shares.borders, np.uint64), positions, side="right")
         for class_index, borders in self._borders.items():
@@ -304,7 +312,7 @@ def list_splits(files: Iterable[RowsFile], column: str, reading: RowsReading) ->
     return tuple(sorted(splits))
 
 
-def _hash_input(identity: bytes, is_text: bool) -> str:
+def hash_input(identity: bytes, is_text: bool) -> str:
     """Return the input of the hash that decides a row's split: a text, or the digest of a record, which may have
     megabytes."""
     return identity.decode() if is_text else blake2b(identity, digest_size=16).hexdigest()

@@ -30,9 +30,10 @@ from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.rows.row_batch import RowBatch
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.threads import look_ahead, usable_cores
+from recordmill.transforms.shape.limit_blocks import are_remaining, hash_texts
 from recordmill.transforms.storage.resolve import join_path
 from recordmill.transforms.table.choose_schema import DROPPED, ChosenSchema
-from recordmill.transforms.table.make_records import ALL_ROWS, MadeRows, RowEncoder
+from recordmill.transforms.table.make_records import ALL_ROWS, MadeRows, RowEncoder, hash_input
 from recordmill.transforms.table.table_options import TableOptions
 
 Result = TypeVar("Result")
@@ -56,6 +57,10 @@ def read_records(
         for number, split in enumerate(splits):
             if numbers[number]:
                 facts.add_rows(split, InputRows(file.path, "rows", int(numbers[number]), 0))
+        if chosen.remaining is not None:
+            is_left = are_remaining(hash_rows(made, options), made.split, splits, chosen.remaining)
+            made = made.take(np.flatnonzero(is_left))
+        for number, split in enumerate(splits):
             for column, counts in made.texts.items():
                 totals = counts[made.split == number].sum(axis=0)
                 facts.add_texts(split, column, TextCounts(*totals.tolist()))
@@ -75,6 +80,12 @@ def _count_dropped(made: MadeRows, chosen: ChosenSchema, splits: tuple[str, ...]
         for name, images in zip(chosen.read_classes, classes, strict=True) if len(is_dropped) else ():
             facts.add_mapped(split, chosen.mapped_class(name, images))
     return dropped
+
+
+def hash_rows(made: MadeRows, options: TableOptions) -> np.ndarray:
+    """Return the hash of each row's key, or of its record, for limits: int64."""
+    is_text = bool(options.row_key)
+    return hash_texts(hash_input(identity, is_text) for identity in made.identities)
 
 
 def map_batches(function: Callable[[RowBatch], Result], file: RowsFile, reading: RowsReading) -> Iterator[Result]:
@@ -127,7 +138,8 @@ def row_block(made: MadeRows, rows: np.ndarray, file: RowsFile, chosen: ChosenSc
     for row in rows.tolist():
         class_name = None if made.classes is None else class_names[made.classes[row]]
         line = int(made.lines[row])
-        record = TableRow(made.records[row].as_py(), line, f"{file.path} row {line}: column {column}")
+        group = made.groups[row].decode() if made.groups else ""
+        record = TableRow(made.records[row].as_py(), line, f"{file.path} row {line}: column {column}", group)
         labels.append(ImageLabels(class_name=class_name, row=record))
     return Block(
         image_id=np.array([name_id(made.identities[row].decode()) for row in rows.tolist()], np.int64),

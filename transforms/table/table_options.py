@@ -236,7 +236,7 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
         divides = self.split_column or len(self.split) > 1
         if self.split_column and self.is_split_given:
             yield "--split-column says which split a row is of, and so does --split: give one"
-        if self.group_column and (self.split_column or not divides):
+        if self.group_column and (self.split_column or not divides) and self.limit is None:
             yield "--group-column divides rows, but --split names a single split, or --split-column divides them"
         if self.stratify and not divides:
             yield "--stratify divides classes, but --split names a single split"

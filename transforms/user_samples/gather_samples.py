@@ -378,5 +378,6 @@ def _remaining_totals(facts: Facts, split: str) -> tuple[int, int]:
         if name == split:
             images -= rejects.number * (what != "annotation")
             annotations -= rejects.annotations + rejects.number * (what == "annotation")
-    images -= count(Metric.ROWS_MERGED, Metric.OF_OTHER_CLASSES)
-    return images, annotations - count(Metric.ANNOTATIONS_MERGED, Metric.OF_REJECTED_IMAGES, *FILTERS)
+    images -= count(Metric.ROWS_MERGED, Metric.OF_OTHER_CLASSES, Metric.OVER_LIMIT, Metric.OVER_CLASS_LIMIT)
+    of_left_out = Metric.OF_REJECTED_IMAGES, Metric.OF_LIMITED_IMAGES
+    return images, annotations - count(Metric.ANNOTATIONS_MERGED, *of_left_out, *FILTERS)

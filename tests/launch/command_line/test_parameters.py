@@ -92,7 +92,11 @@ VALUES_OF = {
     "KEY=NAME[,…]": "image/width=w",
     "KEY=int64|float32[,…]": "image/width=float32",
 }
-NEEDS_ANOTHER_IN = {"folder": {"class_column", "fields"}, "folder --model": {"class_column"}, "table": {"label_as"}}
+NEEDS_ANOTHER_IN = {
+    "folder": {"class_column", "fields"},
+    "folder --model": {"class_column"},
+    "table": {"label_as", "max_per_class"},
+}
 """Options that need another option in one format only."""
 
 NEEDS_ANOTHER = {

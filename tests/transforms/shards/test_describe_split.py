@@ -166,7 +166,7 @@ def test_one_number_of_images_wrong_is_named(changed):
         check_totals(msgspec.structs.replace(SPLIT, images=msgspec.structs.replace(SPLIT.images, **changed)), TABLE)
     assert str(caught.value).startswith(
         "{rows} images came in, {written} were written, {without_record} give no record, {of_other_classes} have "
-        "other classes and {rejected} are rejected".format(**numbers)
+        "other classes, 0 are over a limit and {rejected} are rejected".format(**numbers)
     )
 
 

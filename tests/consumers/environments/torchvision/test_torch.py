@@ -133,6 +133,17 @@ def test_loader_reads_each_record_once(split, workers):
     assert sorted(id_ for batch in loader for id_ in batch) == list(range(RECORDS))
 
 
+def test_repetitions_are_divided_among_workers_and_ranks(split):
+    repeated = split.repeated(1.0, seed=1)
+    expected = [int(record["image_id"]) for record in repeated]
+    assert len(expected) > RECORDS
+    loader = DataLoader(repeated.torch(), 3, shuffle=True, num_workers=2, collate_fn=ids)
+    assert sorted(id_ for batch in loader for id_ in batch) == expected
+    ranks = (repeated.torch(iterable=True, seed=1, part=(rank, 2)) for rank in range(2))
+    read = [id_ for rank in ranks for batch in DataLoader(rank, 3, num_workers=2, collate_fn=ids) for id_ in batch]
+    assert (sorted(read), read == expected) == (expected, False)
+
+
 @pytest.mark.parametrize("iterable", [False, True])
 def test_workers_may_be_spawned(split, iterable):
     records = split.torch(iterable=iterable)
