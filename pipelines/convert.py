@@ -11,9 +11,9 @@ from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder
-from recordmill.schemas.inputs.image_options import ALLOW_EMPTY, AnnotatedOptions, StoredImageOptions
+from recordmill.schemas.inputs.image_options import ALLOW_EMPTY, AnnotatedOptions, StoredImageOptions, TileOptions
 from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, RecipeValue
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.layouts import shard_names
@@ -33,6 +33,7 @@ from recordmill.transforms.join.drop_images import DropCopies, ExcludeImages, re
 from recordmill.transforms.shape.class_map import read_class_map
 from recordmill.transforms.shape.limit_blocks import LimitBlocks
 from recordmill.transforms.shape.shape_classes import ShapeClasses
+from recordmill.transforms.shape.tile_images import TileImages, TileJob
 from recordmill.transforms.shards.check_findings import CheckFindings, JobLimits, LimitRejects
 from recordmill.transforms.shards.count_groups import CountGroups
 from recordmill.transforms.shards.describe_split import count_classes, write_plan
@@ -82,9 +83,12 @@ def encode_and_plan(
     Args:
         table: Features that are known before the job.
     """
-    min_area = options.min_area if isinstance(options, AnnotatedOptions | RecordOptions) else 0.0
-    maker = EncodeImages(options.box_policy, options.image_rules, min_area)
-    return maker, PlanBlocks(splits, options.sizing, options.seed, maker.estimate(table), options.container)
+    maker = EncodeImages(options.box_policy, options.image_rules, _min_area(options))
+    return maker, PlanBlocks(splits, options.sizing, maker.estimate(table), options.container)
+
+
+def _min_area(options: StoredImageOptions) -> float:
+    return options.min_area if isinstance(options, AnnotatedOptions | RecordOptions) else 0.0
 
 
 def input_file(kind: str, path: str, masks: str = "") -> InputFile:
@@ -132,6 +136,17 @@ def _encode_captions(gathered: Gathered, text: EncoderSource, splits: Sequence[s
 
 def _warn_encoder(encoder: TextEncoder, facts: FactsBuilder, splits: Sequence[str]) -> None:
     facts.warn_all(splits, encoder_warnings(encoder))
+
+
+def _divide_into_tiles(options: ImageOptions, gathered: Gathered, splits: tuple[str, ...]) -> Gathered:
+    """Return the tiles of images, if options request them."""
+    if not isinstance(options, TileOptions) or options.tile_rules is None:
+        return gathered
+    job = TileJob(options.tile_rules, options.image_rules, options.box_policy, _min_area(options), splits)
+    threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
+    tiles = gathered.blocks | "TileImages" >> TileImages(job, gathered.labels, gathered.table, threads)
+    add_keys = beam.Map(FeatureTable.adding, options.layout_table, Part.TILES).with_output_types(FeatureTable)
+    return gathered._replace(blocks=tiles, table=gathered.table | "AddTileKeys" >> add_keys)
 
 
 _KEY_BITS = 48
@@ -240,6 +255,8 @@ class Job(NamedTuple):
         gathered = self.read(p)
         if self.captions:
             gathered = _encode_captions(gathered, self.captions, self.splits)
+        if self.has_images:
+            gathered = _divide_into_tiles(self.options, gathered, self.splits)
         return gathered, gathered.blocks | "PlanShards" >> self.plan
 
 

@@ -45,7 +45,7 @@ def prepare(options: LabelledModelOptions | RowsModelOptions) -> Job:
         return gathered
 
     maker = EmbedImages(options.choice, model, options.batch, options.feature_dtype, options.resize)
-    plan = PlanBlocks(source.splits, options.sizing, options.seed, maker.estimate(features))
+    plan = PlanBlocks(source.splits, options.sizing, maker.estimate(features))
     recorded = _recorded(options, model)
     parts = tuple(
         part._replace(options=options.model_copy(update=_part_update(part.options)), more_recorded=recorded)

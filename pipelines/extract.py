@@ -14,6 +14,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable, Part, RecordOf
 from recordmill.schemas.field_features import field_columns
 from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.sizes import number_text
 from recordmill.transforms.containers.read_shards import ManifestShard
 from recordmill.transforms.dataset.fact_lines import uncarried_lines
 from recordmill.transforms.extract.extract_files import FileWriter
@@ -66,6 +67,10 @@ def check_format(folder: str, manifest: Manifest, format_: str) -> None:
 def missing_contents(manifest: Manifest, splits: Sequence[str], format_: str) -> Iterator[str]:
     """Yield a line for each kind of contents that records or the format lack."""
     layout, sources = manifest.layout, manifest.table.sources
+    images = [manifest.splits[split].images for split in splits]
+    if tiles := sum(counts.tiles for counts in images):
+        whole = number_text(sum(counts.written for counts in images), "image")
+        yield f"the images are {tiles:,} tiles of {whole}: boxes and masks are in the pixels of their tile"
     inputs = (rows for split in splits for rows in manifest.splits[split].inputs)
     for line in uncarried_lines(inputs, layout, manifest.container):
         yield f"not in the records, and not extracted: {line}"

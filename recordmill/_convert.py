@@ -124,6 +124,10 @@ def convert(
     image_format: Literal["keep", "jpeg", "png"] | None = None,
     max_side: int | None = None,
     jpeg_quality: int | None = None,
+    tile: int | None = None,
+    tile_overlap: float | None = None,
+    tile_min_visible: float | None = None,
+    keep_empty: float | None = None,
     raw_size: str | None = None,
     text_features: int | None = None,
     min_df: str | None = None,
@@ -259,6 +263,11 @@ def convert(
         image_format: Format of stored images (default keep).
         max_side: Shrink images whose longer side has more pixels.
         jpeg_quality: Quality of images that are encoded as JPEG (default 95).
+        tile: Divide images into tiles of this width and height, each with a record.
+        tile_overlap: Share of a tile that the next one repeats, 0 to below 1 (default 0).
+        tile_min_visible: A tile has an object if it shows at least this share of it: of the pixels of its mask if masks
+            reads masks, else of its box (default 0.3).
+        keep_empty: Share of the tiles without objects that is written, by a hash of their names (default 0).
         raw_size: Store pixels of this height and width, image/pixels, instead of files.
 
     Texts:
@@ -394,6 +403,10 @@ def convert(
     image_format: Literal["keep", "jpeg", "png"] | None = None,
     max_side: int | None = None,
     jpeg_quality: int | None = None,
+    tile: int | None = None,
+    tile_overlap: float | None = None,
+    tile_min_visible: float | None = None,
+    keep_empty: float | None = None,
     raw_size: str | None = None,
     text_features: int | None = None,
     min_df: str | None = None,

@@ -339,7 +339,8 @@ class DataSet:
         is_of_rows = self.manifest.table.record_of is RecordOf.ROW
         return {
             name: (
-                number_text(entry.images.written, "row" if is_of_rows else "image"),
+                (f"{number_text(entry.images.tiles, 'tile')} of " if entry.images.tiles else "")
+                + number_text(entry.images.written, "row" if is_of_rows else "image"),
                 number_text(entry.rejects, "reject"),
                 number_text(self._problems(name), "possible problem"),
             )

@@ -140,4 +140,8 @@ class WriteDatasetKeywords(TypedDict, total=False):
     image_format: Literal["keep", "jpeg", "png"]
     max_side: int | None
     jpeg_quality: int
+    tile: int | None
+    tile_overlap: float
+    tile_min_visible: float
+    keep_empty: float
     workers: int | None

@@ -44,14 +44,15 @@ from recordmill.pipelines.transform_options import (
     keyword_types,
     transform_fields,
 )
-from recordmill.schemas.command_texts import python_text
+from recordmill.schemas.command_texts import python_text, without_flags
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError, JobError, translated_errors
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.field_features import field_columns
+from recordmill.schemas.inputs.images import TileRules
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.limits import Limits
-from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.sample import Sample, SampleObject, SampleTile
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.annotated.format_options import FormatOptions
@@ -71,6 +72,7 @@ from recordmill.transforms.user_samples.gather_samples import CheckSamples, stor
 from recordmill.transforms.user_samples.limit_samples import LimitSamples
 from recordmill.transforms.user_samples.map_samples import MapSamples
 from recordmill.transforms.user_samples.record_options import PARTS, RecordOptions
+from recordmill.transforms.user_samples.tile_samples import TileSamples
 from recordmill.transforms.user_samples.trace_reads import Link, Read, trace_reads
 
 if TYPE_CHECKING:
@@ -78,7 +80,18 @@ if TYPE_CHECKING:
 
     from recordmill._keywords import EncodeKeywords, Paths, ReadDatasetKeywords, WriteDatasetKeywords
 
-__all__ = ["Encode", "LimitImages", "MapClasses", "Read", "ReadDataset", "Sample", "SampleObject", "WriteDataset"]
+__all__ = [
+    "Encode",
+    "LimitImages",
+    "MapClasses",
+    "Read",
+    "ReadDataset",
+    "Sample",
+    "SampleObject",
+    "SampleTile",
+    "Tile",
+    "WriteDataset",
+]
 
 _LOGGER = logging.getLogger("recordmill")
 _NOWHERE = os.path.join(os.devnull, "no output")  # output of transforms that only read
@@ -208,6 +221,45 @@ class LimitImages(beam.PTransform):
         limited = samples | "LimitSamples" >> LimitSamples(self._limits)
         translate_errors(samples.pipeline.transforms_stack[-1], _translation())
         return limited
+
+
+@beam.typehints.with_output_types(Sample)
+class Tile(beam.PTransform):
+    """Divide each Sample into the Samples of its tiles, as `recordmill convert --tile` does, see docs/shape.md.
+
+    A Sample whose image cannot be read stays whole, and is rejected when its record is made. Rejects of objects are
+    counted as metrics in the namespace `recordmill`; the first ten rejects of a worker are logged.
+
+    Args:
+        size: Width and height of a tile in pixels.
+        overlap: Share of a tile that the next one repeats, 0 to below 1.
+        min_visible: A tile has an object if it shows at least this share of the object's mask, or else of its box.
+        keep_empty: Share of the tiles without objects that is kept.
+
+    Returns:
+        PCollection of Sample, each with `tile`. Segmentations are run lengths, boxes and keypoints in pixels.
+
+    Raises:
+        ConfigError: A number is out of its range.
+    """
+
+    def __init__(self, size: int, overlap: float = 0.0, min_visible: float = 0.3, keep_empty: float = 0.0):
+        super().__init__()
+        names = {"tile": size, "tile_overlap": overlap, "tile_min_visible": min_visible, "keep_empty": keep_empty}
+        own_names = {"--tile": "size", "--tile-overlap": "overlap", "--tile-min-visible": "min_visible"}
+        own_names |= {"--keep-empty": "keep_empty"}
+        with translated_errors(lambda text: without_flags(text, own_names)):
+            options = WriteOptions(**_plain_values(names), output=_NOWHERE)
+        self._rules = TileRules(size, options.tile_overlap, options.tile_min_visible, options.keep_empty)
+
+    def display_data(self):
+        return {"tile": str(self._rules)}
+
+    def expand(self, samples):
+        _check_type("the input", samples, Sample)
+        reads = [trace.read.job.options for trace in trace_reads(samples)]
+        upright = any(options.image_rules.upright for options in reads)
+        return samples | "Tile" >> beam.ParDo(TileSamples(self._rules, upright)).with_output_types(Sample)
 
 
 class _RecordTransform(beam.PTransform):

@@ -124,6 +124,37 @@ class Block:
     image_size_px: Annotated[
         Any, BlockColumn("N", "int64", "px", "width and height according to the source; 0, 0 without", (0, 0), 2, 0)
     ] = None
+    tile_xy_px: Annotated[
+        Any,
+        BlockColumn(
+            "N",
+            "int64",
+            "px",
+            "left and top of a tile in its whole image; -1, -1 if the image is whole",
+            (-1, -1),
+            2,
+            -1,
+        ),
+    ] = None
+    whole_size_px: Annotated[
+        Any,
+        BlockColumn(
+            "N", "int64", "px", "width and height of a tile's whole image; 0, 0 if the image is whole", (0, 0), 2, 0
+        ),
+    ] = None
+    whole_name: Annotated[
+        Any, BlockColumn("N", "text", "UTF-8", "`file_name` of a tile's whole image; empty if the image is whole", "")
+    ] = None
+    whole_id: Annotated[Any, BlockColumn("N", "int64", "id", "`image_id` of a tile's whole image")] = None
+    whole_labels: Annotated[
+        Any, BlockColumn("N", "int64", "hash", "labels of a tile's whole image, see `digest_labels`; 0 without", 0)
+    ] = None
+    is_first_tile: Annotated[
+        Any, BlockColumn("N", "bool", "", "first tile of its image, with which the image is counted", False)
+    ] = None
+    is_measured: Annotated[
+        Any, BlockColumn("N", "bool", "", "`whole_size_px` is of the file, because the source states none", False)
+    ] = None
     split: Annotated[Any, BlockColumn("N", "int64", "index", "split; -1 until it is known", -1, minimum=-1)] = None
     file_folder: Annotated[
         Any,
@@ -169,6 +200,9 @@ class Block:
     ] = None
     object_id: Annotated[Any, BlockColumn("M", "int64", "id", "as in the source")] = None
     object_id_text: Annotated[Any, BlockColumn("M", "text", "UTF-8", "as id_text", "")] = None
+    whole_object_id: Annotated[
+        Any, BlockColumn("M", "int64", "id", "`object_id` in a tile's whole image; 0 if the image is whole", 0)
+    ] = None
     category_id: Annotated[Any, BlockColumn("M", "int64", "id", "as in the source")] = None
     boxes_xywh_px: Annotated[
         Any,

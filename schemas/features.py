@@ -37,9 +37,10 @@ class Part(str, Enum):
     TRACKS = "tracks"  # formats with tracks
     TAGS = "tags"  # images with classes in addition to objects
     CATEGORY_ID = "category_id"  # a category with id 0 or below, so that labels are not the category ids
+    TILES = "tiles"  # --tile
 
 
-OF_INPUT = (Part.LVIS, Part.FLAGS, Part.ORIENTED, Part.TRACKS, Part.TAGS, Part.CATEGORY_ID)
+OF_INPUT = (Part.LVIS, Part.FLAGS, Part.ORIENTED, Part.TRACKS, Part.TAGS, Part.CATEGORY_ID, Part.TILES)
 """Parts that depend on the input and not on an option."""
 PARTS_OF_FIELDS = (Part.FLAGS, Part.TRACKS)
 """Parts with the well-known fields, see `recordmill.schemas.field_features`."""
@@ -200,6 +201,12 @@ class FeatureTable(msgspec.Struct, frozen=True):
         """Return the records' table with exactly the parts `parts`."""
         features = tuple(feature for feature in self.features if feature.part is None or feature.part in parts)
         return msgspec.structs.replace(self, features=features)
+
+    def adding(self, layout: "FeatureTable", part: Part) -> "FeatureTable":
+        """Return the table with the features of a part of the layout's table."""
+        features = {feature.name: feature for feature in layout.features if feature.part is part}
+        features |= {feature.name: feature for feature in self.features}
+        return msgspec.structs.replace(self, features=tuple(features[name] for name in sorted(features)))
 
     def renamed(self, names: dict[str, str]) -> "FeatureTable":
         """Return the table with other feature names for some sources.

@@ -127,6 +127,10 @@ DETECTION = _build_layout(
         "image/panoptic/instance_mask": "panoptic.instance_png",
         "image/segmentation/class/encoded": "semantic.png",
         "image/source_id": "image.id",
+        "image/tile/file_name": "tile.file_name",
+        "image/tile/source_id": "tile.image_id",
+        "image/tile/x": "tile.x",
+        "image/tile/y": "tile.y",
         "image/width": "image.width",
     },
     {
@@ -147,6 +151,10 @@ KERAS = _build_layout(
         "class_index": "objects.class_index",
         "id": "objects.id",
         "image": "image.encoded",
+        "image/tile/file_name": "tile.file_name",
+        "image/tile/source_id": "tile.image_number",
+        "image/tile/x": "tile.x",
+        "image/tile/y": "tile.y",
         "image_id": "image.number",
         "path": "image.file_name",
     },
@@ -167,6 +175,10 @@ TFDS = _build_layout(
         "image": "image.encoded",
         "image/filename": "image.file_name",
         "image/id": "image.number",
+        "image/tile/file_name": "tile.file_name",
+        "image/tile/source_id": "tile.image_number",
+        "image/tile/x": "tile.x",
+        "image/tile/y": "tile.y",
         "objects/area": "objects.area_whole",
         "objects/bbox": "objects.bbox_yxyx",
         "objects/category_id": "objects.category_id",
@@ -197,6 +209,10 @@ CLASSIFICATION = _build_layout(
         "image/height": "image.height",
         "image/key/sha256": "image.sha256",
         "image/source_id": "image.id",
+        "image/tile/file_name": "tile.file_name",
+        "image/tile/source_id": "tile.image_id",
+        "image/tile/x": "tile.x",
+        "image/tile/y": "tile.y",
         "image/width": "image.width",
     },
     {
@@ -363,7 +379,8 @@ def row_image_features(raw_size: tuple[int, int] | None) -> tuple[Feature, ...]:
         raw_size: Height and width of stored raw pixels in pixels; None to store the image file.
     """
     if raw_size is None:
-        return tuple(feature for feature in CLASSIFICATION.features if not feature.source.startswith("image.class_"))
+        features = CLASSIFICATION.with_parts(()).features
+        return tuple(feature for feature in features if not feature.source.startswith("image.class_"))
     meaning = "red, green and blue of each pixel, by rows from the top, 0 to 255"
     pixels = Feature("image/pixels", _PIXELS, FeatureKind.BYTES, (*map(str, raw_size), "3"), "uint8", meaning)
     file_features = (feature for feature in CLASSIFICATION.features if feature.source in _PIXELS_SOURCES)

@@ -152,7 +152,14 @@ class Metric(str, Enum):
     OTHER_FIELDS = "other_fields"  # values of open fields that differ from those of the same id in an earlier file
     GROUPS = "groups"  # groups of images, each within one split
     UNGROUPED = "ungrouped"  # images without a group in the file of groups
-    IMAGES = "images"  # images in records
+    IMAGES = "images"  # images in records; divided images once
+    TILES = "tiles"  # tiles of images in records
+    JPEG_TILES = "jpeg_tiles"  # tiles that were encoded as JPEG
+    EMPTY_TILES = "empty_tiles"  # tiles without objects that --keep-empty skips
+    NARROW_TILES = "narrow_tiles"  # tiles at an edge of less than a tenth of --tile
+    WITHOUT_TILE = "without_tile"  # images of which --keep-empty skips all tiles
+    IN_NO_TILE = "in_no_tile"  # annotations of which no tile shows enough
+    TILE_COPIES = "tile_copies"  # further tiles with an annotation that is in another tile
     OF_OTHER_CLASSES = "of_other_classes"  # images without any of the requested classes, or of a dropped one
     EMPTIED = "emptied"  # images that lost all objects by --categories, --class-map, --no-crowd or --min-area
     OVER_LIMIT = "over_limit"  # images that --limit leaves out

@@ -68,6 +68,7 @@ _FEATURE_SHAPE = ("height", "width", "channels")
 # Arguments of readings that several values have.
 _IMAGE_ID = "image_id", f"{_AS_IN_JSON}; of class folders a hash of the name"
 _CATEGORY_ID = "category_ids", _AS_IN_JSON, _NO_ID
+_WHOLE_ID = "whole_image_id", "image_id of a tile's whole image"
 _GREY = 0, Form.GREY, "uint8", _PIXELS
 
 
@@ -89,6 +90,17 @@ def _keypoint_column(name: str) -> Write:
 
 def _edge_column(index: int) -> Write:
     return lambda run: run.boxes.yxyx_frac[:, index]
+
+
+def _tile_column(make: Callable[[Any], int]) -> Write:
+    """Return the writer of a number of an image's task."""
+
+    def write(run: Any) -> "np.ndarray":
+        import numpy as np
+
+        return np.array([make(image.task) for image in run.images], np.int64)
+
+    return write
 
 
 def _tags(run: Any) -> list[list[int]]:
@@ -322,6 +334,22 @@ VALUES = (
     _bytes("image.tag_names", ("U",), "utf-8", "their names")
     .written(lambda run: [[run.class_names[index] for index in indices] for indices in _tags(run)], Part.TAGS)
     .read("tags", "UTF-8"),
+    # Tiles
+    _int64("tile.x", (), "px", "left of the tile in its whole image")
+    .written(_tile_column(lambda task: task.tile.x if task.tile else 0), Part.TILES)
+    .read("tile_x", "pixels: left of the tile in its whole image"),
+    _int64("tile.y", (), "px", "top of the tile in its whole image")
+    .written(_tile_column(lambda task: task.tile.y if task.tile else 0), Part.TILES)
+    .read("tile_y", "pixels: top of the tile in its whole image"),
+    _bytes("tile.file_name", (), "utf-8", "file_name of the whole image")
+    .written(lambda run: [image.task.source_name.encode() for image in run.images], Part.TILES)
+    .read("whole_file_name", "UTF-8: file_name of a tile's whole image"),
+    _int64("tile.image_number", (), "COCO id", "image id of the whole image")
+    .written(_tile_column(lambda task: task.source_id), Part.TILES)
+    .read(*_WHOLE_ID),
+    _bytes("tile.image_id", (), "decimal", "COCO image id of the whole image")
+    .written(lambda run: [b"%d" % image.task.source_id for image in run.images], Part.TILES)
+    .read(*_WHOLE_ID, form=Form.DECIMAL, dtype="int64"),
     # Features of models
     _float("feature.values", (), "as the model gives", "the feature").read(
         "feature", "of the model", shape=_FEATURE_SHAPE

@@ -28,7 +28,6 @@ ROOMS = (
     "transforms.insight",
     "transforms.rows",
     "transforms.join",
-    "transforms.shape",
     "transforms.encoders",
     "transforms.shape",
     "transforms.shards",

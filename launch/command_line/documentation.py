@@ -13,7 +13,7 @@ from pathlib import Path
 from recordmill.pipelines.dataset_options import DataOptions, TerminalOptions
 from recordmill.pipelines.formats import FORMATS, LABEL_FILE_FORMATS, Format
 from recordmill.schemas.block import COLUMNS
-from recordmill.schemas.inputs.image_options import StoredImageOptions
+from recordmill.schemas.inputs.image_options import TileOptions
 from recordmill.schemas.inputs.option import COMMON, OptionField, Options, option_fields
 from recordmill.schemas.inputs.options import ConvertOptions, DividedOptions
 from recordmill.schemas.inputs.text_options import TextOptions
@@ -47,7 +47,7 @@ def _tables() -> dict[str, str]:
     keys = {
         "common": [key for options in users.values() for key in options if key in common.values()],
         "all formats": [*_option_keys(ConvertOptions), *_option_keys(DataOptions), *_option_keys(TerminalOptions)],
-        "images": [*_option_keys(DividedOptions), *_option_keys(StoredImageOptions)],
+        "images": [*_option_keys(DividedOptions), *_option_keys(TileOptions)],
         "objects": [key for key in by_format["coco"] if key in label_file_keys],
         "texts": [*_option_keys(TextOptions)],
         "label files": [*_option_keys(FormatOptions)],

@@ -25,7 +25,7 @@ from recordmill.schemas.dataset.dataset_files import split_manifest, state_folde
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import OF_INPUT, format_parts
+from recordmill.schemas.features import OF_INPUT, Part, format_parts
 from recordmill.schemas.inputs.encoders import TextForm
 from recordmill.schemas.inputs.splits import ONLY_CASE
 from recordmill.schemas.paths import is_remote
@@ -245,6 +245,12 @@ def _check_data_set(output: str, manifest: Manifest, recipe: Recipe, kept_splits
             f"{output} holds records with {format_parts(asked)} (splits: {', '.join(other_splits)}), the new ones "
             f"would have {format_parts(wanted_parts)}: give the same annotation files and --masks for all splits, or "
             "another --output"
+        )
+    kinds = "tiles" if Part.TILES in manifest.parts else "images", "tiles" if "tile" in recipe.options else "images"
+    if other_splits and recipe.inputs and kinds[0] != kinds[1]:  # Samples show only when they are read what they are
+        raise ConfigError(
+            f"{output} holds records of {kinds[0]} (splits: {', '.join(other_splits)}), the new ones would be of "
+            f"{kinds[1]}: give --tile for all splits or for none, or another --output"
         )
     _check_keras(output, recipe, other_splits)
 

@@ -134,7 +134,7 @@ def _show_plan(options: RepackOptions, manifest: Manifest, recipes: Sequence[Rec
         for recipe in recipes
     }
     sizes = {
-        split: SplitSize(entry.images.written, entry.record_bytes, len(entry.shards))
+        split: SplitSize(entry.images.records, entry.record_bytes, len(entry.shards))
         for split, entry in manifest.splits.items()
     }
     container = msgspec.UNSET if options.container == TFRECORD else options.container

@@ -95,8 +95,8 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     """Numbers of image or table rows, by outcome.
 
     Attributes:
-        rows: Rows read: `written` + `without_record` + `of_other_classes` + `over_limit` + `over_class_limit` +
-            `removed` + the sum of `rejected`.
+        rows: Rows read: `written` + `without_record` + `without_tile` + `of_other_classes` + `over_limit` +
+            `over_class_limit` + `removed` + the sum of `rejected`.
         without_record: Images without objects, in a layout with one record per object.
         rejected: Numbers by reason.
         of_other_classes: Images without any of the requested classes, or of a class that --class-map drops.
@@ -109,6 +109,10 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
             written without objects, or rejected.
         over_limit: Images that --limit leaves out.
         over_class_limit: Images that --max-per-class leaves out.
+        tiles: Tiles of the written images, each with a record; 0 if images are not divided.
+        jpeg_tiles: Tiles that were encoded as JPEG.
+        empty_tiles: Tiles without objects that --keep-empty skips.
+        without_tile: Images of which --keep-empty skips all tiles.
     """
 
     rows: int
@@ -124,6 +128,10 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     emptied: int = 0
     over_limit: int = 0
     over_class_limit: int = 0
+    tiles: int = 0
+    jpeg_tiles: int = 0
+    empty_tiles: int = 0
+    without_tile: int = 0
 
     @property
     def limited(self) -> int:
@@ -131,18 +139,24 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.over_limit + self.over_class_limit
 
     @property
+    def records(self) -> int:
+        """Number of images, or of tiles, that are written."""
+        return self.tiles or self.written
+
+    @property
     def accounted(self) -> int:
         """Sum of all outcomes."""
         rejected = sum(self.rejected.values())
-        return self.written + self.without_record + self.of_other_classes + self.limited + self.removed + rejected
+        omitted = self.without_record + self.without_tile + self.of_other_classes + self.limited + self.removed
+        return self.written + omitted + rejected
 
 
 class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     """Numbers of annotation rows by their outcome.
 
     Attributes:
-        rows: Rows read: `in_records` + the sums of `rejected` and `filtered` + `of_rejected_images` +
-            `of_limited_images` + `removed`.
+        rows: Rows read: `in_records` - `tile_copies` + the sums of `rejected` and `filtered` + `of_rejected_images` +
+            `of_limited_images` + `removed` + `in_no_tile`.
         joined: Keypoint rows that were merged into the instance row with the same id.
         rejected, filtered: Numbers by reason.
         boxes_clipped: Objects whose box was clipped at the edge of the image.
@@ -150,6 +164,8 @@ class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
         removed: Rows that a user's pipeline removed.
         keypoints_outside: Keypoints of the objects that are visible (v = 2) and outside their image.
         of_limited_images: Annotations of images that --limit or --max-per-class leaves out.
+        in_no_tile: Rows of which no tile shows enough.
+        tile_copies: Number of further tiles with a row that is in another tile.
     """
 
     rows: int
@@ -166,6 +182,8 @@ class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     removed: int = 0
     keypoints_outside: int = 0
     of_limited_images: int = 0
+    in_no_tile: int = 0
+    tile_copies: int = 0
 
     @property
     def in_records(self) -> int:
@@ -175,8 +193,8 @@ class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def accounted(self) -> int:
         """Sum of all outcomes."""
-        omitted = sum(self.rejected.values()) + sum(self.filtered.values()) + self.removed
-        return self.in_records + omitted + self.of_rejected_images + self.of_limited_images
+        omitted = sum(self.rejected.values()) + sum(self.filtered.values()) + self.removed + self.in_no_tile
+        return self.in_records - self.tile_copies + omitted + self.of_rejected_images + self.of_limited_images
 
 
 class SplitManifest(msgspec.Struct, frozen=True):

@@ -1,13 +1,14 @@
 """Options of conversions whose records hold images: their pixels, and boxes, masks and classes of objects."""
 
 from collections.abc import Iterable, Iterator
+from math import isqrt
 from typing import Any, Literal
 
 from recordmill.schemas.containers import CONTAINERS
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import PARTS_OF_FIELDS, FeatureKind, Part
 from recordmill.schemas.inputs.fields import NONE, Fields, FieldSelection, select_fields
-from recordmill.schemas.inputs.images import ImageRules
+from recordmill.schemas.inputs.images import MAX_PIXELS, ImageRules, TileRules
 from recordmill.schemas.inputs.option import (
     COMMON,
     IMAGES,
@@ -141,7 +142,61 @@ class StoredImageOptions(ImageOptions):
         return ImageRules(self.check, self.image_format, self.max_side, self.jpeg_quality)
 
 
-class ObjectOptions(StoredImageOptions):
+class TileOptions(StoredImageOptions):
+    """Options of records that hold images, or tiles of images."""
+
+    tile: int | None = IMAGES.opt(
+        "Divide images into tiles of this width and height, each with a record. Boxes, masks, keypoints and panoptic "
+        "maps follow. The last tile of a row or column is what is left; a smaller image is one tile. See "
+        "[shape.md](shape.md#tiles).",
+        metavar="PX",
+        ge=1,
+        also="tile-size slice-size crop-size",
+    )
+    tile_overlap: float = IMAGES.opt(
+        "Share of a tile that the next one repeats, 0 to below 1.", 0.0, "SHARE", needs="tile", ge=0, le=1
+    )
+    tile_min_visible: float = IMAGES.opt(
+        "A tile has an object if it shows at least this share of it: of the pixels of its mask if `--masks` reads "
+        "masks, else of its box.",
+        0.3,
+        "SHARE",
+        needs="tile",
+        ge=0,
+        le=1,
+    )
+    keep_empty: float = IMAGES.opt(
+        "Share of the tiles without objects that is written, by a hash of their names.",
+        0.0,
+        "SHARE",
+        needs="tile",
+        ge=0,
+        le=1,
+    )
+
+    @property
+    def tile_rules(self) -> TileRules | None:
+        """Rules for tiles; None if images stay whole."""
+        if self.tile is None:
+            return None
+        return TileRules(self.tile, self.tile_overlap, self.tile_min_visible, self.keep_empty)
+
+    @property
+    def has_exact_sizes(self) -> bool:
+        return super().has_exact_sizes and not self.tile
+
+    def _faults(self) -> Iterator[str]:
+        if self.tile_overlap == 1:
+            yield "--tile-overlap must be below 1, or tiles would not advance"
+        if self.tile and self.tile**2 > MAX_PIXELS:
+            most = isqrt(MAX_PIXELS)
+            yield f"--tile {self.tile} is larger than any image that is read, of {MAX_PIXELS:,} pixels: {most} or less"
+        if self.tile and self.max_side:
+            yield "--tile and --max-side contradict each other: leave one of the two out"
+        yield from super()._faults()
+
+
+class ObjectOptions(TileOptions):
     """Options of records that hold the objects of an image."""
 
     layout: CocoLayout = redefine_option(StoredImageOptions, "layout", "detection")

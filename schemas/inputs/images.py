@@ -22,6 +22,27 @@ USUAL_IMAGE_BYTES = 133_000
 """Mean size of COCO's images in bytes; used for files of unknown size."""
 
 
+class TileOf(msgspec.Struct, frozen=True, array_like=True):
+    """Place of a tile in its whole image.
+
+    Attributes:
+        x, y: Left and top, px.
+        whole_width, whole_height: Size of the whole image, px.
+        whole_name, whole_id: `file_name` and `image_id` of the whole image.
+        is_first: True for the first tile of the image, with which the image is counted.
+        is_measured: True if the size was read from the file, because the source states none.
+    """
+
+    x: int
+    y: int
+    whole_width: int
+    whole_height: int
+    whole_name: str
+    whole_id: int
+    is_first: bool = True
+    is_measured: bool = False
+
+
 class ImageTask(msgspec.Struct, frozen=True, array_like=True):
     """Image to write, without its bytes."""
 
@@ -36,16 +57,33 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
     # True for all tasks but the first of an image whose annotations are divided among several tasks. The image is
     # counted with its first task.
     is_continuation: bool = False
+    tile: TileOf | None = None  # None if the image is whole
 
     @property
     def annotation_rows(self) -> int:
-        """Number of annotation rows of the image."""
-        return len(self.annotations) + self.labels.rows
+        """Number of annotation rows of the image. A panoptic row counts in the first tile only."""
+        copied = 0 if self.tile is None or self.tile.is_first else len(self.labels.panoptic)
+        return len(self.annotations) + self.labels.rows - copied
+
+    @property
+    def counts_image(self) -> bool:
+        """True if the image is counted with this task, which is the first of its tasks."""
+        return not self.is_continuation and (self.tile is None or self.tile.is_first)
+
+    @property
+    def source_id(self) -> int:
+        """Id of the image in the source."""
+        return self.tile.whole_id if self.tile else self.image_id
+
+    @property
+    def source_name(self) -> str:
+        """File name of the image in the source."""
+        return self.tile.whole_name if self.tile else self.file_name
 
     def rejected(self, reason: Reason, fault: str) -> Rejected:
         """Return the reject of the image."""
-        detail = f"{self.file_name!r}: {fault}"
-        return self.labels.rejected(self.image_id, reason, detail, self.annotation_rows, self.file_name)
+        name = self.source_name
+        return self.labels.rejected(self.source_id, reason, f"{name!r}: {fault}", self.annotation_rows, name)
 
 
 class ImageRules(msgspec.Struct, frozen=True):
@@ -58,6 +96,22 @@ class ImageRules(msgspec.Struct, frozen=True):
     # height and width of raw pixels to store instead of image files; None for files.
     raw_size: tuple[int, int] | None = None
     upright: bool = False  # True to apply the EXIF orientation to images whose size no annotation file states
+
+
+class TileRules(msgspec.Struct, frozen=True):
+    """Rules for dividing images into tiles.
+
+    Attributes:
+        size_px: Width and height of a tile.
+        overlap: Share of a tile that the next one of its row or column repeats, 0 to below 1.
+        min_visible: Minimum share of an object that a tile shows to have it.
+        keep_empty: Share of the tiles without objects that are kept.
+    """
+
+    size_px: int
+    overlap: float = 0.0
+    min_visible: float = 0.0
+    keep_empty: float = 1.0
 
 
 class Transcoding(msgspec.Struct, frozen=True):
@@ -81,6 +135,7 @@ class StoredImage(msgspec.Struct, frozen=True):
     annotated_size: tuple[int, int] | None = None
     transcoding: Transcoding | None = None  # None if `data` is the unchanged file
     measures: PixelMeasures | None = None  # measures of its pixels, if they were decoded for the check
+    whole_sha256: str = ""  # of a tile that was cut from an image: hex digest of the file of that image
 
     @property
     def frame(self) -> tuple[int, int]:

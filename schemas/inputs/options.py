@@ -199,7 +199,7 @@ class ConvertOptions(Options):
     @property
     def table(self) -> FeatureTable:
         """Features of a record, as far as options decide."""
-        return self.layout_table
+        return self.layout_table.with_parts(())
 
     @property
     def layout_table(self) -> FeatureTable:

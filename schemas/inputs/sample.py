@@ -43,6 +43,26 @@ class SampleObject(msgspec.Struct, frozen=True):
     fields: dict[str, Any] = {}
 
 
+class SampleTile(msgspec.Struct, frozen=True):
+    """Place of a Sample that is a tile of an image.
+
+    Attributes:
+        x, y: Left and top of the tile in the image, in pixels.
+        width, height: Size of the image in pixels. A file of another size is rejected.
+        name: Name of the image. It decides the split.
+        id: Id of the image. Tiles of one id are one image.
+        is_measured: True if the size was read from the file, so that the file may be turned upright by EXIF.
+    """
+
+    x: int
+    y: int
+    width: int
+    height: int
+    name: str
+    id: int
+    is_measured: bool = False
+
+
 class Sample(msgspec.Struct, frozen=True):
     """An image with its annotations. It is self-contained: a pipeline can filter, change, or create Samples.
 
@@ -65,6 +85,8 @@ class Sample(msgspec.Struct, frozen=True):
         size_bytes, version: Size of the file at `path`, and a text that changes with it; looked up if unset.
         tags: Classes of the whole image, in addition to its objects.
         fields: Open fields of the image, see SampleObject.
+        tile: Place in its image, if the Sample is a tile. `path` or `data` is that image, and `panoptic` its PNG. All
+            else is in the frame of the tile.
     """
 
     file_name: str
@@ -85,11 +107,17 @@ class Sample(msgspec.Struct, frozen=True):
     version: str = ""
     tags: tuple[str, ...] = ()
     fields: dict[str, Any] = {}
+    tile: SampleTile | None = None
 
     @property
     def annotation_rows(self) -> int:
         """Number of annotations."""
         return len(self.objects) + len(self.captions) + len(self.stuff) + (self.panoptic is not None)
+
+    @property
+    def whole_name(self) -> str:
+        """Name of the image that the Sample is, or is a tile of."""
+        return self.tile.name if self.tile else self.file_name
 
     @property
     def parts(self) -> set[Part]:
@@ -107,5 +135,6 @@ def parts_of(samples: Sequence[Sample]) -> set[Part]:
         Part.ORIENTED: any(item.corners for item in objects),
         Part.TRACKS: any(of_object.get(TRACK) is not None for of_object in fields),
         Part.TAGS: any(sample.tags for sample in samples),
+        Part.TILES: any(sample.tile for sample in samples),
     }
     return {part for part, is_present in has.items() if is_present}

@@ -328,7 +328,7 @@ def test_record_holds_parts_of_flags(changed, parts):
 def test_config_of_folder():
     plain = options(FolderOptions)
     assert (plain.shares, plain.splits) == (SplitShares(split_shares("train=1"), 0), ("train",))
-    assert (plain.class_separator, plain.table) == (None, CLASSIFICATION)
+    assert (plain.class_separator, plain.table) == (None, CLASSIFICATION.with_parts(()))
     assert (plain.image_rules, plain.box_policy) == (ImageRules("decode"), "keep")
     assert options(CocoOptions, boxes="drop").box_policy == "drop"
     columns = {"image_column": "p", "label": "l", "split_column": "s"}

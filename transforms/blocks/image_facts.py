@@ -64,6 +64,9 @@ class FactColumns(NamedTuple):
         num_captions: int64 [N].
         segments: lists of int64 [N], category indices of stuff, or of panoptic segments.
         object_id: int64 [M], as in the source.
+        source_name, source_size_px, source_sha256, is_counted, source_labels: Only with tiles: name, size and digest of
+            the image that a tile is of; True for the tile with which the image is counted; uint64 [N], label digest.
+            Those of whole images are their own.
     """
 
     name: Ragged
@@ -81,6 +84,24 @@ class FactColumns(NamedTuple):
     num_captions: Any = None
     segments: Any = None
     object_id: Any = None
+    source_name: Any = None
+    source_size_px: Any = None
+    source_sha256: Any = None
+    is_counted: Any = None
+    source_labels: Any = None
+
+    def of_source(self) -> "FactColumns":
+        """Return the facts with those of whole images in place of those of their tiles; one tile of an image is
+        counted."""
+        if self.is_counted is None:
+            return self
+        columns = self._asdict() | {  # _replace() needs the length of the tuple
+            "name": self.source_name,
+            "size_px": self.source_size_px,
+            "sha256": self.source_sha256,
+            "is_continuation": ~self.is_counted,
+        }
+        return FactColumns(**columns)
 
     def __len__(self) -> int:
         """Number of images."""

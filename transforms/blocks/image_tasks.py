@@ -18,7 +18,7 @@ from recordmill.schemas.block import (
 )
 from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, ImageLabels
 from recordmill.schemas.inputs.files import ImageFile
-from recordmill.schemas.inputs.images import ImageTask
+from recordmill.schemas.inputs.images import ImageTask, TileOf
 from recordmill.schemas.rejects import IdTexts
 from recordmill.transforms.runtime.beam_steps import pack, unpacker
 
@@ -43,6 +43,7 @@ def image_tasks(block: Block, splits: Sequence[str]) -> list[ImageTask]:
         block.list_rows("is_continuation"),
         firsts,
         firsts[1:],
+        tiles_of(block),
     )
     return [
         ImageTask(
@@ -55,10 +56,28 @@ def image_tasks(block: Block, splits: Sequence[str]) -> list[ImageTask]:
             tuple(objects[first:last]),
             labels,
             continued,
+            tile,
         )
-        for id_, name, (width, height), path, size, version, data, offset, split, labels, continued, first, last in zip(
-            *columns, strict=False
-        )
+        for (
+            *(id_, name, (width, height), path, size, version, data, offset, split, labels, continued, first, last),
+            tile,
+        ) in zip(*columns, strict=False)
+    ]
+
+
+def tiles_of(block: Block) -> list[TileOf | None]:
+    """Return the place of each image that is a tile; None for whole images."""
+    if block.tile_xy_px is None:
+        return [None] * len(block)
+    columns = (
+        block.tile_xy_px.tolist(),
+        block.whole_size_px.tolist(),
+        block.whole_name.texts(),
+        *map(block.list_rows, ("whole_id", "is_first_tile", "is_measured")),
+    )
+    return [
+        TileOf(x, y, width, height, name, whole_id, is_first, is_measured) if x >= 0 else None
+        for (x, y), (width, height), name, whole_id, is_first, is_measured in zip(*columns, strict=True)
     ]
 
 
@@ -120,8 +139,18 @@ def with_id_texts(block: Block, texts: IdTexts) -> Block:
 
 def id_texts(block: Block) -> IdTexts:
     """Return the id texts of a Block's images and objects."""
-    pairs = (block.image_id, block.id_text), (block.object_id, block.object_id_text)
-    return IdTexts(*(_texts(ids, column) for ids, column in pairs))
+    image_ids, object_ids = source_ids(block)
+    return IdTexts(_texts(image_ids, block.id_text), _texts(object_ids, block.object_id_text))
+
+
+def source_ids(block: Block) -> tuple[Any, Any]:
+    """Return the ids of images and of objects in the source: int64 [N] and [M]; None as in the Block."""
+    if block.tile_xy_px is None:
+        return block.image_id, block.object_id
+    is_tile, object_ids = block.tile_xy_px[:, 0] >= 0, block.object_id
+    if block.whole_object_id is not None:
+        object_ids = np.where(is_tile[block.image_of_object], block.whole_object_id, object_ids)
+    return np.where(is_tile, block.whole_id, block.image_id), object_ids
 
 
 def _texts(ids: np.ndarray, column: Ragged | None) -> dict[int, str]:

@@ -34,14 +34,28 @@ def hash_images(image_ids: np.ndarray, seed: int) -> np.ndarray:
     return (np.frombuffer(digests, ">u8").astype(np.uint64) >> np.uint64(64 - HASH_BITS)).astype(np.int64)
 
 
+def hash_in_order(block: Block, seed: int) -> np.ndarray:
+    """Return the hash that `image_order` sorts images by: int64 [N]. All tiles of an image have the image's."""
+    return hash_images(_whole_ids(block), seed)
+
+
+def _whole_ids(block: Block) -> np.ndarray:
+    """Return the id of each image, or of the image that a tile is of: int64 [N]."""
+    if block.tile_xy_px is None:
+        return block.image_id
+    return np.where(block.tile_xy_px[:, 0] < 0, block.image_id, block.whole_id)
+
+
 def ranges_of(hashes: np.ndarray, bits: int) -> np.ndarray:
     """Return the range of hashes of each image, of 2 ** bits: int64. Ranges are in the order of images."""
     return hashes >> (HASH_BITS - bits)
 
 
 def image_order(block: Block, hashes: np.ndarray) -> np.ndarray:
-    """Return the indices that sort images: by hash, then by id. Rows of a table with one id are sorted by content, name
-    and position."""
+    """Return the indices that sort images: by hash, then by id; and tiles of an image by y, then x. Rows of a table
+    with one id are sorted by content, name and position."""
+    if block.tile_xy_px is not None:
+        return np.lexsort((*block.tile_xy_px.T, _whole_ids(block), hashes))
     order = np.lexsort((block.image_id, hashes))
     if block.labels is None or not (np.diff(block.image_id[order]) == 0).any():
         return order

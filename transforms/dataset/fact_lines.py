@@ -125,6 +125,7 @@ def split_lines(
     images, annotations = split.images, split.annotations
     further = {
         "without an object": images.without_record,
+        "without a tile": images.without_tile,
         "of classes not requested": images.of_other_classes,
         "over --limit": images.over_limit,
         "over --max-per-class": images.over_class_limit,
@@ -133,6 +134,8 @@ def split_lines(
     omitted = images.rejected | {what: number for what, number in further.items() if number}
     is_table = manifest.table.record_of is RecordOf.ROW
     yield "rows" if is_table else "images", f"{images.written:,} of {images.rows:,}{_format_reasons(omitted)}"
+    if images.tiles:
+        yield "tiles", _format_tiles(split)
     if planned and len(job_splits) > 1 and (wanted := _requested_share(split)):
         share = images.written / max(1, sum(job_split.images.written for job_split in job_splits))
         yield "share", f"{share:.1%} of all images; {wanted} by --split"
@@ -147,6 +150,8 @@ def split_lines(
         omitted["image over a limit"] = annotations.of_limited_images
     if annotations.removed:
         omitted["removed by the pipeline"] = annotations.removed
+    if annotations.in_no_tile:
+        omitted["in no tile"] = annotations.in_no_tile
     if annotations.rows or not (is_table or "image.class_index" in manifest.table.sources):
         stored = annotations.rows - sum(omitted.values())
         yield "annotations", f"{stored:,} of {annotations.rows:,}{_format_reasons(omitted)}"
@@ -159,6 +164,8 @@ def split_lines(
     }
     if set(kinds.values()) != {annotations.objects, 0}:
         yield "", ", ".join(f"{kind} {number:,}" for kind, number in kinds.items() if number)
+    if annotations.tile_copies:
+        yield "", f"{annotations.tile_copies:,} more, because a tile has an annotation that another tile has"
     if lacking := _format_missing_objects(split):
         yield "no objects", lacking
     if annotations.objects and {Part.MASK_PNG, Part.MASK_RLE} & set(manifest.parts):
@@ -216,6 +223,18 @@ def _requested_share(split: SplitManifest) -> str:
     return f"{float(share):.1%}" if share else ""
 
 
+def _format_tiles(split: SplitManifest) -> str:
+    """Return the number of tiles as text, and the quality of those that are encoded as JPEG."""
+    images = split.images
+    quality = split.recipe.options.get("jpeg_quality", 95)
+    parts = [f"{images.tiles:,} of {number_text(images.written, 'image')}"]
+    if images.jpeg_tiles:
+        parts.append(f"{images.jpeg_tiles:,} encoded as JPEG of quality {quality}")
+    if images.empty_tiles:
+        parts.append(f"{images.empty_tiles:,} without objects skipped")
+    return "; ".join(parts)
+
+
 _FILTERS = {"category": "--categories", "crowd": "--no-crowd", "area": "--min-area", "class_map": "--class-map"}
 
 
@@ -226,7 +245,7 @@ def _format_missing_objects(split: SplitManifest) -> str:
     is_captioned = bool(split.annotations.captions and not split.annotations.objects)
     kinds = {rows.kind for rows in split.inputs} - _WITHOUT_OBJECTS
     if images.without_objects and (kinds & {*_OBJECTS} or (kinds and not is_captioned)):
-        reasons.append(f"{images.without_objects:,} of the written images")
+        reasons.append(f"{images.without_objects:,} of the written {'tiles' if images.tiles else 'images'}")
     if images.emptied:
         flags = ", ".join(flag for name, flag in _FILTERS.items() if name in split.annotations.filtered)
         reasons.append(f"{number_text(images.emptied, 'image')} had only objects that {flags} skipped")

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from recordmill.schemas.block import Block, Ragged, ragged_bytes, starts_of
+from recordmill.schemas.block import Block, Ragged, ragged_bytes, ragged_texts, starts_of
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable, Part, RecordOf
 from recordmill.schemas.inputs.annotations import ImageLabels
 from recordmill.schemas.inputs.images import MAX_RECORD_BYTES, ImageTask, StoredImage
@@ -17,7 +18,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import column_writer
 from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns, FieldItems
-from recordmill.transforms.blocks.image_tasks import id_texts, object_columns
+from recordmill.transforms.blocks.image_tasks import id_texts, object_columns, source_ids
 from recordmill.transforms.encoders.encode_fields import FieldEncoder
 from recordmill.transforms.encoders.encode_masks import DrawnMasks, MaskDrawer
 from recordmill.transforms.encoders.encode_objects import FittedBoxes, KeypointEncoder, fit_boxes, scale_to_pixels
@@ -118,20 +119,25 @@ class ExampleEncoder:
         self.per_annotation = table.record_of is RecordOf.ANNOTATION
         self._box_policy = box_policy
 
-    def draw(self, task: ImageTask, block: Block, row: int, image: StoredImage) -> LoadedImage:
+    def read_map(self, task: ImageTask) -> Any:
+        """Return the panoptic map of a tile's whole image, see `MaskDrawer.read_map`."""
+        return self._drawer.read_map(task)
+
+    def draw(self, task: ImageTask, block: Block, row: int, image: StoredImage, whole_map: Any = None) -> LoadedImage:
         """Return the image with the masks of its record. Thread-safe.
 
         Args:
             block: Images; the task's image is in `row`.
+            whole_map: Result of `read_map`.
 
         Raises:
             OSError: Storage fails.
         """
         try:
             check_size(len(image.data))
-            return LoadedImage(task, image, self._drawer.draw(task, block, row, image))
+            return LoadedImage(task, image, self._drawer.draw(task, block, row, image, whole_map))
         except UnusableError as fault:
-            return LoadedImage(task, task.rejected(fault.reason, fault.detail))
+            return _reject_image(task, fault)
 
     def encode(self, block: Block, images: Sequence[LoadedImage]) -> EncodedRun:
         """Encode a run of images.
@@ -280,7 +286,7 @@ class ExampleEncoder:
         if "objects.class_index" in self._sources:
             columns["first_object_of_image"] = run.block.first_object_of_image
             columns["class_index"] = run.class_index
-            columns["object_id"] = run.block.object_id
+            columns["object_id"] = source_ids(run.block)[1]
             columns["yxyx_frac"] = run.boxes.yxyx_frac.astype(np.float32)
         if self._drawer.has_masks:
             bounds = [edges for image in run.images if image.masks for edges in image.masks.bounds_px]
@@ -290,7 +296,25 @@ class ExampleEncoder:
         if self._drawer.has_regions:
             segments = [image.masks.values["segments.class_index"] for image in run.images if image.masks]
             columns["segments"] = ragged_ints(segments)
+        if run.block.tile_xy_px is not None:
+            columns |= _source_facts(run)
         return FactColumns(**columns)
+
+
+def _source_facts(run: Run) -> dict[str, Any]:
+    """Return the facts of the images that tiles are of."""
+    tasks, labels = [image.task for image in run.images], run.block.whole_labels
+    sizes = [
+        (task.tile.whole_width, task.tile.whole_height) if task.tile else (stored.width, stored.height)
+        for task, stored in zip(tasks, run.stored_images, strict=True)
+    ]
+    return {
+        "source_name": ragged_texts([task.source_name for task in tasks]),
+        "source_size_px": np.array(sizes, np.int64).reshape(-1, 2),
+        "source_sha256": [stored.whole_sha256 or stored.sha256 for stored in run.stored_images],
+        "is_counted": np.array([task.counts_image for task in tasks], bool),
+        "source_labels": (np.zeros(len(run.images), np.int64) if labels is None else labels).view(np.uint64),
+    }
 
 
 def add_object_columns(block: Block) -> Block:
@@ -304,8 +328,21 @@ def _reject_if_large(image: LoadedImage, size: int) -> LoadedImage:
     try:
         check_size(size)
     except UnusableError as fault:
-        return LoadedImage(image.task, image.task.rejected(fault.reason, fault.detail))
+        return _reject_image(image.task, fault)
     return image
+
+
+def _reject_image(task: ImageTask, fault: UnusableError) -> LoadedImage:
+    """Return the reject of an image whose record is too large. See `tile_error` for tiles."""
+    if task.tile:
+        raise tile_error(task, fault)
+    return LoadedImage(task, task.rejected(fault.reason, fault.detail))
+
+
+def tile_error(task: ImageTask, fault: UnusableError) -> ConfigError:
+    """Return the error of a tile that cannot be stored. It is no reject, because the other tiles of its image are
+    written."""
+    return ConfigError(f"{task.source_name!r}: tile {task.file_name!r}: {fault.detail}. Use a smaller --tile")
 
 
 def ragged_ints(rows: Sequence[Sequence[int]]) -> Ragged:
@@ -345,15 +382,18 @@ def _count_run_contents(run: Run, per_image: np.ndarray, has_captions: bool) -> 
         x, y, visibility = (np.asarray(run.keypoints[name]) for name in ("x", "y", "visibility"))
         is_outside = (x < 0) | (x > 1) | (y < 0) | (y > 1)
         counted[Metric.KEYPOINTS_OUTSIDE] += int((is_outside & (visibility == 2)).sum())
-    for image, number in zip(run.images, per_image.tolist(), strict=True):
-        task, stored = image.task, image.stored
+    for image, stored, number in zip(run.images, run.stored_images, per_image.tolist(), strict=True):
+        task = image.task
         if image.masks:
             counted.update(image.masks.counted)
         if has_captions:
             counted[Metric.CAPTIONS] += len(task.labels.captions)
-        if not task.is_continuation:
+        if task.tile and number and not task.is_continuation:
+            counted[Metric.TILES] += 1
+            counted[Metric.JPEG_TILES] += bool(stored.whole_sha256) and stored.format == "jpeg"
+        if task.counts_image:
             counted[Metric.IMAGES if number else Metric.IMAGES_WITHOUT_RECORD] += 1
-            if isinstance(stored, StoredImage) and stored.transcoding:
+            if stored.transcoding:
                 counted += transcoding_counts(stored.transcoding, len(stored.data))
     return counted
 
@@ -372,7 +412,8 @@ def _reject_objects(
         field_faults: Errors of open fields, by the row of the object.
     """
     rejected: dict[int, list[Rejected]] = defaultdict(list)
-    columns = (objects, block.image_of_object[objects], block.object_id[objects], boxes.is_empty[objects])
+    ids = source_ids(block)[1]
+    columns = (objects, block.image_of_object[objects], ids[objects], boxes.is_empty[objects])
     for row, image, object_id, is_empty in zip(*(column.tolist() for column in columns), strict=True):
         task, stored, masks = images[image]
         fault = masks.faults.get(row - int(block.first_object_of_image[image])) if masks else field_faults.get(row)
@@ -383,8 +424,8 @@ def _reject_objects(
             fault = UnusableError(Reason.EMPTY_BOX if is_empty else Reason.BOX_OUTSIDE, detail)
         is_of_file = abs(task.image_id) < 1 << 53  # others are mostly hashes, which no file has
         detail = fault.detail if is_of_file else f"{task.file_name!r}: {fault.detail}"
-        reject = Rejected("annotation", object_id, fault.reason, detail, task.image_id)
-        rejected[image].append(reject.named(task.file_name))
+        reject = Rejected("annotation", object_id, fault.reason, detail, task.source_id)
+        rejected[image].append(reject.named(task.source_name))
     return rejected
 
 
@@ -393,7 +434,7 @@ class _RunRejects(NamedTuple):
 
     Attributes:
         bytes: File size in bytes of each rejected image.
-        read_bytes: Bytes read from the file of each other image, without continuations.
+        read_bytes: Bytes read from the file of each other image, without continuations; 0 for further tiles.
     """
 
     rejected: list[Rejected]
@@ -412,17 +453,17 @@ def _gather_rejects(block: Block, images: Sequence[LoadedImage], faults: Mapping
     for row, (task, stored, masks) in enumerate(images):
         sizes = rejects.read_bytes
         if stored is None:
-            rejects.counted[Metric.IMAGES_WITHOUT_RECORD] += 1
+            rejects.counted[Metric.IMAGES_WITHOUT_RECORD] += task.counts_image
         elif isinstance(stored, StoredImage):
             rejects.rejected.extend(faults.get(row, ()))
             rejects.rejected.extend(masks.rejected if masks else ())
         else:
             sizes = rejects.bytes
             rows = stored.annotations + int(block.objects_per_image[row])
-            if task.is_continuation:
+            if not task.counts_image:
                 rejects.counted[Metric.OF_REJECTED_IMAGES] += rows
             else:
                 rejects.rejected.append(msgspec.structs.replace(stored, annotations=rows))
         if not task.is_continuation:
-            sizes.append(task.ref.size_bytes if stored else 0)
+            sizes.append(task.ref.size_bytes if stored and task.counts_image else 0)
     return rejects

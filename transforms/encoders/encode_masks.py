@@ -3,10 +3,11 @@
 Panoptic and stuff annotations become one-channel PNGs with a value per pixel."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from PIL import Image
 
 from recordmill.schemas.block import Block
 from recordmill.schemas.features import FeatureTable, Part
@@ -54,11 +55,18 @@ def read_panoptic(
         UnusableError: The PNG is missing, broken or has another size, or its segments differ from those of the row.
         OSError: Storage fails.
     """
+    data = _fetch_panoptic(panoptic)
+    with DECODING.part(width * height):
+        indices = read_segment_indices(panoptic, data, width, height, category_ids)
+        return _encode_segment_ids(panoptic, indices) if panoptic.void_ids else data, indices
+
+
+def _fetch_panoptic(panoptic: PanopticAnnotation) -> bytes:
     if len(panoptic.segments) > MAX_SEGMENTS:
         detail = f"{len(panoptic.segments)} segments; a mask of one byte can store {MAX_SEGMENTS}"
         raise UnusableError(Reason.TOO_MANY_SEGMENTS, _name_file(panoptic, detail))
     try:
-        data = fetch_file(panoptic.file)
+        return fetch_file(panoptic.file)
     except ChangedFileError as error:
         detail = "the file was replaced after it was listed"
         raise UnusableError(Reason.MASK_MISSING, _name_file(panoptic, detail)) from error
@@ -66,36 +74,42 @@ def read_panoptic(
         raise UnusableError(Reason.MASK_MISSING, _name_file(panoptic, "no such file under --panoptic-masks")) from error
     except UnreadableFileError as error:
         raise UnusableError(Reason.MASK_UNREADABLE, _name_file(panoptic, str(error.strerror))) from error
-    with DECODING.part(width * height):
-        colours = _decode_panoptic_png(panoptic, data, width, height)
-        if panoptic.void_ids:
-            is_void = _segment_indices(colours, np.array(panoptic.void_ids, np.uint32)) > 0
-            colours = np.where(is_void[:, :, np.newaxis], np.uint8(0), colours)
-            data = encode_png(colours)
-        indices = _segment_indices(colours, np.array([segment.id for segment in panoptic.segments], np.uint32))
-    if fault := _find_segment_fault(panoptic, indices):
-        if not (indices > 0).any() and _is_two_channel(colours, category_ids):
+
+
+def read_segment_indices(
+    panoptic: PanopticAnnotation, data: bytes, width: int, height: int, category_ids: frozenset[int]
+) -> np.ndarray:
+    """Return the second result of `read_panoptic`, given the bytes of the PNG, without the budget for decoded images.
+
+    At most 6 bytes per pixel are in memory.
+    """
+    colours = _decode_panoptic_png(panoptic, data, width, height)
+    segment_ids = [segment.id for segment in panoptic.segments]
+    indices, counts, unknown = _segment_indices(colours, segment_ids, panoptic.void_ids)
+    if fault := _find_segment_fault(panoptic, counts, unknown):
+        if not counts[1:].any() and _is_two_channel(colours, category_ids):
             detail = (
                 "its pixels are (category, instance), panopticapi's two-channel format; convert it with panopticapi's "
                 "converters/2channels2panoptic_coco_format.py, which also writes the JSON that goes with it"
             )
             raise UnusableError(Reason.TWO_CHANNEL_PANOPTIC, _name_file(panoptic, detail))
         raise UnusableError(Reason.SEGMENT_MISMATCH, _name_file(panoptic, fault))
-    return data, indices.astype(np.uint8)
+    return indices
 
 
 def _name_file(panoptic: PanopticAnnotation, detail: str) -> str:
     return f"{panoptic.file_name!r}: {detail}"
 
 
-def _decode_panoptic_png(panoptic: PanopticAnnotation, data: bytes, width: int, height: int) -> np.ndarray:
-    """Return the pixels of the PNG: uint8 [height, width, 3]."""
+def _decode_panoptic_png(panoptic: PanopticAnnotation, data: bytes, width: int, height: int) -> Image.Image:
+    """Return the decoded PNG, of a mode that converts to RGB."""
     try:
         with open_image(data, "png") as image:
             size, mode = image.size, image.mode
             if size == (width, height) and mode in ("RGB", "RGBA", "P"):
                 check_png(data)
-                return np.asarray(image.convert("RGB"))
+                image.load()
+                return image
     except Exception as error:  # Pillow's decoders raise nearly anything on bytes made to break them
         detail = f"it does not decode as PNG ({describe_pillow_error(error)})"
         raise UnusableError(Reason.MASK_UNREADABLE, _name_file(panoptic, detail)) from error
@@ -106,45 +120,65 @@ def _decode_panoptic_png(panoptic: PanopticAnnotation, data: bytes, width: int, 
     raise UnusableError(Reason.MASK_UNREADABLE, _name_file(panoptic, detail))
 
 
-_UNKNOWN = -1
 _PIXELS_AT_ONCE = 1 << 20
 """Number of pixels per lookup of segments, which takes several times the memory of the pixels."""
 
 
-def _segment_indices(colours: np.ndarray, segment_ids: np.ndarray) -> np.ndarray:
-    """Return 1 + index of each pixel's id in `segment_ids`, 0 for id 0, _UNKNOWN otherwise: int16 [height, width]."""
-    known = np.concatenate([np.zeros(1, np.uint32), segment_ids])
+def _rows_of(colours: Image.Image) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the top of each strip of rows, and its pixels: uint8 [rows, width, 3]."""
+    width, height = colours.size
+    rows = max(1, _PIXELS_AT_ONCE // width)
+    for top in range(0, height, rows):
+        yield top, np.asarray(colours.crop((0, top, width, min(top + rows, height))).convert("RGB"))
+
+
+def _segment_indices(
+    colours: Image.Image, segment_ids: Sequence[int], void_ids: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Find the segment of each pixel.
+
+    Returns:
+        uint8 [height, width]: 1 + index of the pixel's id in `segment_ids`, 0 for id 0, `void_ids` and other ids; int64
+        [1 + segments], number of pixels by value; number of pixels with other ids.
+    """
+    known = np.array([0, *segment_ids, *void_ids], np.uint32)
     order = np.argsort(known)
     ranked = known[order]
-    indices = np.empty(colours.shape[:2], np.int16)
-    rows = max(1, _PIXELS_AT_ONCE // colours.shape[1])
-    for top in range(0, len(colours), rows):
+    indices = np.empty(colours.size[::-1], np.uint8)
+    counts, unknown = np.zeros(1 + len(segment_ids), np.int64), 0
+    for top, part in _rows_of(colours):
         # Little-endian, the four bytes R, G, B, 0 are R + 256 G + 65536 B.
-        part = colours[top : top + rows]
         four = np.zeros((*part.shape[:2], 4), np.uint8)
         four[:, :, :3] = part
         ids = four.view("<u4")[:, :, 0]
         ranks = np.searchsorted(ranked, ids).clip(max=len(known) - 1)
-        indices[top : top + rows] = np.where(ranked[ranks] == ids, order[ranks], _UNKNOWN)
-    return indices
+        is_known = ranked[ranks] == ids
+        values = np.where(is_known, order[ranks], 0)
+        values[values > len(segment_ids)] = 0
+        unknown += int(np.count_nonzero(~is_known))
+        counts += np.bincount(values[is_known], minlength=len(counts))
+        indices[top : top + len(part)] = values
+    return indices, counts, unknown
 
 
-def _find_segment_fault(panoptic: PanopticAnnotation, indices: np.ndarray) -> str:
-    """Return how PNG and row differ; empty if they agree."""
-    unknown = int(np.count_nonzero(indices == _UNKNOWN))
+def _find_segment_fault(panoptic: PanopticAnnotation, counts: np.ndarray, unknown: int) -> str:
+    """Return how PNG and row differ; empty if they agree. See `_segment_indices` for the numbers of pixels."""
     if unknown:
         return f"{unknown:,} of its pixels belong to segments that segments_info does not list"
-    seen = np.bincount(indices.ravel(), minlength=len(panoptic.segments) + 1)
-    absent = [segment.id for segment, pixels in zip(panoptic.segments, seen[1:].tolist(), strict=True) if not pixels]
+    absent = [segment.id for segment, pixels in zip(panoptic.segments, counts[1:].tolist(), strict=True) if not pixels]
     return f"segments {', '.join(map(str, absent[:5]))} have no pixels in it" if absent else ""
 
 
-def _is_two_channel(colours: np.ndarray, category_ids: frozenset[int]) -> bool:
+def _is_two_channel(colours: Image.Image, category_ids: frozenset[int]) -> bool:
     """Return True if red is always a category id and green an instance number. Segment ids below 256 have no green."""
-    if colours[:, :, 2].any() or not colours[:, :, 1].any():
-        return False
-    reds = np.unique(colours[:, :, 0]).tolist()
-    return all(red in category_ids for red in reds if red)
+    reds: set[int] = set()
+    has_green = False
+    for _, part in _rows_of(colours):
+        if part[:, :, 2].any():
+            return False
+        has_green = has_green or bool(part[:, :, 1].any())
+        reds.update(np.unique(part[:, :, 0]).tolist())
+    return has_green and all(red in category_ids for red in reds if red)
 
 
 _VOID = PanopticAnnotation(File(""), "", ())
@@ -172,20 +206,52 @@ class RegionEncoder:
             UnusableError: The PNG is unusable, or labels of its categories do not fit into a category mask.
             OSError: Storage fails.
         """
-        if "panoptic.category_png" in self._sources:
-            labels = [self._label[segment.category_id] for segment in panoptic.segments]
-            beyond = [label for label in labels if not 1 <= label <= 255]
-            if beyond:
-                detail = (
-                    f"{panoptic.file_name!r}: label {beyond[0]} is not in 1..255, so a mask of one byte cannot store it"
-                )
-                raise UnusableError(Reason.CATEGORY_OUT_OF_RANGE, detail)
+        self._check_labels(panoptic)
         png, measured = read_panoptic(panoptic, *image.frame, frozenset(self._index))
         # Boxes and areas are measured at the annotated size, because small segments may vanish in a shrunk image.
         indices = measured
         if image.annotated_size:
-            png, indices = _shrink_panoptic(panoptic, measured, image)
+            indices = resize_nearest(measured, image.width, image.height)
+            png = _encode_segment_ids(panoptic, indices)
         return self._values(panoptic, png, indices, measured)
+
+    def _check_labels(self, panoptic: PanopticAnnotation) -> None:
+        """Raise UnusableError if a label does not fit into the category mask."""
+        if "panoptic.category_png" not in self._sources:
+            return
+        labels = [self._label[segment.category_id] for segment in panoptic.segments]
+        if beyond := [label for label in labels if not 1 <= label <= 255]:
+            detail = (
+                f"{panoptic.file_name!r}: label {beyond[0]} is not in 1..255, so a mask of one byte cannot store it"
+            )
+            raise UnusableError(Reason.CATEGORY_OUT_OF_RANGE, detail)
+
+    def read_map(self, panoptic: PanopticAnnotation, width: int, height: int) -> np.ndarray:
+        """Return the second result of `read_panoptic`, for the tiles of an image; errors are those of
+        `encode_panoptic`. The caller holds the image's part of the budget for decoded images."""
+        self._check_labels(panoptic)
+        return read_segment_indices(panoptic, _fetch_panoptic(panoptic), width, height, frozenset(self._index))
+
+    def encode_part(self, panoptic: PanopticAnnotation, indices: np.ndarray, name: str) -> dict[str, Any]:
+        """Return the values of a part of a panoptic annotation, by source. Boxes and areas are those of the part.
+
+        Args:
+            panoptic: Annotation of the whole image.
+            indices: Part of the result of `read_map`.
+            name: File name of the tile.
+        """
+        present = np.flatnonzero(np.bincount(indices.ravel(), minlength=len(panoptic.segments) + 1)[1:])
+        numbers = np.zeros(len(panoptic.segments) + 1, np.uint8)
+        numbers[1 + present] = np.arange(1, len(present) + 1)
+        segments = (panoptic.segments[index] for index in present.tolist())
+        part = PanopticAnnotation(
+            panoptic.file,
+            f"{name.rpartition('.')[0] or name}.png",
+            tuple(Segment(segment.id, segment.category_id, segment.is_crowd) for segment in segments),
+        )
+        own_indices = numbers[indices]
+        png = _encode_segment_ids(part, own_indices) if "panoptic.png" in self._sources else b""
+        return self._values(part, png, own_indices, own_indices)
 
     def encode_void(self, width: int, height: int) -> dict[str, Any]:
         """Return the all-void values of an image without panoptic annotation."""
@@ -235,11 +301,11 @@ class RegionEncoder:
         return values
 
 
-def _shrink_panoptic(panoptic: PanopticAnnotation, indices: np.ndarray, image: StoredImage) -> tuple[bytes, np.ndarray]:
-    indices = resize_nearest(indices, image.width, image.height)
+def _encode_segment_ids(panoptic: PanopticAnnotation, indices: np.ndarray) -> bytes:
+    """Return the panoptic PNG of the indices of segments."""
     ids = np.array([0, *(segment.id for segment in panoptic.segments)], "<u4")[indices]
-    colours = ids.view(np.uint8).reshape(image.height, image.width, 4)[:, :, :3]
-    return encode_png(np.ascontiguousarray(colours)), indices
+    colours = ids.view(np.uint8).reshape(*indices.shape, 4)[:, :, :3]
+    return encode_png(np.ascontiguousarray(colours))
 
 
 def _encode_lookup(indices: np.ndarray, void: int, values: Iterable[int]) -> bytes:
@@ -305,12 +371,32 @@ class MaskDrawer:
         self.has_masks = table.has_masks
         self.has_regions = Part.PANOPTIC in table.parts or Part.SEMANTIC in table.parts
 
-    def draw(self, task: ImageTask, block: Block, row: int, image: StoredImage) -> DrawnMasks | None:
+    def read_map(self, task: ImageTask) -> "np.ndarray | UnusableError | None":
+        """Return the panoptic map of the image that a tile is of, see `RegionEncoder.read_map`, or its fault; None
+        without one."""
+        if Part.PANOPTIC not in self._parts or task.tile is None:
+            return None
+        for row in task.labels.panoptic:
+            try:
+                return self._regions.read_map(row, task.tile.whole_width, task.tile.whole_height)
+            except UnusableError as fault:
+                return fault
+        return None
+
+    def draw(
+        self,
+        task: ImageTask,
+        block: Block,
+        row: int,
+        image: StoredImage,
+        whole_map: "np.ndarray | UnusableError | None" = None,
+    ) -> DrawnMasks | None:
         """Draw the masks of an image; None if not requested.
 
         Args:
             task: Image with labels; its objects are in the Block.
             block: Images; the task's image is in `row`.
+            whole_map: Result of `read_map`, if the image is a tile that was cut from its whole image.
 
         Raises:
             UnusableError: The masks are larger than a record.
@@ -322,7 +408,10 @@ class MaskDrawer:
         if self.has_masks:
             self._draw_objects(block.cut(row, row + 1), image, drawn)
         if Part.PANOPTIC in self._parts:
-            drawn.values.update(self._panoptic_values(task, image, drawn))
+            if image.whole_sha256:
+                drawn.values.update(self._part_values(task, image, whole_map, drawn))
+            else:
+                drawn.values.update(self._panoptic_values(task, image, drawn))
         elif Part.SEMANTIC in self._parts:
             drawn.values.update(self._stuff_values(task, image, drawn))
         return drawn
@@ -360,12 +449,25 @@ class MaskDrawer:
             try:
                 values = self._regions.encode_panoptic(row, image)
             except UnusableError as fault:
-                rejected = Rejected("annotation", None, fault.reason, fault.detail, task.image_id)
-                drawn.rejected.append(rejected.named(task.file_name))
+                drawn.rejected.append(_reject_row(task, None, fault))
             else:
                 drawn.counted[Metric.PANOPTIC] += 1
                 return values
         return self._regions.encode_void(image.width, image.height)
+
+    def _part_values(
+        self, task: ImageTask, image: StoredImage, whole_map: "np.ndarray | UnusableError | None", drawn: DrawnMasks
+    ) -> dict[str, Any]:
+        """Return the values of a panoptic annotation in a tile. Its reject is that of the first tile."""
+        if task.tile is None or whole_map is None or isinstance(whole_map, UnusableError):
+            if isinstance(whole_map, UnusableError) and task.counts_image:
+                drawn.rejected.append(_reject_row(task, None, whole_map))
+            return self._regions.encode_void(image.width, image.height)
+        drawn.counted[Metric.PANOPTIC] += 1
+        drawn.counted[Metric.TILE_COPIES] += not task.tile.is_first
+        x, y = task.tile.x, task.tile.y
+        indices = whole_map[y : y + image.height, x : x + image.width]
+        return self._regions.encode_part(task.labels.panoptic[0], indices, task.file_name)
 
     def _stuff_values(self, task: ImageTask, image: StoredImage, drawn: DrawnMasks) -> dict[str, Any]:
         regions: list[tuple[StuffAnnotation, np.ndarray]] = []
@@ -374,10 +476,14 @@ class MaskDrawer:
                 counts = _compress_mask(region.segmentation, image)
                 regions.append((region, decode_counts(counts, image.width, image.height)))
             except UnusableError as fault:
-                rejected = Rejected("annotation", region.id, fault.reason, fault.detail, task.image_id)
-                drawn.rejected.append(rejected.named(task.file_name))
+                drawn.rejected.append(_reject_row(task, region.id, fault))
         drawn.counted[Metric.REGIONS] = len(regions)
         return self._regions.encode_stuff(regions, image.width, image.height)
+
+
+def _reject_row(task: ImageTask, id_: int | None, fault: UnusableError) -> Rejected:
+    """Return the reject of a stuff or panoptic annotation."""
+    return Rejected("annotation", id_, fault.reason, fault.detail, task.source_id).named(task.source_name)
 
 
 def _check_total_size(masks: Iterable[bytes], before: int) -> list[bytes]:

@@ -1,5 +1,6 @@
 """Boxes and keypoints of objects, as fractions of images."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -7,6 +8,7 @@ import numpy as np
 
 from recordmill.schemas.block import Block, Ragged, ragged_bytes, spans
 from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.transforms.records.example import Column, bytes_items
 
 
@@ -69,6 +71,20 @@ def fit_boxes(boxes_xywh_px: np.ndarray, frame_wh_px: np.ndarray, policy: str) -
     if policy == "drop":
         return FittedBoxes(yxyx_frac, nothing, is_empty, changed)
     return FittedBoxes(yxyx_frac, changed if policy == "clip" else nothing, is_empty, nothing)
+
+
+def describe_unfit_box(box_xywh_px: Sequence[float], frame_wh_px: Sequence[int], is_empty: bool) -> UnusableError:
+    """Return the error of a box that `fit_boxes` does not accept."""
+    x, y, width, height = box_xywh_px
+    detail = f"box x {x:g}, y {y:g}, {width:g}x{height:g} in an image of {'x'.join(map(str, frame_wh_px))}"
+    return UnusableError(Reason.EMPTY_BOX if is_empty else Reason.BOX_OUTSIDE, detail)
+
+
+def reject_object(object_id: int, image_id: int, file_name: str, fault: UnusableError) -> Rejected:
+    """Return the reject of an object of an image."""
+    is_of_file = abs(image_id) < 1 << 53  # others are mostly hashes, which no file has
+    detail = fault.detail if is_of_file else f"{file_name!r}: {fault.detail}"
+    return Rejected("annotation", object_id, fault.reason, detail, image_id).named(file_name)
 
 
 _ROUNDED = 2e-6

@@ -27,6 +27,8 @@ _PIXELS_PER_BYTE = {
     "semantic.png": 45,
 }
 _USUAL_PIXELS = 640 * 480
+_PNG_BYTES_PER_JPEG_BYTE = 3.3
+"""Measured on tiles of COCO's images."""
 
 
 class RecordEstimate:
@@ -35,10 +37,13 @@ class RecordEstimate:
     Args:
         max_side: Maximum side in pixels, to which larger images and their masks are shrunk.
         same_bytes: Further bytes of each record, equal for all images.
+        image_format: Format of stored images, see ImageRules.
     """
 
-    def __init__(self, table: FeatureTable, max_side: int | None = None, same_bytes: int = 0):
-        self._max_side = max_side
+    def __init__(
+        self, table: FeatureTable, max_side: int | None = None, same_bytes: int = 0, image_format: str = "keep"
+    ):
+        self._max_side, self._image_format = max_side, image_format
         self._per_annotation = table.record_of is RecordOf.ANNOTATION
         self._parts = frozenset(table.parts)
         keys = sum(len(feature.name) + 12 for feature in table.features)
@@ -52,7 +57,11 @@ class RecordEstimate:
 
         Sizes are exact, except for the lengths of names and ids, and for masks, which are rough estimates."""
         number = block.objects_per_image
-        image = self._fixed + _letters(block.file_name) + (block.file_bytes if self._has_image else 0)
+        image = (
+            self._fixed
+            + _letters(block.file_name)
+            + (_image_bytes(block, self._image_format) if self._has_image else 0)
+        )
         if self._per_annotation:
             return number * image, number
         if block.labels is not None and block.labels.values.size:
@@ -94,6 +103,20 @@ class RecordEstimate:
             is_larger = longer > self._max_side
             width, height = (np.where(is_larger, new, old) for new, old in zip(shrunk, (width, height), strict=True))
         return np.where((block.image_size_px > 0).all(axis=1), width * height, _USUAL_PIXELS)
+
+
+def _image_bytes(block: Block, image_format: str) -> np.ndarray:
+    """Return the bytes of each image: those of its file, or for a tile, by its share of the image's pixels, about those
+    of its encoding: int64 [N]."""
+    if block.tile_xy_px is None:
+        return block.file_bytes
+    pixels, whole_pixels = block.image_size_px.prod(axis=1), block.whole_size_px.prod(axis=1)
+    share = np.where(whole_pixels > 0, pixels / np.maximum(whole_pixels, 1), 1.0)
+    if image_format != "keep":
+        are_png = np.array([name.lower().endswith(b".png") for name in block.whole_name.rows()], bool)
+        is_changed = (whole_pixels > 0) & (are_png != (image_format == "png"))
+        share[is_changed] *= _PNG_BYTES_PER_JPEG_BYTE if image_format == "png" else 1 / _PNG_BYTES_PER_JPEG_BYTE
+    return np.rint(block.file_bytes * share).astype(np.int64)
 
 
 def _letters(texts: Ragged) -> np.ndarray:

@@ -256,7 +256,8 @@ def _scan_chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
 def png_without_metadata(data: bytes) -> bytes:
     """Drop chunks of a PNG that neither decoding nor orientation needs. All bytes from a truncated chunk on are
     kept."""
-    pieces = [PNG_START]
+    view = memoryview(data)
+    pieces: list[bytes | memoryview] = [PNG_START]
     colour, entries, has_pixels = -1, 0, False
     for kind, start, end in _scan_chunks(data):
         length = end - start - 12
@@ -265,7 +266,7 @@ def png_without_metadata(data: bytes) -> bytes:
         entries = length // 3 if kind == b"PLTE" else entries
         has_pixels = has_pixels or kind == b"IDAT"
         if kind in (b"IEND", b""):
-            pieces.append(data[start:])
+            pieces.append(view[start:])
             break
         if kind == b"tRNS":  # libpng, too, ignores a tRNS of another length, or after the pixels
             fits = 0 < length <= entries if colour == _PALETTE else length == _TRANSPARENCY_BYTES.get(colour)
@@ -275,8 +276,9 @@ def png_without_metadata(data: bytes) -> bytes:
         else:
             is_kept = kind[:1].isupper()
         if is_kept:
-            pieces.append(data[start:end])
-    return b"".join(pieces)
+            pieces.append(view[start:end])
+    # Large files are not copied without need.
+    return data if sum(map(len, pieces)) == len(data) else b"".join(pieces)
 
 
 def png_may_have_exif(data: bytes) -> bool:

@@ -25,8 +25,10 @@ _MAX_STEPS = 50_000_000
 # pycocotools counts steps in C ints. On overflow it reads and writes out of bounds. No image is this large.
 _MAX_COORDINATE_PX = 1e8
 # rleToString of pycocotools allocates 6 characters per run and writes one more. Runs of 2 ** 24 pixels fill all 6.
-# malloc's rounding has space for up to three such runs.
-_MAX_POLYGON_IMAGE_PX = 3 << 24
+# malloc's rounding has space for up to three such runs. A run of a polygon that leaves a row of pixels free is shorter
+# than a column, and so has fewer characters.
+_MAX_RUNS_OF_6_PX = 3 << 24
+_MAX_DRAWN_PX = 1 << 29  # the largest run that fits 6 characters
 
 _MAX_CHARACTERS = 7  # per number in compressed counts: 35 bits; pycocotools uses 32 of them
 
@@ -195,8 +197,6 @@ def _draw_polygons(polygons: list[list[float]], width: int, height: int) -> byte
     farthest_px = max(max(max(polygon), -min(polygon)) for polygon in polygons)
     if farthest_px > _MAX_COORDINATE_PX:
         raise _MalformedError("coordinates beyond any image")
-    if height * width >= _MAX_POLYGON_IMAGE_PX:
-        raise _MalformedError(f"polygons in an image of {width}x{height} pixels; the limit for polygons is 50 million")
     most = min(max(_MAX_STEPS_PER_IMAGE_PX * height * width, _MAX_STEPS_IN_SMALL_IMAGES), _MAX_STEPS)
     most_px = most // _STEPS_PER_PX
     # Measure edges only if this upper bound is too large: no edge is longer than twice the farthest coordinate.
@@ -204,10 +204,32 @@ def _draw_polygons(polygons: list[list[float]], width: int, height: int) -> byte
         edges_px = sum(map(_edge_px, polygons))
         if edges_px > most_px:
             raise _MalformedError(f"polygons with edges of {edges_px:.0f} px; the limit is {most_px}")
-    masks = [mask["counts"] for mask in coco_mask.frPyObjects(polygons, height, width)]
-    if len(masks) == 1:
+    drawn_height = _drawn_height(polygons, width, height)
+    masks = [mask["counts"] for mask in coco_mask.frPyObjects(polygons, drawn_height, width)]
+    if len(masks) == 1 and drawn_height == height:
         return masks[0]
-    return mask_rle(_unite(list(map(_decompress, masks)), height * width))
+    runs = _unite(list(map(_decompress, masks)), drawn_height * width)
+    return mask_rle(runs if drawn_height == height else _cut_bottom(runs, drawn_height, height))
+
+
+def _drawn_height(polygons: list[list[float]], width: int, height: int) -> int:
+    """Return the height of the mask to draw: that of the image, unless runs of its size are unsafe, see
+    _MAX_RUNS_OF_6_PX. Then one with free rows below all polygons."""
+    if height * width < _MAX_RUNS_OF_6_PX or min(min(polygon[1::2]) for polygon in polygons) > 1:
+        return height
+    lowest = max(max(polygon[1::2]) for polygon in polygons)
+    drawn_height = max(height, int(lowest) + 3)
+    if width * drawn_height >= _MAX_DRAWN_PX:
+        detail = f"polygons down to {lowest:.0f} px in an image of {width}x{height} pixels"
+        raise _MalformedError(f"{detail}; the limit is {_MAX_DRAWN_PX // width - 3} px")
+    return drawn_height
+
+
+def _cut_bottom(runs: np.ndarray, drawn_height: int, height: int) -> np.ndarray:
+    """Return the run lengths of the upper `height` rows of a mask."""
+    column, row = np.divmod(np.cumsum(runs), drawn_height)
+    edges = column * height + np.minimum(row, height)
+    return np.diff(edges, prepend=0)
 
 
 def _edge_px(polygon: list[float]) -> float:

@@ -102,7 +102,8 @@ def load_image(task: ImageTask, rules: ImageRules) -> StoredImage | Rejected:
         OSError: Storage fails. A missing or unreadable file is a Rejected.
     """
     if rules.raw_size is None:
-        return read_or_reject(task, lambda data: _check_or_transcode(data, task.width, task.height, rules))
+        size = (None, None) if task.tile and task.tile.is_measured else (task.width, task.height)
+        return read_or_reject(task, lambda data: _check_or_transcode(data, *size, rules))
     height, width = rules.raw_size
     return read_or_reject(task, lambda data: _decode_raw(data, height, width))
 
@@ -167,9 +168,9 @@ def _check_or_transcode_pixels(
     """Check an opened image, and transcode it if needed. `json_size` is its width and height in the JSON."""
     original = kind or str(image.format).lower()
     turn = (
-        _is_annotated_upright(image, *json_size)
+        is_annotated_upright(image, *json_size)
         if None not in json_size
-        else rules.upright and _is_rotated(image, data, kind)
+        else rules.upright and is_rotated(image, data, kind)
     )
     size = stored_size(image)
     if turn and exif_orientation(image) in LIES_ON_ITS_SIDE:
@@ -245,14 +246,14 @@ def check_pixel_count(image: Image.Image) -> None:
         raise UnusableError(Reason.TOO_LARGE, f"{image.width}x{image.height} pixels; the limit is {MAX_PIXELS:,}")
 
 
-def _is_rotated(image: Image.Image, data: bytes, kind: str) -> bool:
+def is_rotated(image: Image.Image, data: bytes, kind: str) -> bool:
     """Return True if EXIF rotates or mirrors an image."""
     if kind == "png" and not check_formats.png_may_have_exif(data):
         return False  # Pillow would decode all pixels to look for a chunk after them
     return exif_orientation(image) in TURNS
 
 
-def _is_annotated_upright(image: Image.Image, width: int | None, height: int | None) -> bool:
+def is_annotated_upright(image: Image.Image, width: int | None, height: int | None) -> bool:
     """Return True if the annotation has the size of the image after EXIF rotation, False for the size of the stored
     pixels (as in COCO). Raise UnusableError for any other size."""
     size = stored_size(image)

@@ -40,7 +40,7 @@ TURNS = {
     8: Image.Transpose.ROTATE_90,
 }
 LIES_ON_ITS_SIDE = frozenset((5, 6, 7, 8))
-_TURNED_BY_PILLOW = "TIFF"
+TURNED_BY_PILLOW = "TIFF"
 """Format whose pixels and size Pillow turns upright by EXIF."""
 _TURNED_BACK = TURNS | {6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_270}
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", _DEEP)
@@ -113,7 +113,7 @@ def exif_orientation(image: Image.Image) -> int:
 
 def stored_size(image: Image.Image) -> tuple[int, int]:
     """Return width and height of an image's stored pixels."""
-    is_swapped = image.format == _TURNED_BY_PILLOW and exif_orientation(image) in LIES_ON_ITS_SIDE
+    is_swapped = image.format == TURNED_BY_PILLOW and exif_orientation(image) in LIES_ON_ITS_SIDE
     return image.size[::-1] if is_swapped else image.size
 
 
@@ -128,7 +128,7 @@ def decode_image(image: Image.Image, turn: bool) -> Image.Image:
         Exception: Pillow raises nearly any exception on malicious pixels.
     """
     orientation = exif_orientation(image)
-    is_turned = image.format == _TURNED_BY_PILLOW
+    is_turned = image.format == TURNED_BY_PILLOW
     image.load()
     if turn and not is_turned:
         image = image.transpose(TURNS[orientation])
@@ -141,19 +141,33 @@ def decode_image(image: Image.Image, turn: bool) -> Image.Image:
 
 
 def encode_image(image: Image.Image, original: str, size: tuple[int, int], rules: ImageRules) -> tuple[bytes, str]:
-    """Encode a decoded image. Return its bytes and format.
+    """Encode a decoded image in the format of `choose_format`. Return its bytes and format.
+
+    Args:
+        size: Width and height of the result in pixels.
+
+    Raises:
+        UnusableError: A side is too large for the format.
+    """
+    has_alpha = is_see_through(image)
+    format_ = choose_format(image, original, has_alpha, size, rules)
+    return encode_pixels(image, format_, has_alpha, size, rules.jpeg_quality), format_
+
+
+def choose_format(image: Image.Image, original: str, has_alpha: bool, size: tuple[int, int], rules: ImageRules) -> str:
+    """Return the format in which a decoded image is stored.
 
     Format `keep` is the original format if that is JPEG or PNG. Otherwise it is PNG for images with transparency or
     16 bits, or too large for a JPEG, else JPEG.
 
     Args:
         original: Format of the file.
+        has_alpha: See `is_see_through`.
         size: Width and height of the result in pixels.
 
     Raises:
         UnusableError: A side is too large for the format.
     """
-    has_alpha = _is_see_through(image)
     format_ = rules.format
     if format_ == "keep":
         needs_png = has_alpha or image.mode == _DEEP or max(size) > _MAX_SIDE["jpeg"]
@@ -161,20 +175,30 @@ def encode_image(image: Image.Image, original: str, size: tuple[int, int], rules
     if max(size) > _MAX_SIDE[format_]:
         limit = f"sides of a readable {format_.upper()} have at most {_MAX_SIDE[format_]:,}"
         raise UnusableError(Reason.TOO_LARGE, f"{size[0]}x{size[1]}: {limit}")
+    return format_
+
+
+def encode_pixels(image: Image.Image, format_: str, has_alpha: bool, size: tuple[int, int], jpeg_quality: int) -> bytes:
+    """Encode a decoded image as `jpeg` or `png`, with `size` (width, height) pixels.
+
+    Raises:
+        UnusableError: The format does not hold the pixels.
+    """
     image = convert_for_jpeg(image) if format_ == "jpeg" else _convert_for_png(image, has_alpha)
     if image.size != size:
         image = _resize_pixels(image, size, has_alpha and format_ == "png")
     stream = io.BytesIO()
     try:
-        image.save(stream, format_.upper(), **({"quality": rules.jpeg_quality} if format_ == "jpeg" else {}))
+        image.save(stream, format_.upper(), **({"quality": jpeg_quality} if format_ == "jpeg" else {}))
     except OSError as error:
         raise UnusableError(
             Reason.UNSUPPORTED_FORMAT, f"it cannot be written as {format_.upper()} ({error})"
         ) from error
-    return stream.getvalue(), format_
+    return stream.getvalue()
 
 
-def _is_see_through(image: Image.Image) -> bool:
+def is_see_through(image: Image.Image) -> bool:
+    """Return True if a decoded image has transparent pixels."""
     if image.mode in _ALPHA:
         # Animations always have an alpha channel.
         return np.asarray(image.getchannel(image.getbands()[-1])).min() < 255

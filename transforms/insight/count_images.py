@@ -105,11 +105,12 @@ class ImageCounter:
             fields: Values of their open fields, by the source of their feature.
         """
         boxes = None if objects is None else BoxColumns(facts, objects)
-        groups = [*(boxes.find_problems() if boxes else ()), *find_odd_images(facts)]
+        source = facts.of_source()
+        groups = [*(boxes.find_problems() if boxes else ()), *find_odd_images(source)]
         counted = _count_images(facts, places, objects, boxes, groups)
         field_counts = {source: count_items(items) for source, items in fields.items()}
         self._counted = add_statistics(self._counted, msgspec.structs.replace(counted, fields=field_counts))
-        self.problems += _list_image_problems(facts, groups)
+        self.problems += _list_image_problems(source, groups)
 
     def statistics(self, shard: str) -> Statistics:
         """Return the statistics of all counted images. `shard` is the name of their shard."""

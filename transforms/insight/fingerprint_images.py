@@ -8,8 +8,16 @@ from math import log2
 import msgspec
 import numpy as np
 
+from recordmill.schemas.block import Block
 from recordmill.schemas.problems import FINGERPRINT, FINGERPRINT_VERSION, Fingerprints
-from recordmill.transforms.blocks.image_facts import NO_CLASS, NO_OFFSET, FactColumns, RecordPlaces, SortedObjects
+from recordmill.transforms.blocks.image_facts import (
+    NO_CLASS,
+    NO_OFFSET,
+    FactColumns,
+    RecordPlaces,
+    SortedObjects,
+    sort_objects,
+)
 from recordmill.transforms.images.measure_pixels import HASH_SIDE, perceptual_hashes
 
 _PARTS = 4
@@ -26,7 +34,9 @@ class ImageFingerprints:
         self._rows: list[bytes] = []
 
     def add(self, facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> None:
-        """Fingerprint images. `objects` has their sorted objects; None if records have no objects."""
+        """Fingerprint images, and whole images in place of tiles. `objects` has their sorted objects; None if records
+        have no objects."""
+        facts = facts.of_source()
         is_counted = np.array(list(map(bool, facts.sha256)), bool) & ~facts.is_continuation
         self._names += facts.name.take(np.flatnonzero(is_counted)).texts()
         self._rows.append(fingerprint_images(facts, places, objects)[is_counted].tobytes())
@@ -78,9 +88,38 @@ def label_digests(facts: FactColumns, objects: SortedObjects | None) -> np.ndarr
         digests = classes << np.uint64(_HALF) | boxes
     else:
         digests = np.full(len(facts), _NO_CLASS << _HALF, np.uint64)
+    if facts.source_labels is not None and objects is not None:
+        digests = facts.source_labels.copy()
     has_class = facts.image_class != NO_CLASS
     digests[has_class] = facts.image_class[has_class].astype(np.uint64) << np.uint64(_HALF)
     return digests
+
+
+def digest_labels(block: Block, class_ids: np.ndarray) -> np.ndarray:
+    """Return the label digests of images that are to be divided into tiles, for the column `whole_labels`: int64 [N].
+
+    Args:
+        block: Complete images of known size, with objects in pixels.
+        class_ids: int64, category ids by class index, ascending.
+    """
+    low, high = block.boxes_xywh_px[:, :2], block.boxes_xywh_px[:, :2] + block.boxes_xywh_px[:, 2:]
+    sides = block.image_size_px[block.image_of_object].astype(np.float64)
+    low, high = np.where(low < 0, 0.0, low) / sides, np.where(sides < high, sides, high) / sides
+    number = len(block)
+    facts = FactColumns(
+        block.file_name,
+        block.image_size_px,
+        [""] * number,
+        np.zeros(number, np.int64),
+        [""] * number,
+        np.zeros(number, bool),
+        [None] * number,
+        np.full(number, NO_CLASS),
+        block.first_object_of_image,
+        np.searchsorted(class_ids, block.category_id),
+        np.concatenate([low[:, ::-1], high[:, ::-1]], axis=1).astype(np.float32),
+    )
+    return label_digests(facts, sort_objects(facts)).view(np.int64)
 
 
 def _digest_rows(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:

@@ -71,6 +71,7 @@ def render_page(
         unit="rows" if manifest.table.record_of is RecordOf.ROW else "images",
         total=sum(split.bytes for split in splits.values()),
         images=sum(split.images.written for split in splits.values()),
+        tiles=sum(split.images.tiles for split in splits.values()),
         objects=sum(split.annotations.objects for split in splits.values()),
         comparison=amount_rows(manifest, statistics),
         options=value_rows({name: split.recipe.options for name, split in splits.items()}),
@@ -261,8 +262,9 @@ def amount_rows(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -
     by_split = [statistics.get(name) for name in manifest.splits]
     objects = [split.histograms.get("objects_an_image") if split else None for split in by_split]
     formats = [split.formats if split else {} for split in by_split]
+    unit = "tile" if any(split.images.tiles for split in splits) else "image"
     more: list[SplitRow] = [
-        ("objects per image", [f"{histogram.mean:.1f}" if histogram else "" for histogram in objects]),
+        (f"objects per {unit}", [f"{histogram.mean:.1f}" if histogram else "" for histogram in objects]),
         ("class balance", [_format_class_balance(split.class_counts) for split in splits]),
         (
             "formats in records",

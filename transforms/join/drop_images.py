@@ -138,16 +138,18 @@ def exclude_images(
                 for object_ in np.flatnonzero(block.object_id[first:last] == line.id).tolist():
                     objects[first + object_].add(line.kind)
                     matched.append(number)
+    dropped = []
     for object_, kinds in objects.items():
         row = int(np.searchsorted(block.first_object_of_image, object_, "right")) - 1
-        if row not in images:
+        if row not in images:  # the reject of an image counts all of its objects
+            dropped.append(object_)
             id_, image_id = int(block.object_id[object_]), int(block.image_id[row])
             reject = Rejected(
                 "annotation", id_, Reason.EXCLUDED, f"{columns[0][row]!r}: {_exclusion_detail(kinds)}", image_id
             )
             facts.reject(splits[columns[2][row]], reject.named(columns[0][row]))
-    if objects:
-        block = block.take_objects(~np.isin(np.arange(block.num_objects), list(objects)))
+    if dropped:
+        block = block.take_objects(~np.isin(np.arange(block.num_objects), dropped))
     texts = {row: _exclusion_detail(kinds) for row, kinds in images.items()}
     return _reject_images(block, splits, Reason.EXCLUDED, texts, facts), matched
 

@@ -26,6 +26,11 @@ def id_of(sample: Sample) -> int:
     return name_id(name_key(sample.file_name)) if sample.image_id is None else sample.image_id
 
 
+def image_order_of(sample: Sample) -> tuple[int, int, int]:
+    """Return the id of the image that a Sample is or is a tile of, and top and left of the tile."""
+    return (sample.tile.id, sample.tile.y, sample.tile.x) if sample.tile else (id_of(sample), 0, 0)
+
+
 def size_fault(sample: Sample) -> str:
     """Return the fault of a stated image size that no readable image has; "" for a usable or unknown size."""
     width, height = sample.width or 0, sample.height or 0
@@ -120,13 +125,33 @@ def sample_rows(
     )
     if any(sample.fields for sample in samples):
         block = block.replace(image_fields=ragged_bytes([_field_bytes(sample.fields) for sample in samples]))
+    block = block.replace(**_tile_columns(samples))
     annotations = [annotation for pairs in objects for annotation, _ in pairs]
     if not annotations:
         return block
-    return block.replace(
-        first_object_of_image=starts_of(np.array(list(map(len, objects)), np.int64)),
-        **object_columns(annotations),
-    )
+    columns = object_columns(annotations)
+    if block.tile_xy_px is not None:
+        columns["whole_object_id"] = columns["object_id"]
+    return block.replace(first_object_of_image=starts_of(np.array(list(map(len, objects)), np.int64)), **columns)
+
+
+def _tile_columns(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Return the columns of Samples that are tiles; none without any."""
+    tiles = [sample.tile for sample in samples]
+    if not any(tiles):
+        return {}
+    orders = [image_order_of(sample) if sample.tile else None for sample in samples]
+    firsts: dict[int, tuple[int, int, int]] = {}
+    for order in sorted(filter(None, orders)):
+        firsts.setdefault(order[0], order)
+    return {
+        "tile_xy_px": np.array([(tile.x, tile.y) if tile else (-1, -1) for tile in tiles], np.int64),
+        "whole_size_px": np.array([(tile.width, tile.height) if tile else (0, 0) for tile in tiles], np.int64),
+        "whole_name": ragged_texts([tile.name if tile else "" for tile in tiles]),
+        "whole_id": np.array([tile.id if tile else 0 for tile in tiles], np.int64),
+        "is_first_tile": np.array([order is not None and firsts[order[0]] == order for order in orders]),
+        "is_measured": np.array([bool(tile and tile.is_measured) for tile in tiles]),
+    }
 
 
 def _check_object(name: str, number: int, given: SampleObject, finder: CategoryFinder) -> Annotation:

@@ -4,7 +4,6 @@ Only the process of one command forks them, before it starts threads, see `recor
 docs/decisions/0037-shards-in-forked-processes.md has the reasons and timings.
 """
 
-import ctypes
 import gc
 import multiprocessing
 import os
@@ -20,7 +19,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
-from recordmill.transforms.runtime.threads import end_with_parent, usable_cores
+from recordmill.transforms.runtime.threads import end_with_parent, return_memory, usable_cores
 from recordmill.transforms.storage.resolve import storage_for
 
 _PARENT_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
@@ -141,5 +140,5 @@ def _init_process(parent: int) -> None:
 def _call(function: OfShard, arguments: tuple[Any, ...], threads: int) -> Any:
     with ThreadPoolExecutor(threads) as pool:
         result = function(*arguments, pool, threads)
-    ctypes.CDLL(None).malloc_trim(0)  # returns free memory, which glibc keeps otherwise
+    return_memory()
     return result

@@ -96,6 +96,12 @@ class Budget:
                 self._changed.notify_all()
 
 
+def return_memory() -> None:
+    """Return free memory to the system. glibc keeps what a thread has freed, and another thread does not use it."""
+    with suppress(AttributeError, OSError, TypeError):  # other C libraries
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 

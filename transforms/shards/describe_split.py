@@ -19,7 +19,7 @@ from recordmill.schemas.dataset.manifest import (
 )
 from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooManyRejectsError
-from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable, RecordOf
+from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable, Part, RecordOf
 from recordmill.schemas.inputs.encoders import TextEncoder
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import FILTERS, REQUESTED_REASONS, REWRITTEN_FROM, Metric, RejectLine, RejectTally
@@ -106,10 +106,12 @@ def _changed_classes(mapped: Iterable[MappedClass]) -> tuple[MappedClass, ...] |
 
 def _count_warnings(number: Mapping[Metric, int]) -> set[str]:
     """Return warnings that have a number of all ranges of images."""
-    values = number[Metric.OTHER_FIELDS]
-    return (
-        {f"{values:,} values of fields differ between files; those of the first file are stored"} if values else set()
-    )
+    texts = {
+        Metric.OTHER_FIELDS: "values of fields differ between files; those of the first file are stored",
+        Metric.NARROW_TILES: "tiles, at edges of images, are less than a tenth of --tile wide or high. "
+        "With another --tile or --tile-overlap, less is left",
+    }
+    return {f"{number[metric]:,} {text}" for metric, text in texts.items() if number[metric]}
 
 
 def _metric_fields(counts: type[msgspec.Struct], number: Mapping[Metric, int]) -> dict[str, Any]:
@@ -148,6 +150,7 @@ def check_totals(split: SplitManifest, table: FeatureTable) -> None:
     if images.rows != images.accounted:
         faults.append(
             f"{images.rows} images came in, {images.written} were written, {images.without_record} give no record, "
+            f"{f'{images.without_tile} no tile, ' if images.without_tile else ''}"
             f"{images.of_other_classes} have other classes, {images.limited} are over a limit and {images.rejected} "
             "are rejected"
         )
@@ -156,10 +159,10 @@ def check_totals(split: SplitManifest, table: FeatureTable) -> None:
             f"{annotations.rows} annotations came in and {annotations.accounted} are accounted for: {annotations}"
         )
     has_image_class = any(source == "image.class_index" or source.startswith(CLASS_OF_ROW) for source in table.sources)
-    classified = images.written if has_image_class else annotations.objects
+    classified = images.records if has_image_class else annotations.objects
     if sum(split.class_counts) != classified:
         faults.append(f"{classified} are in records and {sum(split.class_counts)} of them have a class")
-    records = annotations.objects if table.record_of is RecordOf.ANNOTATION else images.written
+    records = annotations.objects if table.record_of is RecordOf.ANNOTATION else images.records
     if split.examples != records:
         faults.append(f"{records} records were made and {split.examples} are in the shards")
     if faults:
@@ -241,7 +244,7 @@ def check_limited_rejects(
     """Check the images that `--limit` and `--max-per-class` leave. As a fraction of all images, their rejects are few.
 
     Args:
-        planned: Number of images of each split to write, with those that turn out to be broken.
+        planned: Number of images, or tiles, of each split to write, with those that turn out to be broken.
 
     Raises:
         TooManyRejectsError: More than `max_rejects` of these images are rejected.
@@ -249,10 +252,11 @@ def check_limited_rejects(
     if not any(split.images.limited for split in splits.values()):
         return
     total = sum(planned.values())
-    rejected = total - sum(split.images.written + split.images.without_record for split in splits.values())
+    rejected = total - sum(split.images.records + split.images.without_record for split in splits.values())
+    what = "tiles" if any(split.images.tiles for split in splits.values()) else "images"
     if is_over(rejected, total, max_rejects):
         raise TooManyRejectsError(
-            f"{rejected} of the {total} images within the limits ({rejected / total:.1%}) are rejected, more than "
+            f"{rejected} of the {total} {what} within the limits ({rejected / total:.1%}) are rejected, more than "
             f"--max-rejects {max_rejects:g} allows. They are listed in {rejects_path}. The shards are kept. Fix the "
             "data and run again, or with a larger --max-rejects to accept this"
         )
@@ -273,6 +277,8 @@ def check_examples(splits: Mapping[str, SplitManifest], rejects: Mapping[str, Re
             continue
         reason_text = "none has one of the requested classes" if images.of_other_classes else "all are rejected"
         reason_text = "none has an object" if images.without_record else reason_text
+        if images.without_tile:
+            reason_text = f"{images.without_tile:,} have no tile with an object (--keep-empty writes tiles without any)"
         rejected = sum(images.rejected.values())
         reason_text = (
             f"{rejected} are rejected, and the pipeline removed {images.removed}" if images.removed else reason_text
@@ -310,9 +316,17 @@ def describe_plan(
         split = recipe.split
         tally = tally_rejects((kind, rejects) for kind, rejects in facts.rejects.items() if kind[0] == split)
         counts = class_counts(split, labels, facts)
-        splits[split] = describe_split(recipe, facts, RejectList(tally, "", ()), counts, b"")
+        planned = describe_split(recipe, facts, RejectList(tally, "", ()), counts, b"")
+        splits[split] = _count_planned_tiles(planned) if Part.TILES in table.parts else planned
     infos = tuple(encoder.info for encoder in encoders)
     return Plan(manifest_of(recipes[0].name, labels, table, splits, infos), sizes, facts.previews)
+
+
+def _count_planned_tiles(split: SplitManifest) -> SplitManifest:
+    """Return the entry of a split whose planned records are tiles. Images that are not accounted for have tiles."""
+    images = split.images
+    written = images.rows - images.accounted + images.written
+    return msgspec.structs.replace(split, images=msgspec.structs.replace(images, written=written, tiles=images.written))
 
 
 def count_classes(keyed: tuple[int, bytes], facts: FactsBuilder, labels: LabelMap, splits: Sequence[str]) -> None:

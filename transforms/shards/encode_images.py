@@ -1,6 +1,6 @@
 """Encode images and their annotations as records. Threads read and check the images ahead."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import NamedTuple, TypeVar
@@ -27,6 +27,7 @@ from recordmill.transforms.encoders.record_maker import (
 )
 from recordmill.transforms.images.load_images import load_image
 from recordmill.transforms.runtime.threads import look_ahead
+from recordmill.transforms.shards.tile_batches import DividedImage, find_images
 
 _BATCH_IMAGES = 32
 _BATCH_BYTES = 2_000_000
@@ -53,7 +54,7 @@ class EncodeImages(msgspec.Struct, frozen=True, tag=True):
 
     def estimate(self, table: FeatureTable) -> RecordEstimate:
         height, width = self.rules.raw_size or (0, 0)
-        return RecordEstimate(table, self.rules.max_side, same_bytes=3 * height * width)
+        return RecordEstimate(table, self.rules.max_side, 3 * height * width, self.rules.format)
 
     def start(self, context: RecordContext) -> EncodeBlock:
         estimate = self.estimate(context.table)
@@ -74,12 +75,14 @@ class Batch(NamedTuple):
         first: Row of the first image.
         tasks: Metadata of each image, without its objects.
         bytes: Expected size of their records.
+        divided: Image that all of them are tiles of; None for whole images.
     """
 
     block: Block
     first: int
     tasks: list[ImageTask]
     bytes: int
+    divided: DividedImage | None = None
 
 
 def _encode_images(
@@ -94,7 +97,8 @@ def _encode_images(
     load = partial(_load_batch, encoder=encoder, rules=rules)
     start, size = 0, 0
     images: list[LoadedImage] = []
-    for batch, loaded in _load_ahead(load, block, split, estimate, context):
+    batches = _divided_batches(block, split, estimate, partial(DividedImage, encoder=encoder, rules=rules))
+    for batch, loaded in _load_ahead(load, batches, context):
         if images and (len(images) + len(loaded) > _RUN_IMAGES or size + batch.bytes > _RUN_BYTES):
             yield _encode_run(encoder, block.cut(start, start + len(images)), images)
             start, images, size = start + len(images), [], 0
@@ -120,6 +124,8 @@ def _encode_run(encoder: ExampleEncoder, block: Block, images: list[LoadedImage]
 
 def _load_batch(batch: Batch, encoder: ExampleEncoder, rules: ImageRules) -> list[LoadedImage]:
     """Load a batch. It runs in a thread, so it does not use Beam's counters."""
+    if batch.divided:
+        return _load_tiles(batch, batch.divided)
     loaded = []
     for row, task in enumerate(batch.tasks, batch.first):
         try:
@@ -129,6 +135,15 @@ def _load_batch(batch: Batch, encoder: ExampleEncoder, rules: ImageRules) -> lis
         except Exception as error:
             raise step_error("read images", error, [batch.block.cut(row, row + 1)]) from error
     return loaded
+
+
+def _load_tiles(batch: Batch, divided: DividedImage) -> list[LoadedImage]:
+    try:
+        return divided.load(batch.tasks, batch.block)
+    except FORESEEN:
+        raise
+    except Exception as error:
+        raise step_error("cut tiles", error, [batch.block]) from error
 
 
 def _load_row(task: ImageTask, block: Block, row: int, encoder: ExampleEncoder, rules: ImageRules) -> LoadedImage:
@@ -150,7 +165,7 @@ def _encode_rows(
     rules: ImageRules,
 ) -> Iterator[EncodedRun]:
     encode = partial(_encode_row_batch, encoder=encoder, rules=rules)
-    made = (made for _, made in _load_ahead(encode, block, split, estimate, context))
+    made = (made for _, made in _load_ahead(encode, _image_batches(block, split, estimate), context))
     return encode_runs(chain.from_iterable(made))
 
 
@@ -163,16 +178,41 @@ def _encode_row_batch(batch: Batch, encoder: ImageRowEncoder, rules: ImageRules)
 
 
 def _load_ahead(
-    work: Callable[[Batch], Result], block: Block, split: str, estimate: RecordEstimate, context: RecordContext
+    work: Callable[[Batch], Result], batches: Iterable[Batch], context: RecordContext
 ) -> Iterator[tuple[Batch, Result]]:
     """Yield batches in order, with the results of their threads."""
 
     def with_batch(batch: Batch) -> tuple[Batch, Result]:
         return batch, work(batch)
 
-    return look_ahead(
-        with_batch, _image_batches(block, split, estimate), context.pool, context.threads, lambda batch: batch.bytes
-    )
+    return look_ahead(with_batch, batches, context.pool, context.threads, lambda batch: batch.bytes)
+
+
+def _divided_batches(
+    block: Block, split: str, estimate: RecordEstimate, divide: Callable[[ImageTask, int], DividedImage]
+) -> Iterator[Batch]:
+    """Yield the batches of whole images and of tiles, in order."""
+    opened: list[DividedImage] = []
+    try:
+        for start, end, is_divided in find_images(block):
+            part = block.cut(start, end)
+            if not is_divided:
+                yield from _image_batches(part, split, estimate)
+                continue
+            sizes = estimate.estimate_block(part)[0].tolist()
+            spans = list(batch_spans(sizes, [False] * len(part)))
+            (first,) = image_tasks(Block(**dict(part.cut(0, 1).image_columns())), (split,))
+            opened = [image for image in opened if not image.is_closed]
+            divided = divide(first, len(spans))
+            opened.append(divided)
+            for first_row, last_row in spans:
+                rows = part.cut(first_row, last_row)
+                tasks = image_tasks(Block(**dict(rows.image_columns())), (split,))
+                yield Batch(rows, 0, tasks, sum(sizes[first_row:last_row]), divided)
+    except BaseException:  # GeneratorExit, too: batches that are cancelled never close their image
+        for divided in opened:
+            divided.close()
+        raise
 
 
 def _image_batches(block: Block, split: str, estimate: RecordEstimate) -> Iterator[Batch]:

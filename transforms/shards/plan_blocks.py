@@ -14,7 +14,6 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.shards import ShardKey, ShardSizing, SplitSize
 from recordmill.transforms.blocks.cut_range import BlockKey
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
-from recordmill.transforms.blocks.run_step import hash_images
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
@@ -135,7 +134,7 @@ class BlockCensus(msgspec.Struct, frozen=True, array_like=True):
         key: Key of the Block.
         images, bytes, examples: Sums; bytes are expected, framed.
         largest: Bytes of the largest image.
-        last: Hash, id and bytes of the last image with an example; None if there is none.
+        last: Bytes of the last image with an example; None if there is none.
     """
 
     key: BlockKey
@@ -144,7 +143,7 @@ class BlockCensus(msgspec.Struct, frozen=True, array_like=True):
     bytes: int
     examples: int
     largest: int
-    last: tuple[int, int, int] | None
+    last: int | None
 
 
 class PlanBlocks(beam.PTransform):
@@ -159,18 +158,14 @@ class PlanBlocks(beam.PTransform):
         self,
         splits: Sequence[str],
         sizing: ShardSizing,
-        seed: int,
         estimate: RecordEstimate,
         container: str = TFRECORD,
     ):
         super().__init__()
-        self._splits, self._sizing, self._seed, self._estimate = splits, sizing, seed, estimate
-        self._container = container
+        self._splits, self._sizing, self._estimate, self._container = splits, sizing, estimate, container
 
     def expand(self, blocks: PCollection[tuple[BlockKey, bytes]]):
-        census = blocks | "TakeCensus" >> beam.FlatMap(_pack_census, self._seed, self._estimate).with_output_types(
-            bytes
-        )
+        census = blocks | "TakeCensus" >> beam.FlatMap(_pack_census, self._estimate).with_output_types(bytes)
         once = blocks.pipeline | "OncePlanned" >> beam.Impulse()
         plans = once | "PlanSplits" >> WithFacts(
             _plan_splits, self._sizing, AsList(census), self._splits, self._container
@@ -179,22 +174,19 @@ class PlanBlocks(beam.PTransform):
         return blocks | "Place" >> place.with_output_types(tuple[ShardKey, bytes])
 
 
-def _pack_census(keyed: tuple[BlockKey, bytes], seed: int, estimate: RecordEstimate) -> Iterator[bytes]:
+def _pack_census(keyed: tuple[BlockKey, bytes], estimate: RecordEstimate) -> Iterator[bytes]:
     key, packed = keyed
-    yield from map(pack, take_census(key, unpack_block(packed), seed, estimate))
+    yield from map(pack, take_census(key, unpack_block(packed), estimate))
 
 
-def take_census(key: BlockKey, block: Block, seed: int, estimate: RecordEstimate) -> Iterator[BlockCensus]:
+def take_census(key: BlockKey, block: Block, estimate: RecordEstimate) -> Iterator[BlockCensus]:
     """Count each split of a Block."""
     sizes, examples = estimate.estimate_block(block)
     for split in np.unique(block.split).tolist():
         images = np.flatnonzero(block.split == split)
         size, number = sizes[images], examples[images]
         with_examples = images[number > 0]
-        last = None
-        if len(with_examples):
-            image = with_examples[-1:]
-            last = int(hash_images(block.image_id[image], seed)[0]), int(block.image_id[image[0]]), int(sizes[image[0]])
+        last = int(sizes[with_examples[-1]]) if len(with_examples) else None
         yield BlockCensus(key, split, len(images), int(size.sum()), int(number.sum()), int(size.max()), last)
 
 
@@ -241,7 +233,7 @@ def plan_blocks(counted: Iterable[BlockCensus], splits: Sequence[str], sizing: S
     for split in sorted(by_split):
         blocks = sorted(by_split[split], key=lambda census: census.key)
         sums = np.array([(census.images, census.bytes, census.examples) for census in blocks], np.int64).T
-        *_, last_bytes = max((census.last for census in blocks if census.last), default=(0, 0, 0))
+        last_bytes = next((census.last for census in reversed(blocks) if census.last is not None), 0)
         keys = np.array([census.key for census in blocks], np.int64).tobytes()
         largest = max(census.largest for census in blocks)
         plans[splits[split]] = plan_split(sizing, sums, largest, last_bytes, keys=keys)

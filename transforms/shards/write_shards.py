@@ -39,7 +39,7 @@ from recordmill.transforms.blocks.image_facts import (
 )
 from recordmill.transforms.blocks.image_tasks import NO_IMAGES
 from recordmill.transforms.blocks.pack_block import unpack_block
-from recordmill.transforms.blocks.run_step import hash_images, image_order
+from recordmill.transforms.blocks.run_step import hash_in_order, image_order
 from recordmill.transforms.containers.container import Contents, container_of
 from recordmill.transforms.containers.tfrecord import TFRecordReader
 from recordmill.transforms.encoders.record_maker import RecordContext
@@ -73,7 +73,7 @@ def ordered_block(packed: Iterable[bytes], seed: int) -> Block:
         return blocks[0] if blocks else NO_IMAGES
     # Each Block is in order, and no other Block has images between its images.
     firsts = join_blocks([block.cut(0, 1) for block in blocks])
-    order = image_order(firsts, hash_images(firsts.image_id, seed))
+    order = image_order(firsts, hash_in_order(firsts, seed))
     return join_blocks([blocks[index] for index in order.tolist()])
 
 

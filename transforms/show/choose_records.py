@@ -342,6 +342,7 @@ def _json_data_set(manifest: Manifest) -> dict[str, Any]:
             name: {
                 "records": split.examples,
                 "images": split.images.written,
+                **({"tiles": split.images.tiles} if split.images.tiles else {}),
                 "annotations": split.annotations.in_records,
                 "shards": len(split.shards),
                 "bytes": split.bytes,

@@ -18,13 +18,13 @@ from recordmill.schemas.field_features import FieldColumn
 from recordmill.schemas.inputs.annotations import PanopticAnnotation, StuffAnnotation
 from recordmill.schemas.inputs.fields import leaf_values
 from recordmill.schemas.inputs.files import NO_FILE, NOT_A_FILE, File
-from recordmill.schemas.inputs.images import MAX_FILE_BYTES
+from recordmill.schemas.inputs.images import MAX_FILE_BYTES, TileOf
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.sample import Sample, SampleObject, SampleTile
 from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.transforms.blocks.image_tasks import file_folder, image_tasks
-from recordmill.transforms.blocks.run_step import hash_images, image_order
+from recordmill.transforms.blocks.run_step import hash_in_order, image_order
 from recordmill.transforms.join.sample_rows import CategoryFinder, id_of, sample_rows, usable_objects
 from recordmill.transforms.runtime.beam_steps import StructCoder, unpacker
 from recordmill.transforms.storage.resolve import storage_for
@@ -139,6 +139,8 @@ def validate_sample(sample: Sample) -> tuple[Sample, list[Rejected]]:
     if len(sides) == 1 or min(sides, default=1) < 1:
         size = f"width {checked.width} and height {checked.height}"
         raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: {size}; give both in pixels, or neither")
+    if fault := _tile_fault(checked):
+        raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: {fault}")
     if fault := _field_fault(checked.fields):
         raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: {fault}")
     faults = [_field_fault(item.fields) for item in checked.objects]
@@ -152,6 +154,24 @@ def validate_sample(sample: Sample) -> tuple[Sample, list[Rejected]]:
         usable = tuple(item for item, fault in zip(objects, faults, strict=True) if not fault)
         checked = msgspec.structs.replace(checked, objects=usable)
     return checked, [msgspec.structs.replace(reject, image_id=id_of(checked)) for reject in rejects]
+
+
+def _tile_fault(sample: Sample) -> str:
+    """Return the fault of the place of a tile; empty if there is none."""
+    tile = sample.tile
+    if tile is None:
+        return ""
+    if name_fault(tile.name):
+        return f"name {tile.name!r} of its tile's image {name_fault(tile.name)}"
+    if not sample.width or not sample.height:
+        return "it is a tile without width and height"
+    right, bottom = tile.x + sample.width, tile.y + sample.height
+    if min(tile.x, tile.y) < 0 or right > tile.width or bottom > tile.height:
+        return (
+            f"its tile, x {tile.x} to {right} and y {tile.y} to {bottom}, is not within an image of "
+            f"{tile.width}x{tile.height} pixels"
+        )
+    return "" if _is_id(tile.id) else f"id {tile.id} of its tile's image is beyond 64 bits"
 
 
 _ANNOTATIONS: dict[str, tuple[type, Reason]] = {
@@ -231,7 +251,7 @@ def sample_split(sample: Sample, options: RecordOptions) -> str:
             "all Samples"
         )
     if not sample.split:
-        return division.split_of(name_key(sample.file_name))
+        return division.split_of(name_key(sample.whole_name))
     if sample.split not in division.names:
         raise ConfigError(
             f"Sample {sample.file_name!r} has split {sample.split}, which is not written (splits: "
@@ -257,7 +277,7 @@ def convert_samples(
     for sample in samples:
         split = sample_split(sample, options)
         try:
-            file = _find_sample_file(sample)
+            file = find_sample_file(sample)
             if options.is_image_class and sample.class_name not in finder.by_name:
                 what = (
                     "no class"
@@ -284,7 +304,7 @@ def convert_samples(
         image_data=ragged_bytes([sample.data for sample in usable]) if any(sample.data for sample in usable) else None,
         file_version=ragged_texts([file.version for file in files]),
     )
-    return block.take(image_order(block, hash_images(block.image_id, options.seed)))
+    return block.take(image_order(block, hash_in_order(block, options.seed)))
 
 
 def check_distinct(samples: Iterable[Sample]) -> None:
@@ -302,7 +322,7 @@ def check_distinct(samples: Iterable[Sample]) -> None:
         names[number] = name
 
 
-def _find_sample_file(sample: Sample) -> File:
+def find_sample_file(sample: Sample) -> File:
     """Return the image file of a Sample."""
     file: File | None
     if sample.data:
@@ -368,7 +388,14 @@ def convert_block(
             task.ref.version,
             labels_.tags,
             {path: _number(value, numeric.get(path)) for path, value in _decode_fields(text).items()},
+            sample_tile(task.tile) if task.tile else None,
         )
+
+
+def sample_tile(tile: TileOf) -> SampleTile:
+    """Return the place of a Sample that is a tile."""
+    size = tile.whole_width, tile.whole_height
+    return SampleTile(tile.x, tile.y, *size, tile.whole_name, tile.whole_id, tile.is_measured)
 
 
 _NUMBERS: dict[FeatureKind, Callable[[str], Any]] = {FeatureKind.INT64: int, FeatureKind.FLOAT: float}

@@ -33,7 +33,7 @@ from recordmill.transforms.join.observed_labels import (
     label_warnings,
     observed_parts,
 )
-from recordmill.transforms.join.sample_rows import id_of
+from recordmill.transforms.join.sample_rows import id_of, image_order_of
 from recordmill.transforms.user_samples.convert_samples import (
     check_distinct,
     convert_samples,
@@ -152,7 +152,7 @@ def _check_sample(sample: Sample, facts: FactsBuilder, options: RecordOptions) -
             facts.reject(split, reject.named(checked_sample.file_name))
     for trait in sample_traits(checked_sample):
         yield TaggedOutput(_TRAITS, tuple(trait))
-    number = int(ranges_of(hash_images(np.array([id_of(checked_sample)]), options.seed), _BITS)[0])
+    number = int(ranges_of(hash_images(np.array(image_order_of(checked_sample)[:1]), options.seed), _BITS)[0])
     if options.needs_splits:  # images of two splits may have one name
         number += options.division.names.index(sample_split(checked_sample, options)) << _SPLIT_BITS
     stored, fields = pick_sample_fields(stored_sample(checked_sample, options), options.selected_fields())
@@ -312,17 +312,26 @@ def _join_samples(
     """Yield (BlockKey, packed Block), and a range of names with the name, id and path of each Sample."""
     number = group[0]
     options = options.of_layout(table.layout)
-    samples = [stored_sample(sample, options) for sample in sorted(map(unpack_sample, group[1]), key=id_of)]
+    samples = [stored_sample(sample, options) for sample in sorted(map(unpack_sample, group[1]), key=image_order_of)]
     check_distinct(samples)
+    counted: set[int] = set()  # images that have tiles
     for sample in samples:
         key = name_key(sample.file_name)
         names_range = number >> _SPLIT_BITS << _BITS | name_id(key) % (1 << _BITS)
         yield TaggedOutput(_NAMES, (names_range, (key, id_of(sample), sample.path)))
-        rows = InputRows(_PIPELINE, "samples", 1, sample.annotation_rows)
+        is_further = sample.tile is not None and sample.tile.id in counted
+        rows = InputRows(_PIPELINE, "samples", int(not is_further), _count_rows(sample, is_further))
         facts.add_rows(sample_split(sample, options), rows)
+        counted |= {sample.tile.id} if sample.tile else set()
     block = convert_samples(samples, labels, options, facts.reject)
     if block is not None:
         yield from cut_range(number, block)
+
+
+def _count_rows(sample: Sample, is_further: bool) -> int:
+    """Return the number of annotations of a Sample; `is_further` for a tile of an image with an earlier one. The
+    panoptic map of the image counts once."""
+    return sample.annotation_rows - (is_further and sample.panoptic is not None)
 
 
 def _check_names(group: tuple[int, Iterable[tuple[str, int, str]]], facts: FactsBuilder, read: Iterable[Facts]) -> None:

@@ -109,7 +109,7 @@ def _count_faults(name: str, split: SplitManifest, manifest: Manifest, checks: S
     split_checks = [check for check in checks if check.split == name]
     # Missing and damaged records are reported with their shard. Sums would only repeat that.
     is_all = len(split_checks) == len(split.shards) and sum(check.examples for check in split_checks) == split.examples
-    records = annotations.objects if manifest.table.record_of is RecordOf.ANNOTATION else images.written
+    records = annotations.objects if manifest.table.record_of is RecordOf.ANNOTATION else images.records
     for what, stated, counted in (
         ("records", records, split.examples),
         ("images", images.rows, images.accounted),

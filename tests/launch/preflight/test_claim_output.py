@@ -267,6 +267,8 @@ REFUSED = [
     (finished(but=edited(format=FORMAT - 1)), [RECIPE], BOTH, "another folder"),
     *((left(), [split_recipe("TRAIN")], [False], "differ only in case") for left in (begun, finished)),
     (finished(CAPTIONED), [split_recipe("val", parts=(Part.CAPTIONS,))], BOTH, "records with mask_png, captions"),
+    (finished(changed(parts=(*RECIPE.parts, Part.TILES))), [split_recipe("val")], BOTH, "records of tiles"),
+    (finished(), [split_recipe("val", options=RECIPE.options | {"tile": 64})], BOTH, "would be of tiles"),
     (finished(KERAS), [split_recipe("val", layout="keras")], BOTH, "layout keras"),
     (begun(KERAS), [split_recipe("val", layout="keras")], [False], "separate --output for --split val"),
     *(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
 import numpy as np
 
 from recordmill.schemas.block import Block, ragged_texts, starts_of
@@ -25,7 +26,24 @@ def block_of_tasks(tasks: Sequence[ImageTask], splits: Sequence[str]) -> Block:
         labels=label_column([task.labels for task in tasks]),
         first_object_of_image=starts_of(np.array([len(task.annotations) for task in tasks], np.int64)),
         **object_columns(objects),
+        **_tile_columns(tasks, len(objects)),
     )
+
+
+def _tile_columns(tasks: Sequence[ImageTask], objects: int) -> dict[str, object]:
+    if not any(task.tile for task in tasks):
+        return {}
+    rows = [msgspec.structs.astuple(task.tile) if task.tile else (-1, -1, 0, 0, "", 0, False, False) for task in tasks]
+    x, y, width, height, names, ids, is_first, is_measured = zip(*rows, strict=True)
+    return {
+        "tile_xy_px": np.column_stack([x, y]),
+        "whole_size_px": np.column_stack([width, height]),
+        "whole_name": ragged_texts(names),
+        "whole_id": np.array(ids, np.int64),
+        "is_first_tile": np.array(is_first),
+        "is_measured": np.array(is_measured),
+        "whole_object_id": 1000 + np.arange(objects),
+    }
 
 
 def pack_tasks(tasks: Iterable[ImageTask]) -> list[bytes]:

@@ -35,7 +35,7 @@ FIELDS = (
 )
 PARTS = (Part.SEMANTIC, Part.MASK_RLE, Part.CAPTIONS, Part.TAGS)
 BOXES = Contents(add_fields(DETECTION.with_parts(PARTS), FIELDS).table, LABELS)
-CLASSES = Contents(CLASSIFICATION, LABELS)
+CLASSES = Contents(CLASSIFICATION.with_parts(()), LABELS)
 COLUMNS = TableSchema(
     (
         Column("day", "day", ColumnType.DATE),
@@ -207,7 +207,7 @@ def test_row_groups_of_100_rows_with_a_page_per_large_image():
     image = b"\xff\xd8" + bytes(100_000)
     values = {"image.encoded": image, "image.sha256": b"", "image.format": b"jpeg", "image.class_name": b"cat"}
     other = {"image.channels": 1, "image.class_index": 0, "image.file_name": b"a", "image.height": 1, "image.width": 1}
-    record = ExampleWriter(CLASSIFICATION).write({**values, **other, "image.id": b"1"})
+    record = ExampleWriter(CLASSIFICATION.with_parts(())).write({**values, **other, "image.id": b"1"})
     file = pq.ParquetFile(io.BytesIO(encode(CLASSES, [record] * 150)))
     assert [file.metadata.row_group(group).num_rows for group in range(2)] == [100, 50]
     column = file.metadata.row_group(0).column(0)
@@ -220,7 +220,7 @@ def test_a_record_by_number_reads_its_page_and_no_other_image(tmp_path, monkeypa
     images = [b"\xff\xd8" + bytes([number]) * 100_000 for number in range(100)]
     values = {"image.sha256": b"", "image.format": b"jpeg", "image.class_name": b"cat", "image.id": b"1"}
     other = {"image.channels": 1, "image.class_index": 0, "image.file_name": b"a", "image.height": 1, "image.width": 1}
-    writer = ExampleWriter(CLASSIFICATION)
+    writer = ExampleWriter(CLASSIFICATION.with_parts(()))
     records = [writer.write({**values, **other, "image.encoded": image}) for image in images]
     file = CONTAINER.open(write(tmp_path / "a.parquet", CLASSES, records), CLASSES, None)
     sizes: list[int] = []

@@ -26,14 +26,16 @@ TABLES = {
     "masks": DETECTION.with_parts((Part.MASK_RLE, Part.KEYPOINTS)),
     "captions": DETECTION.with_parts((Part.CAPTIONS, Part.CAPTION_TERMS, Part.SEMANTIC)),
     "tokens": DETECTION.with_parts((Part.CAPTIONS, Part.CAPTION_TOKENS)),
-    "classification": CLASSIFICATION,
+    "classification": CLASSIFICATION.with_parts(()),
     "other types": change_keys_and_types(
         PLAIN,
         {"image/height": "h", "image/object/class/text": "a name"},
         {"h": FLOAT, "image/object/area": FLOAT, "image/object/is_crowd": FLOAT},
         label_as_text=True,
     ),
-    "classes as texts": change_keys_and_types(CLASSIFICATION, {}, {"image/width": FLOAT}, label_as_text=True),
+    "classes as texts": change_keys_and_types(
+        CLASSIFICATION.with_parts(()), {}, {"image/width": FLOAT}, label_as_text=True
+    ),
 }
 
 IMAGE = {
@@ -239,7 +241,7 @@ def test_record_that_would_change_is_error(columns, values, said):
         lambda record: record + b"\0",
         lambda record: record.replace(b"image/width", b"image/widht"),
         lambda record: b"",
-        lambda record: ExampleWriter(CLASSIFICATION).write(
+        lambda record: ExampleWriter(CLASSIFICATION.with_parts(())).write(
             IMAGE | {"image.channels": 3, "image.class_index": 0, "image.class_name": b"cat"}
         ),
     ],

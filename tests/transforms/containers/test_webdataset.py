@@ -24,7 +24,7 @@ from tests.literal_data import GREY, jpeg
 KEY = ShardKey("train", 3, 8)
 LABELS = LabelMap((Category(1, "cat"), Category(3, "dög")))
 BOXES = Contents(DETECTION.with_parts((Part.SEMANTIC,)), LABELS)
-CLASSES = Contents(CLASSIFICATION, LABELS)
+CLASSES = Contents(CLASSIFICATION.with_parts(()), LABELS)
 
 
 def make_record(contents: Contents, number: int) -> bytes:

@@ -86,9 +86,9 @@ def test_value_that_does_not_fit(kind, size, value, fault):
     ("table", "object_key", "image_key"),
     [
         (DETECTION, "image/object/a/b", "image/c"),
-        (KERAS, "a/b", "image_c"),
+        (KERAS.with_parts(()), "a/b", "image_c"),
         (TFDS, "objects/a/b", "c"),
-        (CLASSIFICATION, "", "c"),
+        (CLASSIFICATION.with_parts(()), "", "c"),
     ],
 )
 def test_keys(table, object_key, image_key):
@@ -106,7 +106,7 @@ def test_names_of_readers():
     assert {reading.name for reading in field_readings(table)} == {"f", "image.f", "g", "image.label", "image.boxes"}
 
 
-@pytest.mark.parametrize("table", [DETECTION, KERAS])
+@pytest.mark.parametrize("table", [DETECTION, KERAS.with_parts(())])
 @pytest.mark.parametrize(("kind", "size"), [(BYTES, 2), (INT, RAGGED), (FLOAT, RAGGED)])
 @pytest.mark.parametrize("axis", ["image", "object"])
 def test_lists_keep_what_is_known_of_them(table, kind, size, axis):

@@ -48,7 +48,12 @@ def write_shard(folder: Path, name: str, *records: bytes) -> ManifestShard:
 
 def shard_of(folder: Path, info: ShardInfo) -> ManifestShard:
     return ManifestShard(
-        str(folder / info.file), "val", info, LAYOUTS["keras"], LabelMap((Category(3, "cat"),)), "tfrecord"
+        str(folder / info.file),
+        "val",
+        info,
+        LAYOUTS["keras"].with_parts(()),
+        LabelMap((Category(3, "cat"),)),
+        "tfrecord",
     )
 
 

@@ -14,6 +14,7 @@ from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 
 from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.images import decode_segmentation
 from recordmill.transforms.images.decode_segmentation import compress_segmentation, decode_counts, run_bounds_px
 from recordmill.transforms.images.masks import bitmap, mask_png, run_lengths
 from tests.conftest import SHARED_DATA
@@ -256,10 +257,23 @@ def test_no_run_lengths_have_no_bounds(text):
     assert run_bounds_px(text) is None
 
 
-def test_polygons_in_images_beyond_pycocotools_are_named():
-    with pytest.raises(UnusableError, match="polygons in an image of 8000x8000 pixels"):
-        compress_segmentation(b"[[0, 0, 9, 0, 9, 9]]", 8000, 8000)
-    assert decode_text(rle([64_000_000], [8000, 8000]), 8000, 8000).tolist() == [64_000_000]
+def test_polygons_in_images_of_more_than_50_million_pixels():
+    polygon = [[1, 0, 9, 0, 9, 7999, 5, 8200]]
+    runs, narrow = decode(polygon, 8000, 8000), decode(polygon, 10, 8000)  # pycocotools draws the narrow one
+    assert runs.tolist() == [*narrow[:-1].tolist(), 8000 * 7990 + int(narrow[-1])]
+    with pytest.raises(UnusableError, match="polygons down to 1000000 px in an image of 8000x8000 pixels"):
+        decode([[0, 0, 9, 0, 9, 1e6]], 8000, 8000)
+
+
+@settings(max_examples=200, deadline=None)
+@given(POLYGONS)
+def test_polygons_that_are_drawn_with_free_rows_below_are_those_of_pycocotools(polygons):
+    polygons = [[number for point in polygon for number in point] for polygon in polygons]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decode_segmentation, "_MAX_RUNS_OF_6_PX", 1)
+        runs = decode(polygons)
+    expected = coco_mask.decode(coco_mask.merge(coco_mask.frPyObjects(polygons, HEIGHT, WIDTH)))
+    np.testing.assert_array_equal(bitmap(runs, WIDTH, HEIGHT), expected)
 
 
 @pytest.mark.skipif(not COCO_MINI.exists(), reason="no real data on this machine")

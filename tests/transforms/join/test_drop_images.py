@@ -102,7 +102,8 @@ def test_string_id_excludes_image(read):
 
 
 def test_rejects_of_excluded_images(read):
-    exclusions = read(problem("a.jpg", "dark"), problem("a.jpg", "blurred"), problem("b/é.jpg", "thin_boxes", 13))
+    lines = problem("a.jpg", "dark"), problem("a.jpg", "blurred"), problem("a.jpg", "thin_boxes", 11)
+    exclusions = read(*lines, problem("b/é.jpg", "thin_boxes", 13))
     facts = FactsBuilder()
     exclude_images(block_of_tasks(IMAGES, SPLITS), SPLITS, exclusions, facts)
     image = Rejected("image", 1, Reason.EXCLUDED, "'a.jpg': --exclude names it (blurred, dark)", None, 3, "a.jpg")

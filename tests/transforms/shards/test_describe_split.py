@@ -295,6 +295,7 @@ def test_paths_of_no_images_are_named():
             "all are rejected: image_missing 1, too_large 1; the first: gone. See rejects.jsonl. Nothing",
         ),
         (ImageCounts(2, 0, 2, {}), "none has an object. See"),
+        (ImageCounts(2, 0, 0, {}, without_tile=2), "2 have no tile with an object "),
         (
             ImageCounts(2, 0, 0, {"image_missing": 1}, removed=1),
             "1 are rejected, and the pipeline removed 1: image_missing 1; the first: gone. See",

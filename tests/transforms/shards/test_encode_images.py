@@ -40,7 +40,7 @@ def test_image_in_bucket_is_batch():
     assert list(batch_spans([1] * 4, [False, True, True, False])) == [(0, 1), (1, 2), (2, 4)]
 
 
-@pytest.mark.parametrize("table", [DETECTION.with_parts(()), KERAS], ids=["detection", "keras"])
+@pytest.mark.parametrize("table", [DETECTION.with_parts(()), KERAS.with_parts(())], ids=["detection", "keras"])
 def test_no_byte_depends_on_the_run(tmp_path, table, monkeypatch):
     tasks = []
     for number in range(30):
@@ -67,7 +67,7 @@ def test_no_byte_depends_on_the_run(tmp_path, table, monkeypatch):
     assert len(outputs[0][2]) >= 3
 
 
-@pytest.mark.parametrize(("table", "turned"), [(CLASSIFICATION, 1), (DETECTION.with_parts(()), 0)])
+@pytest.mark.parametrize(("table", "turned"), [(CLASSIFICATION.with_parts(()), 1), (DETECTION.with_parts(()), 0)])
 def test_only_images_of_one_class_are_turned_without_size(tmp_path, table, turned):
     path, exif = tmp_path / "a.png", Image.Exif()
     exif[0x0112] = 6

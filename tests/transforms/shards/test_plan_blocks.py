@@ -79,7 +79,7 @@ def planned(
     ]
     rng.shuffle(keyed)
     plans = plan_blocks(
-        [census for key, block in keyed for census in take_census(key, block, SEED, estimate)], SPLITS, sizing
+        [census for key, block in keyed for census in take_census(key, block, estimate)], SPLITS, sizing
     )
     pieces_by_shard: dict[ShardKey, list[tuple[int, list[ImageTask]]]] = {}
     for key, block in keyed:
@@ -136,7 +136,7 @@ def assert_is_promised(
 @given(
     MANY,
     st.sampled_from(SIZINGS),
-    st.sampled_from([PLAIN, KERAS]),
+    st.sampled_from([PLAIN, KERAS.with_parts(())]),
     st.randoms(use_true_random=False),
     st.sampled_from([3, 1000]),
 )
@@ -167,7 +167,7 @@ def test_rows_of_one_id():
     rows = [msgspec.structs.replace(task(1, 9, 0), labels=row_labels) for row_labels in labels]
     for order in permutations(rows):
         (_, placed) = planned(
-            list(order), ShardSizing(num_shards=3), RecordEstimate(CLASSIFICATION), 4, random.Random(0)
+            list(order), ShardSizing(num_shards=3), RecordEstimate(CLASSIFICATION.with_parts(())), 4, random.Random(0)
         )
         assert [placed[ShardKey("train", shard, 3)] for shard in range(3)] == [rows[:2], rows[2:3], rows[3:]]
 
@@ -212,12 +212,12 @@ def test_products_beyond_64_bits():
     images = block_of_tasks([task(id_, 1, 0) for id_ in range(9)], SPLITS)
     sizing = ShardSizing(num_shards=1 << 60)
     estimate = RecordEstimate(PLAIN)
-    plans = plan_blocks(take_census(0, images, SEED, estimate), SPLITS, sizing)
+    plans = plan_blocks(take_census(0, images, estimate), SPLITS, sizing)
     with pytest.raises(OverflowError, match="8 images in 1,152,921,504,606,846,976 shards"):
         place_images(0, images, plans["train"], estimate)
 
 
-@pytest.mark.parametrize(("sizing", "table"), [(SIZINGS[4], KERAS), (ShardSizing(num_shards=70), PLAIN)])
+@pytest.mark.parametrize(("sizing", "table"), [(SIZINGS[4], KERAS.with_parts(())), (ShardSizing(num_shards=70), PLAIN)])
 def test_transform(sizing, table):
     rng = random.Random(0)
     images = [
@@ -231,7 +231,7 @@ def test_transform(sizing, table):
     empty = [ShardKey(split, index, count) for split, count in counts.items() for index in range(count)]
     blocks = [keyed for number, block in ranges_in(images, 3) for keyed in cut_range(number, block)]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        keyed_blocks, facts = applied(p | beam.Create(blocks), PlanBlocks(SPLITS, sizing, SEED, estimate))
+        keyed_blocks, facts = applied(p | beam.Create(blocks), PlanBlocks(SPLITS, sizing, estimate))
         placed = keyed_blocks | beam.FlatMapTuple(
             lambda key, packed: [(key, image) for image in image_tasks(unpack_block(packed), SPLITS)] if packed else []
         )

@@ -44,7 +44,7 @@ OBJECTS = (
     Annotation(6, 7, (0.0, 0.0, 30.0, 20.0), 600.0, True, b""),
 )
 CHECK = Check.TENSORFLOW
-LAYOUTS = {"detection": DETECTION, "plain": DETECTION.with_parts(()), "keras": KERAS, "tfds": TFDS}
+LAYOUTS = {"detection": DETECTION, "plain": DETECTION.with_parts(()), "keras": KERAS.with_parts(()), "tfds": TFDS}
 
 
 @pytest.fixture(params=list(Check), autouse=True)
@@ -232,8 +232,10 @@ def check_class_record(data: bytes = DATA, **changed) -> tuple[int, list[tuple[s
     labels = ImageLabels(class_name="été")
     task = ImageTask(139, "a.png", None, None, ImageFile("a.png", 1), "train", (), labels)
     image = StoredImage(data, "png", 30, 20, hashlib.sha256(data).hexdigest())
-    values = values_of(CLASSES, CLASSIFICATION, task, image) | changed
-    return RecordChecker(CHECK, CLASSIFICATION, CLASSES, True)(ExampleWriter(CLASSIFICATION).write(values))
+    values = values_of(CLASSES, CLASSIFICATION.with_parts(()), task, image) | changed
+    return RecordChecker(CHECK, CLASSIFICATION.with_parts(()), CLASSES, True)(
+        ExampleWriter(CLASSIFICATION.with_parts(())).write(values)
+    )
 
 
 @pytest.mark.parametrize("shape", [(20, 30), (20, 30, 4)])
