@@ -39,7 +39,8 @@ def prepare(options: FormatOptions) -> Job:
     options = options.with_source(source)
     steps = partial(gather, options=options, source=source, splits=splits)
     maker, plan = encode_and_plan(options, splits, options.table)
-    return Job(options, splits, partial(inputs, options, source), steps, maker, plan)
+    read = partial(inputs, options, source)
+    return Job(options, splits, read, steps, maker, plan, names_splits=bool(source.splits))
 
 
 def inputs(options: FormatOptions, source: Source) -> Iterator[InputFile]:
@@ -53,7 +54,7 @@ def gather(p: beam.Pipeline, options: FormatOptions, source: Source, splits: tup
     division = read_division(p, options)
     job = options, source, splits
     rows, traits = p | "ReadAnnotated" >> ReadAnnotated(*job, division)
-    existing = existing_labels(options.output, splits)
+    existing = None if options.is_part else existing_labels(options.output, splits)
     categories, labels, table = traits | "DescribeClasses" >> DescribeClasses(*job, existing)
     if options.divides_ranked:
         rows = _divide_annotated(rows, categories, *job, division)

@@ -1,6 +1,7 @@
 """Choose the format of a conversion, and the options of its job, from the options that a user gave."""
 
 import difflib
+import json
 import os
 import posixpath
 import shlex
@@ -70,6 +71,10 @@ def choose_conversion(values: Mapping[str, Any], recognises: bool = True) -> Con
     """
     given = {name: value for name, value in values.items() if value not in (None, "", [], ())}
     given["data"] = [path for path in map(str, _listed(given.get("data"))) if path]
+    if "sets" in given:
+        if given["data"]:
+            raise ConfigError("DATA and --sets both name the data sets; give only one of them")
+        return _join_sets(given.pop("sets"), given, recognises)
     name = given.pop("format", None)
     if name is not None:
         return _complete_named(_named_format(str(name)), given, recognises)
@@ -134,11 +139,55 @@ def _named_format(name: str) -> Format:
     raise ConfigError(f"--format must be one of {', '.join(formats())} (got {name!r}){hint}")
 
 
-def _complete_named(entry: Format, given: Mapping[str, Any], recognises: bool) -> Conversion:
+def _join_sets(sets: Sequence[Mapping[str, Any]], given: Mapping[str, Any], recognises: bool) -> Conversion | None:
+    """Return the conversion of several data sets.
+
+    Args:
+        sets: Options of each set, by name.
+        given: Options of the job, and of all sets.
+
+    Raises:
+        ConfigError: The format of a set is unknown, not recognised or ambiguous; or an option is not for several sets.
+    """
+    from recordmill.pipelines.sets_options import SETS, check_given, common_layout, set_names
+
+    check_given(given, sets)
+    of_job = {field.name for field in option_fields(SETS.options)} - {"images"}
+    job = {name: value for name, value in given.items() if name in of_job}
+    shared = {name: value for name, value in given.items() if name not in (*of_job, "data")}
+    members, descriptions = list[dict[str, Any]](), list[str]()
+    for name, one in zip(set_names(sets), sets, strict=True):
+        try:
+            conversion = choose_conversion(
+                shared | {option: one[option] for option in one if option != "name"}, recognises
+            )
+        except ConfigError as error:
+            is_named = str(error).startswith(tuple(map(str, _listed(one.get("data")))))
+            raise (error if is_named else ConfigError(f"{name}: {error}")) from error
+        if conversion is None:
+            return None
+        if conversion.format.name == SETS.name:
+            raise ConfigError(f"{name}: its data are {len(conversion.values['sets'])} data sets; list each by itself")
+        if conversion.format.name == "table":
+            raise ConfigError(
+                f"{name} is rows{''.join(f' ({note})' for note in conversion.notes[:1])}, and tables are not joined. "
+                "Several files of rows are one table: give them as DATA, or convert it on its own"
+            )
+        members.append({"name": name, "format": conversion.format.name, **conversion.values})
+        descriptions += conversion.notes[:-1]
+    values = common_layout(member["format"] for member in members) | job | {"sets": members}
+    shown = ", ".join(f"{member['name']} ({member['format']})" for member in members)
+    notes = f"{len(members)} data sets become one: {shown}", *descriptions, _command(values)
+    return Conversion(SETS, values, notes if recognises else ())
+
+
+def _complete_named(entry: Format, given: Mapping[str, Any], recognises: bool) -> Conversion | None:
     """Return the conversion of a format that the user named. Recognition adds the folder in a wrapping folder, label
     files, and the images beside them. It adds nothing to a table: its images stay columns."""
     why = f"--format is {entry.name}"
     has_files = any(name in given for name in entry.files)
+    if len(given["data"]) > 1 and not has_files and entry.options.model_fields.get("data"):  # not a list
+        return _join_sets([{"data": path} for path in given["data"]], {**given, "format": entry.name}, recognises)
     if not recognises or has_files or entry.name == "table" or len(given["data"]) != 1:
         return _complete(entry, given, why)
     from recordmill.pipelines.recognise import recognise, unwrap_folder  # imports pyarrow
@@ -232,21 +281,19 @@ def _place_data(entry: Format, given: Mapping[str, Any]) -> dict[str, Any]:
         values.pop("data")
     elif not entry.options.model_fields.get("data"):
         return values  # a list
-    elif len(data) > 1:
-        raise ConfigError(
-            f"{entry.name} reads one data set, but DATA is {len(data)}: {', '.join(data)}; convert each on its own"
-        )
     else:
         values["data"] = data[0]
     return values
 
 
-def _recognise(given: Mapping[str, Any]) -> Conversion:
-    """Return the conversion of data whose format the user did not name."""
+def _recognise(given: Mapping[str, Any]) -> Conversion | None:
+    """Return the conversion of data whose format the user did not name: of one data set, or of several."""
     from recordmill.pipelines.recognise import describe_nearest, recognise_data  # imports pyarrow
 
     options = _given_options(given)
     matches = recognise_data(given["data"], options)
+    if not matches and len(given["data"]) > 1:
+        return _join_sets([{"data": path} for path in given["data"]], given, recognises=True)
     shown = ", ".join(given["data"])
     fitting = [(name, match) for name, match in matches if _has_options(formats()[name], options)]
     if len(fitting) > 1:
@@ -318,6 +365,8 @@ def command_words(values: Mapping[str, Any]) -> Iterator[str]:
             continue
         if field.are_fields:
             value = ",".join(field_choices(value))
+        if field.are_sets:
+            value = [json.dumps(one, default=str, ensure_ascii=False) for one in value]
         if isinstance(value, Mapping):
             pairs = [f"{key}={other}" for key, other in value.items()]
             value = pairs if field.are_names else ",".join(pairs)

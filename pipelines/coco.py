@@ -47,7 +47,9 @@ def prepare(options: CocoOptions) -> Job:
     text = None if form is TextForm.RAW else choose_encoder(options, form, CAPTIONS, options.output, splits)
     steps = partial(gather, options=options, given=given)
     maker, plan = encode_and_plan(options, splits, options.table)
-    return Job(options, splits, partial(inputs, options, text), steps, maker, plan, notes=given.notes, captions=text)
+    names_splits = bool(given.parts[0].split)
+    read = partial(inputs, options, text)
+    return Job(options, splits, read, steps, maker, plan, notes=given.notes, captions=text, names_splits=names_splits)
 
 
 def inputs(options: CocoOptions, text: EncoderSource | None = None) -> Iterator[InputFile]:
@@ -62,7 +64,7 @@ def gather(p: beam.Pipeline, options: CocoOptions, given: Given) -> Gathered:
     division = read_division(p, options)
     read = [p | f"ReadCoco{part.split}" >> _read_part(part, options) for part in given.parts]
     files = flatten_collections([files for _, _, files in read], "Files")
-    existing = existing_labels(options.output, given.splits)
+    existing = None if options.is_part else existing_labels(options.output, given.splits)
     categories, labels, table = files | "DescribeFiles" >> DescribeFiles(options, given, existing)
     joined = [
         join_part(part, rows, annotations, categories, division, options, given.splits)

@@ -71,7 +71,7 @@ def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSin
     if not options.groups:
         return options.division
     path = p | "GroupsFile" >> beam.Create([options.groups])
-    read = beam.Map(with_groups, options.division, file_version(options.groups))
+    read = beam.Map(with_groups, options.division, file_version(options.groups), options.groups_prefix)
     return AsSingleton(path | "ReadGroups" >> read)
 
 
@@ -97,7 +97,7 @@ def input_file(kind: str, path: str, masks: str = "") -> InputFile:
     return InputFile(kind, path, size, checksum, masks)
 
 
-def _choice_files(options: ImageOptions) -> Iterator[InputFile]:
+def choice_files(options: ImageOptions) -> Iterator[InputFile]:
     """Yield the files of `--groups`, `--exclude` and `--class-map`, after a check of their lines."""
     if isinstance(options, DividedOptions) and options.groups:
         read_groups(options.groups)
@@ -174,7 +174,7 @@ class Job(NamedTuple):
 
     options: ImageOptions
     splits: tuple[str, ...]
-    # Returns the files that determine the bytes of each split, with their checksums, except those of `_choice_files`.
+    # Returns the files that determine the bytes of each split, with their checksums, except those of `choice_files`.
     inputs: Callable[[], Iterable[InputFile]]
     gather: Callable[[beam.Pipeline], Gathered]  # adds the steps of a source
     maker: RecordMaker  # encoder of records
@@ -183,6 +183,7 @@ class Job(NamedTuple):
     captions: EncoderSource | None = None  # encoder of the images' captions; None to leave them as they are
     more_recorded: Mapping[str, RecipeValue] = {}  # values besides the options that determine the bytes of each split
     notes: tuple[str, ...] = ()  # contents of a folder, in words
+    names_splits: bool = False  # True if the data set names its splits
     parts: tuple["Job", ...] = ()  # jobs that write the same splits one by one, if each split has its folder
 
     def recipes(self) -> list[Recipe]:
@@ -203,7 +204,7 @@ class Job(NamedTuple):
         if self.parts:
             return [recipe for part in self.parts for recipe in part.recipes()]
         options, images = self.options, tuple(sorted(self.options.images))
-        inputs = (*self.inputs(), *_choice_files(options))
+        inputs = (*self.inputs(), *choice_files(options))
         recorded = options.record_options | dict(self.more_recorded)
         return [
             Recipe(FORMAT, options.name, split, options.layout, options.table.parts, inputs, images, recorded)
@@ -274,19 +275,18 @@ def _image_names(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[tu
 
 def job_limits(options: ImageOptions, splits: tuple[str, ...], output: str) -> JobLimits:
     """Return the limits for the findings of a job that writes to the folder `output`."""
-    is_limited = isinstance(options, ChoiceOptions) and options.limits  # each split gets its limit, not its share
-    shares = options.split if options.splits == splits and len(options.split) > 1 and not is_limited else ()
     return JobLimits(
         splits,
         options.name_sources,
         options.max_rejects,
         output,
         options.has_exact_sizes,
-        tuple(shares),
+        options.checked_shares(splits),
         options.share_cure,
         options.keywords,
         options.refused_duplicates if isinstance(options, StoredImageOptions) else "report",
         *_needed_labels(options),
+        joins_sets=bool(options.set_options),
     )
 
 
@@ -296,7 +296,7 @@ def _needed_labels(options: ImageOptions) -> tuple[str, str]:
         return "the class map", ""
     if not options.class_map or (isinstance(options, AnnotatedOptions) and options.allow_empty):
         return "", ""
-    return f"--class-map {options.class_map}", ALLOW_EMPTY if isinstance(options, AnnotatedOptions) else ""
+    return f"--class-map {options.class_map}", "" if options.has_image_classes else ALLOW_EMPTY
 
 
 def _writer(

@@ -16,6 +16,7 @@ from recordmill.schemas.inputs.option import (
     Images,
     Options,
     Output,
+    Sets,
     Texts,
     redefine_option,
 )
@@ -186,6 +187,14 @@ class DataOptions(Options):
         alias="format",
         recorded=False,
         rank=COMMON,
+    )
+    sets: Sets = READ.opt(
+        "Data sets that become one, each with its own options. In a `--config` file a list of mappings, in Python a "
+        'list of dicts; on the command line JSON, repeatable: `--sets \'{"data": "A", "split": "val"}\'`. Sets '
+        "without options of their own are several DATA. See [shape.md](shape.md#several-sets).",
+        (),
+        "JSON",
+        recorded=False,
     )
 
 

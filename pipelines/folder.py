@@ -62,13 +62,15 @@ def prepare(options: FolderOptions) -> Job:
         AnnotationFileError: A table cannot be read.
     """
     parts = find_parts(options)
-    splits = tuple(parts) or choose_splits(options)
+    own_splits = tuple(parts) or table_column_splits(options)
+    splits = own_splits or options.splits
     jobs = tuple(_part_job(part, (split,)) for split, part in parts.items())
     if parts:
         options = options.model_copy(update={"images": tuple(part.images[0] for part in parts.values())})
     steps = partial(gather, options=options, splits=splits, parts=parts)
     maker, plan = encode_and_plan(options, splits, options.table)
-    return Job(options, splits, partial(inputs, options), steps, maker, plan, parts=jobs)
+    read = partial(inputs, options)
+    return Job(options, splits, read, steps, maker, plan, names_splits=bool(own_splits), parts=jobs)
 
 
 def find_parts(options: FolderOptions) -> dict[str, FolderOptions]:
@@ -107,8 +109,8 @@ def inputs(options: FolderOptions) -> Iterator[InputFile]:
         yield from map(unlisted_folder, sorted(options.images))
 
 
-def choose_splits(options: FolderOptions) -> tuple[str, ...]:
-    """Return the splits of the tables of labels, or else those of the options. Without tables, check first for images.
+def table_column_splits(options: FolderOptions) -> tuple[str, ...]:
+    """Return the splits of the tables of labels; none without a column of them. Without tables, check first for images.
 
     Raises:
         ConfigError, AnnotationFileError: See `prepare`.
@@ -118,7 +120,7 @@ def choose_splits(options: FolderOptions) -> tuple[str, ...]:
     by_table = {path: table_splits(path, options) for path in options.labels}
     with_splits = sorted(path for path, splits in by_table.items() if splits is not None)
     if not with_splits:
-        return options.splits
+        return ()
     if len(with_splits) < len(by_table):
         raise ConfigError(f"--labels: {', '.join(with_splits)} has a column of splits, the other tables do not")
     splits = tuple(sorted({split for splits in by_table.values() for split in splits or ()}))
@@ -139,7 +141,8 @@ def gather(
     Args:
         parts: See `find_parts`.
     """
-    division, existing = read_division(p, options), existing_labels(options.output, splits)
+    division = read_division(p, options)
+    existing = None if options.is_part else existing_labels(options.output, splits)
     rows_and_blocks: list[tuple[PCollection, PCollection, PCollection | None]]
     rows_and_blocks = [_read_part(p, split, part, splits) for split, part in parts.items()]
     rows_and_blocks = rows_and_blocks or [_read_images(p, "", options, splits, division)]

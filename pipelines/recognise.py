@@ -30,16 +30,19 @@ Match = tuple[str, Interpretation]
 
 
 def recognise_data(data: Sequence[str], given: Mapping[str, Any] = {}) -> list[Match]:
-    """Return the formats that can read all of DATA, with their interpretations of the lowest rank.
+    """Return the formats that can read all of DATA as one data set, with their interpretations of the lowest rank. None
+    if several paths are neither rows of one table nor class folders, so that each is a data set.
 
     Args:
         data: At least one path or pattern.
         given: Other options that the user gave, by name.
 
     Raises:
-        ConfigError: A path does not exist; or several paths are neither rows of one table nor class folders.
+        ConfigError: A path does not exist; or paths are images and their annotation files.
     """
     if all(_is_pattern(path) or _is_rows_file(path) for path in data) and (len(data) > 1 or _is_pattern(data[0])):
+        if all(map(_is_label_document, data)):
+            return []
         what = "a pattern of files of rows" if len(data) == 1 else f"{len(data)} files of rows"
         files = find_rows(*data)
         splits = {SPLIT_OF_WORD.get(posixpath.basename(posixpath.dirname(path)).lower(), "") for path in files} - {""}
@@ -56,20 +59,17 @@ def recognise_data(data: Sequence[str], given: Mapping[str, Any] = {}) -> list[M
     if "labels" in given:
         return [("folder", Interpretation("--labels", {"data": list(data)}))]
     folders = [_class_folders(path, given) for path in data]
-    if all(folders):
+    if all(folders) and not any(map(_has_split_folders, folders)):
         why = f"class folders in {len(data)} folders"
         return [("folder", Interpretation(why, {"data": folders}, CLASS_FOLDERS))]
     documents = [path for path in data if path.lower().endswith((".json", ".json.gz"))]
-    if documents and len(documents) < len(data):
-        images = [path for path in data if path not in documents]
+    images = [path for path in data if path not in documents]
+    if documents and not all(recognise(unwrap_folder(path), given) for path in images):
         words = shlex.join([*images, *(word for path in documents for word in ("--instances", path))])
         raise ConfigError(
             f"DATA has images and annotation files. Name the files by flags: recordmill convert {words} -o OUT"
         )
-    raise ConfigError(
-        f"DATA is {len(data)} data sets ({', '.join(data)}), which are not joined; convert each on its own. Several "
-        "files of rows are one table, and several folders of class folders are one data set"
-    )
+    return []
 
 
 def _class_folders(path: str, given: Mapping[str, Any]) -> str:
@@ -82,6 +82,20 @@ def _class_folders(path: str, given: Mapping[str, Any]) -> str:
     above, _, top = folder.rpartition("/")
     is_class = above.startswith(path.rstrip("/")) and top.lower() not in _FORMAT_FOLDERS
     return above if is_class and any(map(is_image_name, storage_for(folder).names(folder))) else ""
+
+
+def _has_split_folders(folder: str) -> bool:
+    """Return True if all images are in folders of splits that have class folders."""
+    images = [name for name in list_names(folder) if is_image_name(name)]
+    is_of_split = (name.partition("/")[0].lower() in SPLIT_OF_WORD for name in images)
+    return any(name.count("/") > 1 for name in images) and all(is_of_split)
+
+
+def _is_label_document(path: str) -> bool:
+    """Return True for a JSON document of a format of label files: not JSON Lines, which are rows of a table."""
+    if _is_pattern(path) or not path.lower().endswith((".json", ".json.gz")):
+        return False
+    return any(name not in ("folder", "table") for name, _ in recognise(path))
 
 
 def _is_pattern(path: str) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing_extensions import Never
 
     from recordmill._data_set import DataSet
-    from recordmill._keywords import Fields, Pairs, Path, Paths, Shares, Texts
+    from recordmill._keywords import Fields, Pairs, Path, Paths, Sets, Shares, Texts
 
 
 @overload
@@ -45,6 +45,7 @@ def convert(
     ]
     | str
     | None = None,
+    sets: Sets = (),
     class_map: Path | None = None,
     allow_empty: bool = False,
     panoptic: Paths = (),
@@ -157,7 +158,8 @@ def convert(
 
     Args:
         data: Folder, .zip, file or pattern of files, or a list of them. Its format is recognised, and printed. COCO's
-            files may be given without it, by `images`, `instances` and others.
+            files may be given without it, by `images`, `instances` and others. Several data sets become one; `sets`
+            names those that have options of their own: `sets=[{"data": "A"}, {"data": "B", "split": "val"}]`.
         output: Folder of the data set that is written.
         runner_options: Flags of Beam as a list, or PipelineOptions, for another runner. This process then builds the
             pipeline, and prints the output of the command.
@@ -167,6 +169,7 @@ def convert(
 
     What to read:
         format: Format of data, if it is not recognised, or in two ways.
+        sets: Data sets that become one, each with its own options.
         images: Folder or .zip of images, with all folders in it; or a list (default that of the format).
         class_map: Rename, merge or drop classes by name.
         allow_empty: Write images of which none has a label, as background.
@@ -324,6 +327,7 @@ def convert(
     ]
     | str
     | None = None,
+    sets: Sets = (),
     class_map: Path | None = None,
     allow_empty: bool = False,
     panoptic: Paths = (),
@@ -426,7 +430,7 @@ def convert(
     format_options: Mapping[str, Any] | None = None,
     **unknown: Never,
 ) -> DataSet:
-    """Convert files of COCO that options name: `images`, `instances`, `captions` and others."""
+    """Convert files of COCO that options name, `images`, `instances`, `captions` and others; or several `sets`."""
 
 
 @with_signature

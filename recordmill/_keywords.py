@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
@@ -15,6 +15,7 @@ Texts = str | Sequence[str]
 Pairs = Texts | Mapping[str, str | float]
 Fields = Texts | Mapping[str, str | None]
 Shares = Texts | Mapping[str, float | str | Fraction]
+Sets = Sequence[Mapping[str, Any]]
 
 
 class ReadDatasetKeywords(TypedDict, total=False):

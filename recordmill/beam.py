@@ -7,7 +7,7 @@ See docs/beam.md.
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from numbers import Integral
@@ -54,6 +54,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.limits import Limits
 from recordmill.schemas.inputs.sample import Sample, SampleObject, SampleTile
 from recordmill.schemas.layouts import LAYOUTS
+from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.blocks.pack_block import unpack_block
@@ -65,15 +66,16 @@ from recordmill.transforms.insight.across_splits import compare_splits
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, translate_errors
 from recordmill.transforms.shape.class_map import class_map_of, read_class_map
+from recordmill.transforms.shape.join_sets import DataSetPart, JoinSets, facts_of_set
 from recordmill.transforms.shards.encode_images import EncodeImages
 from recordmill.transforms.storage.os_errors import explain_os_error, is_command_error
 from recordmill.transforms.user_samples.convert_samples import convert_block, convert_samples, unpack_sample
-from recordmill.transforms.user_samples.gather_samples import CheckSamples, stored_sample
+from recordmill.transforms.user_samples.gather_samples import CheckSamples, GatherSamples, stored_sample
 from recordmill.transforms.user_samples.limit_samples import LimitSamples
 from recordmill.transforms.user_samples.map_samples import MapSamples
 from recordmill.transforms.user_samples.record_options import PARTS, RecordOptions
 from recordmill.transforms.user_samples.tile_samples import TileSamples
-from recordmill.transforms.user_samples.trace_reads import Link, Read, trace_reads
+from recordmill.transforms.user_samples.trace_reads import Link, Read, Trace, trace_reads
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -82,6 +84,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Encode",
+    "JoinDatasets",
     "LimitImages",
     "MapClasses",
     "Read",
@@ -163,7 +166,7 @@ class ReadDataset(beam.PTransform):
             faults.append(str(error))
         if faults:
             raise ConfigError("; ".join(faults))
-        for line in conversion.notes[:1]:  # the second one is a command
+        for line in conversion.notes[:-1]:  # the last one is a command
             _LOGGER.info("%s", line)
         return conversion.format, options
 
@@ -265,6 +268,8 @@ class Tile(beam.PTransform):
 class _RecordTransform(beam.PTransform):
     """Transform of Samples, with options of records."""
 
+    _has_splits = True  # False if the transform ignores the splits of Samples
+
     def __init__(self, output: str, given: Mapping[str, Any], labels: PCollection | None, facts: PCollection | None):
         super().__init__()
         self._output, self._labels, self._facts = output, labels, facts
@@ -301,15 +306,15 @@ class _RecordTransform(beam.PTransform):
         name = type(self).__name__
         _check_windows(name, samples)
         traces = trace_reads(samples)
-        for trace in traces if self._output != _NOWHERE else ():
+        for read in _sources(traces) if self._output != _NOWHERE else ():
             with _keywords_in_errors():
-                check_inputs(trace.read.job.options.model_copy(update={"output": self._output}), writes=True)
+                check_inputs(read.job.options.model_copy(update={"output": self._output}), writes=True)
         whole = [trace for trace in traces if trace.link is Link.WHOLE]
         if len(whole) > 1 and (labels is None or facts is None):
             shown = " and ".join(sorted(trace.label for trace in whole))
             raise ConfigError(
-                f"the input has the Samples of {shown}, whose classes and counts are not joined. Write each by its own "
-                f"{name}, or join the .samples of each, whose classes {name} collects"
+                f"the input has the Samples of {shown}, whose classes and counts are not joined. Give them to "
+                f"{name} by {{name: read, other_name: other_read}} | JoinDatasets(), or write each by its own {name}"
             )
         if len(whole) == 1:
             labels, facts = labels or whole[0].read.labels, facts or whole[0].read.facts
@@ -339,15 +344,109 @@ class _RecordTransform(beam.PTransform):
         if {"stuff", "panoptic"} & given.keys():
             kinds -= {"stuff", "panoptic"}
         values = {"layout": layout, "masks": getattr(read, "masks", "none"), **dict.fromkeys(kinds, True), **given}
-        splits = () if self._output == _NOWHERE or "split" in given else job.splits
+        splits = () if not self._has_splits or "split" in given else job.splits
         if splits and read.is_split_given:
             values |= {"split": read.split, "split_seed": read.split_seed}
             splits = ()
         # Label files do not say before they are read whether objects have keypoints.
-        is_stored = isinstance(read, FormatOptions) and "keypoints" not in given
+        is_observed = isinstance(read, FormatOptions) or (
+            isinstance(read, RecordOptions) and "keypoints" in read.stored_kinds
+        )
+        is_stored = is_observed and "keypoints" not in given
         observed_kinds = frozenset({"keypoints"} if is_stored and Part.KEYPOINTS in LAYOUTS[layout].parts else ())
         with _keywords_in_errors():
             return WriteOptions(**values, output=self._output).with_source(read, splits, observed_kinds)
+
+
+class JoinDatasets(_RecordTransform):
+    """Join the Samples of several data sets, as `recordmill convert` joins several DATA.
+
+        {"birds": p | "Birds" >> ReadDataset("birds"), "cats": p | "Cats" >> ReadDataset("cats")} | JoinDatasets()
+
+    The input is a dict of PCollections of Sample by the name of the data set: Reads, and what steps make of these.
+    Classes meet by name, ids of the first data set stay, and file names begin with the name and a slash, see
+    docs/shape.md.
+
+    Args:
+        find_copies: Warn about images of two data sets whose files are equal. Files of equal size are read.
+
+    Returns:
+        Read.
+
+    Raises:
+        ConfigError: The input is not a dict of two or more PCollections of Sample, a name cannot begin file names, or
+            the data sets have different layouts.
+    """
+
+    def __init__(self, find_copies: bool = True):
+        super().__init__(_NOWHERE, {}, None, None)
+        self._find_copies = find_copies
+
+    def expand(self, sets):
+        _check_sets(sets)
+        sources = [self._find_source(samples) for samples in sets.values()]
+        splits = tuple(dict.fromkeys(split for options, *_ in sources for split in options.splits))
+        with collect_facts() as collected:
+            parts = []
+            for (name, samples), source in zip(sets.items(), sources, strict=True):
+                own_blocks, own_labels, own_table = samples | f"Set {name}" >> _GatherSet(name, *source)
+                parts.append(DataSetPart(name, own_blocks, own_labels, own_table, source[0].splits))
+            join = JoinSets(parts, splits, self._options, reports_copies=self._find_copies)
+            blocks, labels, table = tuple(part.blocks for part in parts) | "JoinSets" >> join
+        to_samples = beam.FlatMap(_samples, AsSingleton(labels), AsSingleton(table), splits)
+        samples = blocks | "Samples" >> to_samples.with_output_types(Sample)
+        facts = tuple(collected) | "Facts" >> beam.Flatten()
+        labels.element_type, facts.element_type = LabelMap, Facts  # `_check_type` compares them
+        translate_errors(blocks.pipeline.transforms_stack[-1], _translation())
+        options = _joined_options([options for options, *_ in sources], splits)
+        job = samples_job(options, samples, labels, facts)
+        reads = tuple(_sources(trace for own in sets.values() for trace in trace_reads(own)))
+        return Read(samples, labels, facts, job, reads)
+
+
+class _GatherSet(beam.PTransform):
+    """Convert the Samples of a data set to Blocks, with all their annotations. Facts name the data set."""
+
+    def __init__(self, name: str, options: RecordOptions, labels: PCollection | None, facts: PCollection | None):
+        super().__init__()
+        self._name, self._gather = name, GatherSamples(options.storing_all(), labels, facts)
+
+    def expand(self, samples):
+        with facts_of_set(self._name):
+            return samples | "GatherSamples" >> self._gather
+
+
+def _check_sets(sets: Any) -> None:
+    """Raise ConfigError if the input of JoinDatasets is not several data sets by name."""
+    if not isinstance(sets, Mapping) or len(sets) < 2:
+        raise ConfigError(
+            "JoinDatasets joins a dict of two or more data sets, by name: "
+            '{"birds": p | "Birds" >> ReadDataset("birds"), "cats": p | "Cats" >> ReadDataset("cats")} | JoinDatasets()'
+        )
+    for name in sets:
+        if not isinstance(name, str) or "/" in name or "\\" in name or name_fault(name):
+            raise ConfigError(
+                f"JoinDatasets: {name!r} cannot be the name of a data set, because file names begin with it"
+            )
+
+
+def _joined_options(sources: Sequence[RecordOptions], splits: tuple[str, ...]) -> RecordOptions:
+    """Return the options of records that have what those of several data sets have."""
+    kinds = {name for options in sources for name in PARTS if getattr(options, name)}
+    if {"stuff", "panoptic"} <= kinds:  # both make the semantic mask
+        kinds.remove("stuff")
+    masks = {options.masks for options in sources} - {"none"}
+    values: dict[str, Any] = dict.fromkeys(kinds, True)
+    values |= {"layout": sources[0].layout, "masks": next(iter(masks), "none") if len(masks) < 2 else "both"}
+    observed = frozenset({"keypoints"} if any("keypoints" in options.stored_kinds for options in sources) else ())
+    upright = min(sources, key=lambda options: not options.image_rules.upright)
+    return WriteOptions(**values, output=_NOWHERE).with_source(upright, splits, observed)
+
+
+def _sources(traces: Iterable[Trace]) -> Iterator[Read]:
+    """Yield the Reads of data sets, and not those that join several."""
+    for trace in traces:
+        yield from trace.read.sources or (trace.read,)
 
 
 class MapClasses(beam.PTransform):
@@ -393,7 +492,7 @@ class MapClasses(beam.PTransform):
             return mapped
         facts = (read.facts, own) | "Facts" >> beam.Flatten()
         labels.element_type, facts.element_type = LabelMap, Facts
-        return Read(mapped, labels, facts, read.job)
+        return Read(mapped, labels, facts, read.job, read.sources)
 
 
 @beam.typehints.with_output_types(bytes)
@@ -410,6 +509,8 @@ class Encode(_RecordTransform):
     Returns:
         PCollection of bytes. In the layout `keras`, a Sample has one record per object.
     """
+
+    _has_splits = False
 
     def __init__(self, labels: PCollection | None = None, **options: "Unpack[EncodeKeywords]"):
         super().__init__(_NOWHERE, dict(options), labels, None)

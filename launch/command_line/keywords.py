@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
@@ -30,6 +30,7 @@ Texts = str | Sequence[str]
 Pairs = Texts | Mapping[str, str | float]
 Fields = Texts | Mapping[str, str | None]
 Shares = Texts | Mapping[str, float | str | Fraction]
+Sets = Sequence[Mapping[str, Any]]
 '''
 _CONVERT = '''"""`recordmill.convert` with its keywords, made by `make templates`."""
 
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from typing_extensions import Never
 
     from recordmill._data_set import DataSet
-    from recordmill._keywords import Fields, Pairs, Path, Paths, Shares, Texts
+    from recordmill._keywords import Fields, Pairs, Path, Paths, Sets, Shares, Texts
 
 
 @overload
@@ -69,7 +70,8 @@ def convert(
 
     Args:
         data: Folder, .zip, file or pattern of files, or a list of them. Its format is recognised, and printed. COCO's
-            files may be given without it, by `images`, `instances` and others.
+            files may be given without it, by `images`, `instances` and others. Several data sets become one; `sets`
+            names those that have options of their own: `sets=[{{"data": "A"}}, {{"data": "B", "split": "val"}}]`.
         output: Folder of the data set that is written.
         runner_options: Flags of Beam as a list, or PipelineOptions, for another runner. This process then builds the
             pipeline, and prints the output of the command.
@@ -96,7 +98,7 @@ def convert(
 {keywords}
     **unknown: Never,
 ) -> DataSet:
-    """Convert files of COCO that options name: `images`, `instances`, `captions` and others."""
+    """Convert files of COCO that options name, `images`, `instances`, `captions` and others; or several `sets`."""
 
 
 @with_signature
@@ -180,8 +182,8 @@ def _keyword_type(field: OptionField) -> str:
         return "Shares" if field.is_shares else "int | str"
     if field.choices:
         return f"Literal{json.dumps(field.choices)}"
-    if field.are_fields:
-        return "Fields"
+    if field.are_fields or field.are_sets:
+        return "Fields" if field.are_fields else "Sets"
     if field.is_list:
         return "Paths" if field.must_be else "Pairs" if "=" in field.metavar else "Texts"
     return "Path" if field.must_be else field.type.__name__

@@ -1,5 +1,6 @@
 """Options of a command as parameters by name, for Dataflow's Flex Templates and Airflow's Params."""
 
+import json
 from collections.abc import Mapping, Sequence
 
 from recordmill.pipelines.verbs import VERBS, verb_fields
@@ -62,6 +63,8 @@ def command_line(command: str, values: Mapping[str, object]) -> list[str]:
 def _parameter_words(name: str, field: OptionField, value: object) -> list[str]:
     if value is None or value == "" or value == []:
         return []
+    if field.are_sets:
+        return [f"{field.flag}={value if isinstance(value, str) else json.dumps(value)}"]
     texts = [str(text) for text in (value if isinstance(value, Sequence) and not isinstance(value, str) else [value])]
     if field.are_names and not isinstance(value, str):
         texts = [join_names(texts)]

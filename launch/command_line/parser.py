@@ -16,7 +16,7 @@ from recordmill.pipelines.formats import Format, formats
 from recordmill.pipelines.verbs import OLD_VERBS, VERBS, verb_fields
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.fields import config_fields
-from recordmill.schemas.inputs.option import OptionField, Options, flag, option_fields
+from recordmill.schemas.inputs.option import OptionField, Options, flag, mappings, option_fields
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -33,6 +33,7 @@ _RENAMED_FLAGS = {
     "--format": "--image-format",
     "--format-in": "--format",
 }
+_TERMINAL = frozenset(field.name for field in option_fields(TerminalOptions))
 _TYPED_ONLY = ("config", "print_config", "debug")  # not in a `--config` file; --debug counts before it is read
 
 
@@ -107,8 +108,9 @@ def _build_command(
     fields, values = {field.name: field for field in verb_fields(verb)}, dict(typed)
     if path := values.get("config"):
         values = _read_config(path, fields, faults) | values
-    terminal_names = {field.name for field in option_fields(TerminalOptions)}
-    terminal_values = {name: values.pop(name) for name in list(values) if name in terminal_names}
+    if values.get("sets"):
+        values["sets"] = _known_sets(values["sets"], fields, faults)
+    terminal_values = {name: values.pop(name) for name in list(values) if name in _TERMINAL}
     terminal = _build_options(TerminalOptions, terminal_values, faults)
     command = Command(verb, None, terminal)
     if not VERBS[verb].converts:
@@ -124,6 +126,17 @@ def _build_command(
     if faults:
         raise ConfigError("; ".join(dict.fromkeys(faults)) + advice)
     return command
+
+
+def _known_sets(sets: Any, fields: Mapping[str, OptionField], faults: list[str]) -> list[dict[str, Any]]:
+    """Return the known options of each data set, and append an error for each other name."""
+    known = {name: field for name, field in fields.items() if name not in (*_TERMINAL, "sets")}
+    try:
+        parsed = mappings(sets)
+    except ValueError as error:
+        faults.append(f"--sets: {error}")
+        return []
+    return [drop_unknown(one, known, f"--sets, item {number}: ", faults) for number, one in enumerate(parsed, 1)]
 
 
 def _build_options(model: type[Options], values: Mapping[str, Any], faults: list[str]) -> Any:
@@ -262,10 +275,12 @@ def _read_config(path: str, fields: Mapping[str, OptionField], faults: list[str]
     from recordmill.transforms.storage.resolve import storage_for
 
     texts = {field for field in fields.values() if field.type is str and not field.is_size}
-    lists = {field for field in texts if field.are_names}
-    names, plain = ({word for field in group for word in (field.name, field.flag[2:])} for group in (lists, texts))
+    lists, sets = ({field for field in texts if getattr(field, kind)} for kind in ("are_names", "are_sets"))
+    names, plain, nested = (
+        {word for field in group for word in (field.name, field.flag[2:])} for group in (lists, texts - sets, sets)
+    )
     try:
-        document = load_yaml(storage_for(path).read(path), names, plain) or {}
+        document = load_yaml(storage_for(path).read(path), names, plain, nested) or {}
     except OSError as error:
         raise ConfigError(f"--config {explain_os_error(error)}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -299,7 +314,8 @@ def to_config(command: Command) -> str:
 
     values: dict[str, Any] = {}
     models: tuple[Options, ...] = (command.options, command.terminal)
-    if command.format and not any(getattr(command.options, name, None) for name in command.format.files):
+    is_one = command.format is not None and command.format.name in formats()  # not several data sets
+    if command.format and is_one and not any(getattr(command.options, name, None) for name in command.format.files):
         values["format"] = command.format.name
     for options, field in [(model, field) for model in models for field in option_fields(type(model))]:
         value = getattr(options, field.attribute)

@@ -5,9 +5,11 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import chain, permutations
+from itertools import chain, permutations, product
+from typing import NamedTuple
 
 from recordmill.launch.preflight.check_folder import folder_fault, real_path
+from recordmill.pipelines.formats import formats
 from recordmill.schemas.dataset.dataset_files import MANIFEST, state_folder
 from recordmill.schemas.errors import ConfigError, RecordmillError
 from recordmill.schemas.inputs.images import is_image_name, is_system_file
@@ -27,27 +29,67 @@ def check_inputs(options: ConvertOptions, writes: bool = True) -> None:
     Raises:
         ConfigError: With all errors.
     """
-    faults: list[str] = []
-    by_flag: dict[str, list[str]] = {}
-    files = [*options.more_files]
+    checked = [_check_paths(part) for part in (options, *options.set_options)]
+    faults = [fault for paths in checked for fault in paths.faults]
+    if writes and not _name_fault("", options.output):
+        by_flag: dict[str, list[str]] = {}
+        for typed, values in chain.from_iterable(paths.by_flag.items() for paths in checked):
+            by_flag.setdefault(typed, []).extend(values)
+        overlaps = [*_overlap_faults(options.output, by_flag)]
+        faults += overlaps or _output_faults(options.output, chain.from_iterable(paths.files for paths in checked))
+    faults += chain.from_iterable(_repeated_path_faults(*item) for paths in checked for item in paths.by_flag.items())
+    faults += _shared_path_faults([paths.data for paths in checked[1:]])
+    if faults:
+        raise ConfigError("; ".join(faults))
+
+
+class _Paths(NamedTuple):
+    """Checked paths of options.
+
+    Attributes:
+        by_flag: All but the output and folders of masks.
+        files: Files, which the output must not replace.
+        data: Images and label files.
+    """
+
+    faults: list[str]
+    by_flag: dict[str, list[str]]
+    files: list[str]
+    data: list[str]
+
+
+def _check_paths(options: ConvertOptions) -> _Paths:
+    """Return all paths of the options of a job, or of one of its data sets."""
+    checked = _Paths([], {}, [*options.more_files], [])
+    data_options = {"data", "images", *(name for entry in formats().values() for name in entry.files)}
     for option, path in named_paths(options):
         if name_fault := _name_fault(option.typed, path):
-            faults.append(name_fault)
+            checked.faults.append(name_fault)
             continue
         must = option.must_be or Must.FILE
         paths = find_rows(path) if must is Must.ROWS else (path,)
-        faults += [fault for one in paths if (fault := _fault(_CHECKS[must], option.typed, one))]
+        checked.faults.extend(fault for one in paths if (fault := _fault(_CHECKS[must], option.typed, one)))
         if not paths:
-            faults.append(f"{option.typed} {path} is a folder without files of rows ({', '.join(ENDINGS)})")
-        files += paths if must in (Must.FILE, Must.ROWS) else ()
+            checked.faults.append(f"{option.typed} {path} is a folder without files of rows ({', '.join(ENDINGS)})")
+        checked.files.extend(paths if must in (Must.FILE, Must.ROWS) else ())
         if must not in (Must.MASKS, Must.OUTPUT):
-            by_flag.setdefault(option.typed, []).extend(paths)
-    if writes and not _name_fault("", options.output):
-        overlaps = [*_overlap_faults(options.output, by_flag)]
-        faults += overlaps or _output_faults(options.output, files)
-    faults += chain.from_iterable(_repeated_path_faults(*item) for item in by_flag.items())
-    if faults:
-        raise ConfigError("; ".join(faults))
+            checked.by_flag.setdefault(option.typed, []).extend(paths)
+        checked.data.extend(paths if option.name in data_options else ())
+    return checked
+
+
+def _shared_path_faults(sets: Iterable[Iterable[str]]) -> Iterator[str]:
+    """Yield an error for each path that is in two data sets of a job, whose images would be in both."""
+    real = [{real_path(path): path for path in paths} for paths in sets]
+    for one, other in permutations(range(len(real)), 2):
+        for outer, inner in product(real[one], real[other]):
+            if inner == outer and one < other:
+                yield f"{real[one][outer]} and {real[other][inner]} are one path of two data sets; give it once"
+            elif inner.startswith(f"{outer}/"):
+                yield (
+                    f"{real[other][inner]} of one data set is within {real[one][outer]} of another, so its files would "
+                    "be read twice; give one of them"
+                )
 
 
 def _name_fault(typed: str, path: str) -> str:

@@ -3,6 +3,7 @@
 The DAG file launch/airflow/recordmill_dags.py imports this module. It imports neither Airflow nor Beam.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -46,7 +47,7 @@ def airflow_params(verb: str, gs_only: bool, defaults: Mapping[str, Any]) -> dic
 def _param_schema(verb: str, field: OptionField, path: str) -> dict[str, Any]:
     default = plain_default(field)
     has_paths = field.is_list and field.must_be
-    kind = "array" if has_paths else _JSON_TYPES[field.type]
+    kind = "array" if has_paths or field.are_sets else _JSON_TYPES[field.type]
     is_nullable = default is None and not field.is_required
     schema: dict[str, Any] = {
         "type": ["null", kind] if is_nullable else kind,
@@ -59,6 +60,8 @@ def _param_schema(verb: str, field: OptionField, path: str) -> dict[str, Any]:
         schema |= {"minItems": 1} if field.is_required else {}
     elif field.must_be:
         schema["pattern"] = path
+    elif field.are_sets:
+        schema["items"] = {"type": "object"}
     if field.choices:
         schema["enum"] = [*([None] if is_nullable else []), *field.choices]
     if field.type in (int, float):
@@ -85,15 +88,20 @@ def run_values(verb: str, params: Mapping[str, Any], output: str, when: datetime
         value = params.get(name)
         if value in (None, [], "", field.default):
             continue
-        values[name] = _fill_dates(value, when) if field.must_be else value
+        values[name] = _fill_dates(value, when) if field.must_be or field.are_sets else value
     values.setdefault("output", output)
     parse(command_line(verb, values), recognises=False)  # the job reads DATA, not the scheduler
     return values
 
 
-def _fill_dates(value: str | list[str], when: datetime) -> str | list[str]:
+def _fill_dates(value: Any, when: datetime) -> Any:
+    """Return paths, or options of data sets, with the date in their texts."""
     if isinstance(value, list):
-        return [str(_fill_dates(path, when)) for path in value]
+        return [_fill_dates(one, when) for one in value]
+    if isinstance(value, Mapping):
+        return {name: _fill_dates(one, when) for name, one in value.items()}
+    if not isinstance(value, str):
+        return value
     return re.sub(_DATE, lambda date: when.strftime(date[0][1:-1]), value)
 
 
@@ -103,10 +111,11 @@ def template_parameters(values: Mapping[str, Any]) -> dict[str, str]:
     >>> template_parameters({"images": ["gs://b/1", "gs://b/2"], "gzip": True, "num_shards": 8})
     {'images': 'gs://b/1,gs://b/2', 'gzip': 'true', 'num_shards': '8'}
     """
-    return {
-        name: join_names(value) if isinstance(value, list) else _parameter_text(value) for name, value in values.items()
-    }
+    return {name: _parameter_text(value) for name, value in values.items()}
 
 
 def _parameter_text(value: Any) -> str:
+    if isinstance(value, list):
+        is_sets = any(isinstance(one, Mapping) for one in value)
+        return json.dumps(value) if is_sets else join_names(value)
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin
 
+import msgspec
 from annotated_types import Ge, Le
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -159,6 +160,26 @@ def key_values(value: Any) -> Any:
     return split_names([f"{key}={other}" for key, other in value.items()] if isinstance(value, dict) else value)
 
 
+def mappings(value: Any) -> Any:
+    """Return mappings of options: mappings, or texts that are one or a list of them in JSON.
+
+    >>> mappings(['{"data": "a"}', {"data": "b"}]), mappings('[{"data": "a"}]')
+    (({'data': 'a'}, {'data': 'b'}), ({'data': 'a'},))
+    """
+    items = list(value) if isinstance(value, list | tuple) else [value]
+    try:
+        items = [msgspec.json.decode(item) if isinstance(item, str) else item for item in items]
+    except msgspec.DecodeError as error:
+        raise ValueError(f"it is not JSON ({error}). {_MAPPINGS}") from None
+    items = [mapping for item in items for mapping in (item if isinstance(item, list | tuple) else [item])]
+    if not all(isinstance(item, Mapping) and all(isinstance(name, str) for name in item) for item in items):
+        raise ValueError(_MAPPINGS)
+    return tuple({name.replace("-", "_"): option for name, option in item.items()} for item in items)
+
+
+_MAPPINGS = 'Options by name are expected for each set, like {"data": "A", "format": "coco"}'
+
+
 def one_or_more(value: Any) -> Any:
     """Return a list; `--config` files may have one value instead."""
     return [value] if isinstance(value, str) else value
@@ -169,6 +190,7 @@ Shares = Annotated[tuple[tuple[str, Fraction], ...], BeforeValidator(split_share
 Names = Annotated[tuple[str, ...], BeforeValidator(split_names)]
 Pairs = Annotated[tuple[str, ...], BeforeValidator(key_values)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(one_or_more)]
+Sets = Annotated[tuple[dict[str, Any], ...], BeforeValidator(mappings)]
 File = Annotated[str, Must.FILE]
 Files = Annotated[Texts, Must.FILE]
 Folders = Annotated[Texts, Must.FOLDER]
@@ -209,6 +231,7 @@ class OptionField:
         are_fields: True for names of open fields.
         are_names: True for other names, and for pairs of names. The text of the command line has commas and quotes as
             in CSV; items of a list are literal.
+        are_sets: True for mappings of options, one for each data set. The text of the command line is JSON.
         recorded_as: Key in the recipe of a split, of a value that is not the default; empty if it is not recorded.
         least, largest: Bounds, included; None without.
     """
@@ -234,6 +257,7 @@ class OptionField:
         self.are_fields = field_choices in validators
         self.are_names = split_names in validators or key_values in validators
         self.is_shares, self.is_size = split_shares in validators, size_bytes in validators
+        self.are_sets = mappings in validators
         self.type: type = inner if inner in (bool, int, float) and not validators else str  # type: ignore[assignment]
         self.must_be = next((mark for mark in marks if isinstance(mark, Must)), None)
         is_recorded = extra["recorded"] and not self.must_be and self.group != RUN

@@ -191,10 +191,19 @@ class ConvertOptions(Options):
         """Names of the splits."""
         return self.shares.names
 
+    def checked_shares(self, splits: tuple[str, ...]) -> tuple[tuple[str, Fraction], ...]:
+        """Return the shares that the splits of a job should get; none if something else assigns the images."""
+        return self.split if self.splits == splits and len(self.split) > 1 else ()
+
     @property
     def share_cure(self) -> str:
         """Fix for splits that do not get their shares; empty if there is none."""
         return ""
+
+    @property
+    def set_options(self) -> "tuple[ConvertOptions, ...]":
+        """Options of each data set, if a job joins several."""
+        return ()
 
     @property
     def table(self) -> FeatureTable:
@@ -375,6 +384,12 @@ class ChoiceOptions(ImageOptions):
         also="max-objects-per-class max-images-per-class balance undersample",
     )
     _is_part: bool = PrivateAttr(False)
+    _groups_prefix: str = PrivateAttr("")
+
+    @property
+    def groups_prefix(self) -> str:
+        """Beginning of the names of the images in the file of `--groups`; empty but for one of several sets."""
+        return self._groups_prefix
 
     @property
     def is_part(self) -> bool:
@@ -401,16 +416,23 @@ class ChoiceOptions(ImageOptions):
         """False if the source writes classes to records itself, and applies the class map."""
         return True
 
-    def as_part(self) -> "Self":
-        """Return the options of one of several sets, whose classes are those of all sets."""
+    def as_part(self, groups_prefix: str = "") -> "Self":
+        """Return the options of one of several sets, whose classes are those of all sets.
+
+        Args:
+            groups_prefix: Beginning of the names of its images in the file of `--groups`.
+        """
         part = self.model_copy()
-        part._is_part = True
+        part._is_part, part._groups_prefix = True, groups_prefix
         return part
 
     @property
     def limits(self) -> Limits | None:
         """Limits of a split's images; None without any."""
         return Limits(self.limit, self.max_per_class) if self.limit or self.max_per_class else None
+
+    def checked_shares(self, splits: tuple[str, ...]) -> tuple[tuple[str, Fraction], ...]:
+        return () if self.limits else super().checked_shares(splits)  # each split gets its limit, not its share
 
     def _faults(self) -> Iterator[str]:
         if unknown := sorted(set(self.exclude_kinds) - PROBLEMS.keys()):

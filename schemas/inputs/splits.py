@@ -108,11 +108,13 @@ class Division(msgspec.Struct, frozen=True):
     Attributes:
         group_from: Regular expression that finds the group in a name, see `find_group`; empty without groups.
         groups: Group by name, for images that a file groups.
+        skips_set: True if names begin with those of data sets, which `group_from` does not search.
     """
 
     shares: SplitShares
     group_from: str = ""
     groups: dict[str, str] = {}
+    skips_set: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -121,7 +123,9 @@ class Division(msgspec.Struct, frozen=True):
     def group_of(self, name: str) -> str:
         """Return the group of the image `name`; empty if `group_from` finds none. Without `group_from`, an image that
         no file groups is its own group."""
-        return find_group(self.group_from, name) if self.group_from else self.groups.get(name, name)
+        if self.group_from:
+            return find_group(self.group_from, name.partition("/")[2] if self.skips_set else name)
+        return self.groups.get(name, name)
 
     def split_of(self, name: str) -> str:
         """Return the split of the image `name`. An image without a group is rejected, and has a split for that."""

@@ -13,12 +13,13 @@ _TEXT, _NULL = f"{_TAG}str", f"{_TAG}null"
 _NUMBERS = (f"{_TAG}int", f"{_TAG}float")
 
 
-def load_yaml(data: bytes, names: Collection[str], plain: Collection[str] = ()) -> Any:
+def load_yaml(data: bytes, names: Collection[str], plain: Collection[str] = (), nested: Collection[str] = ()) -> Any:
     """Return the value of YAML.
 
     Args:
         names: Keys of the top mapping below which every scalar is its literal text.
         plain: Keys below which only numbers are their literal texts. Null and booleans have their values.
+        nested: Keys whose values are lists of mappings that are read as the top mapping is.
 
     Raises:
         yaml.YAMLError, ValueError, RecursionError: It is not YAML, or a mapping of names has a key twice.
@@ -29,14 +30,20 @@ def load_yaml(data: bytes, names: Collection[str], plain: Collection[str] = ()) 
     loader = CheckedLoader(data)
     try:
         root = loader.get_single_node()
-        if isinstance(root, yaml.MappingNode):
-            loader.flatten_mapping(root)
-            for key, node in root.value:
+        waiting = [root]
+        while waiting:
+            mapping = waiting.pop()
+            if not isinstance(mapping, yaml.MappingNode):
+                continue
+            loader.flatten_mapping(mapping)
+            for key, node in mapping.value:
                 name = key.value if isinstance(key, yaml.ScalarNode) else ""
                 if name in names and node.tag != _NULL:
                     _keep_texts(node, is_name=True)
                 elif name in plain:
                     _keep_texts(node, is_name=False)
+                elif name in nested and mapping is root and isinstance(node, yaml.SequenceNode):
+                    waiting += node.value
         return loader.construct_document(root) if root else None
     finally:
         loader.dispose()

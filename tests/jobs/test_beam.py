@@ -16,7 +16,7 @@ from apache_beam.transforms.trigger import AccumulationMode, AfterCount, Repeate
 from PIL import Image
 
 from recordmill import open as open_data_set
-from recordmill.beam import Encode, Read, ReadDataset, Sample, SampleObject, WriteDataset
+from recordmill.beam import Encode, JoinDatasets, Read, ReadDataset, Sample, SampleObject, WriteDataset
 from recordmill.schemas.errors import CollidingImagesError, ConfigError, RecordmillError, TooManyRejectsError
 from recordmill.transforms.containers.tfrecord import open_records
 from tests.conftest import (
@@ -24,6 +24,7 @@ from tests.conftest import (
     annotation,
     draw_jpeg,
     every_kind,
+    examples_by_name,
     image_row,
     manifest_of,
     rejects_of,
@@ -185,6 +186,69 @@ def test_two_reads_are_not_joined(coco, sample, tmp_path):
         joined | WriteDataset(tmp_path / "out")
     apart = [read.samples for read in reads] | "Apart" >> beam.Flatten()
     apart | "WriteApart" >> WriteDataset(tmp_path / "apart")
+
+
+def test_join_datasets_of_every_kind(sample, tmp_path):
+    """Records of the first data set are as without a second one, but for their names."""
+    kinds = {
+        name: getattr(sample, name) for name in ("instances", "keypoints", "captions", "panoptic", "panoptic_masks")
+    }
+    options = {"masks": "rle", "max_rejects": 0.5}
+    with beam.Pipeline() as p:
+        (
+            p
+            | "Alone" >> ReadDataset(images=sample.images, **kinds)
+            | "WriteAlone" >> WriteDataset(tmp_path / "alone", **options)
+        )
+        sets = {name: p | name >> ReadDataset(images=sample.images, **kinds) for name in ("a", "b")}
+        sets["b"] |= beam.Filter(lambda one: one.objects)
+        sets | JoinDatasets(find_copies=False) | WriteDataset(tmp_path / "both", **options)
+    alone, both = examples_by_name(tmp_path / "alone"), examples_by_name(tmp_path / "both")
+    assert {name: both[f"a/{name}"] | {"image/filename": [name.encode()]} for name in alone} == alone
+    manifest = open_data_set(tmp_path / "both").manifest
+    assert manifest.categories == open_data_set(tmp_path / "alone").manifest.categories
+    split = manifest.splits["train"]
+    assert split.images.removed > 0
+    assert split.annotations.rows == split.annotations.accounted
+    ids = [example["image/source_id"][0] for example in both.values()]
+    assert len({*ids}) == len(ids) > len(alone)
+    names = {reject["file_name"].split("/")[0] for reject in rejects_of(tmp_path / "both")}
+    assert names == {"a", "b"}
+
+
+def test_joined_data_sets_join_others(tmp_path):
+    """Nested joins, with Samples that a pipeline makes; classes meet by name."""
+    made = {
+        name: [drawn_sample(number, objects=[SampleObject(name, (1, 2, 30, 20))])]
+        for number, name in enumerate(("ant", "bee", "ant"))
+    }
+    with beam.Pipeline() as p:
+        ants, bees = (p | name >> beam.Create(samples) for name, samples in made.items())
+        inner = {"ants": ants, "bees": bees} | "Inner" >> JoinDatasets()
+        {"inner": inner, "ants": ants} | "Outer" >> JoinDatasets() | WriteDataset(tmp_path / "out")
+    data_set = open_data_set(tmp_path / "out")
+    names = {
+        record["file_name"].decode(): [data_set.manifest.categories[label].name for label in record["labels"]]
+        for record in data_set["train"]
+    }
+    assert names == {"inner/ants/2.jpg": ["ant"], "inner/bees/1.jpg": ["bee"], "ants/2.jpg": ["ant"]}
+    assert data_set.manifest.splits["train"].images.rows == 3
+
+
+@pytest.mark.parametrize(
+    ("sets", "fault"),
+    [
+        (lambda read: (read, read), "JoinDatasets joins a dict"),
+        (lambda read: {"a": read}, "JoinDatasets joins a dict"),
+        (lambda read: {"a": read, "b/c": read}, "'b/c' cannot be the name of a data set"),
+        (lambda read: {"a": read, "..": read}, "'..' cannot be the name of a data set"),
+        (lambda read: {"a": read, "b": read.labels}, "a PCollection of Sample is expected"),
+    ],
+)
+def test_what_is_not_several_data_sets(sets, fault, coco):
+    read = beam.Pipeline() | ReadDataset(**coco)
+    with pytest.raises(ConfigError, match=fault):
+        sets(read) | JoinDatasets()
 
 
 def test_read_samples_have_classes_of_their_own(coco, tmp_path, caplog):

@@ -9,7 +9,6 @@ import pytest
 
 from recordmill.pipelines.choose_format import choose_conversion
 from recordmill.pipelines.recognise import recognise, recognise_data, unwrap_folder
-from recordmill.schemas.errors import ConfigError
 from tests.conftest import CATEGORIES, SHARED_DATA, annotation, image_row, manifest_of, shard_bytes, write_coco
 from tests.jobs.folders import draw_all
 from tests.jobs.test_image_table import file_rows
@@ -207,15 +206,18 @@ def test_several_data(tmp_path, recordmill):
     assert found(first, second) == [("folder", {"data": paths(first, second)})]
     rows = write_csv(tmp_path / "rows.csv", "x", "1")
     yolo = draw_all(tmp_path / "yolo", ["images/a.jpg"])
-    for name in ("classes.txt", "labels/a.txt"):
-        write_csv(yolo / name, "")
+    write_csv(yolo / "classes.txt", "cat")
+    write_csv(yolo / "labels" / "a.txt", "0 0.5 0.5 0.5 0.5")
     labelled = draw_all(tmp_path / "labelled", ["a.jpg", "b.jpg"])
     write_csv(labelled / "labels.csv", "file,label", "a.jpg,cat", "b.jpg,dog")
-    for others in ([first, rows], [first, yolo], [yolo, yolo], [first, labelled]):
+    for others, fault in (
+        ([first, rows], "and tables are not joined"),
+        ([first, yolo], "the records of several data sets have one layout, but a (folder) gives each image a class"),
+        ([yolo, first, "--format", "yolo"], f"{first} has neither data.yaml nor classes.txt"),
+    ):
         refused = recordmill("convert", *others, "--output", tmp_path / "out")
-        assert (refused.code, f"DATA is 2 data sets ({others[0]}, {others[1]})" in refused.err) == (2, True), refused
-    refused = recordmill("convert", yolo, first, "--format", "yolo", "--output", tmp_path / "out")
-    assert (refused.code, "yolo reads one data set, but DATA is 2" in refused.err) == (2, True), refused
+        assert (refused.code, fault in refused.err) == (2, True), refused
+    assert found(first, labelled) == []  # each is a data set
     file = write_export(tmp_path / "coco")
     images = [file.parents[1] / "val2017", first]
     refused = recordmill("convert", images[0], "--images", images[1], "--instances", file, "--output", tmp_path / "out")
@@ -233,8 +235,7 @@ def test_several_folders_of_classes(tmp_path):
     archive = Path(shutil.make_archive(str(tmp_path / "archive"), "zip", both.parent))
     assert found(archive, single) == [("folder", {"data": [f"{archive}/pets", str(single)]})]
     assert found(single, single) == [("folder", {"data": paths(single, single)})]
-    with pytest.raises(ConfigError, match="DATA is 2 data sets"):
-        recognise_data(paths(single, draw_all(tmp_path / "flat", ["images/a.jpg"])))
+    assert found(single, draw_all(tmp_path / "flat", ["images/a.jpg"])) == []
 
 
 def test_named_format_finds_what_recognition_finds(tmp_path, recordmill):

@@ -128,6 +128,13 @@ BOX = "0 .5 .5 .2 .2\n"
 TWO = images("img/1.png", "img/2.png")
 CLASSES = images("set/cat/1.png", "set/cat/2.png", "set/dog/3.png", "set/dog/4.png")
 COPIES = {**images("set/a/1.png", "set/b/2.png"), "set/a/3.png": jpeg(1), "set/b/4.png": jpeg(1)}
+SETS = {
+    **images("one/images/1.png", "one/images/2.png", "two/images/3.png", "two/images/4.png"),
+    "one/annotations/instances.json": coco("1.png", "2.png"),
+    "two/annotations/instances.json": coco("3.png", "4.png"),
+    "one/images/1.png": jpeg(1),
+    "two/images/3.png": jpeg(1),
+}
 TEXTS = rows("text,label", *(f"cat number {number} runs,a" for number in range(20)))
 OTHER_TEXTS = rows("text,label", *(f"dog number {number} sleeps,a" for number in range(20)))
 NAMES = "transforms/dataset/compare_names.py"
@@ -333,6 +340,20 @@ CURES = [
         COPIES,
         ("convert set -o 'o 1' --split train=0.5,val=0.5 --split-seed 0",),
         "--groups 'o 1/duplicates.jsonl'",
+    ),
+    Cure(  # names of files begin with those of the sets
+        FACTS,
+        "Convert again with --groups {}",
+        SETS,
+        ("convert one two -o 'o 1' --split train=0.5,val=0.5 --split-seed 0",),
+        "--groups 'o 1/duplicates.jsonl'",
+    ),
+    Cure(
+        "transforms/join/drop_images.py",
+        "Add --duplicates drop to keep one of each",
+        SETS,
+        ("convert one two -o out",),
+        "--duplicates drop",
     ),
     Cure(
         FACTS,

@@ -70,14 +70,6 @@ def test_model_is_no_format(given):
         ({"data": "i", "images": "j", **INSTANCES}, "i and --images j both name the images; give only one of them"),
         ({"data": "i", "images": "j", **LABELS}, "i and --images j both name the images; give only one of them"),
         ({"data": "i", "images": {"a": "b"}, **INSTANCES}, "i and --images {'a': 'b'} both name the images"),
-        (
-            {"data": ["a", "b"], "format": "yolo"},
-            "yolo reads one data set, but DATA is 2: a, b; convert each on its own",
-        ),
-        (
-            {"data": ["a", "b"], "format": "coco"},
-            "coco reads one data set, but DATA is 2: a, b; convert each on its own",
-        ),
         # options of another format
         ({"data": "d", "format": "voc", "task": "pose"}, "--task is a flag of yolo; --format is voc"),
         ({"data": "i", **INSTANCES, "task": "pose"}, "--task is a flag of yolo; --instances is a flag of coco"),
@@ -162,7 +154,7 @@ def test_command_without_recognition_does_the_same(folder, words, format_, comma
         ("voc --model m", "--model applies to class folders"),
         ("pets --images i", "--images is not needed with class folders: give them as DATA"),
         ("gone", "gone: no such file or folder"),
-        ("pets voc", "DATA is 2 data sets (pets, voc), which are not joined; convert each on its own"),
+        ("pets voc", "the records of several data sets have one layout, but pets (folder) gives each image a class"),
     ],
 )
 def test_recognised_data_refuses_flags_of_others(folder, words, message):

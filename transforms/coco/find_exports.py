@@ -234,10 +234,11 @@ def _name_files(
     given = [option for option in option_fields(CocoOptions) if option.attribute in options.model_fields_set]
     values = {option.name: getattr(options, option.attribute) for option in given}
     try:
-        return CocoOptions(**values | named)
+        named_options = CocoOptions(**values | named)
     except ConfigError as error:
         names = ", ".join(file.name for file in export_files)
         raise ConfigError(f"{data} is read as {names}: {error}; {_CURE}") from error
+    return named_options.as_part(options.groups_prefix) if options.is_part else named_options
 
 
 def _find_annotation_files(data: str) -> Iterator[ExportFile]:

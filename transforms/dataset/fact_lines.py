@@ -311,13 +311,16 @@ def _format_groups(split: SplitManifest, job_splits: Sequence[SplitManifest]) ->
     by = f"--groups {path}" if path else f"--group-from {pattern}" if pattern else "ReadDataset"
     alone = f"; {images.ungrouped:,} images have no group" if images.ungrouped else ""
     share = images.written / max(1, sum(job_split.images.written for job_split in job_splits))
-    shares = recipe.options.get("split")
-    share_text = f"; {share:.1%} of all images, by {shares}" if shares and not images.limited else ""
+    divided_by = recipe.options.get("split", "" if len(job_splits) < 2 else "the splits of each data set")
+    share_text = f"; {share:.1%} of all images, by {divided_by}" if divided_by and not images.limited else ""
     return printable(f"{images.groups:,}, by {by}{alone}{share_text}")
 
 
 def _shared_lines(manifest: Manifest, job_splits: Sequence[SplitManifest]) -> Iterator[Line]:
     """Yield the lines that all splits of a job share."""
+    sets = next((split.recipe.options["sets"] for split in job_splits if "sets" in split.recipe.options), None)
+    if isinstance(sets, list):
+        yield "data sets", printable(", ".join(map(_format_set, sets)))
     inputs = [rows for split in job_splits for rows in split.inputs]
     uncarried = uncarried_lines(inputs, manifest.layout, manifest.container)
     yield from zip(chain(["fields not written"], repeat("")), map(printable, uncarried), strict=False)
@@ -347,6 +350,12 @@ def _shared_lines(manifest: Manifest, job_splits: Sequence[SplitManifest]) -> It
         are_labelled = all(rows.kind == "images" for rows in inputs)
         what = "that are not images" if are_labelled else "in the folders of images without a row"
         yield "files", f"{unlisted.files:,} {what}, not converted ({shown})"
+
+
+def _format_set(text: str) -> str:
+    """Return the name, format and splits of a data set, see `recordmill.pipelines.sets_options.NamedSet.recorded`."""
+    recorded = msgspec.json.decode(text)
+    return f"{recorded['name']} ({recorded['format']}: {', '.join(recorded['splits'])})"
 
 
 def _stored_labels(manifest: Manifest) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from isal import isal_zlib
 
 from recordmill.schemas.dataset.dataset_files import REJECTS, state_folder
+from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import MOST_LISTED, REQUESTED_REASONS, Rejected, RejectLine, RejectTally
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -31,6 +32,21 @@ def _encode_keyed_line(split: str, reject: Rejected) -> bytes:
     place = bytes(8) if reject.id is None else min(max(reject.id + _INT64, 0), 2 * _INT64 - 1).to_bytes(8, "big")
     key = reject.what[:1].encode() + (b"\1" if reject.id is None else b"\0") + place
     return key + msgspec.json.encode({"split": split} | msgspec.structs.asdict(reject))
+
+
+def _with_set(line: bytes, name: str) -> bytes:
+    """Return a line with its key, and with `SET/` before its file name. Paths of label files stay."""
+    values = msgspec.json.decode(strip_key(line))
+    own_name = values["file_name"]
+    if own_name and not is_absolute(own_name):
+        values["file_name"] = f"{name}/{own_name}"
+    return line[:_KEY_BYTES] + msgspec.json.encode(values)
+
+
+def _pack_lines(lines: list[bytes]) -> bytes:
+    """Return sorted lines, compressed."""
+    lines.sort()
+    return isal_zlib.compress(_ENCODE_LINES(lines), 1)
 
 
 strip_key: Callable[[bytes], bytes] = itemgetter(slice(_KEY_BYTES, None))
@@ -60,6 +76,11 @@ class Rejects(msgspec.Struct, frozen=True, array_like=True):
         """Return the sums of both, without lines."""
         sums = self.number + other.number, self.annotations + other.annotations
         return Rejects(*sums, min(self.first, other.first), b"")
+
+    def of_set(self, name: str) -> "Rejects":
+        """Return the rejects of one step of a set, with the set in the names of their images."""
+        packed = _pack_lines(lines := [_with_set(line, name) for line in self.lines()])
+        return msgspec.structs.replace(self, first=lines[0], packed=packed) if lines else self
 
 
 class RejectsBuilder:
@@ -93,8 +114,7 @@ class RejectsBuilder:
 
     def build(self) -> Rejects:
         self._cut()
-        self._lines.sort()
-        packed = isal_zlib.compress(_ENCODE_LINES(self._lines), 1)
+        packed = _pack_lines(self._lines)
         return Rejects(self.number, self._annotations, self._lines[0], packed)
 
     def __reduce__(self):  # Beam pickles accumulators

@@ -102,7 +102,9 @@ def choose_table(
     Args:
         observed: ObservedLabels of all rows.
     """
-    request = FieldRequest(options.requested_columns, NO_FIELDS, options.names_of_fields, existing)
+    request = FieldRequest(
+        options.requested_columns, NO_FIELDS, options.names_of_fields, existing, is_part=options.is_part
+    )
     labels = [ObservedLabel(*label) for label in observed]
     table, warnings, previews = add_requested_fields(options.table, request, labels)
     paths = {label.name for label in labels if label.kind == "image path"}

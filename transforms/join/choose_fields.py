@@ -55,6 +55,7 @@ class FieldRequest(NamedTuple):
         names: Other keys by the fields' usual ones, those of `--rename`.
         existing: Data set that gets more splits. Its fields, their kinds and keys stay.
         is_usual: True if the fields are requested by no option.
+        is_part: True for one of several sets, which may lack fields that another one has.
     """
 
     of_images: FieldSelection
@@ -62,6 +63,7 @@ class FieldRequest(NamedTuple):
     names: Mapping[str, str]
     existing: ExistingLabels | None
     is_usual: bool = False
+    is_part: bool = False
 
 
 class RequestedFields(NamedTuple):
@@ -99,6 +101,9 @@ def add_requested_fields(
             stats = merge_stats(label.name for label in labels if label.kind == f"{axis} fields")
             paths = [label.name for label in labels if label.kind == f"{axis} path"]
             known = [column.path for column in there if column.axis == axis]
+            if request.is_part:
+                names = {path: kind for path, kind in selection.kinds.items() if _is_present(path, stats)}
+                selection = selection._replace(kinds=names)
             for path in WELL_KNOWN if selection.is_all and axis == "object" else ():
                 if request.is_usual or f"objects.{path}" in table.sources:  # the layout has it
                     stats.columns.pop(path, None)
@@ -121,6 +126,10 @@ def add_requested_fields(
         kept |= {feature.name: feature for feature in existing.features if is_field(feature.source)}
         added = msgspec.structs.replace(added, features=tuple(kept[name] for name in sorted(kept)))
     return RequestedFields(added, warnings, previews)
+
+
+def _is_present(path: str, stats: TableStats) -> bool:
+    return path in stats.columns and stats.columns[path].present > 0
 
 
 def _check_existing(ours: Iterable[FieldColumn], theirs: Iterable[FieldColumn], where: str) -> None:
@@ -163,7 +172,7 @@ def choose_fields(
     rows = sum(stats.rows.values())
     for name in names:
         values = stats.columns.get(name, ColumnStats())
-        if not values.present and name not in existing:
+        if not _is_present(name, stats) and name not in existing:
             raise ConfigError(_unknown_path(axis, name, known))
         column = _choose_column(axis, name, values, selection.kinds.get(name, ""))
         columns.append(column)

@@ -224,9 +224,15 @@ class _GroupLine(msgspec.Struct):
     images: list[_GroupImage]
 
 
-def with_groups(path: str, division: Division, version: str) -> Division:
-    """Return the division with a file's groups, see `read_groups`."""
-    return msgspec.structs.replace(division, groups=read_groups(path, version))
+def with_groups(path: str, division: Division, version: str, prefix: str = "") -> Division:
+    """Return the division with a file's groups, see `read_groups`.
+
+    Args:
+        prefix: Beginning of the names in the file of the images to divide.
+    """
+    groups = read_groups(path, version)
+    own = {name.removeprefix(prefix): group for name, group in groups.items() if name.startswith(prefix)}
+    return msgspec.structs.replace(division, groups=own)
 
 
 def read_groups(path: str, version: str = "") -> dict[str, str]:

@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -19,6 +19,7 @@ from recordmill.schemas.inputs.files import ImageFile
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.schemas.sizes import number_text
 from recordmill.transforms.blocks.image_tasks import image_tasks, labels_of
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.blocks.run_step import run_step
@@ -28,7 +29,7 @@ from recordmill.transforms.images.load_images import fetch_file
 from recordmill.transforms.insight.list_problems import copy_order
 from recordmill.transforms.join.match_blocks import name_keys
 from recordmill.transforms.storage.interface import FileTooLargeError, UnreadableFileError
-from recordmill.transforms.storage.resolve import read_unpacked
+from recordmill.transforms.storage.resolve import read_unpacked, storage_for
 
 _IMAGE_ID = re.compile("[0-9]{1,19}")  # 64 bits
 _SHOWN = 3
@@ -272,29 +273,21 @@ class Candidate(NamedTuple):
     size_bytes: int = 0
     digest: bytes = b""
 
+    @property
+    def set_name(self) -> str:
+        """Set of the image, if it is of several sets."""
+        return self.file_name.partition("/")[0]
+
 
 class DropCopies(beam.PTransform):
-    """Convert (BlockKey, packed Block) to Blocks without copies.
-
-    Files of equal size are read once more. Unreadable files are kept, because the step that writes records rejects
-    them.
-    """
+    """Convert (BlockKey, packed Block) to Blocks without copies, see GroupCopies."""
 
     def __init__(self, splits: Sequence[str]):
         super().__init__()
         self._splits = tuple(splits)
 
     def expand(self, blocks: PCollection) -> PCollection:
-        copies = (
-            blocks
-            | "Candidates" >> beam.FlatMap(_list_candidates, self._splits).with_output_types(tuple[int, Any])
-            | "BySize" >> beam.GroupByKey()
-            | "DropUniqueSizes" >> beam.FlatMap(_drop_unique_sizes).with_output_types(Any)
-            | "SpreadReads" >> beam.Reshuffle()
-            | "Digest" >> beam.FlatMap(_digest_candidate).with_output_types(tuple[bytes, Any])
-            | "ByDigest" >> beam.GroupByKey()
-            | "Copies" >> beam.FlatMap(_find_copies)  # (CopyKey, text)
-        )
+        copies = blocks | GroupCopies(self._splits) | "Copies" >> beam.FlatMap(_find_copies)  # (CopyKey, text)
         differing = (
             copies
             | "FilterOtherLabels" >> beam.Filter(_has_other_labels)
@@ -302,6 +295,53 @@ class DropCopies(beam.PTransform):
         )
         differing | "Warn" >> WithFacts(_warn_other_labels, self._splits[0])
         return blocks | "Drop" >> WithFacts(_drop_copies, self._splits, AsDict(copies))
+
+
+class ReportCopies(beam.PTransform):
+    """Report the images of (BlockKey, packed Block) that several sets have, see GroupCopies, by a warning in Facts."""
+
+    def __init__(self, splits: Sequence[str]):
+        super().__init__()
+        self._splits = tuple(splits)
+
+    def expand(self, blocks: PCollection):  # has no output
+        pairs = blocks | GroupCopies(self._splits, of_sets=True) | "Pairs" >> beam.FlatMap(_pair_copies)
+        number = pairs | "CountCopies" >> beam.combiners.Count.Globally()
+        first = pairs | "FirstCopies" >> beam.combiners.Top.Smallest(_SHOWN)
+        number | "WarnCopies" >> WithFacts(_warn_copies, AsSingleton(first), self._splits[0])
+
+
+class GroupCopies(beam.PTransform):
+    """Convert (BlockKey, packed Block) to a group of Candidates for each content that several images have.
+
+    Images are compared by size, those of one size by the first and last END_BYTES, and those with equal ends by all
+    bytes. Unreadable files are in no group, because the step that writes records rejects them.
+
+    Args:
+        of_sets: True for groups of several sets only, by the first folder of `file_name`.
+    """
+
+    def __init__(self, splits: Sequence[str], of_sets: bool = False):
+        super().__init__()
+        self._splits, self._of_sets = tuple(splits), of_sets
+
+    def expand(self, blocks: PCollection) -> PCollection:
+        list_all = beam.FlatMap(_list_candidates, self._splits).with_output_types(tuple[int, Any])
+        digest_ends, digest = (
+            beam.FlatMap(step).with_output_types(tuple[bytes, Any]) for step in (_digest_ends, _digest_candidate)
+        )
+        same_size = self._several(blocks | "Candidates" >> list_all, "Size")
+        same_ends = self._several(same_size | "DigestEnds" >> digest_ends, "Ends")
+        return same_ends | "Digest" >> digest | "ByDigest" >> beam.GroupByKey()
+
+    def _several(self, candidates: PCollection, key: str) -> PCollection:
+        """Return the candidates whose key others have, too."""
+        return (
+            candidates
+            | f"By{key}" >> beam.GroupByKey()
+            | f"DropUnique{key}" >> beam.FlatMap(_drop_unique, self._of_sets).with_output_types(Any)
+            | f"SpreadReads{key}" >> beam.Reshuffle()
+        )
 
 
 def _has_other_labels(copy: tuple[CopyKey, str]) -> bool:
@@ -337,20 +377,50 @@ def labels_digest(image: Block) -> bytes:
     return blake2b(data, digest_size=8).digest()
 
 
-def _drop_unique_sizes(group: tuple[int, Iterable[Candidate]]) -> Iterator[Candidate]:
-    candidates = iter(group[1])
-    pair = list(islice(candidates, 2))
-    if len(pair) > 1:
-        yield from pair
-        yield from candidates
+def _drop_unique(group: tuple[Any, Iterable[Candidate]], of_sets: bool) -> Iterator[Candidate]:
+    """Yield the images of a group, unless it has a single one, or with `of_sets` those of a single set."""
+    if len(set(islice(_different_sets(group[1]) if of_sets else enumerate(group[1]), 2))) > 1:
+        yield from group[1]
+
+
+def _different_sets(candidates: Iterable[Candidate]) -> Iterator[str]:
+    """Yield the set of each image that differs from the set of the one before."""
+    return (name for name, _ in groupby(Candidate._make(image).set_name for image in candidates))
+
+
+END_BYTES = 4096
+"""Bytes at each end of a file that are compared before its content is."""
+
+
+def _digest_ends(candidate: Candidate) -> Iterator[tuple[bytes, Candidate]]:
+    """Yield an image with the digest of its size and ends, or of its content if that is known. A label file with an
+    image has other ends than a copy of it may have."""
+    size, start = candidate.size_bytes, max(candidate.offset, 0)
+    if candidate.digest:
+        yield candidate.digest, candidate
+        return
+    try:
+        head = _read_part(candidate, start, min(size, END_BYTES))
+        tail = _read_part(candidate, start + size - END_BYTES, END_BYTES) if size > END_BYTES else b""
+    except _UNREADABLE:
+        return
+    ends = b"" if head.startswith(b"{") else head + tail
+    yield _digest_bytes(b"%d/" % size + ends), candidate
+
+
+def _read_part(candidate: Candidate, start: int, length: int) -> bytes:
+    return storage_for(candidate.path).read_range(candidate.path, start, length)
 
 
 def _digest_candidate(candidate: Candidate) -> Iterator[tuple[bytes, Candidate]]:
     ref = ImageFile(candidate.path, candidate.size_bytes, offset=candidate.offset)
     try:
         yield candidate.digest or _digest_bytes(fetch_file(ref)), candidate
-    except (FileNotFoundError, UnreadableFileError, FileTooLargeError):
+    except _UNREADABLE:
         return
+
+
+_UNREADABLE = (FileNotFoundError, UnreadableFileError, FileTooLargeError)
 
 
 def _digest_bytes(data: bytes) -> bytes:
@@ -376,6 +446,22 @@ def find_copies(candidates: Iterable[Candidate]) -> Iterator[tuple[CopyKey, str]
         yield (
             (copy.split, copy.image_id, copy.path, copy.offset),
             f"the same bytes as {original.file_name!r} of {original.split}, which is kept{labels}",
+        )
+
+
+def _pair_copies(group: tuple[bytes, Iterable[Candidate]]) -> Iterator[tuple[str, str]]:
+    """Yield the name of each image of another set than the first image of its content, and the name of that."""
+    first, *others = sorted(map(Candidate._make, group[1]), key=lambda image: copy_order(image.split, image.file_name))
+    yield from ((image.file_name, first.file_name) for image in others if image.set_name != first.set_name)
+
+
+def _warn_copies(number: int, facts: FactsBuilder, first: list[tuple[str, str]], split: str) -> None:
+    if number:
+        shown = ", ".join(f"{copy!r} is {original!r}" for copy, original in first) + " …" * (number > len(first))
+        facts.warn(
+            split,
+            f"the sets share {number_text(number, 'image')} with the same bytes ({shown}). Add --duplicates drop to "
+            "keep one of each",
         )
 
 

@@ -216,7 +216,8 @@ def drop_faulty_images(
         facts.reject(splits[split], labels.rejected(image_id, reason, detail, objects + labels.rows, name))
     if len(faulty):
         block = block.take(np.flatnonzero(~is_faulty))
-    return block.replace(state=None, is_shared=None)
+    is_shared = block.is_shared if block.is_shared is not None and block.is_shared.any() else None
+    return block.replace(state=None, is_shared=is_shared)
 
 
 def _describe_state(state: int, name: str, size_bytes: int, match: str, group_from: str) -> tuple[Reason, str]:

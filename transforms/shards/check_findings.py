@@ -69,6 +69,7 @@ class JobLimits(NamedTuple):
         duplicates: Policy for duplicate images, see `recordmill.transforms.insight.across_splits.check_duplicates`.
         class_map: Class map that may not drop all labels of a split, for a message; empty if it may.
         empty_cure: Flag that lets it; empty if there is none.
+        joins_sets: True for several data sets, whose annotation files need not have the same images.
     """
 
     splits: tuple[str, ...]
@@ -82,6 +83,7 @@ class JobLimits(NamedTuple):
     duplicates: str = "report"
     class_map: str = ""
     empty_cure: str = ""
+    joins_sets: bool = False
 
 
 class CheckFindings(beam.PTransform):
@@ -103,7 +105,8 @@ def _check_facts(_: bytes, limits: JobLimits, parts: list[Facts], lists: KindRej
     facts = add_facts(parts)
     rows = count_input_rows(limits.splits, facts)
     unit = next(iter(rows.values())).what
-    findings = *disjoint_kinds(facts), *shared_files(facts), *missed_shares(limits, facts, unit)
+    disjoint = () if limits.joins_sets else disjoint_kinds(facts)
+    findings = *disjoint, *shared_files(facts), *missed_shares(limits, facts, unit)
     texts = {*(text for _, text in facts.warnings), *findings}
     for text in sorted(texts):  # may explain too many rejects
         _warn(limits, text)
@@ -237,7 +240,7 @@ def check_findings(limits: JobLimits, rows: dict[str, Rows], facts: Facts, lists
     if is_over(lone, total, limits.max_rejects) and (texts := list(lone_labels(limits, facts))):
         raise ConfigError(texts[0])
     nothing = "No image was read" if unit == "image" else "No shard was written"
-    advice, are_disjoint = nothing, any(disjoint_kinds(facts))
+    advice, are_disjoint = nothing, not limits.joins_sets and any(disjoint_kinds(facts))
     if not_found > limits.max_rejects * total and not are_disjoint:  # which is the cause
         advice = f"{_mismatch_text(limits, images, files, is_all=False)} {advice}"
     if limits.output:

@@ -388,5 +388,6 @@ def _remaining_totals(facts: Facts, split: str) -> tuple[int, int]:
             images -= rejects.number * (what != "annotation")
             annotations -= rejects.annotations + rejects.number * (what == "annotation")
     images -= count(Metric.ROWS_MERGED, Metric.OF_OTHER_CLASSES, Metric.OVER_LIMIT, Metric.OVER_CLASS_LIMIT)
-    of_left_out = Metric.OF_REJECTED_IMAGES, Metric.OF_LIMITED_IMAGES
-    return images, annotations - count(Metric.ANNOTATIONS_MERGED, *of_left_out, *FILTERS)
+    images -= count(Metric.IMAGES_REMOVED)
+    left_out = Metric.OF_REJECTED_IMAGES, Metric.OF_LIMITED_IMAGES, Metric.ANNOTATIONS_REMOVED
+    return images, annotations - count(Metric.ANNOTATIONS_MERGED, *left_out, *FILTERS)

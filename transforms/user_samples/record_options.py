@@ -77,6 +77,10 @@ class RecordOptions(ObjectOptions):
             options._observed_kinds = frozenset()
         return options
 
+    def storing_all(self) -> "RecordOptions":
+        """Return the options that store all annotations of Samples, as far as the layout does."""
+        return self._copy({"masks": "both", **dict.fromkeys(PARTS, True)})
+
     def _copy(self, changes: dict[str, Any]) -> "RecordOptions":
         options = self.model_copy(update=changes)
         for cached in ("division", "stored_kinds", "is_image_class"):

@@ -24,9 +24,12 @@ class Read(PCollection[Sample]):
         labels: PCollection of one LabelMap, the classes.
         facts: PCollection of Facts: numbers of rows, rejects and warnings of reading.
         job: Conversion that `recordmill convert` would run.
+        sources: Reads of the data sets, if it joins several.
     """
 
-    def __init__(self, samples: PCollection, labels: PCollection, facts: PCollection, job: Any):
+    def __init__(
+        self, samples: PCollection, labels: PCollection, facts: PCollection, job: Any, sources: tuple["Read", ...] = ()
+    ):
         super().__init__(samples.pipeline, samples.tag, samples.element_type, is_bounded=samples.is_bounded)
         # Beam compares PCollections by tag and producer, so these are one PCollection of the pipeline.
         self.producer = samples.producer
@@ -34,6 +37,7 @@ class Read(PCollection[Sample]):
         self.labels: PCollection[LabelMap] = labels
         self.facts: PCollection[Facts] = facts
         self.job = job
+        self.sources = sources
 
     def __iter__(self) -> Iterator[PCollection[Any]]:
         return iter((self.samples, self.labels, self.facts))

@@ -96,7 +96,7 @@ def test_help_of_a_format_has_the_flags_that_its_data_takes(format_, capsys):
     }
 
 
-ASKED = ("format", "output", "config", "print_config")
+ASKED = ("format", "output", "config", "print_config", "sets")
 
 
 def is_taken(format_: str, field: OptionField) -> bool:

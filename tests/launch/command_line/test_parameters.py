@@ -82,7 +82,7 @@ def test_value_of_every_parameter_is_taken_by_command():
             assert given.items() - dict(plain).items() == {(option.attribute, given[option.attribute])}
             tried.add(name)
     paths = {name for name, option in parameters("convert").items() if option.must_be}
-    assert tried == parameters("convert").keys() - paths - NEEDS_ANOTHER - {"format", "model"}
+    assert tried == parameters("convert").keys() - paths - NEEDS_ANOTHER - {"format", "model", "sets"}
 
 
 VALUES = {int: 7, float: 0.5, bool: True, str: "val"}

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from recordmill.launch.command_line.parser import parse_values
 from recordmill.launch.preflight import check_inputs
 from recordmill.pipelines.formats import FORMATS
 from recordmill.schemas.errors import ConfigError
+from tests.literal_data import write_files
 
 
 def zipped(path: Path, *names: str) -> None:
@@ -273,3 +275,39 @@ def test_files_of_data_set_or_of_unfinished_run_are_ours(folder, ours):
         (folder / "out" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "out" / name).write_text("{}")
     assert fault("coco") == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("yolo yolo/", "yolo and yolo/ are one path of two data sets; give it once"),
+        ("yolo ./yolo", "yolo and ./yolo are one path of two data sets; give it once"),
+        ("yolo link", "yolo and link are one path of two data sets; give it once"),
+        ("yolo inner", "link/inner of one data set is within yolo of another"),
+        ("inner yolo", "link/inner of one data set is within yolo of another"),
+        ("yolo voc --output yolo", "--output yolo is DATA, too; give another folder"),
+        ("yolo voc --output voc/JPEGImages/out", "--output voc/JPEGImages/out is in "),
+    ],
+)
+def test_paths_of_two_data_sets(words, message, tmp_path, monkeypatch):
+    """A path that is in two sets would have its images in both."""
+    write_files(tmp_path, {"yolo/data.yaml": "train: images\nnames: [a]\n", "yolo/images/1.jpg": b"", "yolo/1.txt": ""})
+    for folder in ("voc", "yolo/inner"):
+        write_files(tmp_path / folder, {"Annotations/1.xml": "<annotation></annotation>", "JPEGImages/1.jpg": b""})
+    (tmp_path / "link").symlink_to("yolo")
+    monkeypatch.chdir(tmp_path)
+    data, _, output = words.replace("inner", "link/inner").partition(" --output ")
+    sets = [{"data": path, "format": "voc" if path in ("voc", "link/inner") else "yolo"} for path in data.split()]
+    options = parse_values("convert", {"sets": sets, "output": output or "out"}).options
+    with pytest.raises(ConfigError) as caught:
+        check_inputs.check_inputs(options)
+    assert message in str(caught.value)
+
+
+def test_files_of_options_may_be_those_of_several_sets(tmp_path, monkeypatch):
+    write_files(tmp_path, {"e.txt": "1.jpg\n"})
+    for name in "ab":
+        write_files(tmp_path / name, {"Annotations/1.xml": "<annotation><object></object></annotation>", "1.jpg": b""})
+    monkeypatch.chdir(tmp_path)
+    sets = [{"data": name, "exclude": ["e.txt"]} for name in "ab"]
+    check_inputs.check_inputs(parse_values("convert", {"sets": sets, "output": "out", "exclude": ["e.txt"]}).options)

@@ -8,8 +8,8 @@ from datetime import datetime
 
 import pytest
 
-from recordmill.launch.command_line.parameters import parameters
-from recordmill.launch.services.airflow_params import airflow_params, run_values
+from recordmill.launch.command_line.parameters import command_line, parameters
+from recordmill.launch.services.airflow_params import airflow_params, run_values, template_parameters
 from recordmill.pipelines.formats import FORMATS
 from recordmill.schemas.errors import ConfigError
 
@@ -39,6 +39,7 @@ NULLABLE_TEXT = {"type": ["null", "string"], "default": None}
         ("output", NULLABLE_TEXT),
         ("schema", NULLABLE_TEXT),
         ("format", NULLABLE_TEXT | {"enum": [None, *FORMATS]}),
+        ("sets", {"type": ["null", "array"], "items": {"type": "object"}, "default": None}),
         ("class_column", NULLABLE_TEXT),
         ("label_files", {"type": ["null", "array"], "default": None}),
     ],
@@ -87,6 +88,17 @@ def test_run_sets_changed_defaults():
     assert run_values("convert", defaults | INPUTS, "/o", WHEN) == {**INPUTS, "output": "/o"}
     changed = {"max_rejects": 0, "gzip": True, "seed": -1, "categories": "cat", "output": "/mine"}
     assert run_values("convert", defaults | INPUTS | changed, "/o", WHEN) == {**INPUTS, **changed}
+
+
+def test_sets_have_date_of_run():
+    """On Dataflow they are JSON."""
+    sets = [{"data": "/b/{%Y/%m}", "format": "voc"}, {"data": "/c", "format": "yolo", "no_crowd": True}]
+    values = run_values("convert", {"sets": sets}, "/o", WHEN)
+    dated = [{**sets[0], "data": "/b/2026/11"}, sets[1]]
+    assert values == {"sets": dated, "output": "/o"}
+    (text,) = [text for name, text in template_parameters(values).items() if name == "sets"]
+    assert json.loads(text) == dated
+    assert command_line("convert", {"sets": dated}) == command_line("convert", {"sets": text})
 
 
 def test_only_paths_have_date_of_run():

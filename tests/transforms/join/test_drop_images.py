@@ -17,6 +17,7 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.dataset.facts import FactsBuilder
+from recordmill.transforms.join import drop_images
 from recordmill.transforms.join.drop_images import (
     Candidate,
     DropCopies,
@@ -223,6 +224,30 @@ def test_copies_without_a_file_and_within_one(tmp_path):
         blocks, _ = applied(p | beam.Create([(0, pack_block(block))]), DropCopies(["train"]))
         names = blocks | beam.Map(lambda keyed: unpack_block(keyed[1]).file_name.texts())
         assert_that(names, equal_to([["a.jpg", "b.jpg", "d.jpg", "g.jpg"]]))
+
+
+def test_content_is_read_where_size_and_ends_are_equal(tmp_path, monkeypatch):
+    ends = b"x" * drop_images.END_BYTES
+    contents = {
+        "a": ends + b"12" + ends,
+        "b": ends + b"12" + ends,
+        "c": ends + b"3" + ends,
+        "d": b"y" + ends + b"2" + ends,
+    }
+    contents |= {"e": ends + b"21" + ends, "f": b"small", "g": b"small", "h": b"SMALL"}
+    paths = []
+    fetch = drop_images.fetch_file
+    monkeypatch.setattr(drop_images, "fetch_file", lambda ref: paths.append(ref.path[-1]) or fetch(ref))
+    tasks = []
+    for number, (name, data) in enumerate(contents.items()):
+        (tmp_path / name).write_bytes(data)
+        tasks.append(ImageTask(number, name, 10, 10, ImageFile(str(tmp_path / name), len(data)), "train", ()))
+    with beam.Pipeline() as p:
+        packed = pack_block(block_of_tasks(tasks, SPLITS))
+        blocks, _ = applied(p | beam.Create([(0, packed)]), DropCopies(SPLITS))
+        names = blocks | beam.Map(lambda keyed: unpack_block(keyed[1]).file_name.texts())
+        assert_that(names, equal_to([["a", "c", "d", "e", "f", "h"]]))
+    assert sorted(paths) == ["a", "b", "e", "f", "g"]
 
 
 def digest(*objects: tuple[int, float]) -> bytes:

@@ -1,0 +1,265 @@
+"""Union of the classes, and of the features of records, of several data sets."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import msgspec
+
+from recordmill.schemas.errors import CategoryError, ConfigError
+from recordmill.schemas.features import FeatureKind, FeatureTable, Part
+from recordmill.schemas.field_features import RAGGED, FieldColumn, add_fields, field_columns
+from recordmill.schemas.inputs.annotations import Category, unnamed_keypoints
+from recordmill.schemas.inputs.fields import ALL, select_fields
+from recordmill.schemas.inputs.labels import ExistingLabels, LabelMap, adopt_labels
+from recordmill.schemas.layouts import LAYOUTS
+from recordmill.schemas.sizes import first_texts
+from recordmill.transforms.shape.map_classes import ClassMapping
+
+
+class SetLabels(NamedTuple):
+    """Classes of a data set, and its name for messages."""
+
+    name: str
+    labels: LabelMap
+
+
+class LabelUnion(NamedTuple):
+    """Classes of several data sets.
+
+    Attributes:
+        mappings: Ids and names of the union for the classes of each set.
+    """
+
+    labels: LabelMap
+    mappings: tuple[ClassMapping, ...]
+
+
+def union_labels(parts: Sequence[SetLabels]) -> LabelUnion:
+    """Return the classes of several sets, which meet by name.
+
+    Ids of the first set stay. Each new name gets the id after the largest one, in the order of the sets and of their
+    ids. If several classes of a set have one name, the first meets the first of the other sets, and so on.
+
+    Raises:
+        CategoryError: A class is a thing in one set and stuff in another, or has other keypoints or another skeleton.
+
+    >>> pair = (Category(1, "cat"), Category(3, "dog")), (Category(0, "dog"), Category(1, "cow"))
+    >>> union = union_labels([SetLabels(name, LabelMap(labels)) for name, labels in zip("ab", pair)])
+    >>> [(category.id, category.name) for category in union.labels.categories], union.mappings[1].ids
+    ([(1, 'cat'), (3, 'dog'), (4, 'cow')], {0: 3, 1: 4})
+    """
+    ids: dict[tuple[str, int], int] = {}
+    members: dict[int, list[_Member]] = {}
+    objects, segments = set[int](), set[int]()
+    mappings = []
+    new_ids: Iterator[int] | None = None
+    for name, labels in parts:
+        numbers, mapping = Counter[str](), dict[int, int]()
+        for member in _list_members(name, labels):
+            category = member.category
+            key = category.name, numbers[category.name]
+            numbers[category.name] += 1
+            if key not in ids:
+                ids[key] = next(new_ids) if new_ids else category.id
+            mapping[category.id] = ids[key]
+            members.setdefault(ids[key], []).append(member)
+        if members and not new_ids:
+            new_ids = count(max(members) + 1)
+        objects |= {mapping[category.id] for category in labels.categories}
+        segments |= {mapping[category.id] for category in labels.segments}
+        mappings.append(ClassMapping(mapping, {category.name: category.name for category in labels.all}))
+    merged = {id_: _merge_members(id_, members[id_]) for id_ in sorted(members)}
+    categories = (tuple(merged[id_] for id_ in merged if id_ in part) for part in (objects, segments))
+    return LabelUnion(LabelMap(*categories), tuple(mappings))
+
+
+class _Member(NamedTuple):
+    """Class of a set."""
+
+    set_name: str
+    category: Category
+    is_thing: bool
+
+
+def _list_members(name: str, labels: LabelMap) -> Iterator[_Member]:
+    """Yield each class of a set, by id. A class of objects is a thing, and another one stuff, unless they say so."""
+    segments = {category.id: category for category in labels.segments}
+    objects = {category.id for category in labels.categories}
+    for category in labels.all:
+        if category.isthing is None and category.id in segments:
+            category = msgspec.structs.replace(category, isthing=segments[category.id].isthing)
+        is_thing = category.id in objects if category.isthing is None else bool(category.isthing)
+        yield _Member(name, category, is_thing)
+
+
+def _merge_members(id_: int, members: Sequence[_Member]) -> Category:
+    """Return the class of several sets.
+
+    Raises:
+        CategoryError: See `union_labels`.
+    """
+    for number, member in enumerate(members):
+        for other in members[:number]:
+            if fault := _contradiction(other, member):
+                raise CategoryError(
+                    f"class {member.category.name!r} {fault}. Rename one of the two by the class map of its set, or "
+                    "convert the sets one by one"
+                )
+    categories = [member.category for member in members]
+
+    def first(name: str) -> Any:
+        return next(filter(None, (getattr(category, name) for category in categories)), getattr(categories[0], name))
+
+    points = sorted((category.keypoints for category in categories), key=_are_unnamed)
+    return msgspec.structs.replace(
+        categories[0],
+        id=id_,
+        supercategory=first("supercategory"),
+        keypoints=next(filter(None, points), ()),
+        skeleton=first("skeleton"),
+        isthing=next((category.isthing for category in categories if category.isthing is not None), None),
+    )
+
+
+def _contradiction(one: _Member, other: _Member) -> str:
+    """Return how the classes of two sets contradict each other; empty if they do not."""
+    if one.is_thing != other.is_thing:
+        thing, stuff = (one, other) if one.is_thing else (other, one)
+        return f"is a thing in {thing.set_name} and stuff in {stuff.set_name}"
+    points = one.category.keypoints, other.category.keypoints
+    if all(points) and len(points[0]) != len(points[1]):
+        return f"has {len(points[0])} keypoints in {one.set_name} and {len(points[1])} in {other.set_name}"
+    if all(points) and points[0] != points[1] and not any(map(_are_unnamed, points)):
+        return f"has keypoints of other names, or in another order, in {one.set_name} than in {other.set_name}"
+    skeletons = [{tuple(sorted(line)) for line in member.category.skeleton} for member in (one, other)]
+    if all(skeletons) and skeletons[0] != skeletons[1]:
+        return f"has another skeleton in {one.set_name} than in {other.set_name}"
+    return ""
+
+
+def _are_unnamed(keypoints: tuple[str, ...]) -> bool:
+    return keypoints == unnamed_keypoints(len(keypoints))
+
+
+def adopt_union(parts: Sequence[SetLabels], existing: ExistingLabels) -> tuple[LabelUnion, str]:
+    """Return the classes of a data set that gets splits of several sets, which meet them by name, and a sentence that
+    names its classes that no set has; empty if there are none.
+
+    Raises:
+        CategoryError: The data set lacks a class; or see `union_labels`.
+    """
+    labels, absent = adopt_labels(union_labels(parts).labels, existing, False, _SAME_CLASSES)
+    _, (_, *mappings) = union_labels([SetLabels(existing.where, labels), *parts])
+    return LabelUnion(labels, tuple(mappings)), absent
+
+
+_SAME_CLASSES = "convert all splits with one command, or give another --output"
+
+
+class SetTable(NamedTuple):
+    """Features of the records of a data set, and its name for messages."""
+
+    name: str
+    table: FeatureTable
+
+
+class RecordRequest(NamedTuple):
+    """Options of the records of all sets.
+
+    Attributes:
+        layout: Features of the layout, with the names of `--rename`.
+        renames: Other keys of fields by their usual ones, those of `--rename`.
+        fields: Names of open fields, those of `--fields`.
+    """
+
+    layout: FeatureTable
+    renames: Mapping[str, str] = MappingProxyType({})
+    fields: Sequence[str] = ()
+
+
+def union_tables(parts: Sequence[SetTable], labels: LabelMap, request: RecordRequest) -> tuple[FeatureTable, list[str]]:
+    """Return the features that the records of any set have, and warnings about open fields.
+
+    A field whose kinds differ between sets is stored as within one set: whole numbers and other numbers as `float`,
+    anything else as text. A set without the field has the value that stands for a missing one.
+
+    Args:
+        labels: Classes of the union.
+
+    Raises:
+        ConfigError: Two sets have different layouts, a field has no key, or no set has a requested one.
+    """
+    first = parts[0]
+    for name, table in parts[1:]:
+        if table.layout != first.table.layout:
+            raise ConfigError(
+                f"set {first.name} has layout {first.table.layout} and set {name} has layout {table.layout}. The "
+                "records of a data set have one layout: give all sets the same one, or convert them one by one"
+            )
+    held = dict.fromkeys(part for _, table in parts for part in table.parts if part is not Part.CATEGORY_ID)
+    shifted = (Part.CATEGORY_ID,) if labels.is_shifted else ()
+    columns, warnings = _union_fields(parts)
+    _check_requested(request.fields, columns)
+    is_default = request.layout.layout != first.table.layout  # Samples decided it
+    layout = LAYOUTS[first.table.layout] if is_default else request.layout
+    table, faults = add_fields(layout.with_parts((*held, *shifted)), columns, request.renames)
+    if faults:
+        raise ConfigError(f"--fields: {faults[0]}")
+    return table, warnings
+
+
+def _check_requested(names: Sequence[str], columns: Sequence[FieldColumn]) -> None:
+    """Raise ConfigError if no set has a requested field."""
+    paths = {column.path for column in columns}
+    for selection in select_fields(names):
+        for path in sorted(selection.kinds.keys() - paths):
+            raise ConfigError(
+                f"--fields {path}: no set has this field. Convert a set alone with --dry-run --fields {ALL} to see its "
+                "fields"
+            )
+
+
+def _union_fields(parts: Sequence[SetTable]) -> tuple[list[FieldColumn], list[str]]:
+    by_field: dict[tuple[str, str], dict[str, FieldColumn]] = defaultdict(dict)
+    for name, table in parts:
+        for column in field_columns(table):
+            by_field[column.axis, column.path][name] = column
+    columns, warnings = [], []
+    for _, in_sets in sorted(by_field.items()):
+        column = _union_column([*in_sets.values()])
+        columns.append(column)
+        if len({(one.kind, one.is_bool, one.size) for one in in_sets.values()}) > 1:
+            kinds = ", ".join(f"{_kind_text(one)} in {name}" for name, one in in_sets.items())
+            warnings.append(f"field {column.shown} is stored as {_kind_text(column)}, as it has {kinds}")
+        lacking = [name for name, _ in parts if name not in in_sets]
+        if lacking and not column.is_well_known:
+            stored = column.missing or "empty text"
+            warnings.append(
+                f"field {column.shown}: {first_texts(lacking, _SHOWN)} has no value; {stored} is stored there"
+            )
+    return columns, warnings
+
+
+_SHOWN = 3
+_KIND_TEXTS = {FeatureKind.INT64: "int", FeatureKind.FLOAT: "float", FeatureKind.BYTES: "text"}
+
+
+def _kind_text(column: FieldColumn) -> str:
+    kind = "bool" if column.is_bool else _KIND_TEXTS[column.kind]
+    return f"lists of {kind}" if column.size else kind
+
+
+def _union_column(columns: Sequence[FieldColumn]) -> FieldColumn:
+    """Return the form that stores the values of a field of several sets, see `union_tables`."""
+    first, kinds = columns[0], {(column.kind, column.is_bool) for column in columns}
+    sizes = {column.size for column in columns}
+    if len(sizes) > 1 and 0 in sizes:
+        return FieldColumn(first.axis, first.path, FeatureKind.BYTES)  # as JSON text
+    size = RAGGED if len(sizes) > 1 else first.size
+    kind, is_bool = (FeatureKind.BYTES, False) if len(kinds) > 1 else next(iter(kinds))
+    if kinds == {(FeatureKind.INT64, False), (FeatureKind.FLOAT, False)}:
+        kind = FeatureKind.FLOAT
+    return FieldColumn(first.axis, first.path, kind, size, is_bool)
