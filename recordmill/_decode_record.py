@@ -102,7 +102,7 @@ def _decode_value(record: RecordView, reading: Reading) -> Any:
             lists[:] = list(map(np.array, split_lists(value, lengths)))
             return lists
         case Form.DECIMAL:
-            return np.int64(record.image_id)
+            return np.int64(record.decimal(reading.source))
         case Form.PIXELS:
             return np.frombuffer(bytearray(value), np.uint8).reshape([int(size) for size in reading.shape])
         case Form.GREY:

@@ -68,7 +68,7 @@ def draw(contents: RecordContents, number: int, objects: int | None = None) -> D
         "image.encoded": encoded(rng.integers(0, 256, (height, width, 3), np.uint8), "PNG" if number % 2 else "JPEG"),
         "image.pixels": rng.integers(0, 256, 6 * 7 * 3, np.uint8).tobytes(),
         "image.id": str(number).encode(),
-        "tile.image_id": str(number).encode(),
+        "tile.image_id": str(1000 + number).encode(),
         "objects.mask_png": [mask_png(rle, width, height) for rle in runs],
         "objects.mask_rle": [mask_rle(rle) for rle in runs],
         "panoptic.png": encoded(coloured, "PNG"),

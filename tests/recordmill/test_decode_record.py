@@ -46,7 +46,7 @@ def test_record_of_layout_detection():
     record = decoded("detection", values)
     with Image.open(io.BytesIO(values["image.encoded"])) as picture:
         assert (record["image"] == np.asarray(picture)).all()
-    assert record["image_id"] == 3
+    assert (record["image_id"], record["whole_image_id"]) == (3, 1003)
     edges = np.array([values[f"objects.{edge}"] for edge in ("ymin", "xmin", "ymax", "xmax")], np.float32)
     assert (record["boxes"] == edges.T).all()
     assert record["labels"].tolist() == values["objects.class_index"]

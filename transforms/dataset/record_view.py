@@ -84,9 +84,14 @@ class RecordView:
         """Id of the image. Raises ValueError if the record's id is not an integer."""
         if "image.number" in self.values:
             return self.column("image.number")[0]
-        if not _INTEGER.fullmatch(self.values["image.id"]):  # int() accepts 1_0 as 10
-            raise ValueError(f"the image id {self.values['image.id'][:40]!r} is not an integer")
-        return int(self.values["image.id"])
+        return self.decimal("image.id")
+
+    def decimal(self, source: str) -> int:
+        """Return an id that is stored as decimal text. Raises ValueError if it is not an integer."""
+        text = self.values[source]
+        if not _INTEGER.fullmatch(text):  # int() accepts 1_0 as 10
+            raise ValueError(f"the image id {text[:40]!r} is not an integer")
+        return int(text)
 
     def column(self, source: str) -> list[Any]:
         """Return the values of a feature as a list; empty if the record lacks it."""
