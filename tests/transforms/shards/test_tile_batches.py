@@ -1,6 +1,7 @@
 """Tiles of Blocks become records: each image is decoded once, and counted once."""
 
 import io
+import threading
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -181,24 +182,42 @@ def test_tile_too_large_for_a_record_ends_the_job(tmp_path, monkeypatch):
         encode(tiles(tmp_path / "a.png", 1))
 
 
-@pytest.mark.parametrize("reader_stops", [False, True])
-def test_budget_of_decoded_images_is_given_back(tmp_path, monkeypatch, reader_stops):
+@pytest.fixture
+def encode_four(tmp_path, monkeypatch):
+    """Function that encodes four images, a tile at a time, with one image in the budget of decoded images."""
     monkeypatch.setattr(encode_images, "_BATCH_IMAGES", 1)
     monkeypatch.setattr(encode_images, "_RUN_IMAGES", 1)
-    monkeypatch.setattr(tile_batches.DECODING, "_total", WIDTH * HEIGHT)  # one image at a time
+    monkeypatch.setattr(DECODING, "_total", WIDTH * HEIGHT)
+    tasks = []
     for number in range(4):
         draw(tmp_path / f"{number}.png", number)
-    block = block_of_tasks(
-        [task for number in range(4) for task in tiles(tmp_path / f"{number}.png", number + 1)], ("train",)
-    )
+        tasks += tiles(tmp_path / f"{number}.png", number + 1)
+    maker = EncodeImages("clip", _RULES)
+    return lambda pool: maker.start(RecordContext(LABELS, TABLE, pool, 3))(block_of_tasks(tasks, ("train",)), "train")
+
+
+def test_budget_of_decoded_images_is_given_back(encode_four):
     with ThreadPoolExecutor(3) as pool:
-        encode_block = EncodeImages("clip", ImageRules("decode")).start(RecordContext(LABELS, TABLE, pool, 3))
-        runs = encode_block(block, "train")
-        if reader_stops:
-            next(runs)
-            runs.close()
-        else:
-            assert sum(run.images for run in runs) == 24
+        assert sum(run.images for run in encode_four(pool)) == 24
+    assert DECODING._used == 0
+
+
+def test_budget_is_given_back_where_batches_are_cancelled(encode_four, monkeypatch):
+    load, calls, may_go_on = tile_batches.DividedImage.load, [], threading.Event()
+
+    def load_first(*arguments):
+        if len(calls) == 2:  # the reader has the first run then
+            may_go_on.wait(10)
+        calls.append(arguments)
+        return load(*arguments)
+
+    monkeypatch.setattr(tile_batches.DividedImage, "load", load_first)
+    with ThreadPoolExecutor(1) as pool:
+        runs = encode_four(pool)
+        next(runs)
+        runs.close()
+        may_go_on.set()
+    assert len(calls) < 6
     assert DECODING._used == 0
 
 
