@@ -184,10 +184,9 @@ def test_tile_too_large_for_a_record_ends_the_job(tmp_path, monkeypatch):
 
 @pytest.fixture
 def encode_four(tmp_path, monkeypatch):
-    """Function that encodes four images, a tile at a time, with one image in the budget of decoded images."""
+    """Function that encodes four images, a tile at a time."""
     monkeypatch.setattr(encode_images, "_BATCH_IMAGES", 1)
     monkeypatch.setattr(encode_images, "_RUN_IMAGES", 1)
-    monkeypatch.setattr(DECODING, "_total", WIDTH * HEIGHT)
     tasks = []
     for number in range(4):
         draw(tmp_path / f"{number}.png", number)
@@ -196,7 +195,8 @@ def encode_four(tmp_path, monkeypatch):
     return lambda pool: maker.start(RecordContext(LABELS, TABLE, pool, 3))(block_of_tasks(tasks, ("train",)), "train")
 
 
-def test_budget_of_decoded_images_is_given_back(encode_four):
+def test_budget_of_decoded_images_is_given_back(encode_four, monkeypatch):
+    monkeypatch.setattr(DECODING, "_total", WIDTH * HEIGHT)  # one image at a time
     with ThreadPoolExecutor(3) as pool:
         assert sum(run.images for run in encode_four(pool)) == 24
     assert DECODING._used == 0
