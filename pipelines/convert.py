@@ -292,9 +292,11 @@ def job_limits(options: ImageOptions, splits: tuple[str, ...], output: str) -> J
 
 def _needed_labels(options: ImageOptions) -> tuple[str, str]:
     """Return the class map that may not drop all labels of a split, and the flag that lets it; see JobLimits."""
-    if not isinstance(options, ChoiceOptions):
-        return "the class map", ""
-    if not options.class_map or (isinstance(options, AnnotatedOptions) and options.allow_empty):
+    if isinstance(options, AnnotatedOptions | RecordOptions) and options.allow_empty:
+        return "", ""
+    if isinstance(options, RecordOptions):
+        return "the class map", "" if options.is_image_class else f"{ALLOW_EMPTY} to ReadDataset"
+    if not isinstance(options, ChoiceOptions) or not options.class_map:
         return "", ""
     return f"--class-map {options.class_map}", "" if options.has_image_classes else ALLOW_EMPTY
 

@@ -1,13 +1,16 @@
 """Tests for the steps that all conversions share."""
 
 import apache_beam as beam
+import pytest
 
 from recordmill.pipelines import folder
-from recordmill.pipelines.convert import Gathered
+from recordmill.pipelines.convert import Gathered, job_limits
 from recordmill.schemas.rejects import Metric
+from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.folder_options import FolderOptions
+from recordmill.transforms.user_samples.record_options import RecordOptions
 from tests.conftest import draw_jpeg, manifest_of
 
 
@@ -32,3 +35,27 @@ def test_facts_of_a_further_step_are_in_the_manifest(tmp_path):
     split = manifest_of(tmp_path / "out")["splits"]["train"]
     assert "a warning of the toy" in split["warnings"]
     assert split["images"]["emptied"] == 7
+
+
+COCO = {"images": "i", "instances": "a.json", "output": "o"}
+
+
+@pytest.mark.parametrize(
+    ("options", "limits"),
+    [
+        (CocoOptions(**COCO), ("", "")),
+        (CocoOptions(**COCO, class_map="m.csv"), ("--class-map m.csv", "--allow-empty")),
+        (CocoOptions(**COCO, class_map="m.csv", allow_empty=True), ("", "")),
+        (FolderOptions(data="i", output="o", class_map="m.csv"), ("--class-map m.csv", "")),
+        (RecordOptions(output="o"), ("the class map", "--allow-empty to ReadDataset")),
+        (
+            RecordOptions(output="o").with_source(CocoOptions(**COCO), ("train",)),
+            ("the class map", "--allow-empty to ReadDataset"),
+        ),
+        (RecordOptions(output="o").with_source(CocoOptions(**COCO, allow_empty=True), ("train",)), ("", "")),
+        (RecordOptions(output="o", layout="classification"), ("the class map", "")),
+    ],
+)
+def test_class_map_may_drop_all_labels_by_a_flag(options, limits):
+    given = job_limits(options, ("train",), "")
+    assert (given.class_map, given.empty_cure) == limits

@@ -68,7 +68,7 @@ class JobLimits(NamedTuple):
         keywords: Annotations of keywords for messages, by name; empty to name flags.
         duplicates: Policy for duplicate images, see `recordmill.transforms.insight.across_splits.check_duplicates`.
         class_map: Class map that may not drop all labels of a split, for a message; empty if it may.
-        empty_cure: Flag that lets it; empty if there is none.
+        empty_cure: Flag that lets it, and where to add it; empty if there is none.
         joins_sets: True for several data sets, whose annotation files need not have the same images.
     """
 

@@ -126,6 +126,11 @@ class RecordOptions(ObjectOptions):
         return self._source.min_area if isinstance(self._source, AnnotatedOptions) else 0.0
 
     @property
+    def allow_empty(self) -> bool:
+        """True if Samples without any label are background, by the option of reading."""
+        return bool(getattr(self._source, "allow_empty", False))
+
+    @property
     def image_rules(self) -> ImageRules:
         rules = super().image_rules
         return msgspec.structs.replace(rules, upright=self._source.image_rules.upright) if self._source else rules
