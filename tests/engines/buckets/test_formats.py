@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import draw_jpeg
-from tests.engines.buckets.jobs import OUT, ROOT, files_of, objects_of, shards_of, upload, zipped
+from tests.engines.buckets.jobs import OUT, ROOT, files_of, objects_of, shards_of, shown, upload, zipped
 from tests.jobs.test_voc import write_image, write_lists, write_mask
 
 
@@ -51,3 +51,24 @@ def test_formats(gcs, recordmill, tmp_path, name, write):
     assert sorted(name.split("-")[1].partition(".")[0] for name in local) == ["train", "val"]
     assert in_bucket == local
     assert in_archive == local
+
+
+def test_class_map_in_bucket(gcs, recordmill, tmp_path):
+    write_yolo(tmp_path / "data")
+    upload(gcs, tmp_path / "data", "data")
+    (tmp_path / "map.yaml").write_text("cat: pet\ndog: pet\n")
+    gcs.put("maps/map.yaml", (tmp_path / "map.yaml").read_bytes())
+    for data, path, out in (
+        (str(tmp_path / "data"), str(tmp_path / "map.yaml"), str(tmp_path / "out")),
+        (f"{ROOT}/data", f"{ROOT}/maps/map.yaml", OUT),
+    ):
+        done = recordmill("convert", data, "--format", "yolo", "-o", out, "--class-map", path, "--max-rejects", 0.9)
+        assert done.code == 0, done.err
+    assert shards_of(objects_of(gcs, "out")) == shards_of(files_of(tmp_path / "out")) != {}
+    manifest = shown(gcs)
+    assert [category["name"] for category in manifest["categories"]] == ["pet"]
+    inputs = manifest["splits"]["train"]["recipe"]["inputs"]
+    assert [file["path"] for file in inputs if file["kind"] == "class_map"] == [f"{ROOT}/maps/map.yaml"]
+    gone = recordmill("convert", f"{ROOT}/data", "--format", "yolo", "-o", f"{OUT}2", "--class-map", f"{ROOT}/gone.csv")
+    assert gone.code == 2
+    assert f"--class-map {ROOT}/gone.csv" in gone.err
