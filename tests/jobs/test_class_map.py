@@ -125,6 +125,31 @@ def test_panoptic_segments_follow(sample, tmp_path, recordmill):
     assert compared > 15
 
 
+def test_lists_of_lvis_follow(tmp_path, recordmill):
+    """By image: categories with objects, those that are absent, and those that are not exhaustive; car, bus, cat."""
+    lists = {1: ([1], [], []), 2: ([3], [1, 2], [3]), 3: ([1], [2], []), 4: ([2, 3], [1], [2]), 5: ([], [1], [])}
+    categories = [{"id": number, "name": name} for number, name in enumerate(("car", "bus", "cat"), 1)]
+    rows = [
+        image_row(id_, f"{id_}.jpg") | {"neg_category_ids": absent, "not_exhaustive_category_ids": partial}
+        for id_, (_, absent, partial) in lists.items()
+    ]
+    pairs = [(id_, label) for id_, (own, *_) in lists.items() for label in own]
+    objects = [annotation(number, id_, category_id=label) for number, (id_, label) in enumerate(pairs, 1)]
+    instances = write_coco(tmp_path, rows, objects, categories)
+    for id_ in lists:
+        draw_jpeg(tmp_path / "images" / f"{id_}.jpg")
+    path = write_map(tmp_path / "map.csv", {"car": "vehicle", "bus": "vehicle"})
+    flags = "--images", tmp_path / "images", "--instances", instances, "--class-map", path
+    assert recordmill("convert", *flags, "-o", tmp_path / "out").code == 0
+    lists_by_image = {
+        int(record["image_id"]): tuple(
+            record[name].tolist() for name in ("neg_category_ids", "not_exhaustive_category_ids")
+        )
+        for record in open_data_set(tmp_path / "out")["train"]
+    }
+    assert lists_by_image == {1: ([], [1]), 2: ([1], [3]), 3: ([], []), 4: ([], [1]), 5: ([], [])}
+
+
 def test_further_splits_have_the_same_map(tmp_path, recordmill):
     for name in ("a", "b"):
         draw_jpeg(tmp_path / f"{name}.jpg")

@@ -20,10 +20,13 @@ class ClassMapping(msgspec.Struct, frozen=True):
     Attributes:
         ids: New id of each category id.
         names: New name of each class name.
+        is_federated: True if a class is only known to be absent from images that list it, as in LVIS, also for images
+            without lists.
     """
 
     ids: dict[int, int]
     names: dict[str, str]
+    is_federated: bool = False
 
 
 def map_labels(labels: LabelMap, new_names: Mapping[int, str]) -> tuple[LabelMap, ClassMapping]:
@@ -108,7 +111,7 @@ def map_block(block: Block, mapping: ClassMapping) -> Block:
         block = block.replace(class_name=ragged_texts([name or "" for name in names]))
         if None in names:
             block = block.take(np.array([name is not None for name in names], bool))
-    if block.labels is not None and block.labels.values.size:
+    if mapping.is_federated or (block.labels is not None and block.labels.values.size):
         labels = labels_of(block.replace(class_name=None))
         starts, ids = block.first_object_of_image, block.category_id
         new_labels = []
@@ -132,9 +135,9 @@ def map_image_labels(labels: ImageLabels, object_ids: Iterable[int], mapping: Cl
         object_ids: Category ids of the objects of the image, before the mapping.
     """
     ids = mapping.ids
-    negative, not_exhaustive = map_lists(
-        labels.neg_category_ids, labels.not_exhaustive_category_ids, {*object_ids}, ids
-    )
+    lists = labels.neg_category_ids, labels.not_exhaustive_category_ids
+    has_lists = mapping.is_federated or any(lists)
+    negative, not_exhaustive = map_lists(*lists, {*object_ids}, ids) if has_lists else lists
     return msgspec.structs.replace(
         labels,
         regions=tuple(
@@ -166,8 +169,6 @@ def map_lists(
     >>> map_lists((1, 6, 9), (), {3}, {1: 1, 6: 1, 3: 3, 9: 3}), map_lists((9,), (), {1}, {1: 1, 6: 1, 9: 9})
     (((1,), ()), ((9,), (1,)))
     """
-    if not (negative or not_exhaustive):
-        return (), ()
     members: dict[int, set[int]] = {}
     for id_, new_id in ids.items():
         members.setdefault(new_id, set()).add(id_)

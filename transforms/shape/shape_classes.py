@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
+import msgspec
 import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.block import Block
 from recordmill.schemas.dataset.manifest import MappedClass
-from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.labels import ExistingLabels, LabelMap
 from recordmill.schemas.inputs.options import ChoiceOptions
 from recordmill.schemas.rejects import Metric
@@ -75,12 +76,15 @@ def _finish_labels(
     existing: ExistingLabels | None,
 ) -> Iterator[Any]:
     finished = finish_labels(labels, table, options, class_map, existing)
+    # Of several sets, images of those that have all their objects have no lists, too.
+    is_federated = Part.LVIS in table.parts and not options.set_options
+    mapping = msgspec.structs.replace(finished.mapping, is_federated=is_federated)
     facts.warn_all(splits[:1], finished.warnings)
     for split in splits if class_map else ():  # classes without a label are listed, too
         for category in labels.all:
-            facts.add_mapped(split, _mapped_class(category.name, finished.mapping))
+            facts.add_mapped(split, _mapped_class(category.name, mapping))
     yield finished.labels
-    yield TaggedOutput(_MAPPING, finished.mapping)
+    yield TaggedOutput(_MAPPING, mapping)
     yield TaggedOutput(_TABLE, finished.table)
 
 

@@ -110,6 +110,19 @@ def test_block_has_new_classes():
     )
 
 
+@pytest.mark.parametrize(("is_federated", "expected"), [(True, (1,)), (False, ())])
+def test_lvis_image_without_lists(is_federated, expected):
+    """A car is annotated, and buses are unknown."""
+    block = Block(
+        image_id=np.array([1]),
+        first_object_of_image=np.array([0, 1]),
+        object_id=np.array([9]),
+        category_id=np.array([1]),
+    )
+    mapped = map_block(block, ClassMapping({1: 1, 6: 1}, {}, is_federated))
+    assert labels_of(mapped) == [ImageLabels(not_exhaustive_category_ids=expected)]
+
+
 def test_images_of_dropped_class_are_dropped():
     block = Block(image_id=np.array([1, 2, 3]), class_name=ragged_texts(["car", "cat", "bus"]))
     mapped = map_block(block, ClassMapping({}, {"car": "vehicle", "bus": "vehicle"}))
