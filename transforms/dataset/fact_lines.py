@@ -204,7 +204,10 @@ def _format_class_limit(manifest: Manifest, split: SplitManifest, maximum: int) 
     counts = {name: number for name, number in zip(names, split.class_counts, strict=False) if number}
     small = [name for name, number in counts.items() if number < maximum]
     what = "objects" if split.annotations.objects or split.annotations.rows else f"{split.recipe.unit}s"
-    text = f"{len(small):,} of {len(counts):,} classes have fewer than {maximum:,} {what} (--max-per-class)"
+    flag = "--max-per-class"
+    if split.images.tiles:
+        what, flag = "objects in tiles" if what == "objects" else "tiles", f"{flag} counts those of whole images"
+    text = f"{len(small):,} of {len(counts):,} classes have fewer than {maximum:,} {what} ({flag})"
     if small:
         smallest = min(small, key=lambda name: counts[name])
         text += f", and {smallest} has the fewest, {counts[smallest]:,}"
@@ -308,7 +311,8 @@ def _format_groups(split: SplitManifest, job_splits: Sequence[SplitManifest]) ->
     images, recipe = split.images, split.recipe
     path = next((file.path for file in recipe.inputs if file.kind == "groups"), None)
     pattern = recipe.options.get("group_from")
-    by = f"--groups {path}" if path else f"--group-from {pattern}" if pattern else "ReadDataset"
+    by = f"--group-from {shlex.quote(str(pattern))}" if pattern else "ReadDataset"
+    by = f"--groups {shlex.quote(path)}" if path else by
     alone = f"; {images.ungrouped:,} images have no group" if images.ungrouped else ""
     share = images.written / max(1, sum(job_split.images.written for job_split in job_splits))
     divided_by = recipe.options.get("split", "" if len(job_splits) < 2 else "the splits of each data set")

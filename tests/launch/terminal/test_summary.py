@@ -157,6 +157,32 @@ def test_cost_of_a_plan(images, check, cost):
 
 
 @pytest.mark.parametrize(
+    ("tiles", "objects", "text"),
+    [
+        (0, 9, "1 of 2 classes have fewer than 5 objects (--max-per-class), and b has the fewest, 2"),
+        (0, 0, "1 of 2 classes have fewer than 5 images (--max-per-class), and b has the fewest, 2"),
+        (
+            7,
+            9,
+            "1 of 2 classes have fewer than 5 objects in tiles (--max-per-class counts those of whole images), and b …",
+        ),
+        (7, 0, "1 of 2 classes have fewer than 5 tiles (--max-per-class counts those of whole images), and b has …"),
+    ],
+)
+def test_classes_below_the_limit(tiles, objects, text):
+    split = replace(
+        CLEAN,
+        recipe=replace(CLEAN.recipe, options={"max_per_class": 5}),
+        images=replace(CLEAN.images, tiles=tiles),
+        annotations=replace(CLEAN.annotations, rows=objects, objects=objects),
+        class_counts=(7, 2),
+    )
+    categories = Category(1, "a"), Category(2, "b")
+    lines = [line for _, line in split_lines(manifest({"train": split}, categories), split, [split])]
+    assert any(line.startswith(text.removesuffix("…")) for line in lines), lines
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [("été 日本.jpg", "été 日本.jpg"), ("a\nb\tc", "a\\nb\\tc"), ("\u202eabc", "\\u202eabc"), ("\x9b2J", "\\x9b2J")],
 )
