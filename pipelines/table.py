@@ -84,7 +84,7 @@ def find_parts(options: TableOptions) -> dict[str, TableOptions]:
     """
     by_split = find_row_splits(options.rows[0]) if len(options.rows) == 1 else {}
     dividing = ["--split"] if options.is_split_given else []
-    dividing += options.given("split_column", "group_column", "stratify", "split_by")
+    dividing += options.given("split_column", "stratify", "split_by")
     dividing += ["--text"] if options.encoded_columns else []
     if by_split and dividing:
         raise ConfigError(

@@ -161,6 +161,20 @@ def test_rows_of_each_split(recordmill, tmp_path, table):
         assert small < large
 
 
+def test_groups_of_split_files_stay_whole(recordmill, tmp_path):
+    (tmp_path / "rows").mkdir()
+    for split, number in (("train", 40), ("val", 10)):
+        rows = [["patient", "x"], *([f"p{row // 3}", row] for row in range(number))]
+        write_table(tmp_path / "rows" / f"{split}.csv", rows)
+    flags = "convert", tmp_path / "rows", "-o", tmp_path / "out", "--group-column", "patient"
+    outcome = recordmill(*flags, "--limit", 8)
+    assert outcome.code == 0, outcome.err
+    for split in ("train", "val"):
+        numbers = Counter(record["patient"][0] for record in read_examples(tmp_path / "out", split))
+        assert 6 <= numbers.total() <= 8
+        assert {*numbers.values()} <= {3, 1}
+
+
 def test_rows_with_images(recordmill, tmp_path):
     lines = [["path", "kind", "patient"], *([f"{number}.jpg", "ab"[number % 2], number // 5] for number in range(20))]
     for number in range(20):
