@@ -285,20 +285,18 @@ def job_limits(options: ImageOptions, splits: tuple[str, ...], output: str) -> J
         options.share_cure,
         options.keywords,
         options.refused_duplicates if isinstance(options, StoredImageOptions) else "report",
-        *_needed_labels(options),
+        dict(_needed_labels(options)),
         joins_sets=bool(options.set_options),
     )
 
 
-def _needed_labels(options: ImageOptions) -> tuple[str, str]:
-    """Return the class map that may not drop all labels of a split, and the flag that lets it; see JobLimits."""
-    if isinstance(options, AnnotatedOptions | RecordOptions) and options.allow_empty:
-        return "", ""
-    if isinstance(options, RecordOptions):
-        return "the class map", "" if options.is_image_class else f"{ALLOW_EMPTY} to ReadDataset"
-    if not isinstance(options, ChoiceOptions) or not options.class_map:
-        return "", ""
-    return f"--class-map {options.class_map}", "" if options.has_image_classes else ALLOW_EMPTY
+def _needed_labels(options: ImageOptions) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield the class maps that may not drop all labels of a split, see JobLimits."""
+    if isinstance(options, RecordOptions) and not options.allow_empty:
+        yield "", ("the class map", "" if options.is_image_class else f"{ALLOW_EMPTY} to ReadDataset")
+    for name, own in {"": options, **options.set_options}.items():
+        if isinstance(own, ChoiceOptions) and own.class_map and not getattr(own, "allow_empty", False):
+            yield name, (f"--class-map {own.class_map}", "" if own.has_image_classes else ALLOW_EMPTY)
 
 
 def _writer(

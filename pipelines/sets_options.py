@@ -98,8 +98,8 @@ class SetsOptions(AnnotatedOptions):
         return self._members
 
     @property
-    def set_options(self) -> tuple[Any, ...]:
-        return tuple(one.options for one in self._members)
+    def set_options(self) -> Mapping[str, Any]:
+        return {one.name: one.options for one in self._members}
 
     def with_read(self, read: Sequence[Any], has_shares: bool) -> "SetsOptions":
         """Return the options with what is known of the sets.
@@ -125,20 +125,22 @@ class SetsOptions(AnnotatedOptions):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*super().paths, *(path for own in self.set_options for path in own.paths))))
+        return tuple(
+            dict.fromkeys((*super().paths, *(path for own in self.set_options.values() for path in own.paths)))
+        )
 
     @property
     def held_files(self) -> tuple[str, ...]:
-        return tuple(path for own in self.set_options for path in own.held_files)
+        return tuple(path for own in self.set_options.values() for path in own.held_files)
 
     @property
     def held_per_byte(self) -> tuple[float, float]:
-        least, most = zip(*(own.held_per_byte for own in self.set_options), strict=True)
+        least, most = zip(*(own.held_per_byte for own in self.set_options.values()), strict=True)
         return max(least), max(most)
 
     @property
     def name_sources(self) -> NameSources:
-        sources = [own.name_sources for own in self.set_options]
+        sources = [own.name_sources for own in self.set_options.values()]
         rows = tuple(dict.fromkeys(path for source in sources for path in source.rows))
         matches, words = ({getattr(source, name) for source in sources} for name in ("match", "images_option"))
         is_listed = all(source.is_listed for source in sources)
@@ -151,7 +153,7 @@ class SetsOptions(AnnotatedOptions):
     @property
     def image_rules(self) -> ImageRules:
         rules = super().image_rules
-        return msgspec.structs.replace(rules, upright=any(own.image_rules.upright for own in self.set_options))
+        return msgspec.structs.replace(rules, upright=any(own.image_rules.upright for own in self.set_options.values()))
 
     @property
     def record_options(self) -> dict[str, RecipeValue]:

@@ -29,7 +29,7 @@ def check_inputs(options: ConvertOptions, writes: bool = True) -> None:
     Raises:
         ConfigError: With all errors.
     """
-    checked = [_check_paths(part) for part in (options, *options.set_options)]
+    checked = [_check_paths(part) for part in (options, *options.set_options.values())]
     faults = [fault for paths in checked for fault in paths.faults]
     if writes and not _name_fault("", options.output):
         by_flag: dict[str, list[str]] = {}

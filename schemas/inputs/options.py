@@ -201,9 +201,9 @@ class ConvertOptions(Options):
         return ""
 
     @property
-    def set_options(self) -> "tuple[ConvertOptions, ...]":
-        """Options of each data set, if a job joins several."""
-        return ()
+    def set_options(self) -> "Mapping[str, ConvertOptions]":
+        """Options of each data set by name, if a job joins several."""
+        return {}
 
     @property
     def table(self) -> FeatureTable:

@@ -38,24 +38,25 @@ def test_facts_of_a_further_step_are_in_the_manifest(tmp_path):
 
 
 COCO = {"images": "i", "instances": "a.json", "output": "o"}
+FLAG, OF_READ = "--allow-empty", ("the class map", "--allow-empty to ReadDataset")
+
+
+def samples(**options) -> RecordOptions:
+    return RecordOptions(output="o").with_source(CocoOptions(**COCO, **options), ("train",))
 
 
 @pytest.mark.parametrize(
-    ("options", "limits"),
+    ("options", "class_maps"),
     [
-        (CocoOptions(**COCO), ("", "")),
-        (CocoOptions(**COCO, class_map="m.csv"), ("--class-map m.csv", "--allow-empty")),
-        (CocoOptions(**COCO, class_map="m.csv", allow_empty=True), ("", "")),
-        (FolderOptions(data="i", output="o", class_map="m.csv"), ("--class-map m.csv", "")),
-        (RecordOptions(output="o"), ("the class map", "--allow-empty to ReadDataset")),
-        (
-            RecordOptions(output="o").with_source(CocoOptions(**COCO), ("train",)),
-            ("the class map", "--allow-empty to ReadDataset"),
-        ),
-        (RecordOptions(output="o").with_source(CocoOptions(**COCO, allow_empty=True), ("train",)), ("", "")),
-        (RecordOptions(output="o", layout="classification"), ("the class map", "")),
+        (CocoOptions(**COCO), {}),
+        (CocoOptions(**COCO, class_map="m.csv"), {"": ("--class-map m.csv", FLAG)}),
+        (CocoOptions(**COCO, class_map="m.csv", allow_empty=True), {}),
+        (FolderOptions(data="i", output="o", class_map="m.csv"), {"": ("--class-map m.csv", "")}),
+        (RecordOptions(output="o"), {"": OF_READ}),
+        (RecordOptions(output="o", layout="classification"), {"": ("the class map", "")}),
+        (samples(), {"": OF_READ}),
+        (samples(allow_empty=True), {}),
     ],
 )
-def test_class_map_may_drop_all_labels_by_a_flag(options, limits):
-    given = job_limits(options, ("train",), "")
-    assert (given.class_map, given.empty_cure) == limits
+def test_class_maps_may_drop_all_labels_by_a_flag(options, class_maps):
+    assert job_limits(options, ("train",), "").class_maps == class_maps

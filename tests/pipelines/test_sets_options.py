@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.launch.command_line.parser import parse, parse_values, to_config
+from recordmill.pipelines.convert import job_limits
 from recordmill.pipelines.sets_options import set_names
 from recordmill.schemas.errors import ConfigError
 from tests.literal_data import jpeg, write_files
@@ -106,6 +107,14 @@ def test_own_options_of_a_set_come_first(folder):
     yolo, voc = command.options.members
     assert (yolo.divided.splits, yolo.options.no_crowd) == (("val",), False)
     assert (voc.divided.splits, voc.options.no_crowd) == (("test",), True)
+
+
+def test_class_maps_that_need_labels(folder):
+    sets = [{"data": "yolo", "class_map": "y.csv"}, {"data": "voc", "class_map": "v.csv", "allow_empty": True}]
+    command = parse_values("convert", {"sets": sets, "class_map": "m.csv", "output": "out"})
+    flag = "--allow-empty"
+    maps = {"": ("--class-map m.csv", flag), "yolo": ("--class-map y.csv", flag)}
+    assert job_limits(command.options, ("train",), "").class_maps == maps
 
 
 @pytest.mark.parametrize(

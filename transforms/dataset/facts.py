@@ -103,7 +103,7 @@ class Facts(msgspec.Struct):
         plans: Planned sizes, by split.
         largest_group: Number of images and name of the largest group; 0 and empty without groups.
         previews: Values of each requested open field, as text, by its name in `--fields`; of a dry run.
-        mapped: Classes that a class map changed or left, by split, name and new name.
+        mapped: Classes that a class map changed or left, by split, name, new name and data set, of several.
     """
 
     counts: dict[tuple[str, str], int] = {}
@@ -119,7 +119,7 @@ class Facts(msgspec.Struct):
     plans: dict[str, SplitSize] = {}
     largest_group: tuple[int, str] = 0, ""
     previews: dict[str, str] = {}
-    mapped: dict[tuple[str, str, str], MappedClass] = {}
+    mapped: dict[tuple[str, str, str, str], MappedClass] = {}
 
     def merge(self, other: "Facts") -> None:
         """Add other Facts, without the lines of their rejects."""
@@ -150,6 +150,7 @@ class Facts(msgspec.Struct):
             warnings={(split, f"{name}: {text}") for split, text in self.warnings},
             largest_group=(self.largest_group[0], self.largest_group[1] and f"{name}/{self.largest_group[1]}"),
             previews={f"{name}: {field}": text for field, text in self.previews.items()},
+            mapped={(*key[:3], name): mapped for key, mapped in self.mapped.items()},
         )
 
     def __reduce__(self):
@@ -274,7 +275,7 @@ class FactsBuilder:
         _merge_values(self._facts.classes, {(split, index): number for index, number in numbers.items()}, add)
 
     def add_mapped(self, split: str, mapped: MappedClass) -> None:
-        _merge_values(self._facts.mapped, {(split, mapped.name, mapped.new_name): mapped}, MappedClass.plus)
+        _merge_values(self._facts.mapped, {(split, mapped.name, mapped.new_name, ""): mapped}, MappedClass.plus)
 
     def add_plan(self, split: str, size: SplitSize) -> None:
         self._facts.plans[split] = size

@@ -18,6 +18,7 @@ from apache_beam.utils.shared import Shared
 
 from recordmill.schemas.command_texts import python_text
 from recordmill.schemas.dataset.dataset_files import state_folder
+from recordmill.schemas.dataset.manifest import MappedClass
 from recordmill.schemas.errors import (
     CollidingImagesError,
     ConfigError,
@@ -67,8 +68,8 @@ class JobLimits(NamedTuple):
         share_cure: Fix for a split that does not get its share.
         keywords: Annotations of keywords for messages, by name; empty to name flags.
         duplicates: Policy for duplicate images, see `recordmill.transforms.insight.across_splits.check_duplicates`.
-        class_map: Class map that may not drop all labels of a split, for a message; empty if it may.
-        empty_cure: Flag that lets it, and where to add it; empty if there is none.
+        class_maps: Class map that may not drop all labels of a split, for a message, and the flag that lets it, if any.
+            By data set, whose map it is; empty text for that of the job.
         joins_sets: True for several data sets, whose annotation files need not have the same images.
     """
 
@@ -81,8 +82,7 @@ class JobLimits(NamedTuple):
     share_cure: str = ""
     keywords: Mapping[str, str] = {}
     duplicates: str = "report"
-    class_map: str = ""
-    empty_cure: str = ""
+    class_maps: Mapping[str, tuple[str, str]] = {}
     joins_sets: bool = False
 
 
@@ -282,19 +282,22 @@ def _check_splits(limits: JobLimits, rows: Mapping[str, Rows]) -> None:
 
 
 def check_mapped(limits: JobLimits, facts: Facts) -> None:
-    """Check that a class map leaves labels in each split that has any.
+    """Check that each class map leaves labels in each split that has any.
 
     Raises:
         EmptyDatasetError: It drops all labels of a split.
     """
-    for split in limits.splits if limits.class_map else ():
-        classes = [mapped for (name, *_), mapped in facts.mapped.items() if name == split and mapped.labels]
-        if classes and not any(mapped.new_name for mapped in classes):
-            names = sorted(f"{mapped.name!r} ({mapped.labels:,})" for mapped in classes)
-            cure = f", or add {limits.empty_cure}" if limits.empty_cure else ""
+    by_split: dict[tuple[str, str], list[MappedClass]] = {}
+    for (split, *_, data_set), mapped in sorted(facts.mapped.items()):
+        by_split.setdefault((split, data_set if limits.joins_sets else ""), []).append(mapped)
+    for (split, data_set), classes in by_split.items():
+        names = [f"{mapped.name!r} ({mapped.labels:,})" for mapped in classes if mapped.labels]
+        is_empty = names and not any(mapped.new_name and mapped.labels for mapped in classes)
+        if is_empty and data_set in limits.class_maps:
+            class_map, flag = limits.class_maps[data_set]
             raise EmptyDatasetError(
-                f"{limits.class_map} drops all labels of the split {split}: {first_texts(names, _SHOWN)}. "
-                f"Keep one of these classes{cure}"
+                f"{f'set {data_set}: ' if data_set else ''}{class_map} drops all labels of the split {split}: "
+                f"{first_texts(names, _SHOWN)}. Keep one of these classes{f', or add {flag}' if flag else ''}"
             )
 
 

@@ -98,7 +98,11 @@ def describe_split(
 
 def _changed_classes(mapped: Iterable[MappedClass]) -> tuple[MappedClass, ...] | msgspec.UnsetType:
     """Return the classes that were renamed, merged or dropped, in order of new names; UNSET without a class map."""
-    classes = sorted(mapped, key=lambda one: (one.new_name, one.name))
+    by_name: dict[tuple[str, str], MappedClass] = {}  # several data sets may have a class
+    for one in mapped:
+        key = one.new_name, one.name
+        by_name[key] = one.plus(by_name[key]) if key in by_name else one
+    classes = [by_name[key] for key in sorted(by_name)]
     numbers = Counter(one.new_name for one in classes)
     changed = tuple(one for one in classes if one.name != one.new_name or numbers[one.new_name] > 1)
     return changed if classes else msgspec.UNSET

@@ -120,11 +120,11 @@ def test_counts_of_objects():
     assert shaped.first_object_of_image.tolist() == [0, 2, 2, 3, 3]
     assert counts(facts) == {("train", Metric.FILTERED_CLASS_MAP): 3, ("train", Metric.EMPTIED): 1}
     assert {key: mapped for key, mapped in facts.build().mapped.items() if key[0] == "train"} == {
-        ("train", "car", "vehicle"): MappedClass("car", "vehicle", objects=1),
-        ("train", "bus", "vehicle"): MappedClass("bus", "vehicle", objects=1),
-        ("train", "cat", ""): MappedClass("cat", "", objects=2),
-        ("train", "sky", ""): MappedClass("sky", "", segments=1),
-        ("train", "sea", "sea"): MappedClass("sea", "sea", segments=1),
+        ("train", "car", "vehicle", ""): MappedClass("car", "vehicle", objects=1),
+        ("train", "bus", "vehicle", ""): MappedClass("bus", "vehicle", objects=1),
+        ("train", "cat", "", ""): MappedClass("cat", "", objects=2),
+        ("train", "sky", "", ""): MappedClass("sky", "", segments=1),
+        ("train", "sea", "sea", ""): MappedClass("sea", "sea", segments=1),
     }
     facts = FactsBuilder()
     selected = LabelMap((Category(3, "cat"),), segments.segments)

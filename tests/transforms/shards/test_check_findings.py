@@ -70,10 +70,36 @@ def test_class_map_that_drops_all_labels_of_a_split(numbers, fault):
     for split, classes in numbers.items():
         for name, number in classes.items():
             facts.add_mapped(split, MappedClass(name, "pet" if name == "cat" else "", objects=number))
-    limits = demands(splits=("train", "val"))._replace(class_map="--class-map m.csv", empty_cure="--allow-empty")
+    limits = demands(splits=("train", "val"))._replace(class_maps={"": ("--class-map m.csv", "--allow-empty")})
     with pytest.raises(EmptyDatasetError, match=re.escape(fault)) if fault else nullcontext():
         check_mapped(limits, facts.build())
-    check_mapped(limits._replace(class_map=""), facts.build())
+    check_mapped(limits._replace(class_maps={}), facts.build())
+
+
+@pytest.mark.parametrize(
+    ("class_maps", "fault"),
+    [
+        (
+            {"birds": ("--class-map b.csv", "--allow-empty")},
+            "set birds: --class-map b.csv drops all labels of the split",
+        ),
+        ({"cats": ("--class-map c.csv", "")}, ""),
+        ({"": ("--class-map m.csv", "")}, ""),
+    ],
+)
+def test_class_map_of_a_set_that_drops_all_its_labels(class_maps, fault):
+    facts = add_facts([_mapped("birds", crow=""), _mapped("cats", cat="pet", crow="")])
+    limits = demands(splits=("train",))._replace(class_maps=class_maps, joins_sets=True)
+    with pytest.raises(EmptyDatasetError, match=re.escape(fault)) if fault else nullcontext():
+        check_mapped(limits, facts)
+    check_mapped(limits._replace(joins_sets=False), facts)  # Samples of several sets
+
+
+def _mapped(data_set: str, **new_names: str) -> Facts:
+    facts = FactsBuilder()
+    for name, new_name in new_names.items():
+        facts.add_mapped("train", MappedClass(name, new_name, objects=2))
+    return facts.build().of_set(data_set)
 
 
 def test_rows_are_counted_by_split():

@@ -9,6 +9,7 @@ from recordmill.schemas.dataset.manifest import (
     AnnotationCounts,
     ImageCounts,
     InputRows,
+    MappedClass,
     SplitManifest,
     Unlisted,
 )
@@ -24,7 +25,7 @@ from recordmill.schemas.shards import ShardInfo, SplitSize
 from recordmill.schemas.statistics import ZERO_BIN, Histogram, Statistics
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.dataset.compare_names import Names
-from recordmill.transforms.dataset.facts import Facts, FactsBuilder
+from recordmill.transforms.dataset.facts import Facts, FactsBuilder, add_facts
 from recordmill.transforms.dataset.rejects import RejectList, count_rejects
 from recordmill.transforms.runtime.beam_steps import library_versions
 from recordmill.transforms.shards.describe_split import (
@@ -369,3 +370,13 @@ def test_metric_with_name_of_field_is_in_manifest():
     fields_by_name = {name: getattr(counts, name) for counts, name in fields if name in numbers}
     assert fields_by_name == {name: numbers[name] for name in fields_by_name}
     assert {"groups", "emptied", "of_rejected_images", "keypoints_outside"} <= fields_by_name.keys()
+
+
+def test_mapped_classes_of_several_sets_add_up():
+    collected = []
+    for name, new_name in (("birds", ""), ("cats", ""), ("dogs", "bird")):
+        builder = FactsBuilder()
+        builder.add_mapped("train", MappedClass("crow", new_name, objects=2))
+        collected.append(builder.build().of_set(name))
+    split = describe_split(RECIPE, add_facts(collected), RejectList(tally([]), "", ()), [], b"")
+    assert split.class_map == (MappedClass("crow", "", objects=4), MappedClass("crow", "bird", objects=2))
