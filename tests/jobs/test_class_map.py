@@ -128,7 +128,7 @@ def test_panoptic_segments_follow(sample, tmp_path, recordmill):
 def test_lists_of_lvis_follow(tmp_path, recordmill):
     """By image: categories with objects, those that are absent, and those that are not exhaustive; car, bus, cat."""
     lists = {1: ([1], [], []), 2: ([3], [1, 2], [3]), 3: ([1], [2], []), 4: ([2, 3], [1], [2]), 5: ([], [1], [])}
-    categories = [{"id": number, "name": name} for number, name in enumerate(("car", "bus", "cat"), 1)]
+    categories = [{"id": number, "name": name} for number, name in enumerate(("car", "bus", "cat", "emu"), 1)]
     rows = [
         image_row(id_, f"{id_}.jpg") | {"neg_category_ids": absent, "not_exhaustive_category_ids": partial}
         for id_, (_, absent, partial) in lists.items()
@@ -138,7 +138,7 @@ def test_lists_of_lvis_follow(tmp_path, recordmill):
     instances = write_coco(tmp_path, rows, objects, categories)
     for id_ in lists:
         draw_jpeg(tmp_path / "images" / f"{id_}.jpg")
-    path = write_map(tmp_path / "map.csv", {"car": "vehicle", "bus": "vehicle"})
+    path = write_map(tmp_path / "map.csv", {"car": "vehicle", "bus": "vehicle", "emu": ""})
     flags = "--images", tmp_path / "images", "--instances", instances, "--class-map", path
     assert recordmill("convert", *flags, "-o", tmp_path / "out").code == 0
     lists_by_image = {
@@ -147,6 +147,8 @@ def test_lists_of_lvis_follow(tmp_path, recordmill):
         )
         for record in open_data_set(tmp_path / "out")["train"]
     }
+    classes = {one["name"]: one.get("objects") for one in manifest_of(tmp_path / "out")["splits"]["train"]["class_map"]}
+    assert classes == {"car": 2, "bus": 1, "emu": None}  # no object is an emu
     assert lists_by_image == {1: ([], [1]), 2: ([1], [3]), 3: ([], []), 4: ([], [1]), 5: ([], [])}
 
 

@@ -208,19 +208,21 @@ def choose_images(units: Iterable[LimitUnits], limits: Limits, facts: FactsBuild
             groups = columns.groups if len(columns.groups) else columns.names
             is_left = are_among(groups, choose_units(groups, limits.images))
             facts.count(split, Metric.OVER_LIMIT, int((~is_left).sum()))
-            _check_limit(split, groups, is_left, limits.images)
+            _check_limit(split, columns, is_left, limits.images)
         if limits.per_class is not None:
             is_left = _limit_classes(split, columns, is_left, limits.per_class, facts)
         remaining[split] = np.unique(columns.names[is_left]).tobytes()
     return remaining
 
 
-def _check_limit(split: str, groups: np.ndarray, is_left: np.ndarray, limit: int) -> None:
+def _check_limit(split: str, columns: _Columns, is_left: np.ndarray, limit: int) -> None:
     if not is_left.any():
-        smallest = int(np.unique(groups, return_counts=True)[1].min())
+        has_groups = len(columns.groups) > 0
+        sizes = np.unique(columns.groups if has_groups else columns.names, return_counts=True)[1]
+        unit = "group" if has_groups else "set of images with one name"
         raise ConfigError(
-            f"--limit {limit} leaves nothing in split {split}, because its smallest group has {smallest:,} members and "
-            f"groups stay whole. Use --limit {smallest} or more, or no groups"
+            f"--limit {limit} leaves nothing in split {split}, because its smallest {unit} has {sizes.min():,} members "
+            f"and stays whole. Use --limit {sizes.min()} or more{', or no groups' if has_groups else ''}"
         )
 
 

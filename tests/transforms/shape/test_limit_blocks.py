@@ -176,12 +176,15 @@ def test_a_limit_of_classes_without_any_is_a_warning():
     assert len(choose_images(units, Limits(None, 1), facts)["train"]) == 16
     (warning,) = facts.build().warnings
     assert warning == ("train", "--max-per-class 1 does nothing, because no image of train has a class or object")
+    assert len(remaining(Limits(1, 1), [image(1), image(2)])[0]) == 1  # and the limit of images holds
 
 
 def test_spellings_of_a_name_are_one_unit():
     names = "é.jpg", "./e\u0301.jpg"
     tasks = [ImageTask(number, name, 1, 1, ImageFile(name, 1), "train", ()) for number, name in enumerate(names)]
-    with pytest.raises(ConfigError, match="smallest group has 2 members"):
+    with pytest.raises(
+        ConfigError, match="set of images with one name has 2 members and stays whole. Use --limit 2 or more$"
+    ):
         remaining(Limits(1), tasks)
     assert hash_texts(["a\udcff"]).tolist() != hash_texts(["a"]).tolist()
 
