@@ -352,7 +352,9 @@ def _shared_lines(manifest: Manifest, job_splits: Sequence[SplitManifest]) -> It
         more = " …" if unlisted.files > len(unlisted.first) else ""
         shown = ", ".join(map(printable, unlisted.first)) + more
         are_labelled = all(rows.kind == "images" for rows in inputs)
-        what = "that are not images" if are_labelled else "in the folders of images without a row"
+        are_of_table = any(rows.kind == "rows" for rows in inputs)  # rejects and dropped classes have a row
+        row = "converted row" if are_of_table else "row"
+        what = "that are not images" if are_labelled else f"in the folders of images without a {row}"
         yield "files", f"{unlisted.files:,} {what}, not converted ({shown})"
 
 
