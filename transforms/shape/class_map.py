@@ -141,7 +141,9 @@ def new_class_names(labels: LabelMap, class_map: ClassMap) -> dict[int, str]:
     classes = labels.all
     known = {class_key(category.name) for category in classes}
     if unknown := [name for name in class_map.names if name not in known and name != REST]:
-        raise NoSuchClassError(f"{class_map.path}: {'; '.join(_describe_unknown(name, known) for name in unknown)}")
+        names = first_texts([_describe_unknown(name, known) for name in unknown], _SHOWN)
+        classes = first_texts(sorted(known), _SHOWN) or "none"
+        raise NoSuchClassError(f"{class_map.path}: no class is called {names}. The classes are {classes}")
     named = {category.id: class_map.new_name(category.name) for category in classes}
     stay = {id_: name for id_, name in named.items() if name is not None}
     if classes and not stay:
@@ -151,11 +153,10 @@ def new_class_names(labels: LabelMap, class_map: ClassMap) -> dict[int, str]:
 
 
 def _describe_unknown(name: str, known: Iterable[str]) -> str:
-    if near := difflib.get_close_matches(name, sorted(known), 1) or [
+    near = difflib.get_close_matches(name, sorted(known), 1) or [
         other for other in known if other.casefold() == name.casefold()
-    ]:
-        return f"no class is called {name!r}. Did you mean {near[0]!r}?"
-    return f"no class is called {name!r}. The classes are {first_texts(sorted(known), _SHOWN) or 'none'}"
+    ]
+    return f"{name!r} (did you mean {near[0]!r}?)" if near else repr(name)
 
 
 def chain_warnings(labels: LabelMap, class_map: ClassMap) -> Iterator[str]:
