@@ -140,6 +140,23 @@ def test_rows_hold_pictures(inputs, embedded, tmp_path, recordmill):
     assert recordmill("verify", tmp_path / "out", "--recompute", 2, "--images", inputs / "images").code == 0
 
 
+@pytest.mark.parametrize("has_rows", [False, True])
+def test_class_map_of_features(inputs, tmp_path, recordmill, has_rows):
+    (tmp_path / "map.csv").write_text("cat,pet\ndog,\n")
+    rows = tmp_path / "rows.csv" if has_rows else None
+    if rows:
+        paths = [path.relative_to(inputs / "images") for path in (inputs / "images").rglob("*.jpg")]
+        rows.write_text("".join(f"{line}\n" for line in ("path,kind", *(f"{path},{path.parent}" for path in paths))))
+    columns = ("--image-column", "path", "--label", "kind") if rows else ()
+    assert main(flags(inputs, tmp_path / "out", *columns, "--class-map", tmp_path / "map.csv", rows=rows)) == 0
+    manifest = manifest_of(tmp_path / "out")
+    assert [category["name"] for category in manifest["categories"]] == ["pet"]
+    images = manifest["splits"]["train"]["images"]
+    assert (images["rows"], images["written"], images["of_other_classes"]) == (21, 10, 10)
+    assert images["rejected"] == {"image_unreadable": 1}
+    assert recordmill("verify", tmp_path / "out", "--recompute", 2, "--images", inputs / "images").code == 0
+
+
 def test_limits_of_features(inputs, tmp_path):
     more = "--limit", 8, "--max-per-class", 3, "--group-from", "[0-9]+[.]"
     assert main(flags(inputs, tmp_path, *more)) == 0
