@@ -60,6 +60,8 @@ def test_classes_of_samples_that_nothing_read():
         [ObservedLabel("category", "dog", 18), ObservedLabel("category", "cat", 17), ObservedLabel("class", "ant")]
     )
     assert [(category.id, category.name) for category in labels.all] == [(17, "cat"), (18, "dog"), (19, "ant")]
+    only_image_classes = collect_labels([ObservedLabel("class", "cat"), ObservedLabel("class", "ant")])
+    assert only_image_classes == LabelMap((Category(1, "ant"), Category(2, "cat")))
     with pytest.raises(ConfigError, match="MapClasses: Samples have segments"):
         collect_labels([ObservedLabel("segments")])
 
