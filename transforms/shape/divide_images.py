@@ -35,7 +35,7 @@ class TileCounts(NamedTuple):
     Attributes:
         empty: Tiles without objects that are dropped.
         narrow: Tiles that are narrow, see `TileGrid.is_narrow`.
-        unseen: Objects and regions that no tile has.
+        unseen: Objects, regions and captions that no tile has.
         copies: Further tiles with an object, region or caption that is in another tile.
         small: Objects below the minimum area.
         clipped: Objects in tiles whose box was clipped at the edge of the image.
@@ -126,14 +126,14 @@ def divide_images(
         if class_ids is not None:
             columns["whole_labels"] = digest_labels(usable.block, class_ids)[images[kept]]
     is_narrow = is_kept & grid.is_narrow(images, xywh)
-    captions = [len(image_labels.captions) for image_labels in labels] or [0] * len(block)
-    more_tiles = np.maximum(np.bincount(images[kept], minlength=len(block)) - 1, 0)
+    captions = np.array([len(image_labels.captions) for image_labels in labels] or [0] * len(block), np.int64)
+    number = np.bincount(images[kept], minlength=len(block))
     unseen, copies = _count_unseen(usable, found, images)
     counts = TileCounts(
         np.bincount(images[~is_kept], minlength=len(block)),
         np.bincount(images[is_narrow], minlength=len(block)),
-        unseen + regions.unseen,
-        copies + regions.copies + np.array(captions, np.int64) * more_tiles,
+        unseen + regions.unseen + captions * (number == 0),
+        copies + regions.copies + captions * np.maximum(number - 1, 0),
         usable.small,
         *_count_edges(usable, found, sides_px),
     )

@@ -195,20 +195,21 @@ REGION = StuffAnnotation(7, 3, b"[[90, 0, 120, 0, 120, 20, 90, 20]]")
 
 
 @pytest.mark.parametrize(
-    ("labels", "class_ids", "number", "copies"),
+    ("labels", "class_ids", "number", "copies", "unseen"),
     [
-        pytest.param({}, [1], 0, 0, id="nothing"),
-        pytest.param({"captions": (Caption(1, "a"),)}, [1], 0, 0, id="captions_beside_objects"),
-        pytest.param({"captions": (Caption(1, "a"), Caption(2, "b"))}, [], 4, 6, id="only_captions"),
-        pytest.param({"tags": ("a",)}, [1], 4, 0, id="tags"),
-        pytest.param({"regions": (REGION,)}, [1], 2, 1, id="regions"),
+        pytest.param({}, [1], 0, 0, 0, id="nothing"),
+        pytest.param({"captions": (Caption(1, "a"),)}, [1], 0, 0, 1, id="captions_beside_objects"),
+        pytest.param({"captions": (Caption(1, "a"), Caption(2, "b"))}, [], 4, 6, 0, id="only_captions"),
+        pytest.param({"tags": ("a",)}, [1], 4, 0, 0, id="tags"),
+        pytest.param({"regions": (REGION,)}, [1], 2, 1, 0, id="regions"),
     ],
 )
-def test_tiles_without_objects(labels, class_ids, number, copies):
+def test_tiles_without_objects(labels, class_ids, number, copies, unseen):
     block = block_of([(200, 150)], [[]], labels=label_column([ImageLabels(**labels)]))
     tiles = divide_images(block, TileRules(100, 0.0, 0.3, 0.0), class_ids=np.array(class_ids, np.int64))
     assert len(tiles.block) == number
-    assert (tiles.counts.empty.tolist(), tiles.counts.copies.tolist()) == ([4 - number], [copies])
+    counts = tiles.counts
+    assert (counts.empty.tolist(), counts.copies.tolist(), counts.unseen.tolist()) == ([4 - number], [copies], [unseen])
 
 
 def test_regions_are_cropped_and_a_wrong_one_is_one_reject():
