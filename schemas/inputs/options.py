@@ -431,9 +431,6 @@ class ChoiceOptions(ImageOptions):
         """Limits of a split's images; None without any."""
         return Limits(self.limit, self.max_per_class) if self.limit or self.max_per_class else None
 
-    def checked_shares(self, splits: tuple[str, ...]) -> tuple[tuple[str, Fraction], ...]:
-        return () if self.limits else super().checked_shares(splits)  # each split gets its limit, not its share
-
     def _faults(self) -> Iterator[str]:
         if unknown := sorted(set(self.exclude_kinds) - PROBLEMS.keys()):
             yield f"--exclude-kinds must be among {', '.join(PROBLEMS)} (got {unknown[0]!r})"

@@ -141,10 +141,14 @@ def lone_labels(limits: JobLimits, facts: Facts) -> Iterator[str]:
 
 _SHOWN = 3
 _SHARE_TOLERANCE = 0.02
+_OVER = Metric.OVER_LIMIT, Metric.OVER_CLASS_LIMIT
 
 
 def missed_shares(limits: JobLimits, facts: Facts, unit: str = "image") -> Iterator[str]:
-    """Yield a sentence if a split gets more than 2 points, and a unit, more or less than its share."""
+    """Yield a sentence if a split gets more than 2 points, and a unit, more or less than its share; none if --limit or
+    --max-per-class leave out images, because each split gets its limit, not its share."""
+    if any(facts.counts.get((name, metric.value)) for name, _ in limits.shares for metric in _OVER):
+        return
     images = {name: facts.plans[name].images if name in facts.plans else 0 for name, _ in limits.shares}
     total = sum(images.values())
     wanted = {name: (float(share), images[name] - share * total) for name, share in limits.shares}

@@ -403,6 +403,8 @@ def test_missed_shares(images, missed):
     groups = ". Each of 6 groups stays in one split; 'a' has 71 images. cure"
     grouped = missed_shares(limits, Facts(counts, plans=plans, largest_group=(71, "a")))
     assert list(grouped) == [sentence.replace(". cure", groups) for sentence in sentences]
+    limited = Facts({("train", Metric.OVER_LIMIT.value): 1}, plans=plans)
+    assert not list(missed_shares(limits, limited))
 
 
 SIZES = {"train": SplitSize(10, 900, 2), "val": SplitSize(1, 100, 1)}
