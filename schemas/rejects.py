@@ -153,6 +153,7 @@ class Metric(str, Enum):
     GROUPS = "groups"  # groups of images, each within one split
     UNGROUPED = "ungrouped"  # images without a group in the file of groups
     IMAGES = "images"  # images in records; divided images once
+    DIVIDED = "divided"  # images that have tiles, as planned
     TILES = "tiles"  # tiles of images in records
     JPEG_TILES = "jpeg_tiles"  # tiles that were encoded as JPEG
     EMPTY_TILES = "empty_tiles"  # tiles without objects that --keep-empty skips

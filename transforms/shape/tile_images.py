@@ -198,8 +198,9 @@ def _divide_group(images: Block, job: TileJob, class_ids: np.ndarray, facts: Fac
 def _count(
     images: Block, image_of_tile: np.ndarray, counts: TileCounts, splits: Sequence[str], facts: FactsBuilder
 ) -> None:
-    without = np.bincount(image_of_tile, minlength=len(images)) == 0
-    numbers = {_METRICS[name]: column for name, column in counts._asdict().items()} | {Metric.WITHOUT_TILE: without}
+    is_divided = np.bincount(image_of_tile, minlength=len(images)) > 0
+    numbers = {_METRICS[name]: column for name, column in counts._asdict().items()}
+    numbers |= {Metric.DIVIDED: is_divided, Metric.WITHOUT_TILE: ~is_divided}
     for split in np.unique(images.split).tolist():
         is_of_split = images.split == split
         for metric, column in numbers.items():

@@ -149,7 +149,9 @@ def missed_shares(limits: JobLimits, facts: Facts, unit: str = "image") -> Itera
     --max-per-class leave out images, because each split gets its limit, not its share."""
     if any(facts.counts.get((name, metric.value)) for name, _ in limits.shares for metric in _OVER):
         return
-    images = {name: facts.plans[name].images if name in facts.plans else 0 for name, _ in limits.shares}
+    planned = {name: size.images for name, size in facts.plans.items()}  # tiles, if images are divided
+    divided = Metric.DIVIDED.value
+    images = {name: facts.counts.get((name, divided), planned.get(name, 0)) for name, _ in limits.shares}
     total = sum(images.values())
     wanted = {name: (float(share), images[name] - share * total) for name, share in limits.shares}
     missed = [

@@ -403,6 +403,9 @@ def test_missed_shares(images, missed):
     groups = ". Each of 6 groups stays in one split; 'a' has 71 images. cure"
     grouped = missed_shares(limits, Facts(counts, plans=plans, largest_group=(71, "a")))
     assert list(grouped) == [sentence.replace(". cure", groups) for sentence in sentences]
+    divided = {(split, Metric.DIVIDED.value): size.images for split, size in plans.items()}
+    tiles = {"train": SplitSize(900, 1, 1), "val": SplitSize(1, 1, 1)}
+    assert list(missed_shares(limits, Facts(divided, plans=tiles))) == sentences
     limited = Facts({("train", Metric.OVER_LIMIT.value): 1}, plans=plans)
     assert not list(missed_shares(limits, limited))
 
