@@ -21,7 +21,7 @@ from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Metric
 from recordmill.transforms.blocks.cut_range import BlockKey
-from recordmill.transforms.blocks.image_tasks import id_texts, image_tasks
+from recordmill.transforms.blocks.image_tasks import id_texts, image_tasks, label_column, labels_of
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.blocks.run_step import run_step
 from recordmill.transforms.dataset.collect_facts import WithFacts
@@ -104,7 +104,7 @@ class _DivideBlock(ThreadedDoFn):
         key, block = keyed[0], unpack_block(keyed[1])
         facts.texts = id_texts(block)
         upright = self._job.image_rules.upright or "image.class_index" in table.sources
-        block = measure_block(block, upright, self.pool.map)
+        block = measure_block(drop_other_tags(block, labels), upright, self.pool.map)
         yield from (TaggedOutput(_NAMES, named) for named in list_names(block))
         job = self._job
         if table.record_of is RecordOf.ANNOTATION:  # a tile without objects has no record
@@ -121,6 +121,16 @@ def part_key(key: BlockKey, number: int) -> BlockKey:
     if max(part, number) >> _PART_BITS:
         raise OverflowError(f"Block {part} has a part {number}")
     return key - part + (part << _PART_BITS) + number
+
+
+def drop_other_tags(block: Block, labels: LabelMap) -> Block:
+    """Return a complete Block without the tags that records do not have: a tile with only these is empty."""
+    names = {category.name for category in labels.categories}
+    images = [] if block.labels is None else labels_of(block)
+    if all(names.issuperset(image.tags) for image in images):
+        return block
+    kept = [msgspec.structs.replace(image, tags=tuple(filter(names.__contains__, image.tags))) for image in images]
+    return block.replace(labels=label_column(kept))
 
 
 def measure_block(block: Block, upright: bool, map_: Any = map) -> Block:

@@ -7,8 +7,11 @@ from PIL import Image
 
 from recordmill.schemas.block import Block, join_blocks, ragged_bytes, ragged_texts
 from recordmill.schemas.errors import CollidingImagesError, ConfigError
+from recordmill.schemas.inputs.annotations import Category, ImageLabels
 from recordmill.schemas.inputs.files import ImageFile
 from recordmill.schemas.inputs.images import ImageRules, TileRules
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.transforms.blocks.image_tasks import label_column, labels_of
 from recordmill.transforms.blocks.run_step import hash_in_order, image_order
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.images import measure_size as module
@@ -17,6 +20,7 @@ from recordmill.transforms.shape.tile_images import (
     TileJob,
     check_names,
     divide_block,
+    drop_other_tags,
     list_names,
     measure_block,
     part_key,
@@ -154,3 +158,11 @@ def test_measured_files_are_read_in_order():
         20,
         10,
     ]
+
+
+def test_tags_of_other_classes_fill_no_tile():
+    labels = label_column([ImageLabels(tags=("day", "car")), ImageLabels(tags=("day",))])
+    block = block_of([(40, 30)] * 2, [[], []], labels=labels)
+    kept = drop_other_tags(block, LabelMap((Category(1, "car"),)))
+    assert [image.tags for image in labels_of(kept)] == [("car",), ()]
+    assert drop_other_tags(block, LabelMap((Category(1, "car"), Category(2, "day")))) is block
