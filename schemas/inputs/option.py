@@ -330,6 +330,9 @@ class Options(BaseModel):
         required = [field for field in fields.values() if field.is_required]
         empty = {field.name for field in required if values.get(field.name) in ("", (), [])}
         values = {name: value for name, value in values.items() if name not in empty}  # missing
+        for name in values.keys() & {field.name for field in fields.values() if field.choices}:
+            if type(values[name]) is int:  # as coerce_numbers_to_str does for texts
+                values[name] = str(values[name])
         try:
             super().__init__(**values)
         except ValidationError as error:

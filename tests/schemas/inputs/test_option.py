@@ -63,6 +63,17 @@ def test_missing_argument_is_described():
         Table()
 
 
+class Scan(Options):
+    origin: Literal["0", "1"] = READ.opt("Number of the first pixel.", "0")
+
+
+def test_choice_is_a_number():
+    """Python and JSON have it as a number, as YAML does."""
+    assert Scan(origin=1).origin == "1"
+    with pytest.raises(ConfigError, match=r"^--origin must be one of 0, 1 \(got True\)$"):
+        Scan(origin=True)
+
+
 @pytest.mark.parametrize(
     ("changed", "fault"),
     [
