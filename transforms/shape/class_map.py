@@ -4,7 +4,7 @@ import csv
 import difflib
 import io
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import yaml
@@ -13,7 +13,7 @@ from recordmill.schemas.errors import AnnotationFileError, CategoryError, Config
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.yaml_loader import describe_yaml_error
 from recordmill.schemas.inputs.yaml_text import load_names
-from recordmill.schemas.sizes import first_texts
+from recordmill.schemas.sizes import first_texts, shorten
 from recordmill.transforms.storage.resolve import check_unchanged, read_unpacked
 
 REST = "*"
@@ -21,6 +21,8 @@ REST = "*"
 _HEADER = ("from", "to")
 _YAML = (".yaml", ".yml")
 _SHOWN = 20
+_UNKNOWN_SHOWN = 5
+_NAME_SHOWN = 80
 _CHAINED_SHOWN = 3
 
 
@@ -87,6 +89,8 @@ def class_map_of(where: str, pairs: Iterable[tuple[str, str, str]]) -> ClassMap:
             raise ConfigError(f"{where}{place}: the name of the class is empty")
         if name in names:
             raise ConfigError(f"{where}{place}: class {name!r} is given twice. Give each class one new name")
+        if "\0" in new_name:
+            raise ConfigError(f"{where}{place}: the new name {new_name!r} has a NUL. Take it out")
         names[name] = new_name
     if not names:
         raise ConfigError(f"{where} has no classes. Leave it out if all classes stay")
@@ -99,12 +103,13 @@ def _csv_pairs(where: str, data: bytes) -> Iterator[tuple[str, str, str]]:
     try:
         for number, row in enumerate(rows):
             cells, place = [cell.strip() for cell in row], f", line {rows.line_num}"
-            if number == 0 and sorted(cells) == [*_HEADER]:
-                first, second = cells.index("from"), cells.index("to")
+            titles = [cell.lower() for cell in cells]
+            if number == 0 and sorted(titles) == [*_HEADER]:
+                first, second = map(titles.index, _HEADER)
             elif any(cells) and len(cells) != len(_HEADER):
                 raise ConfigError(
-                    f"{where}{place} has {len(cells)} columns, not two: the name of a class and its new name, "
-                    f"empty to drop the class. Quote a name with a comma: {row!r}"
+                    f"{where}{place} is not the name of a class, a comma and its new name, empty to drop the class: "
+                    f"{shorten(repr(','.join(row)), _NAME_SHOWN)}. Quote a name with a comma"
                 )
             elif any(cells):
                 yield place, cells[first], cells[second]
@@ -125,10 +130,12 @@ def _yaml_pairs(where: str, data: bytes) -> Iterator[tuple[str, str, str]]:
             raise ConfigError(
                 f"{where}{place} is not a pair of names. Write `car: vehicle`, or a list of `{{from: car, to: bus}}`"
             )
-        texts = [pair["from"], "" if pair.get("to") is None else pair["to"]]
-        if not all(isinstance(text, str) for text in texts):
-            raise ConfigError(f"{where}{place}: {pair!r} has a value that is not a name")
-        yield place, *(text.strip() for text in texts)
+        name, new_name = pair["from"], "" if pair.get("to") is None else pair["to"]
+        if not isinstance(name, str):  # not shown: aliases of aliases may have gigabytes of text
+            raise ConfigError(f"{where}{place}: the name of the class is not a text")
+        if not isinstance(new_name, str):
+            raise ConfigError(f"{where}{place}: the new name of {name!r} is not a text")
+        yield place, name, new_name.strip()
 
 
 def new_class_names(labels: LabelMap, class_map: ClassMap) -> dict[int, str]:
@@ -141,7 +148,8 @@ def new_class_names(labels: LabelMap, class_map: ClassMap) -> dict[int, str]:
     classes = labels.all
     known = {class_key(category.name) for category in classes}
     if unknown := [name for name in class_map.names if name not in known and name != REST]:
-        names = first_texts([_describe_unknown(name, known) for name in unknown], _SHOWN)
+        first = [_describe_unknown(name, known) for name in unknown[:_UNKNOWN_SHOWN]]
+        names = first_texts([*first, *unknown[_UNKNOWN_SHOWN:]], _UNKNOWN_SHOWN)
         classes = first_texts(sorted(known), _SHOWN) or "none"
         raise NoSuchClassError(f"{class_map.path}: no class is called {names}. The classes are {classes}")
     named = {category.id: class_map.new_name(category.name) for category in classes}
@@ -156,7 +164,8 @@ def _describe_unknown(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, sorted(known), 1) or [
         other for other in known if other.casefold() == name.casefold()
     ]
-    return f"{name!r} (did you mean {near[0]!r}?)" if near else repr(name)
+    shown = shorten(repr(name), _NAME_SHOWN)
+    return f"{shown} (did you mean {near[0]!r}?)" if near else shown
 
 
 def chain_warnings(labels: LabelMap, class_map: ClassMap) -> Iterator[str]:

@@ -23,7 +23,7 @@ def write(folder, text: str, name: str = "map.csv") -> str:
     ("name", "text", "expected"),
     [
         ("map.csv", "car,vehicle\nbus,vehicle\ndog,\n", {"car": "vehicle", "bus": "vehicle", "dog": ""}),
-        ("map.csv", "from,to\r\ncar,vehicle\r\n", {"car": "vehicle"}),
+        ("map.csv", "From,TO\r\ncar,vehicle\r\n", {"car": "vehicle"}),
         ("map.csv", "\ufeffto,from\nvehicle,car\n", {"car": "vehicle"}),
         ("map.csv", ' car , a bus \n\n"a, b","c ""d"""\n*,rest', {"car": "a bus", "a, b": 'c "d"', "*": "rest"}),
         ("map.csv", "cafe\u0301,café", {"café": "café"}),
@@ -35,11 +35,26 @@ def test_forms_of_map(tmp_path, name, text, expected):
     assert read_class_map(write(tmp_path, text, name)).names == expected
 
 
+_ALIASES = (f"&a{level} [{', '.join(9 * [f'*a{level - 1}' if level else 'x'])}]" for level in range(12))
+YAML_BOMB = f"a: [{', '.join(_ALIASES)}]"
+"""A list of 9^12 items, by aliases of aliases."""
+
+
 @pytest.mark.parametrize(
     ("name", "text", "fault"),
     [
-        ("map.csv", "a,b\nc\n", ", line 2 has 1 columns, not two"),
-        ("map.csv", "from,to,comment\n", ", line 1 has 3 columns, not two"),
+        (
+            "map.csv",
+            "a,b\nc\n",
+            ", line 2 is not the name of a class, a comma and its new name, empty to drop the class: 'c'.",
+        ),
+        (
+            "map.csv",
+            "a;b\n",
+            ", line 1 is not the name of a class, a comma and its new name, empty to drop the class: 'a;b'.",
+        ),
+        ("map.csv", "from,to,comment\n", ", line 1 is not the name of a class, a comma and its new name"),
+        ("map.csv", "a,b\0c\n", ", line 1: the new name 'b\\x00c' has a NUL"),
         ("map.csv", "a,b\n\na,c\n", ", line 3: class 'a' is given twice"),
         ("map.csv", "a,b\n ,c\n", ", line 2: the name of the class is empty"),
         ("map.csv", 'a,"b', ", line 1 is not CSV"),
@@ -49,8 +64,9 @@ def test_forms_of_map(tmp_path, name, text, expected):
         ("map.yaml", "{a: b, a: c}", " is not valid YAML: the key 'a' is given twice"),
         ("map.yaml", "[a, b]", ", entry 1 is not a pair of names"),
         ("map.yaml", "- {from: a, to: b}\n- {from: a, into: b}", ", entry 2 is not a pair of names"),
-        ("map.yaml", "a: [b]", ", entry 1: {'from': 'a', 'to': ['b']} has a value that is not a name"),
-        ("map.yaml", "~: b", ", entry 1: {'from': None, 'to': 'b'} has a value that is not a name"),
+        ("map.yaml", "a: [b]", ", entry 1: the new name of 'a' is not a text"),
+        ("map.yaml", YAML_BOMB, ", entry 1: the new name of 'a' is not a text"),
+        ("map.yaml", "~: b", ", entry 1: the name of the class is not a text"),
         ("map.yaml", "", ", entry 1 is not a pair of names"),
     ],
 )
@@ -94,6 +110,11 @@ def test_map_is_applied_once(names, expected):
             {"carr": "x", "zebra": ""},
             NoSuchClassError,
             f"no class is called 'carr' (did you mean 'car'?), 'zebra'. {CLASSES}",
+        ),
+        (
+            dict.fromkeys(["carr", *(f"class {number}" for number in range(2000))], "x"),
+            NoSuchClassError,
+            "and 1,996 more. " + CLASSES,
         ),
         ({"*": ""}, CategoryError, "drops all classes (bus , car, cat, sky). Keep one of them"),
     ],
