@@ -32,8 +32,9 @@ from recordmill.schemas.inputs.option import (
 from recordmill.schemas.inputs.options import RecipeValue
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.layouts import CocoLayout
-from recordmill.schemas.names import NameSources, name_fault
+from recordmill.schemas.names import NameSources, set_name_fault
 from recordmill.schemas.paths import is_remote
+from recordmill.schemas.sizes import shorten
 
 SETS = Format("sets", f"{__name__}.SetsOptions", "recordmill.pipelines.sets", "", "", "")
 """Format of several data sets. It is not in the registry, because `--format` names the format of one."""
@@ -249,11 +250,11 @@ def check_given(given: Mapping[str, Any], sets: Sequence[Mapping[str, Any]]) -> 
     for option in _REFUSED:
         if any(option in one for one in (given, *sets)):
             raise ConfigError(f"{flag(option)} is not for several data sets; leave it out, or convert each on its own")
-    named = [str(one["name"]) for one in sets if "name" in one]
-    for name in named:
-        if "/" in name or "\\" in name or (fault := name_fault(name)):
-            reason = "has a slash" if "/" in name or "\\" in name else fault
-            raise ConfigError(f"--sets: name {name!r} {reason}; file names begin with it")
+    named = [str(name) if isinstance(name := one["name"], int) else name for one in sets if "name" in one]
+    for name in (*named, *set_names(sets)):
+        if fault := set_name_fault(name):
+            cure = "file names begin with it" if name in named else "give the set another `name` in --sets"
+            raise ConfigError(f"--sets: name {shorten(repr(name), 80)} {fault}; {cure}")
         if named.count(name) > 1:
             raise ConfigError(f"--sets: two sets are named {name!r}; give each a name of its own")
 

@@ -54,8 +54,9 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.limits import Limits
 from recordmill.schemas.inputs.sample import Sample, SampleObject, SampleTile
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.names import name_fault
+from recordmill.schemas.names import set_name_fault
 from recordmill.schemas.rejects import Rejected
+from recordmill.schemas.sizes import shorten
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.dataset_folder import read_manifest, read_statistics
@@ -424,10 +425,8 @@ def _check_sets(sets: Any) -> None:
             '{"birds": p | "Birds" >> ReadDataset("birds"), "cats": p | "Cats" >> ReadDataset("cats")} | JoinDatasets()'
         )
     for name in sets:
-        if not isinstance(name, str) or "/" in name or "\\" in name or name_fault(name):
-            raise ConfigError(
-                f"JoinDatasets: {name!r} cannot be the name of a data set, because file names begin with it"
-            )
+        if fault := set_name_fault(name):
+            raise ConfigError(f"JoinDatasets: name {shorten(repr(name), 80)} {fault}; file names begin with it")
 
 
 def _joined_options(sources: Sequence[RecordOptions], splits: tuple[str, ...]) -> RecordOptions:

@@ -10,6 +10,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _DRIVE = re.compile(r"[A-Za-z]:")
 _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _MAX_DATASET = 80
+_MAX_FOLDER = 255
 
 
 Match = Literal["path", "suffix", "name"]
@@ -56,6 +57,24 @@ def name_fault(file_name: str) -> str:
     if ".." in file_name and ".." in re.split(r"[/\\]", file_name):
         return "has .. in it"
     return ""
+
+
+def set_name_fault(name: object) -> str:
+    """Return the reason why a set of several data sets cannot have the name, with which its file names begin; empty for
+    a valid name.
+
+    >>> set_name_fault("coco 2017"), set_name_fault("a/b"), set_name_fault("."), set_name_fault(None)
+    ('', 'has a slash', 'is the folder itself', 'is not a text')
+    """
+    if not isinstance(name, str):
+        return "is not a text"
+    if "/" in name or "\\" in name:
+        return "has a slash"
+    if name == ".":
+        return "is the folder itself"
+    if len(name.encode(errors="replace")) > _MAX_FOLDER:
+        return f"has more than {_MAX_FOLDER} bytes, the most of a folder's name"
+    return name_fault(name)
 
 
 def is_absolute(file_name: str) -> bool:

@@ -240,8 +240,8 @@ def test_joined_data_sets_join_others(tmp_path):
     [
         (lambda read: (read, read), "JoinDatasets joins a dict"),
         (lambda read: {"a": read}, "JoinDatasets joins a dict"),
-        (lambda read: {"a": read, "b/c": read}, "'b/c' cannot be the name of a data set"),
-        (lambda read: {"a": read, "..": read}, "'..' cannot be the name of a data set"),
+        (lambda read: {"a": read, "b/c": read}, "name 'b/c' has a slash"),
+        (lambda read: {"a": read, "..": read}, "name '..' has .. in it"),
         (lambda read: {"a": read, "b": read.labels}, "a PCollection of Sample is expected"),
     ],
 )

@@ -142,6 +142,22 @@ def test_class_maps_that_need_labels(folder):
         ([{"data": "yolo", "name": "a/b"}, {"data": "voc"}], {}, "--sets: name 'a/b' has a slash; file names begin"),
         ([{"data": "yolo", "name": ".."}, {"data": "voc"}], {}, "--sets: name '..' has .. in it; file names begin"),
         (
+            [{"data": "yolo", "name": "."}, {"data": "voc"}],
+            {},
+            "--sets: name '.' is the folder itself; file names",
+        ),
+        ([{"data": "yolo", "name": None}, {"data": "voc"}], {}, "--sets: name None is not a text; file names begin"),
+        (
+            [{"data": "yolo", "name": "é" * 200}, {"data": "voc"}],
+            {},
+            f"--sets: name '{'é' * 78}… has more than 255",
+        ),
+        (
+            [{"data": "yolo"}, {"data": "a\nb"}],
+            {},
+            "--sets: name 'a\\nb' has a control character; give the set",
+        ),
+        (
             [{"data": "yolo", "name": "a"}, {"data": "voc", "name": "a"}],
             {},
             "--sets: two sets are named 'a'; give each",
