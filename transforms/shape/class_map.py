@@ -4,7 +4,7 @@ import csv
 import difflib
 import io
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 import yaml
