@@ -20,7 +20,7 @@ _EXIT_CODES = (
 )
 _DATA = (
     "DATA: a folder, .zip, file or quoted pattern of files: an export of COCO, YOLO, VOC and others, class folders, "
-    "rows. With --instances or --labels, the folder of the images."
+    "rows. Several data sets become one. With --instances or --labels, the folder of the images."
 )
 
 _FLAG_AND_VALUE = re.compile(r"--\w[\w-]* (?!-)\S+")
@@ -40,6 +40,7 @@ _COMMON_TEXTS = {
     "stratify": "Give each split its share of every class",
     "group_from": "Keep images with the same match in one split",
     "categories": "Keep only objects of these categories",
+    "tile": "Divide images into tiles of this width and height",
     "max_rejects": "Fraction of rejects that is accepted (default 0.01)",
     "shard_size": "Size of a shard (default 150MB)",
 }

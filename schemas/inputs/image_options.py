@@ -152,6 +152,7 @@ class TileOptions(StoredImageOptions):
         metavar="PX",
         ge=1,
         also="tile-size slice-size crop-size",
+        rank=COMMON,
     )
     tile_overlap: float = IMAGES.opt(
         "Share of a tile that the next one repeats, 0 to below 1.", 0.0, "SHARE", needs="tile", ge=0, le=1

@@ -367,6 +367,7 @@ class ChoiceOptions(ImageOptions):
         "name drops the class, and `*` is all classes that the file does not name. `--categories` and `--classes` "
         "select by the new names, and set the order. See [shape.md](shape.md#classes).",
         metavar="FILE",
+        rank=COMMON,
     )
     limit: int | None = LEAVE_OUT.opt(
         "Maximum number of images, or rows, of each split. A hash of the name, or of the key of a row, chooses them, "
