@@ -11,6 +11,7 @@ from recordmill.schemas.inputs.options import ChoiceOptions
 from recordmill.transforms.join.choose_categories import check_label_names, class_labels, select_categories
 from recordmill.transforms.shape.class_map import ClassMap, chain_warnings, new_class_names
 from recordmill.transforms.shape.map_classes import ClassMapping, map_labels
+from recordmill.transforms.shape.union_labels import meet_labels
 
 _CURE = "write all splits with one command, or give each the same classes and --class-map"
 
@@ -20,12 +21,14 @@ class FinishedLabels(NamedTuple):
 
     Attributes:
         mapping: Classes that the map leaves, with their new ids and names, before the selection.
-        labels: Selected classes.
+        selected: Selected classes.
+        labels: Classes of the data set: the selected ones, or those of the data set that the splits are added to.
         table: Features of records.
         warnings: Sentences about the classes.
     """
 
     mapping: ClassMapping
+    selected: LabelMap
     labels: LabelMap
     table: FeatureTable
     warnings: tuple[str, ...]
@@ -50,10 +53,13 @@ def finish_labels(
         NoSuchClassError: The map or the selection names a class that does not exist.
     """
     mapped, mapping, warnings = map_by_name(labels, class_map)
-    labels = select_classes(mapped, options)
+    joins_sets = bool(options.set_options)
+    if existing and joins_sets:
+        mapped, mapping = _meet_by_name(mapped, mapping, existing)
+    labels = selected = select_classes(mapped, options)
     warnings += [*(misread_numbers(labels) if options.has_image_classes else ()), *name_warnings(labels)]
     if existing:
-        by_id = bool(getattr(options, "classes", ())) or not options.has_image_classes
+        by_id = not joins_sets and (bool(getattr(options, "classes", ())) or not options.has_image_classes)
         labels, absent = adopt_labels(labels, existing, by_id, _CURE)
         warnings += [absent] if absent else []
     if not options.is_part:
@@ -61,7 +67,16 @@ def finish_labels(
         table = table.with_parts(
             tuple(part for part in table.parts if part is not Part.CATEGORY_ID or labels.is_shifted)
         )
-    return FinishedLabels(mapping, labels, table, tuple(warnings))
+    return FinishedLabels(mapping, selected, labels, table, tuple(warnings))
+
+
+def _meet_by_name(
+    labels: LabelMap, mapping: ClassMapping, existing: ExistingLabels
+) -> tuple[LabelMap, ClassMapping]:
+    """Return the classes of several sets with the ids of the data set that the splits are added to."""
+    met, to_existing = meet_labels(labels, existing)
+    ids = {id_: to_existing.ids[new_id] for id_, new_id in mapping.ids.items()}
+    return met, msgspec.structs.replace(mapping, ids=ids)
 
 
 def map_by_name(labels: LabelMap, class_map: ClassMap | None) -> tuple[LabelMap, ClassMapping, list[str]]:

@@ -26,7 +26,7 @@ from recordmill.transforms.shape.finish_labels import finish_labels, map_by_name
 from recordmill.transforms.shape.map_classes import ClassMapping, count_labels, map_block
 from recordmill.transforms.storage.resolve import file_version
 
-_MAPPING, _TABLE = "mapping", "table"
+_MAPPING, _SELECTED, _TABLE = "mapping", "selected", "table"
 
 
 class ShapeClasses(beam.PTransform):
@@ -48,10 +48,10 @@ class ShapeClasses(beam.PTransform):
         class_map = _read_map(blocks.pipeline, self._options)
         finish = WithFacts(
             _finish_labels, AsSingleton(table), class_map, self._options, self._splits, self._existing,
-            types=LabelMap, tags=(_MAPPING, _TABLE),
+            types=LabelMap, tags=(_MAPPING, _SELECTED, _TABLE),
         )  # fmt: skip
-        new_labels, mapping, new_table = labels | "FinishLabels" >> finish
-        sides = AsSingleton(labels), AsSingleton(mapping), AsSingleton(new_labels)
+        new_labels, mapping, selected, new_table = labels | "FinishLabels" >> finish
+        sides = AsSingleton(labels), AsSingleton(mapping), AsSingleton(selected)
         types = tuple[BlockKey, bytes]
         mapped = blocks | "MapBlocks" >> WithFacts(_map_keyed, *sides, self._splits, types=types)
         return mapped, new_labels, new_table
@@ -85,6 +85,7 @@ def _finish_labels(
             facts.add_mapped(split, _mapped_class(category.name, mapping))
     yield finished.labels
     yield TaggedOutput(_MAPPING, mapping)
+    yield TaggedOutput(_SELECTED, finished.selected)
     yield TaggedOutput(_TABLE, finished.table)
 
 
@@ -121,7 +122,7 @@ def shape_classes(
     Args:
         labels: Classes of the Block.
         mapping: Classes that the map leaves.
-        selected: Classes of records. Objects and images of other classes are dropped.
+        selected: Selected classes. Objects and images of other classes are dropped.
         splits: Splits of the job, by the column `split`.
         facts: Gets the counts.
     """

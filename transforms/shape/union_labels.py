@@ -156,6 +156,24 @@ def adopt_union(parts: Sequence[SetLabels], existing: ExistingLabels) -> tuple[L
     return LabelUnion(labels, tuple(mappings)), absent
 
 
+def meet_labels(labels: LabelMap, existing: ExistingLabels) -> tuple[LabelMap, ClassMapping]:
+    """Return the classes with the ids of the classes of a data set that have their names, and the mapping of their ids.
+
+    Classes that the data set lacks get ids that it does not have.
+
+    Raises:
+        CategoryError: See `union_labels`.
+
+    >>> known = ExistingLabels(LabelMap((Category(1, "cat"), Category(3, "dog"))), "train of out")
+    >>> meet_labels(LabelMap((Category(1, "dog"), Category(2, "cow"))), known)[1].ids
+    {1: 3, 2: 4}
+    """
+    union, (_, mapping) = union_labels([SetLabels(existing.where, existing.labels), SetLabels("the data sets", labels)])
+    by_id = {category.id: category for category in union.all}
+    parts = (sorted(mapping.ids[category.id] for category in part) for part in (labels.categories, labels.segments))
+    return LabelMap(*(tuple(by_id[id_] for id_ in ids) for ids in parts)), mapping
+
+
 _SAME_CLASSES = "convert all splits with one command, or give another --output"
 
 

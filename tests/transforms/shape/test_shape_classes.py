@@ -84,6 +84,34 @@ def test_existing_data_set_is_compared_after_map():
         finish_labels(CLASSES, TABLE, coco(), None, known)
 
 
+class OfTwoSets(CocoOptions):
+    @property
+    def set_options(self):
+        return (self, self)
+
+
+@pytest.mark.parametrize(
+    ("categories", "class_map", "ids", "selected"),
+    [
+        (("bus", "cat"), None, {0: 10, 3: 6, 6: 3}, ["bus", "cat"]),
+        ((), ClassMap("map.csv", {"car": "bus"}), {0: 3, 6: 3, 3: 6}, ["bus", "cat"]),
+    ],
+)
+def test_classes_of_several_sets_meet_those_of_the_existing_data_set_by_name(categories, class_map, ids, selected):
+    known = ExistingLabels(LabelMap((Category(3, "bus"), Category(6, "cat"), Category(9, "dog"))), "train of out")
+    options = OfTwoSets(images="i", instances="a.json", output="out", class_map="map.csv", categories=categories)
+    finished = finish_labels(CLASSES, TABLE, options, class_map, known)
+    assert (finished.mapping.ids, finished.labels) == (ids, known.labels)
+    assert [category.name for category in finished.selected.categories] == selected
+
+
+def test_splits_added_to_a_data_set_lack_objects_of_its_other_classes():
+    known = ExistingLabels(CLASSES, "train of out")
+    finished = finish_labels(CLASSES, TABLE, coco(categories="cat"), None, known)
+    assert finished.labels == CLASSES
+    assert [category.name for category in finished.selected.categories] == ["cat"]
+
+
 def test_warnings_are_of_new_names():
     labels = LabelMap((Category(1, "Hot dog"), Category(2, "hot_dog"), Category(3, "cat")))
     assert (
@@ -116,7 +144,7 @@ def test_counts_of_objects():
     class_map = ClassMap("m", {"car": "vehicle", "bus": "vehicle", "cat": "", "sky": ""})
     finished = finish_labels(segments, TABLE, coco(), class_map)
     facts = FactsBuilder()
-    shaped = shape_classes(block, segments, finished.mapping, finished.labels, ("train", "val"), facts)
+    shaped = shape_classes(block, segments, finished.mapping, finished.selected, ("train", "val"), facts)
     assert shaped.first_object_of_image.tolist() == [0, 2, 2, 3, 3]
     assert counts(facts) == {("train", Metric.FILTERED_CLASS_MAP): 3, ("train", Metric.EMPTIED): 1}
     assert {key: mapped for key, mapped in facts.build().mapped.items() if key[0] == "train"} == {
@@ -144,6 +172,6 @@ def test_counts_of_images():
     class_map = ClassMap("m", {"cat": ""})
     finished = finish_labels(CLASSES, TABLE, folder(classes="car"), class_map)
     facts = FactsBuilder()
-    shaped = shape_classes(block, CLASSES, finished.mapping, finished.labels, ("train", "val"), facts)
+    shaped = shape_classes(block, CLASSES, finished.mapping, finished.selected, ("train", "val"), facts)
     assert shaped.class_name.texts() == ["car"]
     assert counts(facts) == {("val", Metric.OF_OTHER_CLASSES): 3}
