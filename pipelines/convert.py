@@ -240,11 +240,11 @@ class Job(NamedTuple):
         checked | "ReportPlan" >> beam.Map(write_plan, path, recipes, AsList(findings.facts), **gathered.sides)
 
     def read(self, p: beam.Pipeline) -> Gathered:
-        """Return the images, or rows, of the job. Facts have the numbers of groups."""
+        """Return the images, or rows, of the job. Facts have the numbers of its own groups."""
         gathered = self.gather(p)
         if self.has_images:
             gathered = shape_images(self.options, gathered, self.splits)
-        if gathered.division:
+        if gathered.division and not self.options.groups_prefix:
             names = gathered.blocks | "NamesOfGroups" >> beam.FlatMap(_image_names, self.splits).with_output_types(
                 tuple[str, str]
             )

@@ -7,7 +7,7 @@ from typing import Any
 import apache_beam as beam
 import msgspec
 
-from recordmill.pipelines.convert import Gathered, Job, choice_files, encode_and_plan
+from recordmill.pipelines.convert import Gathered, Job, choice_files, encode_and_plan, read_division
 from recordmill.pipelines.sets_options import NamedSet, SetsOptions
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.errors import ConfigError, translated_errors
@@ -106,7 +106,8 @@ def gather(p: beam.Pipeline, options: SetsOptions, jobs: Mapping[str, Job], spli
     for name, job in jobs.items():
         blocks, labels, table = p | f"Set {name}" >> _ReadSet(name, job)
         parts.append(DataSetPart(name, blocks, labels, table, job.splits))
+    division = read_division(p, options) if options.keeps_groups else None
     existing = None if options.changes_classes else existing_labels(options.output, splits)
     join = JoinSets(parts, splits, options, existing, reports_copies=options.duplicates != "drop")
     blocks, labels, table = tuple(part.blocks for part in parts) | "JoinSets" >> join
-    return Gathered(blocks, labels, table)
+    return Gathered(blocks, labels, table, division=division)

@@ -40,7 +40,9 @@ SETS = Format("sets", f"{__name__}.SetsOptions", "recordmill.pipelines.sets", ""
 """Format of several data sets. It is not in the registry, because `--format` names the format of one."""
 _FILE = re.compile(r"\.(json|jsonl|csv|tsv|parquet|xml|txt|ya?ml|gz)$|[*?]", re.IGNORECASE)
 """End of the name of a file of labels, or a pattern of files."""
-DIVIDING = ("split", "split_seed", "split_by", "stratify", "group_from", "groups")
+GROUPING = ("group_from", "groups")
+"""Options that group images."""
+DIVIDING = ("split", "split_seed", "split_by", "stratify", *GROUPING)
 """Options that divide a data set. Those of the job divide the sets that name no splits."""
 _CHOICES = ("exclude", "exclude_kinds", "class_map", "categories", "classes", "limit", "max_per_class")
 _AFTER_JOIN = (*_CHOICES, "duplicates", "tile", "tile_overlap", "tile_min_visible", "keep_empty")
@@ -68,6 +70,11 @@ class NamedSet(NamedTuple):
     own: Mapping[str, Any]
     options: Any
     divided: Any
+
+    @property
+    def has_groups(self) -> bool:
+        """True if the set has its own groups."""
+        return bool(self.own.keys() & {*GROUPING})
 
     def recorded(self, options: Any) -> dict[str, RecipeValue]:
         """Return the options that determine bytes and are not the job's, of the options by which the set is read."""
@@ -165,7 +172,13 @@ class SetsOptions(AnnotatedOptions):
 
     @property
     def division(self) -> Division:
-        return msgspec.structs.replace(super().division, skips_set=True)
+        return msgspec.structs.replace(
+            super().division, sets=tuple(one.name for one in self._members if not one.has_groups)
+        )
+
+    @property
+    def share_cure(self) -> str:
+        return "Other shares or smaller groups may come closer" if self.keeps_groups else super().share_cure
 
     def checked_shares(self, splits: tuple[str, ...]) -> tuple[tuple[str, Fraction], ...]:
         return super().checked_shares(splits) if self._has_shares else ()
@@ -207,12 +220,14 @@ class SetsOptions(AnnotatedOptions):
         dividing = {option: passed.pop(option) for option in DIVIDING if option in passed}
         read: Any = formats()[given["format"]].options
         passed |= {"output": self.output, "layout": self.layout}
+        if len(self.split) < 2:  # groups are for the limit of the job
+            dividing = {option: value for option, value in dividing.items() if option not in GROUPING}
         if "split" in own or not dividing:
             options = divided = read(**passed | own).as_part()
         else:
             undivided = {option: value for option, value in own.items() if option not in DIVIDING}
             options = read(**passed | undivided).as_part()
-            divided = read(**passed | dividing | own).as_part("" if "groups" in own else f"{name}/")
+            divided = read(**passed | dividing | own).as_part("" if {*GROUPING} & own.keys() else f"{name}/")
         return NamedSet(name, formats()[given["format"]], own, options, divided)
 
     def _group_faults(self) -> Iterator[str]:

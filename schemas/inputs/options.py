@@ -389,7 +389,8 @@ class ChoiceOptions(ImageOptions):
 
     @property
     def groups_prefix(self) -> str:
-        """Beginning of the names of the images in the file of `--groups`; empty but for one of several sets."""
+        """Beginning of the names of the images in the file of `--groups`. Not empty for one of several sets that has
+        the groups of the job, which counts them."""
         return self._groups_prefix
 
     @property

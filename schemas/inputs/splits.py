@@ -108,23 +108,28 @@ class Division(msgspec.Struct, frozen=True):
     Attributes:
         group_from: Regular expression that finds the group in a name, see `find_group`; empty without groups.
         groups: Group by name, for images that a file groups.
-        skips_set: True if names begin with those of data sets, which `group_from` does not search.
+        sets: Data sets whose images have these groups. Names of images begin with that of the set, which `group_from`
+            does not search. Empty for one data set.
     """
 
     shares: SplitShares
     group_from: str = ""
     groups: dict[str, str] = {}
-    skips_set: bool = False
+    sets: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         return self.shares.names
 
+    def has_groups(self, name: str) -> bool:
+        """Return False for the image `name` of a data set with its own groups."""
+        return not self.sets or name.partition("/")[0] in self.sets
+
     def group_of(self, name: str) -> str:
         """Return the group of the image `name`; empty if `group_from` finds none. Without `group_from`, an image that
         no file groups is its own group."""
-        if self.group_from:
-            return find_group(self.group_from, name.partition("/")[2] if self.skips_set else name)
+        if self.group_from and self.has_groups(name):
+            return find_group(self.group_from, name.partition("/")[2] if self.sets else name)
         return self.groups.get(name, name)
 
     def split_of(self, name: str) -> str:

@@ -115,6 +115,7 @@ def test_groups_of_the_job_hold_images_of_two_sets(folder, recordmill):
         [splits[one] == splits[other] for one, other in pairs] for splits in map(splits_by_name, ("apart", "out"))
     )
     assert (all(apart), together) == (False, [True, True])
+    assert sum(split.images.groups for split in public.open("out").manifest.splits.values()) == 2
 
 
 def test_stratify_divides_each_set(folder, recordmill):

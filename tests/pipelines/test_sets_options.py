@@ -117,6 +117,16 @@ def test_class_maps_that_need_labels(folder):
     assert job_limits(command.options, ("train",), "").class_maps == maps
 
 
+def test_groups_of_the_job_are_for_its_limit_and_not_for_sets_with_their_own(folder):
+    sets = [{"data": "yolo", "split": "a=0.5,b=0.5", "group_from": "x"}, {"data": "voc"}]
+    options = parse_values("convert", {"sets": sets, "limit": 9, "group_from": "y", "output": "out"}).options
+    assert options.division.sets == ("voc",)
+    assert [member.divided.group_from for member in options.members] == ["x", None]
+    assert [member.divided.groups_prefix for member in options.members] == ["", ""]
+    divided = parse_values("convert", {"sets": sets, "split": "a=0.5,b=0.5", "group_from": "y", "output": "out"})
+    assert [member.divided.groups_prefix for member in divided.options.members] == ["", "voc/"]
+
+
 @pytest.mark.parametrize(
     ("sets", "more", "message"),
     [

@@ -309,10 +309,10 @@ def _planned_lines(manifest: Manifest, split: SplitManifest, planned: SplitSize)
 def _format_groups(split: SplitManifest, job_splits: Sequence[SplitManifest]) -> str:
     """Return the number of groups of a split and its share of the images."""
     images, recipe = split.images, split.recipe
-    path = next((file.path for file in recipe.inputs if file.kind == "groups"), None)
+    paths = dict.fromkeys(file.path for file in recipe.inputs if file.kind == "groups")
     pattern = recipe.options.get("group_from")
     by = f"--group-from {shlex.quote(str(pattern))}" if pattern else "ReadDataset"
-    by = f"--groups {shlex.quote(path)}" if path else by
+    by = f"--groups {' '.join(map(shlex.quote, paths))}" if paths else by
     alone = f"; {images.ungrouped:,} images have no group" if images.ungrouped else ""
     share = images.written / max(1, sum(job_split.images.written for job_split in job_splits))
     divided_by = recipe.options.get("split", "" if len(job_splits) < 2 else "the splits of each data set")

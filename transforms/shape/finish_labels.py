@@ -70,9 +70,7 @@ def finish_labels(
     return FinishedLabels(mapping, selected, labels, table, tuple(warnings))
 
 
-def _meet_by_name(
-    labels: LabelMap, mapping: ClassMapping, existing: ExistingLabels
-) -> tuple[LabelMap, ClassMapping]:
+def _meet_by_name(labels: LabelMap, mapping: ClassMapping, existing: ExistingLabels) -> tuple[LabelMap, ClassMapping]:
     """Return the classes of several sets with the ids of the data set that the splits are added to."""
     met, to_existing = meet_labels(labels, existing)
     ids = {id_: to_existing.ids[new_id] for id_, new_id in mapping.ids.items()}

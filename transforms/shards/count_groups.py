@@ -37,7 +37,7 @@ class CountGroups(beam.PTransform):
         self._division = division
 
     def expand(self, images: PCollection[tuple[str, str]]):
-        groups = images | "GroupOfImage" >> beam.Map(_group_image, self._division)
+        groups = images | "GroupOfImage" >> beam.FlatMap(_group_image, self._division)
         sizes = (
             groups
             | "ImagesOfGroup" >> beam.combiners.Count.PerElement()  # ((split, group, is_alone), number)
@@ -49,9 +49,10 @@ class CountGroups(beam.PTransform):
         return once | "Groups" >> WithFacts(_report_groups, AsList(sizes), AsIter(names), self._division)
 
 
-def _group_image(image: tuple[str, str], division: Division) -> tuple[str, str, bool]:
+def _group_image(image: tuple[str, str], division: Division) -> Iterator[tuple[str, str, bool]]:
     split, name = image
-    return split, division.group_of(name), not division.group_from and name not in division.groups
+    if division.has_groups(name):
+        yield split, division.group_of(name), not division.group_from and name not in division.groups
 
 
 def _grouped_name(image: tuple[str, str], division: Division) -> Iterator[str]:

@@ -220,3 +220,9 @@ def test_groups_have_one_split():
         assert divided.split_of(name) == THREE.split_of(name) == Division(THREE).split_of(name)
     assert divided.fault("7.jpg") == "does not match --group-from ^(g[0-9]+)_"
     assert divided.fault("g7_1.jpg") == Division(THREE).fault("7.jpg") == ""
+
+
+def test_groups_of_several_sets_are_those_of_names_without_the_set():
+    divided = Division(THREE, "^[a-z]+", sets=("one", "two"))
+    assert [divided.group_of(name) for name in ("one/x1.jpg", "two/x2.jpg", "own/x3.jpg")] == ["x", "x", "own/x3.jpg"]
+    assert [divided.has_groups(name) for name in ("one/x1.jpg", "own/x3.jpg", "x")] == [True, False, False]

@@ -42,6 +42,14 @@ def test_unmatched_groups_are_counted():
         assert_that(warned, equal_to(list(unmatched_warnings("123", division))), "Warnings")
 
 
+def test_groups_of_two_sets_are_counted_once_and_not_those_of_a_set_with_its_own():
+    images = [("train", name) for name in ("one/a1", "two/a2", "two/b1", "own/a3")]
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        _, facts = applied(p | beam.Create(images), CountGroups(Division(SHARES, "^[a-z]", sets=("one", "two"))))
+        counted = facts | beam.Map(lambda step_facts: (step_facts.counts, step_facts.largest_group))
+        assert_that(counted, equal_to([({("train", "groups"): 2}, (2, "a"))]))
+
+
 def test_names_of_no_image_are_named_with_their_number():
     division = Division(SHARES, groups=dict.fromkeys("abcdef", "g"))
     ((split, text),) = unmatched_warnings(["b", "b", "d"], division)
