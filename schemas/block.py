@@ -124,6 +124,9 @@ class Block:
     image_size_px: Annotated[
         Any, BlockColumn("N", "int64", "px", "width and height according to the source; 0, 0 without", (0, 0), 2, 0)
     ] = None
+    ignores_exif: Annotated[
+        Any, BlockColumn("N", "bool", "", "EXIF does not turn the image, although it turns others of the job", False)
+    ] = None
     tile_xy_px: Annotated[
         Any,
         BlockColumn(

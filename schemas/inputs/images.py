@@ -58,6 +58,7 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
     # counted with its first task.
     is_continuation: bool = False
     tile: TileOf | None = None  # None if the image is whole
+    ignores_exif: bool = False  # True if EXIF does not turn the image, although it turns others of the job
 
     @property
     def annotation_rows(self) -> int:
@@ -96,6 +97,10 @@ class ImageRules(msgspec.Struct, frozen=True):
     # height and width of raw pixels to store instead of image files; None for files.
     raw_size: tuple[int, int] | None = None
     upright: bool = False  # True to apply the EXIF orientation to images whose size no annotation file states
+
+    def of_image(self, task: ImageTask) -> "ImageRules":
+        """Return the rules for an image."""
+        return msgspec.structs.replace(self, upright=False) if task.ignores_exif else self
 
 
 class TileRules(msgspec.Struct, frozen=True):

@@ -87,6 +87,8 @@ class Sample(msgspec.Struct, frozen=True):
         fields: Open fields of the image, see SampleObject.
         tile: Place in its image, if the Sample is a tile. `path` or `data` is that image, and `panoptic` its PNG. All
             else is in the frame of the tile.
+        ignores_exif: True if the labels are those of the pixels in the order of the file. EXIF does not turn the image
+            then. It only matters without `width` and `height`, and for Samples of a `Read` that turns images.
     """
 
     file_name: str
@@ -108,6 +110,7 @@ class Sample(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] = ()
     fields: dict[str, Any] = {}
     tile: SampleTile | None = None
+    ignores_exif: bool = False
 
     @property
     def annotation_rows(self) -> int:

@@ -44,6 +44,7 @@ def image_tasks(block: Block, splits: Sequence[str]) -> list[ImageTask]:
         firsts,
         firsts[1:],
         tiles_of(block),
+        block.list_rows("ignores_exif"),
     )
     return [
         ImageTask(
@@ -57,10 +58,12 @@ def image_tasks(block: Block, splits: Sequence[str]) -> list[ImageTask]:
             labels,
             continued,
             tile,
+            ignores_exif,
         )
         for (
             *(id_, name, (width, height), path, size, version, data, offset, split, labels, continued, first, last),
             tile,
+            ignores_exif,
         ) in zip(*columns, strict=False)
     ]
 

@@ -103,7 +103,7 @@ def load_image(task: ImageTask, rules: ImageRules) -> StoredImage | Rejected:
     """
     if rules.raw_size is None:
         size = (None, None) if task.tile and task.tile.is_measured else (task.width, task.height)
-        return read_or_reject(task, lambda data: _check_or_transcode(data, *size, rules))
+        return read_or_reject(task, lambda data: _check_or_transcode(data, *size, rules.of_image(task)))
     height, width = rules.raw_size
     return read_or_reject(task, lambda data: _decode_raw(data, height, width))
 

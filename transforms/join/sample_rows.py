@@ -125,6 +125,8 @@ def sample_rows(
     )
     if any(sample.fields for sample in samples):
         block = block.replace(image_fields=ragged_bytes([_field_bytes(sample.fields) for sample in samples]))
+    if any(sample.ignores_exif for sample in samples):
+        block = block.replace(ignores_exif=np.array([sample.ignores_exif for sample in samples]))
     block = block.replace(**_tile_columns(samples))
     annotations = [annotation for pairs in objects for annotation, _ in pairs]
     if not annotations:

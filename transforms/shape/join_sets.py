@@ -54,6 +54,7 @@ class DataSetPart(NamedTuple):
         name: Prefix of the names of its images, unique.
         blocks, labels, table: See `recordmill.pipelines.convert.Gathered`.
         splits: Its splits, by the column `split` of its Blocks.
+        ignores_exif: True if EXIF does not turn its images without a size in the source, although it turns others.
     """
 
     name: str
@@ -61,6 +62,7 @@ class DataSetPart(NamedTuple):
     labels: PCollection
     table: PCollection
     splits: tuple[str, ...]
+    ignores_exif: bool = False
 
 
 @contextmanager
@@ -105,7 +107,7 @@ class JoinSets(beam.PTransform):
             blocks
             | f"NameImages {part.name}"
             >> beam.Map(
-                _name_block, part.name, number, self._job_splits(part), AsSingleton(mappings)
+                _name_block, part.name, number, self._job_splits(part), AsSingleton(mappings), part.ignores_exif
             ).with_output_types(tuple[SetKey, bytes])
             for number, (part, blocks) in enumerate(zip(self._parts, sides, strict=True))
         ]
@@ -181,21 +183,31 @@ def _union(
 
 
 def _name_block(
-    keyed: tuple[BlockKey, bytes], name: str, number: int, splits: tuple[int, ...], mappings: Sequence[ClassMapping]
+    keyed: tuple[BlockKey, bytes],
+    name: str,
+    number: int,
+    splits: tuple[int, ...],
+    mappings: Sequence[ClassMapping],
+    ignores_exif: bool,
 ) -> tuple[SetKey, bytes]:
     def join(blocks: list[Block]) -> Block:
-        return name_images(blocks[0], name, mappings[number], splits)
+        return name_images(blocks[0], name, mappings[number], splits, ignores_exif)
 
     return (number, keyed[0]), pack_block(run_step("name images of a set", join, [unpack_block(keyed[1])]))
 
 
-def name_images(block: Block, name: str, mapping: ClassMapping, splits: Sequence[int]) -> Block:
+def name_images(
+    block: Block, name: str, mapping: ClassMapping, splits: Sequence[int], ignores_exif: bool = False
+) -> Block:
     """Return a complete Block of a set with the names, classes and splits that its images have among several sets.
 
     Args:
         name: Name of the set, the prefix of file names.
         splits: Index in the job of each split of the set.
+        ignores_exif: See DataSetPart.
     """
+    if ignores_exif and block.class_name is None:  # EXIF turns every image with a class
+        block = block.replace(ignores_exif=np.full(len(block), True))
     if any(old != new for old, new in mapping.ids.items()):
         block = map_block(block, mapping)
     names = [f"{name}/{own_name}" for own_name in block.file_name.texts()]

@@ -15,7 +15,7 @@ from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 from recordmill.schemas.block import Block, Ragged
 from recordmill.schemas.errors import CollidingImagesError, ConfigError
 from recordmill.schemas.features import FeatureTable, RecordOf
-from recordmill.schemas.inputs.images import MAX_PIXELS, ImageRules, TileRules
+from recordmill.schemas.inputs.images import MAX_PIXELS, ImageRules, ImageTask, TileRules
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
@@ -150,13 +150,17 @@ def measure_block(block: Block, upright: bool, map_: Any = map) -> Block:
     is_measured = (sides == 0).any(axis=1)
     unknown = np.flatnonzero(is_measured)
     images = block.take(unknown).replace(first_object_of_image=None, labels=None, class_name=None)
-    files = [task.ref for task in image_tasks(images, ("",) * (1 + int(images.split.max(initial=0))))]
-    sizes = [size or (0, 0) for size in map_(partial(measure_size, upright=upright), files)]
+    tasks = image_tasks(images, ("",) * (1 + int(images.split.max(initial=0))))
+    sizes = [size or (0, 0) for size in map_(partial(_measure_image, upright=upright), tasks)]
     sides[unknown] = np.array(sizes, np.int64).reshape(-1, 2)
     with np.errstate(over="ignore"):
         is_large = sides[:, 0].astype(np.float64) * sides[:, 1] > MAX_PIXELS
     sides[is_large] = 0
     return block.replace(image_size_px=sides, is_measured=is_measured)
+
+
+def _measure_image(task: ImageTask, upright: bool) -> tuple[int, int] | None:
+    return measure_size(task.ref, upright and not task.ignores_exif)
 
 
 def divide_block(block: Block, job: TileJob, class_ids: np.ndarray, facts: FactsBuilder) -> Iterator[Block]:

@@ -64,7 +64,7 @@ class DividedImage:
         assert first.tile
         pixels = first.tile.whole_width * first.tile.whole_height
         self._is_large = pixels > _LARGE_PIXELS
-        self._read_whole = partial(read_whole, tile=first.tile, rules=rules)
+        self._read_whole = partial(read_whole, tile=first.tile, rules=rules.of_image(first))
         self._budget.enter_context(DECODING.part(pixels))
 
     def load(self, tasks: list[ImageTask], block: Block) -> list[LoadedImage]:

@@ -389,6 +389,7 @@ def convert_block(
             labels_.tags,
             {path: _number(value, numeric.get(path)) for path, value in _decode_fields(text).items()},
             sample_tile(task.tile) if task.tile else None,
+            task.ignores_exif,
         )
 
 

@@ -318,6 +318,8 @@ def test_images_without_annotations_are_turned_upright(tmp_path, orientation, ki
     assert np.abs(np.asarray(found, np.int16) - np.asarray(upright, np.int16)).max() < 9
     assert bool(image.transcoding and image.transcoding.turned) == (2 <= orientation <= 8)
     assert (image.data == data) == (kind != "TIFF" and not 2 <= orientation <= 8)
+    unturned = load_image(msgspec.structs.replace(of, ignores_exif=True), ImageRules(check, upright=True))
+    assert ((unturned.width, unturned.height), unturned.data == data) == (drawn.size, kind != "TIFF")
 
 
 RAW = ImageRules("decode", raw_size=(5, 7))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
+from recordmill.schemas.block import ragged_texts
 from recordmill.schemas.errors import CollidingImagesError, ConfigError
 from recordmill.schemas.inputs.annotations import Annotation, Category
 from recordmill.schemas.inputs.files import ImageFile
@@ -23,7 +24,8 @@ from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.shape import join_sets
-from recordmill.transforms.shape.join_sets import DataSetPart, JoinSets, renumber_block
+from recordmill.transforms.shape.join_sets import DataSetPart, JoinSets, name_images, renumber_block
+from recordmill.transforms.shape.map_classes import ClassMapping
 from recordmill.transforms.user_samples.record_options import RecordOptions
 from tests.transforms.blocks.of_tasks import block_of_tasks
 from tests.transforms.dataset.kinds import applied, listed
@@ -258,3 +260,11 @@ def test_facts_name_the_set():
     assert names == ["/data/labels.json", "", "a/1.jpg", "a/x/3.jpg"]
     assert (named_facts.warnings, named_facts.previews) == ({("train", "a: two")}, {"a: score": "1 to 2"})
     assert (named_facts.unmatched.first, named_facts.unmatched.compared) == (("a/1.jpg",), ("a/1.jpg",))
+
+
+def test_images_of_a_set_may_ignore_exif():
+    block, same = block_of_tasks([image(1, "1.jpg")], SPLITS), ClassMapping({}, {})
+    named_blocks = [name_images(block, "a", same, (0,), ignores) for ignores in (False, True)]
+    assert [image_tasks(named_block, SPLITS)[0].ignores_exif for named_block in named_blocks] == [False, True]
+    with_class = block.replace(class_name=ragged_texts(["cat"]))
+    assert name_images(with_class, "a", same, (0,), ignores_exif=True).ignores_exif is None

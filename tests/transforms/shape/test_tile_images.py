@@ -76,6 +76,8 @@ def test_stated_sizes_are_trusted_and_others_are_measured():
     measured = measure_block(block, upright=True)
     assert measured.image_size_px.tolist() == [[10, 20], [60, 80], [0, 0], [0, 0]]
     assert measured.is_measured.tolist() == [False, True, True, False]
+    unturned = measure_block(block.replace(ignores_exif=np.full(4, True)), upright=True)
+    assert unturned.image_size_px.tolist() == [[10, 20], [80, 60], [0, 0], [0, 0]]
 
 
 def divided(block: Block, job: TileJob = JOB) -> list[Block]:

@@ -57,6 +57,7 @@ FIELDS = {
     "image_id": INT64,
     "size_bytes": st.integers(0, 10**6),
     "version": TEXTS,
+    "ignores_exif": st.booleans(),
 }
 SIZE = st.none() | st.tuples(st.integers(1, 10**6), st.integers(1, 10**6))
 DETECTED = {
