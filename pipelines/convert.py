@@ -240,7 +240,8 @@ class Job(NamedTuple):
         checked | "ReportPlan" >> beam.Map(write_plan, path, recipes, AsList(findings.facts), **gathered.sides)
 
     def read(self, p: beam.Pipeline) -> Gathered:
-        """Return the images, or rows, of the job. Facts have the numbers of its own groups."""
+        """Return the images, or rows, of the job. Facts have the numbers of groups, except for a set that has those of
+        the job."""
         gathered = self.gather(p)
         if self.has_images:
             gathered = shape_images(self.options, gathered, self.splits)

@@ -108,7 +108,7 @@ def gather(p: beam.Pipeline, options: SetsOptions, jobs: Mapping[str, Job], spli
         ignores_exif = options.image_rules.upright and not job.options.image_rules.upright
         parts.append(DataSetPart(name, blocks, labels, table, job.splits, ignores_exif))
     division = read_division(p, options) if options.keeps_groups else None
-    existing = None if options.changes_classes else existing_labels(options.output, splits)
+    existing = existing_labels(options.output, splits)
     join = JoinSets(parts, splits, options, existing, reports_copies=options.duplicates != "drop")
     blocks, labels, table = tuple(part.blocks for part in parts) | "JoinSets" >> join
     return Gathered(blocks, labels, table, division=division)

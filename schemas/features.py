@@ -171,6 +171,8 @@ class FeatureTable(msgspec.Struct, frozen=True):
         groups: prefixes of names that TFDS shows as one nested feature; all lists below one have the same length.
         examples_per_shard: the default without a sizing option; None for shards of about equal size in bytes.
         label: source of the label that readers return.
+        lacking: requested open fields that one of several sets lacks, and a sentence about each. Empty once the sets
+            are joined.
     """
 
     layout: str
@@ -180,6 +182,7 @@ class FeatureTable(msgspec.Struct, frozen=True):
     groups: tuple[str, ...] = ()
     examples_per_shard: int | None = None
     label: str = ""
+    lacking: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self):
         names = [feature.name for feature in self.features]

@@ -129,12 +129,16 @@ class FieldsOfTable(NamedTuple):
 
 
 def add_fields(
-    table: FeatureTable, columns: Iterable[FieldColumn], names: Mapping[str, str] = MappingProxyType({})
+    table: FeatureTable,
+    columns: Iterable[FieldColumn],
+    names: Mapping[str, str] = MappingProxyType({}),
+    is_part: bool = False,
 ) -> FieldsOfTable:
     """Return the table with the features of fields, but for those whose key is taken or impossible.
 
     Args:
         names: Other keys of fields by their usual ones, those of `--rename`.
+        is_part: True for one of several sets, in which a key of `names` may be that of another set's field.
 
     Raises:
         ConfigError: A key is not that of a field, or a name cannot be a key.
@@ -156,7 +160,7 @@ def add_fields(
             faults.append(fault)
         else:
             added |= {feature.name: feature for feature in features}
-    if unknown := [key for key in names if key not in usual]:
+    if not is_part and (unknown := [key for key in names if key not in usual]):
         keys = sorted([*usual, *added])
         near = difflib.get_close_matches(unknown[0], keys, 1, 0.5)
         hint = f"did you mean {near[0]}?" if near else f"they have {', '.join(keys)}"

@@ -93,6 +93,7 @@ def add_requested_fields(
     columns: list[FieldColumn] = []
     warnings: list[str] = []
     previews: dict[str, str] = {}
+    lacking: list[tuple[str, str]] = []
     existing = (request.existing and request.existing.table) or None
     there = field_columns(existing) if existing else ()
     is_all = False
@@ -103,6 +104,8 @@ def add_requested_fields(
             known = [column.path for column in there if column.axis == axis]
             if request.is_part:
                 names = {path: kind for path, kind in selection.kinds.items() if _is_present(path, stats)}
+                absent = [path for path in selection.kinds if path not in names]
+                lacking += [(path, _absence(axis, path, sorted({*paths}))) for path in absent]
                 selection = selection._replace(kinds=names)
             for path in WELL_KNOWN if selection.is_all and axis == "object" else ():
                 if request.is_usual or f"objects.{path}" in table.sources:  # the layout has it
@@ -114,18 +117,30 @@ def add_requested_fields(
             if selection.is_previewed:
                 texts = merge_texts(label.name for label in labels if label.kind == f"{axis} texts")
                 previews |= {column.shown: _preview(column, stats, texts) for column in own}
-    added, faults = add_fields(table, columns, request.names)
+    added, faults = add_fields(table, columns, request.names, request.is_part)
+    added = msgspec.structs.replace(added, lacking=tuple(lacking))
     if faults and not is_all:
         raise ConfigError(f"--fields: {faults[0]}")
     warnings += [f"--fields {ALL} leaves a field out: {fault}" for fault in faults]
     if is_all and not (columns or request.is_usual):
         warnings.append(f"--fields {ALL}: the data has no field that records do not store")
-    if existing and request.existing:
-        _check_existing(requested_fields(added), requested_fields(existing), request.existing.where)
-        kept = {feature.name: feature for feature in table.features}
-        kept |= {feature.name: feature for feature in existing.features if is_field(feature.source)}
-        added = msgspec.structs.replace(added, features=tuple(kept[name] for name in sorted(kept)))
+    if request.existing:
+        added = adopt_fields(added, request.existing)
     return RequestedFields(added, warnings, previews)
+
+
+def adopt_fields(table: FeatureTable, existing: ExistingLabels) -> FeatureTable:
+    """Return the features of records with the kinds and keys that the fields have in the data set.
+
+    Raises:
+        ConfigError: The data set has other fields.
+    """
+    if existing.table is None:
+        return table
+    _check_existing(requested_fields(table), requested_fields(existing.table), existing.where)
+    features = {feature.name: feature for feature in table.features if not is_field(feature.source)}
+    features |= {feature.name: feature for feature in existing.table.features if is_field(feature.source)}
+    return msgspec.structs.replace(table, features=tuple(features[name] for name in sorted(features)))
 
 
 def _is_present(path: str, stats: TableStats) -> bool:
@@ -173,30 +188,31 @@ def choose_fields(
     for name in names:
         values = stats.columns.get(name, ColumnStats())
         if not _is_present(name, stats) and name not in existing:
-            raise ConfigError(_unknown_path(axis, name, known))
+            shown = f"image.{name}" if axis == "image" else name
+            raise ConfigError(f"--fields {shown}: {_absence(axis, name, known)}")
         column = _choose_column(axis, name, values, selection.kinds.get(name, ""))
         columns.append(column)
         warnings += _field_warnings(column, values, rows)
     return columns, warnings
 
 
-def _unknown_path(axis: Axis, path: str, known: Sequence[str]) -> str:
-    shown = f"image.{path}" if axis == "image" else path
+def _absence(axis: Axis, path: str, known: Sequence[str]) -> str:
+    """Return why no row has a requested field."""
     prefix = "image." if axis == "image" else ""
     if f"{path}{OBJECTS}" in known:
-        return f"--fields {shown}: its values are lists of objects, which are no field. Leave it out"
+        return "its values are lists of objects, which are no field. Leave it out"
     known = [name for name in known if not name.endswith(OBJECTS)]
     if below := [f"{prefix}{name}" for name in known if name.startswith(f"{path}.")]:
-        return f"--fields {shown}: it has several values; name those that records need: {first_texts(below, _SHOWN)}"
+        return f"it has several values; name those that records need: {first_texts(below, _SHOWN)}"
     name, _, kind = path.rpartition(":")
     if name in known and kind in _KINDS:
-        return f"--fields {shown}: names of a list are literal. Give kinds by a mapping: {{{name!r}: {kind!r}}}"
+        return f"names of a list are literal. Give kinds by a mapping: {{{name!r}: {kind!r}}}"
     near = difflib.get_close_matches(path, known, 1)
     hint = f"did you mean {prefix}{near[0]}?" if near else ""
     what = "images" if axis == "image" else "objects"
     fields = first_texts([f"{prefix}{name}" for name in known], _SHOWN)
     hint = hint or (f"they have {fields}" if known else f"{what} of this data set have no fields")
-    return f"--fields {shown}: no {what[:-1]} has this field; {hint}"
+    return f"no {what[:-1]} has this field; {hint}"
 
 
 def _choose_column(axis: Axis, path: str, values: ColumnStats, kind: str) -> FieldColumn:

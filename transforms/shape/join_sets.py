@@ -12,6 +12,7 @@ from recordmill.schemas.block import Block, join_blocks, ragged_texts
 from recordmill.schemas.errors import CollidingImagesError, ConfigError
 from recordmill.schemas.inputs.image_options import ObjectOptions, StoredImageOptions
 from recordmill.schemas.inputs.labels import ExistingLabels
+from recordmill.schemas.inputs.options import ChoiceOptions
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
 from recordmill.transforms.blocks.cut_range import BlockKey, cut_range
@@ -82,7 +83,8 @@ class JoinSets(beam.PTransform):
     Args:
         splits: Splits of the job. They have those of each part.
         options: Options of records: seed of the order of images, names of features, requested open fields.
-        existing: Classes of the data set that gets more splits.
+        existing: Classes and features of the data set that gets more splits. Its classes are those of the sets, unless
+            `options` change classes.
         reports_copies: True to warn about images of two sets whose files are equal.
     """
 
@@ -96,8 +98,9 @@ class JoinSets(beam.PTransform):
     ):
         super().__init__()
         self._parts, self._splits, self._seed = tuple(parts), tuple(splits), options.seed
-        self._request = RecordRequest(options.layout_table, dict(options.names_of_fields), _requested_fields(options))
-        self._existing = existing
+        names = dict(options.names_of_fields)
+        self._request = RecordRequest(options.layout_table, names, _requested_fields(options), existing)
+        self._existing = None if isinstance(options, ChoiceOptions) and options.changes_classes else existing
         self._reports_copies = reports_copies
 
     def expand(self, sides):  # several PCollections: Beam accepts no type hints

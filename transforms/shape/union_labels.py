@@ -12,10 +12,11 @@ from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.features import FeatureKind, FeatureTable, Part
 from recordmill.schemas.field_features import RAGGED, FieldColumn, add_fields, field_columns
 from recordmill.schemas.inputs.annotations import Category, unnamed_keypoints
-from recordmill.schemas.inputs.fields import ALL, select_fields
+from recordmill.schemas.inputs.fields import select_fields
 from recordmill.schemas.inputs.labels import ExistingLabels, LabelMap, adopt_labels
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.sizes import first_texts
+from recordmill.transforms.join.choose_fields import adopt_fields
 from recordmill.transforms.shape.map_classes import ClassMapping
 
 
@@ -191,11 +192,13 @@ class RecordRequest(NamedTuple):
         layout: Features of the layout, with the names of `--rename`.
         renames: Other keys of fields by their usual ones, those of `--rename`.
         fields: Names of open fields, those of `--fields`.
+        existing: Data set that gets more splits. Its fields, their kinds and keys stay.
     """
 
     layout: FeatureTable
     renames: Mapping[str, str] = MappingProxyType({})
     fields: Sequence[str] = ()
+    existing: ExistingLabels | None = None
 
 
 def union_tables(parts: Sequence[SetTable], labels: LabelMap, request: RecordRequest) -> tuple[FeatureTable, list[str]]:
@@ -208,7 +211,8 @@ def union_tables(parts: Sequence[SetTable], labels: LabelMap, request: RecordReq
         labels: Classes of the union.
 
     Raises:
-        ConfigError: Two sets have different layouts, a field has no key, or no set has a requested one.
+        ConfigError: Two sets have different layouts, a field has no key, no set has a requested one, or the data set
+            that gets more splits has others.
     """
     first = parts[0]
     for name, table in parts[1:]:
@@ -220,24 +224,28 @@ def union_tables(parts: Sequence[SetTable], labels: LabelMap, request: RecordReq
     held = dict.fromkeys(part for _, table in parts for part in table.parts if part is not Part.CATEGORY_ID)
     shifted = (Part.CATEGORY_ID,) if labels.is_shifted else ()
     columns, warnings = _union_fields(parts)
-    _check_requested(request.fields, columns)
+    _check_requested(request.fields, columns, parts)
     is_default = request.layout.layout != first.table.layout  # Samples decided it
     layout = LAYOUTS[first.table.layout] if is_default else request.layout
     table, faults = add_fields(layout.with_parts((*held, *shifted)), columns, request.renames)
     if faults:
         raise ConfigError(f"--fields: {faults[0]}")
-    return table, warnings
+    return adopt_fields(table, request.existing) if request.existing else table, warnings
 
 
-def _check_requested(names: Sequence[str], columns: Sequence[FieldColumn]) -> None:
-    """Raise ConfigError if no set has a requested field."""
+def _check_requested(names: Sequence[str], columns: Sequence[FieldColumn], parts: Sequence[SetTable]) -> None:
+    """Raise ConfigError if no set has a requested field. It has the sentence of the set that helps most."""
     paths = {column.path for column in columns}
     for selection in select_fields(names):
         for path in sorted(selection.kinds.keys() - paths):
-            raise ConfigError(
-                f"--fields {path}: no set has this field. Convert a set alone with --dry-run --fields {ALL} to see its "
-                "fields"
-            )
+            absences = [(name, text) for name, table in parts for lacking, text in table.lacking if lacking == path]
+            near = [(name, text) for mark in _HINTS for name, text in absences if mark in text]
+            shown = "".join(f". Set {name}: {text}" for name, text in (near or absences)[:1])
+            raise ConfigError(f"--fields {path}: no set has this field{shown}")
+
+
+_HINTS = "did you mean", "has several values", "lists of objects", "they have"
+"""Parts of the sentences about fields that a set lacks, the most helpful one first."""
 
 
 def _union_fields(parts: Sequence[SetTable]) -> tuple[list[FieldColumn], list[str]]:

@@ -105,7 +105,7 @@ def source(options: YoloOptions) -> Source:
     is_pose = task == "pose" or (task is None and shape is not None)
     keypoints, dimensions = _keypoint_shape(shape, len(names), file) if is_pose else (0, 0)
     has_masks, lines = options.masks != "none", "pose" if is_pose else task or ""
-    line_format = LineFormat(names, lines, keypoints, dimensions, has_masks, _box_fields(options.fields, lines))
+    line_format = LineFormat(names, lines, keypoints, dimensions, has_masks, _box_fields(options, lines))
     root = _absolute_path(images[0]) if images else _images_root(description.get("path"), file, warnings)
     folders, lists = [SourceFolder(root)], list[SplitList]()
     if file.endswith(_YAML):
@@ -145,13 +145,15 @@ def source(options: YoloOptions) -> Source:
     )
 
 
-def _box_fields(choices: Iterable[str], task: str) -> tuple[str, ...]:
-    """Return the requested fields in the order of their columns.
+def _box_fields(options: YoloOptions, task: str) -> tuple[str, ...]:
+    """Return the requested fields in the order of their columns. One of several sets has those that boxes can have.
 
     Raises:
         ConfigError: Boxes have no such column, or lines of the task have none.
     """
-    of_image, of_object = select_fields(choices)
+    of_image, of_object = select_fields(options.fields)
+    if options.is_part:
+        return tuple(name for name in _FIELDS if name in of_object.kinds and task in ("", "detect"))
     if of_image or of_object.is_all or not of_object.kinds.keys() <= {*_FIELDS}:
         raise ConfigError(
             "--fields: the label files do not name their columns. Name the sixth number of a box: score or track_id, "

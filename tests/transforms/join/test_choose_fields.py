@@ -157,6 +157,14 @@ def test_unknown_path_shows_the_paths_that_exist(choice, said):
     assert str(caught.value) == said
 
 
+def test_one_of_several_sets_may_lack_a_field():
+    picker = FieldPicker(selections := select_fields(["scor", "score"]))
+    picker.pick(sample({"score": 1}))
+    request = FieldRequest(*selections, {"image/object/scor": "x"}, None, is_part=True)
+    table = add_requested_fields(DETECTION, request, picker.observed(0)).table
+    assert table.lacking == (("scor", "no object has this field; did you mean score?"),)
+
+
 def test_map_with_keys_of_its_own_is_refused_with_their_number():
     rows = [sample({"votes": {f"user{number}": 1}}) for number in range(201)]
     with pytest.raises(

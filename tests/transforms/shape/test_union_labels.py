@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from recordmill.schemas.errors import CategoryError, ConfigError
@@ -155,5 +156,30 @@ def test_two_layouts_are_an_error():
 def test_requested_field_that_no_set_has_is_an_error():
     tables = [SetTable("a", DETECTION), SetTable("b", with_field(INT64))]
     union_tables(tables, LabelMap(()), REQUEST._replace(fields=("x:int",)))
-    with pytest.raises(ConfigError, match="--fields y: no set has this field"):
-        union_tables(tables, LabelMap(()), REQUEST._replace(fields=("x", "y")))
+    lacking = [
+        msgspec.structs.replace(table, lacking=(("y", f"no object has this field; {hint}"),))
+        for (_, table), hint in zip(tables, ("objects of this data set have no fields", "did you mean x?"), strict=True)
+    ]
+    with pytest.raises(
+        ConfigError,
+        match=r"^--fields y: no set has this field\. Set b: no object has this field; did you mean x\?$",
+    ):
+        union_tables([*map(SetTable, "ab", lacking)], LabelMap(()), REQUEST._replace(fields=("x", "y")))
+
+
+def test_further_splits_have_the_fields_of_the_data_set():
+    existing = ExistingLabels(LabelMap(()), "train of out", with_field(FLOAT))
+    parts = [SetTable("a", with_field(INT64)), SetTable("b", DETECTION)]
+    assert union_tables(parts, LabelMap(()), REQUEST._replace(existing=existing))[0] == with_field(FLOAT)
+    with pytest.raises(ConfigError, match="train of out has x, and --fields gives no field"):
+        union_tables(parts[1:], LabelMap(()), REQUEST._replace(existing=existing))
+
+
+def test_a_field_of_one_set_is_renamed():
+    part = add_fields(DETECTION, [FieldColumn("object", "x", INT64)], {"image/object/y": "z"}, is_part=True).table
+    with_other = add_fields(DETECTION, [FieldColumn("object", "y", INT64)]).table
+    request = REQUEST._replace(renames={"image/object/y": "z"})
+    table, _ = union_tables([SetTable("a", part), SetTable("b", with_other)], LabelMap(()), request)
+    assert {feature.name for feature in table.features} >= {"image/object/x", "z"}
+    with pytest.raises(ConfigError, match="--rename: records have no feature 'image/object/y'; did you mean"):
+        union_tables([SetTable("a", part)], LabelMap(()), request)

@@ -320,7 +320,14 @@ def test_paths_begin_at_one_folder(tmp_path):
 )
 def test_fields_that_lines_do_not_have(fields, task, text):
     with pytest.raises(ConfigError, match=text):
-        _box_fields((fields,), task)
+        _box_fields(YoloOptions(data="d", output="out", fields=fields), task)
+
+
+@pytest.mark.parametrize(
+    ("fields", "task", "columns"), [("all", "", ()), ("colour,score", "", ("score",)), ("score", "pose", ())]
+)
+def test_fields_of_other_sets_are_not_those_of_lines(fields, task, columns):
+    assert _box_fields(YoloOptions(data="d", output="out", fields=fields).as_part(), task) == columns
 
 
 @pytest.mark.parametrize(
