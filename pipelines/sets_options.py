@@ -38,6 +38,10 @@ from recordmill.schemas.sizes import shorten
 
 SETS = Format("sets", f"{__name__}.SetsOptions", "recordmill.pipelines.sets", "", "", "")
 """Format of several data sets. It is not in the registry, because `--format` names the format of one."""
+_UNNAMED = re.compile("images?|imgs?|jpegimages|data|annotations|labels", re.IGNORECASE)
+"""Names of folders within a data set."""
+_OF_SPLIT = re.compile("((train|val|test)([0-9]{4})?|training|valid|validation|testing)", re.IGNORECASE)
+"""Names of folders with the images of a split."""
 _FILE = re.compile(r"\.(json|jsonl|csv|tsv|parquet|xml|txt|ya?ml|gz)$|[*?]", re.IGNORECASE)
 """End of the name of a file of labels, or a pattern of files."""
 GROUPING = ("group_from", "groups")
@@ -265,7 +269,8 @@ def check_given(given: Mapping[str, Any], sets: Sequence[Mapping[str, Any]]) -> 
     for option in _REFUSED:
         if any(option in one for one in (given, *sets)):
             raise ConfigError(f"{flag(option)} is not for several data sets; leave it out, or convert each on its own")
-    named = [str(name) if isinstance(name := one["name"], int) else name for one in sets if "name" in one]
+    names = [one["name"] for one in sets if "name" in one]
+    named = [str(name) if isinstance(name, int) and not isinstance(name, bool) else name for name in names]
     for name in (*named, *set_names(sets)):
         if fault := set_name_fault(name):
             cure = "file names begin with it" if name in named else "give the set another `name` in --sets"
@@ -288,7 +293,7 @@ def common_layout(names: Iterable[str]) -> dict[str, str]:
 def set_names(sets: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the name of each set: `name`, or that of its folder, with a number after it if another set has the name.
 
-    >>> set_names([{"data": "x/pets/"}, {"data": "y/pets.zip"}, {"images": ["z/cars"], "instances": ["a.json"]}])
+    >>> set_names([{"data": "x/pets/"}, {"data": "y/pets.zip"}, {"images": ["z/cars/train"], "instances": ["a.json"]}])
     ['pets', 'pets2', 'cars']
     """
     sets = list(sets)
@@ -304,13 +309,16 @@ def set_names(sets: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _folder_name(given: Mapping[str, Any]) -> str:
-    """Return the name of the folder, or .zip, that has the data of a set; that of a file is the folder it is in."""
+    """Return the name of the folder, or .zip, that has the data of a set; that of a file is the folder it is in. A name
+    as `images` is that of a part of the set, which has the name of the folder above."""
     files = [given[option] for entry in FORMATS.values() for option in entry.files if option in given]
     paths = next(filter(None, (given.get("data"), given.get("images"), *files)), "")
     path = str(paths if isinstance(paths, str | os.PathLike) else next(iter(paths)))
     path = path.rstrip("/") if is_remote(path) else os.path.abspath(path)
-    if _FILE.search(path):
-        path = posixpath.dirname(path)
-        path = posixpath.dirname(path) if posixpath.basename(path) == "annotations" else path  # of COCO
-    name = unicodedata.normalize("NFC", posixpath.basename(path).removesuffix(".zip"))
-    return name or "set"
+    path = posixpath.dirname(path) if _FILE.search(path) else path
+    parts = [part for part in path.partition("://")[2 if is_remote(path) else 0].split("/") if part]
+    while len(parts) > 1 and (
+        _UNNAMED.fullmatch(parts[-1]) or ("data" not in given and _OF_SPLIT.fullmatch(parts[-1]))
+    ):
+        parts.pop()
+    return unicodedata.normalize("NFC", "".join(parts[-1:]).removesuffix(".zip")) or "set"

@@ -276,6 +276,7 @@ def _read_config(path: str, fields: Mapping[str, OptionField], faults: list[str]
 
     texts = {field for field in fields.values() if field.type is str and not field.is_size}
     lists, sets = ({field for field in texts if getattr(field, kind)} for kind in ("are_names", "are_sets"))
+    lists |= {field for field in texts if field.name == "name"}
     names, plain, nested = (
         {word for field in group for word in (field.name, field.flag[2:])} for group in (lists, texts - sets, sets)
     )

@@ -70,10 +70,11 @@ def test_recognised_sets_are_those_of_the_shown_command_and_of_the_config(words,
 def test_values_of_a_config_are_read_as_those_of_one_set(folder):
     """YAML 1.1 reads `no` as False, 12 as a number."""
     (folder / "job.yaml").write_text(
-        "output: out\nsets:\n- {data: yolo, categories: [no, 012]}\n- {data: voc, voc-origin: 1, name: b}\n"
+        "output: out\nsets:\n- {data: yolo, categories: [no, 012], name: no}\n- {data: voc, voc-origin: 1, name: 07}\n"
     )
     yolo, voc = parse(["convert", "--config", "job.yaml"]).options.members
-    assert (yolo.options.categories, voc.options.voc_origin, voc.name) == (("no", "012"), "1", "b")
+    assert (yolo.options.categories, voc.options.voc_origin) == (("no", "012"), "1")
+    assert (yolo.name, voc.name) == ("no", "07")
 
 
 @pytest.mark.parametrize(
@@ -83,6 +84,12 @@ def test_values_of_a_config_are_read_as_those_of_one_set(folder):
         ([{"data": "x/a.json"}, {"data": "x/annotations/b.json.gz"}, {"data": "gs://bucket"}], ["x", "x2", "bucket"]),
         ([{"data": ["p", "q"]}, {"images": ["z/i"], "instances": ["f.json"]}], ["p", "i"]),
         ([{"data": "a", "name": "b"}, {"data": "b"}], ["b", "b2"]),
+        ([{"data": "cats/images"}, {"data": "dogs/data/"}, {"data": "x/train"}], ["cats", "dogs", "train"]),
+        (
+            [{"images": ["cats/images/train2017"]}, {"images": ["dogs/val"]}, {"data": "/images"}],
+            ["cats", "dogs", "images"],
+        ),
+        ([{"data": "gs://b/images"}, {"data": "gs://images"}], ["b", "images"]),
         ([{"data": "pe\u0301ts"}, {"data": "x/p\u00e9ts"}], ["p\u00e9ts", "p\u00e9ts2"]),
     ],
 )
@@ -150,6 +157,7 @@ def test_groups_of_the_job_are_for_its_limit_and_not_for_sets_with_their_own(fol
         ([{"data": "yolo"}, {"data": "flat"}], {}, "flat: the format is not recognised."),
         ([{"data": ["yolo", "voc"]}, {"data": "coco"}], {}, "yolo: its data are 2 data sets; list each by itself"),
         ([{"data": "yolo", "name": "a/b"}, {"data": "voc"}], {}, "--sets: name 'a/b' has a slash; file names begin"),
+        ([{"data": "yolo", "name": False}, {"data": "voc"}], {}, "--sets: name False is not a text; file names begin"),
         ([{"data": "yolo", "name": ".."}, {"data": "voc"}], {}, "--sets: name '..' has .. in it; file names begin"),
         (
             [{"data": "yolo", "name": "."}, {"data": "voc"}],
