@@ -23,7 +23,8 @@ except ModuleNotFoundError as error:
 
     raise missing_extra("recordmill.beam", "beam") from error
 import msgspec
-from apache_beam.pvalue import AsSingleton, PCollection
+import numpy as np
+from apache_beam.pvalue import AsIter, AsSingleton, PCollection
 from apache_beam.transforms.trigger import DefaultTrigger
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints.typehints import is_consistent_with
@@ -58,7 +59,7 @@ from recordmill.schemas.names import set_name_fault
 from recordmill.schemas.rejects import Rejected
 from recordmill.schemas.sizes import shorten
 from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.dataset.dataset_folder import read_manifest, read_statistics
 from recordmill.transforms.dataset.fact_lines import problem_lines
 from recordmill.transforms.dataset.facts import Facts
@@ -71,7 +72,7 @@ from recordmill.transforms.shape.join_sets import DataSetPart, JoinSets, facts_o
 from recordmill.transforms.shards.encode_images import EncodeImages
 from recordmill.transforms.storage.os_errors import explain_os_error, is_command_error
 from recordmill.transforms.user_samples.convert_samples import convert_block, convert_samples, unpack_sample
-from recordmill.transforms.user_samples.gather_samples import CheckSamples, GatherSamples, stored_sample
+from recordmill.transforms.user_samples.gather_samples import CheckSamples, GatherSamples, shares_files, stored_sample
 from recordmill.transforms.user_samples.limit_samples import LimitSamples
 from recordmill.transforms.user_samples.map_samples import MapSamples
 from recordmill.transforms.user_samples.record_options import PARTS, RecordOptions
@@ -270,6 +271,7 @@ class _RecordTransform(beam.PTransform):
     """Transform of Samples, with options of records."""
 
     _has_splits = True  # False if the transform ignores the splits of Samples
+    _divides_reads = True  # False if Samples of a Read keep its splits
 
     def __init__(self, output: str, given: Mapping[str, Any], labels: PCollection | None, facts: PCollection | None):
         super().__init__()
@@ -336,7 +338,7 @@ class _RecordTransform(beam.PTransform):
     def _options_of(self, job: Job) -> RecordOptions:
         """Return the options for Samples of a job. What the user did not give is as the job has it."""
         read: Any = job.options
-        given = self._values
+        given = self._values if self._divides_reads else {}
         layout = given.get("layout", read.layout)
         parts = {*read.table.parts} & {*LAYOUTS[layout].parts}
         kinds = {name for name, needed in PARTS.items() if {*needed} <= parts}
@@ -370,6 +372,9 @@ class JoinDatasets(_RecordTransform):
 
     Args:
         find_copies: Warn about images of two data sets whose files are equal. Files of equal size are read.
+        split: Split, or several with shares, of Samples that a pipeline makes, as for WriteDataset: `"val"`,
+            `"train=0.8,val=0.2"`. It names all splits that they have. Samples of ReadDataset keep their splits.
+            Default: `train`.
 
     Returns:
         Read.
@@ -379,8 +384,10 @@ class JoinDatasets(_RecordTransform):
             the data sets have different layouts.
     """
 
-    def __init__(self, find_copies: bool = True):
-        super().__init__(_NOWHERE, {}, None, None)
+    _divides_reads = False
+
+    def __init__(self, find_copies: bool = True, split: "str | Mapping[str, Any] | None" = None):
+        super().__init__(_NOWHERE, {"split": split}, None, None)
         self._find_copies = find_copies
 
     def expand(self, sets):
@@ -412,11 +419,25 @@ class _GatherSet(beam.PTransform):
 
     def __init__(self, name: str, options: RecordOptions, labels: PCollection | None, facts: PCollection | None):
         super().__init__()
-        self._name, self._gather = name, GatherSamples(options.storing_all(), labels, facts)
+        self._name, self._facts = name, facts
+        self._gather = GatherSamples(options.storing_all(), labels, facts)
 
     def expand(self, samples):
         with facts_of_set(self._name):
-            return samples | "GatherSamples" >> self._gather
+            blocks, labels, table = samples | "GatherSamples" >> self._gather
+        if self._facts is None:
+            return blocks, labels, table
+        mark = beam.Map(_mark_shared, AsIter(self._facts)).with_output_types(tuple[int, bytes])
+        return blocks | "MarkShared" >> mark, labels, table
+
+
+def _mark_shared(keyed: tuple[int, bytes], facts: Iterable[Facts]) -> tuple[int, bytes]:
+    """Return the Block with `is_shared` True for all images if several ids of the data set name one file, because
+    Samples do not say which."""
+    if not shares_files(facts):
+        return keyed
+    block = unpack_block(keyed[1])
+    return keyed[0], pack_block(block.replace(is_shared=np.full(len(block), True)))
 
 
 def _check_sets(sets: Any) -> None:
@@ -441,7 +462,8 @@ def _joined_options(sources: Sequence[RecordOptions], splits: tuple[str, ...]) -
     values |= {"layout": sources[0].layout, "masks": next(iter(masks), "none") if len(masks) < 2 else "both"}
     observed = frozenset({"keypoints"} if any("keypoints" in options.stored_kinds for options in sources) else ())
     upright = min(sources, key=lambda options: not options.image_rules.upright)
-    return WriteOptions(**values, output=_NOWHERE).with_source(upright, splits, observed)
+    kinds_of_fields = [options.selected_fields() for options in sources]
+    return WriteOptions(**values, output=_NOWHERE).with_source(upright, splits, observed, kinds_of_fields)
 
 
 def _sources(traces: Iterable[Trace]) -> Iterator[Read]:

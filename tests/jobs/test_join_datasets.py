@@ -6,10 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import apache_beam as beam
+import msgspec
 import pytest
 
+from recordmill import convert
 from recordmill import open as open_data_set
-from recordmill.beam import JoinDatasets, ReadDataset, WriteDataset
+from recordmill.beam import JoinDatasets, ReadDataset, Sample, SampleObject, WriteDataset
+from recordmill.schemas.features import FeatureKind
+from recordmill.schemas.field_features import field_columns
 from tests.literal_data import jpeg, write_files
 
 CLASSES = ("ant", "bee", "cow", "dog", "eel")
@@ -111,3 +115,39 @@ def test_every_object_has_its_class_and_box(names, tmp_path):
     assert found == {name: sorted(objects) for name, objects in merged.items()}
     assert len({*image_ids}) == len(image_ids)
     assert len({*object_ids}) == len(object_ids)
+
+
+def test_split_divides_samples_of_pipelines_and_not_those_of_reads(tmp_path):
+    write_files(tmp_path / "read", as_coco({"1.jpg": [("ant", (1, 2, 9, 9))]}, random.Random(1)))
+    write_files(tmp_path / "read", {"images/1.jpg": jpeg(1)})
+    cow = (SampleObject("cow", (1, 2, 3, 4)),)
+    made = [Sample(f"{number}.jpg", data=jpeg(10 + number), objects=cow) for number in range(8)]
+    made[7] = msgspec.structs.replace(made[7], split="b")
+    with beam.Pipeline() as p:
+        sets = {"read": p | ReadDataset(tmp_path / "read", split="test"), "made": p | beam.Create(made)}
+        sets | JoinDatasets(split="a=0.5,b=0.5") | WriteDataset(tmp_path / "out")
+    data_set = open_data_set(tmp_path / "out")
+    names = {split: {record["file_name"].decode() for record in data_set[split]} for split in ("test", "a", "b")}
+    assert (names["test"], "made/7.jpg" in names["b"]) == ({"read/1.jpg"}, True)
+    assert names["a"] | names["b"] == {f"made/{number}.jpg" for number in range(8)}
+    assert names["a"]
+
+
+def test_taken_ids_of_one_file_and_kinds_of_fields_are_those_of_the_command(tmp_path, monkeypatch):
+    """Two image ids of `b` have the same file, and `a` has both ids."""
+    monkeypatch.chdir(tmp_path)
+    for name, files in (("a", ("1.jpg", "2.jpg")), ("b", ("1.jpg", "1.jpg"))):
+        images = [{"id": id_, "file_name": file, "width": 40, "height": 30} for id_, file in enumerate(files)]
+        row = {"category_id": 1, "bbox": [1, 2, 3, 4], "area": 12, "iscrowd": 0, "age": 1}
+        annotations = [row | {"id": id_, "image_id": id_} for id_ in range(2)]
+        rows = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "ant"}]}
+        write_files(tmp_path / name, {"annotations.json": json.dumps(rows)})
+        write_files(tmp_path / name, {f"images/{file}": jpeg(ord(name) + int(file[0])) for file in files})
+    with beam.Pipeline() as p:
+        sets = {"a": p | "A" >> ReadDataset("a"), "b": p | "B" >> ReadDataset("b", fields={"age": "float"})}
+        sets | JoinDatasets() | WriteDataset("piped")
+    piped = open_data_set("piped")
+    assert {column.path: column.kind for column in field_columns(piped.manifest.table)}["age"] is FeatureKind.FLOAT
+    converted = convert(sets=[{"data": "a"}, {"data": "b"}], output="converted", progress="none")
+    ids = [[(record["file_name"], record["image_id"]) for record in out["train"]] for out in (piped, converted)]
+    assert (ids[0], len({*ids[0]})) == (ids[1], 4)

@@ -344,13 +344,20 @@ def _check_names(group: tuple[int, Iterable[tuple[str, int, str]]], facts: Facts
     Raises:
         CollidingImagesError: Two Samples have the same name.
     """
-    shares_files = any(metric == Metric.SHARED_FILES.value for part in read for _, metric in part.counts)
+    may_share = shares_files(read)
     for (name, number, path), (other_name, other, other_path) in pairwise(sorted(group[1])):
-        if name == other_name and not (shares_files and path and path == other_path):
+        if name == other_name and not (may_share and path and path == other_path):
             raise CollidingImagesError(
                 f"two Samples have the same name {name!r}, and image_id {number} and {other}; give each Sample its own "
                 "file_name"
             )
+
+
+def shares_files(read: Iterable[Facts]) -> bool:
+    """Return True if the source has several ids of one file, by its Facts."""
+    return any(
+        metric == Metric.SHARED_FILES.value and number for part in read for (_, metric), number in part.counts.items()
+    )
 
 
 def _balance_rows(

@@ -1,6 +1,6 @@
 """Options of `recordmill.beam.WriteDataset` and `recordmill.beam.Encode`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
@@ -53,6 +53,7 @@ class RecordOptions(ObjectOptions):
     _source_splits: tuple[str, ...] = PrivateAttr(())
     _observed_kinds: frozenset[str] = PrivateAttr(frozenset())
     _follows_samples: bool = PrivateAttr(False)
+    _kinds_of_fields: Sequence[tuple[FieldSelection, FieldSelection]] = PrivateAttr(())
 
     @property
     def follows_samples(self) -> bool:
@@ -88,7 +89,11 @@ class RecordOptions(ObjectOptions):
         return options
 
     def with_source(
-        self, source: StoredImageOptions, splits: tuple[str, ...], observed_kinds: frozenset[str] = frozenset()
+        self,
+        source: StoredImageOptions,
+        splits: tuple[str, ...],
+        observed_kinds: frozenset[str] = frozenset(),
+        kinds_of_fields: Sequence[tuple[FieldSelection, FieldSelection]] = (),
     ) -> "RecordOptions":
         """Return the options with what is known of the data set that Samples are read from.
 
@@ -96,9 +101,11 @@ class RecordOptions(ObjectOptions):
             source: Options of reading.
             splits: Splits that the data set names, which are written; empty if `split` has the splits.
             observed_kinds: Names of options whose annotations are stored if Samples have them.
+            kinds_of_fields: Fields of images and objects of several sources, with the kinds that their options name.
         """
         options = self._copy({})
         options._source, options._source_splits, options._observed_kinds = source, splits, observed_kinds
+        options._kinds_of_fields = kinds_of_fields
         return options
 
     def selected_fields(self, image_paths: Iterable[str] = ()) -> tuple[FieldSelection, FieldSelection]:
@@ -106,7 +113,11 @@ class RecordOptions(ObjectOptions):
         if self.fields:
             return super().selected_fields(image_paths)
         read = self._source.selected_fields() if isinstance(self._source, ObjectOptions) else NONE_SELECTED
-        of_images, of_objects = (FieldSelection(selection.kinds, True) for selection in read)
+        by_axis = zip(*(self._kinds_of_fields or [read]), strict=True)
+        of_images, of_objects = (
+            FieldSelection({path: kind for part in reversed(parts) for path, kind in part.kinds.items()}, True)
+            for parts in by_axis
+        )
         return of_images, of_objects
 
     @property
