@@ -112,6 +112,7 @@ def _check_facts(_: bytes, limits: JobLimits, parts: list[Facts], lists: KindRej
         _warn(limits, text)
     check_findings(limits, rows, facts, lists)
     check_mapped(limits, facts)
+    check_tiles(limits, rows, facts)
     for text in lone_labels(limits, facts):
         _warn(limits, text)
     if limits.output:
@@ -304,6 +305,22 @@ def check_mapped(limits: JobLimits, facts: Facts) -> None:
             raise EmptyDatasetError(
                 f"{f'set {data_set}: ' if data_set else ''}{class_map} drops all labels of the split {split}: "
                 f"{first_texts(names, _SHOWN)}. Keep one of these classes{f', or add {flag}' if flag else ''}"
+            )
+
+
+def check_tiles(limits: JobLimits, rows: Mapping[str, Rows], facts: Facts) -> None:
+    """Check that each split of divided images has a tile.
+
+    Raises:
+        EmptyDatasetError: --keep-empty skips all tiles of a split.
+    """
+    for split in limits.splits:
+        number = facts.counts.get((split, Metric.WITHOUT_TILE.value), 0)
+        if number and split not in facts.plans:
+            raise EmptyDatasetError(
+                f"split {split} gets no tile: {number:,} of its {rows[split].images:,} images have no "
+                "tile with an object. Use a smaller --tile-min-visible, or a larger --keep-empty, which writes tiles "
+                "without objects, or leave the split out"
             )
 
 

@@ -26,6 +26,7 @@ from recordmill.transforms.shards.check_findings import (
     check_findings,
     check_mapped,
     check_space,
+    check_tiles,
     count_input_rows,
     disjoint_kinds,
     lone_labels,
@@ -100,6 +101,20 @@ def _mapped(data_set: str, **new_names: str) -> Facts:
     for name, new_name in new_names.items():
         facts.add_mapped("train", MappedClass(name, new_name, objects=2))
     return facts.build().of_set(data_set)
+
+
+@pytest.mark.parametrize(
+    ("plans", "fault"),
+    [
+        ({}, "split val gets no tile: 2 of its 3 images have no tile with an object. Use a smaller --tile-min-visible"),
+        ({"val": SplitSize(1, 1, 1)}, ""),
+    ],
+)
+def test_split_without_a_tile(plans, fault):
+    facts = Facts(counts={("val", Metric.WITHOUT_TILE.value): 2}, plans={"train": SplitSize(9, 9, 1), **plans})
+    rows = {"train": Rows(5, 5), "val": Rows(3, 1)}
+    with pytest.raises(EmptyDatasetError, match=re.escape(fault)) if fault else nullcontext():
+        check_tiles(demands(splits=("train", "val")), rows, facts)
 
 
 def test_rows_are_counted_by_split():
