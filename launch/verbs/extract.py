@@ -1,7 +1,7 @@
 """`recordmill extract`: write image files and labels again."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -50,18 +50,22 @@ def run(options: ExtractOptions, progress_mode: str, beams: PipelineOptions) -> 
             build = partial(extract.build, shards=shards, manifest=manifest, options=options)
             extracted = run_for_report(build, beams, list[ExtractedSplit])
         notes = extract.missing_contents(manifest, [split.split for split in extracted], options.format_)
-        _print_extracted(options.target, extracted, notes)
+        units = {split: entry.images.unit for split, entry in manifest.splits.items()}
+        _print_extracted(options.target, extracted, units, notes)
     return any(split.faults for split in extracted)
 
 
-def _print_extracted(folder: str, splits: Sequence[ExtractedSplit], notes: Iterable[str]) -> None:
-    """Print extract's result: files, absent contents, errors."""
+def _print_extracted(
+    folder: str, splits: Sequence[ExtractedSplit], units: Mapping[str, str], notes: Iterable[str]
+) -> None:
+    """Print extract's result: files, absent contents, errors. `units` has `image` or `tile` for each split."""
     console = terminal()
     for split in splits:
         rows = (
             f" for {split.rows:,} entries in the JSON, some of which share a file" if split.rows > split.images else ""
         )
-        console.print(f"{split.split}: {split.images:,} images{rows}, {size_text(split.image_bytes)}, are in {folder}")
+        images = f"{split.images:,} {units[split.split]}s"
+        console.print(f"{split.split}: {images}{rows}, {size_text(split.image_bytes)}, are in {folder}")
         for document in split.documents:
             console.print(f"  {os.path.join(folder, document.file)}  {document.annotations:,} annotations")
             if document.shared_ids:

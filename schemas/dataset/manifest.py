@@ -139,6 +139,11 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.over_limit + self.over_class_limit
 
     @property
+    def unit(self) -> str:
+        """`tile` if records are tiles of images, else `image`."""
+        return "tile" if self.tiles else "image"
+
+    @property
     def records(self) -> int:
         """Number of images, or of tiles, that are written."""
         return self.tiles or self.written

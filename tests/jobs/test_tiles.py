@@ -101,7 +101,9 @@ def test_problems_can_be_excluded(data, out, tmp_path):
 
 def test_extracted_tiles_are_said_to_be_tiles(out, tmp_path, capsys):
     assert main(["extract", str(out), str(tmp_path / "coco")]) == 0
-    assert "the images are 24 tiles of 4 images" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "train: 18 tiles, " in printed
+    assert "the images are 24 tiles of 4 images" in printed
     document = json.loads((tmp_path / "coco/annotations/instances_train.json").read_text())
     assert len({image["file_name"] for image in document["images"]}) == 18
 

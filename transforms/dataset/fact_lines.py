@@ -248,7 +248,7 @@ def _format_missing_objects(split: SplitManifest) -> str:
     is_captioned = bool(split.annotations.captions and not split.annotations.objects)
     kinds = {rows.kind for rows in split.inputs} - _WITHOUT_OBJECTS
     if images.without_objects and (kinds & {*_OBJECTS} or (kinds and not is_captioned)):
-        reasons.append(f"{images.without_objects:,} of the written {'tiles' if images.tiles else 'images'}")
+        reasons.append(f"{images.without_objects:,} of the written {images.unit}s")
     if images.emptied:
         flags = ", ".join(flag for name, flag in _FILTERS.items() if name in split.annotations.filtered)
         reasons.append(f"{number_text(images.emptied, 'image')} had only objects that {flags} skipped")

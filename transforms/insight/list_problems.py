@@ -28,11 +28,21 @@ _ENCODE_LINES = msgspec.json.Encoder().encode_lines
 
 
 def worst_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Return the worst MOST_PROBLEMS of each kind, sorted."""
+    """Return the worst MOST_PROBLEMS of each kind, sorted. An annotation that several tiles show is one problem."""
     # Rows of a table may name the same image, and then only ids differ. An image has no id.
     ordered = sorted(problems, key=lambda row: (row.kind, row.score, row.file_name, row.id is not None, row.id or 0))
     kinds = groupby(ordered, attrgetter("kind"))
-    return tuple(chain.from_iterable(islice(group, MOST_PROBLEMS) for _, group in kinds))
+    return tuple(chain.from_iterable(islice(_drop_further_tiles(group), MOST_PROBLEMS) for _, group in kinds))
+
+
+def _drop_further_tiles(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield the first problem of each annotation, and all problems of images."""
+    listed = set()
+    for problem in problems:
+        annotation = problem.file_name, problem.id
+        if problem.id is None or annotation not in listed:
+            listed.add(annotation)
+            yield problem
 
 
 def kept_copy(images: Sequence[DuplicateImage]) -> DuplicateImage:

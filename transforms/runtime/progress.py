@@ -41,7 +41,7 @@ class Progress(msgspec.Struct):
         bytes_done: Size of the files that this run read.
         planned_at: `time.monotonic` of the plan, after which images are written; 0 before.
         rejected: Images and annotations, planned or not.
-        unit: Unit of the counts: `images`, or `records` when a data set is read back.
+        unit: Unit of the counts: `images`, `tiles` or `rows`, or `records` when a data set is read back.
     """
 
     step: str = ""

@@ -102,13 +102,13 @@ _MIN_SHARD_BYTES = 10_000
 
 
 def sizing_warnings(split: str, plan: SplitPlan, requested: ShardSizing, what: str = "image") -> Iterator[str]:
-    """Yield warnings about unusual plans; `what`: `image`, `row`."""
+    """Yield warnings about unusual plans; `what`: `image`, `tile`, `row`."""
     plan_text = f"{_sizing_flag(requested)} gives split {split} {plan.shards:,} shards for {plan.images:,} {what}s"
     empty = plan.shards - plan.images
     if empty > 0 and requested.num_shards is not None:
         yield f"{plan_text}: {empty:,} of them are empty. Use a smaller number"
-    elif what == "image" and plan.shards > 1 and (requested.shard_bytes or _MIN_SHARD_BYTES) < _MIN_SHARD_BYTES:
-        yield f"{plan_text}. Images are larger than that; did you mean {requested.shard_bytes}MB?"
+    elif what != "row" and plan.shards > 1 and (requested.shard_bytes or _MIN_SHARD_BYTES) < _MIN_SHARD_BYTES:
+        yield f"{plan_text}. {what.capitalize()}s are larger than that; did you mean {requested.shard_bytes}MB?"
     elif plan.shards >= _MIN_SHARDS and plan.images < _MIN_IMAGES_PER_SHARD * plan.shards:
         yield f"{plan_text}, about one in each. {_sizing_fix(requested)}"
     elif plan.shards > _MAX_SHARDS:
@@ -135,6 +135,7 @@ class BlockCensus(msgspec.Struct, frozen=True, array_like=True):
         images, bytes, examples: Sums; bytes are expected, framed.
         largest: Bytes of the largest image.
         last: Bytes of the last image with an example; None if there is none.
+        has_tiles: True if some images are tiles.
     """
 
     key: BlockKey
@@ -144,6 +145,7 @@ class BlockCensus(msgspec.Struct, frozen=True, array_like=True):
     examples: int
     largest: int
     last: int | None
+    has_tiles: bool = False
 
 
 class PlanBlocks(beam.PTransform):
@@ -182,25 +184,30 @@ def _pack_census(keyed: tuple[BlockKey, bytes], estimate: RecordEstimate) -> Ite
 def take_census(key: BlockKey, block: Block, estimate: RecordEstimate) -> Iterator[BlockCensus]:
     """Count each split of a Block."""
     sizes, examples = estimate.estimate_block(block)
+    has_tiles = block.tile_xy_px is not None and bool((block.tile_xy_px >= 0).any())
     for split in np.unique(block.split).tolist():
         images = np.flatnonzero(block.split == split)
         size, number = sizes[images], examples[images]
         with_examples = images[number > 0]
         last = int(sizes[with_examples[-1]]) if len(with_examples) else None
-        yield BlockCensus(key, split, len(images), int(size.sum()), int(number.sum()), int(size.max()), last)
+        sums = int(size.sum()), int(number.sum()), int(size.max())
+        yield BlockCensus(key, split, len(images), *sums, last, has_tiles)
 
 
 def _plan_splits(
     _: bytes, facts: FactsBuilder, sizing: ShardSizing, packed: list[bytes], splits: Sequence[str], container: str
 ) -> Iterator[dict[str, SplitPlan]]:
-    plans = plan_blocks(map(unpacker(BlockCensus), packed), splits, sizing)
-    check_empty_shards(plans, container)
-    report_plans(plans, sizing, facts)
+    counted = list(map(unpacker(BlockCensus), packed))
+    unit = "tile" if any(census.has_tiles for census in counted) else "image"
+    plans = plan_blocks(counted, splits, sizing)
+    check_empty_shards(plans, container, unit)
+    report_plans(plans, sizing, facts, unit)
     yield plans
 
 
-def check_empty_shards(plans: Mapping[str, SplitPlan], container: str) -> None:
-    """Raise ConfigError if a split has more shards than images, and readers of the container need an image in each."""
+def check_empty_shards(plans: Mapping[str, SplitPlan], container: str, unit: str = "image") -> None:
+    """Raise ConfigError if a split has more shards than images, and readers of the container need an image in each.
+    `unit` is `image` or `tile`."""
     images = {split: plan.images for split, plan in plans.items() if plan.images < plan.shards}
     if images and not CONTAINERS[container].can_be_empty:
         split = min(images, key=lambda name: images[name])
@@ -208,7 +215,7 @@ def check_empty_shards(plans: Mapping[str, SplitPlan], container: str) -> None:
         if not images[split]:
             raise ConfigError(f"split {split} has no images, and {no_empty}: leave the split out, or add images to it")
         raise ConfigError(
-            f"--num-shards {plans[split].shards:,} is more than the {images[split]:,} images of split {split}, and "
+            f"--num-shards {plans[split].shards:,} is more than the {images[split]:,} {unit}s of split {split}, and "
             f"{no_empty}: use --num-shards {images[split]} or fewer"
         )
 
@@ -216,7 +223,7 @@ def check_empty_shards(plans: Mapping[str, SplitPlan], container: str) -> None:
 def report_plans(
     plans: Mapping[str, SplitPlan], requested: ShardSizing, facts: FactsBuilder, unit: str = "image"
 ) -> None:
-    """Add plans and their warnings to `facts`; `unit` is `image` or `row`."""
+    """Add plans and their warnings to `facts`; `unit` is `image`, `tile` or `row`."""
     for split, plan in plans.items():
         progress.count_planned(plan.images, plan.shards, f"{unit}s")
         facts.add_plan(split, SplitSize(plan.images, plan.bytes, plan.shards))

@@ -48,6 +48,18 @@ def test_problems_of_images_and_boxes():
     ]
 
 
+def test_annotation_of_several_tiles_is_listed_once_with_its_worst_score():
+    tiles = [Problem("thin_boxes", score, "a", 7) for score in (0.5, 0.25, 0.75)]
+    others = [Problem("thin_boxes", 0.5, "b", 7), Problem("repeated_boxes", 0.0, "a", 7)]
+    rows = [Problem("dark", 0.5, "a"), Problem("dark", 0.5, "a")]  # rows of a table that name one image
+    assert worst_problems([*tiles, *others, *rows]) == (
+        *rows,
+        Problem("repeated_boxes", 0.0, "a", 7),
+        Problem("thin_boxes", 0.25, "a", 7),
+        Problem("thin_boxes", 0.5, "b", 7),
+    )
+
+
 def test_scores_of_images():
     blank, bright = PixelMeasures(9, 15, 0.0), PixelMeasures(243, 255, 0.5)
     images = image("blank", measures=blank), image("bright", measures=bright), ImageFacts("long", 70, 400, "jpeg", 1)

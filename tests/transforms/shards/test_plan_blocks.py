@@ -21,9 +21,10 @@ from recordmill.schemas.shards import ShardKey, ShardSizing
 from recordmill.transforms.blocks import cut_range as module
 from recordmill.transforms.blocks.cut_range import cut_range
 from recordmill.transforms.blocks.image_tasks import image_tasks
-from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order, ranges_of
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
+from recordmill.transforms.runtime import progress
 from recordmill.transforms.shards.plan_blocks import (
     PlanBlocks,
     SplitPlan,
@@ -311,3 +312,17 @@ def test_more_shards_than_images_is_error_where_none_is_empty():
     plans["val"] = plan_split(ShardSizing(), np.empty((3, 0), np.int64), 9)
     with pytest.raises(ConfigError, match=r"split val has no images, and .* leave the split out, or add images"):
         check_empty_shards(plans, "webdataset")
+
+
+def test_tiles_are_planned_as_tiles():
+    pairs = {"tile_xy_px": [(0, 0), (9, 0)], "whole_size_px": [(18, 9)] * 2, "image_size_px": [(9, 9)] * 2}
+    block = block_of_tasks([task(1, 100, 0), task(2, 100, 0)], SPLITS)
+    tiles = block.replace(**{name: np.array(pair, np.int64) for name, pair in pairs.items()})
+    asked, estimate = ShardSizing(num_shards=3), RecordEstimate(PLAIN)
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        blocks = p | beam.Create([(0, pack_block(tiles))])
+        _, facts = applied(blocks, PlanBlocks(SPLITS, asked, estimate))
+        warnings = facts | beam.FlatMap(lambda facts: [text for _, text in facts.warnings])
+        text = "--num-shards 3 gives split train 3 shards for 2 tiles: 1 of them are empty. Use a smaller number"
+        assert_that(warnings, equal_to([text]))
+    assert progress.snapshot().unit == "tiles"
