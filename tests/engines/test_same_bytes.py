@@ -44,6 +44,17 @@ def test_containers_are_same_bytes(container, sample, engine, convert, reference
     assert files_of(convert(flags, engine)) == files_of(expected)
 
 
+@pytest.mark.parametrize("engine", ["processes", "prism", "flink_local"], indirect=True)
+def test_tiles_are_same_bytes(sample, engine, convert, reference):
+    """Tiles of an image are in two shards, which two workers may write."""
+    tiles = ["--tile", "40", "--tile-overlap", "0.25", "--keep-empty", "0.5"]
+    flags = ["convert", *every_kind(sample), "--masks", "rle", "--num-shards", "3", *tiles]
+    expected = reference(*flags)
+    images = manifest_of(expected)["splits"]["train"]["images"]
+    assert images["tiles"] > 3 * images["written"]
+    assert files_of(convert(flags, engine)) == files_of(expected)
+
+
 @pytest.fixture(scope="module")
 def labelled(tmp_path_factory):
     """Sixty images with YOLO's label files, and a label file without an image."""

@@ -126,6 +126,11 @@ def coco(pictures: Path, output: str, *more: object) -> list[object]:
     return ["convert", *inputs, "--output", output, "--num-shards", SHARDS, *more]
 
 
+def coco_tiles(pictures: Path, output: str) -> list[object]:
+    """Shards begin within an image."""
+    return coco(pictures, output, "--tile", 40, "--keep-empty", 1)
+
+
 def coco_tars(pictures: Path, output: str) -> list[object]:
     return coco(pictures, output, "--container", "webdataset")
 

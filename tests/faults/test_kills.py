@@ -22,6 +22,7 @@ from tests.faults.jobs import (
     coco_parquet,
     coco_repacked,
     coco_tars,
+    coco_tiles,
     finished_shards,
     folder_splits,
     place_called,
@@ -42,6 +43,7 @@ KILLS = 4
         pytest.param("local", zipped(folder_splits), id="local folder"),
         pytest.param("local", rows, id="local rows"),
         pytest.param("local", coco_tars, id="local tars"),
+        pytest.param("local", coco_tiles, id="local tiles"),
         pytest.param("gs", folder_splits, id="gs folder"),
         pytest.param("gs", rows, id="gs rows"),
         pytest.param("gs", coco_tars, id="gs tars"),
@@ -76,6 +78,7 @@ def rows_in_many_shards(pictures: Path, output: str) -> list[object]:
     [
         (embed, 6, 3 + 2 + 2 * 3),
         (coco_tars, SHARDS, 3 + 2 + 3 * 3),
+        (coco_tiles, SHARDS, 3 + 2 + 3 * 3),
         (coco_parquet, SHARDS, 3 + 2 + 2 * 3),
         (array_records, SHARDS, 2 + 1 + 2 * 3),
         (coco_repacked, SHARDS, 3 + 2 + 3 * 3),

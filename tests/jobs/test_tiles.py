@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import recordmill
 from recordmill.launch.cli import main
+from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from tests.conftest import manifest_of, rejects_of
 from tests.jobs.folders import differing_files, whole_folder
 
@@ -106,6 +108,20 @@ def test_extracted_tiles_are_said_to_be_tiles(out, tmp_path, capsys):
     assert "the images are 24 tiles of 4 images" in printed
     document = json.loads((tmp_path / "coco/annotations/instances_train.json").read_text())
     assert len({image["file_name"] for image in document["images"]}) == 18
+
+
+@pytest.mark.parametrize("container", [name for name in CONTAINERS if name != TFRECORD])
+def test_containers_have_the_same_records_and_are_resumed(data, out, tmp_path, container):
+    folder, flags = tmp_path / "tiles", ("--num-shards", "3", "--container", container)
+    assert convert(data, folder, *flags) == 0
+    expected = recordmill.open(out)["train"]
+    split, numbers = recordmill.open(folder)["train"], range(len(expected))
+    assert list(split.read(numbers)) == list(expected.read(numbers))
+    shard = sorted(path for path in folder.glob("coco-train*") if path.is_file())[1]
+    before = shard.read_bytes()
+    shard.unlink()
+    assert convert(data, folder, *flags) == 0
+    assert shard.read_bytes() == before
 
 
 def test_two_jobs_write_the_same_bytes_with_other_processes(data, out, tmp_path):

@@ -57,6 +57,18 @@ def test_the_sample(gcs, sample, local_run, recordmill, layout, gzip):
     check_all_accounted(shown(gcs, "out-zip"))
 
 
+def test_tiles(gcs, recordmill, tmp_path):
+    """The sizes of images in class folders are read from the bucket before the plan."""
+    for number, name in enumerate(("cat", "dog")):
+        draw_jpeg(tmp_path / "source" / name / "1.jpg", colour=(99 * number, 0, 0))
+    upload(gcs, tmp_path / "source", "source")
+    flags = ["--format", "folder", "--tile", "20", "--tile-overlap", "0.5", "--num-shards", "3"]
+    assert recordmill("convert", tmp_path / "source", *flags, "--output", tmp_path / "out").code == 0
+    assert recordmill("convert", f"{ROOT}/source", *flags, "--output", OUT).code == 0
+    assert shards_of(objects_of(gcs, "out")) == shards_of(files_of(tmp_path / "out"))
+    assert manifest_of(tmp_path / "out")["splits"]["train"]["images"]["tiles"] > 4
+
+
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory) -> Path:
     """Class folders in `images`, and tables of them: one with names, one with whole paths and splits."""
