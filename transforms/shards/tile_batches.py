@@ -96,6 +96,8 @@ class DividedImage:
     def _read(self) -> None:
         # The map is read first, because decoding takes several times its memory.
         self._map = self._encoder.read_map(self._first)
+        if self._is_large and self._map is not None:
+            return_memory()  # of the decoded map
         self._whole = read_or_reject(self._first, self._read_whole)
 
     def _load_tile(self, whole: WholeImage | Rejected | None, task: ImageTask, block: Block, row: int) -> LoadedImage:

@@ -250,6 +250,19 @@ def test_panoptic_maps_are_cropped_with_the_segments_that_they_show(tmp_path):
     assert (counted[Metric.PANOPTIC], counted[Metric.TILE_COPIES]) == (6, 5)
 
 
+def test_memory_of_a_large_decoded_map_is_returned_before_its_image_is_decoded(tmp_path, monkeypatch, reads):
+    monkeypatch.setattr(tile_batches, "_LARGE_PIXELS", 0)
+    monkeypatch.setattr(tile_batches, "return_memory", lambda: reads.append("returned"))
+    for number, name in enumerate(("a.png", "b.png"), 1):
+        draw(tmp_path / name)
+        panoptic = (panoptic_file(tmp_path / "map.png"),) if number == 1 else ()
+        encode(
+            tiles(tmp_path / name, number, labels=ImageLabels(panoptic=panoptic)),
+            TFDS.with_parts((Part.PANOPTIC, Part.TILES)),
+        )
+    assert reads == ["returned", "a.png", "returned", "b.png", "returned"]
+
+
 @pytest.mark.parametrize("split_at", [6, 3])
 def test_panoptic_file_of_another_size_is_one_reject(tmp_path, split_at):
     draw(tmp_path / "a.png")
