@@ -1,9 +1,9 @@
 """Memory and processor time of tiles.
 
-    python -m benchmarks.tiles memory --side 13000 --folder DIR    # ten minutes, 1 GB of disk
-    python -m benchmarks.tiles speed --images 20 --folder DIR      # ten minutes
+    python -m benchmarks.tiles memory --side 13000 --folder DIR               # twenty minutes, 2 GB of disk
+    python -m benchmarks.tiles speed --images 20 --rounds 3 --folder DIR      # fifteen minutes
 
-`memory` converts one drawn image of `side` × `side` pixels, as JPEG and as PNG, with boxes, with masks, and with a
+`memory` converts two drawn images of `side` × `side` pixels, as JPEG and as PNG, with boxes, with masks, and with a
 panoptic map, and prints the peak of resident memory of the process with the most. `speed` converts images of
 4000 × 3000 pixels whole and as tiles, in turn, and prints the median ratio of processor time.
 """
@@ -86,12 +86,14 @@ def convert(folder: Path, output: Path, *flags: str) -> tuple[float, float]:
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000
 
 
-def measure_memory(folder: Path, formats: Sequence[str], side: int, tile: int, overlap: float) -> Iterator[str]:
+def measure_memory(
+    folder: Path, formats: Sequence[str], images: int, side: int, tile: int, overlap: float
+) -> Iterator[str]:
     maps = ("--panoptic", str(folder / "panoptic.json"), "--panoptic-masks", str(folder / "maps"))
     kinds: dict[str, Sequence[str]] = {"boxes": (), "masks": ("--masks", "rle"), "maps": maps}
     for format_ in formats:
         shutil.rmtree(folder, ignore_errors=True)
-        draw_data(folder, 1, (side, side), format_)
+        draw_data(folder, images, (side, side), format_)
         size = (folder / "images" / f"1.{format_}").stat().st_size / 1e6
         for kind, flags in kinds.items():
             tiles = ("--tile", str(tile), "--tile-overlap", str(overlap), "--keep-empty", "1")
@@ -100,7 +102,7 @@ def measure_memory(folder: Path, formats: Sequence[str], side: int, tile: int, o
 
 
 def measure_speed(
-    folder: Path, formats: Sequence[str], images: int, tile: int, overlap: float, rounds: int = 2
+    folder: Path, formats: Sequence[str], images: int, tile: int, overlap: float, rounds: int
 ) -> Iterator[str]:
     for format_ in formats:
         shutil.rmtree(folder, ignore_errors=True)
@@ -117,14 +119,16 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--formats", nargs="+", default=[*_FORMATS])
     parser.add_argument("--side", type=int, default=13_000)
-    parser.add_argument("--images", type=int, default=20)
+    parser.add_argument("--images", type=int, help="default 2 for memory, 20 for speed")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tile", type=int, default=1024)
     parser.add_argument("--overlap", type=float, default=0.2)
     options = parser.parse_args()
+    folder, formats, images, tiles = options.folder, options.formats, options.images, (options.tile, options.overlap)
     measured = (
-        measure_memory(options.folder, options.formats, options.side, options.tile, options.overlap)
+        measure_memory(folder, formats, images or 2, options.side, *tiles)
         if options.what == "memory"
-        else measure_speed(options.folder, options.formats, options.images, options.tile, options.overlap)
+        else measure_speed(folder, formats, images or 20, *tiles, options.rounds)
     )
     for line in measured:
         print(line, flush=True)

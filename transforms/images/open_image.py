@@ -178,8 +178,22 @@ def choose_format(image: Image.Image, original: str, has_alpha: bool, size: tupl
     return format_
 
 
-def encode_pixels(image: Image.Image, format_: str, has_alpha: bool, size: tuple[int, int], jpeg_quality: int) -> bytes:
+_USUAL_PNG_LEVEL = 6
+"""zlib's and Pillow's default."""
+
+
+def encode_pixels(
+    image: Image.Image,
+    format_: str,
+    has_alpha: bool,
+    size: tuple[int, int],
+    jpeg_quality: int,
+    png_level: int = _USUAL_PNG_LEVEL,
+) -> bytes:
     """Encode a decoded image as `jpeg` or `png`, with `size` (width, height) pixels.
+
+    Args:
+        png_level: Level of deflate, 0 to 9.
 
     Raises:
         UnusableError: The format does not hold the pixels.
@@ -189,7 +203,7 @@ def encode_pixels(image: Image.Image, format_: str, has_alpha: bool, size: tuple
         image = _resize_pixels(image, size, has_alpha and format_ == "png")
     stream = io.BytesIO()
     try:
-        image.save(stream, format_.upper(), **({"quality": jpeg_quality} if format_ == "jpeg" else {}))
+        image.save(stream, format_.upper(), quality=jpeg_quality, compress_level=png_level)  # each format ignores one
     except OSError as error:
         raise UnusableError(
             Reason.UNSUPPORTED_FORMAT, f"it cannot be written as {format_.upper()} ({error})"
