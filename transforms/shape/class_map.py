@@ -150,8 +150,8 @@ def new_class_names(labels: LabelMap, class_map: ClassMap) -> dict[int, str]:
     if unknown := [name for name in class_map.names if name not in known and name != REST]:
         first = [_describe_unknown(name, known) for name in unknown[:_UNKNOWN_SHOWN]]
         names = first_texts([*first, *unknown[_UNKNOWN_SHOWN:]], _UNKNOWN_SHOWN)
-        classes = first_texts(sorted(known), _SHOWN) or "none"
-        raise NoSuchClassError(f"{class_map.path}: no class is called {names}. The classes are {classes}")
+        known_classes = first_texts(sorted(known), _SHOWN) or "none"
+        raise NoSuchClassError(f"{class_map.path}: no class is called {names}. The classes are {known_classes}")
     named = {category.id: class_map.new_name(category.name) for category in classes}
     stay = {id_: name for id_, name in named.items() if name is not None}
     if classes and not stay:
