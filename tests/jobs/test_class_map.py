@@ -288,3 +288,4 @@ def test_samples_are_mapped_as_by_the_command(sample, tmp_path, recordmill, empt
     manifests = [manifest_of(tmp_path / folder)["splits"]["train"] for folder in ("out", "piped")]
     assert manifests[0]["class_map"] == manifests[1]["class_map"]
     assert manifests[0]["annotations"] == manifests[1]["annotations"]
+    assert manifests[0]["images"]["emptied"] == manifests[1]["images"]["emptied"] > 0

@@ -82,12 +82,15 @@ def test_existing_data_set_is_compared_after_map():
     assert finished.warnings == ("no example is of 'dog'; labels are those of train of out",)
     with pytest.raises(CategoryError, match="train of out has no class 'car', 'bus'"):
         finish_labels(CLASSES, TABLE, coco(), None, known)
+    other_ids = ExistingLabels(LabelMap((Category(5, "vehicle"), Category(3, "cat"))), "train of out")
+    with pytest.raises(CategoryError, match="train of out has no class 'vehicle'"):
+        finish_labels(CLASSES, TABLE, coco(), VEHICLES, other_ids)
 
 
 class OfTwoSets(CocoOptions):
     @property
     def set_options(self):
-        return (self, self)
+        return {"a": self, "b": self}
 
 
 @pytest.mark.parametrize(
