@@ -9,9 +9,7 @@ import pytest
 from apache_beam.testing.test_pipeline import TestPipeline as Pipeline
 
 from recordmill.beam import LimitImages, ReadDataset, Sample, SampleObject, WriteDataset
-from recordmill.pipelines.convert import job_limits
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.folder.folder_options import FolderOptions
 from tests.conftest import (
     CATEGORIES,
     annotation,
@@ -63,12 +61,6 @@ def test_a_smaller_limit_is_a_subset(recordmill, tmp_path, instances):
     assert entry["images"]["over_limit"] == entry["images"]["rows"] - 5
     assert entry["recipe"]["options"]["limit"] == 5
     assert recordmill("verify", outcomes[5]).code == 0
-
-
-@pytest.mark.parametrize(("more", "shares"), [({}, ("train", "val")), ({"limit": 5}, ()), ({"max_per_class": 5}, ())])
-def test_splits_within_limits_do_not_miss_their_shares(more, shares):
-    options = FolderOptions(data=("x",), output="y", split="train=0.7,val=0.3", **more)
-    assert tuple(name for name, _ in job_limits(options, ("train", "val"), "").shares) == shares
 
 
 def test_another_limit_is_another_recipe(recordmill, tmp_path, instances):
