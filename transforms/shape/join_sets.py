@@ -35,6 +35,8 @@ from recordmill.transforms.shape.union_labels import (
 
 _RANGE_BITS = 10
 """There are 2 ** 10 ranges of images, because their number is unknown."""
+_BATCH = 32
+"""Blocks that are cut to ranges at the same time. A range would have one or two images of a Block."""
 _SPLIT_BITS = 16
 """A split has fewer than 2 ** 16 ranges."""
 _BUCKET_BITS = 6
@@ -119,6 +121,7 @@ class JoinSets(beam.PTransform):
         joined = (
             tuple(named)
             | "RenumberSets" >> _RenumberSets()
+            | "ToBatches" >> beam.BatchElements(min_batch_size=_BATCH, max_batch_size=_BATCH)
             | "ToRanges" >> beam.FlatMap(_cut_to_ranges, self._seed).with_output_types(tuple[int, bytes])
             | "GroupByRange" >> beam.GroupByKey()
             | "JoinRange" >> beam.FlatMap(_join_range, self._seed).with_output_types(tuple[BlockKey, bytes])
@@ -350,9 +353,9 @@ def _check_hashes(group: tuple[int, Iterable[bytes]]) -> None:
         )
 
 
-def _cut_to_ranges(packed: bytes, seed: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the images of a Block by the range of their hash."""
-    block = unpack_block(packed).replace(is_shared=None)
+def _cut_to_ranges(packed: Sequence[bytes], seed: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the images of Blocks by the range of their hash."""
+    block = join_blocks([unpack_block(part).replace(is_shared=None) for part in packed])
     yield from pack_parts(block, ranges_of(hash_images(block.image_id, seed), _RANGE_BITS), is_zipped=True)
 
 
