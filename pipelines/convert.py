@@ -245,7 +245,7 @@ class Job(NamedTuple):
         gathered = self.gather(p)
         if self.has_images:
             gathered = shape_images(self.options, gathered, self.splits)
-        if gathered.division and not self.options.groups_prefix:
+        if gathered.division and not (isinstance(self.options, ChoiceOptions) and self.options.groups_prefix):
             names = gathered.blocks | "NamesOfGroups" >> beam.FlatMap(_image_names, self.splits).with_output_types(
                 tuple[str, str]
             )

@@ -105,7 +105,8 @@ def gather(p: beam.Pipeline, options: SetsOptions, jobs: Mapping[str, Job], spli
     parts = list[DataSetPart]()
     for name, job in jobs.items():
         blocks, labels, table = p | f"Set {name}" >> _ReadSet(name, job)
-        ignores_exif = options.image_rules.upright and not job.options.image_rules.upright
+        own: Any = job.options
+        ignores_exif = options.image_rules.upright and not own.image_rules.upright
         parts.append(DataSetPart(name, blocks, labels, table, job.splits, ignores_exif))
     division = read_division(p, options) if options.keeps_groups else None
     existing = existing_labels(options.output, splits)
