@@ -16,12 +16,19 @@ from recordmill.schemas.inputs.annotations import ImageLabels
 from recordmill.schemas.inputs.images import MAX_RECORD_BYTES, ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import column_writer
-from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
+from recordmill.schemas.rejects import Metric, Rejected, UnusableError
 from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns, FieldItems
 from recordmill.transforms.blocks.image_tasks import id_texts, object_columns, source_ids
 from recordmill.transforms.encoders.encode_fields import FieldEncoder
 from recordmill.transforms.encoders.encode_masks import DrawnMasks, MaskDrawer
-from recordmill.transforms.encoders.encode_objects import FittedBoxes, KeypointEncoder, fit_boxes, scale_to_pixels
+from recordmill.transforms.encoders.encode_objects import (
+    FittedBoxes,
+    KeypointEncoder,
+    describe_unfit_box,
+    fit_boxes,
+    reject_object,
+    scale_to_pixels,
+)
 from recordmill.transforms.encoders.record_maker import EncodedRun, check_size, transcoding_counts
 from recordmill.transforms.images.open_image import encoded_channels
 from recordmill.transforms.records.example import Column, ExampleWriter, Record, bytes_items
@@ -418,14 +425,9 @@ def _reject_objects(
         task, stored, masks = images[image]
         fault = masks.faults.get(row - int(block.first_object_of_image[image])) if masks else field_faults.get(row)
         if fault is None:
-            x, y, width, height = block.boxes_xywh_px[row].tolist()
-            frame = "x".join(map(str, stored.frame)) if isinstance(stored, StoredImage) else ""
-            detail = f"box x {x:g}, y {y:g}, {width:g}x{height:g} in an image of {frame}"
-            fault = UnusableError(Reason.EMPTY_BOX if is_empty else Reason.BOX_OUTSIDE, detail)
-        is_of_file = abs(task.image_id) < 1 << 53  # others are mostly hashes, which no file has
-        detail = fault.detail if is_of_file else f"{task.file_name!r}: {fault.detail}"
-        reject = Rejected("annotation", object_id, fault.reason, detail, task.source_id)
-        rejected[image].append(reject.named(task.source_name))
+            frame = stored.frame if isinstance(stored, StoredImage) else ()
+            fault = describe_unfit_box(block.boxes_xywh_px[row].tolist(), frame, is_empty)
+        rejected[image].append(reject_object(object_id, task.source_id, task.source_name, fault))
     return rejected
 
 

@@ -11,7 +11,6 @@ from recordmill.schemas.inputs.images import TileRules
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.blocks.image_tasks import image_paths, label_column, labels_of
-from recordmill.transforms.encoders.encode_objects import reject_object
 from recordmill.transforms.insight.fingerprint_images import digest_labels
 from recordmill.transforms.shape.crop_masks import MaskSpans, mask_spans
 from recordmill.transforms.shape.tile_grid import TileGrid, tile_grid
@@ -22,6 +21,7 @@ from recordmill.transforms.shape.tile_objects import (
     find_objects,
     list_touched,
     object_columns_of_tiles,
+    reject_in_image,
     usable_objects,
 )
 
@@ -97,19 +97,15 @@ def divide_images(
         class_ids: See `recordmill.transforms.insight.fingerprint_images.digest_labels`; None if they are not known, so
             that tiles have no digests. If there are none, captions are the labels of images.
     """
-    sides_px = block.image_size_px
-    grid = tile_grid(sides_px, rules)
+    sides_px, grid = block.image_size_px, tile_grid(block.image_size_px, rules)
     images = np.repeat(np.arange(len(block)), grid.number)
     xywh = grid.xywh_px(images, spans(np.zeros(len(block), np.int64), grid.number))
     usable = usable_objects(block, sides_px, box_policy, min_area_px2)
     found = find_objects(usable, grid, xywh, rules, box_policy)
     labels = labels_of(block) if block.labels is not None or block.class_name is not None else []
     regions = _find_regions(block, labels, grid, xywh)
-    is_filled = np.bincount(found.tiles, minlength=len(images)) > 0
-    is_filled[list(regions.by_tile)] = True
-    if labels:
-        has_objects = class_ids is None or len(class_ids) > 0
-        is_filled |= np.array([_is_labelled(image_labels, has_objects) for image_labels in labels])[images]
+    is_filled = _are_labelled(labels, len(block), class_ids is None or len(class_ids) > 0)[images]
+    is_filled[found.tiles] = is_filled[list(regions.by_tile)] = True
     names = _TileNames(block, images, xywh)
     is_kept = is_filled | names.are_chosen(~is_filled, rules.keep_empty)
     kept = np.flatnonzero(is_kept)
@@ -120,24 +116,39 @@ def divide_images(
         columns["first_object_of_image"] = starts_of(np.bincount(found.tiles, minlength=len(images))[kept])
         columns |= dict(usable.block.object_columns())
     if usable.block.num_objects:
-        pairs = zip(names.texts(found.tiles), usable.block.object_id[found.objects].tolist(), strict=True)
-        ids = np.array([object_id_in_tile(name, object_id) for name, object_id in pairs], np.int64)
+        ids = _new_object_ids(names.texts(found.tiles), usable.block.object_id[found.objects])
         columns |= object_columns_of_tiles(usable.block, found, xywh, sides_px[images], ids)
         if class_ids is not None:
             columns["whole_labels"] = digest_labels(usable.block, class_ids)[images[kept]]
-    is_narrow = is_kept & grid.is_narrow(images, xywh)
-    captions = np.array([len(image_labels.captions) for image_labels in labels] or [0] * len(block), np.int64)
-    number = np.bincount(images[kept], minlength=len(block))
     unseen, copies = _count_unseen(usable, found, images)
+    unseen_captions, caption_copies = _count_captions(labels, images[kept], len(block))
     counts = TileCounts(
         np.bincount(images[~is_kept], minlength=len(block)),
-        np.bincount(images[is_narrow], minlength=len(block)),
-        unseen + regions.unseen + captions * (number == 0),
-        copies + regions.copies + captions * np.maximum(number - 1, 0),
+        np.bincount(images[is_kept & grid.is_narrow(images, xywh)], minlength=len(block)),
+        unseen + regions.unseen + unseen_captions,
+        copies + regions.copies + caption_copies,
         usable.small,
         *_count_edges(usable, found, sides_px),
     )
     return Tiles(Block(**columns), images[kept], usable.rejects + regions.rejects, counts)
+
+
+def _new_object_ids(names: list[str], object_ids: np.ndarray) -> np.ndarray:
+    """Return the ids of objects in tiles, by the names of the tiles: int64 [P]."""
+    pairs = zip(names, object_ids.tolist(), strict=True)
+    return np.array([object_id_in_tile(name, object_id) for name, object_id in pairs], np.int64)
+
+
+def _count_captions(labels: list[ImageLabels], images: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return `unseen` and `copies` of TileCounts for captions.
+
+    Args:
+        images: int64 [T], index of the image of each tile that is kept.
+        number: Number of images.
+    """
+    captions = np.array([len(image_labels.captions) for image_labels in labels] or [0] * number, np.int64)
+    tiles = np.bincount(images, minlength=number)
+    return captions * (tiles == 0), captions * np.maximum(tiles - 1, 0)
 
 
 def _count_unseen(usable: UsableObjects, found: TileObjects, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -165,10 +176,14 @@ def _count_edges(usable: UsableObjects, found: TileObjects, sides_px: np.ndarray
     return clipped, np.bincount(owner[is_outside], minlength=len(block))
 
 
-def _is_labelled(labels: ImageLabels, has_objects: bool) -> bool:
-    """Return True if all tiles of an image have labels. Captions are labels if the job has no classes of objects."""
-    has_captions = bool(labels.captions) and not has_objects
-    return has_captions or labels.class_name is not None or bool(labels.panoptic or labels.tags)
+def _are_labelled(labels: list[ImageLabels], number: int, has_objects: bool) -> np.ndarray:
+    """Return True for images of which all tiles have labels: bool [number]. Captions are labels if the job has no
+    classes of objects."""
+    are_labelled = np.zeros(number, bool)
+    for image, one in enumerate(labels):
+        has_captions = bool(one.captions) and not has_objects
+        are_labelled[image] = has_captions or one.class_name is not None or bool(one.panoptic or one.tags)
+    return are_labelled
 
 
 def _find_regions(block: Block, labels: list[ImageLabels], grid: TileGrid, xywh_px: np.ndarray) -> _Regions:
@@ -181,10 +196,7 @@ def _find_regions(block: Block, labels: list[ImageLabels], grid: TileGrid, xywh_
             try:
                 mask = mask_spans(region.segmentation, *grid.sides_px[image].tolist())
             except UnusableError as fault:
-                name = block.file_name.cut(image, image + 1).texts()[0]
-                found.rejects.append(
-                    ImageReject(image, reject_object(region.id, int(block.image_id[image]), name, fault))
-                )
+                found.rejects.append(reject_in_image(block, image, region.id, fault))
             else:
                 found.unseen[image] += not mask.pixels
                 masks += [(image, region, mask)] if mask.pixels else []

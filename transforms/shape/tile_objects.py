@@ -65,7 +65,10 @@ def usable_objects(block: Block, sides_px: np.ndarray, box_policy: str, min_area
         block.take_objects(is_usable),
         {int(new_row[row]): mask for row, mask in masks.items()},
         boxes.is_clipped[is_usable],
-        [_reject(block, row, faults[row]) for row in sorted(faults)],
+        [
+            reject_in_image(block, int(block.image_of_object[row]), int(block.object_id[row]), faults[row])
+            for row in sorted(faults)
+        ],
         small,
     )
 
@@ -90,10 +93,10 @@ def _decode_masks(
     return masks, faults
 
 
-def _reject(block: Block, row: int, fault: UnusableError) -> ImageReject:
-    image = int(block.image_of_object[row])
+def reject_in_image(block: Block, image: int, object_id: int, fault: UnusableError) -> ImageReject:
+    """Return the reject of an object, or of a region, of an image of a Block."""
     name = block.file_name.cut(image, image + 1).texts()[0]
-    return ImageReject(image, reject_object(int(block.object_id[row]), int(block.image_id[image]), name, fault))
+    return ImageReject(image, reject_object(object_id, int(block.image_id[image]), name, fault))
 
 
 class TileObjects(NamedTuple):
