@@ -410,13 +410,15 @@ def count_conflicts(manifest: Manifest) -> tuple[int, int] | None:
 def _compared_lines(manifest: Manifest, comparison: SplitComparison) -> Iterator[Line]:
     """Yield differences between the classes of the splits."""
     absent = [f"{gap.name} ({gap.number:,}, but none in {', '.join(gap.absent_from)})" for gap in class_gaps(manifest)]
+    are_tiles = any(split.images.tiles for split in manifest.splits.values())
+    unit, chance = ("tiles", "chance (if tiles of an image were independent)") if are_tiles else ("images", "chance")
     drifting = [
-        f"{category.name} ({category.share:.1%} of the images of {category.split}, {category.elsewhere:.1%} elsewhere)"
+        f"{category.name} ({category.share:.1%} of the {unit} of {category.split}, {category.elsewhere:.1%} elsewhere)"
         for category in partial_drifts(comparison)
     ]
     for what, classes in (
         ("classes absent from a split", absent),
-        ("class shares that differ between splits by more than chance", drifting),
+        (f"class shares that differ between splits by more than {chance}", drifting),
     ):
         if classes:
             more = " …" if len(classes) > _CLASSES_SHOWN else ""
