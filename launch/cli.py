@@ -165,7 +165,8 @@ def run_command(
             from recordmill.launch.verbs.convert import convert, show_plan
     if not source:
         return int(run(options, progress, beam_options(beam_arguments))), ()
-    beams = beam_options(beam_arguments, run_job_name(options.output, options.splits))
+    parts = [f"part-{options.part}"] if options.part else []
+    beams = beam_options(beam_arguments, run_job_name(options.output, [*options.splits, *parts]))
     check_runner(beams, options.paths)  # before inputs are checked, which is slow in a bucket
     check_inputs(options)
     if source.has_model:

@@ -38,6 +38,7 @@ from recordmill.transforms.shards.check_findings import CheckFindings, JobLimits
 from recordmill.transforms.shards.count_groups import CountGroups
 from recordmill.transforms.shards.describe_split import count_classes, write_plan
 from recordmill.transforms.shards.encode_images import EncodeImages
+from recordmill.transforms.shards.job_parts import KeepPart, plan_part, write_part
 from recordmill.transforms.shards.plan_blocks import PlanBlocks
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.write_metadata import WriteMetadata
@@ -212,8 +213,8 @@ class Job(NamedTuple):
         ]
 
     def write(self, p: beam.Pipeline, recipes: Sequence[Recipe]) -> PCollection:
-        """Write the splits of `recipes`, which are all splits of the job. Return a PCollection of one Manifest, which
-        is emitted when everything is written."""
+        """Write the splits of `recipes`, which are all splits of the job. Return a PCollection of one Manifest, or of
+        the JobPart if only that is written. It is emitted when everything is written."""
         options = self.options
         with collect_facts() as facts:
             gathered, placed = self._plan(p)
@@ -221,9 +222,16 @@ class Job(NamedTuple):
         limits = job_limits(options, self.splits, options.output)
         checked = findings | "CheckFindings" >> CheckFindings(limits)
         writer = _writer(options, gathered, checked, self.maker, self.splits)
+        if part := options.job_part:
+            placed, hashes = placed | "KeepPart" >> KeepPart(part)
+            findings.facts | "PlanPart" >> beam.Map(plan_part, part)
         written = placed | "WriteShards" >> writer
         limit_rejects = beam.ParDo(LimitRejects(limits), AsSingleton(checked), AsIter(findings.lists))
         written | "LimitRejects" >> limit_rejects
+        if part:
+            images = AsSingleton(hashes)
+            metadata = WriteMetadata(findings, recipes, limits, gathered.sides, write_part, part=part, images=images)
+            return written | "WritePart" >> metadata
         manifest = written | "WriteMetadata" >> WriteMetadata(findings, recipes, limits, gathered.sides)
         manifest | "ReportFolder" >> beam.Map(lambda _, output: try_to_report(output), options.output)
         return manifest
@@ -288,6 +296,7 @@ def job_limits(options: ImageOptions, splits: tuple[str, ...], output: str) -> J
         options.refused_duplicates if isinstance(options, StoredImageOptions) else "report",
         dict(_needed_labels(options)),
         joins_sets=bool(options.set_options),
+        keeps_state=options.job_part is not None,
     )
 
 

@@ -8,6 +8,7 @@ from recordmill.schemas.dataset.checks import Check
 from recordmill.schemas.inputs.option import (
     ARGUMENT,
     COMMON,
+    LEAVE_OUT,
     READ,
     RUN,
     WRITE,
@@ -115,6 +116,19 @@ class RepackOptions(DataSetOptions):
         text="A local job of 1,000 records or more starts one process per core, at most 8, each of which writes whole "
         "shards; 1 turns these off.",
         usual="one process per core",
+    )
+
+
+class SealOptions(DataSetOptions):
+    """Options of `recordmill seal`."""
+
+    split: str = READ.opt("Seal only the job that writes this split, if parts of several jobs are in the folder.", "")
+    max_rejects: float | None = LEAVE_OUT.opt(
+        "Fraction of images, or of annotations, that may be rejected.",
+        metavar="FRACTION",
+        usual="that of the parts",
+        ge=0,
+        le=1,
     )
 
 

@@ -34,7 +34,7 @@ _SKIPS = ("no_crowd", "min_area", "exclude", "exclude_kinds", "limit", "max_per_
 _CHOICE = ("masks", "fields", "classes", "categories", "ignore_labels", *_SKIPS)
 _RECORDS = ("layout", "rename", "label_as", "dtype", "masks", *PARTS, "boxes", "fields")
 _IMAGES = ("check", "image_format", "max_side", "jpeg_quality", "workers")
-_NOT_WRITTEN = {"images", "dry_run"}
+_NOT_WRITTEN = {"images", "dry_run", "part"}
 
 
 @cache

@@ -88,6 +88,20 @@ VERBS = {
         (*_CONVERTED, "recordmill repack tfrecords tars --container webdataset", "recordmill verify tars"),
         resumes=True,
     ),
+    "seal": Verb(
+        "recordmill.pipelines.dataset_options.SealOptions",
+        "recordmill.launch.verbs.seal",
+        "Complete a data set whose parts were written by separate processes. Each is a conversion with --part K/N, and "
+        "they share only the output. The parts are compared, missing ones are named, and the manifest is written.",
+        "OUT [more flags]",
+        (
+            _DRAW,
+            f"{_CONVERT} -o parts --num-shards 4 --part 0/2",
+            f"{_CONVERT} -o parts --num-shards 4 --part 1/2",
+            "recordmill seal parts",
+        ),
+        resumes=True,
+    ),
     "show": Verb(
         "recordmill.pipelines.dataset_options.ShowOptions",
         "recordmill.launch.verbs.show",

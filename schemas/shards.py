@@ -19,6 +19,53 @@ class ShardKey(msgspec.Struct, frozen=True, array_like=True, order=True):
     count: int
 
 
+class JobPart(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """Part of a job that several processes share: it writes the shards of each split whose number modulo `count` is
+    `index`."""
+
+    index: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+    def has(self, key: ShardKey) -> bool:
+        """Return True if the part writes a shard.
+
+        >>> [index for index in range(8) if JobPart(1, 3).has(ShardKey("train", index, 8))]
+        [1, 4, 7]
+        """
+        return key.index % self.count == self.index
+
+    def num_shards(self, shards: int) -> int:
+        """Return how many of a split's shards the part writes.
+
+        >>> [JobPart(index, 3).num_shards(8) for index in range(3)]
+        [3, 3, 2]
+        """
+        return len(range(self.index, shards, self.count))
+
+
+def parse_job_part(text: str) -> JobPart:
+    """Return the part in a text like `3/16`.
+
+    Raises:
+        ValueError: There is no such part.
+
+    >>> parse_job_part("3/16")
+    JobPart(index=3, count=16)
+    """
+    match = re.fullmatch(r"(\d{1,5})/(\d{1,5})", text, re.ASCII)
+    if match is None:
+        raise ValueError("must be K/N, the number of the part and of all parts: 0/16 to 15/16")
+    part = JobPart(int(match[1]), int(match[2]))
+    if part.index >= part.count:
+        parts = f"0/{part.count} to {part.count - 1}/{part.count}" if part.count > 1 else "0/1"
+        why = f"parts count from 0: {parts}" if part.count else "there must be at least one part, 0/1"
+        raise ValueError(why)
+    return part
+
+
 class ShardSizing(msgspec.Struct, frozen=True):
     """Sizing of a split's shards: the first set attribute."""
 

@@ -115,7 +115,7 @@ _WRAPPER = textwrap.TextWrapper(
     120, initial_indent=" " * 8, subsequent_indent=" " * 12, break_long_words=False, break_on_hyphens=False
 )
 _MAX_DEFAULT = 50  # a longer default is one for each format
-_NOT_KEYWORDS = {"data", "output", "dry_run", "debug", "print_config"}
+_NOT_KEYWORDS = {"data", "output", "dry_run", "part", "debug", "print_config"}
 
 
 def keywords_module() -> str:

@@ -12,7 +12,8 @@ TEMPLATES = tuple(name for name, verb in VERBS.items() if verb.converts or verb.
 """Commands of services."""
 
 _RENAMED = {"label": "class_column", "labels": "label_files"}  # Beam has --label and --labels, in the same list
-_LEFT_OUT = {"dry_run", "progress", "debug", "config", "print_config"}  # services show no plan, and have no terminal
+_LEFT_OUT = {"dry_run", "part", "progress", "debug", "config", "print_config"}
+"""Services show no plan, have no terminal, and do not seal."""
 
 _TRUE = {"true", "1", "yes"}
 _FALSE = {"false", "0", "no", ""}

@@ -5,7 +5,7 @@
 | all shards, undamaged | the same | COMPLETE | as below |
 | all shards, some of them damaged | the same | as below, with a warning | as below |
 | all shards | another | refused | as below |
-| an unfinished run | the same | UNFINISHED | UNFINISHED |
+| an unfinished run, also of other parts of the job | the same | UNFINISHED | UNFINISHED |
 | an unfinished run with finished shards | another | refused | NEW |
 | shards that no manifest lists | - | refused | NEW |
 | files in its state that no run wrote | - | refused | refused |
@@ -56,7 +56,11 @@ class OutputState(Enum):
 
 
 def claim_output(
-    output: str, recipes: Sequence[Recipe], overwrite: bool, listings: Mapping[str, InputFile] | None = None
+    output: str,
+    recipes: Sequence[Recipe],
+    overwrite: bool,
+    listings: Mapping[str, InputFile] | None = None,
+    has_parts: bool = False,
 ) -> list[OutputState]:
     """Return the state of each split, and note the recipe of each new one in the folder, so that an interrupted run can
     be resumed. A complete split that is replaced stays until the new one is complete.
@@ -65,6 +69,7 @@ def claim_output(
         recipes: Recipes of the splits of a job.
         overwrite: True to replace existing splits.
         listings: Listings of image folders; None to list those that a complete split is compared with.
+        has_parts: True if the job has parts, for a message.
 
     Raises:
         ConfigError: The folder has contents that this run must not be mixed with.
@@ -73,7 +78,7 @@ def claim_output(
     splits = {recipe.split for recipe in recipes}
     _check_other_splits(output, manifest, recipes, overwrite)
     listings = _Listings() if listings is None else listings
-    states = [_split_state(output, manifest, recipe, overwrite, listings) for recipe in recipes]
+    states = [_split_state(output, manifest, recipe, overwrite, listings, has_parts) for recipe in recipes]
     if manifest is not None and set(states) != {OutputState.COMPLETE}:
         _check_split_manifests(output, manifest, splits)
         if fault := folder_fault(output):
@@ -130,7 +135,12 @@ class _Listings(dict[str, InputFile]):
 
 
 def _split_state(
-    output: str, manifest: Manifest | None, recipe: Recipe, overwrite: bool, listings: Mapping[str, InputFile]
+    output: str,
+    manifest: Manifest | None,
+    recipe: Recipe,
+    overwrite: bool,
+    listings: Mapping[str, InputFile],
+    has_parts: bool,
 ) -> OutputState:
     storage = storage_for(output)
     recorded = manifest.splits.get(recipe.split) if manifest else None
@@ -146,7 +156,8 @@ def _split_state(
     if noted and noted.unlisted.is_same_content(recipe):
         return OutputState.UNFINISHED
     if noted and not overwrite and finished_shards(output, [recipe]):
-        _check_same_recipe(output, noted.unlisted, recipe, "has an unfinished run of")
+        same = "give all parts of a job the same options and paths, " if has_parts else ""
+        _check_same_recipe(output, noted.unlisted, recipe, "has an unfinished run of", same)
     shards = [name for name in storage.names(output) if recipe.shard_names.is_one(name)]
     if shards and not overwrite and not recorded:
         raise ConfigError(
@@ -160,9 +171,14 @@ def _split_state(
 
 
 def _note_recipe(output: str, recipe: Recipe) -> None:
-    """Delete the state of an earlier run of the split, and write the recipe of this one."""
-    storage = storage_for(output)
-    storage.delete_folder(join_path(output, state_folder(recipe.split)))
+    """Delete the state of an earlier run of the split, and write the recipe of this one. A state that another process
+    has begun meanwhile for the same recipe is kept, because its shards are in it."""
+    storage, noted = storage_for(output), _read_note(output, recipe.split, overwrite=True)
+    if noted and noted.unlisted.is_same_content(recipe):
+        return
+    folder = join_path(output, state_folder(recipe.split))
+    if storage.is_folder(folder):
+        storage.delete_folder(folder)
     storage.write(note_path(output, recipe.split), encode_json(recipe))
 
 
@@ -186,12 +202,12 @@ def _damaged_shards(output: str, split: SplitManifest) -> list[str]:
         return [f"{shard.file} {damage}" for shard, damage in zip(split.shards, damages, strict=True) if damage]
 
 
-def _check_same_recipe(output: str, known: Recipe, wanted: Recipe, holds: str) -> None:
-    """Refuse another recipe, and name the differences."""
+def _check_same_recipe(output: str, known: Recipe, wanted: Recipe, holds: str, cure: str = "") -> None:
+    """Refuse another recipe, and name the differences. `cure` comes before other ones."""
     if known != wanted:
         raise ConfigError(
             f"{output} {holds} {known.name}-{known.split}, written with other options ({known.changes(wanted)}); "
-            "add --overwrite to replace it, or choose another --output or --split"
+            f"{cure}add --overwrite to replace it, or choose another --output or --split"
         )
 
 

@@ -1,7 +1,8 @@
 """Run a conversion, and print its summary."""
 
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
@@ -18,19 +19,21 @@ from recordmill.schemas.dataset.manifest import Plan
 from recordmill.schemas.dataset.recipes import LISTING, Recipe
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
 from recordmill.schemas.inputs.image_options import StoredImageOptions
+from recordmill.schemas.inputs.options import ImageOptions
 from recordmill.schemas.paths import is_remote
-from recordmill.schemas.sizes import number_text
+from recordmill.schemas.sizes import number_text, printable
 from recordmill.transforms.dataset.dataset_folder import (
     delete_old_files,
     finished_shards,
     read_statistics,
     require_manifest,
 )
-from recordmill.transforms.dataset.fact_lines import data_set_lines, plan_lines
+from recordmill.transforms.dataset.fact_lines import data_set_lines, part_shard_lines, plan_lines
 from recordmill.transforms.insight.across_splits import check_complete_duplicates, compare_splits
 from recordmill.transforms.insight.write_report import has_report, try_to_report
 from recordmill.transforms.runtime.progress import step_seconds, update_from_counters
 from recordmill.transforms.shards.check_findings import check_space
+from recordmill.transforms.shards.job_parts import FinishedPart, part_path, read_part
 from recordmill.transforms.storage.resolve import file_storage_for
 
 
@@ -52,12 +55,13 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions, has_war
     for line in distant_buckets(options.paths, region) if region else ():
         terminal_of_errors().print(f"warning: {line}")
     recipes = job.recipes()
+    part = options.job_part
     if purpose == "dry run":
         _run_job(job, recipes, "none", beams)
         console.print("Beam's dry run: the job was built but not run, and nothing was written.")
         return
     absent = absent_folders(options.output)
-    states = claim_output(options.output, recipes, options.overwrite)
+    states = claim_output(options.output, recipes, options.overwrite, has_parts=part is not None)
     is_run = set(states) != {OutputState.COMPLETE}
     if not is_run:
         what = "the complete split" if len(recipes) == 1 else "all these splits"
@@ -73,28 +77,66 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions, has_war
             check_complete_duplicates(options.output, job.splits, table, options.refused_duplicates)
     else:
         if OutputState.UNFINISHED in states:
-            finished = finished_shards(options.output, recipes)
-            finished_text = number_text(finished, "finished shard")
-            console.print(f"Resuming an unfinished run in {options.output}, which has {finished_text}")
+            finished = finished_shards(options.output, recipes, part)
+            what = f"part {part}" if part else "an unfinished run"
+            if finished or not part:  # the run may be that of other parts
+                text = number_text(finished, "finished shard")
+                console.print(f"Resuming {what} in {options.output}, which has {text}")
+        before = _read_part(options, job.splits)
         try:
             _run_job(job, recipes, progress_mode, beams)
         except (AnnotationFileError, ConfigError, VocabularyError, NoImageFoundError):  # before a shard is written
+            if part:  # other parts may have written shards
+                raise
             new = [recipe for recipe, state in zip(recipes, states, strict=True) if state is OutputState.NEW]
             release_output(options.output, new, absent)
             raise
         if purpose == "template":
             console.print("The template was written; launching it runs the job.")
             return
-    manifest = require_manifest(options.output)
-    for split in () if folder_fault(options.output) else job.splits:
-        delete_old_files(options.output, manifest.splits[split])  # a run that was killed at its end may have left files
-    if not has_report(options.output):  # a killed run may lack it, too
-        try_to_report(options.output)
-    comparison = compare_splits(read_statistics(options.output, manifest.splits))
-    print_lines(console, data_set_lines(options.output, manifest, job.splits, comparison, has_warnings))
+        if finished_part := _read_part(options, job.splits):
+            print_lines(console, _part_lines(options.output, finished_part, before))
+            return
+    print_splits(options.output, job.splits, beams, is_run, has_warnings)
+
+
+def print_splits(
+    output: str, splits: Sequence[str], beams: PipelineOptions, is_run: bool = True, has_warnings: bool = True
+) -> None:
+    """Print the summary of complete splits, after the last files of a killed run are deleted and the page is written.
+
+    Args:
+        is_run: True to print the times of this process's steps.
+        has_warnings: See `convert`.
+    """
+    manifest = require_manifest(output)
+    for split in () if folder_fault(output) else splits:
+        delete_old_files(output, manifest.splits[split])  # a run that was killed at its end may have left files
+    if not has_report(output):  # a killed run may lack it, too
+        try_to_report(output)
+    comparison = compare_splits(read_statistics(output, manifest.splits))
+    print_lines(terminal(), data_set_lines(output, manifest, splits, comparison, has_warnings))
     seconds = step_seconds() if is_run else {}
     is_here = not seconds or local_mode(beams) == "in_memory"
-    print_times(console, seconds if is_here else {"the job": sum(seconds.values())})
+    print_times(terminal(), seconds if is_here else {"the job": sum(seconds.values())})
+
+
+def _read_part(options: ImageOptions, splits: Sequence[str]) -> FinishedPart | None:
+    """Return what the part of the options has written; None without a part, or if its file is missing or damaged."""
+    with suppress(ConfigError):
+        if options.job_part:
+            return read_part(part_path(options.output, splits, options.job_part))
+    return None
+
+
+def _part_lines(output: str, part: FinishedPart, before: FinishedPart | None) -> Iterator[str]:
+    """Yield the summary of a part; `before` is what an earlier run of it has written."""
+    is_known = before is not None and (before.digest, before.notes) == (part.digest, part.notes)
+    yield f"Part {part.part} in {printable(output)} {'was complete already' if is_known else 'is complete'}"
+    yield from part_shard_lines(part.part, {split: size.shards for split, size in part.plan.facts.plans.items()})
+    if rejects := sum(rejects.number for rejects in part.facts.rejects.values()):
+        yield f"  rejected            {rejects:,} in these shards; seal lists them"
+    yield f"When all {part.part.count} parts are complete: recordmill seal {shlex.quote(output)}"
 
 
 def _run_job(job: Job, recipes: Sequence[Recipe], progress_mode: str | Show, beams: PipelineOptions) -> None:
@@ -109,7 +151,7 @@ def _run_job(job: Job, recipes: Sequence[Recipe], progress_mode: str | Show, bea
         _print_notes([slower_processes(mode)])
 
     def count_finished() -> None:
-        update_from_counters("", {"shards_written": finished_shards(options.output, recipes)})
+        update_from_counters("", {"shards_written": finished_shards(options.output, recipes, options.job_part)})
 
     # Workers in other processes have their own counts.
     polled = nullcontext() if mode == "in_memory" else polling(count_finished)
@@ -130,4 +172,6 @@ def show_plan(job: Job, progress_mode: str) -> None:
     with show_progress(progress_mode):
         plan = run_for_report(lambda p, path: job.report(p, recipes, path), beam_options([]), Plan)
     print_lines(terminal(), plan_lines(plan, job.options.output))
+    if part := job.options.job_part:
+        print_lines(terminal(), part_shard_lines(part, {split: size.shards for split, size in plan.sizes.items()}))
     check_space(job.options.output, plan.sizes, job.options.has_exact_sizes)

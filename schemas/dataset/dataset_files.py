@@ -1,8 +1,12 @@
 """Names of the files and folders of a data set other than its shards."""
 
+from recordmill.schemas.shards import JobPart
+
 MANIFEST = "manifest.json"
 RECIPE = "recipe.json"
 """File in a state folder: recipe of an unfinished run."""
+PART_FILES = r"part-(\d{5})-of-(\d{5})"
+"""Regular expression of the names of `part_file`."""
 REJECTS = "rejects.jsonl"
 """File in a state folder: rejects of a failed run."""
 
@@ -19,6 +23,15 @@ def split_manifest(split: str) -> str:
 def split_rejects(split: str) -> str:
     """Return the name of the file of a split's rejects, one JSON object per line."""
     return f"rejects-{split}.jsonl"
+
+
+def part_file(part: JobPart) -> str:
+    """Return the name of a file in a state folder: what a part of a job has written, for `recordmill seal`.
+
+    >>> part_file(JobPart(3, 16))
+    'part-00003-of-00016'
+    """
+    return f"part-{part.index:05}-of-{part.count:05}"
 
 
 def state_folder(split: str) -> str:

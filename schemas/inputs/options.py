@@ -38,7 +38,7 @@ from recordmill.schemas.inputs.splits import ONLY_CASE, Division, SplitShares, g
 from recordmill.schemas.layouts import LAYOUTS, change_keys_and_types, shard_names
 from recordmill.schemas.names import NameSources, dataset_name_fault
 from recordmill.schemas.problems import PROBLEMS
-from recordmill.schemas.shards import ShardSizing
+from recordmill.schemas.shards import JobPart, ShardSizing, parse_job_part
 
 DEFAULT_SHARD_BYTES = 150_000_000
 MAX_SHARDS = 99_999  # five digits in a shard's name
@@ -145,6 +145,13 @@ class ConvertOptions(Options):
         rank=COMMON,
     )
     dry_run: bool = WRITE.opt("Print the plan and write nothing.", False, recorded=False, rank=COMMON)
+    part: str | None = RUN.opt(
+        "Write one part of the job: the shards of each split whose number modulo N is K. N processes on machines that "
+        "share only the output write parts 0/N to N-1/N; `recordmill seal` then writes the manifest. See "
+        "[parts.md](parts.md).",
+        metavar="K/N",
+        rank=RARE,
+    )
     max_rejects: float = LEAVE_OUT.opt(
         "Fraction of images, or of annotations, that may be rejected. If more of all splits are rejected, the job "
         "fails: before the first image is read, if annotations and file names show it; as soon as images have made it "
@@ -176,6 +183,11 @@ class ConvertOptions(Options):
     @property
     def paths(self) -> tuple[str, ...]:
         return (*super().paths, *self.more_files)
+
+    @property
+    def job_part(self) -> JobPart | None:
+        """Part of the job to write; None for all of it."""
+        return parse_job_part(self.part) if self.part else None
 
     @property
     def shares(self) -> SplitShares:
@@ -272,6 +284,8 @@ class ConvertOptions(Options):
         yield from pair_faults("rename", self.rename, "KEY=NAME")
         yield from self._share_faults()
         yield from container_faults(self.container, self.layout, self.gzip)
+        if self.part is not None:
+            yield from self._part_faults(self.part)
         if self.writer == "beam" and self.container != TFRECORD:
             yield f"--writer beam cannot write --container {self.container}; it writes --container {TFRECORD}"
         is_keras = shard_names(self.name, "", self.layout, self.container).is_keras
@@ -283,6 +297,14 @@ class ConvertOptions(Options):
             yield f"{' and '.join(sizes)} contradict each other: give one"
         if self.writer == "beam" and (self.shard_size or self.examples_per_shard):
             yield "--writer beam sizes shards by --num-shards only (without it, the runner chooses)"
+
+    def _part_faults(self, part: str) -> Iterator[str]:
+        try:
+            parse_job_part(part)
+        except ValueError as fault:
+            yield f"--part {part!r}: {fault}"
+        if self.writer == "beam":
+            yield "--part needs planned shards, and --writer beam does not plan them: leave out one of the two"
 
     def _share_faults(self) -> Iterator[str]:
         names = self.splits

@@ -95,6 +95,11 @@ class TextOptions(Options):
             given = self.given(*_FITTED, "encoders", "text_names")
             yield from (f"{flag} would do nothing without {asking} counts, tfidf or tokens" for flag in given)
             return
+        if not self.encoders and self.given("part"):
+            yield (
+                f"--part does not fit encoders, and {asking} {form.value} fits one to the texts of a split: give saved "
+                "ones by --encoders, or leave --part out"
+            )
         if self.encoders and (own := self.given(*_FITTED)):
             yield f"--encoders brings its own vocabulary and settings: leave it out, or {', '.join(own)}"
         if not re.fullmatch("[1-9] *, *[1-9]", self.ngrams) or self._ngrams[0] > self._ngrams[1]:

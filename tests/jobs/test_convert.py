@@ -91,6 +91,7 @@ def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
         (COCO | {"split": [1, 2]}, '^split="1,2": a name'),
         (COCO | {"rename": {"a": "b"}}, "no feature 'a'"),
         (COCO | {"dry_run": True}, "^dry_run does not write a data set"),
+        (COCO | {"part": "0/2"}, "^part does not write a whole data set"),
         (COCO | {"data": "/no/images"}, "images /no/images: no such folder"),
         (COCO | {"rows": "r.csv"}, "^unknown option 'rows'; did you mean data"),
         ({"runner_options": PipelineOptions(use_public_ips=False)}, "^runner_options: use_public_ips=False"),
@@ -190,7 +191,7 @@ def test_findings_are_logged_once_as_warnings(tmp_path, caplog, capfd, runner_op
 
 def test_signature_has_every_option():
     parameters = inspect.signature(recordmill.convert).parameters
-    names = {field.name for field in verb_fields("convert")} - {"dry_run", "debug", "print_config"}
+    names = {field.name for field in verb_fields("convert")} - {"dry_run", "part", "debug", "print_config"}
     assert set(parameters) == names | {"runner_options", "format_options"}
     assert [name for name in parameters if f" {name}: " not in recordmill.convert.__doc__] == []
     assert parameters["image_format"].annotation == "Literal['keep', 'jpeg', 'png'] | None"

@@ -821,6 +821,13 @@ CURES = [
         "recordmill report 'o 1'",
     ),
     Cure(
+        "launch/verbs/convert.py",
+        "parts are complete: recordmill seal {}",
+        CLASSES,
+        ("convert set -o 'o 1' --part 0/1",),
+        "recordmill seal 'o 1'",
+    ),
+    Cure(
         "launch/verbs/sample.py",
         "recordmill convert {} --instances {} -o OUT",
         {},

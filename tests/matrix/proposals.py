@@ -12,7 +12,7 @@ from recordmill.pipelines.choose_format import convert_fields
 
 ROOT = Path(__file__).parents[2]
 _ROOMS = ("schemas", "transforms", "pipelines", "launch", "recordmill")
-_VERBS = "convert|verify|extract|repack|show|report|index|sample"
+_VERBS = "convert|verify|extract|repack|seal|show|report|index|sample"
 _WORD = r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"()])+"
 _COMMAND = re.compile(rf"\brecordmill (?:{_VERBS}) ")
 _AFTER = ("writes", "reads", "reports", "lists", "has", "with", "without", "tells", "the")

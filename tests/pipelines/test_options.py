@@ -409,7 +409,7 @@ def test_features_of_texts_have_names_that_were_asked_for(layout, form, names, e
 
 
 ENCODERS = ("stop_words", "encoders")
-UNRECORDED = {"output", "name", "layout", "workers", "overwrite", "dry_run", "max_rejects", "class_map"}
+UNRECORDED = {"output", "name", "layout", "workers", "overwrite", "dry_run", "part", "max_rejects", "class_map"}
 
 
 @pytest.mark.parametrize(

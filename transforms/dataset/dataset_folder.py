@@ -11,6 +11,7 @@ import msgspec
 from recordmill.schemas.containers import CONTAINERS
 from recordmill.schemas.dataset.dataset_files import (
     MANIFEST,
+    PART_FILES,
     RECIPE,
     REJECTS,
     split_manifest,
@@ -25,7 +26,7 @@ from recordmill.schemas.inputs.labels import LABEL_FILES, ExistingLabels
 from recordmill.schemas.inputs.tables import SCHEMA_FILES
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.problems import DUPLICATES, FINGERPRINTS, split_fingerprints, split_problems
-from recordmill.schemas.shards import SHARD_FILES
+from recordmill.schemas.shards import SHARD_FILES, JobPart
 from recordmill.schemas.statistics import REPORT, STATISTICS, SplitStatistics, split_statistics
 from recordmill.transforms.records.shard_index import ENDING, INDEX, index_file
 from recordmill.transforms.storage.interface import UnreadableFileError
@@ -33,9 +34,10 @@ from recordmill.transforms.storage.resolve import join_path, storage_for, tilde_
 
 _RUN_FILES = re.compile(
     rf"{REJECTS}|{DUPLICATES}|{FINGERPRINTS}|({SHARD_FILES})(\.json)?|"
-    rf"(rows|images)-\d{{5,}}-\d{{5,}}|{re.escape(INDEX)}/[^/]+|\.[^/]+\.tmp|beam-temp-.+"
+    rf"(rows|images)-\d{{5,}}-\d{{5,}}|{PART_FILES}|{re.escape(INDEX)}/[^/]+|\.[^/]+\.tmp|beam-temp-.+"
 )
-"""Files of a state folder: finished shards, indexes, notes, sorted rows, temporary files, files of Beam's sink."""
+"""Files of a state folder: finished shards, indexes, notes, sorted rows, finished parts, temporary files, files of
+Beam's sink."""
 _SPLIT_FILES = re.compile(
     f"{split_manifest('([A-Za-z0-9_]+)')}|{split_rejects('[A-Za-z0-9_]+')}|{split_statistics('[A-Za-z0-9_]+')}|"
     f"{split_fingerprints('[A-Za-z0-9_]+')}|{split_problems('[A-Za-z0-9_]+')}"
@@ -150,11 +152,20 @@ def unfinished_splits(output: str) -> list[str]:
     return sorted(note[len(state_folder("")) : -len(ending)] for note in notes if note.startswith(state_folder("")))
 
 
-def finished_shards(output: str, recipes: Iterable[Recipe]) -> int:
-    """Return the number of finished shards of unfinished runs. A rerun keeps those that it would write unchanged."""
+def finished_shards(output: str, recipes: Iterable[Recipe], part: JobPart | None = None) -> int:
+    """Return the number of finished shards of unfinished runs, or of one part of them. A rerun keeps those that it
+    would write unchanged."""
     storage = storage_for(output)
-    folders = (join_path(output, state_folder(recipe.split)) for recipe in recipes)
-    return sum(name != RECIPE and name.endswith(".json") for folder in folders for name in storage.names(folder))
+    names = (
+        (recipe, name.removesuffix(".json"))
+        for recipe in recipes
+        for name in storage.names(join_path(output, state_folder(recipe.split)))
+        if name != RECIPE and name.endswith(".json")
+    )
+    if part is None:
+        return sum(1 for _ in names)
+    ours = ((recipe.shard_names, shard) for recipe, shard in names if recipe.shard_names.is_one(shard))
+    return sum(part.has(shard_names.key(shard, 0)) for shard_names, shard in ours)
 
 
 def find_unknown_file(output: str, split: str) -> str:

@@ -20,13 +20,14 @@ from recordmill.schemas.inputs.fields import OBJECTS, fields_flag, shortest_name
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import FEATURES, LAYOUTS, TABLE, has_image, requested_fields
 from recordmill.schemas.problems import COPIES, DUPLICATES, Duplicates, split_problems
-from recordmill.schemas.shards import ShardKey, SplitSize
+from recordmill.schemas.shards import JobPart, ShardKey, SplitSize
 from recordmill.schemas.sizes import first_texts, number_text, printable, quote_blanks, size_text
 from recordmill.schemas.statistics import FINDINGS, STATISTICS, ClassDrift, SplitComparison
 
 _CLASSES_SHOWN = 5
 _COLUMNS_SHOWN = 40
 _MAPPED_SHOWN = 12
+_PART_SHARDS_SHOWN = 8
 _CORE_IMAGES_PER_SECOND = {"none": 2000, "header": 1500, "decode": 400}
 """Images per second, order of magnitude for images of 130 kB on one core, see benchmarks/RESULTS.md."""
 
@@ -107,6 +108,23 @@ def plan_lines(plan: Plan, output: str) -> Iterator[str]:
     yield from _align_lines(_shared_lines(manifest, job_splits))
     previews = [printable(f"{name}: {text}") for name, text in sorted(plan.fields.items())]
     yield from _align_lines(zip(chain(["field values"], repeat("")), previews, strict=False))
+
+
+def part_shard_lines(part: JobPart, shards: Mapping[str, int]) -> Iterator[str]:
+    """Yield the lines about the shards that a part of a job writes.
+
+    Args:
+        shards: Number of shards of each split.
+
+    >>> list(part_shard_lines(JobPart(5, 6), {"train": 12, "val": 2}))
+    ['  part 5/6            2 of 12 shards of train: 5, 11', '                      none of 2 shards of val']
+    """
+    texts = []
+    for split, number in shards.items():
+        ours = first_texts(map(str, range(part.index, number, part.count)), _PART_SHARDS_SHOWN)
+        how_many = f"{part.num_shards(number):,}" if ours else "none"
+        texts.append(f"{how_many} of {number_text(number, 'shard')} of {split}" + (f": {ours}" if ours else ""))
+    yield from _align_lines(zip(chain([f"part {part}"], repeat("")), texts, strict=False))
 
 
 def _align_lines(lines: Iterable[Line]) -> Iterator[str]:

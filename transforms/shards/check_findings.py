@@ -71,6 +71,7 @@ class JobLimits(NamedTuple):
         class_maps: Class map that may not drop all labels of a split, for a message, and the flag that lets it, if any.
             By data set, whose map it is; empty text for that of the job.
         joins_sets: True for several data sets, whose annotation files need not have the same images.
+        keeps_state: True if other processes write other parts of the job, so that their shards stay after an error.
     """
 
     splits: tuple[str, ...]
@@ -84,6 +85,7 @@ class JobLimits(NamedTuple):
     duplicates: str = "report"
     class_maps: Mapping[str, tuple[str, str]] = {}
     joins_sets: bool = False
+    keeps_state: bool = False
 
 
 class CheckFindings(beam.PTransform):
@@ -257,7 +259,7 @@ def check_findings(limits: JobLimits, rows: dict[str, Rows], facts: Facts, lists
         check_rejects(rows, tally, limits.max_rejects, limits.sources.rows, advice, may_accept=not are_disjoint)
         _check_splits(limits, rows)
     except EmptyDatasetError as error:
-        for split in limits.splits if limits.output else ():
+        for split in limits.splits if limits.output and not limits.keeps_state else ():
             delete_state(limits.output, split)
         if not total and (archive := describe_archives(files, limits.sources)):
             raise EmptyDatasetError(f"{error}. {archive}") from None

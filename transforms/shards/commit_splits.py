@@ -141,7 +141,7 @@ def _move_shard(storage: Storage, output: str, split: str, shard: ShardInfo) -> 
     for name, file in shard_files(shard).items():
         path, written = join_path(output, name), join_path(output, f"{state_folder(split)}/{name}")
         with suppress(FileNotFoundError):
-            if _is_ours(storage, written, file):
+            if is_ours(storage, written, file):
                 storage.move(written, path)
                 continue
         if not is_intact(storage, path, file):
@@ -165,7 +165,7 @@ def _move_list(storage: Storage, written: str, path: str, sha256: str) -> None:
     raise JobError(f"{path} is missing or has changed. Another run may have written there; run again")
 
 
-def _is_ours(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:
+def is_ours(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:
     """Return True if no other run has replaced the file. For a local shard it compares the size only, because a
     checksum would read all of it."""
     if is_remote(path) or isinstance(file, IndexInfo):

@@ -1,6 +1,6 @@
 """Write the metadata of a finished job. The manifest comes last, and means that its splits are complete."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from hashlib import sha256
 from itertools import chain
@@ -54,13 +54,22 @@ class WriteMetadata(beam.PTransform):
         findings: Findings of earlier steps.
         recipes: One per split.
         sides: Labels, table and encoders of `write_metadata`, as side inputs.
+        write: Function that writes something else, with the arguments of `_write_job_metadata`.
+        more: Further arguments of `write` by name, which may be side inputs.
     """
 
     def __init__(
-        self, findings: Findings, recipes: Sequence[Recipe], limits: JobLimits, sides: Mapping[str, AsSideInput]
+        self,
+        findings: Findings,
+        recipes: Sequence[Recipe],
+        limits: JobLimits,
+        sides: Mapping[str, AsSideInput],
+        write: Callable[..., Any] | None = None,
+        **more: Any,
     ):
         super().__init__()
-        self._findings, self._recipes, self._limits, self._sides = findings, tuple(recipes), limits, sides
+        self._findings, self._recipes, self._limits = findings, tuple(recipes), limits
+        self._sides, self._write = {**sides, **more}, write or _write_job_metadata
 
     def expand(self, written: PCollection[WrittenShard]):
         facts = written | "FactsOfShards" >> beam.Map(attrgetter("facts")).with_output_types(Facts)
@@ -68,7 +77,7 @@ class WriteMetadata(beam.PTransform):
         notes = written | "Notes" >> beam.FlatMap(_keyed_notes).with_output_types(tuple[ShardKey, str])
         parts = self._findings, added  # flattened, they would be a stage of their own
         sides = *(AsList(part.facts) for part in parts), *(AsIter(part.lists) for part in parts), AsList(notes)
-        write = beam.Map(_write_job_metadata, self._recipes, self._limits, *sides, **self._sides)
+        write = beam.Map(self._write, self._recipes, self._limits, *sides, **self._sides)
         return written.pipeline | "Once" >> beam.Impulse() | "Write" >> write
 
 
@@ -124,19 +133,13 @@ def write_metadata(
             job has committed the splits; or a run with another recipe has started, and will replace the splits.
     """
     output = limits.output
-    for recipe in recipes:
-        noted = read_note(output, recipe.split)
-        if noted and not noted.unlisted.is_same_content(recipe.unlisted):
-            raise JobError(
-                f"{output}: another job has begun to write {recipe.split} with other options, before this job "
-                "finished a shard. Give this job another --output"
-            )
+    check_notes(output, recipes)
     recipes = [recipe.of_layout(table.layout) for recipe in recipes]  # Samples of a pipeline may decide it
     rejects = write_rejects(output, [recipe.split for recipe in recipes], lists)
     try:
         shards = {recipe.split: read_notes(output, recipe, notes) for recipe in recipes}
     except JobError:
-        if committed := _committed_by_another(recipes, limits):
+        if committed := committed_by_another(recipes, limits):
             return committed
         raise
     splits, files = {}, {}
@@ -167,7 +170,23 @@ def write_metadata(
     return whole
 
 
-def _committed_by_another(recipes: Sequence[Recipe], limits: JobLimits) -> Manifest | None:
+def check_notes(output: str, recipes: Iterable[Recipe]) -> bool:
+    """Return True if the folder has the noted recipe of one of the splits at least.
+
+    Raises:
+        JobError: It has another recipe.
+    """
+    noted = {recipe.split: (read_note(output, recipe.split), recipe) for recipe in recipes}
+    for split, (note, recipe) in noted.items():
+        if note and not note.unlisted.is_same_content(recipe.unlisted):
+            raise JobError(
+                f"{output}: another job has begun to write {split} with other options, before this job finished a "
+                "shard. Give this job another --output"
+            )
+    return any(note for note, _ in noted.values())
+
+
+def committed_by_another(recipes: Sequence[Recipe], limits: JobLimits) -> Manifest | None:
     """Return the folder's manifest if another run of the same job has committed all splits, and delete the state of
     this run; otherwise None.
 
@@ -176,7 +195,7 @@ def _committed_by_another(recipes: Sequence[Recipe], limits: JobLimits) -> Manif
     """
     output = limits.output
     manifest = read_manifest(output)
-    if manifest is None or not all(_is_committed(output, recipe, manifest) for recipe in recipes):
+    if manifest is None or not all(is_committed(output, recipe, manifest) for recipe in recipes):
         return None
     splits = [recipe.split for recipe in recipes]
     for split in splits:
@@ -186,7 +205,7 @@ def _committed_by_another(recipes: Sequence[Recipe], limits: JobLimits) -> Manif
     return manifest
 
 
-def _is_committed(output: str, recipe: Recipe, manifest: Manifest) -> bool:
+def is_committed(output: str, recipe: Recipe, manifest: Manifest) -> bool:
     """Return True if the split of this recipe and these versions is complete."""
     split = manifest.splits.get(recipe.split)
     if split is None or (split.recipe, split.made_by) != (recipe, library_versions(recipe.layout, recipe.container)):

@@ -269,6 +269,8 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
         if not self.image_column:
             given = self.given("images", "raw_size", *_FILE_OPTIONS, "workers", "duplicates", "exclude")
             yield from (f"{option} would do nothing without --image-column" for option in given)
+            if self.part:
+                yield "--part writes images, and rows without --image-column are written by one job: leave --part out"
             return
         if self.raw_size and not parse_image_size(self.raw_size):
             yield f"--raw-size {self.raw_size!r} is not a height and width in pixels: 224x224 for example"

@@ -33,7 +33,7 @@ RENAMED = {"labels": "label_files", "label": "class_column"}
 @pytest.mark.parametrize("command", TEMPLATES)
 def test_every_option_is_a_parameter(command):
     options = {RENAMED.get(option.name, option.name) for option in verb_fields(command)}
-    left_out = {"dry_run", "progress", "debug", "config", "print_config"}
+    left_out = {"dry_run", "part", "progress", "debug", "config", "print_config"}
     local = {"recompute", "images", "tolerance"} if command == "verify" else set()
     assert set(parameters(command)) == options - left_out - local
 
@@ -73,7 +73,13 @@ def test_value_of_every_parameter_is_taken_by_command():
         for option in option_fields(type(plain)):
             name = RENAMED.get(option.name, option.name)
             other_choices = [choice for choice in option.choices if choice != option.default]
-            if option.must_be or name in {*paths, "dry_run", *NEEDS_ANOTHER, *NEEDS_ANOTHER_IN.get(format_, ())}:
+            if option.must_be or name in {
+                *paths,
+                "dry_run",
+                "part",
+                *NEEDS_ANOTHER,
+                *NEEDS_ANOTHER_IN.get(format_, ()),
+            }:
                 continue
             if option.choices and not other_choices:
                 continue

@@ -377,6 +377,20 @@ def test_note_that_another_job_has_replaced(tmp_path, monkeypatch, seed):
     assert list(whole_folder(tmp_path)) == [NOTE]
 
 
+def test_state_of_process_that_starts_at_the_same_moment_is_kept(tmp_path, monkeypatch):
+    """It has noted the recipe and finished a shard after the state was read."""
+    write_note = claim_module._note_recipe
+
+    def other_first(output, recipe):
+        monkeypatch.undo()
+        begin(tmp_path)
+        write_note(output, recipe)
+
+    monkeypatch.setattr(claim_module, "_note_recipe", other_first)
+    assert claim(tmp_path) is NEW
+    assert len(whole_folder(tmp_path)) > 1
+
+
 @pytest.mark.parametrize("place", ["", "a", "a/b"])
 def test_released_folder_is_unchanged(tmp_path, place):
     """Claims of other runs stay."""

@@ -15,6 +15,7 @@ ARGUMENTS = {
     "convert": ["--images", "i", "--instances", "x.json", "--output", "o"],
     "extract": ["o", "d"],
     "repack": ["o", "p", "--container", "parquet"],
+    "seal": ["o"],
     "verify": ["o"],
 }
 DATAFLOW = ["--", "--runner=DataflowRunner", "--project=p-12345", "--region=us-east1", "--temp_location=gs://b"]
