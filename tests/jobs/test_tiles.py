@@ -10,7 +10,7 @@ from PIL import Image
 import recordmill
 from recordmill.launch.cli import main
 from recordmill.schemas.containers import CONTAINERS, TFRECORD
-from tests.conftest import manifest_of, rejects_of
+from tests.conftest import examples_by_name, manifest_of, rejects_of
 from tests.jobs.folders import differing_files, whole_folder
 
 WIDTH, HEIGHT, SIDE = 300, 200, 128
@@ -122,6 +122,20 @@ def test_containers_have_the_same_records_and_are_resumed(data, out, tmp_path, c
     shard.unlink()
     assert convert(data, folder, *flags) == 0
     assert shard.read_bytes() == before
+
+
+def test_images_of_class_folders_are_upright(tmp_path):
+    pixels = np.random.default_rng(7).integers(0, 256, (40, 90, 3), np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # stored on its side
+    for name in ("cat", "dog"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        Image.fromarray(pixels).save(tmp_path / "data" / name / "a.png", exif=exif)
+    assert convert(tmp_path / "data", tmp_path / "out", "--format", "folder", "--tile", "50") == 0
+    tiles = examples_by_name(tmp_path / "out")
+    assert {name for name in tiles if "cat" in name} == {"cat/a_0_0.png", "cat/a_0_50.png"}
+    stored = np.asarray(Image.open(io.BytesIO(tiles["cat/a_0_50.png"]["image/encoded"][0])))
+    assert np.array_equal(stored, np.rot90(pixels, -1)[50:90])
 
 
 def test_two_jobs_write_the_same_bytes_with_other_processes(data, out, tmp_path):

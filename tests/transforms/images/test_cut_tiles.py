@@ -141,6 +141,13 @@ def test_broken_or_other_image_is_refused(data, tile, reason):
     assert caught.value.reason is reason
 
 
+@pytest.mark.parametrize(("name", "end"), [("RGB JPEG", 2), ("RGB PNG", 12)])
+def test_image_without_its_end_is_refused_by_a_check_of_headers(name, end):
+    with pytest.raises(UnusableError) as caught:
+        read_whole(SOURCES[name][:-end], tile_of(0, 0), ImageRules("header"))
+    assert caught.value.reason is Reason.IMAGE_UNREADABLE
+
+
 @pytest.mark.parametrize("name", SOURCES)
 def test_measures_are_those_of_the_whole_image_and_of_the_first_tile_only(name):
     whole = read_whole(SOURCES[name], tile_of(0, 0), RULES)

@@ -80,6 +80,12 @@ def test_stated_sizes_are_trusted_and_others_are_measured():
     assert unturned.image_size_px.tolist() == [[10, 20], [80, 60], [0, 0], [0, 0]]
 
 
+def test_tiles_are_not_divided_again():
+    tiles = block_of([(10, 20)], [[]], tile_xy_px=np.array([[0, 0]]))
+    with pytest.raises(ConfigError, match="Samples are tiles already"):
+        measure_block(tiles, upright=True)
+
+
 def divided(block: Block, job: TileJob = JOB) -> list[Block]:
     return list(divide_block(block, job, NO_CLASSES, FactsBuilder()))
 
