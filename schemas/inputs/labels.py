@@ -98,7 +98,7 @@ def adopt_labels(labels: LabelMap, beside: ExistingLabels, by_id: bool, cure: st
         cure: Fix, for the error.
 
     Raises:
-        CategoryError: the data set lacks a class.
+        CategoryError: The data set lacks a class, or has it with another id.
 
     >>> known = ExistingLabels(LabelMap((Category(0, "ant"), Category(1, "bee"), Category(2, "cat"))), "train of out")
     >>> adopt_labels(LabelMap((Category(0, "ant"), Category(1, "cat"))), known, False, "")[1]
@@ -109,9 +109,11 @@ def adopt_labels(labels: LabelMap, beside: ExistingLabels, by_id: bool, cure: st
         for label_map in (labels, beside.labels)
     )
     if unknown := [name for key, name in ours.items() if key not in theirs]:
-        raise CategoryError(
-            f"{beside.where} has no class {_some_names(unknown)}, so labels would differ between splits: {cure}"
-        )
+        renumbered = [name for name in unknown if name in theirs.values()]
+        fault = f"no class {_some_names(unknown)}"
+        if renumbered:
+            fault = f"another id for the class {_some_names(renumbered)}"
+        raise CategoryError(f"{beside.where} has {fault}, so labels would differ between splits: {cure}")
     absent = [name for key, name in theirs.items() if key not in ours]
     text = f"no example is of {_some_names(absent)}; labels are those of {beside.where}" if absent else ""
     return beside.labels, text

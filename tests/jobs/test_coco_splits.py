@@ -133,4 +133,9 @@ def test_split_added_has_classes_of_others(tmp_path, recordmill):
     assert manifest_of(tmp_path / "out")["splits"]["val"]["class_counts"] == [0, 1]
     refused = split("test", [{"id": 4, "name": "dog"}])
     assert refused.code == 1
-    assert "has no class 'dog', so labels would differ between splits: write all splits by one command" in refused.err
+    same_name = (
+        "has another id for the class 'dog', so labels would differ between splits: write all splits by one command"
+    )
+    assert same_name in refused.err
+    refused = split("test", [{"id": 4, "name": "bird"}])
+    assert "has no class 'bird', so labels would differ" in refused.err
