@@ -83,7 +83,7 @@ def test_existing_data_set_is_compared_after_map():
     with pytest.raises(CategoryError, match="train of out has no class 'car', 'bus'"):
         finish_labels(CLASSES, TABLE, coco(), None, known)
     other_ids = ExistingLabels(LabelMap((Category(5, "vehicle"), Category(3, "cat"))), "train of out")
-    with pytest.raises(CategoryError, match="train of out has no class 'vehicle'"):
+    with pytest.raises(CategoryError, match="train of out has another id for the class 'vehicle'"):
         finish_labels(CLASSES, TABLE, coco(), VEHICLES, other_ids)
 
 
