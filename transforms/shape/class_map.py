@@ -98,7 +98,11 @@ def class_map_of(where: str, pairs: Iterable[tuple[str, str, str]]) -> ClassMap:
 
 
 def _csv_pairs(where: str, data: bytes) -> Iterator[tuple[str, str, str]]:
-    rows = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
+    text = data.decode("utf-8-sig")
+    if "\0" in text:  # csv refuses it before Python 3.11
+        line = text[: text.index("\0")].count("\n") + 1
+        raise ConfigError(f"{where}, line {line} has a NUL. Take it out")
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     first, second = 0, 1
     try:
         for number, row in enumerate(rows):

@@ -54,7 +54,7 @@ YAML_BOMB = f"a: [{', '.join(_ALIASES)}]"
             ", line 1 is not the name of a class, a comma and its new name, empty to drop the class: 'a;b'.",
         ),
         ("map.csv", "from,to,comment\n", ", line 1 is not the name of a class, a comma and its new name"),
-        ("map.yaml", 'a: "b\\0c"\n', ", entry 1: the new name 'b\\x00c' has a NUL"),
+        ("map.csv", "a,b\nc,d\0\n", ", line 2 has a NUL. Take it out"),
         ("map.csv", "a,b\n\na,c\n", ", line 3: class 'a' is given twice"),
         ("map.csv", "a,b\n ,c\n", ", line 2: the name of the class is empty"),
         ("map.csv", 'a,"b', ", line 1 is not CSV"),
