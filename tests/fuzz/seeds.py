@@ -216,6 +216,13 @@ def image(format_: str, mode: str = "RGB") -> bytes:
     return data.getvalue()
 
 
+CLASS_MAPS: Files = {
+    "map.csv": b'from,to\ncar,vehicle\nbus,vehicle\n"cat, big",\n*,other\n',
+    "map.yaml": b"car: vehicle\nbus: vehicle\ncat, big:\n",
+    "list.yaml": b"- {from: car, to: bus}\n- {from: bus, to: car}\n- {from: '*', to: ''}\n",
+}
+
+
 def label_sets() -> dict[str, tuple[str, Files]]:
     """Return the format and the files of each data set of label files, by its name."""
     pictures = {"1.jpg": image("JPEG"), "2.jpg": image("JPEG")}

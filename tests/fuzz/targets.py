@@ -22,6 +22,7 @@ from recordmill.schemas.containers import CONTAINERS
 from recordmill.schemas.dataset.manifest import decode_manifest
 from recordmill.schemas.errors import RecordmillError
 from recordmill.schemas.features import ColumnType
+from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, FileAnnotations
 from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.inputs.labels import LabelMap
@@ -43,6 +44,7 @@ from recordmill.transforms.rows.choose_type import narrowest_type
 from recordmill.transforms.rows.convert_columns import convert_column
 from recordmill.transforms.rows.observe_columns import TableStats, observe
 from recordmill.transforms.rows.read_rows import read_rows, read_texts
+from recordmill.transforms.shape.class_map import new_class_names, read_class_map
 from recordmill.transforms.storage.resolve import storage_for
 from tests.fuzz import seeds
 from tests.transforms.coco.whole_files import read_whole
@@ -100,7 +102,16 @@ def file_targets() -> list[Target]:
     targets.append(
         Target("segmentation", {f"{n}.json": text for n, text in enumerate(_SEGMENTATIONS)}, _read_segmentations)
     )
+    targets.append(Target("class_map", seeds.CLASS_MAPS, _read_class_maps))
     return targets
+
+
+def _read_class_maps(folder: Path, rng: random.Random) -> None:
+    labels = LabelMap(tuple(Category(number, name) for number, name in enumerate(("car", "bus", "cat, big"))))
+    for path in sorted(folder.iterdir()):
+        with contextlib.suppress(RecordmillError):
+            class_map = read_class_map(str(path))
+            new_class_names(labels, class_map)
 
 
 def _read_labels(format_: str, folder: Path, rng: random.Random) -> None:
