@@ -87,7 +87,7 @@ def test_jedi_completes_public_names(complete):
     assert names - {*recordmill.__all__, *folders} == {"TYPE_CHECKING"}
     assert {name for name in complete(f"{HEAD}train.") if not name.startswith("_")} == {
         *("compression", "container", "features", "folder", "name", "shards"),
-        *("grain", "numpy", "raw", "read", "tensorflow", "torch"),
+        *("grain", "numpy", "raw", "read", "repeated", "tensorflow", "torch"),
     }
     assert {"batch=", "resize=", "shuffle="} <= complete(f"{HEAD}train.tensorflow(")
     assert {"iterable=", "transform="} <= complete(f"{HEAD}train.torch(")
