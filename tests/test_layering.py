@@ -56,6 +56,10 @@ ROOMS = (
     "recordmill._keywords",  # for type checkers
     "recordmill._conversion",
     "recordmill._convert",  # what users call to convert
+    "recordmill._beam_checks",
+    "recordmill._beam_records",
+    "recordmill._beam_steps",
+    "recordmill._beam_join",
     "recordmill.beam",  # what users' pipelines are made of
 )
 LIGHT = (
