@@ -100,12 +100,13 @@ def digest_labels(block: Block, class_ids: np.ndarray) -> np.ndarray:
 
     Args:
         block: Complete images of known size, with objects in pixels.
-        class_ids: int64, category ids by class index, ascending.
+        class_ids: int64, category ids by class index, in any order.
     """
     low, high = block.boxes_xywh_px[:, :2], block.boxes_xywh_px[:, :2] + block.boxes_xywh_px[:, 2:]
     sides = block.image_size_px[block.image_of_object].astype(np.float64)
     low, high = np.where(low < 0, 0.0, low) / sides, np.where(sides < high, sides, high) / sides
-    number = len(block)
+    number, order = len(block), np.argsort(class_ids)
+    class_index = np.append(order, len(order))[np.searchsorted(class_ids, block.category_id, sorter=order)]
     facts = FactColumns(
         block.file_name,
         block.image_size_px,
@@ -116,7 +117,7 @@ def digest_labels(block: Block, class_ids: np.ndarray) -> np.ndarray:
         [None] * number,
         np.full(number, NO_CLASS),
         block.first_object_of_image,
-        np.searchsorted(class_ids, block.category_id),
+        class_index,
         np.concatenate([low[:, ::-1], high[:, ::-1]], axis=1).astype(np.float32),
     )
     return label_digests(facts, sort_objects(facts)).view(np.int64)

@@ -212,6 +212,18 @@ def test_tiles_without_objects(labels, class_ids, number, copies, unseen):
     assert (counts.empty.tolist(), counts.copies.tolist(), counts.unseen.tolist()) == ([4 - number], [copies], [unseen])
 
 
+def test_label_digests_are_those_of_class_indices():
+    boxes = [[(0, 0, 50, 50)]] * 3
+    block = block_of([(100, 100)] * 3, boxes, category_id=np.array([1, 2, 3]))
+    digests = [
+        divide_images(block.replace(category_id=np.array(ids)), TileRules(100), class_ids=np.array(class_ids))
+        for ids, class_ids in (([1, 2, 3], [2, 3, 1]), ([9, 7, 8], [7, 8, 9]))
+    ]
+    selected, ascending = (tiles.block.whole_labels.tolist() for tiles in digests)
+    assert selected == ascending
+    assert len(set(selected)) == 3
+
+
 def test_regions_are_cropped_and_a_wrong_one_is_one_reject():
     wrong = StuffAnnotation(8, 3, b'{"counts": [3], "size": [1, 3]}')
     labels = label_column([ImageLabels(regions=(REGION, wrong))])
