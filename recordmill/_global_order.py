@@ -14,6 +14,8 @@ from hashlib import blake2b
 import msgspec
 import numpy as np
 
+from recordmill.schemas.mix_bits import mix_bits
+
 _ROUNDS = 10
 _FEWEST, _MOST = 1 << 5, 1 << 12
 """Minimum and maximum size of a batch of numbers. The size doubles, because a short run needs few."""
@@ -130,10 +132,3 @@ def _encrypt(numbers: np.ndarray, bits: np.uint64, keys: list[np.uint64]) -> np.
     for key in keys:
         left, right = right, left ^ (mix_bits(right + key) & mask)
     return (left << bits) | right
-
-
-def mix_bits(numbers: np.ndarray) -> np.ndarray:
-    """Return SplitMix64's finalizer of `numbers`: each input bit affects each output bit."""
-    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return numbers ^ (numbers >> np.uint64(31))

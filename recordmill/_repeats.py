@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recordmill._global_order import mix_bits
+from recordmill.schemas.mix_bits import mix_bits
 
 _FRACTION_BITS = 53
 

@@ -68,6 +68,17 @@ def spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
 
 
+def are_among(values: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Return True for the values that are in `known`, which is ascending: bool [N].
+
+    >>> are_among(np.array([5, 2]), np.array([1, 2])).tolist()
+    [False, True]
+    """
+    if not len(known):
+        return np.zeros(len(values), bool)
+    return known[np.minimum(np.searchsorted(known, values), len(known) - 1)] == values
+
+
 def ragged_bytes(rows: Sequence[bytes]) -> Ragged:
     """Return a column of bytes: uint8 values."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))

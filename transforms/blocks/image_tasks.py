@@ -148,12 +148,18 @@ def id_texts(block: Block) -> IdTexts:
 
 def source_ids(block: Block) -> tuple[Any, Any]:
     """Return the ids of images and of objects in the source: int64 [N] and [M]; None as in the Block."""
-    if block.tile_xy_px is None:
-        return block.image_id, block.object_id
-    is_tile, object_ids = block.tile_xy_px[:, 0] >= 0, block.object_id
-    if block.whole_object_id is not None:
+    object_ids = block.object_id
+    if block.tile_xy_px is not None and block.whole_object_id is not None:
+        is_tile = block.tile_xy_px[:, 0] >= 0
         object_ids = np.where(is_tile[block.image_of_object], block.whole_object_id, object_ids)
-    return np.where(is_tile, block.whole_id, block.image_id), object_ids
+    return source_image_ids(block), object_ids
+
+
+def source_image_ids(block: Block) -> np.ndarray:
+    """Return the id of each image, or of the image that a tile is of: int64 [N]."""
+    if block.tile_xy_px is None:
+        return block.image_id
+    return np.where(block.tile_xy_px[:, 0] >= 0, block.whole_id, block.image_id)
 
 
 def _texts(ids: np.ndarray, column: Ragged | None) -> dict[int, str]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from recordmill.schemas.block import Block
 from recordmill.schemas.errors import RecordmillError, StepError
-from recordmill.transforms.blocks.image_tasks import labels_of
+from recordmill.transforms.blocks.image_tasks import labels_of, source_image_ids
 from recordmill.transforms.blocks.pack_block import pack_block
 
 HASH_BITS = 63  # Beam's integers are signed, 64 bits
@@ -36,14 +36,7 @@ def hash_images(image_ids: np.ndarray, seed: int) -> np.ndarray:
 
 def hash_in_order(block: Block, seed: int) -> np.ndarray:
     """Return the hash that `image_order` sorts images by: int64 [N]. All tiles of an image have the image's."""
-    return hash_images(_whole_ids(block), seed)
-
-
-def _whole_ids(block: Block) -> np.ndarray:
-    """Return the id of each image, or of the image that a tile is of: int64 [N]."""
-    if block.tile_xy_px is None:
-        return block.image_id
-    return np.where(block.tile_xy_px[:, 0] < 0, block.image_id, block.whole_id)
+    return hash_images(source_image_ids(block), seed)
 
 
 def ranges_of(hashes: np.ndarray, bits: int) -> np.ndarray:
@@ -55,7 +48,7 @@ def image_order(block: Block, hashes: np.ndarray) -> np.ndarray:
     """Return the indices that sort images: by hash, then by id; and tiles of an image by y, then x. Rows of a table
     with one id are sorted by content, name and position."""
     if block.tile_xy_px is not None:
-        return np.lexsort((*block.tile_xy_px.T, _whole_ids(block), hashes))
+        return np.lexsort((*block.tile_xy_px.T, source_image_ids(block), hashes))
     order = np.lexsort((block.image_id, hashes))
     if block.labels is None or not (np.diff(block.image_id[order]) == 0).any():
         return order

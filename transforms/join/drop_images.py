@@ -379,7 +379,7 @@ def labels_digest(image: Block) -> bytes:
 
 def _drop_unique(group: tuple[Any, Iterable[Candidate]], of_sets: bool) -> Iterator[Candidate]:
     """Yield the images of a group, unless it has a single one, or with `of_sets` those of a single set."""
-    if len(set(islice(_different_sets(group[1]) if of_sets else enumerate(group[1]), 2))) > 1:
+    if len(list(islice(_different_sets(group[1]) if of_sets else group[1], 2))) > 1:
         yield from group[1]
 
 

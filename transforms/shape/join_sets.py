@@ -8,7 +8,7 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
-from recordmill.schemas.block import Block, join_blocks, ragged_texts
+from recordmill.schemas.block import Block, are_among, join_blocks, ragged_texts
 from recordmill.schemas.errors import CollidingImagesError, ConfigError
 from recordmill.schemas.inputs.image_options import ObjectOptions, StoredImageOptions
 from recordmill.schemas.inputs.labels import ExistingLabels
@@ -272,16 +272,9 @@ def taken_ids(pieces: Sequence[tuple[int, np.ndarray]]) -> list[np.ndarray]:
     for set_number, ids in pieces:
         if set_number != number:
             earlier, own, number = np.unique(np.concatenate([earlier, *own])), [], set_number
-        taken.append(ids[_is_among(ids, earlier)])
+        taken.append(ids[are_among(ids, earlier)])
         own.append(ids)
     return taken
-
-
-def _is_among(ids: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Return which ids are among `known`, ascending: bool."""
-    if not len(known):
-        return np.zeros(len(ids), bool)
-    return known[np.minimum(np.searchsorted(known, ids), len(known) - 1)] == ids
 
 
 def _renumber(keyed: tuple[SetKey, tuple[Iterable[bytes], Iterable[Ids]]]) -> Iterator[Any]:
@@ -315,7 +308,7 @@ def renumber_block(block: Block, taken_images: np.ndarray, taken_objects: np.nda
         taken_images, taken_objects: int64, ascending.
     """
     names = [*map(name_key, block.file_name.texts())]
-    images = np.flatnonzero(_is_among(block.image_id, taken_images)).tolist()
+    images = np.flatnonzero(are_among(block.image_id, taken_images)).tolist()
     shared = block.list_rows("is_shared")
     if images:
         old_ids, new_ids = block.image_id.tolist(), block.image_id.copy()
@@ -326,7 +319,7 @@ def renumber_block(block: Block, taken_images: np.ndarray, taken_objects: np.nda
         block = block.replace(image_id=new_ids, id_text=ragged_texts(texts))
     if not block.num_objects:
         return block
-    objects = np.flatnonzero(_is_among(block.object_id, taken_objects)).tolist()
+    objects = np.flatnonzero(are_among(block.object_id, taken_objects)).tolist()
     if objects:
         old_ids, new_ids, image_of_object = block.object_id.tolist(), block.object_id.copy(), block.image_of_object
         for row in objects:

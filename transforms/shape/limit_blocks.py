@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
-from recordmill.schemas.block import Block, spans, starts_of
+from recordmill.schemas.block import Block, are_among, spans, starts_of
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.limits import Limits
@@ -244,13 +244,6 @@ def _limit_classes(split: str, columns: _Columns, is_left: np.ndarray, maximum: 
     is_chosen = is_left & are_among(columns.names, chosen)
     facts.count(split, Metric.OVER_CLASS_LIMIT, int(is_left.sum() - is_chosen.sum()))
     return is_chosen
-
-
-def are_among(hashes: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Return which hashes are in `chosen`, which is ascending: bool [N]."""
-    if not len(chosen):
-        return np.zeros(len(hashes), bool)
-    return chosen[np.minimum(np.searchsorted(chosen, hashes), len(chosen) - 1)] == hashes
 
 
 def are_remaining(hashes: np.ndarray, splits: np.ndarray, names: Sequence[str], remaining: Remaining) -> np.ndarray:

@@ -79,8 +79,8 @@ def _merge_classes(classes: list[Category], name: str, object_ids: set[int]) -> 
     merged = msgspec.structs.replace(first, name=name)
     for other in classes[1:]:
         one, two = (f"class {category.name!r} (id {category.id})" for category in (first, other))
-        if _is_thing(first, object_ids) != _is_thing(other, object_ids):
-            thing, stuff = (one, two) if _is_thing(first, object_ids) else (two, one)
+        if is_thing(first, object_ids) != is_thing(other, object_ids):
+            thing, stuff = (one, two) if is_thing(first, object_ids) else (two, one)
             raise CategoryError(f"{thing} is a thing and {stuff} is stuff, so they cannot become one class {name!r}")
         for what in ("keypoints", "skeleton"):
             have, has = getattr(merged, what), getattr(other, what)
@@ -96,7 +96,8 @@ def _merge_classes(classes: list[Category], name: str, object_ids: set[int]) -> 
     return merged
 
 
-def _is_thing(category: Category, object_ids: set[int]) -> bool:
+def is_thing(category: Category, object_ids: Collection[int]) -> bool:
+    """Return True for a class of objects, and False for stuff, unless the class says so itself."""
     return category.id in object_ids if category.isthing is None else bool(category.isthing)
 
 

@@ -153,9 +153,7 @@ def measure_block(block: Block, upright: bool, map_: Any = map) -> Block:
     tasks = image_tasks(images, ("",) * (1 + int(images.split.max(initial=0))))
     sizes = [size or (0, 0) for size in map_(partial(_measure_image, upright=upright), tasks)]
     sides[unknown] = np.array(sizes, np.int64).reshape(-1, 2)
-    with np.errstate(over="ignore"):
-        is_large = sides[:, 0].astype(np.float64) * sides[:, 1] > MAX_PIXELS
-    sides[is_large] = 0
+    sides[sides.astype(np.float64).prod(axis=1) > MAX_PIXELS] = 0
     return block.replace(image_size_px=sides, is_measured=is_measured)
 
 

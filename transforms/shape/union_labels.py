@@ -17,7 +17,7 @@ from recordmill.schemas.inputs.labels import ExistingLabels, LabelMap, adopt_lab
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.join.choose_fields import adopt_fields
-from recordmill.transforms.shape.map_classes import ClassMapping
+from recordmill.transforms.shape.map_classes import ClassMapping, is_thing
 
 
 class SetLabels(NamedTuple):
@@ -92,8 +92,7 @@ def _list_members(name: str, labels: LabelMap) -> Iterator[_Member]:
     for category in labels.all:
         if category.isthing is None and category.id in segments:
             category = msgspec.structs.replace(category, isthing=segments[category.id].isthing)
-        is_thing = category.id in objects if category.isthing is None else bool(category.isthing)
-        yield _Member(name, category, is_thing)
+        yield _Member(name, category, is_thing(category, objects))
 
 
 def _merge_members(id_: int, members: Sequence[_Member]) -> Category:

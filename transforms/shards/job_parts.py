@@ -17,6 +17,7 @@ from recordmill.schemas.errors import ConfigError, JobError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.encoders import TextEncoder
 from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.mix_bits import mix_bits
 from recordmill.schemas.shards import JobPart, ShardKey
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import Facts, add_facts
@@ -159,16 +160,9 @@ def sum_image_hashes(key: ShardKey, packed: bytes) -> tuple[int, int]:
     hashes = np.full(len(block), shard, np.uint64)
     for column in columns:
         if column is not None:
-            hashes = _mix_bits(hashes + column.astype(np.uint64))
+            hashes = mix_bits(hashes + column.astype(np.uint64))
     continued = 0 if block.is_continuation is None else int(block.is_continuation.sum())
     return len(block) - continued, int(hashes.sum(dtype=np.uint64)) & _MASK
-
-
-def _mix_bits(hashes: np.ndarray) -> np.ndarray:
-    """Return uint64 hashes of uint64 numbers, by the finalizer of SplitMix64."""
-    hashes = (hashes ^ (hashes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    hashes = (hashes ^ (hashes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return hashes ^ (hashes >> np.uint64(31))
 
 
 def plan_part(facts: Facts, part: JobPart) -> None:

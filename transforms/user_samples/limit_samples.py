@@ -8,6 +8,7 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection
 
+from recordmill.schemas.block import are_among
 from recordmill.schemas.inputs.limits import Limits
 from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.names import name_key
@@ -18,7 +19,6 @@ from recordmill.transforms.shape.limit_blocks import (
     ChooseImages,
     LimitUnits,
     Remaining,
-    are_among,
     hash_texts,
     make_units,
 )
