@@ -65,7 +65,9 @@ class LimitImages(beam.PTransform):
     def expand(self, samples):
         check_type("the input", samples, Sample)
         check_windows("LimitImages", samples)
-        limited = samples | "LimitSamples" >> LimitSamples(self._limits)
+        with collect_facts() as collected:  # WriteDataset counts the Samples that are left out
+            limited = samples | "LimitSamples" >> LimitSamples(self._limits)
+        tuple(collected) | "Facts" >> beam.Flatten() | "LogWarnings" >> beam.Map(log_warnings)
         translate_errors(samples.pipeline.transforms_stack[-1], translation())
         return limited
 

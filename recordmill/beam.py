@@ -44,18 +44,17 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample, SampleObject, SampleTile
-from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.dataset.collect_facts import collect_facts
 from recordmill.transforms.dataset.dataset_folder import read_manifest, read_statistics
 from recordmill.transforms.dataset.fact_lines import problem_lines
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.insight.across_splits import compare_splits
-from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, translate_errors
 from recordmill.transforms.shards.encode_images import EncodeImages
 from recordmill.transforms.user_samples.convert_samples import convert_samples, unpack_sample
 from recordmill.transforms.user_samples.gather_samples import CheckSamples, stored_sample
+from recordmill.transforms.user_samples.log_rejects import RejectLog
 from recordmill.transforms.user_samples.record_options import RecordOptions
 from recordmill.transforms.user_samples.trace_reads import Read
 
@@ -78,7 +77,6 @@ __all__ = [
     "WriteDataset",
 ]
 
-_LOGGED = 10
 _WRITERS: WeakKeyDictionary[beam.Pipeline, dict[tuple[str, str], str]] = WeakKeyDictionary()
 """Label of the WriteDataset of each output and split of a pipeline."""
 _ROWS_CURE = (
@@ -276,24 +274,18 @@ class _Encode(ThreadedDoFn):
 
     def __init__(self, options: RecordOptions):
         super().__init__(options.workers)
-        self._options = options
-        self._logged = 0
+        self._options, self._log = options, RejectLog()
 
     def process(self, batch: list[bytes], labels: LabelMap, table: FeatureTable) -> Iterator[bytes]:
         samples = [msgspec.structs.replace(unpack_sample(packed), split="") for packed in batch]
         options = self._options.of_layout(table.layout)
-        block = convert_samples([stored_sample(sample, options) for sample in samples], labels, options, self._reject)
+        stored = [stored_sample(sample, options) for sample in samples]
+        block = convert_samples(stored, labels, options, lambda _, rejected: self._log.add(rejected))
         if block is None:
             return
         maker = EncodeImages(self._options.box_policy, self._options.image_rules)
         encode = maker.start(RecordContext(labels, table, self.pool, self.threads))
         for run in encode(block.replace(split=block.split * 0), ""):
             for rejected in run.rejected:
-                self._reject("", rejected)
+                self._log.add(rejected)
             yield from map(b"".join, run.records)
-
-    def _reject(self, _: str, rejected: Rejected) -> None:
-        progress.count_reject(rejected)
-        if self._logged < _LOGGED:
-            LOGGER.warning("rejected: %s", rejected.detail)
-        self._logged += 1

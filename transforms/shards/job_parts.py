@@ -20,12 +20,11 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.mix_bits import mix_bits
 from recordmill.schemas.shards import JobPart, ShardKey
 from recordmill.transforms.blocks.pack_block import unpack_block
-from recordmill.transforms.dataset.facts import Facts, add_facts
-from recordmill.transforms.dataset.rejects import KindRejects, RejectKind, Rejects
+from recordmill.transforms.dataset.facts import Facts
+from recordmill.transforms.dataset.rejects import RejectKind, Rejects
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import library_versions, unpacker
-from recordmill.transforms.shards.check_findings import JobLimits
-from recordmill.transforms.shards.write_metadata import check_notes, committed_by_another
+from recordmill.transforms.shards.write_metadata import JobReport, check_notes, committed_by_another
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 FORMAT = 1
@@ -171,16 +170,8 @@ def plan_part(facts: Facts, part: JobPart) -> None:
         progress.count_planned(0, part.num_shards(size.shards) - size.shards)
 
 
-# Long list of arguments: those of a function of WriteMetadata, and two more.
 def write_part(
-    _: bytes,
-    recipes: tuple[Recipe, ...],
-    limits: JobLimits,
-    step_facts: list[Facts],
-    shard_facts: list[Facts],
-    lists: KindRejects,
-    shard_lists: KindRejects,
-    notes: list[tuple[ShardKey, str]],
+    report: JobReport,
     part: JobPart,
     images: int,
     labels: LabelMap,
@@ -189,29 +180,30 @@ def write_part(
 ) -> JobPart:
     """Write the file of a part, unless `recordmill seal` has committed the splits already.
 
+    Args:
+        images: Sum of hashes of all images, see JobPlan.
+
     Raises:
         JobError: A run with another recipe has started, or the state of the run was deleted.
     """
-    facts = add_facts(step_facts)
-    listed = tuple(recipe.with_listings(facts.listings) for recipe in recipes)
+    recipes, limits = report.recipes, report.limits
     plan = JobPlan(
-        listed,
-        dict(library_versions(listed[0].of_layout(table.layout).layout, listed[0].container)),
+        recipes,
+        dict(library_versions(recipes[0].of_layout(table.layout).layout, recipes[0].container)),
         limits.max_rejects,
         limits.duplicates,
         images,
         labels,
         table,
         tuple(sorted(encoders, key=attrgetter("column"))),
-        facts,
-        tuple(sorted(lists)),
+        report.step_facts,
+        tuple(sorted(report.step_lists)),
     )
-    finished = FinishedPart(
-        FORMAT, part, plan.digest, plan, add_facts(shard_facts), tuple(sorted(shard_lists)), tuple(sorted(notes))
-    )
+    lists, notes = tuple(sorted(report.shard_lists)), tuple(sorted(report.notes))
+    finished = FinishedPart(FORMAT, part, plan.digest, plan, report.shard_facts, lists, notes)
     output = limits.output
     if not check_notes(output, recipes):
-        if committed_by_another([recipe.of_layout(table.layout) for recipe in listed], limits):
+        if committed_by_another([recipe.of_layout(table.layout) for recipe in recipes], limits):
             return part
         raise JobError(f"{output}: the state of this run was deleted before part {part} ended; run the part again")
     storage_for(output).write(part_path(output, plan.splits, part), msgspec.msgpack.encode(finished))

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from hashlib import sha256
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import msgspec
@@ -54,7 +54,7 @@ class WriteMetadata(beam.PTransform):
         findings: Findings of earlier steps.
         recipes: One per split.
         sides: Labels, table and encoders of `write_metadata`, as side inputs.
-        write: Function that writes something else, with the arguments of `_write_job_metadata`.
+        write: Function that writes something else, with a JobReport and the sides as arguments.
         more: Further arguments of `write` by name, which may be side inputs.
     """
 
@@ -77,7 +77,7 @@ class WriteMetadata(beam.PTransform):
         notes = written | "Notes" >> beam.FlatMap(_keyed_notes).with_output_types(tuple[ShardKey, str])
         parts = self._findings, added  # flattened, they would be a stage of their own
         sides = *(AsList(part.facts) for part in parts), *(AsIter(part.lists) for part in parts), AsList(notes)
-        write = beam.Map(self._write, self._recipes, self._limits, *sides, **self._sides)
+        write = beam.Map(_write_report, self._write, self._recipes, self._limits, *sides, **self._sides)
         return written.pipeline | "Once" >> beam.Impulse() | "Write" >> write
 
 
@@ -85,21 +85,47 @@ def _keyed_notes(written: WrittenShard) -> list[tuple[ShardKey, str]]:
     return [(written.key, written.note)] if written.note else []
 
 
+class JobReport(NamedTuple):
+    """Findings of a job when its shards are written.
+
+    Attributes:
+        recipes: One per split, with listings.
+        step_facts, step_lists: Facts of the steps before the shards, and lists of their rejects.
+        shard_facts, shard_lists: The same of the shards.
+        notes: Notes of the shards, see WrittenShard.
+    """
+
+    recipes: tuple[Recipe, ...]
+    limits: JobLimits
+    step_facts: Facts
+    shard_facts: Facts
+    step_lists: KindRejects
+    shard_lists: KindRejects
+    notes: list[tuple[ShardKey, str]]
+
+
 # Long list of arguments: two parts of facts and of lists of rejects.
-def _write_job_metadata(
+def _write_report(
     _: bytes,
+    write: Callable[..., Any],
     recipes: tuple[Recipe, ...],
     limits: JobLimits,
     step_facts: list[Facts],
     shard_facts: list[Facts],
-    lists: KindRejects,
+    step_lists: KindRejects,
     shard_lists: KindRejects,
     notes: list[tuple[ShardKey, str]],
     **sides: Any,
-) -> Manifest:
-    facts = add_facts([*step_facts, *shard_facts])
+) -> Any:
+    facts = add_facts(step_facts)
     listed = tuple(recipe.with_listings(facts.listings) for recipe in recipes)
-    return write_metadata(listed, limits, facts, notes, chain(lists, shard_lists), **sides)
+    return write(JobReport(listed, limits, facts, add_facts(shard_facts), step_lists, shard_lists, notes), **sides)
+
+
+def _write_job_metadata(report: JobReport, **sides: Any) -> Manifest:
+    facts = add_facts([report.step_facts, report.shard_facts])
+    lists = chain(report.step_lists, report.shard_lists)
+    return write_metadata(report.recipes, report.limits, facts, report.notes, lists, **sides)
 
 
 # Long list of arguments: two options of the job, three parts of what it found, and three side inputs.

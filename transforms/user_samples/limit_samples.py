@@ -1,6 +1,5 @@
 """Limit the number of Samples of each split, and of each class."""
 
-import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
@@ -12,8 +11,6 @@ from recordmill.schemas.block import are_among
 from recordmill.schemas.inputs.limits import Limits
 from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.names import name_key
-from recordmill.transforms.dataset.collect_facts import collect_facts
-from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.runtime.beam_steps import pack
 from recordmill.transforms.shape.limit_blocks import (
     ChooseImages,
@@ -23,14 +20,12 @@ from recordmill.transforms.shape.limit_blocks import (
     make_units,
 )
 
-_LOGGER = logging.getLogger(__name__)
-
 _Named = tuple[str, str, tuple[str, ...]]
 """Split and name of a Sample, and the class of each object, the class of the image and its tags."""
 
 
 class LimitSamples(beam.PTransform):
-    """Convert Samples to those that remain after limits, see `recordmill.beam.LimitImages`."""
+    """Convert Samples to those that remain after limits, see `recordmill.beam.LimitImages`. Facts have warnings."""
 
     def __init__(self, limits: Limits):
         super().__init__()
@@ -43,10 +38,7 @@ class LimitSamples(beam.PTransform):
             | "Batch" >> beam.BatchElements(min_batch_size=64, max_batch_size=4096)
             | "ListUnits" >> beam.FlatMap(_pack_units, self._limits).with_output_types(bytes)
         )
-        with collect_facts() as collected:  # WriteDataset counts the Samples that are left out
-            remaining = units | "Choose" >> ChooseImages(self._limits)
-        for facts in collected:
-            facts | "LogWarnings" >> beam.Map(_log_warnings)
+        remaining = units | "Choose" >> ChooseImages(self._limits)
         return samples | "Limit" >> beam.Filter(_is_remaining, AsSingleton(remaining)).with_output_types(Sample)
 
 
@@ -61,11 +53,6 @@ def _name_sample(sample: Sample) -> Iterator[_Named]:
 
 def _has_name(sample: Sample) -> bool:
     return isinstance(sample, Sample) and isinstance(sample.file_name, str) and isinstance(sample.split, str)
-
-
-def _log_warnings(facts: Facts) -> None:
-    for _, text in sorted(facts.warnings):
-        _LOGGER.warning("%s", text)
 
 
 def _pack_units(names: Iterable[_Named], limits: Limits) -> Iterator[bytes]:

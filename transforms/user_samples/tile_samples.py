@@ -1,6 +1,5 @@
 """Divide Samples of a user's pipeline into tiles."""
 
-import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,12 +16,9 @@ from recordmill.schemas.rejects import Rejected, UnusableError
 from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.images.measure_size import measure_size
 from recordmill.transforms.join.sample_rows import CategoryFinder, sample_rows, usable_objects
-from recordmill.transforms.runtime import progress
 from recordmill.transforms.shape.divide_images import divide_images, object_id_in_tile
 from recordmill.transforms.user_samples.convert_samples import find_sample_file, sample_tile, validate_sample
-
-_LOGGER = logging.getLogger("recordmill")
-_LOGGED = 10
+from recordmill.transforms.user_samples.log_rejects import RejectLog
 
 
 class TileSamples(beam.DoFn):
@@ -33,16 +29,12 @@ class TileSamples(beam.DoFn):
     """
 
     def __init__(self, rules: TileRules, upright: bool):
-        self._rules, self._upright = rules, upright
-        self._logged = 0
+        self._rules, self._upright, self._log = rules, upright, RejectLog()
 
     def process(self, sample: Sample) -> Iterator[Sample]:
         tiles, rejects = tile_sample(sample, self._rules, self._upright)
         for reject in rejects:
-            progress.count_reject(reject)
-            if self._logged < _LOGGED:
-                _LOGGER.warning("rejected: %s", reject.detail)
-            self._logged += 1
+            self._log.add(reject)
         yield from tiles
 
 
