@@ -7,7 +7,7 @@ from functools import partial
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
-from recordmill.pipelines.convert import Gathered, Job, encode_and_plan, input_file, read_division
+from recordmill.pipelines.convert import Gathered, Job, encode_and_plan, input_file, read_division, read_existing
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.features import PARTS_OF_FIELDS
 from recordmill.schemas.inputs.splits import Division
@@ -17,7 +17,6 @@ from recordmill.transforms.annotated.join_annotated import DescribeClasses, Join
 from recordmill.transforms.annotated.read_annotated import ReadAnnotated
 from recordmill.transforms.annotated.source import Source
 from recordmill.transforms.annotated.unread_folders import unread_folders
-from recordmill.transforms.dataset.dataset_folder import existing_labels
 from recordmill.transforms.join.divide_images import DivideImages
 from recordmill.transforms.shape.shape_classes import MapPairs
 
@@ -54,7 +53,7 @@ def gather(p: beam.Pipeline, options: FormatOptions, source: Source, splits: tup
     division = read_division(p, options)
     job = options, source, splits
     rows, traits = p | "ReadAnnotated" >> ReadAnnotated(*job, division)
-    existing = None if options.is_part else existing_labels(options.output, splits)
+    existing = read_existing(options, splits)
     categories, labels, table = traits | "DescribeClasses" >> DescribeClasses(*job, existing)
     if options.divides_ranked:
         rows = _divide_annotated(rows, categories, *job, division)

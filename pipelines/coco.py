@@ -17,6 +17,7 @@ from recordmill.pipelines.convert import (
     input_file,
     place_in_split,
     read_division,
+    read_existing,
 )
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.inputs.coco import ExportPart, Given
@@ -31,7 +32,6 @@ from recordmill.transforms.coco.join_images import JoinImages
 from recordmill.transforms.coco.read_coco import ReadAnnotations, range_bits
 from recordmill.transforms.dataset.collect_facts import collect_facts, hand_over
 from recordmill.transforms.dataset.compare_names import NO_NAMES
-from recordmill.transforms.dataset.dataset_folder import existing_labels
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.join.list_images import ListFolders, files_by_name
 
@@ -64,7 +64,7 @@ def gather(p: beam.Pipeline, options: CocoOptions, given: Given) -> Gathered:
     division = read_division(p, options)
     read = [p | f"ReadCoco{part.split}" >> _read_part(part, options) for part in given.parts]
     files = flatten_collections([files for _, _, files in read], "Files")
-    existing = None if options.is_part else existing_labels(options.output, given.splits)
+    existing = read_existing(options, given.splits)
     categories, labels, table = files | "DescribeFiles" >> DescribeFiles(options, given, existing)
     joined = [
         join_part(part, rows, annotations, categories, division, options, given.splits)

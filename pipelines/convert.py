@@ -14,6 +14,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder
 from recordmill.schemas.inputs.image_options import ALLOW_EMPTY, AnnotatedOptions, StoredImageOptions, TileOptions
+from recordmill.schemas.inputs.labels import ExistingLabels
 from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, RecipeValue
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.layouts import shard_names
@@ -111,14 +112,19 @@ def choice_files(options: ImageOptions) -> Iterator[InputFile]:
         yield input_file("class_map", options.class_map)
 
 
+def read_existing(options: ChoiceOptions, splits: Sequence[str]) -> ExistingLabels | None:
+    """Return the labels of the data set that the splits are added to; None for a new data set, and for one of several
+    sets, whose classes the job compares."""
+    return None if options.is_part else existing_labels(options.output, splits)
+
+
 def shape_images(options: ImageOptions, gathered: Gathered, splits: Sequence[str]) -> Gathered:
     """Return the images that options do not skip. The order of the steps is part of the options' meaning."""
     blocks, labels, table = gathered.blocks, gathered.labels, gathered.table
     if isinstance(options, ChoiceOptions) and options.exclude:
         blocks = blocks | "ExcludeImages" >> ExcludeImages(options.exclude, options.exclude_kinds, splits)
     if isinstance(options, ChoiceOptions) and options.changes_classes and options.has_classes_in_blocks:
-        existing = None if options.is_part else existing_labels(options.output, splits)
-        shape = ShapeClasses(options, splits, existing)
+        shape = ShapeClasses(options, splits, read_existing(options, splits))
         blocks, labels, table = (blocks, labels, table) | "ShapeClasses" >> shape
     if isinstance(options, StoredImageOptions) and options.duplicates == "drop":
         blocks = blocks | "DropCopies" >> DropCopies(splits)

@@ -122,7 +122,7 @@ class RepackOptions(DataSetOptions):
 class SealOptions(DataSetOptions):
     """Options of `recordmill seal`."""
 
-    split: str = READ.opt("Seal only the job that writes this split, if parts of several jobs are in the folder.", "")
+    split: str = READ.opt("Seal only the job that writes this split, in a folder with parts of more than one job.", "")
     max_rejects: float | None = LEAVE_OUT.opt(
         "Fraction of images, or of annotations, that may be rejected.",
         metavar="FRACTION",

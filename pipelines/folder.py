@@ -16,6 +16,7 @@ from recordmill.pipelines.convert import (
     input_file,
     place_in_split,
     read_division,
+    read_existing,
 )
 from recordmill.schemas.dataset.recipes import InputFile, unlisted_folder
 from recordmill.schemas.errors import ConfigError
@@ -32,7 +33,6 @@ from recordmill.schemas.inputs.labels import (
 from recordmill.schemas.inputs.splits import Division
 from recordmill.transforms.blocks.flatten_collections import flatten_collections
 from recordmill.transforms.dataset.collect_facts import WithFacts
-from recordmill.transforms.dataset.dataset_folder import existing_labels
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.choose_classes import (
     ListClasses,
@@ -142,7 +142,7 @@ def gather(
         parts: See `find_parts`.
     """
     division = read_division(p, options)
-    existing = None if options.is_part else existing_labels(options.output, splits)
+    existing = read_existing(options, splits)
     rows_and_blocks: list[tuple[PCollection, PCollection, PCollection | None]]
     rows_and_blocks = [_read_part(p, split, part, splits) for split, part in parts.items()]
     rows_and_blocks = rows_and_blocks or [_read_images(p, "", options, splits, division)]

@@ -106,8 +106,7 @@ def gather(p: beam.Pipeline, options: SetsOptions, jobs: Mapping[str, Job], spli
     for name, job in jobs.items():
         blocks, labels, table = p | f"Set {name}" >> _ReadSet(name, job)
         own: Any = job.options
-        ignores_exif = options.image_rules.upright and not own.image_rules.upright
-        parts.append(DataSetPart(name, blocks, labels, table, job.splits, ignores_exif))
+        parts.append(DataSetPart(name, blocks, labels, table, job.splits, own.image_rules.upright))
     division = read_division(p, options) if options.keeps_groups else None
     existing = existing_labels(options.output, splits)
     join = JoinSets(parts, splits, options, existing, reports_copies=options.duplicates != "drop")

@@ -249,7 +249,7 @@ class SetsOptions(AnnotatedOptions):
         if len(kinds) > 1:
             objects, classes = (", ".join(kinds[has_objects]) for has_objects in (True, False))
             yield (
-                f"the records of several data sets have one layout, but {classes} gives each image a class, and "
+                f"joined data sets have one layout, but {classes} gives each image a class, and "
                 f"{objects} has objects. Convert each kind to its own --output"
             )
 

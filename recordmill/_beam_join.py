@@ -59,13 +59,12 @@ class JoinDatasets(RecordTransform):
         _check_sets(sets)
         sources = [self._find_source(samples) for samples in sets.values()]
         splits = tuple(dict.fromkeys(split for options, *_ in sources for split in options.splits))
-        turns_upright = any(options.image_rules.upright for options, *_ in sources)
         with collect_facts() as collected:
             parts = []
             for (name, samples), source in zip(sets.items(), sources, strict=True):
                 own_blocks, own_labels, own_table = samples | f"Set {name}" >> _GatherSet(name, *source)
-                ignores_exif = turns_upright and not source[0].image_rules.upright
-                parts.append(DataSetPart(name, own_blocks, own_labels, own_table, source[0].splits, ignores_exif))
+                own_splits, upright = source[0].splits, source[0].image_rules.upright
+                parts.append(DataSetPart(name, own_blocks, own_labels, own_table, own_splits, upright))
             join = JoinSets(parts, splits, self._options, reports_copies=self._find_copies)
             blocks, labels, table = tuple(part.blocks for part in parts) | "JoinSets" >> join
         to_samples = beam.FlatMap(read_samples, AsSingleton(labels), AsSingleton(table), splits)

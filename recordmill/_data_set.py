@@ -208,7 +208,7 @@ class Split(SplitRecords):
                 others by 0 or the empty text. Texts are left out unless `keys` names them.
 
         Raises:
-            ConfigError: An argument is wrong, an image has more than `pad` objects, or the shards are compressed.
+            ConfigError: An argument is wrong, `pad` is less than the objects of an image, or the shards are compressed.
         """
         decoding = Decoding(*check_types(Split.grain, threads=threads, resize=resize, draft=draft, pad=pad))
         if raw and decoding != Decoding():

@@ -317,7 +317,7 @@ class SplitRecords:
         return part
 
     def _check_pad(self, pad: int | None) -> None:
-        """Raise ConfigError if an image has more objects or captions than `pad`. Other records have no such lists."""
+        """Raise ConfigError if `pad` is less than the objects or captions of an image. Other records have no lists."""
         if pad is not None and self._contents.table.record_of is RecordOf.IMAGE:
             check_pad(pad, self.folder, self.name, self._readings)
 

@@ -91,8 +91,7 @@ class FactColumns(NamedTuple):
     source_labels: Any = None
 
     def of_source(self) -> "FactColumns":
-        """Return the facts with those of whole images in place of those of their tiles; one tile of an image is
-        counted."""
+        """Return the facts of whole images instead of those of tiles. Each image counts with one of its tiles."""
         if self.is_counted is None:
             return self
         columns = self._asdict() | {  # _replace() needs the length of the tuple

@@ -57,7 +57,7 @@ class DataSetPart(NamedTuple):
         name: Prefix of the names of its images, unique.
         blocks, labels, table: See `recordmill.pipelines.convert.Gathered`.
         splits: Its splits, by the column `split` of its Blocks.
-        ignores_exif: True if EXIF does not turn its images without a size in the source, although it turns others.
+        upright: True if EXIF turns its images without a size in the source.
     """
 
     name: str
@@ -65,7 +65,7 @@ class DataSetPart(NamedTuple):
     labels: PCollection
     table: PCollection
     splits: tuple[str, ...]
-    ignores_exif: bool = False
+    upright: bool = False
 
 
 @contextmanager
@@ -107,12 +107,18 @@ class JoinSets(beam.PTransform):
 
     def expand(self, sides):  # several PCollections: Beam accepts no type hints
         p, names = sides[0].pipeline, tuple(part.name for part in self._parts)
+        turns_some = any(part.upright for part in self._parts)
         labels, table, mappings = p | "Once" >> beam.Impulse() | "UnionLabels" >> self._union_labels(names)
         named = [
             blocks
             | f"NameImages {part.name}"
             >> beam.Map(
-                _name_block, part.name, number, self._job_splits(part), AsSingleton(mappings), part.ignores_exif
+                _name_block,
+                part.name,
+                number,
+                self._job_splits(part),
+                AsSingleton(mappings),
+                turns_some and not part.upright,
             ).with_output_types(tuple[SetKey, bytes])
             for number, (part, blocks) in enumerate(zip(self._parts, sides, strict=True))
         ]
@@ -210,7 +216,7 @@ def name_images(
     Args:
         name: Name of the set, the prefix of file names.
         splits: Index in the job of each split of the set.
-        ignores_exif: See DataSetPart.
+        ignores_exif: True if EXIF does not turn images without a size in the source, although it turns those of others.
     """
     if ignores_exif and block.class_name is None:  # EXIF turns every image with a class
         block = block.replace(ignores_exif=np.full(len(block), True))
@@ -299,10 +305,10 @@ def _renumber(keyed: tuple[SetKey, tuple[Iterable[bytes], Iterable[Ids]]]) -> It
 
 
 def renumber_block(block: Block, taken_images: np.ndarray, taken_objects: np.ndarray) -> Block:
-    """Return a Block with hashes in place of ids that are taken; `id_text` and `object_id_text` have the ids.
+    """Return a Block with hashes instead of ids that an earlier set has; `id_text` and `object_id_text` have the ids.
 
-    The hash of an image is of its name, with the set, and if several ids of the set have its file, also of its id. That
-    of an object is of the image's name and its own id.
+    An image gets the hash of its name, which begins with the set, and of its id too if several ids of the set have its
+    file. An object gets the hash of the image's name and the object's id.
 
     Args:
         taken_images, taken_objects: int64, ascending.

@@ -251,10 +251,10 @@ def list_names(block: Block) -> Iterator[tuple[int, _TileName]]:
 
 
 def check_names(group: tuple[int, Iterable[tuple]], rules: TileRules) -> None:
-    """Check that tiles have names that no other tile or image has.
+    """Check that the names of tiles are unique among tiles and images.
 
     Raises:
-        CollidingImagesError: Two images have tiles of one name, or an image has the name of a tile.
+        CollidingImagesError: The tiles of two images would have the same names, or a tile that of an image.
     """
     by_key = defaultdict[tuple[int, str, str], list[_TileName]](list)
     for tile_name in map(_TileName._make, group[1]):
