@@ -160,6 +160,7 @@ class Metric(str, Enum):
     NARROW_TILES = "narrow_tiles"  # tiles at an edge of less than a tenth of --tile
     WITHOUT_TILE = "without_tile"  # images of which --keep-empty skips all tiles
     IN_NO_TILE = "in_no_tile"  # annotations of which no tile shows enough
+    TILE_DATA_BYTES = "tile_data_bytes"  # bytes of `data` of Samples that are further tiles of an image
     TILE_COPIES = "tile_copies"  # further tiles with an annotation that is in another tile
     OF_OTHER_CLASSES = "of_other_classes"  # images without any of the requested classes, or of a dropped one
     EMPTIED = "emptied"  # images that lost all objects by --categories, --class-map, --no-crowd or --min-area

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.beam import ReadDataset, Tile, WriteDataset
+from recordmill.beam import ReadDataset, Sample, Tile, WriteDataset
 from recordmill.launch.cli import main
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.sizes import size_text
+from recordmill.transforms.shards import check_findings
 from tests.conftest import examples_by_name, leave_pages_empty, manifest_of, rejects_of
 
 TILES = {"size": 64, "overlap": 0.25, "min_visible": 0.3, "keep_empty": 0.5}
@@ -85,6 +87,17 @@ def test_a_pipeline_writes_the_same_records(folder, converted):
         assert (folder / "beam" / name).read_bytes() == (converted / name).read_bytes()
     images = json.loads((folder / "beam" / "manifest.json").read_bytes())["splits"]["train"]["images"]
     assert [images[what] for what in ("rows", "written")] == [3, 2]
+
+
+def test_image_bytes_that_tiles_repeat_are_a_warning(folder, tmp_path, monkeypatch, caplog):
+    path = folder / "data" / "images" / "val" / "c.jpg"
+    data = path.read_bytes()
+    monkeypatch.setattr(check_findings, "_MAX_REPEATED_BYTES", 4 * len(data))
+    samples = [Sample("data.jpg", data=data), Sample("path.jpg", path=str(path))]
+    with beam.Pipeline() as p:
+        p | beam.Create(samples) | Tile(64, keep_empty=1) | WriteDataset(str(tmp_path / "out"))
+    (text,) = [text for text in caplog.messages if "repeat" in text]
+    assert f"repeat {size_text(5 * len(data))} of image bytes" in text
 
 
 @pytest.mark.parametrize(

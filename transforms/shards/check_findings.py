@@ -108,7 +108,7 @@ def _check_facts(_: bytes, limits: JobLimits, parts: list[Facts], lists: KindRej
     rows = count_input_rows(limits.splits, facts)
     unit = next(iter(rows.values())).what
     disjoint = () if limits.joins_sets else disjoint_kinds(facts)
-    findings = *disjoint, *shared_files(facts), *missed_shares(limits, facts, unit)
+    findings = *disjoint, *shared_files(facts), *missed_shares(limits, facts, unit), *repeated_data(facts)
     texts = {*(text for _, text in facts.warnings), *findings}
     for text in sorted(texts):  # may explain too many rejects
         _warn(limits, text)
@@ -178,6 +178,20 @@ def shared_files(facts: Facts) -> Iterator[str]:
         yield (
             f"{number:,} image ids name a file that another id names, so the file is in several records, each with "
             "the annotations of one id. Give each file one id, in all annotation files"
+        )
+
+
+_MAX_REPEATED_BYTES = 1 << 30
+
+
+def repeated_data(facts: Facts) -> Iterator[str]:
+    """Yield a sentence if tiles of Samples with `data` repeat many bytes of their images."""
+    repeated = Metric.TILE_DATA_BYTES.value
+    number = sum(number for (_, metric), number in facts.counts.items() if metric == repeated)
+    if number > _MAX_REPEATED_BYTES:
+        yield (
+            f"tiles of Samples with data repeat {size_text(number)} of image bytes between workers, because each tile "
+            "has its whole image. Write the images to files, and give Samples with path: a shard reads each file once"
         )
 
 

@@ -322,6 +322,7 @@ def _join_samples(
         is_further = sample.tile is not None and sample.tile.id in counted
         rows = InputRows(_PIPELINE, "samples", int(not is_further), _count_rows(sample, is_further))
         facts.add_rows(sample_split(sample, options), rows)
+        facts.count(sample_split(sample, options), Metric.TILE_DATA_BYTES, is_further * len(sample.data))
         counted |= {sample.tile.id} if sample.tile else set()
     block = convert_samples(samples, labels, options, facts.reject)
     if block is not None:
