@@ -104,6 +104,7 @@ class Facts(msgspec.Struct):
         largest_group: Number of images and name of the largest group; 0 and empty without groups.
         previews: Values of each requested open field, as text, by its name in `--fields`; of a dry run.
         mapped: Classes that a class map changed or left, by split, name, new name and data set, of several.
+        sets: `counts` and `inputs` of each of several data sets, by its name.
     """
 
     counts: dict[tuple[str, str], int] = {}
@@ -120,6 +121,7 @@ class Facts(msgspec.Struct):
     largest_group: tuple[int, str] = 0, ""
     previews: dict[str, str] = {}
     mapped: dict[tuple[str, str, str, str], MappedClass] = {}
+    sets: dict[str, "Facts"] = {}
 
     def merge(self, other: "Facts") -> None:
         """Add other Facts, without the lines of their rejects."""
@@ -139,6 +141,7 @@ class Facts(msgspec.Struct):
         self.largest_group = max(self.largest_group, other.largest_group)
         self.previews |= other.previews
         _merge_values(self.mapped, other.mapped, MappedClass.plus)
+        _merge_values(self.sets, other.sets, lambda *parts: add_facts(parts))
 
     def of_set(self, name: str) -> "Facts":
         """Return the Facts of a step of one of several sets, with its name in texts and in names of images."""
@@ -151,6 +154,8 @@ class Facts(msgspec.Struct):
             largest_group=(self.largest_group[0], self.largest_group[1] and f"{name}/{self.largest_group[1]}"),
             previews={f"{name}: {field}": text for field, text in self.previews.items()},
             mapped={(*key[:3], name): mapped for key, mapped in self.mapped.items()},
+            sets={f"{name}/{inner}": facts for inner, facts in self.sets.items()}
+            or {name: Facts(counts=self.counts, inputs=self.inputs)},
         )
 
     def __reduce__(self):

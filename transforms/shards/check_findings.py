@@ -70,7 +70,7 @@ class JobLimits(NamedTuple):
         duplicates: Policy for duplicate images, see `recordmill.transforms.insight.across_splits.check_duplicates`.
         class_maps: Class map that may not drop all labels of a split, for a message, and the flag that lets it, if any.
             By data set, whose map it is; empty text for that of the job.
-        joins_sets: True for several data sets, whose annotation files need not have the same images.
+        joins_sets: True for several data sets, each of which may have a class map.
         keeps_state: True if other processes write other parts of the job, so that their shards stay after an error.
     """
 
@@ -107,8 +107,7 @@ def _check_facts(_: bytes, limits: JobLimits, parts: list[Facts], lists: KindRej
     facts = add_facts(parts)
     rows = count_input_rows(limits.splits, facts)
     unit = next(iter(rows.values())).what
-    disjoint = () if limits.joins_sets else disjoint_kinds(facts)
-    findings = *disjoint, *shared_files(facts), *missed_shares(limits, facts, unit), *repeated_data(facts)
+    findings = *disjoint_kinds(facts), *shared_files(facts), *missed_shares(limits, facts, unit), *repeated_data(facts)
     texts = {*(text for _, text in facts.warnings), *findings}
     for text in sorted(texts):  # may explain too many rejects
         _warn(limits, text)
@@ -200,7 +199,12 @@ _ANNOTATION_KINDS = {kind.value for kind in AnnotationKind} - {AnnotationKind.IM
 
 
 def disjoint_kinds(facts: Facts) -> Iterator[str]:
-    """Yield a sentence if annotation files of several kinds share few images, as those of two splits do."""
+    """Yield a sentence if annotation files of several kinds share few images, as those of two splits do; for each data
+    set, if there are several."""
+    if facts.sets:
+        for name, set_facts in sorted(facts.sets.items()):
+            yield from (f"{name}: {text}" for text in disjoint_kinds(set_facts))
+        return
     images_by_kind: Counter[str] = Counter()
     for (_, _, kind), rows in facts.inputs.items():
         if kind in _ANNOTATION_KINDS:
@@ -263,7 +267,7 @@ def check_findings(limits: JobLimits, rows: dict[str, Rows], facts: Facts, lists
     if is_over(lone, total, limits.max_rejects) and (texts := list(lone_labels(limits, facts))):
         raise ConfigError(texts[0])
     nothing = "No image was read" if unit == "image" else "No shard was written"
-    advice, are_disjoint = nothing, not limits.joins_sets and any(disjoint_kinds(facts))
+    advice, are_disjoint = nothing, any(disjoint_kinds(facts))
     if not_found > limits.max_rejects * total and not are_disjoint:  # which is the cause
         advice = f"{_mismatch_text(limits, images, files, is_all=False)} {advice}"
     if limits.output:

@@ -145,6 +145,21 @@ def test_annotation_files_of_different_splits(merged, is_said):
     assert text.startswith("2 image ids name a file that another id names, so ")
 
 
+def test_annotation_files_of_different_data_sets():
+    facts = {}
+    for name, kinds in {"one": ["instances"], "two": ["captions"], "three": ["captions", "keypoints"]}.items():
+        builder = FactsBuilder()
+        for kind in kinds:
+            builder.add_rows("train", InputRows(f"{kind}.json", kind, 9, 9))
+        facts[name] = builder.build().of_set(name)
+    assert list(disjoint_kinds(add_facts([facts["one"], facts["two"], Facts()]))) == []
+    merged = FactsBuilder()
+    merged.count("train", Metric.ROWS_MERGED, 9)
+    assert list(disjoint_kinds(add_facts([facts["three"], merged.build().of_set("three")]))) == []
+    (text,) = disjoint_kinds(add_facts([*facts.values(), merged.build().of_set("one")]))
+    assert text.startswith("three: the annotation files share 0 images (images of each kind: captions 9, keypoints 9)")
+
+
 def lone(number: int) -> list[tuple[RejectKind, Rejects]]:
     reject = Rejected("image", None, Reason.LABEL_WITHOUT_IMAGE, "", file_name="labels/val/a.txt")
     return kind_rejects([("val", reject)] * number)
