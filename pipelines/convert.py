@@ -256,14 +256,15 @@ class Job(NamedTuple):
     def read(self, p: beam.Pipeline) -> Gathered:
         """Return the images, or rows, of the job. Facts have the numbers of groups, except for a set that has those of
         the job."""
-        gathered = self.gather(p)
+        read = gathered = self.gather(p)
         if self.has_images:
             gathered = shape_images(self.options, gathered, self.splits)
         if gathered.division and not (isinstance(self.options, ChoiceOptions) and self.options.groups_prefix):
-            names = gathered.blocks | "NamesOfGroups" >> beam.FlatMap(_image_names, self.splits).with_output_types(
-                tuple[str, str]
-            )
-            names | "CountGroups" >> CountGroups(gathered.division)
+            list_names = beam.FlatMap(_image_names, self.splits).with_output_types(tuple[str, str])
+            names = read_names = gathered.blocks | "NamesOfGroups" >> list_names
+            if read.blocks is not gathered.blocks:
+                read_names = read.blocks | "NamesRead" >> list_names
+            (names, read_names) | "CountGroups" >> CountGroups(gathered.division)
         return gathered
 
     def _plan(self, p: beam.Pipeline) -> tuple[Gathered, PCollection]:

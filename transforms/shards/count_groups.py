@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
+from apache_beam.pvalue import AsIter, AsList, AsSingleton
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.splits import Division
@@ -27,7 +27,8 @@ class GroupSizes(NamedTuple):
 
 class CountGroups(beam.PTransform):
     """Report (split, name) of each image as Facts: the groups of each split, the largest group, images without a
-    group, and a warning about names in a list that no image has.
+    group, and a warning about names in a list that no image has. Input is a tuple: images to write, and images that
+    were read, of which options may skip some.
 
     At run time, raises the errors of `unmatched_warnings`.
     """
@@ -36,7 +37,8 @@ class CountGroups(beam.PTransform):
         super().__init__()
         self._division = division
 
-    def expand(self, images: PCollection[tuple[str, str]]):
+    def expand(self, both):  # several PCollections: Beam accepts no type hints
+        images, read_images = both
         groups = images | "GroupOfImage" >> beam.FlatMap(_group_image, self._division)
         sizes = (
             groups
@@ -44,7 +46,7 @@ class CountGroups(beam.PTransform):
             | "OfSplit" >> beam.Map(_group_sizes).with_output_types(tuple[str, GroupSizes])
             | "AddSizes" >> beam.CombinePerKey(add_sizes)
         )
-        names = images | "Listed" >> beam.FlatMap(_grouped_name, self._division).with_output_types(str)
+        names = read_images | "Listed" >> beam.FlatMap(_grouped_name, self._division).with_output_types(str)
         once = images.pipeline | "OnceGrouped" >> beam.Impulse()
         return once | "Groups" >> WithFacts(_report_groups, AsList(sizes), AsIter(names), self._division)
 

@@ -23,7 +23,7 @@ def test_sizes_add_up_and_one_largest_group_is_named():
 def test_transform_counts_group_once():
     images = [("train", f"a{number}") for number in range(8)] + [("train", "b1"), ("val", "c1")]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        _, facts = applied(p | beam.Create(images), CountGroups(Division(SHARES, "^[a-z]")))
+        _, facts = applied((p | beam.Create(images),) * 2, CountGroups(Division(SHARES, "^[a-z]")))
         counts = {("train", "groups"): 2, ("val", "groups"): 1}
         assert_that(facts | beam.Map(lambda step_facts: step_facts.counts), equal_to([counts]), "Counted")
         assert_that(
@@ -35,17 +35,26 @@ def test_unmatched_groups_are_counted():
     division = Division(SHARES, groups={"1": "a", "2": "a", "3": "a", "gone": "b", "lost": "a"})
     images = [("train", name) for name in "123x"] + [("val", "y")]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        _, facts = applied(p | beam.Create(images), CountGroups(division))
+        _, facts = applied((p | beam.Create(images),) * 2, CountGroups(division))
         counts = {("train", "groups"): 1, ("train", "ungrouped"): 1, ("val", "ungrouped"): 1}
         assert_that(facts | beam.Map(lambda step_facts: step_facts.counts), equal_to([counts]), "Counted")
         warned = facts | beam.FlatMap(lambda step_facts: step_facts.warnings)
         assert_that(warned, equal_to(list(unmatched_warnings("123", division))), "Warnings")
 
 
+def test_names_of_images_that_options_skip_are_no_warning():
+    division = Division(SHARES, groups={"1": "a", "2": "a"})
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        sides = p | beam.Create([("train", "x")]), p | "Read" >> beam.Create([("train", name) for name in "12x"])
+        _, facts = applied(sides, CountGroups(division))
+        counted = facts | beam.Map(lambda step_facts: (step_facts.counts, step_facts.warnings))
+        assert_that(counted, equal_to([({("train", "ungrouped"): 1}, set())]))
+
+
 def test_groups_of_two_sets_are_counted_once_and_not_those_of_a_set_with_its_own():
     images = [("train", name) for name in ("one/a1", "two/a2", "two/b1", "own/a3")]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        _, facts = applied(p | beam.Create(images), CountGroups(Division(SHARES, "^[a-z]", sets=("one", "two"))))
+        _, facts = applied((p | beam.Create(images),) * 2, CountGroups(Division(SHARES, "^[a-z]", sets=("one", "two"))))
         counted = facts | beam.Map(lambda step_facts: (step_facts.counts, step_facts.largest_group))
         assert_that(counted, equal_to([({("train", "groups"): 2}, (2, "a"))]))
 
