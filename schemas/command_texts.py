@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 _VERB = re.compile(r"\brecordmill (convert|verify|extract|show|report|index|sample)(?= )")
+_VERB_OR_FLAGS = re.compile(rf"{_VERB.pattern}|\b([Cc]onvert again with)(?= --)")
 _WORD = re.compile(r" ((?:'[^']*'|\"[^\"]*\"|[^\s'\"])+)")
 _FLAG = re.compile(r"(?<![\w/.-])--[a-z]+(?:-[a-z]+)*")
 _VALUE = re.compile(r" ('[^']*'|[A-Z]{2,}\b|-?\d+(?:\.\d+)?(?![\w.])|\w+=\S*\w|[\w-]+(?:,[\w-]+)+|[\w-]*\w)")
@@ -27,6 +28,7 @@ class _Command(NamedTuple):
     """A command in a text.
 
     Attributes:
+        verb: Its verb; "convert again with", of flags alone.
         data: Words before the first flag.
         values: Values by flag; none for a switch.
     """
@@ -61,6 +63,8 @@ def python_text(text: str, keywords: Mapping[str, str]) -> str:
     'Add split="cat,dog" with all.'
     >>> python_text("Run: recordmill convert 'a b' --gzip --format voc -o OUT (same as recordmill verify).", keywords)
     'Run: recordmill.convert("a b", "OUT", gzip=True, format="voc") (same as recordmill verify).'
+    >>> python_text("Convert again with --split a/b --gzip and others.", keywords)
+    'Convert again with split="a/b", gzip=True and others.'
     """
     flags = {"--" + name.replace("_", "-"): name for name in keywords}
     switches = frozenset(flag for flag, name in flags.items() if keywords[name] == "bool")
@@ -79,7 +83,7 @@ def python_text(text: str, keywords: Mapping[str, str]) -> str:
 
     flag_and_value = re.compile(f"({_FLAG.pattern})({_VALUE.pattern})?")
     texts = []
-    for part, command in _split_commands(text, switches):
+    for part, command in _split_commands(text, switches, _VERB_OR_FLAGS):
         if not command:
             part = flag_and_value.sub(renamed, part)
             for words, other in _PYTHON_WORDS.items():
@@ -87,6 +91,8 @@ def python_text(text: str, keywords: Mapping[str, str]) -> str:
             texts.append(part)
         elif command.verb == "convert" and {*command.values} <= {*flags, "-o", "--help"}:
             texts.append(_call(command, flags, keywords))
+        elif command.verb.endswith("again with") and {*command.values} <= {*flags}:
+            texts.append(f"{command.verb} {', '.join(_arguments(command.values, flags, keywords))}")
         else:
             texts.append(part)
     return "".join(texts)
@@ -99,10 +105,15 @@ def _call(command: _Command, flags: Mapping[str, str], keywords: Mapping[str, st
     output = values.pop("-o", []) or values.pop("--output", [])
     arguments = [_literals(command.data, "")] if command.data else []
     arguments += [("" if command.data else "output=") + _literal(word, "") for word in output[-1:]]
+    arguments += _arguments(values, flags, keywords)
+    return f"recordmill.convert({', '.join(arguments)})"
+
+
+def _arguments(values: Mapping[str, list[str]], flags: Mapping[str, str], keywords: Mapping[str, str]) -> Iterator[str]:
+    """Yield flags and their values as keyword arguments."""
     for flag, words in values.items():
         name = flags[flag]
-        arguments.append(f"{name}={_literals(words, keywords[name]) if words else True}")
-    return f"recordmill.convert({', '.join(arguments)})"
+        yield f"{name}={_literals(words, keywords[name]) if words else True}"
 
 
 def _literals(words: list[str], annotation: str) -> str:
@@ -118,10 +129,12 @@ def _literal(word: str, annotation: str) -> str:
     return json.dumps("".join(shlex.split(word)), ensure_ascii=False)
 
 
-def _split_commands(text: str, switches: frozenset[str]) -> Iterator[tuple[str, _Command | None]]:
+def _split_commands(
+    text: str, switches: frozenset[str], verbs: re.Pattern[str] = _VERB
+) -> Iterator[tuple[str, _Command | None]]:
     """Yield the parts of a text: commands that have flags, and what is between them."""
     start = 0
-    for match in _VERB.finditer(text):
+    for match in verbs.finditer(text):
         command, end = _read_command(text, match, switches)
         if match.start() >= start and command.values:
             yield text[start : match.start()], None
@@ -133,7 +146,7 @@ def _split_commands(text: str, switches: frozenset[str]) -> Iterator[tuple[str, 
 def _read_command(text: str, verb: re.Match[str], switches: frozenset[str]) -> tuple[_Command, int]:
     """Return the command that begins with a verb, and its end. Punctuation ends it, and so does a word that is neither
     a flag nor the value of one."""
-    command = _Command(verb[1], [], {})
+    command = _Command(verb[1] or verb[2], [], {})
     end, flag, is_open = verb.end(), "", True
     while is_open and (match := _WORD.match(text, end)):
         word = _END.sub("", match[1]) if match[1][-1] not in "'\"" else match[1]

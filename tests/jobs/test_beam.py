@@ -330,7 +330,7 @@ def test_problems_of_splits_are_warned_of(piped, tmp_path, caplog):
     logged = [text.removeprefix(f"{out}: ") for text in caplog.messages if text.startswith(out)]
     assert logged[0].startswith("train: boxes equal to another of the same class and image 1; listed in problems-")
     assert logged[1].startswith("LEAKAGE: 1 image in several splits, exactly or nearly (1 of train, 1 of val)")
-    assert f"Convert again with groups {out}/duplicates.jsonl and another output" in logged[1]
+    assert f'Convert again with groups="{out}/duplicates.jsonl" and another output' in logged[1]
     assert [text.partition(";")[0] for text in logged[2:]] == [
         f"duplicates: {name}: 1 exact, 0 near" for name in ("train", "val")
     ]

@@ -26,6 +26,11 @@ COMMANDS = {
     "recordmill convert --help has": "help(recordmill.convert) has",
     "recordmill convert x --unknown 3": "recordmill convert x --unknown 3",
     "recordmill convert x -- --runner=Flink": "recordmill convert x -- --runner=Flink",
+    "Convert again with --images 'a b' --images c/d.e --gzip and": (
+        'Convert again with images=["a b", "c/d.e"], gzip=True and'
+    ),
+    "convert again with --overwrite.": "convert again with overwrite=True.",
+    "Convert again with a smaller --num-shards": "Convert again with a smaller num_shards",
     # Others have no call.
     "recordmill verify out --format decode; --gzip": "recordmill verify out --format decode; gzip=True",
     "recordmill index out writes it": "recordmill index out writes it",
