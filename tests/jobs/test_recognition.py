@@ -212,7 +212,10 @@ def test_several_data(tmp_path, recordmill):
     write_csv(labelled / "labels.csv", "file,label", "a.jpg,cat", "b.jpg,dog")
     for others, fault in (
         ([first, rows], "and tables are not joined"),
-        ([first, yolo], "joined data sets have one layout, but a (folder) gives each image a class"),
+        (
+            [first, yolo],
+            "the records of several data sets have one layout, but images of a (folder) have one class each",
+        ),
         ([yolo, first, "--format", "yolo"], f"{first} has neither data.yaml nor classes.txt"),
     ):
         refused = recordmill("convert", *others, "--output", tmp_path / "out")

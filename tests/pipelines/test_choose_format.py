@@ -154,7 +154,11 @@ def test_command_without_recognition_does_the_same(folder, words, format_, comma
         ("voc --model m", "--model applies to class folders"),
         ("pets --images i", "--images is not needed with class folders: give them as DATA"),
         ("gone", "gone: no such file or folder"),
-        ("pets voc", "joined data sets have one layout, but pets (folder) gives each image a class"),
+        (
+            "pets voc",
+            "the records of several data sets have one layout, but images of pets (folder) have one class each, "
+            "and images of voc (voc) have objects. Convert each kind to its own --output",
+        ),
     ],
 )
 def test_recognised_data_refuses_flags_of_others(folder, words, message):
