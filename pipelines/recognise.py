@@ -18,7 +18,7 @@ from recordmill.schemas.sizes import number_text
 from recordmill.transforms.annotated.recognise_format import reads_labels
 from recordmill.transforms.rows.data_contents import CLASS_FOLDERS, LISTED, ROWS, DataContents, Interpretation
 from recordmill.transforms.rows.find_rows import find_rows, format_fault
-from recordmill.transforms.storage.resolve import join_path, storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for, suggest_path
 
 _FORMAT_FOLDERS = frozenset(("images", "labels", "annotations", "jpegimages", "data", *SPLIT_OF_WORD))
 """Folders that belong to a format, in lower case. Archives do not wrap a data set in one of them."""
@@ -208,7 +208,7 @@ def recognise(data: str, given: Mapping[str, Any] = {}, only: str = "") -> list[
     elif storage.is_folder(data):
         folder, names = data.rstrip("/"), [*dict.fromkeys((*storage.names(data), *list_names(data)))]
     else:
-        raise ConfigError(f"{data}: no such file or folder")
+        raise ConfigError(f"{data}: no such file or folder{suggest_path(data)}")
     contents = DataContents(data, folder, names, given)
     entries = [formats()[only]] if only else formats().values()
     candidates = [(entry.name, match) for entry in entries for match in entry.ways(contents)]

@@ -1,6 +1,5 @@
 """Check all paths of the options."""
 
-import difflib
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +19,7 @@ from recordmill.schemas.paths import is_remote
 from recordmill.transforms.dataset.dataset_folder import is_metadata, unfinished_splits
 from recordmill.transforms.rows.find_rows import find_rows, format_fault
 from recordmill.transforms.storage.os_errors import explain_os_error, is_command_error
-from recordmill.transforms.storage.resolve import find_archive, join_path, storage_for, tilde_hint
+from recordmill.transforms.storage.resolve import find_archive, join_path, storage_for, suggest_path
 
 
 def check_inputs(options: ConvertOptions, writes: bool = True) -> None:
@@ -127,7 +126,7 @@ def _file_fault(name: str, path: str) -> str:
         return f"{name} {path} is an archive; name the file in it{example}"
     if not is_remote(path) and os.path.exists(path):
         return f"{name} {path} is a pipe or a device, and it has to be read twice; give a file"
-    return f"{name} {path}: no such file{_suggest_path(path)}"
+    return f"{name} {path}: no such file{suggest_path(path)}"
 
 
 def _other_format(folder: str) -> str:
@@ -144,7 +143,7 @@ def _other_format(folder: str) -> str:
 
 
 def _folder_fault(name: str, path: str, what: str = "folder") -> str:
-    return "" if storage_for(path).is_folder(path) else f"{name} {path}: no such {what}{_suggest_path(path)}"
+    return "" if storage_for(path).is_folder(path) else f"{name} {path}: no such {what}{suggest_path(path)}"
 
 
 def _image_fault(name: str, path: str) -> str:
@@ -154,7 +153,7 @@ def _image_fault(name: str, path: str) -> str:
         if is_file and path.endswith(".zip"):
             return f"{name} {path}: an archive within an archive is not read; unpack {find_archive(path)}"
         what = "is a file; give the folder that holds the images" if is_file else "no such folder"
-        return f"{name} {path}: {what}{_suggest_path(path)}"
+        return f"{name} {path}: {what}{suggest_path(path)}"
     return "" if any(storage.walk(path)) else f"{name} {path}: no file in it, nor in any folder below"
 
 
@@ -240,14 +239,3 @@ def _overlap_faults(output: str, by_flag: Mapping[str, Iterable[str]]) -> Iterat
             if folder != top:
                 of_data = " of DATA" if typed == "DATA" else ""
                 yield f"--output {output} is in {folder}, which holds images{of_data}; give a folder elsewhere"
-
-
-def _suggest_path(path: str) -> str:
-    """Return a hint at the path that was probably meant."""
-    if hint := tilde_hint(path):
-        return hint
-    folder, name = os.path.split(path.rstrip("/"))
-    if is_remote(path) or not os.path.isdir(folder or ".") or os.path.exists(path):
-        return ""
-    near = difflib.get_close_matches(name, os.listdir(folder or "."), 1)
-    return f" (did you mean {os.path.join(folder, near[0])}?)" if near else ""

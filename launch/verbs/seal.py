@@ -10,10 +10,11 @@ from recordmill.launch.terminal.console import terminal
 from recordmill.launch.terminal.progress import Show, show_progress
 from recordmill.launch.verbs.convert import print_splits
 from recordmill.pipelines.dataset_options import SealOptions
+from recordmill.schemas.dataset.dataset_files import MANIFEST
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.shards import JobPart
 from recordmill.schemas.sizes import printable
-from recordmill.transforms.dataset.dataset_folder import require_manifest, unfinished_splits
+from recordmill.transforms.dataset.dataset_folder import read_manifest, unfinished_splits
 from recordmill.transforms.runtime.progress import set_step
 from recordmill.transforms.shards.job_parts import JobPlan
 from recordmill.transforms.shards.seal_parts import (
@@ -23,6 +24,7 @@ from recordmill.transforms.shards.seal_parts import (
     read_parts,
     seal_parts,
 )
+from recordmill.transforms.storage.resolve import storage_for, suggest_path
 
 
 def run(options: SealOptions, progress_mode: str | Show, beams: PipelineOptions) -> bool:
@@ -84,7 +86,12 @@ def _complete_splits(output: str, split: str) -> list[str]:
             f"{output} has no finished part, and an unfinished run of {' and '.join(unfinished)}: wait until the parts "
             f"have ended, or run the same command again, and then: recordmill seal {shlex.quote(output)}"
         )
-    splits = list(require_manifest(output).splits)
+    manifest = read_manifest(output)
+    if manifest is None:
+        is_folder = storage_for(output).is_folder(output)
+        fault = f" has no part, and no {MANIFEST}" if is_folder else f": no such folder{suggest_path(output)}"
+        raise ConfigError(f"{output}{fault}. Give the --output of the parts")
+    splits = list(manifest.splits)
     if split and split not in splits:
         raise ConfigError(f"{output} has no split {split}; it has {', '.join(splits)}")
     return splits

@@ -208,9 +208,9 @@ def test_missing_parts_are_named(flags, recordmill, tmp_path):
 
 
 def test_folders_that_seal_refuses(flags, sample, recordmill, tmp_path):
-    assert "no such folder" in error(recordmill, "seal", tmp_path / "nothing")
-    assert "is not a Recordmill data set" in error(recordmill, "seal", sample.images)
     out = tmp_path / "out"
+    for folder, fault in ((out, ": no such folder"), (sample.images, " has no part, and no manifest.json")):
+        assert f"{folder}{fault}. Give the --output of the parts" in error(recordmill, "seal", folder)
     write_parts(recordmill, flags, out, ["0/2"])
     (out / ".recordmill-val/part-00000-of-00002").unlink()
     assert "has no finished part, and an unfinished run of train and val" in error(recordmill, "seal", out)

@@ -154,6 +154,9 @@ def test_command_without_recognition_does_the_same(folder, words, format_, comma
         ("voc --model m", "--model applies to class folders"),
         ("pets --images i", "--images is not needed with class folders: give them as DATA"),
         ("gone", "gone: no such file or folder"),
+        ("pet", "pet: no such file or folder (did you mean pets?)"),
+        ("pets/dot", "pets/dot: no such file or folder (did you mean pets/dog?)"),
+        ("~/gone", "~/gone: no such file or folder: only a shell expands ~"),
         (
             "pets voc",
             "the records of several data sets have one layout, but images of pets (folder) have one class each, "

@@ -1,5 +1,6 @@
 """Find the storage of a path, match patterns, make local copies, and decompress gzip files."""
 
+import difflib
 import glob
 import os
 import re
@@ -40,6 +41,17 @@ def tilde_hint(path: str) -> str:
     if home == path or os.path.exists(path.split("/")[0]):
         return ""
     return f": only a shell expands ~; give {home}"
+
+
+def suggest_path(path: str) -> str:
+    """Return a hint at the path that was probably meant."""
+    if hint := tilde_hint(path):
+        return hint
+    folder, name = os.path.split(path.rstrip("/"))
+    if is_remote(path) or not os.path.isdir(folder or ".") or os.path.exists(path):
+        return ""
+    near = difflib.get_close_matches(name, os.listdir(folder or "."), 1)
+    return f" (did you mean {os.path.join(folder, near[0])}?)" if near else ""
 
 
 def storage_for(path: str) -> Storage:
