@@ -19,7 +19,7 @@ from recordmill.schemas.paths import is_remote
 from recordmill.transforms.dataset.dataset_folder import is_metadata, unfinished_splits
 from recordmill.transforms.rows.find_rows import find_rows, format_fault
 from recordmill.transforms.storage.os_errors import explain_os_error, is_command_error
-from recordmill.transforms.storage.resolve import find_archive, join_path, storage_for, suggest_path
+from recordmill.transforms.storage.resolve import find_archive, join_path, storage_for, suggest_path, tilde_hint
 
 
 def check_inputs(options: ConvertOptions, writes: bool = True) -> None:
