@@ -167,6 +167,9 @@ class Metric(str, Enum):
     OVER_LIMIT = "over_limit"  # images that --limit leaves out
     OVER_CLASS_LIMIT = "over_class_limit"  # images that --max-per-class leaves out
     OF_LIMITED_IMAGES = "of_limited_images"  # annotations of images that --limit or --max-per-class leaves out
+    PRESENT = "present"  # images that --add skips, because the data set has them
+    CHANGED = "changed"  # those of them with other labels, masks or fields
+    OF_PRESENT_IMAGES = "of_present_images"  # annotations of images that --add skips
     IMAGES_WITHOUT_RECORD = "images_without_record"  # images without objects, in a layout with one record per object
     OF_REJECTED_IMAGES = "of_rejected_images"  # annotations of images whose reject is in another shard
     OBJECTS = "objects"  # annotations in records

@@ -95,8 +95,8 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     """Numbers of image or table rows, by outcome.
 
     Attributes:
-        rows: Rows read: `written` + `without_record` + `without_tile` + `of_other_classes` + `over_limit` +
-            `over_class_limit` + `removed` + the sum of `rejected`.
+        rows: Rows read by all runs: `written` + `without_record` + `without_tile` + `of_other_classes` + `over_limit` +
+            `over_class_limit` + `removed` + `present` + `replaced` + the sum of `rejected`.
         without_record: Images without objects, in a layout with one record per object.
         rejected: Numbers by reason.
         of_other_classes: Images without any of the requested classes, or of a class that --class-map drops.
@@ -113,6 +113,9 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
         jpeg_tiles: Tiles that were encoded as JPEG.
         empty_tiles: Tiles without objects that --keep-empty skips.
         without_tile: Images of which --keep-empty skips all tiles.
+        present: Images that --add skips, because the data set has them.
+        changed: Those of them whose labels, masks or fields are others than in their records.
+        replaced: Images in records of earlier runs that --add --sync has written again.
     """
 
     rows: int
@@ -132,6 +135,9 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     jpeg_tiles: int = 0
     empty_tiles: int = 0
     without_tile: int = 0
+    present: int = 0
+    changed: int = 0
+    replaced: int = 0
 
     @property
     def limited(self) -> int:
@@ -153,7 +159,7 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
         """Sum of all outcomes."""
         rejected = sum(self.rejected.values())
         omitted = self.without_record + self.without_tile + self.of_other_classes + self.limited + self.removed
-        return self.written + omitted + rejected
+        return self.written + omitted + self.present + self.replaced + rejected
 
 
 class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -161,7 +167,7 @@ class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         rows: Rows read: `in_records` - `tile_copies` + the sums of `rejected` and `filtered` + `of_rejected_images` +
-            `of_limited_images` + `removed` + `in_no_tile`.
+            `of_limited_images` + `removed` + `in_no_tile` + `of_present_images` + `replaced`.
         joined: Keypoint rows that were merged into the instance row with the same id.
         rejected, filtered: Numbers by reason.
         boxes_clipped: Objects whose box was clipped at the edge of the image.
@@ -171,6 +177,8 @@ class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
         of_limited_images: Annotations of images that --limit or --max-per-class leaves out.
         in_no_tile: Rows of which no tile shows enough.
         tile_copies: Number of further tiles with a row that is in another tile.
+        of_present_images: Annotations of images that --add skips, because the data set has them.
+        replaced: Annotations that were in records of images that --add --sync has written again.
     """
 
     rows: int
@@ -189,6 +197,8 @@ class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     of_limited_images: int = 0
     in_no_tile: int = 0
     tile_copies: int = 0
+    of_present_images: int = 0
+    replaced: int = 0
 
     @property
     def in_records(self) -> int:
@@ -199,7 +209,24 @@ class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     def accounted(self) -> int:
         """Sum of all outcomes."""
         omitted = sum(self.rejected.values()) + sum(self.filtered.values()) + self.removed + self.in_no_tile
-        return self.in_records - self.tile_copies + omitted + self.of_rejected_images + self.of_limited_images
+        of_images = self.of_rejected_images + self.of_limited_images + self.of_present_images
+        return self.in_records - self.tile_copies + omitted + of_images + self.replaced
+
+
+class Addition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A run of `convert --add` that added to a split.
+
+    Attributes:
+        recipe, made_by: See SplitManifest.
+        images, annotations: Numbers of this run, which those of the split contain.
+        shards: Number of shards that it wrote.
+    """
+
+    recipe: Recipe
+    made_by: dict[str, str]
+    images: ImageCounts
+    annotations: AnnotationCounts
+    shards: int = 0
 
 
 class SplitManifest(msgspec.Struct, frozen=True):
@@ -218,6 +245,11 @@ class SplitManifest(msgspec.Struct, frozen=True):
         statistics_sha256: Hex digest of the split's file of statistics; UNSET if there is none.
         fingerprints_sha256: Hex digest of the split's fingerprints; UNSET if records have no images.
         class_map: Classes that --class-map renamed, merged or dropped; UNSET without the option.
+        images_sha256: Hex digest of the split's file of images; UNSET if it has none.
+        additions: Runs of --add, in their order. All other numbers are sums of all runs; `recipe` and `made_by` are
+            those of the first.
+        changes_sha256: Hex digest of the split's file of changes, which the last run of --add listed; UNSET without.
+        replaced_shards: Files that --add --sync has written again under other names, until the next run deletes them.
     """
 
     recipe: Recipe
@@ -238,6 +270,15 @@ class SplitManifest(msgspec.Struct, frozen=True):
     fingerprints_sha256: str | msgspec.UnsetType = msgspec.UNSET
     first_rejects: tuple[RejectLine, ...] = ()
     class_map: tuple[MappedClass, ...] | msgspec.UnsetType = msgspec.UNSET
+    images_sha256: str | msgspec.UnsetType = msgspec.UNSET
+    additions: tuple[Addition, ...] | msgspec.UnsetType = msgspec.UNSET
+    changes_sha256: str | msgspec.UnsetType = msgspec.UNSET
+    replaced_shards: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def runs(self) -> tuple[Addition, ...]:
+        """Runs of --add."""
+        return () if self.additions is msgspec.UNSET else self.additions
 
     @property
     def examples(self) -> int:
