@@ -7,6 +7,8 @@ RECIPE = "recipe.json"
 """File in a state folder: recipe of an unfinished run."""
 PART_FILES = r"part-(\d{5})-of-(\d{5})"
 """Regular expression of the names of `part_file`."""
+COMMIT = "commit.json"
+"""File in a state folder: the commit of `convert --add`, until it is complete."""
 REJECTS = "rejects.jsonl"
 """File in a state folder: rejects of a failed run."""
 

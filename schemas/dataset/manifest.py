@@ -349,6 +349,21 @@ class Manifest(msgspec.Struct, frozen=True):
         """Classes of objects and of segments."""
         return LabelMap(self.categories, self.segments)
 
+    def with_labels(self, labels: LabelMap) -> "Manifest":
+        """Return the manifest with more classes, which follow its own, see `LabelMap.begins_with`."""
+        more = (0,) * (len(labels.categories) - len(self.categories))
+        splits = {
+            name: msgspec.structs.replace(split, class_counts=split.class_counts + more)
+            for name, split in self.splits.items()
+        }
+        return msgspec.structs.replace(
+            self,
+            categories=labels.categories,
+            segments=labels.segments,
+            num_classes=num_classes(labels, self.table),
+            splits=splits,
+        )
+
     @property
     def table(self) -> FeatureTable:
         """Features of the records."""
@@ -468,7 +483,12 @@ def encode_json(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value, order="deterministic"), indent=2) + b"\n"
 
 
+def with_digest(manifest: Manifest) -> Manifest:
+    """Return the manifest with a new `sha256`."""
+    bare = encode_json(msgspec.structs.replace(manifest, sha256=""))
+    return msgspec.structs.replace(manifest, sha256=hashlib.sha256(bare).hexdigest())
+
+
 def encode_manifest(manifest: Manifest) -> bytes:
     """Return the bytes of manifest.json, with a new `sha256`."""
-    bare = encode_json(msgspec.structs.replace(manifest, sha256=""))
-    return encode_json(msgspec.structs.replace(manifest, sha256=hashlib.sha256(bare).hexdigest()))
+    return encode_json(with_digest(manifest))

@@ -34,9 +34,20 @@ _IMAGES = ("image.encoded", "image.pixels", "feature.values")
 
 
 def is_readable(manifest: Manifest) -> bool:
-    """Return True if TFDS can read all splits. TFDS does not read compressed shards, nor all containers."""
-    is_compressed = any(split.compression for split in manifest.splits.values())
-    return bool(CONTAINERS[manifest.container].tfds_format) and not is_compressed
+    """Return True if TFDS can read all splits. TFDS reads neither compressed shards, nor all containers, nor the shards
+    of a data set that has grown, whose names do not all have the same number of shards."""
+    return bool(CONTAINERS[manifest.container].tfds_format) and all(
+        not split.compression and _is_numbered(manifest.shard_names(name), split)
+        for name, split in manifest.splits.items()
+    )
+
+
+def _is_numbered(names: ShardNames, split: SplitManifest) -> bool:
+    """Return True if the names of the shards, or of their links, have the numbers from 0 and the number of shards."""
+    count = len(split.shards)
+    return names.is_keras or all(
+        shard.file == names.stable(ShardKey(names.split, index, count)) for index, shard in enumerate(split.shards)
+    )
 
 
 def shard_links(names: ShardNames, split: SplitManifest) -> dict[str, str]:

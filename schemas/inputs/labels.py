@@ -68,6 +68,20 @@ class LabelMap(msgspec.Struct, frozen=True):
         is_shifted = self.is_shifted
         return {id_: label if is_shifted else id_ for label, id_ in enumerate(ordered, 1)}
 
+    def begins_with(self, other: "LabelMap") -> bool:
+        """Return True if these are the classes of `other`, with the same numbers in records, and perhaps further ones.
+
+        >>> cat, dog = Category(1, "cat"), Category(2, "dog")
+        >>> LabelMap((cat, dog)).begins_with(LabelMap((cat,))), LabelMap((dog, cat)).begins_with(LabelMap((cat,)))
+        (True, False)
+        """
+        return (
+            self.categories[: len(other.categories)] == other.categories
+            and self.segments[: len(other.segments)] == other.segments
+            and other.label_by_id().items() <= self.label_by_id().items()
+            and other.semantic_by_id().items() <= self.semantic_by_id().items()
+        )
+
     def index_by_id(self) -> dict[int, int]:
         return {category.id: index for index, category in enumerate(self.categories)}
 

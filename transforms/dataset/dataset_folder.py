@@ -10,6 +10,7 @@ import msgspec
 
 from recordmill.schemas.containers import CONTAINERS
 from recordmill.schemas.dataset.dataset_files import (
+    COMMIT,
     MANIFEST,
     PART_FILES,
     RECIPE,
@@ -33,7 +34,7 @@ from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for, tilde_hint
 
 _RUN_FILES = re.compile(
-    rf"{REJECTS}|{DUPLICATES}|{FINGERPRINTS}|({SHARD_FILES})(\.json)?|"
+    rf"{REJECTS}|{DUPLICATES}|{FINGERPRINTS}|{STATISTICS}|{COMMIT}|({SHARD_FILES})(\.json)?|"
     rf"(rows|images)-\d{{5,}}-\d{{5,}}|{PART_FILES}|{re.escape(INDEX)}/[^/]+|\.[^/]+\.tmp|beam-temp-.+"
 )
 """Files of a state folder: finished shards, indexes, notes, sorted rows, finished parts, temporary files, files of
@@ -184,13 +185,13 @@ def indexed_shards(output: str) -> list[str]:
     return [name.removesuffix(ENDING) for name in names if name.endswith(ENDING)]
 
 
-def delete_state(output: str, split: str) -> None:
-    """Delete the state of a split without records, except for its rejects: no run can resume it, and it would block
-    other commands."""
+def delete_state(output: str, split: str, keep: str = REJECTS) -> None:
+    """Delete the state of a split, except for a file. The rejects of a split without records stay: no run can resume
+    its state, which would block other commands."""
     storage = storage_for(output)
     folder = join_path(output, state_folder(split))
     for name in storage.names(folder):
-        if name != REJECTS:
+        if name != keep:
             storage.delete(join_path(folder, name))
     storage.delete_folder(join_path(folder, INDEX))
 
@@ -201,7 +202,7 @@ def delete_old_files(output: str, split: SplitManifest) -> None:
     storage = storage_for(output)
     names = split.recipe.shard_names
     storage.delete_folder(join_path(output, state_folder(split.recipe.split)))
-    ours = {shard.file for shard in split.shards} | shard_links(names, split).keys()
+    ours = {shard.file for shard in split.shards} | shard_links(names, split).keys() | set(split.replaced_shards or ())
     for name in storage.names(output):  # shards of the replaced split
         if names.is_one(name) and name not in ours:
             storage.delete(join_path(output, name))

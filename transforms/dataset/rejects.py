@@ -3,9 +3,10 @@
 import hashlib
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice, takewhile
 from operator import itemgetter
+from types import MappingProxyType
 from typing import NamedTuple
 from zlib import crc32
 
@@ -26,12 +27,16 @@ _ENCODE_LINES = msgspec.msgpack.Encoder().encode
 _DECODE_LINES = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
+def _line_key(what: str, id_: int | None) -> bytes:
+    """Return the key of a line of rejects-SPLIT.jsonl. It sorts as the list: by `what`, then by id, None last. Ids
+    beyond 64 bits are clipped."""
+    place = bytes(8) if id_ is None else min(max(id_ + _INT64, 0), 2 * _INT64 - 1).to_bytes(8, "big")
+    return what[:1].encode() + (b"\1" if id_ is None else b"\0") + place
+
+
 def _encode_keyed_line(split: str, reject: Rejected) -> bytes:
-    """Return a reject's line of rejects-SPLIT.jsonl, after a key that sorts as the list: by `what`, then by id, None
-    last. Ids beyond 64 bits are clipped."""
-    place = bytes(8) if reject.id is None else min(max(reject.id + _INT64, 0), 2 * _INT64 - 1).to_bytes(8, "big")
-    key = reject.what[:1].encode() + (b"\1" if reject.id is None else b"\0") + place
-    return key + msgspec.json.encode({"split": split} | msgspec.structs.asdict(reject))
+    """Return a reject's line of rejects-SPLIT.jsonl, after its key."""
+    return _line_key(reject.what, reject.id) + msgspec.json.encode({"split": split} | msgspec.structs.asdict(reject))
 
 
 def _with_set(line: bytes, name: str) -> bytes:
@@ -185,8 +190,13 @@ class RejectList(NamedTuple):
     first: tuple[RejectLine, ...]
 
 
-def write_rejects(output: str, splits: Iterable[str], rejected: KindRejects) -> dict[str, RejectList]:
+def write_rejects(
+    output: str, splits: Iterable[str], rejected: KindRejects, earlier: Mapping[str, bytes] = MappingProxyType({})
+) -> dict[str, RejectList]:
     """Write the rejects of incomplete splits to their state folders.
+
+    Args:
+        earlier: Files of rejects of splits that grow. Their lines are listed, but not counted.
 
     Raises:
         KeyError: Some rejects are of another split.
@@ -197,7 +207,10 @@ def write_rejects(output: str, splits: Iterable[str], rejected: KindRejects) -> 
     kinds_by_split: dict[str, dict[RejectKind, Rejects]] = {split: {} for split in splits}
     for kind, rejects in kinds.build().items():
         kinds_by_split[kind[0]][kind] = rejects
-    return {split: _write_split_rejects(output, split, kinds) for split, kinds in kinds_by_split.items()}
+    return {
+        split: _write_split_rejects(output, split, kinds, earlier.get(split, b""))
+        for split, kinds in kinds_by_split.items()
+    }
 
 
 def rejects_path(output: str, split: str) -> str:
@@ -210,9 +223,22 @@ def rejects_paths(output: str, splits: Iterable[str]) -> str:
     return ", ".join(rejects_path(output, split) for split in sorted(splits))
 
 
-def _write_split_rejects(output: str, split: str, kinds: Mapping[RejectKind, Rejects]) -> RejectList:
+def _read_listed(split: str, data: bytes) -> Iterator[tuple[RejectKind, Rejects]]:
+    """Yield the lines of a file of rejects, without their number."""
+    lines_by_kind: dict[RejectKind, list[bytes]] = defaultdict(list)
+    for line in data.splitlines():
+        reject = msgspec.json.decode(line, type=RejectLine)
+        lines_by_kind[split, reject.what, reject.reason].append(_line_key(reject.what, reject.id) + line)
+    for kind, lines in lines_by_kind.items():
+        yield kind, Rejects(0, 0, min(lines), _pack_lines(lines))
+
+
+def _write_split_rejects(output: str, split: str, kinds: Mapping[RejectKind, Rejects], earlier: bytes) -> RejectList:
+    listed = KindsBuilder()
+    for kind, rejects in chain(kinds.items(), _read_listed(split, earlier)):
+        listed.merge(kind, rejects)
     lines_by_reason: dict[str, list[bytes]] = defaultdict(list)
-    for (_, _, reason), rejects in kinds.items():
+    for (_, _, reason), rejects in listed.build().items() if earlier else kinds.items():
         lines_by_reason[reason] += rejects.lines()
     first = sorted(chain.from_iterable(sorted(lines)[:FIRST_OF_REASON] for lines in lines_by_reason.values()))
     lines = sorted(chain.from_iterable(lines_by_reason.values()))

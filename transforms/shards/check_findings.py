@@ -72,6 +72,7 @@ class JobLimits(NamedTuple):
             By data set, whose map it is; empty text for that of the job.
         joins_sets: True for several data sets, each of which may have a class map.
         keeps_state: True if other processes write other parts of the job, so that their shards stay after an error.
+        base: With --add, `Manifest.sha256` of the manifest of each of these splits that the data set has; else None.
     """
 
     splits: tuple[str, ...]
@@ -86,6 +87,7 @@ class JobLimits(NamedTuple):
     class_maps: Mapping[str, tuple[str, str]] = {}
     joins_sets: bool = False
     keeps_state: bool = False
+    base: Mapping[str, str] | None = None
 
 
 class CheckFindings(beam.PTransform):

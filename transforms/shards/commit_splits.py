@@ -2,7 +2,8 @@
 
 Shards are moved from the split's state folder to the output. Then the split's manifest is written. manifest.json, label
 maps, statistics.json, duplicates.jsonl, problems-SPLIT.jsonl and TFDS's files are built from the manifests of all
-splits. Until then readers find the earlier version of the split. After a kill, the same command continues.
+splits. Until then readers find the earlier version of the split. After a kill, the same command continues. A run of
+`convert --add` writes its new manifests to a log first, so that any later run can complete its commit.
 
 Other jobs may commit other splits of the folder at the same time. No job writes the manifest of another job's split.
 After a job has written manifest.json, it reads the splits' manifests again, and repeats if they have changed. So the
@@ -15,8 +16,8 @@ from functools import partial
 
 import msgspec
 
-from recordmill.schemas.dataset.dataset_files import MANIFEST, split_manifest, split_rejects, state_folder
-from recordmill.schemas.dataset.manifest import Manifest, encode_manifest
+from recordmill.schemas.dataset.dataset_files import COMMIT, MANIFEST, split_manifest, split_rejects, state_folder
+from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json, encode_manifest, with_digest
 from recordmill.schemas.dataset.tfds import is_readable, shard_links, tfds_files
 from recordmill.schemas.errors import CategoryError, JobError
 from recordmill.schemas.features import RecordOf, format_parts
@@ -30,6 +31,7 @@ from recordmill.schemas.statistics import REPORT, STATISTICS, split_statistics
 from recordmill.transforms.containers.container import container_of
 from recordmill.transforms.dataset.dataset_folder import (
     delete_old_files,
+    delete_state,
     file_sha256,
     read_file,
     read_split_manifests,
@@ -47,11 +49,26 @@ _READS = 3
 """Number of times that a list is read. Each of two runs at once writes it once."""
 
 
+class CommitLog(msgspec.Struct, frozen=True):
+    """Commit of a run of `convert --add`, in the state folder of its first split until it is complete.
+
+    All lists and shards of the run are in the state folders before it is written, so that any process can repeat it.
+
+    Attributes:
+        base: `Manifest.sha256` of the manifest of each split that grows.
+        manifests: New manifest of each split.
+    """
+
+    base: dict[str, str]
+    manifests: dict[str, Manifest]
+
+
 def commit_splits(
     output: str,
     manifest: Manifest,
-    statistics: Mapping[str, bytes],
+    statistics: Mapping[str, bytes | None],
     encoders: Iterable[TextEncoder] = (),
+    base: Mapping[str, str] | None = None,
 ) -> Manifest:
     """Commit the splits of one job, which are those of `manifest`, and return the folder's manifest.
 
@@ -60,34 +77,36 @@ def commit_splits(
     Args:
         statistics: Statistics of each split that has some, as JSON.
         encoders: Encoders in the manifest.
+        base: Of JobLimits. With it, no split is replaced: readers see the data set before or after the commit.
 
     Raises:
         CategoryError: The folder has another split, with other classes, other parts of records or other encoders.
-        JobError: A shard is missing.
+        JobError: A shard is missing; or another run has written a split that this one adds to.
         OSError: Storage fails.
     """
     storage = storage_for(output)
     own = {split: msgspec.structs.replace(manifest, splits={split: entry}) for split, entry in manifest.splits.items()}
     shards = {shard.file for entry in manifest.splits.values() for shard in entry.shards}
     before = read_split_manifests(output)
-    _merge_manifests(output, {**before, **own})  # raises before anything is changed, if splits contradict each other
+    merge_manifests(output, {**before, **own})  # raises before anything is changed, if splits contradict each other
     both = before.keys() & own.keys()
+    if base is not None:
+        check_base(output, own, base, before)
+        for split in both:
+            _check_agreement(output, before[split], own[split])
     replaced = {split: before[split] for split in both if encode_manifest(before[split]) != encode_manifest(own[split])}
-    if replaced:
+    if replaced and base is None:
         _withdraw(output, replaced, current_shards=shards)
     for encoder in encoders:
         storage.write(join_path(output, encoder_file(encoder.column)), encode_encoder(encoder))
+    for split, data in statistics.items():
+        _write_or_delete(storage, statistics_path(output, split), data)
+    if base is not None:
+        log = CommitLog(dict(base), {split: with_digest(entry) for split, entry in own.items()})
+        storage.write(_log_path(output, min(own)), encode_json(log))
+        return _complete_commit(output, log)
     for split, entry in manifest.splits.items():
-        with ThreadPoolExecutor(_MOVES) as pool:
-            list(pool.map(partial(_move_shard, storage, output, split), entry.shards))
-        _move_list(storage, rejects_path(output, split), join_path(output, split_rejects(split)), entry.rejects_sha256)
-        _write_or_delete(storage, join_path(output, split_statistics(split)), statistics.get(split))
-        fingerprints = join_path(output, split_fingerprints(split))
-        if entry.fingerprints_sha256 is msgspec.UNSET:
-            storage.delete(fingerprints)
-        else:
-            _move_list(storage, fingerprints_path(output, split), fingerprints, entry.fingerprints_sha256)
-        storage.write(join_path(output, split_manifest(split)), encode_manifest(own[split]))
+        _place_split(output, own[split], entry.shards)
     try:
         whole = publish(output)
     except CategoryError:  # another job has committed its split meanwhile
@@ -96,6 +115,113 @@ def commit_splits(
     for entry in manifest.splits.values():
         delete_old_files(output, entry)
     return whole or manifest
+
+
+def check_base(output: str, splits: Iterable[str], base: Mapping[str, str], manifests: Mapping[str, Manifest]) -> None:
+    """Check that no other run has written the splits since a run of --add began.
+
+    Args:
+        base: Of JobLimits.
+        manifests: Manifests of the folder's splits now.
+
+    Raises:
+        JobError: Another run has.
+    """
+    for split in sorted(splits):
+        now = manifests[split].sha256 if split in manifests else ""
+        if now != base.get(split, ""):
+            raise JobError(
+                f"{output}: another run has written split {split} since this run of --add began. Run the same command "
+                "again: it adds what is still missing"
+            )
+
+
+def finish_commit(output: str) -> list[str]:
+    """Complete a commit of `convert --add` that was interrupted, and return its splits; none without one.
+
+    A commit whose splits were written by another run meanwhile is dropped.
+
+    Raises:
+        JobError: A shard is missing.
+        OSError: Storage fails.
+    """
+    splits: list[str] = []
+    for split, log in read_commits(output).items():
+        before = read_split_manifests(output)
+        digests = {name: {log.base.get(name, ""), entry.sha256} for name, entry in log.manifests.items()}
+        if all((before[name].sha256 if name in before else "") in own for name, own in digests.items()):
+            _complete_commit(output, log)
+            splits += log.manifests
+        else:
+            storage_for(output).delete(_log_path(output, split))
+    return sorted(splits)
+
+
+def read_commits(output: str) -> dict[str, CommitLog]:
+    """Return the commits of `convert --add` that are not complete, by the first split of their run."""
+    storage, commits = storage_for(output), {}
+    if not storage.is_folder(output):
+        return {}
+    ending = f"/{COMMIT}"
+    for name in sorted(storage.walk_names(output)):
+        if name.startswith(state_folder("")) and name.endswith(ending):
+            with suppress(FileNotFoundError):  # another process completes it just now
+                log = msgspec.json.decode(storage.read(join_path(output, name)), type=CommitLog)
+                commits[name.removeprefix(state_folder("")).removesuffix(ending)] = log
+    return commits
+
+
+def statistics_path(output: str, split: str) -> str:
+    """Return the path of the statistics of an incomplete split."""
+    return join_path(output, f"{state_folder(split)}/{STATISTICS}")
+
+
+def _log_path(output: str, split: str) -> str:
+    return join_path(output, f"{state_folder(split)}/{COMMIT}")
+
+
+def _complete_commit(output: str, log: CommitLog) -> Manifest:
+    """Complete a commit, from any of its steps. Its log is deleted last."""
+    entries = {split: manifest.splits[split] for split, manifest in sorted(log.manifests.items())}
+    for split, entry in entries.items():
+        number = entry.runs[-1].shards if split in log.base else len(entry.shards)
+        _place_split(output, log.manifests[split], entry.shards[len(entry.shards) - number :])
+    manifest = publish(output)
+    first, *rest = entries
+    for split in rest:
+        delete_old_files(output, entries[split])
+    delete_state(output, first, keep=COMMIT)
+    delete_old_files(output, entries[first])
+    assert manifest
+    return manifest
+
+
+def _place_split(output: str, manifest: Manifest, shards: Iterable[ShardInfo]) -> None:
+    """Move shards and lists of a split from its state folder to the output, and write its manifest.
+
+    Args:
+        shards: Shards that the job wrote. Those of earlier runs are in the output.
+    """
+    storage = storage_for(output)
+    ((split, entry),) = manifest.splits.items()
+    with ThreadPoolExecutor(_MOVES) as pool:
+        list(pool.map(partial(_move_shard, storage, output, split), shards))
+    for written, file, sha256 in _split_lists(output, split, entry):
+        path = join_path(output, file)
+        if sha256 is msgspec.UNSET:
+            storage.delete(path)
+        else:
+            _move_list(storage, written, path, sha256)
+    storage.write(join_path(output, split_manifest(split)), encode_manifest(manifest))
+
+
+def _split_lists(output: str, split: str, entry: SplitManifest) -> list[tuple[str, str, str | msgspec.UnsetType]]:
+    """Return the lists of a split: path in its state folder, name in the output, and SHA-256; UNSET if it has none."""
+    return [
+        (rejects_path(output, split), split_rejects(split), entry.rejects_sha256),
+        (statistics_path(output, split), split_statistics(split), entry.statistics_sha256),
+        (fingerprints_path(output, split), split_fingerprints(split), entry.fingerprints_sha256),
+    ]
 
 
 def _write_or_delete(storage: Storage, path: str, data: bytes | None) -> None:
@@ -132,7 +258,7 @@ def _withdraw(output: str, replaced: Mapping[str, Manifest], current_shards: set
 
 def _folder_files(output: str, splits: Mapping[str, Manifest]) -> Mapping[str, bytes]:
     """Return the files beside the shards that a data set of these splits has."""
-    whole = _merge_manifests(output, splits)
+    whole = merge_manifests(output, splits)
     return container_of(whole.container).folder_files(whole) if whole else {}
 
 
@@ -185,7 +311,7 @@ def publish(output: str) -> Manifest | None:
     storage.delete(join_path(output, REPORT))  # outdated; written again at the end of the job
     splits = read_split_manifests(output)
     while True:
-        manifest = _merge_manifests(output, splits)
+        manifest = merge_manifests(output, splits)
         if manifest is None:
             storage.delete(path)
         else:
@@ -197,23 +323,26 @@ def publish(output: str) -> Manifest | None:
             return manifest
 
 
-def _merge_manifests(output: str, splits: Mapping[str, Manifest]) -> Manifest | None:
-    """Return the manifest of all splits.
+def merge_manifests(output: str, splits: Mapping[str, Manifest]) -> Manifest | None:
+    """Return the manifest of all splits. It has the classes of the split with the most, with which those of the others
+    begin.
 
     Raises:
         CategoryError: Splits differ in label map or features.
     """
     if not splits:
         return None
-    first, *rest = (splits[name] for name in sorted(splits))
-    for other in rest:
+    manifests = [splits[name] for name in sorted(splits)]
+    first = max(manifests, key=lambda manifest: (len(manifest.categories), len(manifest.segments)))
+    for other in manifests:
         _check_agreement(output, first, other)
-    entries = {name: manifest.splits[name] for name, manifest in sorted(splits.items())}
+    entries = {name: splits[name].with_labels(first.labels).splits[name] for name in sorted(splits)}
     return msgspec.structs.replace(first, splits=entries, sha256="")
 
 
 def _check_agreement(output: str, one: Manifest, other: Manifest) -> None:
     (split,), (second,) = one.splits, other.splits
+    have_labels = one.labels.begins_with(other.labels) or other.labels.begins_with(one.labels)
     differences = (
         (
             (one.name, one.layout) == (other.name, other.layout),
@@ -228,7 +357,7 @@ def _check_agreement(output: str, one: Manifest, other: Manifest) -> None:
         ),
         (one.features == other.features, "other features in its records", "readers could not use both"),
         (one.encoders == other.encoders, "another vocabulary of its texts", "one index would stand for two terms"),
-        (one.labels == other.labels, "other categories", "one label map cannot serve both"),
+        (have_labels, "other categories", "one label map cannot serve both"),
     )
     for is_same, what, harm in differences:
         if not is_same:

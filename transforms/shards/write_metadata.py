@@ -1,7 +1,8 @@
 """Write the metadata of a finished job. The manifest comes last, and means that its splits are complete."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from hashlib import sha256
 from itertools import chain
 from operator import attrgetter
@@ -11,17 +12,26 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsIter, AsList, AsSideInput, PCollection
 
+from recordmill.schemas.dataset.dataset_files import split_rejects
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json, manifest_of
 from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.errors import JobError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.encoders import TextEncoder
 from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.problems import split_fingerprints
 from recordmill.schemas.rejects import RejectTally
 from recordmill.schemas.shards import ShardInfo, ShardKey
-from recordmill.schemas.statistics import Statistics
-from recordmill.transforms.dataset.dataset_folder import delete_old_files, delete_state, read_manifest, read_note
-from recordmill.transforms.dataset.facts import AddFacts, Facts, Findings, add_facts
+from recordmill.schemas.statistics import SplitStatistics, Statistics, split_statistics
+from recordmill.transforms.dataset.dataset_folder import (
+    delete_old_files,
+    delete_state,
+    read_file,
+    read_manifest,
+    read_note,
+    read_split_manifests,
+)
+from recordmill.transforms.dataset.facts import AddFacts, Facts, Findings, add_facts, add_statistics
 from recordmill.transforms.dataset.rejects import KindRejects, RejectList, rejects_paths, tally_rejects, write_rejects
 from recordmill.transforms.insight.across_splits import (
     FingerprintFile,
@@ -31,9 +41,10 @@ from recordmill.transforms.insight.across_splits import (
     fingerprints_path,
 )
 from recordmill.transforms.insight.count_images import describe_statistics
+from recordmill.transforms.insight.invert_statistics import invert_statistics
 from recordmill.transforms.runtime.beam_steps import library_versions
 from recordmill.transforms.shards.check_findings import JobLimits
-from recordmill.transforms.shards.commit_splits import commit_splits
+from recordmill.transforms.shards.commit_splits import check_base, commit_splits
 from recordmill.transforms.shards.describe_split import (
     Rows,
     check_examples,
@@ -43,7 +54,9 @@ from recordmill.transforms.shards.describe_split import (
     class_counts,
     describe_split,
 )
+from recordmill.transforms.shards.grow_split import grow_split
 from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard, is_intact, shard_files
+from recordmill.transforms.storage.interface import UnreadableFileError, Upload
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
@@ -161,24 +174,29 @@ def write_metadata(
     output = limits.output
     check_notes(output, recipes)
     recipes = [recipe.of_layout(table.layout) for recipe in recipes]  # Samples of a pipeline may decide it
-    rejects = write_rejects(output, [recipe.split for recipe in recipes], lists)
     try:
-        shards = {recipe.split: read_notes(output, recipe, notes) for recipe in recipes}
+        base = _read_base(recipes, limits)
+        earlier = {
+            split: read_list(output, split_rejects(split), entry.rejects_sha256) for split, entry in base.items()
+        }
+        rejects = write_rejects(output, [recipe.split for recipe in recipes], lists, earlier)
+        shards = {recipe.split: read_notes(output, recipe, notes, base.get(recipe.split)) for recipe in recipes}
     except JobError:
         if committed := committed_by_another(recipes, limits):
             return committed
         raise
-    splits, files = {}, {}
+    runs, splits, files = {}, {}, {}
     for recipe in recipes:
         split = recipe.split
-        counts = class_counts(split, labels, facts)
-        statistics = describe_statistics(facts.statistics.get(split, Statistics()), labels, table, counts)
-        files[split] = encode_json(statistics)
-        splits[split] = describe_split(recipe, facts, rejects[split], counts, files[split], *shards[split])
+        counts, statistics = class_counts(split, labels, facts), facts.statistics.get(split, Statistics())
+        run = runs[split] = describe_split(recipe, facts, rejects[split], counts, b"", *shards[split])
+        if split in base:
+            run, statistics = _grow(output, base[split], run, statistics, table)
+        splits[split], files[split] = _with_statistics(run, statistics, labels, table)
         check_totals(splits[split], table)
-    _check_splits(recipes, limits, splits, rejects, tally_rejects(facts.rejects.items()))
-    planned = {name: facts.plans[name].images for name in splits if name in facts.plans}
-    check_limited_rejects(splits, planned, limits.max_rejects, rejects_paths(output, splits))
+    _check_splits(recipes, limits, runs, base.keys(), rejects, tally_rejects(facts.rejects.items()))
+    planned = {name: facts.plans[name].images for name in runs if name in facts.plans}
+    check_limited_rejects(runs, planned, limits.max_rejects, rejects_paths(output, splits))
     compared: set[str] = set()
     if limits.duplicates != "report":
         fingerprints = {
@@ -190,10 +208,64 @@ def write_metadata(
     encoders = sorted(encoders, key=attrgetter("column"))
     infos = tuple(encoder.info for encoder in encoders)
     manifest = manifest_of(recipes[0].name, labels, table, dict(sorted(splits.items())), infos)
-    whole = commit_splits(output, manifest, files, encoders)
+    whole = commit_splits(output, manifest, files, encoders, limits.base)
     if compared and not whole.splits.keys() <= compared:  # another job has added a split meanwhile
         check_complete_duplicates(output, splits, whole.table, limits.duplicates)
     return whole
+
+
+def _read_base(recipes: Sequence[Recipe], limits: JobLimits) -> dict[str, SplitManifest]:
+    """Return the entries of the splits that the job adds to.
+
+    Raises:
+        JobError: See `check_base`.
+    """
+    if limits.base is None:
+        return {}
+    manifests = read_split_manifests(limits.output)
+    check_base(limits.output, [recipe.split for recipe in recipes], limits.base, manifests)
+    return {split: manifests[split].splits[split] for split in limits.base}
+
+
+def read_list(output: str, file: str, sha256_: str) -> bytes:
+    """Return a file of a split that grows.
+
+    Raises:
+        JobError: Its digest is another one.
+    """
+    data = read_file(output, file)
+    if data is None or sha256(data).hexdigest() != sha256_:
+        raise _changed_list(output, file)
+    return data
+
+
+def _changed_list(output: str, file: str) -> JobError:
+    return JobError(
+        f"{join_path(output, file)} is missing or has changed since it was written, so nothing can be added to it. "
+        "Restore it, or convert all data with --overwrite"
+    )
+
+
+def _grow(
+    output: str, base: SplitManifest, run: SplitManifest, statistics: Statistics, table: FeatureTable
+) -> tuple[SplitManifest, Statistics | None]:
+    """Return entry and statistics of a split with those of a run; None for a split whose statistics are unknown."""
+    entry = grow_split(base, run)
+    if base.statistics_sha256 is msgspec.UNSET:
+        return entry, None
+    data = read_list(output, split_statistics(base.recipe.split), base.statistics_sha256)
+    earlier = invert_statistics(msgspec.json.decode(data, type=SplitStatistics), table)
+    return entry, add_statistics(earlier, statistics)
+
+
+def _with_statistics(
+    entry: SplitManifest, statistics: Statistics | None, labels: LabelMap, table: FeatureTable
+) -> tuple[SplitManifest, bytes | None]:
+    """Return the entry with the digest of its statistics, and the statistics as JSON."""
+    if statistics is None:
+        return msgspec.structs.replace(entry, statistics_sha256=msgspec.UNSET), None
+    data = encode_json(describe_statistics(statistics, labels, table, entry.class_counts))
+    return msgspec.structs.replace(entry, statistics_sha256=sha256(data).hexdigest()), data
 
 
 def check_notes(output: str, recipes: Iterable[Recipe]) -> bool:
@@ -234,28 +306,35 @@ def committed_by_another(recipes: Sequence[Recipe], limits: JobLimits) -> Manife
 def is_committed(output: str, recipe: Recipe, manifest: Manifest) -> bool:
     """Return True if the split of this recipe and these versions is complete."""
     split = manifest.splits.get(recipe.split)
-    if split is None or (split.recipe, split.made_by) != (recipe, library_versions(recipe.layout, recipe.container)):
+    run = recipe, library_versions(recipe.layout, recipe.container)
+    if split is None or run not in [(entry.recipe, entry.made_by) for entry in (split, *split.runs)]:
         return False
     files = {name: file for shard in split.shards for name, file in shard_files(shard).items()}
     return all(is_intact(storage_for(output), join_path(output, name), file) for name, file in files.items())
 
 
 def read_notes(
-    output: str, recipe: Recipe, notes: Iterable[tuple[ShardKey, str]]
+    output: str, recipe: Recipe, notes: Iterable[tuple[ShardKey, str]], base: SplitManifest | None = None
 ) -> tuple[list[ShardInfo], str | msgspec.UnsetType]:
     """Read the notes of a split's shards one after the other, and write their fingerprints to its state folder; return
     the shards, and the SHA-256 of the fingerprints.
 
+    Args:
+        base: Entry of a split that grows. The fingerprints follow those of its shards, if it has some.
+
     Raises:
-        JobError: A note is missing.
+        JobError: A note is missing, or the fingerprints of the split have changed.
     """
     finished = FinishedShards(output, recipe.name, recipe.layout, recipe.container)
     infos, digest, upload = [], sha256(), None
     with ExitStack() as stack:
+        if base and base.fingerprints_sha256 is not msgspec.UNSET:
+            upload = stack.enter_context(storage_for(output).writing(fingerprints_path(output, recipe.split), output))
+            copy_list(output, split_fingerprints(recipe.split), base.fingerprints_sha256, upload, digest)
         for key, note in sorted(keyed for keyed in notes if keyed[0].split == recipe.split):
             result = finished.result(key, note)
             infos.append(result.info)
-            if result.fingerprints:
+            if result.fingerprints and not (base and upload is None):
                 if upload is None:
                     writing = storage_for(output).writing(fingerprints_path(output, recipe.split), output)
                     upload = stack.enter_context(writing)
@@ -265,10 +344,28 @@ def read_notes(
     return infos, digest.hexdigest() if upload else msgspec.UNSET
 
 
+def copy_list(output: str, file: str, sha256_: str, upload: Upload, digest: Any) -> None:
+    """Copy a list of a split that grows to `upload`, and update the digest, which is new.
+
+    Raises:
+        JobError: The digest of the list is another one.
+    """
+    try:
+        with storage_for(output).open(join_path(output, file)) as stored:
+            for piece in iter(partial(stored.read, 1 << 20), b""):
+                digest.update(piece)
+                upload.write(piece)
+    except (FileNotFoundError, UnreadableFileError) as error:
+        raise _changed_list(output, file) from error
+    if digest.hexdigest() != sha256_:
+        raise _changed_list(output, file)
+
+
 def _check_splits(
     recipes: Sequence[Recipe],
     limits: JobLimits,
     splits: Mapping[str, SplitManifest],
+    grown: Collection[str],
     rejects: Mapping[str, RejectList],
     rejected: RejectTally,
 ) -> None:
@@ -280,7 +377,8 @@ def _check_splits(
         [file.path for recipe in recipes for file in recipe.inputs],
         f"They are listed in {paths}. The shards are kept",
     )
-    for name, split in splits.items():
+    new = {name: split for name, split in splits.items() if name not in grown}
+    for name, split in new.items():
         if not split.examples:
             delete_state(limits.output, name)
-    check_examples(splits, rejects, paths)
+    check_examples(new, rejects, paths)

@@ -33,7 +33,10 @@ def of_split(split: str, count: int = 2, **fields) -> Manifest:
         for index in range(count)
     )
     recipe, rejects = msgspec.structs.replace(RECIPE, split=split), sha256(split.encode()).hexdigest()  # as of `stage`
-    entry = msgspec.structs.replace(SPLIT, recipe=recipe, shards=shards, rejects_sha256=rejects)
+    statistics = sha256(encode_statistics(split)).hexdigest()
+    entry = msgspec.structs.replace(
+        SPLIT, recipe=recipe, shards=shards, rejects_sha256=rejects, statistics_sha256=statistics
+    )
     manifest = Manifest(FORMAT, "coco", "detection", (), (Category(1, "cat"),), (), {split: entry})
     return msgspec.structs.replace(manifest, **fields)
 
@@ -48,7 +51,11 @@ def commit(folder: Path, manifest: Manifest, byte: bytes = b"\0") -> Manifest:
 
 
 def statistics_of(manifest: Manifest) -> dict[str, bytes]:
-    return {split: encode_json(SplitStatistics(9, {}, (), {split: 9}, (), (), {}, {}, 0)) for split in manifest.splits}
+    return {split: encode_statistics(split) for split in manifest.splits}
+
+
+def encode_statistics(split: str) -> bytes:
+    return encode_json(SplitStatistics(9, {}, (), {split: 9}, (), (), {}, {}, 0))
 
 
 def listed(folder: Path) -> list[str]:
@@ -298,7 +305,7 @@ def test_same_split_once_more_is_never_taken_from_manifest(tmp_path, monkeypatch
 def test_shard_gone_or_damaged_is_no_part_of_data_set(tmp_path):
     (tmp_path / "coco-train.tfrecord-00000-of-00002").write_bytes(bytes(10))
     with pytest.raises(JobError, match=r"coco-train\.tfrecord-00000-of-00002 is missing or has changed"):
-        commit_splits(str(tmp_path), of_split("train"), {"train": b"{}"})
+        commit_splits(str(tmp_path), of_split("train"), statistics_of(of_split("train")))
     assert not (tmp_path / "manifest.json").exists()
     assert not (tmp_path / "manifest-train.json").exists()
 
@@ -314,7 +321,7 @@ def test_file_of_another_run_is_left(tmp_path, file):
     (state / ".index" / f"{shard.file}.idx").write_bytes(b"xxx" if file else b"idx")
     (state / shard.file).write_bytes(bytes(shard.bytes if file else shard.bytes + 1))
     with pytest.raises(JobError, match=f"{file}{shard.file}.* is missing or has changed"):
-        commit_splits(str(tmp_path), manifest, {"train": b"{}"})
+        commit_splits(str(tmp_path), manifest, statistics_of(manifest))
     assert not (tmp_path / "manifest.json").exists()
 
 
@@ -324,10 +331,10 @@ def test_rejects_of_another_run(tmp_path):
     (tmp_path / ".recordmill-train" / "rejects.jsonl").write_text("of another image")
     (tmp_path / "rejects-train.jsonl").write_text("of yet another")
     with pytest.raises(JobError, match=r"rejects-train\.jsonl is missing or has changed"):
-        commit_splits(str(tmp_path), manifest, {"train": b"{}"})
+        commit_splits(str(tmp_path), manifest, statistics_of(manifest))
     assert not (tmp_path / "manifest.json").exists()
     (tmp_path / "rejects-train.jsonl").write_text("train")  # that run, of the same images, is done
-    assert commit_splits(str(tmp_path), manifest, {"train": b"{}"}) == manifest
+    assert commit_splits(str(tmp_path), manifest, statistics_of(manifest)) == manifest
     assert (tmp_path / "rejects-train.jsonl").read_text() == "train"
 
 
@@ -344,7 +351,7 @@ def test_list_that_another_run_replaces_while_it_is_read(tmp_path, monkeypatch):
 
     monkeypatch.setattr(module, "file_sha256", sha256_of)
     manifest = of_split("train", 0)
-    assert commit_splits(str(tmp_path), manifest, {"train": b"{}"}) == manifest
+    assert commit_splits(str(tmp_path), manifest, statistics_of(manifest)) == manifest
     assert (tmp_path / "rejects-train.jsonl").read_text() == "train"
 
 
@@ -352,7 +359,7 @@ def test_equal_list_of_another_run_is_not_replaced(tmp_path):
     stage(tmp_path, RECIPE, [])
     (tmp_path / "rejects-train.jsonl").write_text("train")
     before = (tmp_path / "rejects-train.jsonl").stat().st_ino
-    commit_splits(str(tmp_path), of_split("train", 0), {"train": b"{}"})
+    commit_splits(str(tmp_path), of_split("train", 0), statistics_of(of_split("train", 0)))
     assert (tmp_path / "rejects-train.jsonl").stat().st_ino == before
 
 
@@ -364,9 +371,9 @@ def test_foreign_shard_in_bucket(gcs):
         gcs.put(f"out/.recordmill-train/{shard.file}", data)
     gcs.put("out/.recordmill-train/rejects.jsonl", b"train")
     with pytest.raises(JobError, match="00001-of-00002 is missing or has changed"):
-        commit_splits("gs://bucket/out", manifest, {"train": b"{}"})
+        commit_splits("gs://bucket/out", manifest, statistics_of(manifest))
     gcs.put(f"out/.recordmill-train/{shards[1].file}", b"abc")
-    assert commit_splits("gs://bucket/out", manifest, {"train": b"{}"}) == manifest
+    assert commit_splits("gs://bucket/out", manifest, statistics_of(manifest)) == manifest
 
 
 def test_manifest_of_another_split(tmp_path):
