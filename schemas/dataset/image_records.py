@@ -14,11 +14,14 @@ IMAGE_ROW = [
     ("size", "<u8"),
     ("records", "<u4"),
     ("objects", "<u4"),
+    ("planned", "<u4"),
+    ("continues", "u1"),
 ]
 """NumPy dtype of an image of a shard: first 16 bytes of the SHA-256 of the stored image, 0 without one; sum of the
 digests of its records in the shard, without the image and without ids; id of the image, of a tile that of its whole
 image; planned size of its records in the shard in bytes, before compression; their number; number of its annotations'
-ids in `ShardImages.object_ids`.
+ids in `ShardImages.object_ids`; planned number of its records in the shard, 0 if the row was made by a read of the
+shard, whose size is an estimate; 1 if the image began in another shard.
 
 An image that was planned for the shard and has no record there, rejected or without objects, has 0 records."""
 
