@@ -227,7 +227,7 @@ class Job(NamedTuple):
         findings = tuple(facts) | "AddFindings" >> AddFacts()
         limits = job_limits(options, self.splits, options.output)
         checked = findings | "CheckFindings" >> CheckFindings(limits)
-        writer = _writer(options, gathered, checked, self.maker, self.splits)
+        writer = _writer(options, gathered, checked, self.maker, self.plan, self.splits)
         if part := options.job_part:
             placed, hashes = placed | "KeepPart" >> KeepPart(part)
             findings.facts | "PlanPart" >> beam.Map(plan_part, part)
@@ -317,7 +317,12 @@ def _needed_labels(options: ImageOptions) -> Iterator[tuple[str, tuple[str, str]
 
 
 def _writer(
-    options: ImageOptions, gathered: Gathered, checked: PCollection, maker: RecordMaker, splits: Sequence[str]
+    options: ImageOptions,
+    gathered: Gathered,
+    checked: PCollection,
+    maker: RecordMaker,
+    plan: beam.PTransform,
+    splits: Sequence[str],
 ) -> WriteShards:
     names = options.output, options.name, options.layout
     recipe = ShardRecipe(*names, options.gzip, options.seed, maker, FORMAT, options.container)
@@ -325,4 +330,4 @@ def _writer(
     arguments = checked, gathered.labels, gathered.table, recipe, threads
     if options.writer == "beam":
         return WriteWithBeam(*arguments, splits=splits, num_shards=options.num_shards)
-    return WriteShards(*arguments)
+    return WriteShards(*arguments, plan.estimate if isinstance(plan, PlanBlocks) else None)

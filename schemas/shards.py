@@ -6,6 +6,7 @@ import msgspec
 
 from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from recordmill.schemas.features import ShardNaming
+from recordmill.schemas.image_records import ShardImages
 from recordmill.schemas.problems import Fingerprints
 from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.schemas.statistics import Statistics
@@ -113,6 +114,7 @@ class ShardResult(msgspec.Struct, frozen=True):
     class_counts: dict[int, int] = {}  # see SplitManifest; by class index
     fingerprints: Fingerprints | None = None  # fingerprints of its images; None if records have no images
     record_sizes: bytes = b""  # int64 size of each tf.Example in bytes, of a shard from another container
+    images: ShardImages | None = None  # images that were planned for it; None if records have no images
 
 
 class ShardNames(msgspec.Struct, frozen=True):

@@ -7,6 +7,8 @@ RECIPE = "recipe.json"
 """File in a state folder: recipe of an unfinished run."""
 PART_FILES = r"part-(\d{5})-of-(\d{5})"
 """Regular expression of the names of `part_file`."""
+CHANGES = "changes.jsonl"
+"""File in a state folder: changes that a run of `convert --add` found, which becomes `split_changes`."""
 COMMIT = "commit.json"
 """File in a state folder: the commit of `convert --add`, until it is complete."""
 REJECTS = "rejects.jsonl"
@@ -25,6 +27,12 @@ def split_manifest(split: str) -> str:
 def split_rejects(split: str) -> str:
     """Return the name of the file of a split's rejects, one JSON object per line."""
     return f"rejects-{split}.jsonl"
+
+
+def split_changes(split: str) -> str:
+    """Return the name of the file of a split's changes, which the last run of `convert --add` found. Each line has the
+    keys `split`, `file_name` and `change`: `labels`, `image` or `gone`."""
+    return f"changes-{split}.jsonl"
 
 
 def part_file(part: JobPart) -> str:

@@ -10,11 +10,13 @@ import msgspec
 
 from recordmill.schemas.containers import CONTAINERS
 from recordmill.schemas.dataset.dataset_files import (
+    CHANGES,
     COMMIT,
     MANIFEST,
     PART_FILES,
     RECIPE,
     REJECTS,
+    split_changes,
     split_manifest,
     split_rejects,
     state_folder,
@@ -23,6 +25,7 @@ from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, decode_
 from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.dataset.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.image_records import IMAGES, split_images
 from recordmill.schemas.inputs.labels import LABEL_FILES, ExistingLabels
 from recordmill.schemas.inputs.tables import SCHEMA_FILES
 from recordmill.schemas.layouts import LAYOUTS
@@ -34,14 +37,15 @@ from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for, tilde_hint
 
 _RUN_FILES = re.compile(
-    rf"{REJECTS}|{DUPLICATES}|{FINGERPRINTS}|{STATISTICS}|{COMMIT}|({SHARD_FILES})(\.json)?|"
+    rf"{REJECTS}|{DUPLICATES}|{FINGERPRINTS}|{IMAGES}|{CHANGES}|{STATISTICS}|{COMMIT}|({SHARD_FILES})(\.json)?|"
     rf"(rows|images)-\d{{5,}}-\d{{5,}}|{PART_FILES}|{re.escape(INDEX)}/[^/]+|\.[^/]+\.tmp|beam-temp-.+"
 )
 """Files of a state folder: finished shards, indexes, notes, sorted rows, finished parts, temporary files, files of
 Beam's sink."""
 _SPLIT_FILES = re.compile(
     f"{split_manifest('([A-Za-z0-9_]+)')}|{split_rejects('[A-Za-z0-9_]+')}|{split_statistics('[A-Za-z0-9_]+')}|"
-    f"{split_fingerprints('[A-Za-z0-9_]+')}|{split_problems('[A-Za-z0-9_]+')}"
+    f"{split_fingerprints('[A-Za-z0-9_]+')}|{split_problems('[A-Za-z0-9_]+')}|"
+    f"{split_images('[A-Za-z0-9_]+')}|{split_changes('[A-Za-z0-9_]+')}"
 )
 
 

@@ -16,11 +16,20 @@ from functools import partial
 
 import msgspec
 
-from recordmill.schemas.dataset.dataset_files import COMMIT, MANIFEST, split_manifest, split_rejects, state_folder
+from recordmill.schemas.dataset.dataset_files import (
+    CHANGES,
+    COMMIT,
+    MANIFEST,
+    split_changes,
+    split_manifest,
+    split_rejects,
+    state_folder,
+)
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json, encode_manifest, with_digest
 from recordmill.schemas.dataset.tfds import is_readable, shard_links, tfds_files
 from recordmill.schemas.errors import CategoryError, JobError
 from recordmill.schemas.features import RecordOf, format_parts
+from recordmill.schemas.image_records import split_images
 from recordmill.schemas.inputs.encoders import CLASSES, TextEncoder, classes_file, encode_encoder, encoder_file
 from recordmill.schemas.inputs.labels import LABEL_FILES, label_files
 from recordmill.schemas.inputs.tables import SCHEMA_FILES, schema_files
@@ -39,6 +48,7 @@ from recordmill.transforms.dataset.dataset_folder import (
 from recordmill.transforms.dataset.rejects import rejects_path
 from recordmill.transforms.insight.across_splits import compare_all_splits, fingerprints_path, folder_statistics
 from recordmill.transforms.records.shard_index import index_file
+from recordmill.transforms.shards.image_records import images_path
 from recordmill.transforms.shards.shard_file import is_intact, shard_files
 from recordmill.transforms.storage.interface import Storage
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -72,7 +82,7 @@ def commit_splits(
 ) -> Manifest:
     """Commit the splits of one job, which are those of `manifest`, and return the folder's manifest.
 
-    Shards, rejects and fingerprints are in the state folders of the splits.
+    Shards, rejects, fingerprints and images are in the state folders of the splits.
 
     Args:
         statistics: Statistics of each split that has some, as JSON.
@@ -176,6 +186,11 @@ def statistics_path(output: str, split: str) -> str:
     return join_path(output, f"{state_folder(split)}/{STATISTICS}")
 
 
+def changes_path(output: str, split: str) -> str:
+    """Return the path of the changes that an incomplete run of --add lists."""
+    return join_path(output, f"{state_folder(split)}/{CHANGES}")
+
+
 def _log_path(output: str, split: str) -> str:
     return join_path(output, f"{state_folder(split)}/{COMMIT}")
 
@@ -221,6 +236,8 @@ def _split_lists(output: str, split: str, entry: SplitManifest) -> list[tuple[st
         (rejects_path(output, split), split_rejects(split), entry.rejects_sha256),
         (statistics_path(output, split), split_statistics(split), entry.statistics_sha256),
         (fingerprints_path(output, split), split_fingerprints(split), entry.fingerprints_sha256),
+        (images_path(output, split), split_images(split), entry.images_sha256),
+        (changes_path(output, split), split_changes(split), entry.changes_sha256),
     ]
 
 

@@ -41,13 +41,14 @@ def describe_split(
     statistics: bytes,
     shards: Iterable[ShardInfo] = (),
     fingerprints_sha256: str | msgspec.UnsetType = msgspec.UNSET,
+    images_sha256: str | msgspec.UnsetType = msgspec.UNSET,
 ) -> SplitManifest:
     """Return the split's entry in the manifest.
 
     Args:
         facts: Facts of all splits.
         rejects, class_counts, statistics: Those of this split; statistics are the contents of its file.
-        fingerprints_sha256: See SplitManifest.
+        fingerprints_sha256, images_sha256: See SplitManifest.
     """
     split, rejected = recipe.split, rejects.tally
     inputs = tuple(
@@ -92,6 +93,7 @@ def describe_split(
         findings={name: finding.number for name, finding in statistics_.findings.items()},
         statistics_sha256=sha256(statistics).hexdigest(),
         fingerprints_sha256=fingerprints_sha256,
+        images_sha256=images_sha256,
         class_map=_changed_classes(mapped for (name, *_), mapped in facts.mapped.items() if name == split),
     )
 

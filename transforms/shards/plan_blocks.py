@@ -164,15 +164,15 @@ class PlanBlocks(beam.PTransform):
         container: str = TFRECORD,
     ):
         super().__init__()
-        self._splits, self._sizing, self._estimate, self._container = splits, sizing, estimate, container
+        self._splits, self._sizing, self.estimate, self._container = splits, sizing, estimate, container
 
     def expand(self, blocks: PCollection[tuple[BlockKey, bytes]]):
-        census = blocks | "TakeCensus" >> beam.FlatMap(_pack_census, self._estimate).with_output_types(bytes)
+        census = blocks | "TakeCensus" >> beam.FlatMap(_pack_census, self.estimate).with_output_types(bytes)
         once = blocks.pipeline | "OncePlanned" >> beam.Impulse()
         plans = once | "PlanSplits" >> WithFacts(
             _plan_splits, self._sizing, AsList(census), self._splits, self._container
         )
-        place = beam.FlatMap(_place_block, AsSingleton(plans), self._splits, self._estimate)
+        place = beam.FlatMap(_place_block, AsSingleton(plans), self._splits, self.estimate)
         return blocks | "Place" >> place.with_output_types(tuple[ShardKey, bytes])
 
 

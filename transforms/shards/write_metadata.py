@@ -1,11 +1,11 @@
 """Write the metadata of a finished job. The manifest comes last, and means that its splits are complete."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
 from hashlib import sha256
 from itertools import chain
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -17,6 +17,7 @@ from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_
 from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.errors import JobError
 from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.image_records import split_images
 from recordmill.schemas.inputs.encoders import TextEncoder
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.problems import split_fingerprints
@@ -44,7 +45,7 @@ from recordmill.transforms.insight.count_images import describe_statistics
 from recordmill.transforms.insight.invert_statistics import invert_statistics
 from recordmill.transforms.runtime.beam_steps import library_versions
 from recordmill.transforms.shards.check_findings import JobLimits
-from recordmill.transforms.shards.commit_splits import check_base, commit_splits
+from recordmill.transforms.shards.commit_splits import changes_path, check_base, commit_splits
 from recordmill.transforms.shards.describe_split import (
     Rows,
     check_examples,
@@ -55,8 +56,10 @@ from recordmill.transforms.shards.describe_split import (
     describe_split,
 )
 from recordmill.transforms.shards.grow_split import grow_split
+from recordmill.transforms.shards.image_records import images_line, images_path
+from recordmill.transforms.shards.line_file import LineFile
 from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard, is_intact, shard_files
-from recordmill.transforms.storage.interface import UnreadableFileError, Upload
+from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
@@ -141,7 +144,7 @@ def _write_job_metadata(report: JobReport, **sides: Any) -> Manifest:
     return write_metadata(report.recipes, report.limits, facts, report.notes, lists, **sides)
 
 
-# Long list of arguments: two options of the job, three parts of what it found, and three side inputs.
+# Long list of arguments: two options of the job, four parts of what it found, and three side inputs.
 def write_metadata(
     recipes: Sequence[Recipe],
     limits: JobLimits,
@@ -151,6 +154,7 @@ def write_metadata(
     labels: LabelMap,
     table: FeatureTable,
     encoders: Iterable[TextEncoder] = (),
+    changes: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Manifest:
     """Check the splits and commit them with their metadata.
 
@@ -161,6 +165,7 @@ def write_metadata(
         facts: Facts of all steps.
         notes: Notes of all shards, see WrittenShard.
         lists: Lists of rejects, with their lines.
+        changes: Contents of the file of changes of each split that has some, see `split_changes`.
 
     Raises:
         DuplicatesError: See `check_duplicates`. The shards stay, and so do the splits if another job has written its
@@ -190,6 +195,9 @@ def write_metadata(
         split = recipe.split
         counts, statistics = class_counts(split, labels, facts), facts.statistics.get(split, Statistics())
         run = runs[split] = describe_split(recipe, facts, rejects[split], counts, b"", *shards[split])
+        if split in changes:
+            storage_for(output).write(changes_path(output, split), changes[split])
+            run = msgspec.structs.replace(run, changes_sha256=sha256(changes[split]).hexdigest())
         if split in base:
             run, statistics = _grow(output, base[split], run, statistics, table)
         splits[split], files[split] = _with_statistics(run, statistics, labels, table)
@@ -315,50 +323,57 @@ def is_committed(output: str, recipe: Recipe, manifest: Manifest) -> bool:
 
 def read_notes(
     output: str, recipe: Recipe, notes: Iterable[tuple[ShardKey, str]], base: SplitManifest | None = None
-) -> tuple[list[ShardInfo], str | msgspec.UnsetType]:
-    """Read the notes of a split's shards one after the other, and write their fingerprints to its state folder; return
-    the shards, and the SHA-256 of the fingerprints.
+) -> tuple[list[ShardInfo], str | msgspec.UnsetType, str | msgspec.UnsetType]:
+    """Read the notes of a split's shards one after the other, and write their fingerprints and images to its state
+    folder; return the shards, and the SHA-256 of the fingerprints and of the images.
 
     Args:
-        base: Entry of a split that grows. The fingerprints follow those of its shards, if it has some.
+        base: Entry of a split that grows. Its fingerprints and images come first; shards without records are left out.
 
     Raises:
-        JobError: A note is missing, or the fingerprints of the split have changed.
+        JobError: A note is missing, or a list of `base` has changed.
     """
     finished = FinishedShards(output, recipe.name, recipe.layout, recipe.container)
-    infos, digest, upload = [], sha256(), None
-    with ExitStack() as stack:
-        if base and base.fingerprints_sha256 is not msgspec.UNSET:
-            upload = stack.enter_context(storage_for(output).writing(fingerprints_path(output, recipe.split), output))
-            copy_list(output, split_fingerprints(recipe.split), base.fingerprints_sha256, upload, digest)
+    infos = []
+    with (
+        LineFile(output, fingerprints_path(output, recipe.split)) as fingerprints,
+        LineFile(output, images_path(output, recipe.split)) as images,
+    ):
+        has_fingerprints = has_images = True
+        if base:
+            has_fingerprints = _copy_list(
+                output, split_fingerprints(recipe.split), base.fingerprints_sha256, fingerprints
+            )
+            has_images = _copy_list(output, split_images(recipe.split), base.images_sha256, images)
         for key, note in sorted(keyed for keyed in notes if keyed[0].split == recipe.split):
             result = finished.result(key, note)
+            if base and not result.info.examples:
+                continue
             infos.append(result.info)
-            if result.fingerprints and not (base and upload is None):
-                if upload is None:
-                    writing = storage_for(output).writing(fingerprints_path(output, recipe.split), output)
-                    upload = stack.enter_context(writing)
-                line = fingerprint_line(result.fingerprints)
-                digest.update(line)
-                upload.write(line)
-    return infos, digest.hexdigest() if upload else msgspec.UNSET
+            if result.fingerprints and has_fingerprints:
+                fingerprints.write(fingerprint_line(result.fingerprints))
+            if result.images and has_images:
+                images.write(images_line(result.images))
+    return infos, fingerprints.sha256, images.sha256
 
 
-def copy_list(output: str, file: str, sha256_: str, upload: Upload, digest: Any) -> None:
-    """Copy a list of a split that grows to `upload`, and update the digest, which is new.
+def _copy_list(output: str, file: str, sha256_: str | msgspec.UnsetType, lines: LineFile) -> bool:
+    """Copy a list of a split that grows. Return False if the split has none.
 
     Raises:
         JobError: The digest of the list is another one.
     """
+    if sha256_ is msgspec.UNSET:
+        return False
     try:
         with storage_for(output).open(join_path(output, file)) as stored:
             for piece in iter(partial(stored.read, 1 << 20), b""):
-                digest.update(piece)
-                upload.write(piece)
+                lines.write(piece)
     except (FileNotFoundError, UnreadableFileError) as error:
         raise _changed_list(output, file) from error
-    if digest.hexdigest() != sha256_:
+    if lines.sha256 != sha256_:
         raise _changed_list(output, file)
+    return True
 
 
 def _check_splits(

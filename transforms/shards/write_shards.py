@@ -7,6 +7,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -22,6 +23,7 @@ from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.image_records import ShardImages
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import has_image, shard_names
 from recordmill.schemas.problems import Fingerprints
@@ -42,6 +44,7 @@ from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_in_order, image_order
 from recordmill.transforms.containers.container import Contents, container_of
 from recordmill.transforms.containers.tfrecord import TFRecordReader
+from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.insight.count_images import ImageCounter
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
@@ -49,6 +52,7 @@ from recordmill.transforms.insight.list_problems import worst_problems
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import library_versions, pack
 from recordmill.transforms.runtime.processes import ShardDoFn
+from recordmill.transforms.shards.image_records import ImageRecords, shard_images, whole_names
 from recordmill.transforms.shards.shard_file import (
     FinishedShards,
     ShardFile,
@@ -77,6 +81,7 @@ def ordered_block(packed: Iterable[bytes], seed: int) -> Block:
     return join_blocks([blocks[index] for index in order.tolist()])
 
 
+# Long list of arguments: what determines the records, the images, threads, and the plan's estimate.
 def write_shard(
     recipe: ShardRecipe,
     labels: LabelMap,
@@ -85,6 +90,7 @@ def write_shard(
     packed: Iterable[bytes],
     pool: Executor,
     threads: int,
+    estimate: RecordEstimate | None = None,
 ) -> WrittenShard:
     """Write a shard, unless an earlier run has finished it: there is a note with the same plan and versions, and a file
     with the same checksum.
@@ -92,6 +98,7 @@ def write_shard(
     Args:
         packed: Blocks of the shard's images, in any order.
         pool: Threads that fetch and check images; there are `threads` of them.
+        estimate: Estimate with which the shards were planned; None if the result has no ShardImages.
 
     Raises:
         EndedElsewhereError: See `recordmill.transforms.table.spill_rows.read_piece`.
@@ -108,7 +115,7 @@ def write_shard(
         continued = 0 if block.is_continuation is None else int(block.is_continuation.sum())
         progress.count_skipped_images(result.info.examples if block.rows is not None else len(block) - continued)
     else:
-        written = notes.note(_write_records(key, block, plan, recipe, context))
+        written = notes.note(_write_records(key, block, plan, recipe, context, estimate))
     progress.count_finished_shard()
     return written
 
@@ -132,11 +139,20 @@ def plan_digest(key: ShardKey, block: Block, recipe: ShardRecipe, context: Recor
     return digest.hexdigest()
 
 
-def _write_records(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, context: RecordContext) -> ShardResult:
+# More than forty lines: each of a run's findings is counted while its records are written.
+def _write_records(
+    key: ShardKey,
+    block: Block,
+    plan: str,
+    recipe: ShardRecipe,
+    context: RecordContext,
+    estimate: RecordEstimate | None,
+) -> ShardResult:
     counted: Counter[Metric] = Counter()
     classes: Counter[int] = Counter()
     rejected: list[Rejected] = []
     facts = _ShardFacts()
+    images = ImageRecords(context.table) if estimate and has_image(context.table) else None
     encode = recipe.maker.start(context)
     offset, container = 0, container_of(recipe.container)
     with ShardFile(recipe, key, Contents(context.table, context.labels)) as shard:
@@ -144,6 +160,8 @@ def _write_records(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, 
             first = shard.examples
             for record in run.records:
                 shard.append(*record)
+                if images:
+                    images.add_record(*record)
             lengths = shard.lengths(first)
             sizes = container.sizes_in_file(lengths)
             counted.update(run.counted)
@@ -152,6 +170,8 @@ def _write_records(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, 
             rejected += run.rejected
             if run.facts:
                 facts.add(run.facts, locate_records(run.records_per_image, first, offset, sizes), run.fields)
+                if images:
+                    images.add_images(run.facts, run.records_per_image)
             offset += 0 if sizes is None else int(sizes.sum())
             progress.count_written_images(run.images, run.bytes)
             for size in run.rejected_bytes:
@@ -172,7 +192,13 @@ def _write_records(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, 
         facts.images.statistics(shard.info.file) if block.rows is None else Statistics(shard.examples),
         dict(classes),
         facts.fingerprints_of(shard.info.file) if has_image(context.table) else None,
+        images=_shard_images(shard.info.file, block, images, estimate) if images and estimate else None,
     )
+
+
+def _shard_images(shard: str, block: Block, images: ImageRecords, estimate: RecordEstimate) -> ShardImages:
+    sources = None if block.tile_xy_px is None else whole_names(block)
+    return shard_images(shard, block.file_name.texts(), *images.rows(block, estimate), sources)
 
 
 def _empty_shard_text(key: ShardKey, rejected: Sequence[Rejected], container: str) -> str:
@@ -248,6 +274,7 @@ class WriteShards(beam.PTransform):
         checked: A PCollection of one element. Images are read only after it.
         labels, table: PCollections of one LabelMap, and one FeatureTable.
         threads: Number of threads that fetch and check images; None for the number of cores where a shard is written.
+        estimate: See `write_shard`.
     """
 
     def __init__(
@@ -257,21 +284,22 @@ class WriteShards(beam.PTransform):
         table: PCollection,
         recipe: ShardRecipe,
         threads: int | None,
+        estimate: RecordEstimate | None = None,
     ):
         super().__init__()
         self._sides = AsSingleton(labels), AsSingleton(table), AsSingleton(checked)
-        self._recipe, self._threads = recipe, threads
+        self._recipe, self._threads, self._estimate = recipe, threads, estimate
 
     def expand(self, placed: PCollection[tuple[ShardKey, bytes]]):
-        write = beam.ParDo(_WriteShard(self._recipe, self._threads), *self._sides)
+        write = beam.ParDo(_WriteShard(self._recipe, self._threads, self._estimate), *self._sides)
         grouped = placed | "GroupByShard" >> beam.GroupByKey()  # (ShardKey, [packed Block])
         return grouped | "Write" >> write.with_output_types(WrittenShard)
 
 
 class _WriteShard(ShardDoFn):
-    def __init__(self, recipe: ShardRecipe, threads: int | None):
+    def __init__(self, recipe: ShardRecipe, threads: int | None, estimate: RecordEstimate | None = None):
         super().__init__(threads)
-        self._recipe = recipe
+        self._recipe, self._write = recipe, partial(write_shard, estimate=estimate)
 
     def process(
         self, group: tuple[ShardKey, Iterable[bytes]], labels: LabelMap, table: FeatureTable, _: object
@@ -279,7 +307,7 @@ class _WriteShard(ShardDoFn):
         key, packed = group
         folders = shard_folders(self._recipe, key.split)
         arguments = self._recipe, labels, table, key, list(packed)
-        yield from self.do(write_shard, *arguments, shards=key.count, folders=folders)
+        yield from self.do(self._write, *arguments, shards=key.count, folders=folders)
 
 
 _RUNS = "runs"

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from recordmill.schemas.dataset.checks import Fault, Faults, ShardCheck
-from recordmill.schemas.dataset.dataset_files import MANIFEST, split_manifest, split_rejects
+from recordmill.schemas.dataset.dataset_files import MANIFEST, split_changes, split_manifest, split_rejects
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_manifest
 from recordmill.schemas.dataset.tfds import DATASET_INFO, is_dataset_info, is_readable, shard_links, tfds_files
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import RecordOf
+from recordmill.schemas.image_records import split_images
 from recordmill.schemas.inputs.labels import LABEL_FILES
 from recordmill.schemas.inputs.tables import SCHEMA_FILES
 from recordmill.schemas.paths import is_remote
@@ -174,6 +175,10 @@ def _split_faults(folder: str, name: str, split: SplitManifest) -> Iterator[Faul
         yield from _digest_faults(folder, split_statistics(name), split.statistics_sha256)
     if split.fingerprints_sha256 is not msgspec.UNSET:
         yield from _digest_faults(folder, split_fingerprints(name), split.fingerprints_sha256)
+    if split.images_sha256 is not msgspec.UNSET:
+        yield from _digest_faults(folder, split_images(name), split.images_sha256)
+    if split.changes_sha256 is not msgspec.UNSET:
+        yield from _digest_faults(folder, split_changes(name), split.changes_sha256)
 
 
 def _statistics_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:

@@ -1,5 +1,6 @@
 """Images of a data set with digests of their records, for `convert --add` and `repack --replan`."""
 
+import zlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,6 +28,10 @@ An image that was planned for the shard and has no record there, rejected or wit
 
 IMAGES_VERSION = 1
 """Version of the digests. With another version, they are computed from the shards again."""
+
+
+IMAGES = "images.jsonl"
+"""File in a state folder that becomes `split_images`."""
 
 
 def split_images(split: str) -> str:
@@ -63,3 +68,10 @@ class ShardImages(msgspec.Struct, frozen=True, omit_defaults=True):
         import numpy as np  # slow to import; manifests do not need it
 
         return np.frombuffer(self.rows, IMAGE_ROW)
+
+    @property
+    def ids(self) -> "np.ndarray":
+        """Ids of the annotations of all images: int64."""
+        import numpy as np
+
+        return np.frombuffer(zlib.decompress(self.object_ids) if self.object_ids else b"", "<i8")
