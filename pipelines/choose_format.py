@@ -255,6 +255,8 @@ def _foreign_flag(name: str, entry: Format, why: str) -> str:
     """Return the error of an option that a format does not have, or not with --model."""
     if name == "images" and entry.name == "folder":
         return f"--images is not needed with class folders: give them as DATA; {why}"
+    if name == "add" and entry.options.model_fields.get("rows"):
+        return f"--add is a flag of formats whose images have names to compare; {why}. Write all rows to a new --output"
     users = [*fields_by_name()[name]]
     if {entry.name, f"{entry.name} --model"} & {*users}:
         return f"{flag(name)} would do nothing {'with' if entry.has_model else 'without'} --model"

@@ -49,7 +49,8 @@ GROUPING = ("group_from", "groups")
 DIVIDING = ("split", "split_seed", "split_by", "stratify", *GROUPING)
 """Options that divide a data set. Those of the job divide the sets that name no splits."""
 _CHOICES = ("exclude", "exclude_kinds", "class_map", "categories", "classes", "limit", "max_per_class")
-_AFTER_JOIN = (*_CHOICES, "duplicates", "tile", "tile_overlap", "tile_min_visible", "keep_empty")
+_ADDING = ("add", "add_as", "sync", "prune")
+_AFTER_JOIN = (*_CHOICES, "duplicates", "tile", "tile_overlap", "tile_min_visible", "keep_empty", *_ADDING)
 """Options that the job applies to the images of all sets, so that a set does not get its values."""
 _OWN = {*DIVIDING, *_CHOICES, "no_crowd"}
 """Options that a set may have besides those of what to read."""

@@ -104,6 +104,10 @@ def convert(
     split_by: Literal["hash", "rank"] = "hash",
     group_from: str | None = None,
     groups: Path | None = None,
+    add: bool = False,
+    add_as: str | None = None,
+    sync: bool = False,
+    prune: bool = False,
     dtype: Pairs = (),
     masks: Literal["none", "png", "rle", "both"] | None = None,
     fields: Fields = (),
@@ -241,6 +245,10 @@ def convert(
         split_by: How images, or rows, are assigned to splits (default hash).
         group_from: Keep images in one split whose paths have the same match.
         groups: Keep images in one split that a file groups.
+        add: Add the images that the output lacks to it.
+        add_as: Add the images as a set of this name.
+        sync: Also write images again that changed.
+        prune: Delete the files that sync=True replaces at the end of the run.
         dtype: Numeric types of keys of records.
         masks: Masks of objects (default none).
         fields: Open fields: values of objects or images that the source has and the layout does not know.
@@ -386,6 +394,10 @@ def convert(
     split_by: Literal["hash", "rank"] = "hash",
     group_from: str | None = None,
     groups: Path | None = None,
+    add: bool = False,
+    add_as: str | None = None,
+    sync: bool = False,
+    prune: bool = False,
     dtype: Pairs = (),
     masks: Literal["none", "png", "rle", "both"] | None = None,
     fields: Fields = (),

@@ -25,7 +25,7 @@ _DATA = (
 
 _FLAG_AND_VALUE = re.compile(r"--\w[\w-]* (?!-)\S+")
 _LEAST_COLUMNS = 20
-_SCREEN_COLUMNS, _TEXT_COLUMN = 80, 27
+_SCREEN_COLUMNS, _TEXT_COLUMN = 80, 29
 _RARE = "rarely needed"
 _COMMON_TEXTS = {
     "format": "Format of DATA, if it is not recognised",

@@ -36,7 +36,7 @@ from recordmill.schemas.inputs.option import (
 )
 from recordmill.schemas.inputs.splits import ONLY_CASE, Division, SplitShares, group_fault, split_name_fault
 from recordmill.schemas.layouts import LAYOUTS, change_keys_and_types, shard_names
-from recordmill.schemas.names import NameSources, dataset_name_fault
+from recordmill.schemas.names import NameSources, dataset_name_fault, set_name_fault
 from recordmill.schemas.problems import PROBLEMS
 from recordmill.schemas.shards import JobPart, ShardSizing, parse_job_part
 
@@ -476,6 +476,37 @@ class DividedOptions(ChoiceOptions):
         "table with the columns `file_name` and `group` (a patient, a video, a place).",
         metavar="FILE",
     )
+    add: bool = WRITE.opt(
+        "Add the images that the output lacks to it. Their records go to new shards beside those of the data set; an "
+        "image that it has, by split and file name, is skipped and counted. See [grow.md](grow.md).",
+        False,
+        also="append",
+        recorded=False,
+        rank=COMMON,
+    )
+    add_as: str | None = WRITE.opt(
+        "Add the images as a set of this name. Their file names begin with it, so that images of one name that are "
+        "others do not meet.",
+        metavar="NAME",
+        needs="add",
+        rank=RARE,
+    )
+    sync: bool = WRITE.opt(
+        "Also write images again that changed. Their labels, masks, fields or bytes differ from those of the data set: "
+        "their shards are written again under new names, and the old files stay until the next run. Images that are "
+        "gone from the source are listed and stay.",
+        False,
+        needs="add",
+        also="update",
+        rank=RARE,
+    )
+    prune: bool = WRITE.opt(
+        "Delete the files that `--sync` replaces at the end of the run. Without it, the next run deletes them.",
+        False,
+        needs="add",
+        recorded=False,
+        rank=RARE,
+    )
 
     @property
     def keeps_groups(self) -> bool:
@@ -504,7 +535,30 @@ class DividedOptions(ChoiceOptions):
             yield "--split-by divides a data set, but --split names a single split"
         if len(given) > 1:
             yield "--groups and --group-from both say which images belong together: give one"
+        if self.add:
+            yield from self._add_faults()
         yield from super()._faults()
+
+    def _add_faults(self) -> Iterator[str]:
+        """Yield the errors of options that `--add` cannot have."""
+        for name, why in _NOT_ADDED.items():
+            if flags := self.given(name):
+                value = getattr(self, name) if isinstance(getattr(self, name), str) else ""
+                yield f"--add does not fit {f'{flags[0]} {value}'.strip()}, which {why}: leave out one of the two"
+        if self.add_as is not None and (fault := set_name_fault(self.add_as)):
+            yield f"--add-as {self.add_as!r} {fault}, and file names begin with it"
+
+
+_NOT_ADDED = {
+    "split_by": "moves images to other splits when others are added",
+    "stratify": "moves images to other splits when others are added",
+    "limit": "chooses among the images of one job, without those of the data set",
+    "max_per_class": "counts the objects of one job, without those of the data set",
+    "part": "is for a new data set",
+    "overwrite": "replaces splits",
+    "writer": "neither plans nor numbers shards",
+}
+"""Reasons why options do not fit `--add`."""
 
 
 def container_faults(container: str, layout: str, gzip: bool) -> Iterator[str]:

@@ -409,6 +409,7 @@ def test_features_of_texts_have_names_that_were_asked_for(layout, form, names, e
 
 
 ENCODERS = ("stop_words", "encoders")
+ADDING = {"add", "prune"}
 UNRECORDED = {"output", "name", "layout", "workers", "overwrite", "dry_run", "part", "max_rejects", "class_map"}
 
 
@@ -428,11 +429,11 @@ UNRECORDED = {"output", "name", "layout", "workers", "overwrite", "dry_run", "pa
                 "stop_words",
                 "encoders",
             }
-            | {*ANNOTATIONS},
+            | {*ANNOTATIONS, *ADDING},
         ),
-        (FolderOptions, {"data", "duplicates", "exclude", "groups", "labels"}),
+        (FolderOptions, {"data", "duplicates", "exclude", "groups", "labels", *ADDING}),
         (TableOptions, {"data", "duplicates", "exclude", "images", "schema", "stop_words", "encoders"}),
-        (LabelledModelOptions, {"data", "exclude", "groups", "labels"}),
+        (LabelledModelOptions, {"data", "exclude", "groups", "labels", *ADDING}),
         (RowsModelOptions, {"data", "exclude", "images", "schema"}),
     ],
 )

@@ -100,14 +100,14 @@ VALUES_OF = {
 }
 NEEDS_ANOTHER_IN = {
     "folder": {"class_column", "fields"},
-    "folder --model": {"class_column"},
+    "folder --model": {"class_column", "add"},
     "table": {"label_as", "max_per_class"},
 }
 """Options that need another option in one format only."""
 
 NEEDS_ANOTHER = {
     *("writer", "masks", "no_list", "split_seed", "split_by", "group_from", "stratify", "label_separator"),
-    *("split_column", "caption_text", "exclude_kinds"),
+    *("split_column", "caption_text", "exclude_kinds", "add_as", "sync", "prune"),
     *("text_features", "min_df", "ngrams", "no_lower", "fit_split", "text_names"),
     *("text", "text_column", "image_column", "raw_size"),
     *("classes", "default", "encoding", "group_column", "rename", "container"),
@@ -141,7 +141,11 @@ def test_value_that_begins_with_dash_stays_value():
     ("command", "values", "told"),
     [
         ("convert", {"gzip": "maybe"}, "gzip=maybe must be true or false"),
-        ("convert", {"image": "x"}, "convert has no parameter image; it has allow_empty, batch, bbox_format"),
+        (
+            "convert",
+            {"image": "x"},
+            "convert has no parameter image; it has add, add_as, allow_empty, batch",
+        ),
         ("convert", {"labels": "x"}, "convert has no parameter labels"),
         ("verify", {"recompute": 1}, "verify has no parameter recompute"),
     ],
