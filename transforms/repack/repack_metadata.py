@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from hashlib import sha256
 from shutil import copyfileobj
 from typing import Any, NamedTuple
@@ -16,16 +15,19 @@ from recordmill.schemas.dataset.dataset_files import split_rejects
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest
 from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.errors import FaultyDatasetError, JobError
+from recordmill.schemas.image_records import ShardImages, split_images
 from recordmill.schemas.inputs.encoders import decode_encoder
 from recordmill.schemas.problems import FINGERPRINT, Fingerprints
 from recordmill.schemas.shards import ShardKey
 from recordmill.schemas.statistics import Example, split_statistics
 from recordmill.transforms.blocks.image_facts import NO_OFFSET
 from recordmill.transforms.containers.container import Container, container_of
-from recordmill.transforms.dataset.dataset_folder import delete_old_files, read_file, read_manifest
+from recordmill.transforms.dataset.dataset_folder import delete_old_files, file_sha256, read_file, read_manifest
 from recordmill.transforms.dataset.rejects import rejects_path
 from recordmill.transforms.insight.across_splits import fingerprint_line, fingerprints_path, read_fingerprints
 from recordmill.transforms.shards.commit_splits import commit_splits
+from recordmill.transforms.shards.image_records import images_line, images_path, read_images
+from recordmill.transforms.shards.line_file import LineFile
 from recordmill.transforms.shards.shard_file import FinishedShards
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -76,7 +78,15 @@ def write_metadata(
     return commit_splits(output, repacked, statistics, encoders)
 
 
-_OF_CONTAINER = ("recipe", "made_by", "compression", "shards", "statistics_sha256", "fingerprints_sha256")
+_OF_CONTAINER = (
+    "recipe",
+    "made_by",
+    "compression",
+    "shards",
+    "statistics_sha256",
+    "fingerprints_sha256",
+    "images_sha256",
+)
 """Fields of SplitManifest that another container changes."""
 
 
@@ -104,7 +114,7 @@ def _write_split(
     notes: Mapping[ShardKey, str],
     statistics: dict[str, bytes],
 ) -> SplitManifest:
-    """Write the rejects and fingerprints of a split to its state folder, add its statistics, and return its entry."""
+    """Write the lists of a split to its state folder, add its statistics, and return its entry."""
     split, entry = recipe.split, manifest.splits[recipe.split]
     with (
         storage_for(folder).open(join_path(folder, split_rejects(split))) as rejects,
@@ -114,11 +124,12 @@ def _write_split(
     finished = FinishedShards(output, recipe.name, recipe.layout, recipe.container)
     names, containers = manifest.shard_names(split), (container_of(manifest.container), container_of(recipe.container))
     known = _SplitStatistics(folder, entry)
-    infos, made_by, digest = [], entry.made_by, sha256()
-    with ExitStack() as stack:
-        lines = _fingerprints(folder, entry)
-        if lines is not None:
-            upload = stack.enter_context(storage_for(output).writing(fingerprints_path(output, split), output))
+    infos, made_by = [], entry.made_by
+    lines, images = _fingerprints(folder, entry), _images(folder, entry)
+    with (
+        LineFile(output, fingerprints_path(output, split)) as fingerprints_file,
+        LineFile(output, images_path(output, split)) as images_file,
+    ):
         for shard in sorted(entry.shards, key=lambda shard: names.key(shard.file, 0)):
             key = names.key(shard.file, len(entry.shards))
             result = finished.result(key, notes[key])
@@ -126,9 +137,9 @@ def _write_split(
             moved = _MovedShard(shard.file, result.info.file, *(_record_starts(sizes, one) for one in containers))
             known.move(moved)
             if lines is not None:
-                line = fingerprint_line(moved.fingerprints(next(lines, None)))
-                digest.update(line)
-                upload.write(line)
+                fingerprints_file.write(fingerprint_line(moved.fingerprints(next(lines, None))))
+            if images is not None:
+                images_file.write(images_line(moved.images(next(images, None))))
             infos.append(result.info)
             made_by = result.made_by
     data = known.encode()
@@ -141,14 +152,15 @@ def _write_split(
         compression="GZIP" if recipe.options.get("gzip") else "",
         shards=tuple(sorted(infos, key=lambda info: info.file)),
         statistics_sha256=msgspec.UNSET if data is None else sha256(data).hexdigest(),
-        fingerprints_sha256=msgspec.UNSET if lines is None else digest.hexdigest(),
+        fingerprints_sha256=fingerprints_file.sha256,
+        images_sha256=images_file.sha256,
     )
 
 
 def _changed(folder: str, split: str) -> FaultyDatasetError:
     return FaultyDatasetError(
-        f"{folder}: statistics or fingerprints of {split} have changed while the data set was read. recordmill verify "
-        "lists all damage"
+        f"{folder}: statistics, fingerprints or digests of images of {split} have changed while the data set was read. "
+        "recordmill verify lists all damage"
     )
 
 
@@ -161,6 +173,17 @@ def _fingerprints(folder: str, entry: SplitManifest) -> Iterator[Fingerprints] |
     if not files:
         raise _changed(folder, split)
     return iter(files[split])
+
+
+def _images(folder: str, entry: SplitManifest) -> Iterator[ShardImages] | None:
+    """Return the images of a split by shard; None if it has no digests of them."""
+    if entry.images_sha256 is msgspec.UNSET:
+        return None
+    split = entry.recipe.split
+    path = join_path(folder, split_images(split))
+    if file_sha256(path) != entry.images_sha256:
+        raise _changed(folder, split)
+    return read_images(path)
 
 
 def _record_starts(sizes: np.ndarray, container: Container) -> np.ndarray | None:
@@ -193,6 +216,11 @@ class _MovedShard(NamedTuple):
         columns = (rows[name].astype(np.int64) for name in ("record", "offset", "bytes"))
         rows["offset"], rows["bytes"] = self._move(*columns)
         return msgspec.structs.replace(known, shard=self.new_file, rows=rows.astype(FINGERPRINT).tobytes())
+
+    def images(self, known: ShardImages | None) -> ShardImages:
+        if known is None or known.shard != self.file:
+            raise JobError(f"the digests of images of {self.file} are not at their place; run recordmill verify")
+        return msgspec.structs.replace(known, shard=self.new_file)
 
     def example(self, known: Example) -> Example:
         has_range = known.offset is not msgspec.UNSET and known.bytes is not msgspec.UNSET
