@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
+from apache_beam.pvalue import AsDict, AsIter, AsList, AsSingleton, PCollection
 
-from recordmill.schemas.dataset.manifest import FORMAT
+from recordmill.schemas.dataset.manifest import FORMAT, Manifest
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable, Part
@@ -28,6 +28,7 @@ from recordmill.transforms.dataset.facts import AddFacts, FactsBuilder
 from recordmill.transforms.encoders.encode_captions import EncodeCaptions
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
 from recordmill.transforms.encoders.record_maker import RecordMaker
+from recordmill.transforms.grow.grow_images import GrowImages, GrowJob, MadeRecords
 from recordmill.transforms.insight.write_report import try_to_report
 from recordmill.transforms.join.divide_images import read_groups, with_groups
 from recordmill.transforms.join.drop_images import DropCopies, ExcludeImages, read_exclusions
@@ -60,12 +61,19 @@ class Gathered(NamedTuple):
     table: PCollection  # one FeatureTable: features of a record
     encoders: PCollection | None = None  # TextEncoder; None if no texts are encoded
     division: Division | AsSingleton | None = None  # split assignment; None without groups
+    changes: PCollection | None = None  # (split, contents of changes-SPLIT.jsonl); None without --add
+    replaced: PCollection | None = None  # (split, shard, file name), see Grown; None without --add
 
     @property
     def sides(self) -> dict[str, Any]:
         """Side inputs of the steps that write metadata."""
         sides = {"labels": AsSingleton(self.labels), "table": AsSingleton(self.table)}
         return sides if self.encoders is None else sides | {"encoders": AsList(self.encoders)}
+
+    @property
+    def lists(self) -> dict[str, Any]:
+        """Side inputs of the step that writes the manifest, besides `sides`."""
+        return {} if self.changes is None else {"changes": AsDict(self.changes)}
 
 
 def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSingleton:
@@ -126,12 +134,17 @@ def shape_images(options: ImageOptions, gathered: Gathered, splits: Sequence[str
     if isinstance(options, ChoiceOptions) and options.changes_classes and options.has_classes_in_blocks:
         shape = ShapeClasses(options, splits, read_existing(options, splits))
         blocks, labels, table = (blocks, labels, table) | "ShapeClasses" >> shape
-    if isinstance(options, StoredImageOptions) and options.duplicates == "drop":
+    if isinstance(options, StoredImageOptions) and options.duplicates == "drop" and not adds(options):
         blocks = blocks | "DropCopies" >> DropCopies(splits)
     if isinstance(options, ChoiceOptions) and options.limits:
         limit = LimitBlocks(options.limits, splits, gathered.division, AsSingleton(labels))
         blocks = blocks | "LimitBlocks" >> limit
     return gathered._replace(blocks=blocks, labels=labels, table=table)
+
+
+def adds(options: ImageOptions) -> bool:
+    """Return True if a job adds images to splits of a data set."""
+    return isinstance(options, DividedOptions) and options.add
 
 
 def _encode_captions(gathered: Gathered, text: EncoderSource, splits: Sequence[str]) -> Gathered:
@@ -145,15 +158,21 @@ def _warn_encoder(encoder: TextEncoder, facts: FactsBuilder, splits: Sequence[st
     facts.warn_all(splits, encoder_warnings(encoder))
 
 
-def _divide_into_tiles(options: ImageOptions, gathered: Gathered, splits: tuple[str, ...]) -> Gathered:
-    """Return the tiles of images, if options request them."""
+def _threads(options: ImageOptions) -> int | None:
+    """Return the number of threads that read images; None for the number of cores."""
+    return options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
+
+
+def _tile_job(options: ImageOptions, splits: tuple[str, ...]) -> TileJob | None:
+    """Return the tiles that options request; None without any."""
     if not isinstance(options, TileOptions) or options.tile_rules is None:
-        return gathered
-    job = TileJob(options.tile_rules, options.image_rules, options.box_policy, _min_area(options), splits)
-    threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
-    tiles = gathered.blocks | "TileImages" >> TileImages(job, gathered.labels, gathered.table, threads)
+        return None
+    return TileJob(options.tile_rules, options.image_rules, options.box_policy, _min_area(options), splits)
+
+
+def _add_tile_keys(options: ImageOptions, gathered: Gathered) -> Gathered:
     add_keys = beam.Map(FeatureTable.adding, options.layout_table, Part.TILES).with_output_types(FeatureTable)
-    return gathered._replace(blocks=tiles, table=gathered.table | "AddTileKeys" >> add_keys)
+    return gathered._replace(table=gathered.table | "AddTileKeys" >> add_keys)
 
 
 _KEY_BITS = 48
@@ -192,6 +211,7 @@ class Job(NamedTuple):
     notes: tuple[str, ...] = ()  # contents of a folder, in words
     names_splits: bool = False  # True if the data set names its splits
     parts: tuple["Job", ...] = ()  # jobs that write the same splits one by one, if each split has its folder
+    base: Manifest | None = None  # manifest of the data set that the job adds to; None without --add
 
     def recipes(self) -> list[Recipe]:
         """Return the recipe of each split.
@@ -227,7 +247,7 @@ class Job(NamedTuple):
         findings = tuple(facts) | "AddFindings" >> AddFacts()
         limits = job_limits(options, self.splits, options.output)
         checked = findings | "CheckFindings" >> CheckFindings(limits)
-        writer = _writer(options, gathered, checked, self.maker, self.plan, self.splits)
+        writer = self._writer(gathered, checked)
         if part := options.job_part:
             placed, hashes = placed | "KeepPart" >> KeepPart(part)
             findings.facts | "PlanPart" >> beam.Map(plan_part, part)
@@ -238,7 +258,8 @@ class Job(NamedTuple):
             images = AsSingleton(hashes)
             metadata = WriteMetadata(findings, recipes, limits, gathered.sides, write_part, part=part, images=images)
             return written | "WritePart" >> metadata
-        manifest = written | "WriteMetadata" >> WriteMetadata(findings, recipes, limits, gathered.sides)
+        sides = gathered.sides | gathered.lists
+        manifest = written | "WriteMetadata" >> WriteMetadata(findings, recipes, limits, sides)
         manifest | "ReportFolder" >> beam.Map(lambda _, output: try_to_report(output), options.output)
         return manifest
 
@@ -272,9 +293,45 @@ class Job(NamedTuple):
         gathered = self.read(p)
         if self.captions:
             gathered = _encode_captions(gathered, self.captions, self.splits)
-        if self.has_images:
-            gathered = _divide_into_tiles(self.options, gathered, self.splits)
-        return gathered, gathered.blocks | "PlanShards" >> self.plan
+        tiles = _tile_job(self.options, self.splits) if self.has_images else None
+        if tiles:
+            gathered = _add_tile_keys(self.options, gathered)
+        if self.base:
+            gathered = self._grow(self.base, gathered, tiles)
+        if tiles:
+            divide = TileImages(tiles, gathered.labels, gathered.table, _threads(self.options))
+            gathered = gathered._replace(blocks=gathered.blocks | "TileImages" >> divide)
+        return gathered, gathered.blocks | "PlanShards" >> self._shards()
+
+    def _grow(self, base: Manifest, gathered: Gathered, tiles: TileJob | None) -> Gathered:
+        """Return the images that the data set lacks, or that --sync writes again."""
+        options: Any = self.options
+        job = GrowJob(options.output, base, self.splits, options.sync)
+        records = MadeRecords(self.splits, self.maker, tiles)
+        grow = GrowImages(job, records, gathered.labels, gathered.table, _threads(options))
+        blocks, changes, replaced = gathered.blocks | "GrowImages" >> grow
+        if options.duplicates == "drop":
+            blocks = blocks | "DropCopies" >> DropCopies(self.splits)
+        return gathered._replace(blocks=blocks, changes=changes, replaced=replaced)
+
+    @property
+    def first_shards(self) -> dict[str, int]:
+        """Index of the first new shard of each split that the data set has."""
+        entries = self.base.splits if self.base else {}
+        return {split: entries[split].next_shard for split in self.splits if split in entries}
+
+    def _shards(self) -> beam.PTransform:
+        return self.plan.after(self.first_shards) if self.base and isinstance(self.plan, PlanBlocks) else self.plan
+
+    def _writer(self, gathered: Gathered, checked: PCollection) -> WriteShards:
+        options = self.options
+        names = options.output, options.name, options.layout
+        rest = FORMAT, options.container, self.first_shards
+        recipe = ShardRecipe(*names, options.gzip, options.seed, self.maker, *rest)
+        arguments = checked, gathered.labels, gathered.table, recipe, _threads(options)
+        if options.writer == "beam":
+            return WriteWithBeam(*arguments, splits=self.splits, num_shards=options.num_shards)
+        return WriteShards(*arguments, self.plan.estimate if isinstance(self.plan, PlanBlocks) else None)
 
 
 def write_nothing(p: beam.Pipeline, reason: str) -> None:
@@ -314,20 +371,3 @@ def _needed_labels(options: ImageOptions) -> Iterator[tuple[str, tuple[str, str]
     for name, own in {"": options, **options.set_options}.items():
         if isinstance(own, ChoiceOptions) and own.class_map and not getattr(own, "allow_empty", False):
             yield name, (f"--class-map {own.class_map}", "" if own.has_image_classes else ALLOW_EMPTY)
-
-
-def _writer(
-    options: ImageOptions,
-    gathered: Gathered,
-    checked: PCollection,
-    maker: RecordMaker,
-    plan: beam.PTransform,
-    splits: Sequence[str],
-) -> WriteShards:
-    names = options.output, options.name, options.layout
-    recipe = ShardRecipe(*names, options.gzip, options.seed, maker, FORMAT, options.container)
-    threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
-    arguments = checked, gathered.labels, gathered.table, recipe, threads
-    if options.writer == "beam":
-        return WriteWithBeam(*arguments, splits=splits, num_shards=options.num_shards)
-    return WriteShards(*arguments, plan.estimate if isinstance(plan, PlanBlocks) else None)

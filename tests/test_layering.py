@@ -31,6 +31,7 @@ ROOMS = (
     "transforms.encoders",
     "transforms.shape",
     "transforms.shards",
+    "transforms.grow",
     "transforms.coco",
     "transforms.folder",
     "transforms.user_samples",

@@ -56,6 +56,8 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions, has_war
         terminal_of_errors().print(f"warning: {line}")
     recipes = job.recipes()
     part = options.job_part
+    if getattr(options, "add", False):
+        job = job._replace(base=require_manifest(options.output))
     if purpose == "dry run":
         _run_job(job, recipes, "none", beams)
         console.print("Beam's dry run: the job was built but not run, and nothing was written.")
@@ -169,6 +171,8 @@ def show_plan(job: Job, progress_mode: str) -> None:
     _print_notes(job.notes)
     _print_notes([check_memory(job.options, is_dry_run=True)])
     recipes = job.recipes()
+    if getattr(job.options, "add", False):
+        job = job._replace(base=require_manifest(job.options.output))
     with show_progress(progress_mode):
         plan = run_for_report(lambda p, path: job.report(p, recipes, path), beam_options([]), Plan)
     print_lines(terminal(), plan_lines(plan, job.options.output))

@@ -276,6 +276,14 @@ class SplitManifest(msgspec.Struct, frozen=True):
     replaced_shards: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
+    def next_shard(self) -> int:
+        """Index after the largest one of a shard, listed or replaced."""
+        names = self.recipe.shard_names
+        replaced = () if self.replaced_shards is msgspec.UNSET else self.replaced_shards
+        files = (*(shard.file for shard in self.shards), *replaced)
+        return 1 + max((names.key(file, 0).index for file in files), default=-1)
+
+    @property
     def runs(self) -> tuple[Addition, ...]:
         """Runs of --add."""
         return () if self.additions is msgspec.UNSET else self.additions

@@ -142,6 +142,8 @@ def split_lines(
     """
     images, annotations = split.images, split.annotations
     further = {
+        "present": images.present,
+        "replaced": images.replaced,
         "without an object": images.without_record,
         "without a tile": images.without_tile,
         "of classes not requested": images.of_other_classes,
@@ -166,6 +168,10 @@ def split_lines(
         omitted["image rejected"] = annotations.of_rejected_images
     if annotations.of_limited_images:
         omitted["image over a limit"] = annotations.of_limited_images
+    if annotations.of_present_images:
+        omitted["image present"] = annotations.of_present_images
+    if annotations.replaced:
+        omitted["image replaced"] = annotations.replaced
     if annotations.removed:
         omitted["removed by the pipeline"] = annotations.removed
     if annotations.in_no_tile:

@@ -95,6 +95,7 @@ class Facts(msgspec.Struct):
         rejects: By kind. Rejects of one step have their lines; sums of several steps have none, see `Findings`.
         unlisted: Names of files that no image row references.
         unmatched: Names of images whose file was not found.
+        other_images: Names of images that the data set has, with other bytes, for `--add`.
         warnings: Split and text.
         classes: Number of objects, or of images, by split and class index.
         statistics: Statistics of records, by split.
@@ -112,6 +113,7 @@ class Facts(msgspec.Struct):
     rejects: dict[RejectKind, Rejects] = {}
     unlisted: Names = NO_NAMES
     unmatched: Names = NO_NAMES
+    other_images: Names = NO_NAMES
     warnings: set[tuple[str, str]] = set()
     classes: dict[tuple[str, int], int] = {}
     statistics: dict[str, Statistics] = {}
@@ -132,6 +134,7 @@ class Facts(msgspec.Struct):
         _merge_values(self.rejects, counted, Rejects.plus)
         self.unlisted = add_names([self.unlisted, other.unlisted])
         self.unmatched = add_names([self.unmatched, other.unmatched])
+        self.other_images = add_names([self.other_images, other.other_images])
         self.warnings |= other.warnings
         _merge_values(self.classes, other.classes, add)
         _merge_values(self.statistics, other.statistics, add_statistics)
@@ -241,6 +244,7 @@ class FactsBuilder:
         self._rejects = KindsBuilder()
         self._unlisted: list[str] = []
         self._unmatched: list[str] = []
+        self._other_images: list[str] = []
         self.add_rows = self._facts.add_rows
 
     def count(self, split: str, metric: Metric, number: int = 1) -> None:
@@ -273,6 +277,9 @@ class FactsBuilder:
     def add_unmatched(self, *names: str) -> None:
         self._unmatched += names
 
+    def add_other_images(self, *names: str) -> None:
+        self._other_images += names
+
     def add_texts(self, split: str, column: str, counts: TextCounts) -> None:
         _merge_values(self._facts.texts, {(split, column): counts}, TextCounts.plus)
 
@@ -293,9 +300,13 @@ class FactsBuilder:
         self._facts.largest_group = max(self._facts.largest_group, (images, name))
 
     def build(self) -> Facts:
-        unlisted, unmatched = Names.sample(self._unlisted), Names.sample(self._unmatched)
-        rejects = self._rejects.build()
-        return msgspec.structs.replace(self._facts, rejects=rejects, unlisted=unlisted, unmatched=unmatched)
+        names = {
+            "unlisted": self._unlisted,
+            "unmatched": self._unmatched,
+            "other_images": self._other_images,
+        }
+        samples = {field: Names.sample(listed) for field, listed in names.items()}
+        return msgspec.structs.replace(self._facts, rejects=self._rejects.build(), **samples)
 
 
 class CombineFacts(beam.CombineFn):

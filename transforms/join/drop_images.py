@@ -152,7 +152,7 @@ def exclude_images(
     if dropped:
         block = block.take_objects(~np.isin(np.arange(block.num_objects), dropped))
     texts = {row: _exclusion_detail(kinds) for row, kinds in images.items()}
-    return _reject_images(block, splits, Reason.EXCLUDED, texts, facts), matched
+    return reject_images(block, splits, Reason.EXCLUDED, texts, facts), matched
 
 
 def _exclusion_detail(kinds: set[str]) -> str:
@@ -160,7 +160,7 @@ def _exclusion_detail(kinds: set[str]) -> str:
     return f"--exclude names it{f' ({problems})' if problems else ''}"
 
 
-def _reject_images(
+def reject_images(
     block: Block, splits: Sequence[str], reason: Reason, texts: Mapping[int, str], facts: FactsBuilder
 ) -> Block:
     """Return a Block without some images, which become rejects.
@@ -473,7 +473,7 @@ def _drop_copies(
         tasks = image_tasks(block.replace(first_object_of_image=None), splits)
         keys = ((task.split, task.image_id, task.ref.path, task.ref.offset) for task in tasks)
         texts = {row: copies[key] for row, key in enumerate(keys) if key in copies}
-        return _reject_images(block, splits, Reason.DUPLICATE, texts, facts)
+        return reject_images(block, splits, Reason.DUPLICATE, texts, facts)
 
     block = run_step("drop copies", drop, [unpack_block(keyed[1])])
     if len(block):

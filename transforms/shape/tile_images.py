@@ -69,6 +69,19 @@ class TileJob(NamedTuple):
     min_area_px2: float
     splits: tuple[str, ...]
 
+    def measure(self, block: Block, labels: LabelMap, table: FeatureTable, map_: Any = map) -> Block:
+        """Return the images of a complete Block for `divide`, see `measure_block`."""
+        upright = self.image_rules.upright or "image.class_index" in table.sources
+        return measure_block(drop_other_tags(block, labels), upright, map_)
+
+    def divide(self, block: Block, labels: LabelMap, table: FeatureTable, facts: FactsBuilder) -> Iterator[Block]:
+        """Yield Blocks of the tiles of a Block of `measure`, see `divide_block`."""
+        job = self
+        if table.record_of is RecordOf.ANNOTATION:  # a tile without objects has no record
+            job = self._replace(rules=msgspec.structs.replace(self.rules, keep_empty=0.0))
+        class_ids = np.array([category.id for category in labels.categories], np.int64)
+        return divide_block(block, job, class_ids, facts)
+
 
 class TileImages(beam.PTransform):
     """Convert (BlockKey, packed Block) of images to the same of their tiles, in the same order. An image whose size is
@@ -103,14 +116,9 @@ class _DivideBlock(ThreadedDoFn):
     ) -> Iterator[Any]:
         key, block = keyed[0], unpack_block(keyed[1])
         facts.texts = id_texts(block)
-        upright = self._job.image_rules.upright or "image.class_index" in table.sources
-        block = measure_block(drop_other_tags(block, labels), upright, self.pool.map)
+        block = self._job.measure(block, labels, table, self.pool.map)
         yield from (TaggedOutput(_NAMES, named) for named in list_names(block))
-        job = self._job
-        if table.record_of is RecordOf.ANNOTATION:  # a tile without objects has no record
-            job = job._replace(rules=msgspec.structs.replace(job.rules, keep_empty=0.0))
-        class_ids = np.array([category.id for category in labels.categories], np.int64)
-        for number, part in enumerate(divide_block(block, job, class_ids, facts)):
+        for number, part in enumerate(self._job.divide(block, labels, table, facts)):
             yield part_key(key, number), pack_block(part)
 
 

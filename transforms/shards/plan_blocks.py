@@ -32,6 +32,7 @@ class SplitPlan(msgspec.Struct, frozen=True):
         before: int64 [3, B], as bytes: images, bytes and examples before each Block. Bytes, because Beam measures each
             object of a side input.
         keys: int64 [B], as bytes: the BlockKeys, ascending; empty for a table.
+        first: Index of the first shard; above 0 if the data set has shards of the split.
     """
 
     sizing: ShardSizing
@@ -41,6 +42,15 @@ class SplitPlan(msgspec.Struct, frozen=True):
     examples: int
     before: _Packed = b""
     keys: _Packed = b""
+    first: int = 0
+
+    def key(self, split: str, shard: int) -> ShardKey:
+        """Return the key of a shard, which counts from 0 in the plan.
+
+        >>> SplitPlan(ShardSizing(num_shards=2), 2, 9, 0, 9, first=128).key("train", 0)
+        ShardKey(split='train', index=128, count=130)
+        """
+        return ShardKey(split, self.first + shard, self.first + self.shards)
 
 
 def plan_split(
@@ -91,7 +101,7 @@ def empty_shards(split: str, plan: SplitPlan) -> Iterator[ShardKey]:
     """Yield shards without an image. They exist if more shards were requested than there are images."""
     if plan.sizing.num_shards is not None and plan.images < plan.shards:
         used = {rank * plan.shards // plan.images for rank in range(plan.images)}
-        yield from (ShardKey(split, index, plan.shards) for index in range(plan.shards) if index not in used)
+        yield from (plan.key(split, index) for index in range(plan.shards) if index not in used)
 
 
 _MIN_IMAGES_PER_SHARD = 2
@@ -154,6 +164,7 @@ class PlanBlocks(beam.PTransform):
 
     Args:
         container: Name of the shards' container. A plan with empty shards is a ConfigError if it has none.
+        first_shards: Index of the first shard of each split that the data set has.
     """
 
     def __init__(
@@ -162,15 +173,21 @@ class PlanBlocks(beam.PTransform):
         sizing: ShardSizing,
         estimate: RecordEstimate,
         container: str = TFRECORD,
+        first_shards: Mapping[str, int] = {},
     ):
         super().__init__()
         self._splits, self._sizing, self.estimate, self._container = splits, sizing, estimate, container
+        self._first_shards = dict(first_shards)
+
+    def after(self, first_shards: Mapping[str, int]) -> "PlanBlocks":
+        """Return the plan of shards beside those of a data set."""
+        return PlanBlocks(self._splits, self._sizing, self.estimate, self._container, first_shards)
 
     def expand(self, blocks: PCollection[tuple[BlockKey, bytes]]):
         census = blocks | "TakeCensus" >> beam.FlatMap(_pack_census, self.estimate).with_output_types(bytes)
         once = blocks.pipeline | "OncePlanned" >> beam.Impulse()
         plans = once | "PlanSplits" >> WithFacts(
-            _plan_splits, self._sizing, AsList(census), self._splits, self._container
+            _plan_splits, self._sizing, AsList(census), self._splits, self._container, self._first_shards
         )
         place = beam.FlatMap(_place_block, AsSingleton(plans), self._splits, self.estimate)
         return blocks | "Place" >> place.with_output_types(tuple[ShardKey, bytes])
@@ -194,12 +211,19 @@ def take_census(key: BlockKey, block: Block, estimate: RecordEstimate) -> Iterat
         yield BlockCensus(key, split, len(images), *sums, last, has_tiles)
 
 
+# Long list of arguments: an element, Facts, a side input and four arguments of the plan.
 def _plan_splits(
-    _: bytes, facts: FactsBuilder, sizing: ShardSizing, packed: list[bytes], splits: Sequence[str], container: str
+    _: bytes,
+    facts: FactsBuilder,
+    sizing: ShardSizing,
+    packed: list[bytes],
+    splits: Sequence[str],
+    container: str,
+    first_shards: Mapping[str, int],
 ) -> Iterator[dict[str, SplitPlan]]:
     counted = list(map(unpacker(BlockCensus), packed))
     unit = "tile" if any(census.has_tiles for census in counted) else "image"
-    plans = plan_blocks(counted, splits, sizing)
+    plans = plan_blocks(counted, splits, sizing, first_shards)
     check_empty_shards(plans, container, unit)
     report_plans(plans, sizing, facts, unit)
     yield plans
@@ -231,8 +255,18 @@ def report_plans(
             facts.warn(split, text)
 
 
-def plan_blocks(counted: Iterable[BlockCensus], splits: Sequence[str], sizing: ShardSizing) -> dict[str, SplitPlan]:
-    """Plan each split that has an image."""
+def plan_blocks(
+    counted: Iterable[BlockCensus],
+    splits: Sequence[str],
+    sizing: ShardSizing,
+    first_shards: Mapping[str, int] = {},
+) -> dict[str, SplitPlan]:
+    """Plan each split that has an image.
+
+    Args:
+        first_shards: Index of the first shard of each split that the data set has. Such a split gets no more shards
+            than it has images.
+    """
     by_split: dict[int, list[BlockCensus]] = {}
     for census in counted:
         by_split.setdefault(census.split, []).append(census)
@@ -243,7 +277,11 @@ def plan_blocks(counted: Iterable[BlockCensus], splits: Sequence[str], sizing: S
         last_bytes = next((census.last for census in reversed(blocks) if census.last is not None), 0)
         keys = np.array([census.key for census in blocks], np.int64).tobytes()
         largest = max(census.largest for census in blocks)
-        plans[splits[split]] = plan_split(sizing, sums, largest, last_bytes, keys=keys)
+        own, name = sizing, splits[split]
+        if name in first_shards and sizing.num_shards is not None:
+            own = ShardSizing(num_shards=min(sizing.num_shards, int(sums[0].sum())))
+        plan = plan_split(own, sums, largest, last_bytes, keys=keys)
+        plans[name] = msgspec.structs.replace(plan, first=first_shards.get(name, 0))
     return plans
 
 
@@ -259,7 +297,7 @@ def _place_block(
         part = block if len(images) == len(block) else block.take(images)
         placed, shards = place_images(key, part, plan, estimate)
         for shard, piece in pack_parts(placed, shards):
-            yield ShardKey(splits[split], shard, plan.shards), piece
+            yield plan.key(splits[split], shard), piece
 
 
 def place_images(key: BlockKey, block: Block, plan: SplitPlan, estimate: RecordEstimate) -> tuple[Block, np.ndarray]:

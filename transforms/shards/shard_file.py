@@ -41,6 +41,7 @@ class ShardRecipe(msgspec.Struct, frozen=True, omit_defaults=True):
         seed: Seed of the order of records.
         maker: Maker of the records.
         format: Format of records and manifest, see `recordmill.schemas.dataset.manifest.FORMAT`.
+        first_shards: Index of the first shard of each split that the data set has.
     """
 
     output: str
@@ -51,6 +52,7 @@ class ShardRecipe(msgspec.Struct, frozen=True, omit_defaults=True):
     maker: RecordMaker
     format: int
     container: str = TFRECORD  # digests of plans have another one only
+    first_shards: dict[str, int] = {}
 
 
 class ShardTarget(Protocol):

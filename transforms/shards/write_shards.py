@@ -176,7 +176,12 @@ def _write_records(
             progress.count_written_images(run.images, run.bytes)
             for size in run.rejected_bytes:
                 progress.count_rejected_image(size)
-        if not shard.examples and not CONTAINERS[recipe.container].can_be_empty:
+        # The commit drops an empty shard of a split that grows.
+        if (
+            not shard.examples
+            and not CONTAINERS[recipe.container].can_be_empty
+            and not recipe.first_shards.get(key.split)
+        ):
             raise ConfigError(_empty_shard_text(key, rejected, recipe.container))
     for reject in rejected:
         progress.count_reject(reject)
@@ -307,7 +312,8 @@ class _WriteShard(ShardDoFn):
         key, packed = group
         folders = shard_folders(self._recipe, key.split)
         arguments = self._recipe, labels, table, key, list(packed)
-        yield from self.do(self._write, *arguments, shards=key.count, folders=folders)
+        shards = key.count - self._recipe.first_shards.get(key.split, 0)
+        yield from self.do(self._write, *arguments, shards=shards, folders=folders)
 
 
 _RUNS = "runs"

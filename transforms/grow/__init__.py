@@ -1,0 +1,1 @@
+"""Steps of jobs that add to a data set."""
