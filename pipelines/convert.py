@@ -1,6 +1,7 @@
 """Steps of all conversions: write records, and the manifest."""
 
 import logging
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -8,12 +9,14 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsDict, AsIter, AsList, AsSingleton, PCollection
 
+from recordmill.pipelines.sets_options import set_names
 from recordmill.schemas.dataset.manifest import FORMAT, Manifest
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder
 from recordmill.schemas.inputs.image_options import ALLOW_EMPTY, AnnotatedOptions, StoredImageOptions, TileOptions
+from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.inputs.labels import ExistingLabels
 from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, RecipeValue
 from recordmill.schemas.inputs.splits import Division
@@ -23,7 +26,7 @@ from recordmill.schemas.paths import is_remote
 from recordmill.transforms.blocks.cut_range import BlockKey
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.dataset.collect_facts import WithFacts, collect_facts
-from recordmill.transforms.dataset.dataset_folder import existing_labels
+from recordmill.transforms.dataset.dataset_folder import existing_labels, read_split_manifests
 from recordmill.transforms.dataset.facts import AddFacts, FactsBuilder
 from recordmill.transforms.encoders.encode_captions import EncodeCaptions
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
@@ -32,6 +35,7 @@ from recordmill.transforms.grow.grow_images import GrowImages, GrowJob, MadeReco
 from recordmill.transforms.insight.write_report import try_to_report
 from recordmill.transforms.join.divide_images import read_groups, with_groups
 from recordmill.transforms.join.drop_images import DropCopies, ExcludeImages, read_exclusions
+from recordmill.transforms.runtime.beam_steps import library_versions
 from recordmill.transforms.shape.class_map import read_class_map
 from recordmill.transforms.shape.limit_blocks import LimitBlocks
 from recordmill.transforms.shape.shape_classes import ShapeClasses
@@ -245,7 +249,7 @@ class Job(NamedTuple):
         with collect_facts() as facts:
             gathered, placed = self._plan(p)
         findings = tuple(facts) | "AddFindings" >> AddFacts()
-        limits = job_limits(options, self.splits, options.output)
+        limits = self._limits(options.output)
         checked = findings | "CheckFindings" >> CheckFindings(limits)
         writer = self._writer(gathered, checked)
         if part := options.job_part:
@@ -271,7 +275,7 @@ class Job(NamedTuple):
                 count = WithFacts(count_classes, AsSingleton(gathered.labels), self.splits)
                 gathered.blocks | "CountClasses" >> count
         findings = tuple(facts) | "AddFindings" >> AddFacts()
-        checked = findings | "CheckFindings" >> CheckFindings(job_limits(self.options, self.splits, output=""))
+        checked = findings | "CheckFindings" >> CheckFindings(self._limits(output=""))
         checked | "ReportPlan" >> beam.Map(write_plan, path, recipes, AsList(findings.facts), **gathered.sides)
 
     def read(self, p: beam.Pipeline) -> Gathered:
@@ -313,6 +317,14 @@ class Job(NamedTuple):
         if options.duplicates == "drop":
             blocks = blocks | "DropCopies" >> DropCopies(self.splits)
         return gathered._replace(blocks=blocks, changes=changes, replaced=replaced)
+
+    def _limits(self, output: str) -> JobLimits:
+        limits = job_limits(self.options, self.splits, output)
+        if not self.base:
+            return limits
+        own = read_split_manifests(self.options.output)
+        base = {split: own[split].sha256 for split in self.splits if split in own}
+        return limits._replace(base=base, other_images_cure=_other_images_cure(self.options, self.base))
 
     @property
     def first_shards(self) -> dict[str, int]:
@@ -362,6 +374,21 @@ def job_limits(options: ImageOptions, splits: tuple[str, ...], output: str) -> J
         joins_sets=bool(options.set_options),
         keeps_state=options.job_part is not None,
     )
+
+
+def _other_images_cure(options: ImageOptions, base: Manifest) -> str:
+    """Return the fix for images of `options` that the data set has with other bytes."""
+    (name,) = set_names([{"data": getattr(options, "data", None), "images": options.images}])
+    cure = (
+        f"If they are other images, give them a folder of their own by --add-as {shlex.quote(name)}. If they are new "
+        "versions, write them again by --sync"
+    )
+    if not isinstance(options, StoredImageOptions) or options.image_rules == ImageRules(options.image_rules.check):
+        return cure
+    made_by, versions = next(iter(base.splits.values())).made_by, library_versions(options.layout, options.container)
+    if changed := sorted(key for key in {*made_by, *versions} if made_by.get(key) != versions.get(key)):
+        cure += f". The data set's images were encoded by other versions of {', '.join(changed)}, which may be why"
+    return cure
 
 
 def _needed_labels(options: ImageOptions) -> Iterator[tuple[str, tuple[str, str]]]:

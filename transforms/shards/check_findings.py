@@ -31,7 +31,7 @@ from recordmill.schemas.names import NameSources, name_fault
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.rejects import REQUESTED_REASONS, Metric, Reason
 from recordmill.schemas.shards import SplitSize
-from recordmill.schemas.sizes import first_texts, size_text
+from recordmill.schemas.sizes import first_texts, number_text, size_text
 from recordmill.transforms.dataset.compare_names import Names, describe_archives, describe_mismatch
 from recordmill.transforms.dataset.dataset_folder import delete_state
 from recordmill.transforms.dataset.facts import Facts, add_facts
@@ -73,6 +73,7 @@ class JobLimits(NamedTuple):
         joins_sets: True for several data sets, each of which may have a class map.
         keeps_state: True if other processes write other parts of the job, so that their shards stay after an error.
         base: With --add, `Manifest.sha256` of the manifest of each of these splits that the data set has; else None.
+        other_images_cure: Fix for images that the data set has with other bytes.
     """
 
     splits: tuple[str, ...]
@@ -88,6 +89,12 @@ class JobLimits(NamedTuple):
     joins_sets: bool = False
     keeps_state: bool = False
     base: Mapping[str, str] | None = None
+    other_images_cure: str = ""
+
+    @property
+    def grown(self) -> frozenset[str]:
+        """Splits that the data set has already, to which the job adds."""
+        return frozenset(self.base or ())
 
 
 class CheckFindings(beam.PTransform):
@@ -114,6 +121,7 @@ def _check_facts(_: bytes, limits: JobLimits, parts: list[Facts], lists: KindRej
     for text in sorted(texts):  # may explain too many rejects
         _warn(limits, text)
     check_findings(limits, rows, facts, lists)
+    check_other_images(limits, facts)
     check_mapped(limits, facts)
     check_tiles(limits, rows, facts)
     for text in lone_labels(limits, facts):
@@ -155,7 +163,11 @@ def missed_shares(limits: JobLimits, facts: Facts, unit: str = "image") -> Itera
         return
     planned = {name: size.images for name, size in facts.plans.items()}  # tiles, if images are divided
     divided = Metric.DIVIDED.value
-    images = {name: facts.counts.get((name, divided), planned.get(name, 0)) for name, _ in limits.shares}
+    present = Metric.PRESENT.value
+    images = {
+        name: facts.counts.get((name, divided), planned.get(name, 0)) + facts.counts.get((name, present), 0)
+        for name, _ in limits.shares
+    }
     total = sum(images.values())
     wanted = {name: (float(share), images[name] - share * total) for name, share in limits.shares}
     missed = [
@@ -291,13 +303,13 @@ def check_findings(limits: JobLimits, rows: dict[str, Rows], facts: Facts, lists
 
 
 def _check_splits(limits: JobLimits, rows: Mapping[str, Rows]) -> None:
-    """Check that every split has an image.
+    """Check that every split has an image, of the job or of the data set.
 
     Raises:
         EmptyDatasetError: A split has none.
     """
     total, shares = sum(split_rows.images for split_rows in rows.values()), dict(limits.shares)
-    empty = next((name for name, split_rows in rows.items() if not split_rows.images), None)
+    empty = next((name for name, own in rows.items() if not own.images and name not in limits.grown), None)
     if empty is None:
         return
     unit, sources = rows[empty].what, limits.sources.rows
@@ -308,6 +320,20 @@ def _check_splits(limits: JobLimits, rows: Mapping[str, Rows]) -> None:
     cure = f"{', or '.join(cures)}, or leave it out"
     cure += f". {limits.share_cure}" if limits.share_cure and shares.get(empty, 0) * total >= 1 else ""
     raise EmptyDatasetError(f"split {empty} gets none of the {total:,} {unit}s: {cure}")
+
+
+def check_other_images(limits: JobLimits, facts: Facts) -> None:
+    """Check that images that the data set has are the same files.
+
+    Raises:
+        ConfigError: Some have other bytes, and --sync is not given.
+    """
+    if number := facts.other_images.number:
+        names, has = first_texts(map(repr, facts.other_images.first), _SHOWN), "has" if number == 1 else "have"
+        raise ConfigError(
+            f"{number_text(number, 'image')} {has} the name of an image of the data set, and other bytes: {names}. "
+            f"{limits.other_images_cure}"
+        )
 
 
 def check_mapped(limits: JobLimits, facts: Facts) -> None:
@@ -322,7 +348,7 @@ def check_mapped(limits: JobLimits, facts: Facts) -> None:
     for (split, data_set), classes in by_split.items():
         names = [f"{mapped.name!r} ({mapped.labels:,})" for mapped in classes if mapped.labels]
         is_empty = names and not any(mapped.new_name and mapped.labels for mapped in classes)
-        if is_empty and data_set in limits.class_maps:
+        if is_empty and data_set in limits.class_maps and split not in limits.grown:
             class_map, flag = limits.class_maps[data_set]
             raise EmptyDatasetError(
                 f"{f'set {data_set}: ' if data_set else ''}{class_map} drops all labels of the split {split}: "
@@ -338,7 +364,7 @@ def check_tiles(limits: JobLimits, rows: Mapping[str, Rows], facts: Facts) -> No
     """
     for split in limits.splits:
         number = facts.counts.get((split, Metric.WITHOUT_TILE.value), 0)
-        if number and split not in facts.plans:
+        if number and split not in facts.plans and split not in limits.grown:
             raise EmptyDatasetError(
                 f"split {split} gets no tile: {number:,} of its {rows[split].images:,} images have no "
                 "tile with an object. Use a smaller --tile-min-visible, or a larger --keep-empty, which writes tiles "
