@@ -310,11 +310,12 @@ class Job(NamedTuple):
     def _grow(self, base: Manifest, gathered: Gathered, tiles: TileJob | None) -> Gathered:
         """Return the images that the data set lacks, or that --sync writes again."""
         options: Any = self.options
-        job = GrowJob(options.output, base, self.splits, options.sync)
+        drops_copies = options.duplicates == "drop"
+        job = GrowJob(options.output, base, self.splits, options.sync, drops_copies)
         records = MadeRecords(self.splits, self.maker, tiles)
         grow = GrowImages(job, records, gathered.labels, gathered.table, _threads(options))
         blocks, changes, replaced = gathered.blocks | "GrowImages" >> grow
-        if options.duplicates == "drop":
+        if drops_copies:
             blocks = blocks | "DropCopies" >> DropCopies(self.splits)
         return gathered._replace(blocks=blocks, changes=changes, replaced=replaced)
 

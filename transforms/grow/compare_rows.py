@@ -125,9 +125,10 @@ def compare_images(reference: np.ndarray, made: np.ndarray) -> np.ndarray:
 
     Args:
         reference: COMPARED_ROW of the data set.
-        made: COMPARED_ROW of the job, of images in `reference`.
+        made: COMPARED_ROW of the job. Images that are not in `reference` have no outcome.
     """
     new, old = sum_rows(made), sum_rows(reference)
+    new = new[are_among(new["whole"], old["whole"])]
     old = old[np.searchsorted(old["whole"], new["whole"])]
     # An image without a record is not read.
     has_images = new["image"].any(axis=1) & old["image"].any(axis=1)

@@ -4,6 +4,7 @@ Images meet by split and name in buckets, so that no worker has all images of th
 encoded as they would be written, and compared by digests of their records."""
 
 import heapq
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -17,10 +18,11 @@ from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.block import Block, are_among
 from recordmill.schemas.dataset.manifest import Manifest
+from recordmill.schemas.dataset.tfds import DATASET_INFO, FEATURES, is_readable
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.image_records import ShardImages, split_images
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.rejects import MOST_LISTED, Metric, Rejected
+from recordmill.schemas.rejects import MOST_LISTED, Metric, Reason, Rejected
 from recordmill.schemas.shards import ShardNames
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.blocks.cut_range import BlockKey
@@ -32,6 +34,7 @@ from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.grow.compare_rows import (
     COMPARED_ROW,
+    IMAGE_SUM,
     OUTCOME_ROW,
     Outcome,
     compare_images,
@@ -39,7 +42,10 @@ from recordmill.transforms.grow.compare_rows import (
     cut_to_buckets,
     digest_names,
     known_images,
+    sum_rows,
 )
+from recordmill.transforms.insight.list_problems import copy_order
+from recordmill.transforms.join.drop_images import reject_images
 from recordmill.transforms.runtime.processes import ShardDoFn
 from recordmill.transforms.shape.tile_images import TileJob
 from recordmill.transforms.shards.encode_images import EncodeImages
@@ -50,7 +56,11 @@ _LINES = 32
 """Shards whose images are cut to buckets at the same time. A bucket would have one or two images of a small one."""
 _MANY = 1 << 20
 """Number of Blocks, for processes that share them. It is unknown."""
-_REFERENCE, _REJECTS, _CHANGES, _REPLACED = "reference", "rejects", "changes", "replaced"
+_REFERENCE, _REJECTS, _CHANGES, _REPLACED, _STORED = "reference", "rejects", "changes", "replaced", "stored"
+_COPIES_WARNING = (
+    "--duplicates drop: new images with the bytes of an image of the data set are dropped, and rejects-SPLIT.jsonl "
+    "names both. A conversion of all data may keep the new image instead"
+)
 
 Change = tuple[str, str]
 """Kind of a change, and file name of the image."""
@@ -78,12 +88,36 @@ class GrowJob(NamedTuple):
         base: Manifest of the data set.
         splits: Splits of the job.
         sync: True to write images again that differ.
+        drops_copies: True to reject new images whose stored bytes an image of the data set has.
     """
 
     output: str
     base: Manifest
     splits: tuple[str, ...]
     sync: bool = False
+    drops_copies: bool = False
+
+    @property
+    def all_splits(self) -> tuple[str, ...]:
+        """Splits of the job, and further ones of the data set."""
+        return (*self.splits, *sorted(self.base.splits.keys() - set(self.splits)))
+
+    @property
+    def needs_names(self) -> bool:
+        """True if the names of the data set's images are needed besides their digests."""
+        return self.sync or self.drops_copies
+
+    @property
+    def grown_warning(self) -> str:
+        """Warning about a split with new shards; empty if no files of TFDS are deleted."""
+        if not is_readable(self.base) or any(self.base.shard_names(split).is_keras for split in self.base.splits):
+            return ""
+        other = f"{self.output.rstrip('/')}-replanned"
+        return (
+            f"TFDS cannot read a split that has grown, because its file names have several numbers of shards, so "
+            f"{DATASET_INFO} and {FEATURES} are removed. It reads the copy that recordmill repack "
+            f"{shlex.quote(self.output)} {shlex.quote(other)} --replan writes"
+        )
 
     def shard_file(self, split: str, index: int) -> str:
         """Return the name of a shard of the data set."""
@@ -134,24 +168,27 @@ class GrowImages(beam.PTransform):
         known = (
             (rows, names)
             | "ByName" >> beam.CoGroupByKey()
-            | "FindKnown" >> beam.FlatMap(_find_known, job).with_outputs(_REFERENCE, _CHANGES, main="known")
+            | "FindKnown" >> beam.FlatMap(_find_known, job).with_outputs(_REFERENCE, _CHANGES, _STORED, main="known")
         )
         measured = (
             (blocks, known.known)
             | "KnownOfBlocks" >> beam.CoGroupByKey()
-            | "TakeKnown" >> beam.FlatMap(_take_known, job.splits).with_output_types(tuple[BlockKey, bytes])
+            | "TakeKnown" >> beam.FlatMap(_take_known, job).with_output_types(tuple[BlockKey, bytes])
             | "Measure" >> beam.ParDo(_MeasureImages(self._records, self._threads), *self._sides)
             | "CutToBuckets" >> beam.FlatMap(_cut_measured, job.splits).with_outputs(_REJECTS, main="made")
         )
-        outcomes = (
+        compared = (
             (known[_REFERENCE], measured.made)
             | "ByNameAgain" >> beam.CoGroupByKey()
-            | "Compare" >> beam.FlatMap(_compare).with_output_types(tuple[BlockKey, bytes])
+            | "Compare" >> beam.FlatMap(_compare).with_outputs(_STORED, main="outcomes")
         )
+        inputs = blocks, compared.outcomes, measured[_REJECTS]
+        if job.drops_copies:
+            stored = known[_STORED], compared[_STORED]
+            copies = stored | "ByImage" >> beam.CoGroupByKey() | "FindCopies" >> beam.FlatMap(_find_copies)
+            inputs = *inputs, copies
         grow = WithFacts(_grow_block, job, types=tuple[BlockKey, bytes], tags=(_CHANGES, _REPLACED))
-        grown, changes, replaced = (
-            (blocks, outcomes, measured[_REJECTS]) | "OutcomesOfBlocks" >> beam.CoGroupByKey() | "Grow" >> grow
-        )
+        grown, changes, replaced = inputs | "OutcomesOfBlocks" >> beam.CoGroupByKey() | "Grow" >> grow
         listed = (
             (changes, known[_CHANGES])
             | "AllChanges" >> beam.Flatten()
@@ -166,8 +203,8 @@ class ImagesFile(NamedTuple):
 
     Attributes:
         shard_names: Names of the split's shards.
-        index: Index of the split in the job.
-        has_names: True if the names of images are needed besides their digests.
+        index: Index of the split in GrowJob.all_splits.
+        has_names: See GrowJob.needs_names.
     """
 
     path: str
@@ -177,10 +214,10 @@ class ImagesFile(NamedTuple):
 
 
 def list_files(job: GrowJob) -> list[ImagesFile]:
-    """Return the files of images of the splits of a job that the data set has."""
+    """Return the files of images that the images of a job are compared with."""
     return [
-        ImagesFile(join_path(job.output, split_images(split)), job.base.shard_names(split), index, job.sync)
-        for index, split in enumerate(job.splits)
+        ImagesFile(join_path(job.output, split_images(split)), job.base.shard_names(split), index, job.needs_names)
+        for index, split in enumerate(job.all_splits if job.drops_copies else job.splits)
         if split in job.base.splits and job.base.splits[split].images_sha256 is not msgspec.UNSET
     ]
 
@@ -239,20 +276,45 @@ def _find_known(group: tuple[int, tuple[Iterable, Iterable]], job: GrowJob) -> I
     is_wanted = are_among(rows["whole"], np.unique(np.concatenate([*wanted, known[:0]])))
     if is_wanted.any():
         yield TaggedOutput(_REFERENCE, (bucket, rows[is_wanted].tobytes()))
+    if not job.needs_names:
+        return
+    texts = [name for _, packed in pieces for name in msgspec.json.decode(packed)]
+    splits = [job.all_splits[split] for split in rows["split"].tolist()]
+    names = dict(zip(rows["whole"].tolist(), zip(splits, texts, strict=True), strict=True))
     if job.sync:
-        names = [name for _, packed in pieces for name in msgspec.json.decode(packed)]
-        is_gone = are_among(rows["whole"], known) & ~is_wanted
-        gone = {(job.splits[rows["split"][row]], names[row]) for row in np.flatnonzero(is_gone).tolist()}
-        yield from (TaggedOutput(_CHANGES, (split, ("gone", name))) for split, name in gone)
+        for whole in known[~are_among(known, np.unique(np.concatenate([*wanted, known[:0]])))].tolist():
+            split, name = names[whole]
+            if split in job.splits:
+                yield TaggedOutput(_CHANGES, (split, ("gone", name)))
+    if job.drops_copies:
+        sums = sum_rows(rows)
+        for bucket, images in cut_stored(sums):
+            own = [names[whole] for whole in sums["whole"][images].tolist()]
+            yield TaggedOutput(_STORED, (bucket, (sums["image"][images].tobytes(), own)))
+
+
+def cut_stored(sums: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield each bucket of stored bytes with the indices of its images: int64. Images without a record are in none.
+
+    Args:
+        sums: IMAGE_SUM.
+    """
+    has_image = np.flatnonzero(sums["image"].any(axis=1))
+    for bucket, images in cut_to_buckets(np.ascontiguousarray(sums["image"][has_image]).view("S16")[:, 0]):
+        yield bucket, has_image[images]
 
 
 def _take_known(
-    keyed: tuple[BlockKey, tuple[Iterable[bytes], Iterable[bytes]]], splits: Sequence[str]
+    keyed: tuple[BlockKey, tuple[Iterable[bytes], Iterable[bytes]]], job: GrowJob
 ) -> Iterator[tuple[BlockKey, bytes]]:
+    """Yield the images of a Block that the data set has, or all images, if copies are dropped."""
     key, (blocks, known) = keyed
+    if job.drops_copies:
+        yield from ((key, packed) for packed in blocks)
+        return
     wholes = np.unique(_join_rows(known, "S16"))
     for block in map(unpack_block, blocks if len(wholes) else ()):
-        yield key, pack_block(block.take(are_among(_digest_block(block, splits), wholes)))
+        yield key, pack_block(block.take(are_among(_digest_block(block, job.splits), wholes)))
 
 
 class Measured(NamedTuple):
@@ -327,21 +389,48 @@ def _cut_measured(measured: Measured, splits: Sequence[str]) -> Iterator[Any]:
         yield bucket, (key, rows[images].tobytes())
 
 
-def _compare(group: tuple[int, tuple[Iterable[bytes], Iterable]]) -> Iterator[tuple[BlockKey, bytes]]:
-    """Yield the OUTCOME_ROWs of each Block in a bucket."""
+def _compare(group: tuple[int, tuple[Iterable[bytes], Iterable]]) -> Iterator[Any]:
+    """Yield the OUTCOME_ROWs of each Block in a bucket; with a tag the stored bytes of new images."""
     reference, made = group[1]
     pieces = [(key, np.frombuffer(packed, COMPARED_ROW)) for key, packed in made]
     if not pieces:
         return
     rows = np.concatenate([rows for _, rows in pieces])
     outcomes = compare_images(_join_rows(reference, COMPARED_ROW), rows)
+    sums = sum_rows(rows)
+    new = sums[~are_among(sums["whole"], outcomes["whole"])]
     for key, own in pieces:
-        yield key, outcomes[are_among(outcomes["whole"], np.unique(own["whole"]))].tobytes()
+        wholes = np.unique(own["whole"])
+        yield key, outcomes[are_among(outcomes["whole"], wholes)].tobytes()
+        images = new[are_among(new["whole"], wholes)]
+        for bucket, places in cut_stored(images):
+            yield TaggedOutput(_STORED, (bucket, (key, images[places].tobytes())))
+
+
+def _find_copies(group: tuple[int, tuple[Iterable, Iterable]]) -> Iterator[tuple[BlockKey, dict[bytes, str]]]:
+    """Yield the new images of each Block whose stored bytes an image of the data set has, by the digest of the name,
+    with the detail of their rejects."""
+    stored, new = group[1]
+    first: dict[bytes, tuple[str, str]] = {}
+    for packed, names in stored:
+        for image, name in zip(np.frombuffer(packed, "S16").tolist(), names, strict=True):
+            first[image] = min(first.get(image, name), name, key=lambda pair: copy_order(*pair))
+    for key, packed in new:
+        sums = np.frombuffer(packed, IMAGE_SUM)
+        images = np.ascontiguousarray(sums["image"]).view("S16")[:, 0].tolist()
+        pairs = zip(sums["whole"].tolist(), images, strict=True)
+        copies = {whole: first[image] for whole, image in pairs if image in first}
+        if copies:
+            details = {
+                whole: f"the same bytes as {name!r} of {split}, which the data set has"
+                for whole, (split, name) in copies.items()
+            }
+            yield key, details
 
 
 def _grow_block(keyed: tuple[BlockKey, tuple], facts: FactsBuilder, job: GrowJob) -> Iterator[Any]:
     """Yield the images of a Block to write; with tags changes and replaced images."""
-    key, (blocks, outcomes, rejects) = keyed
+    key, (blocks, outcomes, rejects, *copies) = keyed
     (packed,) = blocks
     rows = np.unique(_join_rows(outcomes, OUTCOME_ROW))
     rejected = {(split, reject.file_name): reject for part in rejects for split, reject in part}
@@ -351,7 +440,16 @@ def _grow_block(keyed: tuple[BlockKey, tuple], facts: FactsBuilder, job: GrowJob
 
     block, outputs = run_step("compare images with the data set", grow, [unpack_block(packed)])
     yield from outputs
+    details = {whole: text for parts in copies for part in parts for whole, text in part.items()}
+    if details:
+        texts = dict(enumerate(map(details.get, _digest_block(block, job.splits).tolist())))
+        texts = {row: text for row, text in texts.items() if text}
+        block = reject_images(block, job.splits, Reason.DUPLICATE, texts, facts)
+        facts.warn_all(job.splits[:1], [_COPIES_WARNING])
     if len(block):
+        if job.grown_warning:
+            grown = {job.splits[split] for split in np.unique(block.split).tolist()} & job.base.splits.keys()
+            facts.warn_all(grown, [job.grown_warning])
         yield key, pack_block(block)
 
 
