@@ -162,13 +162,24 @@ class _RenumberSets(beam.PTransform):
             | "ByBucket" >> beam.GroupByKey()
             | "FindTaken" >> beam.FlatMap(_find_taken).with_output_types(tuple[SetKey, Ids])
         )
+        renumbered = (flatten_collections(later, "LaterSets"), taken) | "Renumber" >> RenumberTaken()
+        return (first, renumbered) | "Renumbered" >> beam.Flatten() | "WithoutKeys" >> beam.Values()
+
+
+class RenumberTaken(beam.PTransform):
+    """Give images and objects a hash in place of an id that is taken, see `renumber_block`.
+
+    Input is (key, packed Block), and the taken ids of a Block by its key. Output is (key, packed Block).
+    """
+
+    def expand(self, blocks_and_taken):  # several PCollections: Beam accepts no type hints
         renumbered = (
-            (flatten_collections(later, "LaterSets"), taken)
+            blocks_and_taken
             | "BlocksAndTaken" >> beam.CoGroupByKey()
             | "Renumber" >> beam.FlatMap(_renumber).with_outputs(_HASHES, main=_BLOCKS)
         )
         renumbered[_HASHES] | "ByHash" >> beam.GroupByKey() | "CheckHashes" >> beam.Map(_check_hashes)
-        return (first | "First" >> beam.Values(), renumbered[_BLOCKS]) | "Renumbered" >> beam.Flatten()
+        return renumbered[_BLOCKS]
 
 
 def _requested_fields(options: StoredImageOptions) -> tuple[str, ...]:
@@ -214,7 +225,7 @@ def name_images(
     """Return a complete Block of a set with the names, classes and splits that its images have among several sets.
 
     Args:
-        name: Name of the set, the prefix of file names.
+        name: Name of the set, the prefix of file names; empty for none.
         splits: Index in the job of each split of the set.
         ignores_exif: True if EXIF does not turn images without a size in the source, although it turns those of others.
     """
@@ -222,10 +233,12 @@ def name_images(
         block = block.replace(ignores_exif=np.full(len(block), True))
     if any(old != new for old, new in mapping.ids.items()):
         block = map_block(block, mapping)
+    block = block.replace(split=np.array(splits, np.int64)[block.split])
+    if not name:
+        return block
     names = [f"{name}/{own_name}" for own_name in block.file_name.texts()]
     folders = [file_folder(*pair) for pair in zip(image_paths(block), names, strict=True)]
-    split = np.array(splits, np.int64)[block.split]
-    return block.replace(file_name=ragged_texts(names), file_folder=ragged_texts(folders), split=split)
+    return block.replace(file_name=ragged_texts(names), file_folder=ragged_texts(folders))
 
 
 def _count_blocks(blocks: PCollection, name: str) -> AsSingleton:
@@ -242,7 +255,8 @@ def _check_not_empty(_: bytes, names: Sequence[str], *numbers: int) -> None:
             )
 
 
-def _buckets(ids: np.ndarray) -> np.ndarray:
+def buckets_of(ids: np.ndarray) -> np.ndarray:
+    """Return the bucket of each id, in which ids are compared: uint64."""
     return (ids.astype(np.uint64) * _MIXING) >> np.uint64(64 - _BUCKET_BITS)
 
 
@@ -250,7 +264,7 @@ def _list_ids(keyed: tuple[SetKey, bytes]) -> Iterator[tuple[int, tuple[SetKey, 
     """Yield the ids of a Block in each bucket."""
     block = unpack_block(keyed[1])
     ids = block.image_id, block.object_id if block.num_objects else np.zeros(0, np.int64)
-    buckets = [*map(_buckets, ids)]
+    buckets = [*map(buckets_of, ids)]
     for bucket in np.unique(np.concatenate(buckets)).tolist():
         image_ids, object_ids = (part[own == bucket].tobytes() for part, own in zip(ids, buckets, strict=True))
         yield bucket, (keyed[0], (image_ids, object_ids))
@@ -283,8 +297,9 @@ def taken_ids(pieces: Sequence[tuple[int, np.ndarray]]) -> list[np.ndarray]:
     return taken
 
 
-def _renumber(keyed: tuple[SetKey, tuple[Iterable[bytes], Iterable[Ids]]]) -> Iterator[Any]:
-    """Yield a Block without ids that are taken, and with a tag the hashes of its objects, by bucket and split."""
+def _renumber(keyed: tuple[Any, tuple[Iterable[bytes], Iterable[Ids]]]) -> Iterator[Any]:
+    """Yield a Block without ids that are taken, by its key, and with a tag the hashes of its objects, by bucket and
+    split."""
     packed, taken = keyed[1]
     image_ids, object_ids = (
         np.unique(np.frombuffer(b"".join(ids[kind] for ids in taken), np.int64)) for kind in (0, 1)
@@ -295,11 +310,11 @@ def _renumber(keyed: tuple[SetKey, tuple[Iterable[bytes], Iterable[Ids]]]) -> It
 
     for block in map(unpack_block, packed):
         renumbered = run_step("renumber images of a set", renumber, [block])
-        yield pack_block(renumbered)
+        yield keyed[0], pack_block(renumbered)
         if block.num_objects:
             is_new = block.object_id != renumbered.object_id
             ids, splits = renumbered.object_id[is_new], block.split[block.image_of_object[is_new]]
-            buckets = _buckets(ids).astype(np.int64) + (splits << _BUCKET_BITS)
+            buckets = buckets_of(ids).astype(np.int64) + (splits << _BUCKET_BITS)
             for bucket in np.unique(buckets).tolist():
                 yield TaggedOutput(_HASHES, (bucket, ids[buckets == bucket].tobytes()))
 

@@ -1,13 +1,15 @@
 """Union of the classes, and of the features of records, of several data sets."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 
+from recordmill.schemas.dataset.manifest import label_by_id
 from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.features import FeatureKind, FeatureTable, Part
 from recordmill.schemas.field_features import RAGGED, FieldColumn, add_fields, field_columns
@@ -27,6 +29,9 @@ class SetLabels(NamedTuple):
     labels: LabelMap
 
 
+_ONE_BY_ONE = "Rename one of the two by the class map of its set, or convert the sets one by one"
+
+
 class LabelUnion(NamedTuple):
     """Classes of several data sets.
 
@@ -38,11 +43,14 @@ class LabelUnion(NamedTuple):
     mappings: tuple[ClassMapping, ...]
 
 
-def union_labels(parts: Sequence[SetLabels]) -> LabelUnion:
+def union_labels(parts: Sequence[SetLabels], cure: str = _ONE_BY_ONE) -> LabelUnion:
     """Return the classes of several sets, which meet by name.
 
     Ids of the first set stay. Each new name gets the id after the largest one, in the order of the sets and of their
     ids. If several classes of a set have one name, the first meets the first of the other sets, and so on.
+
+    Args:
+        cure: Fix, for the error.
 
     Raises:
         CategoryError: A class is a thing in one set and stuff in another, or has other keypoints or another skeleton.
@@ -72,7 +80,7 @@ def union_labels(parts: Sequence[SetLabels]) -> LabelUnion:
         objects |= {mapping[category.id] for category in labels.categories}
         segments |= {mapping[category.id] for category in labels.segments}
         mappings.append(ClassMapping(mapping, {category.name: category.name for category in labels.all}))
-    merged = {id_: _merge_members(id_, members[id_]) for id_ in sorted(members)}
+    merged = {id_: _merge_members(id_, members[id_], cure) for id_ in sorted(members)}
     categories = (tuple(merged[id_] for id_ in merged if id_ in part) for part in (objects, segments))
     return LabelUnion(LabelMap(*categories), tuple(mappings))
 
@@ -95,7 +103,7 @@ def _list_members(name: str, labels: LabelMap) -> Iterator[_Member]:
         yield _Member(name, category, is_thing(category, objects))
 
 
-def _merge_members(id_: int, members: Sequence[_Member]) -> Category:
+def _merge_members(id_: int, members: Sequence[_Member], cure: str) -> Category:
     """Return the class of several sets.
 
     Raises:
@@ -104,10 +112,7 @@ def _merge_members(id_: int, members: Sequence[_Member]) -> Category:
     for number, member in enumerate(members):
         for other in members[:number]:
             if fault := _contradiction(other, member):
-                raise CategoryError(
-                    f"class {member.category.name!r} {fault}. Rename one of the two by the class map of its set, or "
-                    "convert the sets one by one"
-                )
+                raise CategoryError(f"class {member.category.name!r} {fault}. {cure}")
     categories = [member.category for member in members]
 
     def first(name: str) -> Any:
@@ -174,6 +179,63 @@ def meet_labels(labels: LabelMap, existing: ExistingLabels) -> tuple[LabelMap, C
     return LabelMap(*(tuple(by_id[id_] for id_ in ids) for ids in parts)), mapping
 
 
+def grow_labels(labels: LabelMap, existing: ExistingLabels, table: FeatureTable) -> tuple[LabelMap, ClassMapping]:
+    """Return the classes of a data set that gets more images, and the mapping of the ids of their classes.
+
+    Classes meet by name. Those of the data set keep their ids, indices and numbers in records; new ones follow.
+
+    Args:
+        labels: Classes of the images.
+        table: Features of the records.
+
+    Raises:
+        CategoryError: See `union_labels`; or a new class would change the numbers of others in records.
+
+    >>> known = ExistingLabels(LabelMap((Category(3, "dog"), Category(1, "cat"))), "out")
+    >>> grown, mapping = grow_labels(LabelMap((Category(1, "dog"), Category(2, "cow"))), known, LAYOUTS["detection"])
+    >>> [(category.id, category.name) for category in grown.categories], mapping.ids
+    ([(3, 'dog'), (1, 'cat'), (4, 'cow')], {1: 3, 2: 4})
+    """
+    parts = SetLabels(existing.where, existing.labels), SetLabels("the images to add", labels)
+    union, (_, mapping) = union_labels(parts, _RENAME)
+    by_id = {category.id: category for category in union.all}
+    isthing = {category.id: category.isthing for category in existing.labels.all}  # decides values of semantic masks
+    by_id |= {id_: msgspec.structs.replace(by_id[id_], isthing=value) for id_, value in isthing.items()}
+    grown = LabelMap(
+        *(
+            tuple(by_id[id_] for id_ in dict.fromkeys(category.id for category in (*old, *new)))
+            for old, new in (
+                (existing.labels.categories, union.categories),
+                (existing.labels.segments, union.segments),
+            )
+        )
+    )
+    for what, number_of in _numbers_in_records(table):
+        before, now = number_of(existing.labels), number_of(grown)
+        if any(now[id_] != number for id_, number in before.items()):
+            new = [category.name for category in grown.all if category.id not in isthing]
+            raise CategoryError(
+                f"the images have {_classes(new or [category.name for category in labels.all])}, which would change "
+                f"the {what} of other classes in the records of {existing.where}. Drop it by --class-map, or write all "
+                "images to another output"
+            )
+    return grown, mapping
+
+
+def _numbers_in_records(table: FeatureTable) -> Iterator[tuple[str, Callable[[LabelMap], Mapping[int, int]]]]:
+    """Yield each kind of numbers that records store for classes, and the function that returns them by category id."""
+    yield "labels", partial(label_by_id, table=table)
+    if Part.SEMANTIC in table.parts:
+        yield "values in semantic masks", LabelMap.semantic_by_id
+    if Part.KEYPOINTS in table.parts:
+        yield "number of keypoints", lambda labels: dict.fromkeys((one.id for one in labels.all), labels.keypoints)
+
+
+def _classes(names: Sequence[str]) -> str:
+    return f"the class{'es' * (len(names) > 1)} {first_texts(map(repr, names), _SHOWN)}"
+
+
+_RENAME = "Rename it by --class-map, or write all images to another output"
 _SAME_CLASSES = "convert all splits with one command, or give another --output"
 
 
