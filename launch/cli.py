@@ -161,17 +161,26 @@ def run_command(
         if source:
             from recordmill.launch.preflight.check_inputs import check_inputs
             from recordmill.launch.preflight.check_runner import check_runner
+            from recordmill.launch.preflight.claim_addition import adopt_options, read_base
             from recordmill.launch.terminal.require_tensorflow import require_tensorflow
             from recordmill.launch.verbs.convert import convert, show_plan
+            from recordmill.transforms.shards.commit_splits import finish_commit
     if not source:
         return int(run(options, progress, beam_options(beam_arguments))), ()
     parts = [f"part-{options.part}"] if options.part else []
     beams = beam_options(beam_arguments, run_job_name(options.output, [*options.splits, *parts]))
     check_runner(beams, options.paths)  # before inputs are checked, which is slow in a bucket
+    if not options.dry_run:
+        finish_commit(options.output)
     check_inputs(options)
     if source.has_model:
         require_tensorflow("--model", is_checking=False)
+    base, notes = None, tuple[str, ...]()
+    if getattr(options, "add", False):
+        base = read_base(options.output)
+        options, notes = adopt_options(options, base)
     job = run(options)
+    job = job._replace(base=base, notes=(*notes, *job.notes))
     if options.dry_run:
         show_plan(job, progress)
     else:

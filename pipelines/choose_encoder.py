@@ -39,7 +39,8 @@ def choose_encoder(
     manifest = read_manifest(output)
     _check_replaceable(output, column, manifest)
     known = next((info for info in manifest.encoders if info.column == column), None) if manifest else None
-    other_splits = sorted(set(manifest.splits) - set(splits)) if manifest else []
+    adds = getattr(options, "add", False)
+    other_splits = sorted(set(manifest.splits) - set(() if adds else splits)) if manifest else []
     if options.encoders:
         path = _saved_path(options.encoders, column)
         saved = _read(path, column, form)
@@ -49,6 +50,8 @@ def choose_encoder(
                 f"--encoders {shlex.quote(output)} in its place, or another --output"
             )
         return EncoderSource(column, saved.settings, saved=saved, path=path)
+    if known and adds:
+        return _known_encoder(options, form, known, output)
     settings = options.settings(form, read_stop_words(options.stop_words))
     split = _fit_split(options.fit_split, splits, known, output)
     if split in splits and not (known and other_splits):
@@ -69,6 +72,26 @@ def choose_encoder(
             f"same, or --encoders {shlex.quote(output)} in their place"
         )
     return EncoderSource(column, settings, saved=saved, path=path)
+
+
+def _known_encoder(options: TextOptions, form: TextForm, known: EncoderInfo, output: str) -> EncoderSource:
+    """Return the encoder of the data set that gets more images. Options of fitting it need not be given again; the
+    recipe compares those that are.
+
+    Raises:
+        ConfigError: It has another form, or other stop words than those given.
+    """
+    path = join_path(output, encoder_file(known.column))
+    saved = _read(path, known.column, form)
+    if (
+        options.stop_words
+        and (words := tuple(sorted({*read_stop_words(options.stop_words)}))) != saved.settings.stop_words
+    ):
+        raise ConfigError(
+            f"{path} has {len(saved.settings.stop_words):,} stop words, not these {len(words):,}, and new texts are "
+            "encoded by it as they are: leave --stop-words out, or give another --output"
+        )
+    return EncoderSource(known.column, saved.settings, saved=saved, path=path)
 
 
 def _check_replaceable(output: str, column: str, manifest: Manifest | None) -> None:

@@ -3,9 +3,11 @@
 import logging
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import msgspec
 import numpy as np
 from apache_beam.pvalue import AsDict, AsIter, AsList, AsSingleton, PCollection
 
@@ -14,6 +16,7 @@ from recordmill.schemas.dataset.manifest import FORMAT, Manifest
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.image_records import split_images
 from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder
 from recordmill.schemas.inputs.image_options import ALLOW_EMPTY, AnnotatedOptions, StoredImageOptions, TileOptions
 from recordmill.schemas.inputs.images import ImageRules
@@ -36,7 +39,9 @@ from recordmill.transforms.insight.write_report import try_to_report
 from recordmill.transforms.join.divide_images import read_groups, with_groups
 from recordmill.transforms.join.drop_images import DropCopies, ExcludeImages, read_exclusions
 from recordmill.transforms.runtime.beam_steps import library_versions
+from recordmill.transforms.shape.adopt_data_set import AdoptDataSet, RenumberImages
 from recordmill.transforms.shape.class_map import read_class_map
+from recordmill.transforms.shape.join_sets import facts_of_set
 from recordmill.transforms.shape.limit_blocks import LimitBlocks
 from recordmill.transforms.shape.shape_classes import ShapeClasses
 from recordmill.transforms.shape.tile_images import TileImages, TileJob
@@ -44,12 +49,13 @@ from recordmill.transforms.shards.check_findings import CheckFindings, JobLimits
 from recordmill.transforms.shards.count_groups import CountGroups
 from recordmill.transforms.shards.describe_split import count_classes, write_plan
 from recordmill.transforms.shards.encode_images import EncodeImages
+from recordmill.transforms.shards.image_records import read_images
 from recordmill.transforms.shards.job_parts import KeepPart, plan_part, write_part
 from recordmill.transforms.shards.plan_blocks import PlanBlocks
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.write_metadata import WriteMetadata
 from recordmill.transforms.shards.write_shards import WriteShards, WriteWithBeam
-from recordmill.transforms.storage.resolve import file_version, storage_for
+from recordmill.transforms.storage.resolve import file_version, join_path, storage_for
 from recordmill.transforms.user_samples.record_options import RecordOptions
 
 _IN_FLIGHT = 64
@@ -294,7 +300,7 @@ class Job(NamedTuple):
 
     def _plan(self, p: beam.Pipeline) -> tuple[Gathered, PCollection]:
         """Return the input of the shards, and (ShardKey, packed Block)."""
-        gathered = self.read(p)
+        gathered = self._read_for(self.base, p) if self.base else self.read(p)
         if self.captions:
             gathered = _encode_captions(gathered, self.captions, self.splits)
         tiles = _tile_job(self.options, self.splits) if self.has_images else None
@@ -307,6 +313,16 @@ class Job(NamedTuple):
             gathered = gathered._replace(blocks=gathered.blocks | "TileImages" >> divide)
         return gathered, gathered.blocks | "PlanShards" >> self._shards()
 
+    def _read_for(self, base: Manifest, p: beam.Pipeline) -> Gathered:
+        """Return the images of the job as images of the data set that it adds to."""
+        options: Any = self.options
+        with facts_of_set(options.add_as) if options.add_as else nullcontext():
+            gathered = self.read(p)
+        existing = ExistingLabels(base.labels, options.output, base.table)
+        adopt = AdoptDataSet(existing, self.splits, options.add_as or "")
+        blocks, labels, table = (gathered.blocks, gathered.labels, gathered.table) | "AdoptDataSet" >> adopt
+        return gathered._replace(blocks=blocks, labels=labels, table=table)
+
     def _grow(self, base: Manifest, gathered: Gathered, tiles: TileJob | None) -> Gathered:
         """Return the images that the data set lacks, or that --sync writes again."""
         options: Any = self.options
@@ -315,6 +331,11 @@ class Job(NamedTuple):
         records = MadeRecords(self.splits, self.maker, tiles)
         grow = GrowImages(job, records, gathered.labels, gathered.table, _threads(options))
         blocks, changes, replaced = gathered.blocks | "GrowImages" >> grow
+        entries = {split for split, entry in base.splits.items() if entry.images_sha256 is not msgspec.UNSET}
+        files = [join_path(options.output, split_images(split)) for split in sorted(entries)]
+        create = beam.Create(files).with_output_types(str)
+        known = blocks.pipeline | "KnownFiles" >> create | "ReadKnown" >> beam.FlatMap(read_images)
+        blocks = (blocks, known) | "RenumberImages" >> RenumberImages()
         if drops_copies:
             blocks = blocks | "DropCopies" >> DropCopies(self.splits)
         return gathered._replace(blocks=blocks, changes=changes, replaced=replaced)

@@ -7,11 +7,10 @@ from typing import Any
 import apache_beam as beam
 import msgspec
 
-from recordmill.pipelines.convert import Gathered, Job, choice_files, encode_and_plan, read_division
+from recordmill.pipelines.convert import Gathered, Job, choice_files, encode_and_plan, read_division, read_existing
 from recordmill.pipelines.sets_options import NamedSet, SetsOptions
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.errors import ConfigError, translated_errors
-from recordmill.transforms.dataset.dataset_folder import existing_labels
 from recordmill.transforms.runtime.beam_steps import translate_errors
 from recordmill.transforms.shape.join_sets import DataSetPart, JoinSets, facts_of_set
 
@@ -108,7 +107,7 @@ def gather(p: beam.Pipeline, options: SetsOptions, jobs: Mapping[str, Job], spli
         own: Any = job.options
         parts.append(DataSetPart(name, blocks, labels, table, job.splits, own.image_rules.upright))
     division = read_division(p, options) if options.keeps_groups else None
-    existing = existing_labels(options.output, splits)
+    existing = read_existing(options, splits)
     join = JoinSets(parts, splits, options, existing, reports_copies=options.duplicates != "drop")
     blocks, labels, table = tuple(part.blocks for part in parts) | "JoinSets" >> join
     return Gathered(blocks, labels, table, division=division)

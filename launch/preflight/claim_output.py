@@ -29,6 +29,7 @@ from recordmill.schemas.features import OF_INPUT, Part, format_parts
 from recordmill.schemas.inputs.encoders import TextForm
 from recordmill.schemas.inputs.splits import ONLY_CASE
 from recordmill.schemas.paths import is_remote
+from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.dataset.dataset_folder import (
     find_unknown_file,
     finished_shards,
@@ -44,6 +45,7 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
+_SHOWN = 3
 _CONCURRENT_CHECKS = 16  # number of shards that are checked concurrently: in a bucket, each is a request
 
 
@@ -77,12 +79,26 @@ def claim_output(
     manifest = read_manifest(output)
     splits = {recipe.split for recipe in recipes}
     _check_other_splits(output, manifest, recipes, overwrite)
-    listings = _Listings() if listings is None else listings
+    listings = Listings() if listings is None else listings
     states = [_split_state(output, manifest, recipe, overwrite, listings, has_parts) for recipe in recipes]
     if manifest is not None and set(states) != {OutputState.COMPLETE}:
-        _check_split_manifests(output, manifest, splits)
+        check_split_manifests(output, manifest, splits)
         if fault := folder_fault(output):
             raise ConfigError(f"--output {fault}")
+    note_recipes(output, recipes, states)
+    return states
+
+
+def note_recipes(output: str, recipes: Sequence[Recipe], states: Sequence[OutputState]) -> None:
+    """Note the recipe of each new split in the folder, so that an interrupted run can be resumed.
+
+    Args:
+        states: State of the split of each recipe.
+
+    Raises:
+        ConfigError: Another job writes there.
+    """
+    splits = {recipe.split for recipe in recipes}
     new = [recipe for recipe, state in zip(recipes, states, strict=True) if state is OutputState.NEW]
     for recipe in new:
         _note_recipe(output, recipe)
@@ -103,7 +119,6 @@ def claim_output(
     for recipe, state in zip(recipes, states, strict=True):
         if state is not OutputState.COMPLETE:
             _check_bucket_unlocked(output, recipe)
-    return states
 
 
 def absent_folders(output: str) -> list[str]:
@@ -126,7 +141,7 @@ def release_output(output: str, recipes: Sequence[Recipe], absent: Iterable[str]
             os.rmdir(folder)
 
 
-class _Listings(dict[str, InputFile]):
+class Listings(dict[str, InputFile]):
     """Listings of image folders. Each folder is listed once, and only to compare a complete split with it."""
 
     def __missing__(self, folder: str) -> InputFile:
@@ -147,9 +162,15 @@ def _split_state(
     if recorded and not overwrite:
         _check_same_recipe(output, recorded.recipe.unlisted, recipe, "already has")
         _check_same_recipe(output, recorded.recipe, recipe.with_listings(listings), "already has")
-        damaged = _damaged_shards(output, recorded)
+        damaged = damaged_shards(output, recorded)
         if not damaged:
             return OutputState.COMPLETE
+        if recorded.runs:
+            raise ConfigError(
+                f"{output}: {first_texts(damaged, _SHOWN)}, and the split {recipe.split} also has images that --add "
+                "added, which this command would not write: restore the files from a copy, or write all images to "
+                "another --output"
+            )
         _LOGGER.warning("%s: %s; the split is written again", output, ", ".join(damaged))
     noted = _read_note(output, recipe.split, overwrite)
     # Finished shards depend neither on further listed files nor on the compression of the input.
@@ -194,7 +215,7 @@ def _check_bucket_unlocked(output: str, recipe: Recipe) -> None:
         )
 
 
-def _damaged_shards(output: str, split: SplitManifest) -> list[str]:
+def damaged_shards(output: str, split: SplitManifest) -> list[str]:
     """Return a split's file errors: missing, other size, other checksum."""
     storage = storage_for(output)
     with ThreadPoolExecutor(_CONCURRENT_CHECKS) as pool:
@@ -223,18 +244,23 @@ def _read_note(output: str, split: str, overwrite: bool) -> Recipe | None:
 def _check_other_splits(output: str, manifest: Manifest | None, recipes: Sequence[Recipe], overwrite: bool) -> None:
     """Refuse recipes that cannot be written next to the splits of a manifest and of unfinished runs."""
     known, written = manifest.splits if manifest else {}, {recipe.split for recipe in recipes}
-    for one, other in sorted(product({*known, *unfinished_splits(output)}, written)):
-        if one != other and one.lower() == other.lower():
-            raise ConfigError(
-                f"{output} has the split {one}, and the job would add {other}, {ONLY_CASE}: give --split {one}, "
-                "another name, or another --output"
-            )
+    check_split_names(output, {*known, *unfinished_splits(output)}, written)
     if manifest:
         for recipe in recipes:
             kept_splits = set(known) - (written if overwrite else set())
             cure = "give another --output" + ", or add --overwrite to replace it" * (kept_splits <= written)
             _check_data_set(output, manifest, recipe, kept_splits, cure)
-            _check_division(output, manifest, recipe, set(known) - written)
+            check_division(output, manifest, recipe, set(known) - written)
+
+
+def check_split_names(output: str, known: set[str], written: set[str]) -> None:
+    """Refuse splits whose names differ from those of known ones in case alone."""
+    for one, other in sorted(product(known, written)):
+        if one != other and one.lower() == other.lower():
+            raise ConfigError(
+                f"{output} has the split {one}, and the job would add {other}, {ONLY_CASE}: give --split {one}, "
+                "another name, or another --output"
+            )
 
 
 def _check_data_set(output: str, manifest: Manifest, recipe: Recipe, kept_splits: set[str], cure: str) -> None:
@@ -268,10 +294,10 @@ def _check_data_set(output: str, manifest: Manifest, recipe: Recipe, kept_splits
             f"{output} holds records of {kinds[0]} (splits: {', '.join(other_splits)}), the new ones would be of "
             f"{kinds[1]}: give --tile for all splits or for none, or another --output"
         )
-    _check_keras(output, recipe, other_splits)
+    check_keras(output, recipe, other_splits)
 
 
-def _check_keras(output: str, recipe: Recipe, other_splits: Iterable[str]) -> None:
+def check_keras(output: str, recipe: Recipe, other_splits: Iterable[str]) -> None:
     other_splits = [name for name in other_splits if name != recipe.split]
     if other_splits and recipe.shard_names.is_keras:
         raise ConfigError(
@@ -280,7 +306,7 @@ def _check_keras(output: str, recipe: Recipe, other_splits: Iterable[str]) -> No
         )
 
 
-def _check_division(output: str, manifest: Manifest, recipe: Recipe, other_splits: set[str]) -> None:
+def check_division(output: str, manifest: Manifest, recipe: Recipe, other_splits: set[str]) -> None:
     """Refuse different `--split` of one input: splits would share images."""
     for name in sorted(other_splits):
         other = manifest.splits[name].recipe
@@ -305,7 +331,7 @@ def _share_images(one: Recipe, other: Recipe) -> bool:
     return bool(first & second or (is_listed and {*map(real_path, one.images)} & {*map(real_path, other.images)}))
 
 
-def _check_split_manifests(output: str, manifest: Manifest, written: set[str]) -> None:
+def check_split_manifests(output: str, manifest: Manifest, written: set[str]) -> None:
     """Refuse splits without their own manifest. The folder's manifest is built from them, and would lose the split."""
     missing = sorted(manifest.splits.keys() - read_split_manifests(output).keys() - written)
     again = read_manifest(output) if missing else None  # another run may be replacing one just now
@@ -325,7 +351,7 @@ def _check_unfinished(output: str, recipe: Recipe, other_notes: Mapping[str, Rec
 
     In layout keras a folder has one split. Encoded texts of all splits need the same vocabulary.
     """
-    _check_keras(output, recipe, other_notes)
+    check_keras(output, recipe, other_notes)
     own = _vocabulary(recipe)
     for split, other in other_notes.items() if own is not None else ():
         theirs = _vocabulary(other) if other else None

@@ -9,11 +9,13 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from recordmill.launch.local_engine.fork_writers import are_many, fork_if_many, slower_processes
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.preflight.check_runner import check_memory, check_staging, distant_buckets
+from recordmill.launch.preflight.claim_addition import check_agreement, claim_addition
 from recordmill.launch.preflight.claim_output import OutputState, absent_folders, claim_output, release_output
 from recordmill.launch.runners.beam_options import Runner, beam_options, chosen_runner, job_purpose, local_mode
 from recordmill.launch.runners.run import polling, run, run_for_report
 from recordmill.launch.terminal.console import print_lines, print_times, terminal, terminal_of_errors
 from recordmill.launch.terminal.progress import Show, show_progress
+from recordmill.launch.verbs.add_image_records import add_image_records
 from recordmill.pipelines.convert import Job, write_nothing
 from recordmill.schemas.dataset.manifest import Plan
 from recordmill.schemas.dataset.recipes import LISTING, Recipe
@@ -25,6 +27,7 @@ from recordmill.schemas.sizes import number_text, printable
 from recordmill.transforms.dataset.dataset_folder import (
     delete_old_files,
     finished_shards,
+    is_written,
     read_statistics,
     require_manifest,
 )
@@ -56,20 +59,18 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions, has_war
         terminal_of_errors().print(f"warning: {line}")
     recipes = job.recipes()
     part = options.job_part
-    if getattr(options, "add", False):
-        job = job._replace(base=require_manifest(options.output))
     if purpose == "dry run":
         _run_job(job, recipes, "none", beams)
         console.print("Beam's dry run: the job was built but not run, and nothing was written.")
         return
     absent = absent_folders(options.output)
-    states = claim_output(options.output, recipes, options.overwrite, has_parts=part is not None)
+    if job.base:
+        states = claim_addition(options.output, job.base, recipes)
+    else:
+        states = claim_output(options.output, recipes, options.overwrite, has_parts=part is not None)
     is_run = set(states) != {OutputState.COMPLETE}
     if not is_run:
-        what = "the complete split" if len(recipes) == 1 else "all these splits"
-        reason = f"{options.output} already has {what}; add --overwrite to write again."
-        if options.images and not any(file.kind == LISTING for recipe in recipes for file in recipe.inputs):
-            reason += " Image files were not compared: add --overwrite if any of them changed."
+        reason = _complete_reason(job, recipes)
         console.print(reason)
         if purpose == "template":
             run(lambda p: write_nothing(p, reason), beams)  # a template's launcher fails without a job
@@ -85,6 +86,9 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions, has_war
                 text = number_text(finished, "finished shard")
                 console.print(f"Resuming {what} in {options.output}, which has {text}")
         before = _read_part(options, job.splits)
+        if job.base:
+            add_image_records(options.output, beams, options.workers, progress_mode)
+            job = job._replace(base=require_manifest(options.output))
         try:
             _run_job(job, recipes, progress_mode, beams)
         except (AnnotationFileError, ConfigError, VocabularyError, NoImageFoundError):  # before a shard is written
@@ -102,6 +106,18 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions, has_war
     print_splits(options.output, job.splits, beams, is_run, has_warnings)
 
 
+def _complete_reason(job: Job, recipes: Sequence[Recipe]) -> str:
+    """Return the line that a job has nothing to write."""
+    are_listed = any(file.kind == LISTING for recipe in recipes for file in recipe.inputs)
+    not_compared = bool(job.options.images) and not are_listed
+    if job.base:
+        text = f"{job.options.output} already has all that this command adds."
+        return f"{text} Image files were not compared." if not_compared else text
+    what = "the complete split" if len(recipes) == 1 else "all these splits"
+    text = f"{job.options.output} already has {what}; add --overwrite to write again."
+    return f"{text} Image files were not compared: add --overwrite if any of them changed." if not_compared else text
+
+
 def print_splits(
     output: str, splits: Sequence[str], beams: PipelineOptions, is_run: bool = True, has_warnings: bool = True
 ) -> None:
@@ -113,7 +129,8 @@ def print_splits(
     """
     manifest = require_manifest(output)
     for split in () if folder_fault(output) else splits:
-        delete_old_files(output, manifest.splits[split])  # a run that was killed at its end may have left files
+        if not is_written(output, manifest.splits[split]):
+            delete_old_files(output, manifest.splits[split])  # a run that was killed at its end may have left files
     if not has_report(output):  # a killed run may lack it, too
         try_to_report(output)
     comparison = compare_splits(read_statistics(output, manifest.splits))
@@ -171,8 +188,8 @@ def show_plan(job: Job, progress_mode: str) -> None:
     _print_notes(job.notes)
     _print_notes([check_memory(job.options, is_dry_run=True)])
     recipes = job.recipes()
-    if getattr(job.options, "add", False):
-        job = job._replace(base=require_manifest(job.options.output))
+    if job.base:
+        check_agreement(job.options.output, job.base, recipes)
     with show_progress(progress_mode):
         plan = run_for_report(lambda p, path: job.report(p, recipes, path), beam_options([]), Plan)
     print_lines(terminal(), plan_lines(plan, job.options.output))

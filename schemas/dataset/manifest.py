@@ -289,6 +289,11 @@ class SplitManifest(msgspec.Struct, frozen=True):
         return () if self.additions is msgspec.UNSET else self.additions
 
     @property
+    def recipes(self) -> tuple[Recipe, ...]:
+        """Recipe of each run."""
+        return self.recipe, *(run.recipe for run in self.runs)
+
+    @property
     def examples(self) -> int:
         return sum(shard.examples for shard in self.shards)
 

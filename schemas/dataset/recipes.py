@@ -79,14 +79,14 @@ class Recipe(msgspec.Struct, frozen=True):
         """Return True if the recipes are equal, except that one of them has files compressed by GZIP."""
         return self._uncompressed(other) == other._uncompressed(self)
 
-    def changes(self, new: "Recipe") -> str:
-        """Return the differences of a new recipe."""
+    def changes(self, new: "Recipe", between: str = "; ") -> str:
+        """Return the differences of a new recipe, with `between` between two."""
         before, now = (
             msgspec.to_builtins(recipe) | {_OPTION_BY_KEY.get(key, key): value for key, value in recipe.options.items()}
             for recipe in (self, new)
         )
         keys = [key for key in before | now if key != "options" and before.get(key) != now.get(key)]
-        return "; ".join(
+        return between.join(
             f"{key.replace('_', '-')}: {_format_option(before.get(key))}, now {_format_option(now.get(key))}"
             for key in keys
         )

@@ -509,6 +509,12 @@ class DividedOptions(ChoiceOptions):
     )
 
     @property
+    def is_part(self) -> bool:
+        """True for the options of one of several sets, and of images that are added to a data set, which adopts their
+        classes and fields."""
+        return self.add or super().is_part
+
+    @property
     def keeps_groups(self) -> bool:
         return bool(self.group_from or self.groups)
 

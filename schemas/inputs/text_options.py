@@ -10,7 +10,7 @@ from recordmill.schemas.inputs.splits import split_name_fault
 
 TextChoice = Literal["raw", "counts", "tfidf", "tokens"]
 
-_FITTED = ("text_features", "min_df", "ngrams", "no_lower", "stop_words", "fit_split")  # saved encoders have their own
+FITTED = ("text_features", "min_df", "ngrams", "no_lower", "stop_words", "fit_split")  # saved encoders have their own
 _FRACTION = re.compile(r"0?\.\d{1,18}|1\.0{1,18}|\d(\.\d{1,17})?[eE]-\d{1,2}")
 _KEYS = {TextForm.COUNTS: ("index", "value"), TextForm.TFIDF: ("index", "value"), TextForm.TOKENS: ("tokens",)}
 
@@ -92,7 +92,7 @@ class TextOptions(Options):
     def _text_faults(self, form: TextForm, asking: str) -> Iterator[str]:
         """Yield the errors of the text options, if the flag `asking` chooses `form`."""
         if form is TextForm.RAW:
-            given = self.given(*_FITTED, "encoders", "text_names")
+            given = self.given(*FITTED, "encoders", "text_names")
             yield from (f"{flag} would do nothing without {asking} counts, tfidf or tokens" for flag in given)
             return
         if not self.encoders and self.given("part"):
@@ -100,7 +100,7 @@ class TextOptions(Options):
                 f"--part does not fit encoders, and {asking} {form.value} fits one to the texts of a split: give saved "
                 "ones by --encoders, or leave --part out"
             )
-        if self.encoders and (own := self.given(*_FITTED)):
+        if self.encoders and (own := self.given(*FITTED)):
             yield f"--encoders brings its own vocabulary and settings: leave it out, or {', '.join(own)}"
         if not re.fullmatch("[1-9] *, *[1-9]", self.ngrams) or self._ngrams[0] > self._ngrams[1]:
             yield f"--ngrams {self.ngrams!r} must be two numbers from 1 to {MOST_TOKENS}, the smaller first: 1,2"

@@ -147,6 +147,14 @@ def read_note(output: str, split: str) -> Recipe | None:
         raise ConfigError(f"{note} cannot be read ({error}); --overwrite starts again") from error
 
 
+def is_written(output: str, entry: SplitManifest) -> bool:
+    """Return True if another run than those of a complete split is writing to it, or was stopped."""
+    with suppress(ConfigError):
+        noted = read_note(output, entry.recipe.split)
+        return noted is not None and not any(noted.unlisted.is_same_content(one.unlisted) for one in entry.recipes)
+    return False
+
+
 def unfinished_splits(output: str) -> list[str]:
     """Return the splits with an unfinished run."""
     storage = storage_for(output)

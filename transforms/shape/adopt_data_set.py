@@ -106,7 +106,7 @@ def _class_warnings(grown: LabelMap, existing: ExistingLabels) -> Iterator[str]:
     old = {category.id for category in existing.labels.all}
     if new := [category for category in grown.all if category.id not in old]:
         shown = first_texts(map(_describe_class, new), _SHOWN)
-        yield f"{existing.where} gets {len(new):,} new class{'es' * (len(new) > 1)}: {shown}"
+        yield f"added images have {len(new):,} new class{'es' * (len(new) > 1)}: {shown}"
         yield from name_warnings(grown)
 
 
@@ -137,16 +137,15 @@ def _place_block(
 class RenumberImages(beam.PTransform):
     """Give images, and objects, a hash in place of an id that another file of the data set has.
 
-    Input is (BlockKey, packed Block) of images, and lines of ShardImages of the data set: bytes. Ids of the data set
-    are compared in buckets, so that no worker has all of them. An image that the data set has in any split keeps its
-    ids.
+    Input is (BlockKey, packed Block) of images, and the ShardImages of the data set. Ids of the data set are compared
+    in buckets, so that no worker has all of them. An image that the data set has in any split keeps its ids.
     """
 
     def expand(self, parts):  # several PCollections: Beam accepts no type hints
-        blocks, lines = parts
+        blocks, shards = parts
         types = tuple[int, tuple[BlockKey, OwnedIds]]
         of_blocks = blocks | "ListIds" >> beam.FlatMap(_list_ids).with_output_types(types)
-        of_records = lines | "ListKnown" >> beam.FlatMap(_list_known).with_output_types(types)
+        of_records = shards | "ListKnown" >> beam.FlatMap(_list_known).with_output_types(types)
         taken = (
             (of_blocks, of_records)
             | "AllIds" >> beam.Flatten()
@@ -181,9 +180,8 @@ def _list_ids(keyed: tuple[BlockKey, bytes]) -> Iterator[tuple[int, tuple[BlockK
         yield bucket, (keyed[0], ids)
 
 
-def _list_known(line: bytes) -> Iterator[tuple[int, tuple[BlockKey, OwnedIds]]]:
+def _list_known(images: ShardImages) -> Iterator[tuple[int, tuple[BlockKey, OwnedIds]]]:
     """Yield the ids of the records of a shard; nothing if they have no ids."""
-    images = msgspec.json.decode(line, type=ShardImages)
     rows = images.array
     names = images.names if images.sources is msgspec.UNSET else images.sources
     owners = _hash_names(msgspec.json.decode(names, type=list[str]))

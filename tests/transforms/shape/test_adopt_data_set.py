@@ -108,28 +108,27 @@ def test_blocks_get_names_and_classes(set_name, prefix):
         assert_that(table, equal_to([known.table]), "table")
         texts = facts | beam.FlatMap(lambda one: [text for _, text in one.warnings])
         expected = [
-            "out gets 1 new class: 'cow' (id 4)",
+            "added images have 1 new class: 'cow' (id 4)",
             "field score: the added images have no value; -1 is stored there",
         ]
         assert_that(texts, equal_to(expected), "warnings")
 
 
-def known_line(rows: list[tuple[str, int, int, tuple[int, ...]]], **fields) -> bytes:
+def known_shard(rows: list[tuple[str, int, int, tuple[int, ...]]], **fields) -> ShardImages:
     """ShardImages of (name, id, number of records, ids of annotations)."""
     array = np.zeros(len(rows), IMAGE_ROW)
     array["id"], array["records"] = [row[1] for row in rows], [row[2] for row in rows]
     array["objects"] = [len(row[3]) for row in rows]
     ids = np.array([id_ for row in rows for id_ in row[3]], "<i8")
     names = msgspec.Raw(msgspec.json.encode([row[0] for row in rows]))
-    line = ShardImages("s", names, array.tobytes(), IMAGES_VERSION, zlib.compress(ids.tobytes()), **fields)
-    return msgspec.json.encode(line) + b"\n"
+    return ShardImages("s", names, array.tobytes(), IMAGES_VERSION, zlib.compress(ids.tobytes()), **fields)
 
 
 TILES = msgspec.Raw(b'["1.jpg", "1.jpg"]')
 KNOWN = [
-    known_line([("other.jpg", 5, 1, (9,)), ("2.jpg", 6, 1, (1,)), ("gone.jpg", 7, 0, ())]),
-    known_line([("1_0.jpg", 1, 1, (2,)), ("1_1.jpg", 1, 1, (2,))], sources=TILES),
-    known_line([("a.jpg", 0, 1, ())]),
+    known_shard([("other.jpg", 5, 1, (9,)), ("2.jpg", 6, 1, (1,)), ("gone.jpg", 7, 0, ())]),
+    known_shard([("1_0.jpg", 1, 1, (2,)), ("1_1.jpg", 1, 1, (2,))], sources=TILES),
+    known_shard([("a.jpg", 0, 1, ())]),
 ]
 
 
@@ -142,12 +141,12 @@ def test_ids_of_other_files_become_hashes():
         image(0, "0.jpg"),  # records of a.jpg have no ids
     ]
     with beam.Pipeline() as p:
-        blocks, lines = (
+        blocks, shards = (
             p | "B" >> beam.Create(keyed_blocks(tasks, SPLITS, per_block=2)),
             p | "K" >> beam.Create(KNOWN),
         )
         ids = (
-            (blocks, lines)
+            (blocks, shards)
             | RenumberImages()
             | beam.FlatMap(
                 lambda one: [(one[0], t.file_name, t.image_id, [a.id for a in t.annotations]) for t in tasks_of(one)]
