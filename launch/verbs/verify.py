@@ -23,6 +23,7 @@ from recordmill.schemas.sizes import number_text, size_text
 from recordmill.schemas.statistics import REPORT
 from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.insight.write_report import has_report
+from recordmill.transforms.shards.commit_splits import read_commits
 from recordmill.transforms.verify.check_folder import all_faults
 
 
@@ -114,6 +115,11 @@ def _unchecked_lines(options: VerifyOptions) -> Iterator[str]:
         yield (
             "TensorFlow is not installed, so its decoder and parser were not tried; "
             'pip install "recordmill[tensorflow]", or use --check decode'
+        )
+    if splits := sorted(split for log in read_commits(options.folder).values() for split in log.manifests):
+        yield (
+            f"A run of --add that was interrupted is about to add to {' and '.join(splits)}: the same command, or any "
+            "other --add, completes it. Files that it replaces were not checked"
         )
     if has_report(options.folder):
         yield f"{REPORT} was not checked; recordmill report {shlex.quote(options.folder)} writes it again"

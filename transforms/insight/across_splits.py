@@ -47,7 +47,7 @@ def compare_splits(splits: Mapping[str, SplitStatistics]) -> SplitComparison | N
     with_classes = {name: split for name, split in sorted(splits.items()) if any(row.images for row in split.classes)}
     if len(with_classes) < 2:
         return None
-    rows = list(zip(*(split.classes for split in with_classes.values()), strict=False))  # an edited file may have fewer
+    rows = _class_rows(list(with_classes.values()))
     return SplitComparison(
         tuple(_one_split_classes(list(with_classes), rows)), tuple(_drifting_classes(with_classes, rows))
     )
@@ -55,6 +55,14 @@ def compare_splits(splits: Mapping[str, SplitStatistics]) -> SplitComparison | N
 
 _Rows = Sequence[tuple[ClassStatistics, ...]]
 """Statistics of each class, one per split."""
+
+
+def _class_rows(splits: Sequence[SplitStatistics]) -> _Rows:
+    """Return the statistics of each class. A split that another one has outgrown has none of the further classes."""
+    longest = max((split.classes for split in splits), key=len)
+    absent = [ClassStatistics(row.name, 0, 0) for row in longest]
+    columns = (split.classes + tuple(absent[len(split.classes) :]) for split in splits)
+    return list(zip(*columns, strict=True))
 
 
 def _one_split_classes(splits: Sequence[str], rows: _Rows) -> list[ClassInOneSplit]:

@@ -17,7 +17,7 @@ from recordmill.schemas.layouts import has_image, requested_fields
 from recordmill.schemas.problems import ANNOTATION_FINDINGS, DuplicateGroup
 from recordmill.schemas.rejects import MOST_LISTED
 from recordmill.schemas.sizes import number_text, size_text
-from recordmill.schemas.statistics import FINDINGS, Finding, SplitComparison, SplitStatistics
+from recordmill.schemas.statistics import FINDINGS, Finding, SegmentStatistics, SplitComparison, SplitStatistics
 from recordmill.transforms.dataset.fact_lines import class_gaps, count_conflicts, partial_drifts, split_lines
 from recordmill.transforms.insight.across_splits import compare_splits
 from recordmill.transforms.insight.charts import chart_centres, chart_statistics, format_number, long_tail
@@ -319,7 +319,7 @@ def _class_rows(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -
             "name": category.name,
             "sum": sum(numbers[index] for numbers in counts),
             "counts": [numbers[index] for numbers in counts],
-            "images": [numbers[index] if index < len(numbers) else None for numbers in images],
+            "images": [numbers[index] if index < len(numbers) else 0 if numbers else None for numbers in images],
             "widths": [round(100 * split_shares[index] / most, 2) for split_shares in shares],
         }
         for index, category in enumerate(manifest.categories)
@@ -339,8 +339,10 @@ def _class_charts(manifest: Manifest) -> list[Markup]:
 
 def _segment_rows(statistics: Mapping[str, SplitStatistics]) -> list[tuple[object, ...]]:
     """Return the number of images per split of each category of segments, most frequent first."""
-    categories = zip(*(split.segments for split in statistics.values()), strict=False)
-    rows = [(row[0].name, *(entry.images for entry in row)) for row in categories]
+    names = [row.name for row in max((split.segments for split in statistics.values()), key=len, default=())]
+    absent = [SegmentStatistics(name, 0) for name in names]
+    columns = (split.segments + tuple(absent[len(split.segments) :]) for split in statistics.values())
+    rows = [(name, *(entry.images for entry in row)) for name, *row in zip(names, *columns, strict=True)]
     return sorted((row for row in rows if any(row[1:])), key=lambda row: -sum(row[1:]))
 
 

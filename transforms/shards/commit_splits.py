@@ -181,6 +181,28 @@ def read_commits(output: str) -> dict[str, CommitLog]:
     return commits
 
 
+def unfinished_files(output: str, manifest: Manifest) -> set[str]:
+    """Return the files that commits of `convert --add` were replacing when they were interrupted; each is that of the
+    data set before or after. The shards of `manifest` are not among them, nor is manifest.json."""
+    if not (commits := read_commits(output)):
+        return set()
+    files = {STATISTICS, DUPLICATES, *map(split_problems, manifest.splits)}
+    new = {split: entry for log in commits.values() for split, entry in log.manifests.items()}
+    for split, split_manifest_ in new.items():
+        entry = split_manifest_.splits[split]
+        files |= {
+            split_manifest(split),
+            split_problems(split),
+            *(file for _, file, _ in _split_lists("", split, entry)),
+        }
+        files |= {file for shard in entry.shards for file in (shard.file, index_file(shard.file))}
+        files |= shard_links(split_manifest_.shard_names(split), entry).keys()
+    for whole in (manifest, merge_manifests(output, {**read_split_manifests(output), **new})):
+        files |= companions(whole).keys() if whole else set()
+    shards = {shard.file for entry in manifest.splits.values() for shard in entry.shards}
+    return files - shards - {index_file(shard) for shard in shards}
+
+
 def statistics_path(output: str, split: str) -> str:
     """Return the path of the statistics of an incomplete split."""
     return join_path(output, f"{state_folder(split)}/{STATISTICS}")

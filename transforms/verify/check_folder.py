@@ -30,7 +30,7 @@ from recordmill.transforms.dataset.dataset_folder import (
 )
 from recordmill.transforms.insight.across_splits import folder_statistics
 from recordmill.transforms.records.shard_index import index_file
-from recordmill.transforms.shards.commit_splits import companions
+from recordmill.transforms.shards.commit_splits import companions, unfinished_files
 from recordmill.transforms.storage.interface import Storage, UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -61,7 +61,7 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
         for name, split in manifest.splits.items()
         for link, file in shard_links(manifest.shard_names(name), split).items()
     }
-    return [
+    faults = [
         *_manifest_faults(storage, folder, manifest),
         *(fault for name, split in manifest.splits.items() for fault in _count_faults(name, split, manifest, checks)),
         *_companion_faults(folder, manifest, links.keys() - names),
@@ -71,6 +71,8 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
         *(fault for file, digest in _listed_files(manifest) for fault in _digest_faults(folder, file, digest)),
         *_unlisted_faults(manifest, names - links.keys(), indexed_shards(folder)),
     ]
+    unfinished = unfinished_files(folder, manifest) if faults else set()
+    return [fault for fault in faults if fault.file not in unfinished]
 
 
 _OTHER_CONTENT = "its content has changed since it was written: the SHA-256 differs"
@@ -95,7 +97,7 @@ def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Itera
         expected = msgspec.structs.replace(own, splits={name: split})
         if name not in split_manifests:
             yield Fault(split_manifest(name), None, "missing", "it is missing; adding a split to this folder needs it")
-        elif encode_manifest(split_manifests[name]) != encode_manifest(expected):
+        elif encode_manifest(_with_classes(split_manifests[name], manifest)) != encode_manifest(expected):
             yield Fault(split_manifest(name), None, "edited", f"it differs from {MANIFEST}")
         elif not is_as_written(folder, split_manifest(name), split_manifests[name]):
             yield Fault(split_manifest(name), None, "edited", _OTHER_CONTENT)
@@ -103,6 +105,12 @@ def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Itera
         yield Fault(
             split_manifest(name), None, "unlisted", f"{MANIFEST} does not have this split; the next run will add it"
         )
+
+
+def _with_classes(split_manifest_: Manifest, manifest: Manifest) -> Manifest:
+    """Return a split's manifest with the classes that other splits have gained since it was written."""
+    labels = manifest.labels
+    return split_manifest_.with_labels(labels) if labels.begins_with(split_manifest_.labels) else split_manifest_
 
 
 def _count_faults(name: str, split: SplitManifest, manifest: Manifest, checks: Sequence[ShardCheck]) -> Iterator[Fault]:
