@@ -364,6 +364,8 @@ class Manifest(msgspec.Struct, frozen=True):
 
     def with_labels(self, labels: LabelMap) -> "Manifest":
         """Return the manifest with more classes, which follow its own, see `LabelMap.begins_with`."""
+        if labels == self.labels:
+            return self
         more = (0,) * (len(labels.categories) - len(self.categories))
         splits = {
             name: msgspec.structs.replace(split, class_counts=split.class_counts + more)
