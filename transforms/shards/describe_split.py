@@ -157,6 +157,8 @@ def check_totals(split: SplitManifest, table: FeatureTable) -> None:
         faults.append(
             f"{images.rows} images came in, {images.written} were written, {images.without_record} give no record, "
             f"{f'{images.without_tile} no tile, ' if images.without_tile else ''}"
+            f"{f'{images.present} are in the data set, ' if images.present else ''}"
+            f"{f'{images.replaced} were replaced, ' if images.replaced else ''}"
             f"{images.of_other_classes} have other classes, {images.limited} are over a limit and {images.rejected} "
             "are rejected"
         )
