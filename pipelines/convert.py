@@ -35,6 +35,7 @@ from recordmill.transforms.encoders.encode_captions import EncodeCaptions
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
 from recordmill.transforms.encoders.record_maker import RecordMaker
 from recordmill.transforms.grow.grow_images import GrowImages, GrowJob, MadeRecords
+from recordmill.transforms.grow.rewrite_shards import RewriteShards
 from recordmill.transforms.insight.write_report import try_to_report
 from recordmill.transforms.join.divide_images import read_groups, with_groups
 from recordmill.transforms.join.drop_images import DropCopies, ExcludeImages, read_exclusions
@@ -269,7 +270,12 @@ class Job(NamedTuple):
             metadata = WriteMetadata(findings, recipes, limits, gathered.sides, write_part, part=part, images=images)
             return written | "WritePart" >> metadata
         sides = gathered.sides | gathered.lists
-        manifest = written | "WriteMetadata" >> WriteMetadata(findings, recipes, limits, sides)
+        more: dict[str, Any] = {"prune": True} if getattr(options, "prune", False) else {}
+        if self.base and getattr(options, "sync", False):
+            rest = options.output, self.base, self.splits, findings.facts, gathered.labels, _threads(options)
+            copies, removed = (gathered.replaced, written) | "RewriteShards" >> RewriteShards(*rest)
+            more |= {"copies": copies, "removed": AsList(removed)}
+        manifest = written | "WriteMetadata" >> WriteMetadata(findings, recipes, limits, sides, **more)
         manifest | "ReportFolder" >> beam.Map(lambda _, output: try_to_report(output), options.output)
         return manifest
 

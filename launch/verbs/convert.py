@@ -36,6 +36,7 @@ from recordmill.transforms.insight.across_splits import check_complete_duplicate
 from recordmill.transforms.insight.write_report import has_report, try_to_report
 from recordmill.transforms.runtime.progress import step_seconds, update_from_counters
 from recordmill.transforms.shards.check_findings import check_space
+from recordmill.transforms.shards.commit_splits import prune_replaced
 from recordmill.transforms.shards.job_parts import FinishedPart, part_path, read_part
 from recordmill.transforms.storage.resolve import file_storage_for
 
@@ -103,6 +104,8 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions, has_war
         if finished_part := _read_part(options, job.splits):
             print_lines(console, _part_lines(options.output, finished_part, before))
             return
+    if getattr(options, "prune", False):
+        prune_replaced(options.output, job.splits)
     print_splits(options.output, job.splits, beams, is_run, has_warnings)
 
 

@@ -22,6 +22,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.sizes import number_text, size_text
 from recordmill.schemas.statistics import REPORT
 from recordmill.transforms.dataset.dataset_folder import require_manifest
+from recordmill.transforms.dataset.fact_lines import replaced_lines
 from recordmill.transforms.insight.write_report import has_report
 from recordmill.transforms.shards.commit_splits import read_commits
 from recordmill.transforms.verify.check_folder import all_faults
@@ -121,5 +122,8 @@ def _unchecked_lines(options: VerifyOptions) -> Iterator[str]:
             f"A run of --add that was interrupted is about to add to {' and '.join(splits)}: the same command, or any "
             "other --add, completes it. Files that it replaces were not checked"
         )
+    manifest = require_manifest(options.folder)
+    for split in manifest.splits:
+        yield from (f"{split}: {text}" for text in replaced_lines(options.folder, manifest, split))
     if has_report(options.folder):
         yield f"{REPORT} was not checked; recordmill report {shlex.quote(options.folder)} writes it again"

@@ -208,9 +208,15 @@ def delete_state(output: str, split: str, keep: str = REJECTS) -> None:
     storage.delete_folder(join_path(folder, INDEX))
 
 
+def replaced_bytes(output: str, split: SplitManifest) -> int:
+    """Return the size of the shards that --add --sync has replaced, and of their indexes, in bytes."""
+    files = (path for file in split.replaced_shards or () for path in (file, index_file(file)))
+    return sum(storage_for(output).size(join_path(output, file)) or 0 for file in files)
+
+
 def delete_old_files(output: str, split: SplitManifest) -> None:
     """Delete files of earlier runs of a complete split: its state, shards that are not in the manifest, and temporary
-    files of killed runs."""
+    files of killed runs. Shards that the last run replaced stay."""
     storage = storage_for(output)
     names = split.recipe.shard_names
     storage.delete_folder(join_path(output, state_folder(split.recipe.split)))

@@ -1,6 +1,7 @@
 """Lines about a data set, shared by the summary of a job, the plan, `show` and the page."""
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, repeat
@@ -23,6 +24,7 @@ from recordmill.schemas.problems import COPIES, DUPLICATES, Duplicates, split_pr
 from recordmill.schemas.shards import JobPart, ShardKey, SplitSize
 from recordmill.schemas.sizes import first_texts, number_text, printable, quote_blanks, size_text
 from recordmill.schemas.statistics import FINDINGS, STATISTICS, ClassDrift, SplitComparison
+from recordmill.transforms.dataset.dataset_folder import replaced_bytes
 
 _CLASSES_SHOWN = 5
 _COLUMNS_SHOWN = 40
@@ -64,6 +66,7 @@ def data_set_lines(
         yield f"{manifest.name}-{name} is in {printable(folder)}"
         yield from align(split_lines(manifest, split, job_splits))
         yield from align([("first shard", printable(os.path.join(folder, shard.file))) for shard in split.shards[:1]])
+        yield from align(("replaced shards", printable(text)) for text in replaced_lines(folder, manifest, name))
     yield from align(_shared_lines(manifest, job_splits))
     yield from align(_finding_lines(folder, manifest, names, comparison))
     warnings = sorted({text for split in job_splits for text in split.warnings})
@@ -76,6 +79,21 @@ def data_set_lines(
         listed = sum(split.listed_rejects for split in rejecting.values())
         how_many = "Rejects are listed" if listed == number else f"{listed:,} of {number:,} rejects are listed"
         yield f"{how_many} in {files}"
+
+
+def replaced_lines(folder: str, manifest: Manifest, name: str) -> Iterator[str]:
+    """Yield the sentence about the shards of a split that --add --sync has replaced, if their files are there."""
+    split, prefix = manifest.splits[name], f"{manifest.name}-{name}"
+    files, size = split.replaced_shards or (), replaced_bytes(folder, split)
+    if not size:
+        return
+    start = prefix if files[0].startswith(prefix) else ""
+    pattern = start + re.sub(r"\d.*", "*", files[0].removeprefix(start))
+    yield (
+        f"{number_text(len(files), 'file')} of {size_text(size)} have newer copies, and stay until the next run of "
+        f"--add. Patterns such as {pattern} match both, so read the shards that {MANIFEST} lists. To delete the files "
+        "now, run the last convert --add again with --prune"
+    )
 
 
 def problem_lines(

@@ -4,12 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from shutil import copyfileobj
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from recordmill.schemas.block import starts_of
 from recordmill.schemas.containers import TFRECORD
 from recordmill.schemas.dataset.dataset_files import split_rejects
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest
@@ -17,17 +16,17 @@ from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.errors import FaultyDatasetError, JobError
 from recordmill.schemas.image_records import ShardImages, split_images
 from recordmill.schemas.inputs.encoders import decode_encoder
-from recordmill.schemas.problems import FINGERPRINT, Fingerprints
+from recordmill.schemas.problems import Fingerprints
 from recordmill.schemas.shards import ShardKey
 from recordmill.schemas.statistics import Example, split_statistics
-from recordmill.transforms.blocks.image_facts import NO_OFFSET
-from recordmill.transforms.containers.container import Container, container_of
+from recordmill.transforms.containers.container import container_of
 from recordmill.transforms.dataset.dataset_folder import delete_old_files, file_sha256, read_file, read_manifest
 from recordmill.transforms.dataset.rejects import rejects_path
 from recordmill.transforms.insight.across_splits import fingerprint_line, fingerprints_path, read_fingerprints
 from recordmill.transforms.shards.commit_splits import commit_splits
 from recordmill.transforms.shards.image_records import images_line, images_path, read_images
 from recordmill.transforms.shards.line_file import LineFile
+from recordmill.transforms.shards.moved_shard import MovedShard, record_starts
 from recordmill.transforms.shards.shard_file import FinishedShards
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -134,7 +133,7 @@ def _write_split(
             key = names.key(shard.file, len(entry.shards))
             result = finished.result(key, notes[key])
             sizes = np.frombuffer(result.record_sizes, np.int64)
-            moved = _MovedShard(shard.file, result.info.file, *(_record_starts(sizes, one) for one in containers))
+            moved = MovedShard(shard.file, result.info.file, *(record_starts(sizes, one) for one in containers))
             known.move(moved)
             if lines is not None:
                 fingerprints_file.write(fingerprint_line(moved.fingerprints(next(lines, None))))
@@ -186,63 +185,6 @@ def _images(folder: str, entry: SplitManifest) -> Iterator[ShardImages] | None:
     return read_images(path)
 
 
-def _record_starts(sizes: np.ndarray, container: Container) -> np.ndarray | None:
-    """Return the offset of each record of a shard, and its end; None if records have no byte ranges.
-
-    Args:
-        sizes: int64 [n], size of each tf.Example in bytes.
-    """
-    in_file = container.sizes_in_file(sizes)
-    return None if in_file is None else starts_of(in_file)
-
-
-class _MovedShard(NamedTuple):
-    """A shard whose records are in another file now.
-
-    Attributes:
-        file, new_file: Names of both files.
-        starts, new_starts: See `_record_starts`.
-    """
-
-    file: str
-    new_file: str
-    starts: np.ndarray | None
-    new_starts: np.ndarray | None
-
-    def fingerprints(self, known: Fingerprints | None) -> Fingerprints:
-        if known is None or known.shard != self.file:
-            raise JobError(f"the fingerprints of {self.file} are not at their place; run recordmill verify")
-        rows = known.array.copy()
-        columns = (rows[name].astype(np.int64) for name in ("record", "offset", "bytes"))
-        rows["offset"], rows["bytes"] = self._move(*columns)
-        return msgspec.structs.replace(known, shard=self.new_file, rows=rows.astype(FINGERPRINT).tobytes())
-
-    def images(self, known: ShardImages | None) -> ShardImages:
-        if known is None or known.shard != self.file:
-            raise JobError(f"the digests of images of {self.file} are not at their place; run recordmill verify")
-        return msgspec.structs.replace(known, shard=self.new_file)
-
-    def example(self, known: Example) -> Example:
-        has_range = known.offset is not msgspec.UNSET and known.bytes is not msgspec.UNSET
-        place = (known.record, known.offset, known.bytes) if has_range else (known.record, NO_OFFSET, known.records)
-        offset, extent = (int(column[0]) for column in self._move(*(np.array([number]) for number in place)))
-        head = known.rank, known.key, self.new_file, known.record
-        return Example(*head, records=extent) if offset == NO_OFFSET else Example(*head, offset, extent)
-
-    def _move(self, record: np.ndarray, offset: np.ndarray, extent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the new offset and extent of consecutive records of N images: int64 [N] each.
-
-        Args:
-            record: Number of the first record.
-            offset: Its offset in bytes; NO_OFFSET without byte ranges.
-            extent: Size of the records in bytes; their number without byte ranges.
-        """
-        number = extent if self.starts is None else np.searchsorted(self.starts, offset + extent) - record
-        if self.new_starts is None:
-            return np.full_like(record, NO_OFFSET), number
-        return self.new_starts[record], self.new_starts[record + number] - self.new_starts[record]
-
-
 class _SplitStatistics:
     """Statistics of a split, whose examples are moved shard by shard. Numbers stay as JSON has them: decoded as
     SplitStatistics, they would be encoded differently."""
@@ -262,7 +204,7 @@ class _SplitStatistics:
             for example in examples:
                 self._examples[example["shard"]].append(example)
 
-    def move(self, shard: _MovedShard) -> None:
+    def move(self, shard: MovedShard) -> None:
         for example in self._examples[shard.file]:
             moved = shard.example(msgspec.convert(example, Example))
             example.clear()

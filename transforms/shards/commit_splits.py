@@ -338,6 +338,23 @@ def is_ours(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:
     return storage.size(path) == file.bytes
 
 
+def prune_replaced(output: str, splits: Iterable[str]) -> None:
+    """Delete the shards of some splits that --add --sync has replaced. The manifest comes first."""
+    storage, manifests, files = storage_for(output), read_split_manifests(output), list[str]()
+    for split in set(splits) & manifests.keys():
+        entry = manifests[split].splits[split]
+        if entry.replaced_shards:
+            files += entry.replaced_shards
+            entries = {split: msgspec.structs.replace(entry, replaced_shards=msgspec.UNSET)}
+            pruned = msgspec.structs.replace(manifests[split], splits=entries)
+            storage.write(join_path(output, split_manifest(split)), encode_manifest(pruned))
+    if files:
+        publish(output)
+    for file in files:
+        storage.delete(join_path(output, file))
+        storage.delete(join_path(output, index_file(file)))
+
+
 def publish(output: str) -> Manifest | None:
     """Write manifest.json, label maps, statistics.json, duplicates.jsonl, problems-SPLIT.jsonl and TFDS's files of all
     splits; return None without splits.

@@ -117,9 +117,14 @@ def shard_images(
         msgspec.Raw(msgspec.json.encode(names)),
         rows.tobytes(),
         IMAGES_VERSION,
-        zlib.compress(ids.astype("<i8").tobytes()) if len(ids) else b"",
+        pack_ids(ids),
         msgspec.UNSET if sources is None else msgspec.Raw(msgspec.json.encode(sources)),
     )
+
+
+def pack_ids(ids: np.ndarray) -> bytes:
+    """Return `ShardImages.object_ids`: int64 to compressed bytes."""
+    return zlib.compress(ids.astype("<i8").tobytes()) if len(ids) else b""
 
 
 def whole_names(block: Block) -> list[str]:

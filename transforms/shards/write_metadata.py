@@ -1,7 +1,6 @@
 """Write the metadata of a finished job. The manifest comes last, and means that its splits are complete."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from hashlib import sha256
 from itertools import chain
 from operator import attrgetter
@@ -59,6 +58,7 @@ from recordmill.transforms.shards.grow_split import grow_split
 from recordmill.transforms.shards.image_records import images_line, images_path
 from recordmill.transforms.shards.line_file import LineFile
 from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard, is_intact, shard_files
+from recordmill.transforms.shards.take_out import NOTHING_REMOVED, Removed, add_removed, take_out
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -71,6 +71,7 @@ class WriteMetadata(beam.PTransform):
         recipes: One per split.
         sides: Labels, table and encoders of `write_metadata`, as side inputs.
         write: Function that writes something else, with a JobReport and the sides as arguments.
+        copies: A PCollection of (ShardKey, note) of further shards, whose facts are those of `removed`; None without.
         more: Further arguments of `write` by name, which may be side inputs.
     """
 
@@ -81,9 +82,11 @@ class WriteMetadata(beam.PTransform):
         limits: JobLimits,
         sides: Mapping[str, AsSideInput],
         write: Callable[..., Any] | None = None,
+        copies: PCollection | None = None,
         **more: Any,
     ):
         super().__init__()
+        self._copies = copies
         self._findings, self._recipes, self._limits = findings, tuple(recipes), limits
         self._sides, self._write = {**sides, **more}, write or _write_job_metadata
 
@@ -91,6 +94,8 @@ class WriteMetadata(beam.PTransform):
         facts = written | "FactsOfShards" >> beam.Map(attrgetter("facts")).with_output_types(Facts)
         added = (facts,) | "AddFacts" >> AddFacts()
         notes = written | "Notes" >> beam.FlatMap(_keyed_notes).with_output_types(tuple[ShardKey, str])
+        if self._copies is not None:
+            notes = (notes, self._copies) | "AllNotes" >> beam.Flatten()
         parts = self._findings, added  # flattened, they would be a stage of their own
         sides = *(AsList(part.facts) for part in parts), *(AsIter(part.lists) for part in parts), AsList(notes)
         write = beam.Map(_write_report, self._write, self._recipes, self._limits, *sides, **self._sides)
@@ -144,7 +149,7 @@ def _write_job_metadata(report: JobReport, **sides: Any) -> Manifest:
     return write_metadata(report.recipes, report.limits, facts, report.notes, lists, **sides)
 
 
-# Long list of arguments: two options of the job, four parts of what it found, and three side inputs.
+# Long list of arguments: three options of the job, five parts of what it found, and three side inputs.
 def write_metadata(
     recipes: Sequence[Recipe],
     limits: JobLimits,
@@ -155,6 +160,8 @@ def write_metadata(
     table: FeatureTable,
     encoders: Iterable[TextEncoder] = (),
     changes: Mapping[str, bytes] = MappingProxyType({}),
+    removed: Iterable[Removed] = (),
+    prune: bool = False,
 ) -> Manifest:
     """Check the splits and commit them with their metadata.
 
@@ -166,6 +173,8 @@ def write_metadata(
         notes: Notes of all shards, see WrittenShard.
         lists: Lists of rejects, with their lines.
         changes: Contents of the file of changes of each split that has some, see `split_changes`.
+        removed: Images of the data set that the run has written again.
+        prune: True to delete the shards that had these images.
 
     Raises:
         DuplicatesError: See `check_duplicates`. The shards stay, and so do the splits if another job has written its
@@ -176,7 +185,7 @@ def write_metadata(
         CategoryError, JobError: See `commit_splits`; or the note of a shard is missing, and no other run of the same
             job has committed the splits; or a run with another recipe has started, and will replace the splits.
     """
-    output = limits.output
+    output, gone = limits.output, add_removed(removed)
     check_notes(output, recipes)
     recipes = [recipe.of_layout(table.layout) for recipe in recipes]  # Samples of a pipeline may decide it
     try:
@@ -185,7 +194,7 @@ def write_metadata(
             split: read_list(output, split_rejects(split), entry.rejects_sha256) for split, entry in base.items()
         }
         rejects = write_rejects(output, [recipe.split for recipe in recipes], lists, earlier)
-        shards = {recipe.split: read_notes(output, recipe, notes, base.get(recipe.split)) for recipe in recipes}
+        shards = {recipe.split: read_notes(output, recipe, notes, base.get(recipe.split), gone) for recipe in recipes}
     except JobError:
         if committed := committed_by_another(recipes, limits):
             return committed
@@ -199,7 +208,9 @@ def write_metadata(
             storage_for(output).write(changes_path(output, split), changes[split])
             run = msgspec.structs.replace(run, changes_sha256=sha256(changes[split]).hexdigest())
         if split in base:
-            run, statistics = _grow(output, base[split], run, statistics, table)
+            if gone.files.get(split) and not prune:
+                run = msgspec.structs.replace(run, replaced_shards=tuple(gone.files[split]))
+            run, statistics = _grow(output, base[split], gone, run, statistics, table)
         splits[split], files[split] = _with_statistics(run, statistics, labels, table)
         check_totals(splits[split], table)
     _check_splits(recipes, limits, runs, base.keys(), rejects, tally_rejects(facts.rejects.items()))
@@ -255,15 +266,18 @@ def _changed_list(output: str, file: str) -> JobError:
 
 
 def _grow(
-    output: str, base: SplitManifest, run: SplitManifest, statistics: Statistics, table: FeatureTable
+    output: str, base: SplitManifest, gone: Removed, run: SplitManifest, statistics: Statistics, table: FeatureTable
 ) -> tuple[SplitManifest, Statistics | None]:
-    """Return entry and statistics of a split with those of a run; None for a split whose statistics are unknown."""
-    entry = grow_split(base, run)
-    if base.statistics_sha256 is msgspec.UNSET:
-        return entry, None
-    data = read_list(output, split_statistics(base.recipe.split), base.statistics_sha256)
-    earlier = invert_statistics(msgspec.json.decode(data, type=SplitStatistics), table)
-    return entry, add_statistics(earlier, statistics)
+    """Return entry and statistics of a split with those of a run, and without images that are gone; None for a split
+    whose statistics are unknown."""
+    earlier = Statistics()
+    if base.statistics_sha256 is not msgspec.UNSET:
+        data = read_list(output, split_statistics(base.recipe.split), base.statistics_sha256)
+        earlier = invert_statistics(msgspec.json.decode(data, type=SplitStatistics), table)
+    if gone.files.get(base.recipe.split):
+        base, earlier = take_out(base, earlier, gone)
+    is_known = base.statistics_sha256 is not msgspec.UNSET
+    return grow_split(base, run), add_statistics(earlier, statistics) if is_known else None
 
 
 def _with_statistics(
@@ -322,13 +336,18 @@ def is_committed(output: str, recipe: Recipe, manifest: Manifest) -> bool:
 
 
 def read_notes(
-    output: str, recipe: Recipe, notes: Iterable[tuple[ShardKey, str]], base: SplitManifest | None = None
+    output: str,
+    recipe: Recipe,
+    notes: Iterable[tuple[ShardKey, str]],
+    base: SplitManifest | None = None,
+    gone: Removed = NOTHING_REMOVED,
 ) -> tuple[list[ShardInfo], str | msgspec.UnsetType, str | msgspec.UnsetType]:
     """Read the notes of a split's shards one after the other, and write their fingerprints and images to its state
     folder; return the shards, and the SHA-256 of the fingerprints and of the images.
 
     Args:
         base: Entry of a split that grows. Its fingerprints and images come first; shards without records are left out.
+        gone: Images of the split that are written again. Its shards that had one are left out.
 
     Raises:
         JobError: A note is missing, or a list of `base` has changed.
@@ -341,10 +360,10 @@ def read_notes(
     ):
         has_fingerprints = has_images = True
         if base:
-            has_fingerprints = _copy_list(
-                output, split_fingerprints(recipe.split), base.fingerprints_sha256, fingerprints
-            )
-            has_images = _copy_list(output, split_images(recipe.split), base.images_sha256, images)
+            split, files = recipe.split, gone.files.get(recipe.split, ())
+            of_images = split_fingerprints(split), base.fingerprints_sha256
+            has_fingerprints = _copy_list(output, *of_images, fingerprints, files)
+            has_images = _copy_list(output, split_images(split), base.images_sha256, images, files)
         for key, note in sorted(keyed for keyed in notes if keyed[0].split == recipe.split):
             result = finished.result(key, note)
             if base and not result.info.examples:
@@ -357,21 +376,35 @@ def read_notes(
     return infos, fingerprints.sha256, images.sha256
 
 
-def _copy_list(output: str, file: str, sha256_: str | msgspec.UnsetType, lines: LineFile) -> bool:
-    """Copy a list of a split that grows. Return False if the split has none.
+class _LineOfShard(msgspec.Struct, frozen=True):
+    """Shard of a line of fingerprints or of images."""
+
+    shard: str
+
+
+_LINE = msgspec.json.Decoder(_LineOfShard)
+
+
+def _copy_list(
+    output: str, file: str, sha256_: str | msgspec.UnsetType, lines: LineFile, without: Collection[str]
+) -> bool:
+    """Copy a list of a split that grows, but for the lines of some shards. Return False if the split has none.
 
     Raises:
         JobError: The digest of the list is another one.
     """
     if sha256_ is msgspec.UNSET:
         return False
+    shards, digest = frozenset(without), sha256()
     try:
         with storage_for(output).open(join_path(output, file)) as stored:
-            for piece in iter(partial(stored.read, 1 << 20), b""):
-                lines.write(piece)
-    except (FileNotFoundError, UnreadableFileError) as error:
+            for line in stored:
+                digest.update(line)
+                if not shards or _LINE.decode(line).shard not in shards:
+                    lines.write(line)
+    except (FileNotFoundError, UnreadableFileError, msgspec.DecodeError) as error:
         raise _changed_list(output, file) from error
-    if lines.sha256 != sha256_:
+    if digest.hexdigest() != sha256_:
         raise _changed_list(output, file)
     return True
 

@@ -220,6 +220,7 @@ def _digest_faults(folder: str, file: str, digest: str) -> Iterator[Fault]:
 
 def _unlisted_faults(manifest: Manifest, names: set[str], indexed: Sequence[str]) -> Iterator[Fault]:
     listed = {shard.file for split in manifest.splits.values() for shard in split.shards}
+    listed |= {file for split in manifest.splits.values() for file in split.replaced_shards or ()}
     is_shard = manifest.shard_names("").is_one_of_any_split
     for file in sorted(names - listed):
         if is_shard(file):
