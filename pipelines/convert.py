@@ -325,7 +325,7 @@ class Job(NamedTuple):
         with facts_of_set(options.add_as) if options.add_as else nullcontext():
             gathered = self.read(p)
         existing = ExistingLabels(base.labels, options.output, base.table)
-        adopt = AdoptDataSet(existing, self.splits, options.add_as or "")
+        adopt = AdoptDataSet(existing, self.splits, options.add_as or "", getattr(options, "categories", ()))
         blocks, labels, table = (gathered.blocks, gathered.labels, gathered.table) | "AdoptDataSet" >> adopt
         return gathered._replace(blocks=blocks, labels=labels, table=table)
 
@@ -423,6 +423,6 @@ def _needed_labels(options: ImageOptions) -> Iterator[tuple[str, tuple[str, str]
     """Yield the class maps that may not drop all labels of a split, see JobLimits."""
     if isinstance(options, RecordOptions) and not options.allow_empty:
         yield "", ("the class map", "" if options.is_image_class else f"{ALLOW_EMPTY} to ReadDataset")
-    for name, own in {"": options, **options.set_options}.items():
+    for name, own in {} if adds(options) else {"": options, **options.set_options}.items():
         if isinstance(own, ChoiceOptions) and own.class_map and not getattr(own, "allow_empty", False):
             yield name, (f"--class-map {own.class_map}", "" if own.has_image_classes else ALLOW_EMPTY)

@@ -151,7 +151,7 @@ def gather(
     table = p | "OnceForTable" >> beam.Impulse() | "ChooseTable" >> choose
     rows = flatten_collections([rows for rows, *_ in rows_and_blocks], "Rows")
     blocks = flatten_collections([blocks for _, blocks, _ in rows_and_blocks], "Blocks")
-    classes = rows | "ListClasses" >> ListClasses(options.read_classes, _class_folders(options))
+    classes = rows | "ListClasses" >> ListClasses(options.read_classes, _class_folders(options), options.add)
     adopt = WithFacts(_adopt_labels, existing if options.has_final_labels else None, options.classes, splits)
     labels = classes | "AdoptLabels" >> adopt
     _warn_about_classes(rows, labels, options, splits)

@@ -100,7 +100,7 @@ def _describe_traits(
     known = source.categories
     categories = choose_labels(traits, is_image_class=False) if known is None else LabelMap(known)
     warnings += label_warnings(traits, categories if options.has_final_labels else LabelMap(()))
-    labels = select_categories(categories, options.read_categories)
+    labels = select_categories(categories, options.read_categories, options.add)
     if existing and options.has_final_labels:
         labels, absent = adopt_labels(labels, existing, True, _FIX)
         warnings += [absent] if absent else []

@@ -68,7 +68,7 @@ def _describe_files(
         )
         classes = tuple(category for category in categories.categories if category is not unused)
         categories = msgspec.structs.replace(categories, categories=classes)
-    labels = select_categories(categories, options.read_categories)
+    labels = select_categories(categories, options.read_categories, options.add)
     if existing and options.has_final_labels:
         labels, absent = adopt_labels(labels, existing, True, _CURE)
         facts.warn_all(given.splits[:1], filter(None, [absent]))

@@ -89,11 +89,12 @@ class ListClasses(beam.PTransform):
     Args:
         names: Classes by index, or empty for all.
         folders: Folders of the class folders, for messages; empty if classes are not folders.
+        is_added: True for images that are added to a data set.
     """
 
-    def __init__(self, names: tuple[str, ...], folders: tuple[str, ...]):
+    def __init__(self, names: tuple[str, ...], folders: tuple[str, ...], is_added: bool = False):
         super().__init__()
-        self._names, self._folders = names, folders
+        self._arguments = names, folders, is_added
 
     def expand(self, rows: PCollection[tuple[int, bytes]]) -> PCollection[LabelMap]:
         return (
@@ -101,7 +102,7 @@ class ListClasses(beam.PTransform):
             | "Classes" >> beam.FlatMap(_list_class_names).with_output_types(str)
             | "Distinct" >> beam.Distinct()
             | "CollectClasses" >> beam.combiners.ToList()
-            | "LabelMap" >> beam.Map(class_labels, self._names, self._folders)
+            | "LabelMap" >> beam.Map(class_labels, *self._arguments)
         )
 
 

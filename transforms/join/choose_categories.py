@@ -53,8 +53,11 @@ def check_label_names(labels: LabelMap, requested: FeatureTable) -> None:
         )
 
 
-def select_categories(labels: LabelMap, names: tuple[str, ...]) -> LabelMap:
+def select_categories(labels: LabelMap, names: tuple[str, ...], is_added: bool = False) -> LabelMap:
     """Return the classes with these names; all if `names` is empty. Segments are unchanged.
+
+    Args:
+        is_added: True for images that are added to a data set, which may lack classes.
 
     Raises:
         NoSuchClassError: No category has one of the names. The message lists all unknown names.
@@ -62,7 +65,7 @@ def select_categories(labels: LabelMap, names: tuple[str, ...]) -> LabelMap:
     known = {category.name for category in labels.categories}
     if fault := comma_fault("--categories", names, known):
         raise NoSuchClassError(fault)
-    if unknown := [name for name in names if name not in known]:
+    if unknown := [name for name in names if name not in known and not is_added]:
         raise NoSuchClassError("; ".join(_describe_unknown(name, known) for name in unknown))
     selected = tuple(category for category in labels.categories if not names or category.name in names)
     return msgspec.structs.replace(labels, categories=selected)
@@ -90,13 +93,16 @@ def _describe_unknown(name: str, known: set[str]) -> str:
     return f"--categories {name!r}: no category has this name; {hint}"
 
 
-def class_labels(observed: Iterable[str], names: tuple[str, ...], folders: tuple[str, ...] = ()) -> LabelMap:
+def class_labels(
+    observed: Iterable[str], names: tuple[str, ...], folders: tuple[str, ...] = (), is_added: bool = False
+) -> LabelMap:
     """Return the classes with indices as ids: `names` in their order; without `names` the observed classes, sorted, as
     numbers if all are numbers.
 
     Args:
         observed: Classes of the images.
         folders: Folders of the class folders; empty if classes are not folders.
+        is_added: True for images that are added to a data set, which may have one class.
 
     Raises:
         NoSuchClassError: No image has a class of `names`, or its class has another case (Cat for cat).
@@ -111,7 +117,7 @@ def class_labels(observed: Iterable[str], names: tuple[str, ...], folders: tuple
             f"{_quote_classes(classes)}"
         )
     if folders and not names:
-        _check_folders(classes, folders)
+        _check_folders(classes, folders, is_added)
     ordered = names or sorted_names(classes)
     for name in sorted(set(names) - classes):  # not an error by itself: a split may lack a class
         for candidate in sorted(classes - set(names)):
@@ -120,7 +126,7 @@ def class_labels(observed: Iterable[str], names: tuple[str, ...], folders: tuple
     return LabelMap(tuple(Category(index, name) for index, name in enumerate(ordered)))
 
 
-def _check_folders(classes: set[str], folders: tuple[str, ...]) -> None:
+def _check_folders(classes: set[str], folders: tuple[str, ...], is_added: bool) -> None:
     paths, first = " ".join(folders), min(classes, default="")
     command = f"recordmill convert {shlex.quote(f'{folders[0]}/{first}')}"
     if classes and {name.lower() for name in classes} <= SPLIT_OF_WORD.keys():
@@ -130,7 +136,7 @@ def _check_folders(classes: set[str], folders: tuple[str, ...]) -> None:
             "or --label-from name for names like cat_1.jpg, if there are no class folders in it), or, if they are "
             f"classes, give --classes {shlex.quote(join_names(sorted(classes)))}"
         )
-    if len(classes) == 1:
+    if len(classes) == 1 and not is_added:
         raise CategoryError(
             f"all images in {paths} are in one folder, {first!r}, so there would be one class; if that folder contains "
             f"the class folders, convert it by {command} -o OUT; if it is the only class, give --classes "

@@ -24,7 +24,7 @@ from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.blocks.run_step import run_step
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
-from recordmill.transforms.join.choose_categories import check_label_names
+from recordmill.transforms.join.choose_categories import check_label_names, select_categories
 from recordmill.transforms.shape.join_sets import Ids, RenumberTaken, buckets_of, name_images
 from recordmill.transforms.shape.map_classes import ClassMapping
 from recordmill.transforms.shape.union_labels import grow_labels
@@ -48,28 +48,36 @@ class AdoptDataSet(beam.PTransform):
     Args:
         existing: Classes and features of the data set.
         set_name: Prefix of the names of the images; empty for none.
+        names: Selected classes, which the images or the data set have.
     """
 
-    def __init__(self, existing: ExistingLabels, splits: Sequence[str], set_name: str = ""):
+    def __init__(
+        self, existing: ExistingLabels, splits: Sequence[str], set_name: str = "", names: tuple[str, ...] = ()
+    ):
         super().__init__()
-        self._existing, self._splits, self._set_name = existing, tuple(splits), set_name
+        self._existing, self._splits, self._set_name, self._names = existing, tuple(splits), set_name, names
 
     def expand(self, parts):  # several PCollections: Beam accepts no type hints
         blocks, labels, table = parts
-        adopt = WithFacts(
-            _adopt, AsSingleton(table), self._existing, self._splits, types=LabelMap, tags=(_TABLE, _MAPPING)
-        )
+        arguments = AsSingleton(table), self._existing, self._names, self._splits
+        adopt = WithFacts(_adopt, *arguments, types=LabelMap, tags=(_TABLE, _MAPPING))
         grown, own_table, mapping = labels | "AdoptLabels" >> adopt
         place = beam.Map(_place_block, self._set_name, len(self._splits), AsSingleton(mapping))
         return blocks | "AdoptBlocks" >> place.with_output_types(tuple[BlockKey, bytes]), grown, own_table
 
 
 def _adopt(
-    labels: LabelMap, facts: FactsBuilder, table: FeatureTable, existing: ExistingLabels, splits: tuple[str, ...]
+    labels: LabelMap,
+    facts: FactsBuilder,
+    table: FeatureTable,
+    existing: ExistingLabels,
+    names: tuple[str, ...],
+    splits: tuple[str, ...],
 ) -> Iterator[Any]:
     known = existing.table or table
     grown, mapping = grow_labels(labels, existing, known)
     check_label_names(grown, known)
+    select_categories(grown, names)  # raises an error if neither has one of them
     facts.warn_all(splits[:1], [*_class_warnings(grown, existing), *_field_warnings(table, known)])
     yield grown
     yield TaggedOutput(_TABLE, adopt_table(table, known, existing.where))

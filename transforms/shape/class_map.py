@@ -142,8 +142,11 @@ def _yaml_pairs(where: str, data: bytes) -> Iterator[tuple[str, str, str]]:
         yield place, name, new_name.strip()
 
 
-def new_class_names(labels: LabelMap, class_map: ClassMap) -> dict[int, str]:
+def new_class_names(labels: LabelMap, class_map: ClassMap, is_added: bool = False) -> dict[int, str]:
     """Return the new name of each category id that stays.
+
+    Args:
+        is_added: True for images that are added to a data set, which may lack classes.
 
     Raises:
         NoSuchClassError: The map names classes that do not exist. The message has the nearest names.
@@ -151,14 +154,14 @@ def new_class_names(labels: LabelMap, class_map: ClassMap) -> dict[int, str]:
     """
     classes = labels.all
     known = {class_key(category.name) for category in classes}
-    if unknown := [name for name in class_map.names if name not in known and name != REST]:
+    if unknown := [name for name in class_map.names if name not in known and name != REST and not is_added]:
         first = [_describe_unknown(name, known) for name in unknown[:_UNKNOWN_SHOWN]]
         names = first_texts([*first, *unknown[_UNKNOWN_SHOWN:]], _UNKNOWN_SHOWN)
         known_classes = first_texts(sorted(known), _SHOWN) or "none"
         raise NoSuchClassError(f"{class_map.path}: no class is called {names}. The classes are {known_classes}")
     named = {category.id: class_map.new_name(category.name) for category in classes}
     stay = {id_: name for id_, name in named.items() if name is not None}
-    if classes and not stay:
+    if classes and not stay and not is_added:
         names = first_texts(sorted({category.name for category in classes}), _SHOWN)
         raise CategoryError(f"{class_map.path} drops all classes ({names}). Keep one of them")
     return stay

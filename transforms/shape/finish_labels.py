@@ -52,7 +52,7 @@ def finish_labels(
         CategoryError: Two classes cannot be merged, all are dropped, or the data set lacks one.
         NoSuchClassError: The map or the selection names a class that does not exist.
     """
-    mapped, mapping, warnings = map_by_name(labels, class_map)
+    mapped, mapping, warnings = map_by_name(labels, class_map, getattr(options, "add", False))
     joins_sets = bool(options.set_options)
     if existing and joins_sets:
         mapped, mapping = _meet_by_name(mapped, mapping, existing)
@@ -77,8 +77,13 @@ def _meet_by_name(labels: LabelMap, mapping: ClassMapping, existing: ExistingLab
     return met, msgspec.structs.replace(mapping, ids=ids)
 
 
-def map_by_name(labels: LabelMap, class_map: ClassMap | None) -> tuple[LabelMap, ClassMapping, list[str]]:
+def map_by_name(
+    labels: LabelMap, class_map: ClassMap | None, is_added: bool = False
+) -> tuple[LabelMap, ClassMapping, list[str]]:
     """Return the label map of the new classes, see `map_labels`, and warnings. Without a class map, nothing changes.
+
+    Args:
+        is_added: See `new_class_names`.
 
     Raises:
         CategoryError, NoSuchClassError: See `map_labels` and `new_class_names`.
@@ -86,7 +91,7 @@ def map_by_name(labels: LabelMap, class_map: ClassMap | None) -> tuple[LabelMap,
     if class_map is None:
         unchanged = {category.id: category.name for category in labels.all}
         return labels, ClassMapping({id_: id_ for id_ in unchanged}, {name: name for name in unchanged.values()}), []
-    mapped, mapping = map_labels(labels, new_class_names(labels, class_map))
+    mapped, mapping = map_labels(labels, new_class_names(labels, class_map, is_added))
     return mapped, mapping, [*chain_warnings(labels, class_map)]
 
 
@@ -102,7 +107,7 @@ def select_classes(labels: LabelMap, options: ChoiceOptions) -> LabelMap:
             return class_labels(observed, classes)
         return LabelMap(tuple(Category(index, name) for index, name in enumerate(observed)))
     names = getattr(options, "categories", ())
-    selected = select_categories(labels, names)
+    selected = select_categories(labels, names, getattr(options, "add", False))
     order = {name: place for place, name in enumerate(names)}
     ordered = sorted(selected.categories, key=lambda category: order.get(category.name, 0))
     return msgspec.structs.replace(selected, categories=tuple(ordered))
