@@ -22,7 +22,7 @@ from recordmill.schemas.boxes import exact_edges_px, shortest_decimal
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, Part, RecordOf, ShardNaming
 from recordmill.schemas.field_features import FieldColumn, check_new_key, field_columns
-from recordmill.schemas.shards import ShardNames
+from recordmill.schemas.shards import DEFAULT_SHARD_BYTES, ShardNames, ShardSizing
 from recordmill.schemas.values import VALUE_OF, Write
 
 if TYPE_CHECKING:
@@ -361,6 +361,18 @@ def _convert_exactly(feature: Feature, column: Any) -> Any:
             f"--dtype {feature.name}: {np.ravel(numbers)[np.ravel(is_other)][0]} is {what}; omit {feature.name}"
         )
     return Ragged(exact, column.starts) if isinstance(column, Ragged) else exact
+
+
+def requested_sizing(
+    layout: str, num_shards: int | None = None, shard_size: int | None = None, examples_per_shard: int | None = None
+) -> ShardSizing:
+    """Return the sizing of shards by three options, at most one of which is given."""
+    if num_shards is not None or examples_per_shard is not None:
+        return ShardSizing(num_shards=num_shards, examples_per_shard=examples_per_shard)
+    usual = LAYOUTS[layout].examples_per_shard
+    if usual is not None and shard_size is None:
+        return ShardSizing(examples_per_shard=usual)
+    return ShardSizing(shard_bytes=shard_size or DEFAULT_SHARD_BYTES)
 
 
 def shard_names(name: str, split: str, layout: str, container: str) -> ShardNames:

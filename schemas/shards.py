@@ -67,6 +67,11 @@ def parse_job_part(text: str) -> JobPart:
     return part
 
 
+DEFAULT_SHARD_BYTES = 150_000_000
+SIZING_OPTIONS = ("num_shards", "shard_size", "examples_per_shard")
+"""Options that size shards, by their names in recipes."""
+
+
 class ShardSizing(msgspec.Struct, frozen=True):
     """Sizing of a split's shards: the first set attribute."""
 

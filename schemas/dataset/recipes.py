@@ -7,8 +7,8 @@ import msgspec
 from recordmill.schemas.containers import TFRECORD
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.coco import AnnotationKind
-from recordmill.schemas.layouts import LAYOUTS, TABLE, shard_names
-from recordmill.schemas.shards import ShardNames
+from recordmill.schemas.layouts import LAYOUTS, TABLE, requested_sizing, shard_names
+from recordmill.schemas.shards import SIZING_OPTIONS, ShardNames, ShardSizing
 
 LISTING = "images"
 """Kind of an InputFile that stands for the names and sizes of the images in a folder."""
@@ -112,6 +112,12 @@ class Recipe(msgspec.Struct, frozen=True):
     def container(self) -> str:
         """Container of the shards, see `recordmill.schemas.containers.CONTAINERS`."""
         return str(self.options.get("container", TFRECORD))
+
+    @property
+    def sizing(self) -> ShardSizing:
+        """Requested sizing of shards."""
+        given = {name: value for name in SIZING_OPTIONS if isinstance(value := self.options.get(name), int)}
+        return requested_sizing(self.layout, **given)
 
     @property
     def shard_names(self) -> ShardNames:

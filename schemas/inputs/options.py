@@ -35,12 +35,11 @@ from recordmill.schemas.inputs.option import (
     option_fields,
 )
 from recordmill.schemas.inputs.splits import ONLY_CASE, Division, SplitShares, group_fault, split_name_fault
-from recordmill.schemas.layouts import LAYOUTS, change_keys_and_types, shard_names
+from recordmill.schemas.layouts import LAYOUTS, change_keys_and_types, requested_sizing, shard_names
 from recordmill.schemas.names import NameSources, dataset_name_fault, set_name_fault
 from recordmill.schemas.problems import PROBLEMS
-from recordmill.schemas.shards import JobPart, ShardSizing, parse_job_part
+from recordmill.schemas.shards import DEFAULT_SHARD_BYTES, SIZING_OPTIONS, JobPart, ShardSizing, parse_job_part
 
-DEFAULT_SHARD_BYTES = 150_000_000
 MAX_SHARDS = 99_999  # five digits in a shard's name
 INT64 = 1 << 63
 
@@ -261,12 +260,7 @@ class ConvertOptions(Options):
 
     @property
     def sizing(self) -> ShardSizing:
-        if self.num_shards is not None or self.examples_per_shard is not None:
-            return ShardSizing(num_shards=self.num_shards, examples_per_shard=self.examples_per_shard)
-        usual = LAYOUTS[self.layout].examples_per_shard
-        if usual is not None and self.shard_size is None:
-            return ShardSizing(examples_per_shard=usual)
-        return ShardSizing(shard_bytes=self.shard_size or DEFAULT_SHARD_BYTES)
+        return requested_sizing(self.layout, self.num_shards, self.shard_size, self.examples_per_shard)
 
     @property
     def record_options(self) -> dict[str, RecipeValue]:
@@ -293,7 +287,7 @@ class ConvertOptions(Options):
             yield f"--layout {self.layout} names shards without their split, so a folder has one: give one --split"
         if self.writer == "beam" and is_keras:
             yield f"--writer beam cannot name shards as --layout {self.layout} does, by their number of examples"
-        if len(sizes := self.given("num_shards", "shard_size", "examples_per_shard")) > 1:
+        if len(sizes := self.given(*SIZING_OPTIONS)) > 1:
             yield f"{' and '.join(sizes)} contradict each other: give one"
         if self.writer == "beam" and (self.shard_size or self.examples_per_shard):
             yield "--writer beam sizes shards by --num-shards only (without it, the runner chooses)"

@@ -12,11 +12,11 @@ from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, Box
 from recordmill.schemas.inputs.encoders import TextForm, TextSettings
 from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.inputs.option import Options, flag, option_fields, split_shares
-from recordmill.schemas.inputs.options import DEFAULT_SHARD_BYTES, MAX_SHARDS
+from recordmill.schemas.inputs.options import MAX_SHARDS
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.layouts import CLASSIFICATION, LAYOUTS
 from recordmill.schemas.names import NameSources
-from recordmill.schemas.shards import ShardSizing
+from recordmill.schemas.shards import DEFAULT_SHARD_BYTES, ShardSizing
 from recordmill.transforms.coco.coco_options import ANNOTATIONS, CocoOptions
 from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.table.table_options import TableOptions

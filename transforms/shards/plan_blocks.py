@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import apache_beam as beam
 import msgspec
@@ -304,16 +305,48 @@ def place_images(key: BlockKey, block: Block, plan: SplitPlan, estimate: RecordE
     """Return the images of a Block of one split, and the shard of each: int64. An image with records in several shards
     is repeated, each time with some of its objects."""
     column = np.searchsorted(np.frombuffer(plan.keys, np.int64), key)
-    before = np.frombuffer(plan.before, np.int64).reshape(3, -1)[:, column].tolist()
-    sizes, examples = estimate.estimate_block(block)
-    if plan.sizing.num_shards is not None:
-        ranks = before[0] + np.arange(len(block))
-        return block, _multiply_ranks(ranks, plan.shards) // plan.images
+    before = np.frombuffer(plan.before, np.int64).reshape(3, -1)[:, column]
+    pieces = place_sizes(plan, before, *estimate.estimate_block(block))
+    if len(pieces.shard) == len(block):
+        return block, pieces.shard
+    columns = {name: take_rows(column, pieces.image) for name, column in block.image_columns()}
+    objects = spans(block.first_object_of_image[pieces.image] + pieces.start, pieces.end - pieces.start)
+    columns |= {name: take_rows(column, objects) for name, column in block.object_columns()}
+    placed = Block(**columns, first_object_of_image=starts_of(pieces.end - pieces.start))
+    return placed.replace(is_continuation=np.diff(pieces.image, prepend=-1) == 0), pieces.shard
+
+
+class Pieces(NamedTuple):
+    """Images in the order of shards. An image is repeated for each shard that has records of it.
+
+    Attributes:
+        image: int64 [P], index of the image.
+        shard: int64 [P], its shard.
+        start, end: int64 [P], records of the image in that shard.
+    """
+
+    image: np.ndarray
+    shard: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+
+def place_sizes(plan: SplitPlan, before: np.ndarray, sizes: np.ndarray, examples: np.ndarray) -> Pieces:
+    """Return the shards of consecutive images of a split.
+
+    Args:
+        before: int64 [3], numbers of images, bytes and examples of the split before them.
+        sizes, examples: int64 [N], expected bytes of each image's records, and their number.
+    """
     if plan.sizing.examples_per_shard is not None:
-        return _fill_shards(block, before[2] + starts_of(examples)[:-1], examples, plan)
-    bytes_before = before[1] + starts_of(sizes)[:-1]
-    shards = (bytes_before + sizes // 2) // (plan.sizing.shard_bytes or 1)
-    return block, np.minimum(shards, plan.shards - 1)
+        return _fill_shards(plan, before[2] + starts_of(examples)[:-1], examples)
+    images = np.arange(len(sizes))
+    if plan.sizing.num_shards is not None:
+        shards = _multiply_ranks(before[0] + images, plan.shards) // plan.images
+    else:
+        bytes_before = before[1] + starts_of(sizes)[:-1]
+        shards = np.minimum((bytes_before + sizes // 2) // (plan.sizing.shard_bytes or 1), plan.shards - 1)
+    return Pieces(images, shards, np.zeros_like(examples), examples)
 
 
 def _multiply_ranks(ranks: np.ndarray, shards: int) -> np.ndarray:
@@ -323,7 +356,7 @@ def _multiply_ranks(ranks: np.ndarray, shards: int) -> np.ndarray:
     return ranks * shards
 
 
-def _fill_shards(block: Block, before: np.ndarray, examples: np.ndarray, plan: SplitPlan) -> tuple[Block, np.ndarray]:
+def _fill_shards(plan: SplitPlan, before: np.ndarray, examples: np.ndarray) -> Pieces:
     """Fill shards one after the other with `examples_per_shard` examples.
 
     Args:
@@ -333,15 +366,8 @@ def _fill_shards(block: Block, before: np.ndarray, examples: np.ndarray, plan: S
     first = before // per_shard
     last = np.maximum(before + examples - 1, before) // per_shard
     pieces = last - first + 1
-    if (pieces == 1).all():
-        return block, np.where(examples > 0, first, np.minimum(first, plan.shards - 1))
-    images = np.repeat(np.arange(len(block)), pieces)
-    number = spans(np.zeros(len(block), np.int64), pieces)  # number of the piece in its image
-    shards = first[images] + number
+    images = np.repeat(np.arange(len(examples)), pieces)
+    shards = first[images] + spans(np.zeros(len(examples), np.int64), pieces)  # + number of the piece in its image
     start = np.maximum(shards * per_shard - before[images], 0)
     end = np.minimum((shards + 1) * per_shard - before[images], examples[images])
-    columns = {name: take_rows(column, images) for name, column in block.image_columns()}
-    objects = spans(block.first_object_of_image[images] + start, end - start)
-    columns |= {name: take_rows(column, objects) for name, column in block.object_columns()}
-    placed = Block(**columns, first_object_of_image=starts_of(end - start)).replace(is_continuation=number > 0)
-    return placed, np.where(examples[images] > 0, shards, np.minimum(shards, plan.shards - 1))
+    return Pieces(images, np.where(examples[images] > 0, shards, np.minimum(shards, plan.shards - 1)), start, end)
