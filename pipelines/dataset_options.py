@@ -105,10 +105,16 @@ class RepackOptions(DataSetOptions):
     """Options of `recordmill repack`."""
 
     output: Output = ARGUMENT.opt("Folder of the new data set: new or empty.", ..., "OUT2")
-    container: ContainerName = WRITE.opt(
-        "Kind of the new shards' files. See [containers.md](containers.md#repack).", ...
+    container: ContainerName | None = WRITE.opt(
+        "Kind of the new shards' files. See [containers.md](containers.md#repack).",
+        usual="with `--replan`, the container and compression of OUT",
     )
     gzip: bool = redefine_option(ConvertOptions, "gzip")
+    replan: bool = WRITE.opt(
+        "Plan the shards again: those of one conversion of all images, byte for byte. For a data set that has grown. "
+        "See [containers.md](containers.md#repack).",
+        False,
+    )
     dry_run: bool = redefine_option(ConvertOptions, "dry_run")
     workers: int | None = redefine_option(
         ImageOptions,
@@ -117,6 +123,10 @@ class RepackOptions(DataSetOptions):
         "shards; 1 turns these off.",
         usual="one process per core",
     )
+
+    def _faults(self) -> Iterator[str]:
+        if self.container is None and not self.replan:
+            yield "--container is missing: name the container of the new shards, or give --replan to plan them again"
 
 
 class SealOptions(DataSetOptions):

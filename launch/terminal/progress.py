@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import TextIO
+from typing import Protocol, TextIO
 
 from recordmill.launch.terminal.error_stream import error_stream
-from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.progress import Progress
 
@@ -66,7 +65,14 @@ def pause_progress() -> Iterator[None]:
         _pausing.clear()
 
 
-def expect_records(shards: Sequence[ShardInfo], in_this_process: bool) -> None:
+class Counted(Protocol):
+    """A shard of known size."""
+
+    @property
+    def examples(self) -> int: ...
+
+
+def expect_records(shards: Sequence[Counted], in_this_process: bool) -> None:
     """Set the progress total of a verb that reads shards. Other processes report their progress only at their end."""
     if in_this_process:
         progress.count_planned(sum(shard.examples for shard in shards), len(shards), "records")

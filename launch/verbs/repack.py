@@ -19,10 +19,8 @@ from recordmill.launch.terminal.progress import expect_records, show_progress
 from recordmill.pipelines import repack
 from recordmill.pipelines.dataset_options import RepackOptions
 from recordmill.schemas.containers import TFRECORD
-from recordmill.schemas.dataset.manifest import Manifest, Plan
-from recordmill.schemas.dataset.recipes import Recipe
+from recordmill.schemas.dataset.manifest import Plan
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.dataset.dataset_folder import (
     delete_old_files,
@@ -60,23 +58,25 @@ def run(options: RepackOptions, progress_mode: str, beams: PipelineOptions) -> b
         raise ConfigError(f"{options.output} is {where}; choose another one for the new files")
     if fault := folder_fault(options.output):
         raise ConfigError(fault)
-    repack.check_source(options, manifest)
-    recipes = repack.repacked_recipes(options, manifest)
-    _check_output(options, manifest, recipes)
+    source = repack.read_source(options, manifest)
+    _check_output(source)
+    for text in repack.replan_doubts(source):
+        terminal().print(text)
     if options.dry_run:
-        _show_plan(options, manifest, recipes)
+        _show_plan(source)
         return False
     check_staging(beams)
-    _repack(options, manifest, recipes, progress_mode, beams)
+    _repack(source, progress_mode, beams)
     if job_purpose(beams) == "template":
         terminal().print("The template was written; launching it runs the job.")
         return False
-    _print_summary(options.output, [recipe.split for recipe in recipes], beams)
+    _print_summary(options.output, list(manifest.splits), beams)
     return False
 
 
-def _check_output(options: RepackOptions, source: Manifest, recipes: Sequence[Recipe]) -> None:
+def _check_output(source: repack.Repack) -> None:
     """Refuse a folder with anything but these splits, complete or unfinished."""
+    options, recipes = source.options, source.recipes()
     output = options.output
     wanted = {recipe.split: recipe.unlisted for recipe in recipes}
     manifest = read_manifest(output)
@@ -93,17 +93,16 @@ def _check_output(options: RepackOptions, source: Manifest, recipes: Sequence[Re
             "another folder"
         )
     for split, entry in manifest.splits.items() if manifest else ():
-        if not is_repacked(source.splits[split], entry):
+        if not is_repacked(source.manifest.splits[split], entry, source.plans[split]):
             raise ConfigError(
                 f"{output} has another version of split {split} than {options.folder}, which was written again with "
                 "other images; choose another folder"
             )
 
 
-def _repack(
-    options: RepackOptions, manifest: Manifest, recipes: Sequence[Recipe], progress_mode: str, beams: PipelineOptions
-) -> None:
+def _repack(source: repack.Repack, progress_mode: str, beams: PipelineOptions) -> None:
     """Write the splits that the new folder lacks."""
+    options, recipes = source.options, source.recipes()
     output = options.output
     listings = {file.path: file for recipe in recipes for file in recipe.inputs}
     states = claim_output(output, [recipe.unlisted for recipe in recipes], False, listings)
@@ -114,33 +113,31 @@ def _repack(
     if OutputState.UNFINISHED in states:
         finished = number_text(finished_shards(output, left), "finished shard")
         terminal().print(f"Resuming an unfinished run in {output}, which has {finished}")
-    shards = repack.shards_to_repack(options, manifest, [recipe.split for recipe in left])
-    infos, mode = [shard.source.info for shard in shards], local_mode(beams)
-    is_large = sum(info.examples for info in infos) >= WORTH_IT
+    shards = source.shards([recipe.split for recipe in left])
+    mode = local_mode(beams)
+    is_large = sum(shard.examples for shard in shards) >= WORTH_IT
 
     def count_finished() -> None:
         update_from_counters("", {"shards_written": finished_shards(output, left)})
 
     polled = nullcontext() if mode == "in_memory" else polling(count_finished)
     with fork_if_many(lambda: is_large, options.workers, mode), show_progress(progress_mode), polled:
-        expect_records(infos, in_this_process=mode == "in_memory")
-        build = partial(repack.build, shards=shards, recipes=left, options=options, manifest=manifest)
+        expect_records(shards, in_this_process=mode == "in_memory")
+        build = partial(repack.build, shards=shards, recipes=left, source=source)
         run_job(build, beams)
 
 
-def _show_plan(options: RepackOptions, manifest: Manifest, recipes: Sequence[Recipe]) -> None:
+def _show_plan(source: repack.Repack) -> None:
+    manifest, output = source.manifest, source.options.output
     entries = {
         recipe.split: msgspec.structs.replace(manifest.splits[recipe.split], recipe=recipe, shards=())
-        for recipe in recipes
+        for recipe in source.recipes()
     }
-    sizes = {
-        split: SplitSize(entry.images.records, entry.record_bytes, len(entry.shards))
-        for split, entry in manifest.splits.items()
-    }
-    container = msgspec.UNSET if options.container == TFRECORD else options.container
+    sizes = {split: source.size(split) for split in manifest.splits}
+    container = msgspec.UNSET if source.container == TFRECORD else source.container
     plan = Plan(msgspec.structs.replace(manifest, splits=entries, container_name=container), sizes)
-    print_lines(terminal(), plan_lines(plan, options.output))
-    check_space(options.output, sizes, is_exact=False)
+    print_lines(terminal(), plan_lines(plan, output))
+    check_space(output, sizes, is_exact=False)
 
 
 def _print_summary(output: str, splits: Sequence[str], beams: PipelineOptions) -> None:

@@ -11,6 +11,7 @@ import pytest
 import recordmill as library
 from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from recordmill.schemas.dataset.manifest import decode_manifest, encode_manifest
+from recordmill.schemas.shards import SIZING_OPTIONS
 from tests.conftest import every_kind
 from tests.faults.warm_process import Command, write_in_forked_processes_only
 from tests.jobs.folders import differing_files, whole_folder
@@ -120,6 +121,102 @@ def test_names_of_keras(sample, recordmill, tmp_path):
     assert differing_files(tmp_path / "back", tmp_path / "one") == []
 
 
+def resize(folder: Path, **sizing: int) -> None:
+    """Edit the recipes of a folder, as if its shards had been written in other sizes."""
+    for path in folder.glob("manifest*.json"):
+        manifest, splits = decode_manifest(path.read_bytes(), ""), {}
+        for name, split in manifest.splits.items():
+            options = {key: value for key, value in split.recipe.options.items() if key not in SIZING_OPTIONS} | sizing
+            recipe = msgspec.structs.replace(split.recipe, options=options)
+            splits[name] = msgspec.structs.replace(split, recipe=recipe)
+        path.write_bytes(encode_manifest(msgspec.structs.replace(manifest, splits=splits, sha256="")))
+
+
+_OF_CUT_IMAGES = {"fingerprints", "manifest", "report", "statistics"}
+"""Lists that describe the first part of an image whose annotations lie in two shards."""
+
+
+@pytest.mark.parametrize(
+    ("flags", "before", "sizing", "container"),
+    [
+        ("--masks rle --split train=0.7,val=0.3", {"num_shards": 5}, {"shard_size": 60_000}, ""),
+        ("--container parquet", {"shard_size": 40_000}, {"num_shards": 3}, "webdataset"),
+        ("--tile 64 --container arrayrecord", {"examples_per_shard": 30}, {"num_shards": 3}, "tfrecord"),
+        ("--layout keras --gzip --seed 3", {"examples_per_shard": 17}, {"examples_per_shard": 10}, ""),
+    ],
+)
+def test_replan_is_a_conversion(flags, before, sizing, container, sample, recordmill, tmp_path):
+    """Shards of other sizes are planned, with every list, as a conversion writes them."""
+    if not all(CONTAINERS[name].is_installed for name in (*flags.split(), container) if name in CONTAINERS):
+        pytest.skip("without an extra")
+    convert = ["convert", "--images", sample.images, "--instances", sample.instances, "--max-rejects", 0.2]
+    convert += shlex.split(flags)
+    to = ["--container", container] * bool(container)
+    for name, sizes, more in (("one", before, ()), ("other", sizing, to)):
+        (option, number), *_ = sizes.items()
+        size = f"--{option.replace('_', '-')}", number
+        written = recordmill(*convert, *size, *more, "--output", tmp_path / name)
+        assert written.code == 0, written
+    resize(tmp_path / "one", **sizing)
+    repacked = recordmill("repack", tmp_path / "one", tmp_path / "out", "--replan", *to)
+    assert (repacked.code, "may differ" in repacked.out) == (0, False), repacked
+    differing = {
+        name.partition(".")[0].partition("-")[0] for name in differing_files(tmp_path / "out", tmp_path / "other")
+    }
+    assert differing <= (_OF_CUT_IMAGES if "keras" in flags else set())
+    assert recordmill("verify", tmp_path / "out", "--check", "decode").code == 0
+    again = recordmill("repack", tmp_path / "one", tmp_path / "out", "--replan", *to)
+    assert "is already complete" in again.out, again
+
+
+def test_replan_of_other_shards_is_no_repack_of_these(convert, recordmill, tmp_path):
+    one, out = convert("one"), tmp_path / "out"
+    resize(one, num_shards=3)
+    planned = recordmill("repack", one, out, "--replan", "--dry-run")
+    assert (planned.code, "3 of about" in planned.out, out.exists()) == (0, True, False), planned
+    assert recordmill("repack", one, out, "--container", TFRECORD, "--gzip").code == 0
+    refused = recordmill("repack", one, out, "--replan", "--container", TFRECORD, "--gzip")
+    assert (refused.code, "has another version of split" in refused.err) == (2, True), refused
+
+
+def test_replan_continues(convert, recordmill, tmp_path):
+    """A damaged shard is named; the other shards stay."""
+    one, out = convert("one"), tmp_path / "out"
+    resize(one, num_shards=3)
+    path = one / "coco-train.tfrecord-00001-of-00002"
+    data = path.read_bytes()
+    flip(path)
+    failed = recordmill("repack", one, out, "--replan")
+    assert (failed.code, failed.err.count(str(path))) == (1, 1), failed
+    path.write_bytes(data)
+    assert "Resuming an unfinished run" in recordmill("repack", one, out, "--replan").out
+    assert recordmill("verify", out).code == 0
+    assert "coco-train.tfrecord-00002-of-00003" in whole_folder(out)
+
+
+def forget_images(one: Path) -> None:
+    for path in one.glob("manifest*.json"):
+        manifest = decode_manifest(path.read_bytes(), "")
+        splits = {
+            name: msgspec.structs.replace(split, images_sha256=msgspec.UNSET) for name, split in manifest.splits.items()
+        }
+        path.write_bytes(encode_manifest(msgspec.structs.replace(manifest, splits=splits, sha256="")))
+
+
+def test_replan_needs_images(convert, recordmill, tmp_path):
+    one = convert("one")
+    forget_images(one)
+    refused = recordmill("repack", one, tmp_path / "out", "--replan")
+    assert (refused.code, "has no images-train.jsonl" in refused.err) == (2, True), refused
+
+
+def test_replan_of_rows_is_refused(recordmill, tmp_path):
+    write_files(tmp_path, {"rows.jsonl": '{"id": 1}\n{"id": 2}\n'})
+    assert recordmill("convert", tmp_path / "rows.jsonl", "--key", "id", "--output", tmp_path / "one").code == 0
+    refused = recordmill("repack", tmp_path / "one", tmp_path / "out", "--replan")
+    assert (refused.code, "rows of a table" in refused.err) == (2, True), refused
+
+
 def test_dry_run_writes_nothing(convert, recordmill, tmp_path):
     outcome = recordmill("repack", convert("one"), tmp_path / "out", "--container", "webdataset", "--dry-run")
     assert outcome.code == 0, outcome
@@ -203,6 +300,7 @@ def use_format_9(one: Path) -> None:
         (None, "other", "webdataset", "has another data set"),
         (None, "new", "tfrecord", "already has --container tfrecord"),
         (None, "new", "webdataset --gzip", "--gzip does not compress"),
+        (None, "new", "webdataset --replan --gzip", "--gzip does not compress"),
         (interrupt, "new", "webdataset", "has an unfinished run of test"),
         (edit_statistics, "new", "webdataset", "statistics-train.json: edited"),
         (use_format_9, "new", "webdataset", "has manifest format 9"),

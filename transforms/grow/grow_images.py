@@ -18,7 +18,7 @@ from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.block import Block, are_among
 from recordmill.schemas.dataset.manifest import Manifest
-from recordmill.schemas.dataset.tfds import DATASET_INFO, FEATURES, is_readable
+from recordmill.schemas.dataset.tfds import DATASET_INFO, FEATURES, GROWN_FOR_TFDS, is_readable
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.image_records import ShardImages, split_images
 from recordmill.schemas.inputs.labels import LabelMap
@@ -114,7 +114,7 @@ class GrowJob(NamedTuple):
             return ""
         other = f"{self.output.rstrip('/')}-replanned"
         return (
-            f"TFDS cannot read a split that has grown, because its file names have several numbers of shards, so "
+            f"{GROWN_FOR_TFDS}, because its file names have several numbers of shards, so "
             f"{DATASET_INFO} and {FEATURES} are removed. It reads the copy that recordmill repack "
             f"{shlex.quote(self.output)} {shlex.quote(other)} --replan writes"
         )

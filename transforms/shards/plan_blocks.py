@@ -1,5 +1,6 @@
 """Assign images to shards, without a sort of all images."""
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -124,6 +125,14 @@ def sizing_warnings(split: str, plan: SplitPlan, requested: ShardSizing, what: s
         yield f"{plan_text}, about one in each. {_sizing_fix(requested)}"
     elif plan.shards > _MAX_SHARDS:
         yield f"{plan_text}. That many files are slow to list and open. {_sizing_fix(requested)}"
+
+
+_PLAN_TEXT = re.compile(r"--(num-shards|examples-per-shard|shard-size) .+ gives split ")
+
+
+def is_sizing_warning(text: str) -> bool:
+    """Return True for a text of `sizing_warnings`."""
+    return _PLAN_TEXT.match(text) is not None
 
 
 def _sizing_flag(requested: ShardSizing) -> str:
