@@ -90,6 +90,7 @@ class ShardFile:
         self._crc32c = google_crc32c.Checksum()
         self._size = 0
         self._lengths = array("q")
+        self._is_dropped = False
         write = self._write_compressed if recipe.gzip else self._write
         try:
             self._writer = container_of(recipe.container).create(contents, key, write)
@@ -114,6 +115,10 @@ class ShardFile:
         self._writer.append(*record)
         self._lengths.append(sum(map(len, record)))
 
+    def drop(self) -> None:
+        """Write no file. The entry has no bytes."""
+        self._is_dropped = True
+
     def lengths(self, first: int) -> np.ndarray:
         """Return the size of each tf.Example in bytes, from record `first` on: int64."""
         return np.array(self._lengths[first:], np.int64)
@@ -133,7 +138,9 @@ class ShardFile:
 
     def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
         try:
-            if error_type is None:
+            if self._is_dropped:
+                self.info = ShardInfo(self._name(0), 0, 0, "", "")
+            elif error_type is None:
                 index = self._writer.close()
                 if self._gzip:
                     self._write(self._gzip.flush())

@@ -176,12 +176,9 @@ def _write_records(
             progress.count_written_images(run.images, run.bytes)
             for size in run.rejected_bytes:
                 progress.count_rejected_image(size)
-        # The commit drops an empty shard of a split that grows.
-        if (
-            not shard.examples
-            and not CONTAINERS[recipe.container].can_be_empty
-            and not recipe.first_shards.get(key.split)
-        ):
+        if not shard.examples and key.split in recipe.first_shards:
+            shard.drop()
+        elif not shard.examples and not CONTAINERS[recipe.container].can_be_empty:
             raise ConfigError(_empty_shard_text(key, rejected, recipe.container))
     for reject in rejected:
         progress.count_reject(reject)
