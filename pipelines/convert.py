@@ -2,6 +2,7 @@
 
 import logging
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.names import name_key
 from recordmill.schemas.paths import is_remote
+from recordmill.schemas.sizes import number_text
 from recordmill.transforms.blocks.cut_range import BlockKey
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.dataset.collect_facts import WithFacts, collect_facts
@@ -186,6 +188,18 @@ def _add_tile_keys(options: ImageOptions, gathered: Gathered) -> Gathered:
     return gathered._replace(table=gathered.table | "AddTileKeys" >> add_keys)
 
 
+def _count_changes(listed: tuple[str, bytes], facts: FactsBuilder) -> None:
+    """Warn of a plan's images that --sync writes again; `listed` is a split and the contents of its file of changes."""
+    split, lines = listed
+    changes = Counter(msgspec.json.decode(line)["change"] for line in lines.splitlines())
+    if number := changes["labels"] + changes["image"]:
+        facts.warn(
+            split,
+            f"--sync: {number_text(number, 'image')} of {split} would be written again: {changes['labels']:,} with "
+            f"other labels, masks or fields, {changes['image']:,} with other bytes",
+        )
+
+
 _KEY_BITS = 48
 """A part has fewer than 2 ** 16 ranges of 2 ** 32 Blocks."""
 
@@ -283,12 +297,15 @@ class Job(NamedTuple):
         """Write only the Plan of the splits, as JSON to the local file `path`."""
         with collect_facts() as facts:
             gathered, _ = self._plan(p)
+            if gathered.changes and isinstance(self.options, DividedOptions) and self.options.sync:
+                gathered.changes | "CountChanges" >> WithFacts(_count_changes)
             if self.has_images:
                 count = WithFacts(count_classes, AsSingleton(gathered.labels), self.splits)
                 gathered.blocks | "CountClasses" >> count
         findings = tuple(facts) | "AddFindings" >> AddFacts()
         checked = findings | "CheckFindings" >> CheckFindings(self._limits(output=""))
-        checked | "ReportPlan" >> beam.Map(write_plan, path, recipes, AsList(findings.facts), **gathered.sides)
+        sides = gathered.sides | {"first_shards": self.first_shards}
+        checked | "ReportPlan" >> beam.Map(write_plan, path, recipes, AsList(findings.facts), **sides)
 
     def read(self, p: beam.Pipeline) -> Gathered:
         """Return the images, or rows, of the job. Facts have the numbers of groups, except for a set that has those of

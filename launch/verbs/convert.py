@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 
+import msgspec
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
 from recordmill.launch.local_engine.fork_writers import are_many, fork_if_many, slower_processes
@@ -17,7 +18,7 @@ from recordmill.launch.terminal.console import print_lines, print_times, termina
 from recordmill.launch.terminal.progress import Show, show_progress
 from recordmill.launch.verbs.add_image_records import add_image_records
 from recordmill.pipelines.convert import Job, write_nothing
-from recordmill.schemas.dataset.manifest import Plan
+from recordmill.schemas.dataset.manifest import Manifest, Plan
 from recordmill.schemas.dataset.recipes import LISTING, Recipe
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
 from recordmill.schemas.inputs.image_options import StoredImageOptions
@@ -38,6 +39,7 @@ from recordmill.transforms.runtime.progress import step_seconds, update_from_cou
 from recordmill.transforms.shards.check_findings import check_space
 from recordmill.transforms.shards.commit_splits import prune_replaced
 from recordmill.transforms.shards.job_parts import FinishedPart, part_path, read_part
+from recordmill.transforms.shards.read_image_records import splits_without_images
 from recordmill.transforms.storage.resolve import file_storage_for
 
 
@@ -186,6 +188,21 @@ def _print_notes(notes: Iterable[str]) -> None:
         terminal_of_errors().print(f"note: {note}")
 
 
+def _without_lost_images(job: Job, base: Manifest) -> Job:
+    """Return a job that compares no images of splits without digests of records. Print a note about them."""
+    output = job.options.output
+    if not (lacking := sorted(splits_without_images(output).keys() & set(job.splits))):
+        return job
+    _print_notes(
+        [
+            f"{output} has no digests of the records of {', '.join(lacking)}, so the plan counts all their images as "
+            "new. Without --dry-run, its shards are read once for them"
+        ]
+    )
+    entries = {split: msgspec.structs.replace(base.splits[split], images_sha256=msgspec.UNSET) for split in lacking}
+    return job._replace(base=msgspec.structs.replace(base, splits=base.splits | entries))
+
+
 def show_plan(job: Job, progress_mode: str) -> None:
     """Print the plan of a job. This process makes it, for every runner."""
     _print_notes(job.notes)
@@ -193,6 +210,7 @@ def show_plan(job: Job, progress_mode: str) -> None:
     recipes = job.recipes()
     if job.base:
         check_agreement(job.options.output, job.base, recipes)
+        job = _without_lost_images(job, job.base)
     with show_progress(progress_mode):
         plan = run_for_report(lambda p, path: job.report(p, recipes, path), beam_options([]), Plan)
     print_lines(terminal(), plan_lines(plan, job.options.output))

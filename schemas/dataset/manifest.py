@@ -397,6 +397,7 @@ class Plan(msgspec.Struct, frozen=True):
     manifest: Manifest  # without shards; with the counts that are known before any image is read
     sizes: dict[str, SplitSize]  # by split
     fields: dict[str, str] = {}  # values of each requested open field, as text, by its name in --fields
+    first_shards: dict[str, int] = {}  # index of the first new shard of each split that the data set has
 
 
 def label_by_id(labels: LabelMap, table: FeatureTable) -> dict[int, int]:

@@ -16,8 +16,6 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.shards import ShardKey, ShardNames
 
-GROWN_FOR_TFDS = "TFDS cannot read a split that has grown"
-"""Beginning of a warning. It does not hold for a copy with other shards."""
 DATASET_INFO = "dataset_info.json"
 FEATURES = "features.json"
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from recordmill.schemas.containers import CONTAINERS, TFRECORD
-from recordmill.schemas.dataset.dataset_files import MANIFEST, split_rejects
+from recordmill.schemas.dataset import tfds
+from recordmill.schemas.dataset.dataset_files import MANIFEST, split_changes, split_rejects
 from recordmill.schemas.dataset.manifest import InputRows, Manifest, MappedClass, Plan, RewrittenImages, SplitManifest
 from recordmill.schemas.features import Feature, Part, RecordOf
 from recordmill.schemas.field_features import Axis
@@ -67,6 +68,8 @@ def data_set_lines(
         yield from align(split_lines(manifest, split, job_splits))
         yield from align([("first shard", printable(os.path.join(folder, shard.file))) for shard in split.shards[:1]])
         yield from align(("replaced shards", printable(text)) for text in replaced_lines(folder, manifest, name))
+        if split.runs and not tfds.is_readable(msgspec.structs.replace(manifest, splits={name: split})):
+            yield from align(_tfds_lines(folder, manifest, split))
     yield from align(_shared_lines(manifest, job_splits))
     yield from align(_finding_lines(folder, manifest, names, comparison))
     warnings = sorted({text for split in job_splits for text in split.warnings})
@@ -96,6 +99,18 @@ def replaced_lines(folder: str, manifest: Manifest, name: str) -> Iterator[str]:
     )
 
 
+def _tfds_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Iterator[Line]:
+    """Yield a line about a split that TFDS cannot read only because it has grown, or will have."""
+    if CONTAINERS[manifest.container].tfds_format and not split.compression and not split.recipe.shard_names.is_keras:
+        copy = f"{folder.rstrip('/')}-replanned"
+        yield (
+            "TFDS",
+            "cannot read a split that has grown, whose file names have several numbers of shards, so "
+            f"{tfds.DATASET_INFO} and {tfds.FEATURES} are removed. It reads the copy of: recordmill repack "
+            f"{shlex.quote(folder)} {shlex.quote(copy)} --replan",
+        )
+
+
 def problem_lines(
     folder: str, manifest: Manifest, names: Sequence[str], comparison: SplitComparison | None = None
 ) -> Iterator[str]:
@@ -122,7 +137,10 @@ def plan_lines(plan: Plan, output: str) -> Iterator[str]:
     yield f"The plan for {printable(output)}; nothing is written"
     for name, split in manifest.splits.items():
         yield f"{manifest.name}-{name}"
-        yield from _align_lines(split_lines(manifest, split, job_splits, plan.sizes[name]))
+        first = plan.first_shards.get(name, 0)
+        yield from _align_lines(split_lines(manifest, split, job_splits, plan.sizes[name], first))
+        if first and plan.sizes[name].shards:
+            yield from _align_lines(_tfds_lines(output, manifest, split))
     yield from _align_lines(_shared_lines(manifest, job_splits))
     previews = [printable(f"{name}: {text}") for name, text in sorted(plan.fields.items())]
     yield from _align_lines(zip(chain(["field values"], repeat("")), previews, strict=False))
@@ -150,13 +168,18 @@ def _align_lines(lines: Iterable[Line]) -> Iterator[str]:
 
 
 def split_lines(
-    manifest: Manifest, split: SplitManifest, job_splits: Sequence[SplitManifest], planned: SplitSize | None = None
+    manifest: Manifest,
+    split: SplitManifest,
+    job_splits: Sequence[SplitManifest],
+    planned: SplitSize | None = None,
+    first_shard: int = 0,
 ) -> Iterator[Line]:
     """Yield the lines about one split.
 
     Args:
         of_job: All splits of the job, with this one.
         planned: Planned size of a split that is not written yet.
+        first_shard: Index of its first shard.
     """
     images, annotations = split.images, split.annotations
     further = {
@@ -172,6 +195,7 @@ def split_lines(
     omitted = images.rejected | {what: number for what, number in further.items() if number}
     is_table = manifest.table.record_of is RecordOf.ROW
     yield "rows" if is_table else "images", f"{images.written:,} of {images.rows:,}{_format_reasons(omitted)}"
+    yield from _added_lines(split, planned is not None)
     if images.tiles:
         yield "tiles", _format_tiles(split)
     if planned and len(job_splits) > 1 and (wanted := _requested_share(split)):
@@ -237,7 +261,29 @@ def split_lines(
     if split.findings:
         findings = ", ".join(f"{FINDINGS[name]} {number:,}" for name, number in split.findings.items())
         yield _PROBLEMS, f"{findings}; {_listed_problems(manifest, split.recipe.split)}"
-    yield from _shard_lines(split) if planned is None else _planned_lines(manifest, split, planned)
+    yield from _shard_lines(split) if planned is None else _planned_lines(manifest, split, planned, first_shard)
+
+
+def _added_lines(split: SplitManifest, is_plan: bool) -> Iterator[Line]:
+    """Yield the lines about the last run of `--add`, or about one that is planned."""
+    if not split.runs and not (is_plan and split.images.present):
+        return
+    run = split.images if is_plan else split.runs[-1].images
+    number = len(split.runs)
+    which = "only run" if number == 1 else f"last of {number:,} runs"
+    whose = "" if is_plan else f", by the {which} of --add"
+    written = number_text(run.written, "image") if run.written else "nothing new"
+    yield "added", f"{written}; {run.present:,} present{whose}"
+    if run.changed:
+        have = "has" if run.changed == 1 else "have"
+        listed = "" if is_plan else f" ({split_changes(split.recipe.split)})"
+        yield (
+            "changed",
+            (
+                f"{run.changed:,} of the present {have} other labels, masks or fields than in the records{listed}. "
+                "Their records stay: run again with --add --sync to write them"
+            ),
+        )
 
 
 def _format_class_limit(manifest: Manifest, split: SplitManifest, maximum: int) -> str:
@@ -328,17 +374,18 @@ def _shard_lines(split: SplitManifest) -> Iterator[Line]:
         yield "shards", f"{len(sizes):,} of {spread}, {size_text(split.bytes)} in total"
 
 
-def _planned_lines(manifest: Manifest, split: SplitManifest, planned: SplitSize) -> Iterator[Line]:
+def _planned_lines(manifest: Manifest, split: SplitManifest, planned: SplitSize, first_shard: int) -> Iterator[Line]:
     options = split.recipe.options
     is_chosen = options.get("writer") == "beam" and not options.get("num_shards")
     number = "as the runner chooses" if is_chosen else f"{planned.shards:,}"
     shard_size = "" if is_chosen or not planned.shards else f" of about {size_text(planned.bytes // planned.shards)}"
     form = "before compression" if CONTAINERS[manifest.container].can_gzip else "as tf.Examples"
     yield "shards", f"{number}{shard_size}, {size_text(planned.bytes)} in total, {form}"
-    if manifest.container != TFRECORD and planned.shards:
+    shard_names, end = split.recipe.shard_names, first_shard + planned.shards
+    if (manifest.container != TFRECORD or first_shard) and planned.shards and not shard_names.is_keras:
         names = (
-            split.recipe.shard_names.stable(ShardKey(split.recipe.split, index, planned.shards))
-            for index in dict.fromkeys((0, planned.shards - 1))
+            shard_names.file(ShardKey(split.recipe.split, index, end), 0, bool(split.compression))
+            for index in dict.fromkeys((first_shard, end - 1))
         )
         yield "files", f"{manifest.container}: {printable(' to '.join(names))}"
     if has_image(manifest.table):

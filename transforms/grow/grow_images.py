@@ -4,7 +4,6 @@ Images meet by split and name in buckets, so that no worker has all images of th
 encoded as they would be written, and compared by digests of their records."""
 
 import heapq
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -17,8 +16,8 @@ import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.block import Block, are_among
+from recordmill.schemas.dataset.dataset_files import split_changes
 from recordmill.schemas.dataset.manifest import Manifest
-from recordmill.schemas.dataset.tfds import DATASET_INFO, FEATURES, GROWN_FOR_TFDS, is_readable
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.image_records import ShardImages, split_images
 from recordmill.schemas.inputs.labels import LabelMap
@@ -106,18 +105,6 @@ class GrowJob(NamedTuple):
     def needs_names(self) -> bool:
         """True if the names of the data set's images are needed besides their digests."""
         return self.sync or self.drops_copies
-
-    @property
-    def grown_warning(self) -> str:
-        """Warning about a split with new shards; empty if no files of TFDS are deleted."""
-        if not is_readable(self.base) or any(self.base.shard_names(split).is_keras for split in self.base.splits):
-            return ""
-        other = f"{self.output.rstrip('/')}-replanned"
-        return (
-            f"{GROWN_FOR_TFDS}, because its file names have several numbers of shards, so "
-            f"{DATASET_INFO} and {FEATURES} are removed. It reads the copy that recordmill repack "
-            f"{shlex.quote(self.output)} {shlex.quote(other)} --replan writes"
-        )
 
     def shard_file(self, split: str, index: int) -> str:
         """Return the name of a shard of the data set."""
@@ -447,9 +434,6 @@ def _grow_block(keyed: tuple[BlockKey, tuple], facts: FactsBuilder, job: GrowJob
         block = reject_images(block, job.splits, Reason.DUPLICATE, texts, facts)
         facts.warn_all(job.splits[:1], [_COPIES_WARNING])
     if len(block):
-        if job.grown_warning:
-            grown = {job.splits[split] for split in np.unique(block.split).tolist()} & job.base.splits.keys()
-            facts.warn_all(grown, [job.grown_warning])
         yield key, pack_block(block)
 
 
@@ -503,8 +487,9 @@ def _list_changes(group: tuple[str, Iterable[Change]], facts: FactsBuilder) -> I
         lines += [{"split": split, "file_name": name, "change": kind} for name in names]
     yield split, msgspec.json.Encoder().encode_lines(lines)
     if gone := numbers["gone"]:
+        was = "was" if gone == 1 else "were"
         facts.warn(
             split,
-            f"{number_text(gone, 'image')} of {split} that the data set has {'is' if gone == 1 else 'are'} not in the "
-            f"data: their records stay, and changes-{split}.jsonl lists them",
+            f"--sync: {number_text(gone, 'image')} of {split} in the data set {was} not in DATA. Their records stay; "
+            f"{split_changes(split)} lists them",
         )

@@ -13,7 +13,6 @@ from recordmill.schemas.containers import TFRECORD
 from recordmill.schemas.dataset.dataset_files import split_rejects, state_folder
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest
 from recordmill.schemas.dataset.recipes import Recipe
-from recordmill.schemas.dataset.tfds import GROWN_FOR_TFDS
 from recordmill.schemas.errors import ConfigError, FaultyDatasetError, JobError
 from recordmill.schemas.features import Part, RecordOf
 from recordmill.schemas.image_records import ShardImages, split_images
@@ -182,11 +181,11 @@ def _write_split(job: _Job, notes: Mapping[ShardKey, str]) -> tuple[SplitManifes
                 fingerprints_file.write(fingerprint_line(fingerprints))
             if images is not None:
                 images_file.write(images_line(images))
-    warnings: Iterable[str] = (text for text in entry.warnings if not text.startswith(GROWN_FOR_TFDS))
+    warnings = entry.warnings
     if job.plan:
         unit = "tile" if Part.TILES in job.manifest.parts else "image"
         of_plan = sizing_warnings(split, job.plan.plan, recipe.sizing, unit)
-        warnings = sorted({*of_plan, *(text for text in warnings if not is_sizing_warning(text))})
+        warnings = tuple(sorted({*of_plan, *(text for text in warnings if not is_sizing_warning(text))}))
     data = known.encode()
     repacked = msgspec.structs.replace(
         entry,
@@ -194,7 +193,7 @@ def _write_split(job: _Job, notes: Mapping[ShardKey, str]) -> tuple[SplitManifes
         made_by=results[-1].made_by if results else entry.made_by,
         compression="GZIP" if recipe.options.get("gzip") else "",
         shards=tuple(sorted((result.info for result in results), key=lambda info: info.file)),
-        warnings=tuple(warnings),
+        warnings=warnings,
         statistics_sha256=msgspec.UNSET if data is None else sha256(data).hexdigest(),
         fingerprints_sha256=fingerprints_file.sha256,
         images_sha256=images_file.sha256,

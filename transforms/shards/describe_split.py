@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -316,6 +317,7 @@ def describe_plan(
     labels: LabelMap,
     table: FeatureTable,
     encoders: Iterable[TextEncoder] = (),
+    first_shards: Mapping[str, int] = MappingProxyType({}),
 ) -> Plan:
     sizes = {recipe.split: facts.plans.get(recipe.split, SplitSize(0, 0, 0)) for recipe in recipes}
     facts.counts |= {(split, Metric.IMAGES.value): size.images for split, size in sizes.items()}
@@ -327,7 +329,7 @@ def describe_plan(
         planned = describe_split(recipe, facts, RejectList(tally, "", ()), counts, b"")
         splits[split] = _count_planned_tiles(planned) if Part.TILES in table.parts else planned
     infos = tuple(encoder.info for encoder in encoders)
-    return Plan(manifest_of(recipes[0].name, labels, table, splits, infos), sizes, facts.previews)
+    return Plan(manifest_of(recipes[0].name, labels, table, splits, infos), sizes, facts.previews, dict(first_shards))
 
 
 def _count_planned_tiles(split: SplitManifest) -> SplitManifest:
