@@ -1,18 +1,22 @@
 """The commit of a run of --add, which readers see before or after."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 import recordmill as package
 from recordmill.launch.cli import main
 from recordmill.transforms.dataset.dataset_folder import delete_old_files, read_split_manifests
+from recordmill.transforms.dataset.fact_lines import class_gaps
 from recordmill.transforms.shards import commit_splits as module
 from recordmill.transforms.shards.commit_splits import finish_commit, read_commits
 from recordmill.transforms.storage.local_storage import LocalStorage
 from recordmill.transforms.verify.check_folder import folder_faults
+from tests.conftest import annotation, draw_jpeg, image_row, write_coco
 from tests.jobs.additions import Staged, stage
 from tests.jobs.folders import draw_all, whole_folder
 
@@ -132,3 +136,72 @@ def test_kill_while_a_commit_is_completed(folders, staged):
     assert finish_commit(staged.output) == []
     assert folder_faults(staged.output, []) == []
     assert not [name for name in whole_folder(Path(staged.output)) if name.startswith(".recordmill")]
+
+
+def convert_coco(folder: Path, number: int, categories: list[str], *flags: str) -> Path:
+    """Convert so many images with an object of each category, two records per shard."""
+    images = [image_row(10 * number + index, f"{number}-{index}.jpg") for index in range(number)]
+    annotations = [
+        annotation(100 * image["id"] + id_, image["id"], category_id=id_)
+        for image in images
+        for id_ in range(1, len(categories) + 1)
+    ]
+    folder.mkdir()
+    for index, image in enumerate(images):
+        draw_jpeg(folder / "images" / image["file_name"], colour=(20 * number, 50 * index, 9))
+    rows = [{"id": id_, "name": name} for id_, name in enumerate(categories, 1)]
+    instances, out = write_coco(folder, images, annotations, rows), folder / "out"
+    inputs = "--instances", str(instances), "--images", str(folder / "images")
+    assert main(["convert", *inputs, "-o", str(out), "--name", "d", "--progress", "none", *flags]) == 0
+    return out
+
+
+@pytest.fixture
+def grown(tmp_path) -> Callable[..., Path]:
+    """A data set of four images in two shards, and of five more, which bring a class, in three."""
+
+    def grow(*flags: str) -> Path:
+        sizes = () if "keras" in flags else ("--examples-per-shard", "2")
+        out = convert_coco(tmp_path / "base", 4, ["cat"], *flags, *sizes)
+        stage(out, convert_coco(tmp_path / "more", 5, ["cat", "emu"], *flags, *sizes)).commit()
+        assert folder_faults(str(out), []) == []
+        return out
+
+    return grow
+
+
+@pytest.mark.parametrize("container", ["tfrecord", "parquet", "webdataset"])
+def test_readers_and_files_beside_shards_have_all_records(grown, container):
+    out = grown("--container", container)
+    data = package.open(str(out))
+    names = {f"{number}-{index}.jpg" for number in (4, 5) for index in range(number)}
+    assert {example["file_name"] for example in data["train"]} == names
+    assert data.class_names == ("cat", "emu")
+    shards = [shard.file for shard in data.manifest.splits["train"].shards]
+    assert len(shards) == 5
+    if (card := out / "README.md").exists():
+        (files,) = yaml.safe_load(card.read_text().split("---")[1])["configs"][0]["data_files"]
+        assert sorted(path.name for path in out.glob(files["path"])) == shards
+        listed = json.loads((out / "croissant.json").read_text())["distribution"]
+        assert [item["@id"] for item in listed if item["@type"] == "cr:FileObject"] == shards
+    if container == "webdataset":
+        index = json.loads((out / "train-index.json").read_text())
+        assert (index["shards"], index["num_samples"], index["annotated_category_ids"]) == (shards, 9, [1, 2])
+    assert not (out / "dataset_info.json").exists()
+
+
+def test_tfds_reads_shards_of_layout_keras_by_links(grown):
+    out = grown("--layout", "keras")
+    (split,) = json.loads((out / "dataset_info.json").read_text())["splits"]
+    links = [out / f"d-train.tfrecord-{index:05}-of-00002" for index in range(2)]
+    assert [link.resolve().name for link in links] == ["file_00-4.tfrec", "file_01-10.tfrec"]
+    assert (split["shardLengths"], sorted(out.glob("d-train.*"))) == (["4", "10"], links)
+
+
+def test_class_that_one_split_has_is_a_gap_of_the_others(folders, staged):
+    whole = staged.commit()
+    assert whole.splits["val"].class_counts == (3, 3, 0)
+    assert read_split_manifests(staged.output)["val"].splits["val"].class_counts == (3, 3)
+    across = json.loads((Path(staged.output) / "statistics.json").read_text())["across_splits"]
+    assert ("cat", "val") in {(gap.name, *gap.absent_from) for gap in class_gaps(whole)}
+    assert {drift["name"] for drift in across["drifting"]} <= {"ant", "bee", "cat"}
