@@ -177,7 +177,7 @@ def test_readers_and_files_beside_shards_have_all_records(grown, container):
     if container != "webdataset":  # members of a tar have the number of their shard
         names = {f"{number}-{index}.jpg".encode() for number in (4, 5) for index in range(number)}
         assert {example["file_name"] for example in data["train"]} == names
-    assert data.class_names == ("cat", "emu")
+    assert data.classes == ("cat", "emu")
     shards = [shard.file for shard in data.manifest.splits["train"].shards]
     assert len(shards) == 5
     if (card := out / "README.md").exists():
