@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+import yaml
 
 import recordmill as library
 from recordmill.schemas.containers import CONTAINERS
@@ -112,7 +113,7 @@ def test_data_set_is_that_of_the_changed_data(flags, coco_set, recordmill):
     assert old
     assert f"{len(old)} file" in done.out
     assert recordmill("verify", "out", "--check", "decode").code == 0
-    assert [example["file_name"] for example in library.open("out")["train"]]
+    assert len(library.open("out")["train"]) == sum(records_of("out").values())
     assert recordmill("convert", *options, "-o", "out", "--add", "--sync", "--prune").code == 0
     assert not any(Path("out", file).exists() for file in old)
     assert entry_of("out").replaced_shards is msgspec.UNSET
@@ -175,3 +176,19 @@ def test_sync_twice_and_gone_images_stay(coco_set, recordmill):
     assert records_of("out") == records_of("full")
     lines = list(map(json.loads, Path("out/changes-train.jsonl").read_text().splitlines()))
     assert [line["change"] for line in lines] == ["gone", "gone"]
+
+
+@pytest.mark.skipif(not CONTAINERS["parquet"].is_installed, reason="no extra")
+def test_the_card_names_no_replaced_file(coco_set, recordmill):
+    """A loader that follows the card reads each record once, before and after --prune."""
+    options = [*COCO.split(), "--num-shards", "3", "--container", "parquet", "-o", "out"]
+    assert recordmill("convert", *options).code == 0
+    change()
+    assert recordmill("convert", *options, "--add", "--sync").code == 0
+    shards = [shard.file for shard in entry_of("out").shards]
+    assert len(list(Path("out").glob("coco-train-*.parquet"))) > len(shards)
+    for prune in ((), ("--prune",)):
+        assert recordmill("convert", *options, "--add", "--sync", *prune).code == 0
+        (files,) = yaml.safe_load(Path("out/README.md").read_text().split("---")[1])["configs"][0]["data_files"]
+        patterns = [files["path"]] if isinstance(files["path"], str) else files["path"]
+        assert sorted(path.name for one in patterns for path in Path("out").glob(one)) == shards

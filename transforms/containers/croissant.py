@@ -9,7 +9,7 @@ from typing import Any
 
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.containers.dataset_card import HubFeature, shard_pattern
+from recordmill.transforms.containers.dataset_card import HubFeature, shard_patterns
 
 CROISSANT = "croissant.json"
 
@@ -107,7 +107,7 @@ def _split_files(manifest: Manifest, name: str, split: SplitManifest, media_type
         "@type": "cr:FileSet",
         "@id": f"{name}-files",
         "encodingFormat": media_type,
-        "includes": shard_pattern(manifest.name, name, split),
+        "includes": shard_patterns(manifest.name, name, split),
     }
 
 

@@ -75,7 +75,7 @@ def keep_edits(card: bytes, stored: bytes | None) -> bytes:
 
 def _card_head(manifest: Manifest, features: Mapping[str, HubFeature]) -> dict[str, Any]:
     files = [
-        {"split": name, "path": shard_pattern(manifest.name, name, split)} for name, split in manifest.splits.items()
+        {"split": name, "path": shard_patterns(manifest.name, name, split)} for name, split in manifest.splits.items()
     ]
     splits = [
         {"name": name, "num_bytes": split.record_bytes, "num_examples": split.examples}
@@ -90,8 +90,11 @@ def _card_head(manifest: Manifest, features: Mapping[str, HubFeature]) -> dict[s
     return {"configs": [config], "dataset_info": {**info, "splits": splits, **sizes}}
 
 
-def shard_pattern(name: str, split: str, entry: SplitManifest) -> str:
-    """Return the glob pattern of a split's shards, which matches no file of another split."""
+def shard_patterns(name: str, split: str, entry: SplitManifest) -> str | list[str]:
+    """Return the glob pattern of a split's shards, which matches no file of another split. While the folder has shards
+    that the pattern matches and the manifest does not list, it is the list of the files."""
+    if entry.replaced_shards:
+        return [escape(shard.file) for shard in entry.shards]
     prefix = f"{name}-{split}"
     number = entry.shards[0].file.removeprefix(prefix)
     return escape(prefix) + re.sub("[0-9]", "?", number)

@@ -13,7 +13,7 @@ from recordmill.transforms.containers.dataset_card import (
     dataset_card,
     keep_edits,
     sequence,
-    shard_pattern,
+    shard_patterns,
     value,
 )
 
@@ -38,6 +38,7 @@ class _Split:
     def __init__(self, name: str):
         self.shards = [ShardInfo(f"coco-{name}-0000{i}-of-00002.parquet", 3, 50, "", f"{i}" * 64) for i in range(2)]
         self.record_bytes, self.bytes, self.examples = 90, 100, 6
+        self.replaced_shards = ()
 
 
 def read_yaml(card: bytes) -> dict:
@@ -85,7 +86,9 @@ def test_card_has_splits_sizes_and_features():
 def test_pattern_matches_one_split(file, pattern):
     split = _Split("train")
     split.shards = [ShardInfo(file, 1, 1, "", "")]
-    assert shard_pattern("coco", "train", split) == pattern
+    assert shard_patterns("coco", "train", split) == pattern
+    split.replaced_shards = ("coco-train-old",)  # matched by the pattern, too
+    assert shard_patterns("coco", "train", split) == [file]
 
 
 TEXT = b"\n# Mine \xff\r\n---\nx"
