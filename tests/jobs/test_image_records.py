@@ -12,10 +12,10 @@ from recordmill.launch.runners.beam_options import beam_options
 from recordmill.launch.verbs.add_image_records import add_image_records
 from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from recordmill.schemas.dataset.manifest import encode_manifest
-from recordmill.schemas.errors import FaultyDatasetError
+from recordmill.schemas.errors import FaultyDatasetError, JobError
 from recordmill.schemas.image_records import IMAGES_VERSION, ShardImages
 from recordmill.transforms.dataset.dataset_folder import read_split_manifests
-from recordmill.transforms.shards import plan_blocks
+from recordmill.transforms.shards import plan_blocks, read_image_records
 from recordmill.transforms.shards.commit_splits import publish
 from recordmill.transforms.shards.image_records import read_images
 from recordmill.transforms.shards.read_image_records import read_shard_images, shards_to_digest
@@ -202,6 +202,18 @@ def test_digests_of_another_version_are_made_again(older, empty_pages):
         assert manifest.splits[split].images_sha256
     add_image_records(str(older), beam_options([]))
     assert (older / "images-train.jsonl").read_bytes() == new
+
+
+@pytest.mark.parametrize("step", ["publish", "encode_manifest"])
+def test_kill_within_the_commit_loses_nothing(step, older, recordmill, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(read_image_records, step, lambda *_: 1 / 0)
+        with pytest.raises(JobError):
+            add_image_records(str(older), beam_options([]))
+    assert "images_sha256" not in manifest_of(older)["splits"]["train"]
+    add_image_records(str(older), beam_options([]))
+    assert "images_sha256" in manifest_of(older)["splits"]["train"]
+    assert recordmill("verify", older, "--check", "hashes").code == 0
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "other"])

@@ -18,7 +18,7 @@ from recordmill.schemas.image_records import IMAGE_ROW, IMAGES_VERSION, ShardIma
 from recordmill.schemas.layouts import has_image
 from recordmill.schemas.values import VALUE_OF
 from recordmill.transforms.containers.read_shards import ManifestShard, readable_records
-from recordmill.transforms.dataset.dataset_folder import file_sha256, read_split_manifests
+from recordmill.transforms.dataset.dataset_folder import file_sha256, read_split_manifests, require_manifest
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.records.digest_record import RecordDigests
 from recordmill.transforms.records.parse_record import RecordParseError, RecordParser
@@ -42,11 +42,13 @@ class ShardToDigest(ManifestShard, frozen=True):
 
 
 def splits_without_images(output: str) -> dict[str, Manifest]:
-    """Return the manifests of the splits whose records have images, but no current file of their digests."""
+    """Return the manifests of the splits whose records have images, but no current file of their digests in the
+    manifest of the folder, which is written last."""
+    whole = require_manifest(output)
     return {
         split: manifest
         for split, manifest in read_split_manifests(output).items()
-        if has_image(manifest.table) and not has_images(output, manifest.splits[split])
+        if split in whole.splits and has_image(manifest.table) and not has_images(output, whole.splits[split])
     }
 
 
