@@ -5,11 +5,12 @@ from functools import partial
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from recordmill.launch.local_engine.fork_writers import WORTH_IT, fork_if_many
-from recordmill.launch.runners.beam_options import local_mode
+from recordmill.launch.runners.beam_options import job_purpose, local_mode
 from recordmill.launch.runners.run import run
 from recordmill.launch.terminal.console import terminal
 from recordmill.launch.terminal.progress import Show, expect_records, show_progress
 from recordmill.pipelines import image_records
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.sizes import number_text, printable
 from recordmill.transforms.shards.read_image_records import shards_to_digest, splits_without_images
 
@@ -25,12 +26,18 @@ def add_image_records(
         workers: Number of threads or processes; None for the number of cores.
 
     Raises:
+        ConfigError: The job is a template, which cannot read the shards first.
         FaultyDatasetError: A shard is damaged.
         RecordmillError: See `recordmill.launch.runners.run.run`.
     """
     manifests = splits_without_images(output)
     if not manifests:
         return
+    if job_purpose(beams) == "template":
+        raise ConfigError(
+            f"{output} has no digests of its records yet, which new images are compared with, and a template cannot "
+            "add them before its job: run the command once without --template_location"
+        )
     shards, mode = shards_to_digest(output, manifests.values()), local_mode(beams)
     terminal().print(
         f"{printable(output)} has no digests of its records yet, which new images are compared with: "

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from recordmill.launch.runners.beam_options import beam_options
+from recordmill.launch.verbs import add_image_records as add_module
 from recordmill.launch.verbs.add_image_records import add_image_records
 from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from recordmill.schemas.dataset.manifest import encode_manifest
-from recordmill.schemas.errors import FaultyDatasetError, JobError
+from recordmill.schemas.errors import ConfigError, FaultyDatasetError, JobError
 from recordmill.schemas.image_records import IMAGES_VERSION, ShardImages
 from recordmill.transforms.dataset.dataset_folder import read_split_manifests
 from recordmill.transforms.shards import plan_blocks, read_image_records
@@ -202,6 +203,12 @@ def test_digests_of_another_version_are_made_again(older, empty_pages):
         assert manifest.splits[split].images_sha256
     add_image_records(str(older), beam_options([]))
     assert (older / "images-train.jsonl").read_bytes() == new
+
+
+def test_template_cannot_read_shards_first(older, monkeypatch):
+    monkeypatch.setattr(add_module, "job_purpose", lambda beams: "template")
+    with pytest.raises(ConfigError, match="once without --template_location"):
+        add_image_records(str(older), beam_options([]))
 
 
 @pytest.mark.parametrize("step", ["publish", "encode_manifest"])

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,7 +21,7 @@ from recordmill.transforms.containers.read_shards import ManifestShard, readable
 from recordmill.transforms.dataset.dataset_folder import file_sha256, read_split_manifests, require_manifest
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.records.digest_record import RecordDigests
-from recordmill.transforms.records.parse_record import RecordParseError, RecordParser
+from recordmill.transforms.records.parse_record import RecordParseError, RecordParser, RecordValues
 from recordmill.transforms.records.tfrecord import framed_size
 from recordmill.transforms.runtime.processes import ShardDoFn
 from recordmill.transforms.shards.commit_splits import publish
@@ -127,8 +127,9 @@ def read_shard_images(shard: ShardToDigest) -> ShardImages:
     for number, record in enumerate(readable_records(shard, shard.reader(), damage)):
         try:
             values = parse.lazy(record)
-            if not (is_divided and images and images[-1].name == values["image.file_name"]):
-                images.append(_read_image(values))
+            key = values["image.file_name"], _read_id(values)
+            if not (is_divided and images and (images[-1].name, images[-1].id) == key):
+                images.append(_read_image(*key, values))
                 records.append(0)
                 sizes.append(0)
         except (RecordParseError, ValueError) as error:
@@ -159,14 +160,18 @@ def read_shard_images(shard: ShardToDigest) -> ShardImages:
     )
 
 
-def _read_image(values: Any) -> _Image:
-    """Return the image of a record's values by source. Raises ValueError if its id is not an integer."""
-    name = values["image.file_name"]
+_IDS = ("tile.image_number", "tile.image_id", "image.number", "image.id")
+
+
+def _read_id(values: RecordValues) -> int:
+    """Return the id of a whole image, 0 without one. Raises ValueError if it is not an integer."""
+    id_ = next((values[source] for source in _IDS if source in values), 0)
+    return int(np.ravel(id_)[0])
+
+
+def _read_image(name: bytes, id_: int, values: RecordValues) -> _Image:
     data = values.buffer("image.encoded" if "image.encoded" in values else "image.pixels")
-    ids = ("tile.image_number", "tile.image_id", "image.number", "image.id")
-    id_ = next((values[source] for source in ids if source in values), 0)
-    source = values.get("tile.file_name", name)
-    return _Image(name, source, int(np.ravel(id_)[0]), sha256(data).digest(), len(data))
+    return _Image(name, values.get("tile.file_name", name), id_, sha256(data).digest(), len(data))
 
 
 def _estimate_sizes(shard: ShardToDigest, images: list[_Image], objects: np.ndarray) -> list[int] | None:
