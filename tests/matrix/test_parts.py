@@ -1,0 +1,54 @@
+"""Drawn jobs in parts write the files that one job writes, byte for byte."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from recordmill.schemas.containers import CONTAINERS
+from tests.conftest import leave_pages_empty
+from tests.jobs.folders import differing_files
+from tests.matrix.test_shape import _FAULT, DrawnJob, run
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_drawn_parts(seed, tmp_path, monkeypatch):
+    leave_pages_empty(monkeypatch)
+    check_parts(seed, tmp_path)
+
+
+def check_parts(seed: int, folder: Path) -> str:
+    """Write a drawn job at once, and in parts in a drawn order. Return how it ended, if not well."""
+    job = DrawnJob(seed, folder)
+    draw = random.Random(-seed)
+    number = draw.randint(1, 5)
+    container = draw.choice([name for name, row in CONTAINERS.items() if row.is_installed])
+    if job.more.get("gzip") and not CONTAINERS[container].can_gzip:
+        del job.more["gzip"]
+    if container == "webdataset":
+        job.more["num_shards"] = 1
+    elif draw.random() < 0.3:
+        del job.more["num_shards"]
+        job.more |= draw.choice(({"examples_per_shard": 2}, {"shard_size": "20kB"}))
+    if CONTAINERS[container].layouts and job.layout not in CONTAINERS[container].layouts:
+        job.layout = "detection"
+    flags = [*job.write(), "--container", container]
+    if job.has_masks and not CONTAINERS[container].has_png_masks:
+        flags += ["--masks", "rle"]
+    whole, text = run(*flags, "-o", folder / "one")
+    parts = [f"{index}/{number}" for index in range(number)]
+    draw.shuffle(parts)
+    for part in parts:
+        code, part_text = run(*flags, "-o", folder / "out", "--part", part)
+        assert not _FAULT.search(part_text), part_text
+        if code:
+            assert whole, (part_text, text)
+            return part_text
+        assert not (folder / "out/manifest.json").exists()
+    code, sealed = run("seal", folder / "out", "--progress", "none")
+    assert not _FAULT.search(sealed), sealed
+    assert code == whole, (sealed, text)
+    if whole:
+        return sealed
+    assert differing_files(folder / "one", folder / "out") == []
+    return ""
