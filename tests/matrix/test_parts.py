@@ -8,6 +8,7 @@ import pytest
 from recordmill.schemas.containers import CONTAINERS
 from tests.conftest import leave_pages_empty
 from tests.jobs.folders import differing_files
+from tests.matrix.drawn_growth import Growth
 from tests.matrix.test_shape import _FAULT, DrawnJob, run
 
 
@@ -35,6 +36,27 @@ def check_parts(seed: int, folder: Path) -> str:
     flags = [*job.write(), "--container", container]
     if job.has_masks and not CONTAINERS[container].has_png_masks:
         flags += ["--masks", "rle"]
+    return compare_parts(flags, number, draw, folder)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_drawn_layouts_in_parts(seed, tmp_path, monkeypatch):
+    leave_pages_empty(monkeypatch)
+    check_layouts(seed, tmp_path)
+
+
+def check_layouts(seed: int, folder: Path) -> str:
+    """Class folders, Keras' records, transcoded and broken images, in parts."""
+    job = Growth(seed, folder)
+    draw = random.Random(-seed)
+    sizes = draw.choice(({"num_shards": 2}, {"examples_per_shard": 2}))
+    if job.options["container"] == "webdataset":
+        sizes = {"num_shards": 1}
+    flags = job.write("everything", job.sets, **sizes)
+    return compare_parts(flags, draw.randint(1, 4), draw, folder)
+
+
+def compare_parts(flags: list[str], number: int, draw: random.Random, folder: Path) -> str:
     whole, text = run(*flags, "-o", folder / "one")
     parts = [f"{index}/{number}" for index in range(number)]
     draw.shuffle(parts)
