@@ -7,8 +7,9 @@ import datumaro
 
 out, links = Path("out"), Path("for-datumaro")
 links.mkdir()
-for shard in out.glob("*.tfrecord-*"):
-    (links / f"{shard.name.replace('.tfrecord', '')}.tfrecord").symlink_to(shard.resolve())
+for split in json.loads((out / "manifest.json").read_text())["splits"].values():
+    for shard in split["shards"]:
+        (links / f"{shard['file'].replace('.tfrecord', '')}.tfrecord").symlink_to((out / shard["file"]).resolve())
 names = json.loads((out / "label_map.json").read_text())["name_by_index"]
 items = (f'item {{\n  id: {number}\n  name: "{name}"\n}}\n' for number, name in enumerate(names, 1))
 (links / "label_map.pbtxt").write_text("".join(items))

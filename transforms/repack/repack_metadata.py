@@ -1,7 +1,7 @@
 """Write the metadata of a repacked data set. All of it stays but names of shards and positions of records."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from shutil import copyfileobj
 from typing import Any, NamedTuple
