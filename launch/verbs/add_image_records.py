@@ -40,8 +40,8 @@ def add_image_records(
         )
     shards, mode = shards_to_digest(output, manifests.values()), local_mode(beams)
     terminal().print(
-        f"{printable(output)} has no digests of its records yet, which new images are compared with: "
-        f"{number_text(len(shards), 'shard')} of {' and '.join(manifests)} are read once."
+        f"{printable(output)} has no digests of its records yet, which new images are compared with: one read "
+        f"of {number_text(len(shards), 'shard')} of {' and '.join(manifests)} adds them."
     )
     infos = [shard.info for shard in shards]
     are_many = sum(info.examples for info in infos) >= WORTH_IT

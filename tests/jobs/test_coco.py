@@ -174,6 +174,7 @@ def test_too_many_rejects_fail_until_they_are_accepted(sample, tmp_path, recordm
         "features.json",
         "fingerprints-train.jsonl",
         "image.object.class.index.labels.txt",
+        "images-train.jsonl",
         "label_map.json",
         "label_map.pbtxt",
         "labels.csv",

@@ -181,7 +181,7 @@ def data_set_without_images(copy_converted, tmp_path) -> Path:
 def test_data_set_without_digests_gets_them(older, recordmill, capfd):
     """All splits, by one read, with sizes as planned, but for the two rejected images. Another call reads nothing."""
     add_image_records(str(older), beam_options([]))
-    assert "4 shards of train and val are read once" in capfd.readouterr().out
+    assert "one read of 4 shards of train and val adds them" in capfd.readouterr().out
     for split in ("train", "val"):
         for one, other in zip(lines(older, split), lines(older.parent / "new", split), strict=True):
             is_written = one.array["records"] > 0
