@@ -106,10 +106,10 @@ class GrowJob(NamedTuple):
         """True if the names of the data set's images are needed besides their digests."""
         return self.sync or self.drops_copies
 
-    def shard_file(self, split: str, index: int) -> str:
-        """Return the name of a shard of the data set."""
+    def shard_files(self, split: str) -> dict[int, str]:
+        """Return the names of the shards of a split of the data set by their indices."""
         names = self.base.shard_names(split)
-        return next(shard.file for shard in self.base.splits[split].shards if names.key(shard.file, 0).index == index)
+        return {names.key(shard.file, 0).index: shard.file for shard in self.base.splits[split].shards}
 
 
 class Grown(NamedTuple):
@@ -180,7 +180,7 @@ class GrowImages(beam.PTransform):
             (changes, known[_CHANGES])
             | "AllChanges" >> beam.Flatten()
             | "BySplit" >> beam.GroupByKey()
-            | "ListChanges" >> WithFacts(_list_changes)
+            | "ListChanges" >> WithFacts(list_changes)
         )
         return Grown(grown, listed, replaced)
 
@@ -451,6 +451,7 @@ def grow_block(
     firsts = np.searchsorted(outcomes["whole"], wholes)
     ends = np.searchsorted(outcomes["whole"], wholes, "right").tolist()
     is_written, outputs = np.ones(len(block), bool), list[TaggedOutput]()
+    shard_files: dict[str, dict[int, str]] = {}
     for row, (first, end) in enumerate(zip(firsts.tolist(), ends, strict=True)):
         index, name = splits[row], names[row]
         split = job.splits[index]
@@ -464,8 +465,8 @@ def grow_block(
         if outcome is not Outcome.PRESENT and (job.sync or outcome is Outcome.LABELS):
             outputs.append(TaggedOutput(_CHANGES, (split, (outcome.name.lower(), name))))
         if outcome is not Outcome.PRESENT and job.sync:
-            shards = outcomes["shard"][first:end].tolist()
-            files = [job.shard_file(split, shard) for shard in shards]
+            shard_files[split] = shard_files.get(split) or job.shard_files(split)
+            files = [shard_files[split][shard] for shard in outcomes["shard"][first:end].tolist()]
             outputs += [TaggedOutput(_REPLACED, (split, file, name)) for file in files]
             continue
         is_written[row] = False
@@ -477,7 +478,7 @@ def grow_block(
     return block.take(is_written), outputs
 
 
-def _list_changes(group: tuple[str, Iterable[Change]], facts: FactsBuilder) -> Iterator[tuple[str, bytes]]:
+def list_changes(group: tuple[str, Iterable[Change]], facts: FactsBuilder) -> Iterator[tuple[str, bytes]]:
     """Yield the split and the contents of its file of changes."""
     split, changes = group
     numbers = Counter(change for change, _ in changes)

@@ -25,6 +25,7 @@ from recordmill.transforms.shards.check_findings import (
     RejectLimit,
     check_findings,
     check_mapped,
+    check_other_images,
     check_space,
     check_tiles,
     count_input_rows,
@@ -115,6 +116,40 @@ def test_split_without_a_tile(plans, fault):
     rows = {"train": Rows(5, 5), "val": Rows(3, 1)}
     with pytest.raises(EmptyDatasetError, match=re.escape(fault)) if fault else nullcontext():
         check_tiles(demands(splits=("train", "val")), rows, facts)
+
+
+GROWN = {"base": {"val": "digest"}, "other_images_cure": "Cure"}
+
+
+def test_a_job_that_adds_may_lack_images_of_a_split_of_the_data_set():
+    limits, rows = demands(splits=("train", "val"))._replace(**GROWN), {"train": Rows(2, 0), "val": Rows(0, 0)}
+    check(limits, rows, [])
+    with pytest.raises(EmptyDatasetError, match="split train gets none"):  # which the data set lacks, too
+        check(limits, {"train": Rows(0, 0), "val": Rows(2, 0)}, [])
+    facts = Facts(counts={("val", Metric.WITHOUT_TILE.value): 2}, plans={"train": SplitSize(9, 9, 1)})
+    check_tiles(limits, rows, facts)
+
+
+@pytest.mark.parametrize(
+    ("images", "text"),
+    [
+        ((), ""),
+        (("b",), "1 image has the name of an image of the data set, and other bytes: 'b'. Cure"),
+        (("d", "b", "a", "c"), "4 images have the name of an image of the data set, and other bytes: 'a', 'b', 'c'"),
+    ],
+)
+def test_images_of_known_names_with_other_bytes(images, text):
+    facts = FactsBuilder()
+    facts.add_other_images(*images)
+    with pytest.raises(ConfigError, match=re.escape(text)) if text else nullcontext():
+        check_other_images(demands()._replace(**GROWN), facts.build())
+
+
+def test_present_images_are_in_their_splits():
+    limits = demands(splits=("train", "val"))._replace(shares=(("train", Fraction(4, 5)), ("val", Fraction(1, 5))))
+    facts = Facts({("train", Metric.PRESENT.value): 80, ("val", Metric.PRESENT.value): 18})
+    facts.plans["val"] = SplitSize(2, 1, 1)
+    assert list(missed_shares(limits, facts)) == []
 
 
 def test_rows_are_counted_by_split():

@@ -180,6 +180,25 @@ def test_plan_of_nothing():
     assert list(cut_range(5, block_of_tasks([], SPLITS))) == []
 
 
+@pytest.mark.parametrize(
+    ("sizing", "keys"),
+    [
+        (ShardSizing(num_shards=2), {(128, 130), (129, 130)}),
+        (ShardSizing(num_shards=64), {(128, 131), (129, 131), (130, 131)}),  # not more than images
+        (ShardSizing(examples_per_shard=100), {(128, 129)}),
+    ],
+)
+def test_shards_of_a_split_that_grows_are_numbered_after_its_own(sizing, keys):
+    images = [task(1, 5, 0), task(2, 5, 0), task(3, 5, 0), task(4, 5, 0, "val")]
+    plan = PlanBlocks(SPLITS, sizing, RecordEstimate(PLAIN), "webdataset").after({"train": 128})
+    if sizing.num_shards:  # val, which is new, has too few images
+        images.pop()
+    with beam.Pipeline() as p:
+        placed, _ = applied(p | beam.Create([(0, pack_block(block_of_tasks(images, SPLITS)))]), plan)
+        of_train = placed | beam.Keys() | beam.Filter(lambda key: key.split == "train") | beam.Distinct()
+        assert_that(of_train, equal_to([ShardKey("train", *key) for key in sorted(keys)]))
+
+
 # Size of Blocks
 
 

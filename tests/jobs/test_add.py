@@ -1,0 +1,191 @@
+"""Whole jobs with --add: images are compared with those of the data set."""
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import (
+    CATEGORIES,
+    annotation,
+    draw_jpeg,
+    examples_by_name,
+    image_row,
+    manifest_of,
+    read_examples,
+    rejects_of,
+    write_coco,
+)
+
+FLAGS = ("--name", "d", "--max-rejects", "1", "--progress", "none")
+
+
+class Data:
+    """COCO data of images `a.jpg`, `b.jpg`, … with two objects each, whose ids are the images' place."""
+
+    def __init__(self, folder: Path, names: str, **changes):
+        self.folder, self.rows, self.objects = folder, [], []
+        for number, name in enumerate(names, 1):
+            self.rows.append(image_row(number, f"{name}.jpg"))
+            draw_jpeg(folder / f"images/{name}.jpg", colour=(ord(name), 60, 50))
+            self.objects += [annotation(10 * number + one, number) for one in (0, 1)]
+
+    def object_of(self, name: str) -> dict:
+        (id_,) = (row["id"] for row in self.rows if row["file_name"] == f"{name}.jpg")
+        return next(row for row in self.objects if row["image_id"] == id_)
+
+    def flags(self) -> list:
+        path = write_coco(self.folder, self.rows, self.objects, CATEGORIES)
+        return ["convert", "--images", self.folder / "images", "--instances", path, *FLAGS]
+
+
+@pytest.fixture
+def add(tmp_path, recordmill):
+    """Add Data to the data set of a.jpg to d.jpg, which is made with the same flags."""
+
+    def run(data: Data, *flags: str, code: int = 0):
+        base = Data(tmp_path / "base", "abcd")
+        assert recordmill(*base.flags(), "-o", tmp_path / "out", *flags).code == 0
+        outcome = recordmill(*data.flags(), "-o", tmp_path / "out", "--add", *flags)
+        assert outcome.code == code, outcome
+        return outcome
+
+    return run
+
+
+def run_counts(out: Path) -> dict[str, int]:
+    (run,) = manifest_of(out)["splits"]["train"]["additions"]
+    numbers = {name: run["images"].get(name, 0) for name in ("rows", "written", "present", "changed")}
+    return numbers | {"of_present": run["annotations"].get("of_present_images", 0)}
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),
+        ("--layout", "keras", "--examples-per-shard", "3"),
+        ("--container", "webdataset", "--num-shards", "2"),
+        ("--container", "parquet"),
+        ("--examples-per-shard", "3", "--gzip"),
+        ("--tile", "20", "--keep-empty", "1"),
+        ("--split", "train=0.5,val=0.5"),
+        ("--image-format", "png", "--masks", "rle"),
+    ],
+    ids=" ".join,
+)
+def test_images_of_another_export_are_present_and_new_ones_written(tmp_path, add, recordmill, flags):
+    """The export has other ids, and another order."""
+    more = Data(tmp_path / "more", "ecafdb")
+    add(more, *flags)
+    out = tmp_path / "out"
+    assert recordmill("verify", out).code == 0
+    runs = [split["additions"][0]["images"] for split in manifest_of(out)["splits"].values()]
+    assert [sum(run.get(name, 0) for run in runs) for name in ("rows", "written", "present")] == [6, 2, 4]
+    rebuilt = recordmill(*Data(tmp_path / "all", "abcdef").flags(), "-o", tmp_path / "rebuilt", *flags)
+    assert rebuilt.code == 0
+    if not {"webdataset", "parquet", "--gzip", "keras"} & set(flags):
+        for split in manifest_of(out)["splits"]:
+            grown, whole = (read_examples(folder, split) for folder in (out, tmp_path / "rebuilt"))
+            names = [sorted(example["image/filename"] for example in examples) for examples in (grown, whole)]
+            assert names[0] == names[1]
+
+
+def test_nothing_new_is_a_run_without_shards(tmp_path, add):
+    outcome = add(Data(tmp_path / "more", "abcd"))
+    assert run_counts(tmp_path / "out") == {"rows": 4, "written": 0, "present": 4, "changed": 0, "of_present": 8}
+    assert [path.name for path in (tmp_path / "out").glob("*tfrecord*")] == ["d-train.tfrecord-00000-of-00001"]
+    assert "nothing new; 4 present, by the only run of --add" in outcome.out
+    assert (tmp_path / "out/dataset_info.json").exists()
+
+
+def test_changed_labels_are_listed_and_the_cure_writes_them(tmp_path, add, recordmill):
+    more = Data(tmp_path / "more", "abcd")
+    more.object_of("b")["bbox"] = [5, 5, 11, 10]
+    more.object_of("c")["category_id"] = 3
+    outcome = add(more)
+    out = tmp_path / "out"
+    assert run_counts(out) == {"rows": 4, "written": 0, "present": 4, "changed": 2, "of_present": 8}
+    lines = [json.loads(line) for line in (out / "changes-train.jsonl").read_text().splitlines()]
+    assert [(line["file_name"], line["change"]) for line in lines] == [("b.jpg", "labels"), ("c.jpg", "labels")]
+    assert "2 of the present have other labels" in outcome.out
+    assert recordmill(*more.flags(), "-o", out, "--add", "--sync").code == 0
+    assert recordmill("verify", out).code == 0
+    labels = examples_by_name(out)["c.jpg"]["image/object/class/label"]
+    assert sorted(labels) == [1, 3]
+
+
+def test_other_bytes_end_the_job_before_a_shard(tmp_path, add, recordmill):
+    more = Data(tmp_path / "day 2", "abcde")
+    for name in "bc":
+        draw_jpeg(more.folder / f"images/{name}.jpg", colour=(1, 2, 3))
+    before = tmp_path / "before"
+    outcome = add(more, code=2)
+    out = tmp_path / "out"
+    assert "2 images have the name of an image of the data set, and other bytes: 'b.jpg', 'c.jpg'" in outcome.err
+    assert not [path for path in out.iterdir() if path.name.startswith(".recordmill")]
+    (value,) = re.findall(r"--add-as ('[^']+'|\S+)\.", outcome.err)
+    shutil.copytree(out, before)
+    for cure in (["--add-as", *shlex.split(value)], ["--sync"]):
+        shutil.rmtree(out)
+        shutil.copytree(before, out)
+        assert recordmill(*more.flags(), "-o", out, "--add", *cure).code == 0
+        assert recordmill("verify", out).code == 0
+    dry = recordmill(*more.flags(), "-o", before, "--add", "--dry-run")
+    assert dry.code == 2
+
+
+def test_broken_file_of_a_known_image_is_a_reject_and_its_record_stays(tmp_path, add):
+    more = Data(tmp_path / "more", "abcd")
+    (more.folder / "images/b.jpg").write_bytes(b"")
+    add(more)
+    assert run_counts(tmp_path / "out") == {"rows": 4, "written": 0, "present": 3, "changed": 0, "of_present": 6}
+    assert [(row["file_name"], row["annotations"]) for row in rejects_of(tmp_path / "out")] == [("b.jpg", 2)]
+    assert len(read_examples(tmp_path / "out")) == 4
+
+
+def test_image_that_was_broken_is_new_when_it_is_whole(tmp_path, recordmill):
+    data, out = Data(tmp_path / "data", "abc"), tmp_path / "out"
+    whole = (data.folder / "images/b.jpg").read_bytes()
+    (data.folder / "images/b.jpg").write_bytes(b"")
+    assert recordmill(*data.flags(), "-o", out).code == 0
+    (data.folder / "images/b.jpg").write_bytes(whole)
+    data.rows.append(image_row(9, "z.jpg"))  # its file is missing
+    assert recordmill(*data.flags(), "-o", out, "--add").code == 0
+    assert run_counts(out) == {"rows": 4, "written": 1, "present": 2, "changed": 0, "of_present": 4}
+
+
+@pytest.mark.parametrize("container", ["tfrecord", "webdataset"])
+def test_new_shard_without_records_is_not_kept(tmp_path, add, recordmill, container):
+    more = Data(tmp_path / "more", "abcde")
+    (more.folder / "images/e.jpg").write_bytes(b"")
+    add(more, "--container", container)
+    entry = manifest_of(tmp_path / "out")["splits"]["train"]
+    assert len(entry["shards"]) == 1
+    assert entry["images"]["rejected"] == {"image_unreadable": 1}
+    assert recordmill("verify", tmp_path / "out").code == 0
+
+
+def test_new_copies_of_images_of_the_data_set_go(tmp_path, add):
+    more = Data(tmp_path / "more", "abef")
+    shutil.copy(more.folder / "images/b.jpg", more.folder / "images/e.jpg")
+    outcome = add(more, "--duplicates", "drop")
+    assert run_counts(tmp_path / "out") == {"rows": 4, "written": 1, "present": 2, "changed": 0, "of_present": 4}
+    (row,) = rejects_of(tmp_path / "out")
+    assert row["detail"] == "'e.jpg': the same bytes as 'b.jpg' of train, which the data set has"
+    assert "A conversion of all data may keep the new image instead" in outcome.out
+
+
+def test_plan_counts_new_and_present_images_and_names_the_files(tmp_path, add, recordmill):
+    more = Data(tmp_path / "more", "abcde")
+    add(Data(tmp_path / "none", "abcd"))
+    plan = recordmill(*more.flags(), "-o", tmp_path / "out", "--add", "--dry-run")
+    assert "1 of 5 (present 4)" in plan.out
+    assert "d-train.tfrecord-00001-of-00002" in plan.out
+    assert "dataset_info.json and features.json are removed" in plan.out
+    (tmp_path / "out/images-train.jsonl").unlink()
+    plan = recordmill(*more.flags(), "-o", tmp_path / "out", "--add", "--dry-run")
+    assert "no digests of the records of train" in plan.err
+    assert "5 of 5" in plan.out
