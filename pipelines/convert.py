@@ -351,6 +351,7 @@ class Job(NamedTuple):
         options: Any = self.options
         drops_copies = options.duplicates == "drop"
         job = GrowJob(options.output, base, self.splits, options.sync, drops_copies)
+        assert isinstance(self.maker, EncodeImages)
         records = MadeRecords(self.splits, self.maker, tiles)
         grow = GrowImages(job, records, gathered.labels, gathered.table, _threads(options))
         blocks, changes, replaced = gathered.blocks | "GrowImages" >> grow

@@ -66,7 +66,7 @@ Change = tuple[str, str]
 
 
 class MadeRecords(NamedTuple):
-    """What determines the records of an image.
+    """Arguments that determine the records of an image.
 
     Attributes:
         splits: Splits of the job.
@@ -169,7 +169,7 @@ class GrowImages(beam.PTransform):
             | "ByNameAgain" >> beam.CoGroupByKey()
             | "Compare" >> beam.FlatMap(_compare).with_outputs(_STORED, main="outcomes")
         )
-        inputs = blocks, compared.outcomes, measured[_REJECTS]
+        inputs: tuple[PCollection, ...] = (blocks, compared.outcomes, measured[_REJECTS])
         if job.drops_copies:
             stored = known[_STORED], compared[_STORED]
             copies = stored | "ByImage" >> beam.CoGroupByKey() | "FindCopies" >> beam.FlatMap(_find_copies)
@@ -190,13 +190,13 @@ class ImagesFile(NamedTuple):
 
     Attributes:
         shard_names: Names of the split's shards.
-        index: Index of the split in GrowJob.all_splits.
+        split: Index of the split in GrowJob.all_splits.
         has_names: See GrowJob.needs_names.
     """
 
     path: str
     shard_names: ShardNames
-    index: int
+    split: int
     has_names: bool = False
 
 
@@ -222,7 +222,7 @@ def cut_shards(shards: Iterable[ShardImages], file: ImagesFile) -> Iterator[tupl
         names = msgspec.json.decode(images.names, type=list[str])
         wholes = names if images.sources is msgspec.UNSET else msgspec.json.decode(images.sources, type=list[str])
         shard = file.shard_names.key(images.shard, 0).index
-        parts.append(compared_rows(file.shard_names.split, file.index, names, wholes, images.array, shard))
+        parts.append(compared_rows(file.shard_names.split, file.split, names, wholes, images.array, shard))
         texts += wholes if has_names else ()
     rows = np.concatenate(parts)
     for bucket, places in cut_to_buckets(rows["whole"]):
@@ -429,8 +429,8 @@ def _grow_block(keyed: tuple[BlockKey, tuple], facts: FactsBuilder, job: GrowJob
     yield from outputs
     details = {whole: text for parts in copies for part in parts for whole, text in part.items()}
     if details:
-        texts = dict(enumerate(map(details.get, _digest_block(block, job.splits).tolist())))
-        texts = {row: text for row, text in texts.items() if text}
+        wholes = _digest_block(block, job.splits).tolist()
+        texts = {row: details[whole] for row, whole in enumerate(wholes) if whole in details}
         block = reject_images(block, job.splits, Reason.DUPLICATE, texts, facts)
         facts.warn_all(job.splits[:1], [_COPIES_WARNING])
     if len(block):
