@@ -21,6 +21,7 @@ from recordmill.schemas.errors import ConfigError
 ROOT = "/data/runs"  # Or gs://…. A run writes to ROOT/DAG_ID/TIME.
 DATA_SETS: dict[str, dict[str, Any]] = {  # A DAG for each; its name is recordmill_NAME.
     # "pets": {"schedule": "@daily", "options": {"data": ["gs://b/{%Y/%m/%d}"], "format": "folder", "num_shards": 8}},
+    # "farm": {"schedule": "@daily", "options": {"data": ["gs://b/{%Y/%m/%d}"], "output": "/data/farm", "add": True}},
     # "street": {"schedule": "@weekly", "on_dataflow": True, "options": {…}},
     "convert": {},
     "convert_dataflow": {"on_dataflow": True},

@@ -66,6 +66,25 @@ def test_run_and_rerun(start, sample, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == times
 
 
+def test_daily_run_adds_to_a_data_set(start, sample, tmp_path):
+    days = {day: tmp_path / "2026" / "11" / day for day in ("01", "02")}
+    for number, folder in enumerate(days.values()):
+        for class_name in ("circle", "square"):
+            (folder / class_name).mkdir(parents=True)
+            for path in sorted((sample / "classes" / class_name).iterdir())[number::2]:
+                (folder / class_name / path.name).write_bytes(path.read_bytes())
+    farm = tmp_path / "farm"
+    subprocess.run([RECORDMILL, "convert", days["01"], "--output", farm], check=True, capture_output=True)
+    (first,) = shards(farm).items()
+    data = {"data": [f"{tmp_path}/{{%Y/%m/%d}}"], "format": "folder"}
+    for is_rerun in (False, True):
+        done = start({**data, "output": str(farm), "add": True}).wait()
+        assert (done.code, done.tasks["verify"]) == (0, ("success", 1)), done.log
+        assert ("already has all that this command adds" in done.log) == is_rerun
+        assert first in shards(farm).items()
+        assert [*shards(farm)][1:] == [first[0].replace("00000-of-00001", "00001-of-00002")]
+
+
 def test_convert_in_task_of_ones_own(start, sample, tmp_path):
     (instances,) = coco(sample)["instances"]
     params = {"images": str(sample / "images"), "instances": instances, "output": str(tmp_path / "own")}

@@ -13,6 +13,7 @@ from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from recordmill.schemas.dataset import tfds
 from recordmill.schemas.dataset.dataset_files import MANIFEST, split_changes, split_rejects
 from recordmill.schemas.dataset.manifest import InputRows, Manifest, MappedClass, Plan, RewrittenImages, SplitManifest
+from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.features import Feature, Part, RecordOf
 from recordmill.schemas.field_features import Axis
 from recordmill.schemas.inputs.annotations import unnamed_keypoints
@@ -409,11 +410,18 @@ def _format_groups(split: SplitManifest, job_splits: Sequence[SplitManifest]) ->
     return printable(f"{images.groups:,}, by {by}{alone}{share_text}")
 
 
+def _set_texts(recipe: Recipe) -> Iterator[str]:
+    """Yield the sets of a run."""
+    sets = recipe.options.get("sets")
+    yield from map(_format_set, sets if isinstance(sets, list) else ())
+    if added := recipe.options.get("add_as"):
+        yield f"{added} (added)"
+
+
 def _shared_lines(manifest: Manifest, job_splits: Sequence[SplitManifest]) -> Iterator[Line]:
     """Yield the lines that all splits of a job share."""
-    sets = next((split.recipe.options["sets"] for split in job_splits if "sets" in split.recipe.options), None)
-    if isinstance(sets, list):
-        yield "data sets", printable(", ".join(map(_format_set, sets)))
+    if sets := dict.fromkeys(text for split in job_splits for recipe in split.recipes for text in _set_texts(recipe)):
+        yield "data sets", printable(", ".join(sets))
     inputs = [rows for split in job_splits for rows in split.inputs]
     uncarried = uncarried_lines(inputs, manifest.layout, manifest.container)
     yield from zip(chain(["fields not written"], repeat("")), map(printable, uncarried), strict=False)

@@ -60,6 +60,17 @@ def test_every_parameter_has_a_schema():
     assert [name for name, schema in schemas.items() if "default" not in schema] == []
 
 
+def test_daily_run_adds_to_a_data_set():
+    """The first run is without `add`."""
+    schemas = airflow_params("convert", False, {"data": ["/in/{%Y/%m/%d}"], "output": "/data/farm", "add": True})
+    params = {name: schema["default"] for name, schema in schemas.items()}
+    assert {type(params[name]) for name in ("add", "sync", "prune")} == {bool}
+    added = {"data": ["/in/2026/11/21"], "output": "/data/farm"}
+    assert run_values("convert", params, "/runs/1", WHEN) == added | {"add": True}
+    assert run_values("convert", params | {"add": False}, "/runs/1", WHEN) == added
+    assert template_parameters(added | {"add": True})["add"] == "true"
+
+
 def test_defaults_of_a_site():
     schemas = airflow_params("convert", False, {"images": ["/i"], "num_shards": 4})
     assert (schemas["images"]["default"], schemas["num_shards"]["default"]) == (["/i"], 4)
