@@ -20,7 +20,13 @@ from recordmill.launch.verbs.add_image_records import add_image_records
 from recordmill.pipelines.convert import Job, write_nothing
 from recordmill.schemas.dataset.manifest import Manifest, Plan
 from recordmill.schemas.dataset.recipes import LISTING, Recipe
-from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
+from recordmill.schemas.errors import (
+    AnnotationFileError,
+    ConfigError,
+    FaultyDatasetError,
+    NoImageFoundError,
+    VocabularyError,
+)
 from recordmill.schemas.inputs.image_options import StoredImageOptions
 from recordmill.schemas.inputs.options import ImageOptions
 from recordmill.schemas.paths import is_remote
@@ -41,6 +47,9 @@ from recordmill.transforms.shards.commit_splits import prune_replaced
 from recordmill.transforms.shards.job_parts import FinishedPart, part_path, read_part
 from recordmill.transforms.shards.read_image_records import splits_without_images
 from recordmill.transforms.storage.resolve import file_storage_for
+
+_BEFORE_SHARDS = AnnotationFileError, ConfigError, FaultyDatasetError, NoImageFoundError, VocabularyError
+"""Errors of a job before it writes a shard."""
 
 
 def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions, has_warnings: bool = True) -> None:
@@ -89,12 +98,12 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions, has_war
                 text = number_text(finished, "finished shard")
                 console.print(f"Resuming {what} in {options.output}, which has {text}")
         before = _read_part(options, job.splits)
-        if job.base:
-            add_image_records(options.output, beams, options.workers, progress_mode)
-            job = job._replace(base=require_manifest(options.output))
         try:
+            if job.base:
+                add_image_records(options.output, beams, options.workers, progress_mode)
+                job = job._replace(base=require_manifest(options.output))
             _run_job(job, recipes, progress_mode, beams)
-        except (AnnotationFileError, ConfigError, VocabularyError, NoImageFoundError):  # before a shard is written
+        except _BEFORE_SHARDS:
             if part:  # other parts may have written shards
                 raise
             new = [recipe for recipe, state in zip(recipes, states, strict=True) if state is OutputState.NEW]
