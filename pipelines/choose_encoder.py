@@ -81,12 +81,15 @@ def _known_encoder(options: TextOptions, form: TextForm, known: EncoderInfo, out
     Raises:
         ConfigError: It has another form, or other stop words than those given.
     """
+    if known.form is not form:
+        raise ConfigError(
+            f"{output} stores {known.column} as {known.form.value}, not as {form.value}, and all records of a data set "
+            "have the same. Give the same form, or another --output"
+        )
     path = join_path(output, encoder_file(known.column))
     saved = _read(path, known.column, form)
-    if (
-        options.stop_words
-        and (words := tuple(sorted({*read_stop_words(options.stop_words)}))) != saved.settings.stop_words
-    ):
+    words = tuple(sorted({*read_stop_words(options.stop_words)}))
+    if words and words != saved.settings.stop_words:
         raise ConfigError(
             f"{path} has {len(saved.settings.stop_words):,} stop words, not these {len(words):,}, and new texts are "
             "encoded by it as they are: leave --stop-words out, or give another --output"

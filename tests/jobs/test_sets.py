@@ -35,12 +35,16 @@ def yolo(*names: str, classes: tuple[str, ...], first: int) -> dict[str, bytes |
     return {"data.yaml": f"train: images\nnames: {json.dumps(classes)}\n", **labels, **images}
 
 
+def write_sets(folder: Path) -> None:
+    names = [f"{number}.jpg" for number in range(6)]
+    write_files(folder / "a", coco(*names, ids={"cat": 7, "dog": 3}))
+    write_files(folder / "b", yolo(*names, classes=("dog", "cow"), first=10))
+    write_files(folder / "more/a", coco("x.jpg", "y.jpg", ids={"cow": 7}))  # the bytes of a's first images
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
-    names = [f"{number}.jpg" for number in range(6)]
-    write_files(tmp_path / "a", coco(*names, ids={"cat": 7, "dog": 3}))
-    write_files(tmp_path / "b", yolo(*names, classes=("dog", "cow"), first=10))
-    write_files(tmp_path / "more/a", coco("x.jpg", "y.jpg", ids={"cow": 7}))  # the bytes of a's first images
+    write_sets(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
