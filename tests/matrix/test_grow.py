@@ -1,5 +1,6 @@
 """Drawn data sets that grow by `convert --add` have the records of one conversion of everything."""
 
+import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,13 +9,17 @@ from typing import Any
 
 import pytest
 
+import recordmill
 from recordmill.schemas.containers import CONTAINERS
 from recordmill.schemas.dataset.manifest import decode_manifest
 from recordmill.transforms.containers.read_shards import ManifestShard
 from tests.conftest import leave_pages_empty, manifest_of
 from tests.engines.output import files_of
+from tests.jobs.folders import whole_folder
+from tests.literal_data import write_files
 from tests.matrix.drawn_growth import FOLDER, Growth
 from tests.matrix.drawn_shapes import CLASSES, DrawnSet, Picture, draw_picture
+from tests.matrix.generated_sets import HEIGHT, WIDTH
 from tests.matrix.test_shape import _FAULT, run
 
 IDS = (
@@ -49,6 +54,54 @@ WITH_OWN_IDS = ("coco", "cvat", "imagefolder", "tfcsv")
 def test_drawn_growth(seed, tmp_path, monkeypatch):
     leave_pages_empty(monkeypatch)
     check_growth(seed, tmp_path)
+
+
+def test_bucket_has_files_of_folder(gcs, tmp_path, monkeypatch):
+    """Runs of --add and --sync write the same files to a bucket."""
+    leave_pages_empty(monkeypatch)
+    job = Growth(4, tmp_path)
+    flags = [job.write(f"run {number}", sets) for number, sets in enumerate(job.deliveries)]
+    changed = [change_image(job, job.deliveries[0][0]), *job.deliveries[0][1:]]
+    flags.append([*job.write("sync", changed), "--sync"])
+    for out in (str(tmp_path / "out"), "gs://bucket/out"):
+        for number, command in enumerate(flags):
+            finish(*command, "-o", out, *(["--add"] if number else []))
+    local = {name: data for name, data in whole_folder(tmp_path / "out").items() if name != "report.html"}
+    stored = {name.removeprefix("out/"): data for name, data in gcs.objects().items()}
+    assert stored.keys() - {"report.html"} == local.keys()
+    assert [name for name in local if stored[name] != local[name]] == []
+
+
+def test_reader_that_is_open_stays_whole(tmp_path, monkeypatch):
+    """A data set that was opened before runs of --add and --sync has its records, by number and in order."""
+    leave_pages_empty(monkeypatch)
+    job, out = Growth(3, tmp_path), tmp_path / "out"
+    finish(*job.write("run 0", job.deliveries[0]), "-o", out)
+    opened = recordmill.open(out)["train"]
+    before = [row["image"].tobytes() for row in opened]
+    finish(*job.write("run 1", job.up_to(1)), "-o", out, "--add")
+    assert len(recordmill.open(out)["train"]) > len(before)
+    (one,) = job.up_to(1)
+    finish(*job.write("sync", [change_image(job, one)]), "-o", out, "--add", "--sync")
+    assert [row["image"].tobytes() for row in opened] == before
+    assert [opened[number]["image"].tobytes() for number in range(len(before))] == before
+
+
+def test_one_percent_more_writes_at_most_two(tmp_path, monkeypatch):
+    """Bytes besides metadata: 3 images more than 300."""
+    leave_pages_empty(monkeypatch)
+    draw = random.Random(0)
+    pictures = {f"{'ab'[at % 2]}/{at}.png": draw_picture(draw, "", (WIDTH, HEIGHT)).data for at in range(303)}
+    names = sorted(pictures)
+    write_files(tmp_path / "data", {name: pictures[name] for name in names[3:]})
+    finish("convert", tmp_path / "data", "-o", tmp_path / "out", "--num-shards", 4)
+    before = {name: data for name, data in whole_folder(tmp_path / "out").items() if "tfrecord" in name}
+    write_files(tmp_path / "data", {name: pictures[name] for name in names[:3]})
+    finish("convert", tmp_path / "data", "-o", tmp_path / "out", "--add")
+    after = {name: data for name, data in whole_folder(tmp_path / "out").items() if "tfrecord" in name}
+    assert {name: after[name] for name in before} == before
+    new = sum(len(data) for name, data in after.items() if name not in before)
+    assert 0 < new <= 0.02 * sum(map(len, before.values()))
 
 
 class FailedCommandError(Exception):
