@@ -97,7 +97,7 @@ def test_nothing_new_is_a_run_without_shards(tmp_path, add):
     outcome = add(Data(tmp_path / "more", "abcd"))
     assert run_counts(tmp_path / "out") == {"rows": 4, "written": 0, "present": 4, "changed": 0, "of_present": 8}
     assert [path.name for path in (tmp_path / "out").glob("*tfrecord*")] == ["d-train.tfrecord-00000-of-00001"]
-    assert "nothing new; 4 present, by the only run of --add" in outcome.out
+    assert "nothing by --add; 4 images present" in outcome.out
     assert (tmp_path / "out/dataset_info.json").exists()
 
 
@@ -182,7 +182,8 @@ def test_plan_counts_new_and_present_images_and_names_the_files(tmp_path, add, r
     more = Data(tmp_path / "more", "abcde")
     add(Data(tmp_path / "none", "abcd"))
     plan = recordmill(*more.flags(), "-o", tmp_path / "out", "--add", "--dry-run")
-    assert "1 of 5 (present 4)" in plan.out
+    assert "1 of 1" in plan.out
+    assert "1 image; 4 images present" in plan.out
     assert "d-train.tfrecord-00001-of-00002" in plan.out
     assert "dataset_info.json and features.json are removed" in plan.out
     (tmp_path / "out/images-train.jsonl").unlink()

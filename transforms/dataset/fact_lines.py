@@ -67,7 +67,7 @@ def data_set_lines(
     for name, split in splits.items():
         yield f"{manifest.name}-{name} is in {printable(folder)}"
         yield from align(split_lines(manifest, split, job_splits))
-        yield from align([("first shard", printable(os.path.join(folder, shard.file))) for shard in split.shards[:1]])
+        yield from align(_first_shards(folder, split))
         yield from align(("replaced shards", printable(text)) for text in replaced_lines(folder, manifest, name))
         if split.runs and not tfds.is_readable(msgspec.structs.replace(manifest, splits={name: split})):
             yield from align(_tfds_lines(folder, manifest, split))
@@ -110,6 +110,13 @@ def _tfds_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Iterat
             f"{tfds.DATASET_INFO} and {tfds.FEATURES} are removed. It reads the copy of: recordmill repack "
             f"{shlex.quote(folder)} {shlex.quote(copy)} --replan",
         )
+
+
+def _first_shards(folder: str, split: SplitManifest) -> Iterator[Line]:
+    for shard in split.shards[:1]:
+        yield "first shard", printable(os.path.join(folder, shard.file))
+    if split.runs and split.runs[-1].shards:
+        yield "first new shard", printable(os.path.join(folder, split.shards[-split.runs[-1].shards].file))
 
 
 def problem_lines(
@@ -184,8 +191,6 @@ def split_lines(
     """
     images, annotations = split.images, split.annotations
     further = {
-        "present": images.present,
-        "replaced": images.replaced,
         "without an object": images.without_record,
         "without a tile": images.without_tile,
         "of classes not requested": images.of_other_classes,
@@ -195,7 +200,8 @@ def split_lines(
     }
     omitted = images.rejected | {what: number for what, number in further.items() if number}
     is_table = manifest.table.record_of is RecordOf.ROW
-    yield "rows" if is_table else "images", f"{images.written:,} of {images.rows:,}{_format_reasons(omitted)}"
+    rows = images.rows - images.present - images.replaced  # the others are of earlier runs
+    yield "rows" if is_table else "images", f"{images.written:,} of {rows:,}{_format_reasons(omitted)}"
     yield from _added_lines(split, planned is not None)
     if images.tiles:
         yield "tiles", _format_tiles(split)
@@ -211,17 +217,13 @@ def split_lines(
         omitted["image rejected"] = annotations.of_rejected_images
     if annotations.of_limited_images:
         omitted["image over a limit"] = annotations.of_limited_images
-    if annotations.of_present_images:
-        omitted["image present"] = annotations.of_present_images
-    if annotations.replaced:
-        omitted["image replaced"] = annotations.replaced
     if annotations.removed:
         omitted["removed by the pipeline"] = annotations.removed
     if annotations.in_no_tile:
         omitted["in no tile"] = annotations.in_no_tile
     if annotations.rows or not (is_table or "image.class_index" in manifest.table.sources):
-        stored = annotations.rows - sum(omitted.values())
-        yield "annotations", f"{stored:,} of {annotations.rows:,}{_format_reasons(omitted)}"
+        rows = annotations.rows - annotations.of_present_images - annotations.replaced
+        yield "annotations", f"{rows - sum(omitted.values()):,} of {rows:,}{_format_reasons(omitted)}"
     kinds = {
         "objects": annotations.objects,
         "captions": annotations.captions,
@@ -269,12 +271,12 @@ def _added_lines(split: SplitManifest, is_plan: bool) -> Iterator[Line]:
     """Yield the lines about the last run of `--add`, or about one that is planned."""
     if not split.runs and not (is_plan and split.images.present):
         return
-    run = split.images if is_plan else split.runs[-1].images
+    run, shards = (split.images, 0) if is_plan else (split.runs[-1].images, split.runs[-1].shards)
     number = len(split.runs)
-    which = "only run" if number == 1 else f"last of {number:,} runs"
-    whose = "" if is_plan else f", by the {which} of --add"
-    written = number_text(run.written, "image") if run.written else "nothing new"
-    yield "added", f"{written}; {run.present:,} present{whose}"
+    whose = f" by the last of {number:,} runs of --add" if number > 1 else "" if is_plan else " by --add"
+    where = f" in {number_text(shards, 'shard')}" if shards else ""
+    written = number_text(run.written, "image") if run.written else "nothing"
+    yield "added", f"{written}{where}{whose}; {number_text(run.present, 'image')} present"
     if run.changed:
         have = "has" if run.changed == 1 else "have"
         listed = "" if is_plan else f" ({split_changes(split.recipe.split)})"

@@ -172,8 +172,7 @@ class GrowImages(beam.PTransform):
         inputs: tuple[PCollection, ...] = (blocks, compared.outcomes, measured[_REJECTS])
         if job.drops_copies:
             stored = known[_STORED], compared[_STORED]
-            copies = stored | "ByImage" >> beam.CoGroupByKey() | "FindCopies" >> beam.FlatMap(_find_copies)
-            inputs = *inputs, copies
+            inputs += (stored | "ByImage" >> beam.CoGroupByKey() | "FindCopies" >> beam.FlatMap(_find_copies),)
         grow = WithFacts(_grow_block, job, types=tuple[BlockKey, bytes], tags=(_CHANGES, _REPLACED))
         grown, changes, replaced = inputs | "OutcomesOfBlocks" >> beam.CoGroupByKey() | "Grow" >> grow
         listed = (
