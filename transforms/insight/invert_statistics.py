@@ -63,13 +63,17 @@ def invert_field(described: FieldStatistics, kind: FeatureKind) -> FieldCounts:
     def stored(number: float) -> float:
         return float(np.float32(number)) if kind is FeatureKind.FLOAT else float(number)
 
+    def stored_end(number: float | None) -> float | None:
+        return None if number is None else stored(number)
+
     widths = {bin_.high - bin_.low for bin_ in described.bins}
     level = EXACT_LEVEL if widths <= {0} else int(log2(max(widths)))
     return FieldCounts(
         described.rows,
         described.missing,
         described.values,
-        *(None if end is None else stored(end) for end in (described.least, described.largest)),
+        stored_end(described.least),
+        stored_end(described.largest),
         level,
         {stored(bin_.low) if level == EXACT_LEVEL else bin_.low: bin_.number for bin_ in described.bins},
         None if described.has_more_texts else described.texts,

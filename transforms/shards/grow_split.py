@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from recordmill.schemas.dataset.manifest import Addition, InputRows, MappedClass, SplitManifest, Unlisted
-from recordmill.transforms.dataset.compare_names import Names, add_names
+from recordmill.schemas.dataset.manifest import Addition, InputRows, MappedClass, SplitManifest
 
 
 def grow_split(base: SplitManifest, run: SplitManifest) -> SplitManifest:
@@ -16,7 +15,8 @@ def grow_split(base: SplitManifest, run: SplitManifest) -> SplitManifest:
     Args:
         base: Entry of the split before.
         run: Entry of the run, with the lists of both: rejects, statistics, fingerprints, images. Its shards without
-            records are left out, and so are lists that the split does not have.
+            records are left out, and so are lists that the split does not have. Unlisted files are those of this run:
+            it may have added those of earlier runs.
     """
     shards = tuple(shard for shard in run.shards if shard.examples)
     addition = Addition(run.recipe, run.made_by, run.images, run.annotations, len(shards))
@@ -27,7 +27,6 @@ def grow_split(base: SplitManifest, run: SplitManifest) -> SplitManifest:
         inputs=_add_inputs((*base.inputs, *run.inputs)),
         images=_add(base.images, run.images),
         annotations=_add(base.annotations, run.annotations),
-        unlisted=_add_unlisted(base.unlisted, run.unlisted),
         record_bytes=base.record_bytes + run.record_bytes,
         shards=base.shards + shards,
         class_counts=tuple(map(sum, zip_longest(base.class_counts, run.class_counts, fillvalue=0))),
@@ -59,11 +58,6 @@ def _add_inputs(rows: Iterable[InputRows]) -> tuple[InputRows, ...]:
         numbers = known.images + row.images, known.annotations + row.annotations
         inputs[key] = InputRows(*key, *numbers, known.uncarried or row.uncarried, known.leaves or row.leaves)
     return tuple(inputs[key] for key in sorted(inputs))
-
-
-def _add_unlisted(base: Unlisted, run: Unlisted) -> Unlisted:
-    names = add_names([Names(base.files, base.first), Names(run.files, run.first)])
-    return Unlisted(names.number, names.first)
 
 
 _ClassMap = tuple[MappedClass, ...] | msgspec.UnsetType

@@ -149,7 +149,8 @@ def _write_job_metadata(report: JobReport, **sides: Any) -> Manifest:
     return write_metadata(report.recipes, report.limits, facts, report.notes, lists, **sides)
 
 
-# Long list of arguments: three options of the job, five parts of what it found, and three side inputs.
+# Long list of arguments: three options of the job, five parts of what it found, and three side inputs. A long function:
+# each check needs the entries of all splits.
 def write_metadata(
     recipes: Sequence[Recipe],
     limits: JobLimits,
@@ -202,7 +203,9 @@ def write_metadata(
     runs, splits, files = {}, {}, {}
     for recipe in recipes:
         split = recipe.split
-        counts, statistics = class_counts(split, labels, facts), facts.statistics.get(split, Statistics())
+        counts = class_counts(split, labels, facts)
+        own = facts.statistics.get(split, Statistics())
+        statistics: Statistics | None = own
         run = runs[split] = describe_split(recipe, facts, rejects[split], counts, b"", *shards[split])
         if split in changes:
             storage_for(output).write(changes_path(output, split), changes[split])
@@ -210,7 +213,7 @@ def write_metadata(
         if split in base:
             if gone.files.get(split) and not prune:
                 run = msgspec.structs.replace(run, replaced_shards=tuple(gone.files[split]))
-            run, statistics = _grow(output, base[split], gone, run, statistics, table)
+            run, statistics = _grow(output, base[split], gone, run, own, table)
         splits[split], files[split] = _with_statistics(run, statistics, labels, table)
         check_totals(splits[split], table)
     _check_splits(recipes, limits, runs, base.keys(), rejects, tally_rejects(facts.rejects.items()))
@@ -328,8 +331,10 @@ def committed_by_another(recipes: Sequence[Recipe], limits: JobLimits) -> Manife
 def is_committed(output: str, recipe: Recipe, manifest: Manifest) -> bool:
     """Return True if the split of this recipe and these versions is complete."""
     split = manifest.splits.get(recipe.split)
-    run = recipe, library_versions(recipe.layout, recipe.container)
-    if split is None or run not in [(entry.recipe, entry.made_by) for entry in (split, *split.runs)]:
+    if split is None:
+        return False
+    runs = [(split.recipe, split.made_by), *((run.recipe, run.made_by) for run in split.runs)]
+    if (recipe, library_versions(recipe.layout, recipe.container)) not in runs:
         return False
     files = {name: file for shard in split.shards for name, file in shard_files(shard).items()}
     return all(is_intact(storage_for(output), join_path(output, name), file) for name, file in files.items())
