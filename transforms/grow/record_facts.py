@@ -150,7 +150,7 @@ def _stored_columns(column: FieldColumn, values: Mapping[str, Any]) -> dict[str,
     """
     source, is_bytes = column.source, column.kind is FeatureKind.BYTES
     if (lengths := values.get(f"{source}{LENGTHS}")) is not None:
-        flat = values[f"{source}{FLAT_VALUES}"]
+        flat: Any = values[f"{source}{FLAT_VALUES}"]
         lists = split_lists(list(flat), lengths.tolist()) if is_bytes else Ragged(flat, starts_of(lengths))
         return {f"{source}{FLAT_VALUES}": lists}
     stored = values[source]

@@ -19,7 +19,7 @@ from recordmill.schemas.errors import FaultyDatasetError
 from recordmill.schemas.image_records import ShardImages, split_images
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.problems import ANNOTATION_FINDINGS, Fingerprints, split_fingerprints
-from recordmill.schemas.rejects import Metric
+from recordmill.schemas.rejects import Metric, UnusableError
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import Example, Finding, Statistics
 from recordmill.transforms.blocks.image_facts import NO_OFFSET, FieldItems, RecordPlaces, join_facts, sort_objects
@@ -152,7 +152,10 @@ def _copy_records(shard: ShardToRewrite) -> ShardResult:
             image_records = list(islice(records, number))
             sizes += map(len, image_records)
             if is_removed[image] and len(image_records) == number > 0:
-                counter.add(image_records, bool(rows["continues"][image]))
+                try:
+                    counter.add(image_records, bool(rows["continues"][image]))
+                except (UnusableError, ValueError) as fault:
+                    raise _damaged(shard, f" record {len(sizes) - number}: {fault}") from fault
             elif copy:
                 for record in image_records:
                     copy.append(record)
@@ -254,7 +257,7 @@ def _with_examples(removed: Statistics, old: OldShard, moved: MovedShard) -> Sta
 
 
 class RewrittenShards(NamedTuple):
-    """What RewriteShards returns.
+    """Outputs of RewriteShards.
 
     Attributes:
         notes: A PCollection of (ShardKey, note) of the copies, see WrittenShard.
