@@ -1,6 +1,6 @@
 """Copy the shards of a data set without the images that a run writes again."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
@@ -19,7 +19,7 @@ from recordmill.schemas.errors import FaultyDatasetError
 from recordmill.schemas.image_records import ShardImages, split_images
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.problems import ANNOTATION_FINDINGS, Fingerprints, split_fingerprints
-from recordmill.schemas.rejects import Metric, UnusableError
+from recordmill.schemas.rejects import Metric
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import Example, Finding, Statistics
 from recordmill.transforms.blocks.image_facts import NO_OFFSET, FieldItems, RecordPlaces, join_facts, sort_objects
@@ -144,28 +144,12 @@ def _copy_records(shard: ShardToRewrite) -> ShardResult:
     is_copied = np.repeat(~is_removed, rows["records"])
     if len(is_copied) != source.info.examples:
         raise _damaged(shard, f": {split_images(source.split)} lists {len(is_copied):,} records")
-    counter, sizes, damage = _RemovedImages(source), list[int](), list[Fault]()
-    contents = Contents(source.table, shard.labels)
-    records = readable_records(source, source.reader(), damage)
+    counter, contents = _RemovedImages(source), Contents(source.table, shard.labels)
     with ShardFile(shard, shard.key, contents) if is_copied.any() else nullcontext() as copy:
-        for image, number in enumerate(rows["records"].tolist()):
-            image_records = list(islice(records, number))
-            sizes += map(len, image_records)
-            if is_removed[image] and len(image_records) == number > 0:
-                try:
-                    counter.add(image_records, bool(rows["continues"][image]))
-                except (UnusableError, ValueError) as fault:
-                    raise _damaged(shard, f" record {len(sizes) - number}: {fault}") from fault
-            elif copy:
-                for record in image_records:
-                    copy.append(record)
-        for _ in records:  # compares the file with the manifest
-            pass
-        if damage:
-            raise _damaged(shard, str(damage[0]).removeprefix(source.info.file))
+        sizes = _divide_records(shard, is_removed, counter, copy)
     info = copy.info if copy else ShardInfo("", 0, 0, "", "")
-    container, old_sizes = container_of(shard.container), np.array(sizes, np.int64)
-    starts = record_starts(old_sizes, container), record_starts(old_sizes[is_copied], container)
+    container = container_of(shard.container)
+    starts = record_starts(sizes, container), record_starts(sizes[is_copied], container)
     moved = MovedShard(source.info.file, info.file, *starts, is_copied, removed)
     return ShardResult(
         shard.key,
@@ -179,6 +163,29 @@ def _copy_records(shard: ShardToRewrite) -> ShardResult:
         moved.fingerprints(old.fingerprints) if old.fingerprints else None,
         images=moved.images(old.images),
     )
+
+
+def _divide_records(
+    shard: ShardToRewrite, is_removed: np.ndarray, counter: "_RemovedImages", copy: ShardFile | None
+) -> np.ndarray:
+    """Copy the records of a shard, or count them if their image is removed; return their sizes in bytes: int64."""
+    source, rows, sizes, damage = shard.old.source, shard.old.images.array, list[int](), list[Fault]()
+    records = readable_records(source, source.reader(), damage)
+    for image, number in enumerate(rows["records"].tolist()):
+        image_records = list(islice(records, number))
+        sizes += map(len, image_records)
+        if is_removed[image] and len(image_records) == number > 0:
+            try:
+                counter.add(image_records, bool(rows["continues"][image]))
+            except ValueError as fault:
+                raise _damaged(shard, f" record {len(sizes) - number}: {fault}") from fault
+        elif copy:
+            for record in image_records:
+                copy.append(record)
+    deque(records, maxlen=0)  # compares the file with the manifest
+    if damage:
+        raise _damaged(shard, str(damage[0]).removeprefix(source.info.file))
+    return np.array(sizes, np.int64)
 
 
 def _damaged(shard: ShardToRewrite, what: str) -> FaultyDatasetError:
