@@ -143,7 +143,9 @@ def shape_images(options: ImageOptions, gathered: Gathered, splits: Sequence[str
     """Return the images that options do not skip. The order of the steps is part of the options' meaning."""
     blocks, labels, table = gathered.blocks, gathered.labels, gathered.table
     if isinstance(options, ChoiceOptions) and options.exclude:
-        blocks = blocks | "ExcludeImages" >> ExcludeImages(options.exclude, options.exclude_kinds, splits)
+        blocks = blocks | "ExcludeImages" >> ExcludeImages(
+            options.exclude, options.exclude_kinds, splits, adds(options)
+        )
     if isinstance(options, ChoiceOptions) and options.changes_classes and options.has_classes_in_blocks:
         shape = ShapeClasses(options, splits, read_existing(options, splits))
         blocks, labels, table = (blocks, labels, table) | "ShapeClasses" >> shape
@@ -318,7 +320,7 @@ class Job(NamedTuple):
             names = read_names = gathered.blocks | "NamesOfGroups" >> list_names
             if read.blocks is not gathered.blocks:
                 read_names = read.blocks | "NamesRead" >> list_names
-            (names, read_names) | "CountGroups" >> CountGroups(gathered.division)
+            (names, read_names) | "CountGroups" >> CountGroups(gathered.division, adds(self.options))
         return gathered
 
     def _plan(self, p: beam.Pipeline) -> tuple[Gathered, PCollection]:

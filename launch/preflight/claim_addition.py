@@ -37,12 +37,12 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import OF_INPUT
 from recordmill.schemas.inputs.option import ARGUMENT, READ, Must, named_paths
 from recordmill.schemas.inputs.text_options import FITTED
+from recordmill.schemas.shards import SIZING_OPTIONS
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.dataset.dataset_folder import read_manifest, read_note, unfinished_splits
 from recordmill.transforms.storage.resolve import join_path, storage_for, suggest_path
 
 _SHOWN = 3
-_SIZES = ("shard_size", "num_shards", "examples_per_shard")
 _OF_RUN = ("add_as", "sync", "sets", "exclude_kinds", "group_from", "limit", "max_per_class")
 """Options that runs may have differently: they choose images, not what a record is."""
 _SELECTIONS = ("categories", "classes")
@@ -133,7 +133,7 @@ def check_agreement(output: str, base: Manifest, recipes: Sequence[Recipe]) -> N
 
 def _left_out(known: Recipe, job: Recipe) -> set[str]:
     """Return the options that a job may have differently than the first run of the data set, or leaves to it."""
-    left_out = {*_SIZES, *_OF_RUN, *_reading_options(), *(name for name in FITTED if name not in job.options)}
+    left_out = {*SIZING_OPTIONS, *_OF_RUN, *_reading_options(), *(name for name in FITTED if name not in job.options)}
     left_out |= {name for name in _SELECTIONS if name in job.options}
     divides = ["=" in str(recipe.options.get("split", "")) for recipe in (known, job)]
     return left_out | (set() if all(divides) else {"split", "split_seed"}) | (set() if divides[1] else {*_DIVISIONS})

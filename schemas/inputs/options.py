@@ -39,6 +39,7 @@ from recordmill.schemas.layouts import LAYOUTS, change_keys_and_types, requested
 from recordmill.schemas.names import NameSources, dataset_name_fault, set_name_fault
 from recordmill.schemas.problems import PROBLEMS
 from recordmill.schemas.shards import DEFAULT_SHARD_BYTES, SIZING_OPTIONS, JobPart, ShardSizing, parse_job_part
+from recordmill.schemas.sizes import shorten
 
 MAX_SHARDS = 99_999  # five digits in a shard's name
 INT64 = 1 << 63
@@ -546,7 +547,7 @@ class DividedOptions(ChoiceOptions):
                 value = getattr(self, name) if isinstance(getattr(self, name), str) else ""
                 yield f"--add does not fit {f'{flags[0]} {value}'.strip()}, which {why}: leave out one of the two"
         if self.add_as is not None and (fault := set_name_fault(self.add_as)):
-            yield f"--add-as {self.add_as!r} {fault}, and file names begin with it"
+            yield f"--add-as {shorten(repr(self.add_as), 80)} {fault}, and file names begin with it"
 
 
 _NOT_ADDED = {

@@ -108,7 +108,9 @@ def _describe_traits(
     yield TaggedOutput(_LABELS, labels)
     table = choose_features((), labels, options.table, layout, options.has_final_labels)
     parts = [part for part in observed_parts(traits) if part not in options.unwritten_parts]
-    request = FieldRequest(*source.fields, options.names_of_fields, existing, is_part=options.is_part)
+    request = FieldRequest(
+        *source.fields, options.names_of_fields, existing, is_part=options.is_part, is_added=options.add
+    )
     with_fields, field_warnings, previews = add_requested_fields(
         layout.with_parts((*table.parts, *parts)), request, traits
     )

@@ -78,7 +78,7 @@ def _describe_files(
     _check_unread(selections[1], files)
     table, field_warnings, previews = add_requested_fields(
         choose_features(files, labels, options.table, options.layout_table, options.has_final_labels),
-        FieldRequest(*selections, options.names_of_fields, existing, is_part=options.is_part),
+        FieldRequest(*selections, options.names_of_fields, existing, is_part=options.is_part, is_added=options.add),
         (ObservedLabel(*label) for file in files for label in file.observed),
     )
     facts.warn_all(given.splits[:1], field_warnings)

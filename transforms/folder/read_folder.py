@@ -103,7 +103,12 @@ def choose_table(
         observed: ObservedLabels of all rows.
     """
     request = FieldRequest(
-        options.requested_columns, NO_FIELDS, options.names_of_fields, existing, is_part=options.is_part
+        options.requested_columns,
+        NO_FIELDS,
+        options.names_of_fields,
+        existing,
+        is_part=options.is_part,
+        is_added=options.add,
     )
     labels = [ObservedLabel(*label) for label in observed]
     table, warnings, previews = add_requested_fields(options.table, request, labels)

@@ -56,6 +56,7 @@ class FieldRequest(NamedTuple):
         existing: Data set that gets more splits. Its fields, their kinds and keys stay.
         is_usual: True if the fields are requested by no option.
         is_part: True for one of several sets, which may lack fields that another one has.
+        is_added: True for images that are added to a data set, which has chosen the kinds.
     """
 
     of_images: FieldSelection
@@ -64,6 +65,7 @@ class FieldRequest(NamedTuple):
     existing: ExistingLabels | None
     is_usual: bool = False
     is_part: bool = False
+    is_added: bool = False
 
 
 class RequestedFields(NamedTuple):
@@ -110,7 +112,7 @@ def add_requested_fields(
             for path in WELL_KNOWN if selection.is_all and axis == "object" else ():
                 if request.is_usual or f"objects.{path}" in table.sources:  # the layout has it
                     stats.columns.pop(path, None)
-            own, own_warnings = choose_fields(axis, selection, stats, paths, known)
+            own, own_warnings = choose_fields(axis, selection, stats, paths, known, request.is_added)
             is_all |= selection.is_all
             columns += own
             warnings += own_warnings
@@ -163,7 +165,12 @@ def _check_existing(ours: Iterable[FieldColumn], theirs: Iterable[FieldColumn], 
 
 
 def choose_fields(
-    axis: Axis, selection: FieldSelection, stats: TableStats, paths: Iterable[str], existing: Iterable[str] = ()
+    axis: Axis,
+    selection: FieldSelection,
+    stats: TableStats,
+    paths: Iterable[str],
+    existing: Iterable[str] = (),
+    is_added: bool = False,
 ) -> tuple[list[FieldColumn], list[str]]:
     """Return the stored fields of an axis, and warnings.
 
@@ -171,6 +178,7 @@ def choose_fields(
         stats: Facts of the values of all rows.
         paths: Paths of all leaves.
         existing: Paths of the fields of the data set that gets more splits, whose images may lack them.
+        is_added: True to leave out warnings about kinds, which the data set has chosen.
 
     Raises:
         ConfigError: No row has a requested field, or all leaves are too many.
@@ -192,7 +200,7 @@ def choose_fields(
             raise ConfigError(f"--fields {shown}: {_absence(axis, name, known)}")
         column = _choose_column(axis, name, values, selection.kinds.get(name, ""))
         columns.append(column)
-        warnings += _field_warnings(column, values, rows)
+        warnings += [*([] if is_added else _kind_warnings(column, values)), *_field_warnings(column, values, rows)]
     return columns, warnings
 
 
@@ -227,8 +235,8 @@ def _choose_column(axis: Axis, path: str, values: ColumnStats, kind: str) -> Fie
     return FieldColumn(axis, path, stored, RAGGED if others or not length else length, is_bool)
 
 
-def _field_warnings(column: FieldColumn, values: ColumnStats, rows: int) -> Iterator[str]:
-    """Yield warnings about the values of a field."""
+def _kind_warnings(column: FieldColumn, values: ColumnStats) -> Iterator[str]:
+    """Yield a warning if a field is stored as text."""
     shown = column.shown
     if len(values.seen) > 1 and column.kind is FeatureKind.BYTES:
         looks = ", ".join(f"{look.value} ({number:,})" for look, number in sorted(values.seen.items()))
@@ -236,6 +244,11 @@ def _field_warnings(column: FieldColumn, values: ColumnStats, rows: int) -> Iter
     elif column.kind is FeatureKind.BYTES and not column.size and values.lists:
         what = "lists in lists" if values.shapes - {()} or Seen.NESTED in values.seen else "lists and other values"
         yield f"field {shown} is stored as JSON text, as it has {what}"
+
+
+def _field_warnings(column: FieldColumn, values: ColumnStats, rows: int) -> Iterator[str]:
+    """Yield warnings about the values of a field."""
+    shown = column.shown
     if column.kind is FeatureKind.INT64 and column.missing == "-1" and values.minus_ones:
         yield (
             f"field {shown}: -1 occurs {number_text(values.minus_ones, 'time')}, and stands for a missing value; with "

@@ -184,18 +184,21 @@ class ExcludeImages(beam.PTransform):
     Args:
         paths, kinds: See `read_exclusions`.
         splits: Splits of the job.
+        is_added: True for images that are added to a data set, whose other images the files may name.
     """
 
-    def __init__(self, paths: Sequence[str], kinds: Sequence[str], splits: Sequence[str]):
+    def __init__(self, paths: Sequence[str], kinds: Sequence[str], splits: Sequence[str], is_added: bool = False):
         super().__init__()
         self._paths, self._kinds, self._splits = tuple(paths), tuple(kinds), tuple(splits)
+        self._is_added = is_added
 
     def expand(self, blocks: PCollection) -> PCollection:
         once = blocks.pipeline | "ExcludeFiles" >> beam.Create([self._paths])
         exclusions = AsSingleton(once | "ReadExclusions" >> beam.Map(read_exclusions, self._kinds))
         exclude = WithFacts(_exclude_images, self._splits, exclusions, tags=(_MATCHED,))
         remaining, matched = blocks | "Exclude" >> exclude
-        once | "WarnUnmatched" >> WithFacts(_warn_unmatched, AsIter(matched), exclusions, self._splits[0])
+        arguments = AsIter(matched), exclusions, self._splits[0], self._is_added
+        once | "WarnUnmatched" >> WithFacts(_warn_unmatched, *arguments)
         return remaining
 
 
@@ -213,19 +216,22 @@ def _exclude_images(
         yield key, pack_block(block)
 
 
-def _warn_unmatched(_: Any, facts: FactsBuilder, matched: Iterable[int], exclusions: Exclusions, split: str) -> None:
-    if text := unmatched_warning(exclusions, matched):
+def _warn_unmatched(
+    _: Any, facts: FactsBuilder, matched: Iterable[int], exclusions: Exclusions, split: str, is_added: bool
+) -> None:
+    if text := unmatched_warning(exclusions, matched, is_added):
         facts.warn(split, text)
 
 
-def unmatched_warning(exclusions: Exclusions, matched: Iterable[int]) -> str:
+def unmatched_warning(exclusions: Exclusions, matched: Iterable[int], is_added: bool = False) -> str:
     """Return a warning about lines that name nothing; empty if each line names something.
 
     Args:
         matched: Indices of lines that name an image or annotation of the job.
+        is_added: See ExcludeImages.
 
     Raises:
-        ConfigError: No line names anything.
+        ConfigError: No line names anything, and images are not added.
     """
     named = set(matched)
     unmatched = [line for number, line in enumerate(exclusions.lines) if number not in named]
@@ -239,7 +245,7 @@ def unmatched_warning(exclusions: Exclusions, matched: Iterable[int]) -> str:
         "of images, as in image/filename of records. A line with a split names an image of that split only; to exclude "
         "the image from any split, remove `split` from the line."
     )
-    if not named:
+    if not named and not is_added:
         raise ConfigError(text)
     return text
 

@@ -31,11 +31,14 @@ class CountGroups(beam.PTransform):
     were read, of which options may skip some.
 
     At run time, raises the errors of `unmatched_warnings`.
+
+    Args:
+        is_added: True for images that are added to a data set, whose other images the list may name.
     """
 
-    def __init__(self, division: Division | AsSingleton):
+    def __init__(self, division: Division | AsSingleton, is_added: bool = False):
         super().__init__()
-        self._division = division
+        self._division, self._is_added = division, is_added
 
     def expand(self, both):  # several PCollections: Beam accepts no type hints
         images, read_images = both
@@ -48,7 +51,9 @@ class CountGroups(beam.PTransform):
         )
         names = read_images | "Listed" >> beam.FlatMap(_grouped_name, self._division).with_output_types(str)
         once = images.pipeline | "OnceGrouped" >> beam.Impulse()
-        return once | "Groups" >> WithFacts(_report_groups, AsList(sizes), AsIter(names), self._division)
+        return once | "Groups" >> WithFacts(
+            _report_groups, AsList(sizes), AsIter(names), self._division, self._is_added
+        )
 
 
 def _group_image(image: tuple[str, str], division: Division) -> Iterator[tuple[str, str, bool]]:
@@ -71,28 +76,36 @@ def _group_sizes(counted: tuple[tuple[str, str, bool], int]) -> tuple[str, Group
 
 
 def _report_groups(
-    _: bytes, facts: FactsBuilder, sizes: list[tuple[str, GroupSizes]], named: Iterable[str], division: Division
+    _: bytes,
+    facts: FactsBuilder,
+    sizes: list[tuple[str, GroupSizes]],
+    named: Iterable[str],
+    division: Division,
+    is_added: bool,
 ) -> None:
     for split, size in sizes:
         facts.count(split, Metric.GROUPS, size.groups)
         facts.count(split, Metric.UNGROUPED, size.ungrouped)
         facts.add_group(*size.largest)
-    for warning in unmatched_warnings(named, division):
+    for warning in unmatched_warnings(named, division, is_added):
         facts.warn(*warning)
 
 
-def unmatched_warnings(named: Iterable[str], division: Division) -> Iterator[tuple[str, str]]:
+def unmatched_warnings(named: Iterable[str], division: Division, is_added: bool = False) -> Iterator[tuple[str, str]]:
     """Yield a warning if a file of groups has names without an image. `named` are the images that it names.
 
+    Args:
+        is_added: See CountGroups.
+
     Raises:
-        ConfigError: The file names no image.
+        ConfigError: The file names no image, and images are not added.
     """
     unmatched = sorted(division.groups.keys() - set(named))
     if not unmatched:
         return
     shown = ", ".join(map(repr, unmatched[:_MAX_SHOWN_NAMES])) + " …" * (len(unmatched) > _MAX_SHOWN_NAMES)
     advice = "Names are paths below the folders of images, like image/filename of records"
-    if len(unmatched) == len(division.groups):
+    if len(unmatched) == len(division.groups) and not is_added:
         raise ConfigError(f"--groups does not name a converted image ({shown}), so it has no effect. {advice}")
     yield (
         division.shares.names[0],
