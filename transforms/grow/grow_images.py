@@ -45,6 +45,7 @@ from recordmill.transforms.grow.compare_rows import (
 )
 from recordmill.transforms.insight.list_problems import copy_order
 from recordmill.transforms.join.drop_images import reject_images
+from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.processes import ShardDoFn
 from recordmill.transforms.shape.tile_images import TileJob
 from recordmill.transforms.shards.encode_images import EncodeImages
@@ -209,6 +210,7 @@ def list_files(job: GrowJob) -> list[ImagesFile]:
 
 
 def _read_images(file: ImagesFile) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
+    progress.set_step("comparing images")
     shards = read_images(file.path)
     while run := list(islice(shards, _LINES)):
         yield from cut_shards(run, file)
@@ -322,6 +324,7 @@ class _MeasureImages(ShardDoFn):
         self._made = made
 
     def process(self, keyed: tuple[BlockKey, bytes], labels: LabelMap, table: FeatureTable) -> Iterator[Measured]:
+        progress.set_step("comparing images")
         yield from self.do(measure_images, self._made, labels, table, *keyed, shards=_MANY)
 
 
