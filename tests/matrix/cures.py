@@ -827,6 +827,25 @@ CURES = [
         ("convert set -o 'o 1' --part 0/1",),
         "recordmill seal 'o 1'",
     ),
+    *(
+        Cure(
+            "pipelines/convert.py",
+            "--add-as {}. If they are new versions, write them again by --sync",
+            CLASSES | {"new 1/cat/1.png": noise(9), "new 1/dog/3.png": noise(8)},
+            ("convert set -o out --name d", "convert 'new 1' -o out --name d --add"),
+            cure,
+            fresh=False,
+        )
+        for cure in ("--add-as 'new 1'", "--sync")
+    ),
+    Cure(
+        "transforms/dataset/fact_lines.py",
+        "recordmill repack {} {} --replan",
+        CLASSES | {"new/cat/5.png": noise(9), "new/dog/6.png": noise(8)},
+        ("convert set -o 'o 1' --name d", "convert new -o 'o 1' --name d --add"),
+        "recordmill repack 'o 1' 'o 1-replanned' --replan",
+        fresh=False,
+    ),
     Cure(
         "launch/verbs/sample.py",
         "recordmill convert {} --instances {} -o OUT",

@@ -114,6 +114,7 @@ EXEMPT = {  # module, literal part of the message: why no small input brings it
     ("transforms/shards/write_shards.py", "--writer beam"): _SUBJECT,
     ("transforms/shards/write_shards.py", "--container {} has no empty shards"): _SUBJECT,
     ("transforms/join/drop_images.py", "--duplicates drop: "): _SUBJECT,
+    ("transforms/grow/grow_images.py", "--duplicates drop: "): _SUBJECT,
     ("launch/preflight/claim_output.py", "with --split {} some"): _SUBJECT,
     ("transforms/dataset/fact_lines.py", "--group"): _SUBJECT,
     ("transforms/shards/seal_parts.py", "and then: recordmill seal {}"): _OTHER_PARTS,
