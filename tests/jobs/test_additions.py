@@ -10,6 +10,7 @@ import yaml
 
 import recordmill as package
 from recordmill.launch.cli import main
+from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.dataset.dataset_folder import delete_old_files, read_split_manifests
 from recordmill.transforms.dataset.fact_lines import class_gaps
 from recordmill.transforms.shards import commit_splits as module
@@ -136,6 +137,19 @@ def test_kill_while_a_commit_is_completed(folders, staged):
     assert finish_commit(staged.output) == []
     assert folder_faults(staged.output, []) == []
     assert not [name for name in whole_folder(Path(staged.output)) if name.startswith(".recordmill")]
+
+
+def test_verify_says_that_a_commit_was_interrupted(staged, recordmill):
+    with pytest.MonkeyPatch.context() as patch:
+        kill_at(patch, 15)
+        with pytest.raises(Killed):
+            staged.commit()
+    outcome = recordmill("verify", staged.output, "--check", "hashes")
+    assert outcome.code == 0
+    assert "A run of --add that was interrupted is about to add to test and train" in outcome.out
+    Path(staged.output, ".recordmill-test/commit.json").write_bytes(b"{")
+    with pytest.raises(ConfigError, match=r"commit\.json cannot be read"):
+        finish_commit(staged.output)
 
 
 def convert_coco(folder: Path, number: int, categories: list[str], *flags: str) -> Path:

@@ -27,7 +27,7 @@ from recordmill.schemas.dataset.dataset_files import (
 )
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json, encode_manifest, with_digest
 from recordmill.schemas.dataset.tfds import is_readable, shard_links, tfds_files
-from recordmill.schemas.errors import CategoryError, JobError
+from recordmill.schemas.errors import CategoryError, ConfigError, JobError
 from recordmill.schemas.features import RecordOf, format_parts
 from recordmill.schemas.image_records import split_images
 from recordmill.schemas.inputs.encoders import CLASSES, TextEncoder, classes_file, encode_encoder, encoder_file
@@ -152,6 +152,7 @@ def finish_commit(output: str) -> list[str]:
     A commit whose splits were written by another run meanwhile is dropped.
 
     Raises:
+        ConfigError: See `read_commits`.
         JobError: A shard is missing.
         OSError: Storage fails.
     """
@@ -168,7 +169,11 @@ def finish_commit(output: str) -> list[str]:
 
 
 def read_commits(output: str) -> dict[str, CommitLog]:
-    """Return the commits of `convert --add` that are not complete, by the first split of their run."""
+    """Return the commits of `convert --add` that are not complete, by the first split of their run.
+
+    Raises:
+        ConfigError: A log cannot be read.
+    """
     storage, commits = storage_for(output), {}
     if not storage.is_folder(output):
         return {}
@@ -176,9 +181,18 @@ def read_commits(output: str) -> dict[str, CommitLog]:
     for name in sorted(storage.walk_names(output)):
         if name.startswith(state_folder("")) and name.endswith(ending):
             with suppress(FileNotFoundError):  # another process completes it just now
-                log = msgspec.json.decode(storage.read(join_path(output, name)), type=CommitLog)
+                log = _read_log(join_path(output, name))
                 commits[name.removeprefix(state_folder("")).removesuffix(ending)] = log
     return commits
+
+
+def _read_log(path: str) -> CommitLog:
+    try:
+        return msgspec.json.decode(storage_for(path).read(path), type=CommitLog)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path} cannot be read ({error}); was it edited? Delete it, and run the same command again"
+        ) from error
 
 
 def unfinished_files(output: str, manifest: Manifest) -> set[str]:

@@ -1,11 +1,14 @@
 import json
 
+import msgspec
 import pytest
 
 from recordmill.schemas.dataset.manifest import FORMAT, Manifest
-from recordmill.schemas.dataset.tfds import class_names, tfds_files
+from recordmill.schemas.dataset.tfds import class_names, is_readable, tfds_files
 from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.shards import ShardInfo
 from tests.conftest import annotation, coco_flags, convert, draw_jpeg, image_row, write_coco
+from tests.transforms.shards.test_describe_split import SPLIT
 
 tfds = pytest.importorskip("tensorflow_datasets", reason="the extra dev is not installed")
 
@@ -47,3 +50,17 @@ def test_gzip_shards_do_not_pretend_to_be_readable(sample, tmp_path, recordmill,
     assert recordmill(*coco_flags(sample, tmp_path, "--num-shards", 3, "--gzip", "--overwrite")).code == 0
     assert not (tmp_path / "dataset_info.json").exists()
     assert not (tmp_path / "features.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (["d-train.tfrecord-00000-of-00002", "d-train.tfrecord-00001-of-00002"], True),
+        (["d-train.tfrecord-00000-of-00001", "d-train.tfrecord-00001-of-00002"], False),
+        (["d-train.tfrecord-00000-of-00002", "d-train.tfrecord-00002-of-00002"], False),
+        (["d-train.tfrecord-00000-of-00001"], True),
+    ],
+)
+def test_shards_of_several_runs_are_not_readable(files, expected):
+    split = msgspec.structs.replace(SPLIT, shards=tuple(ShardInfo(file, 1, 1, "crc", "sha") for file in files))
+    assert is_readable(Manifest(FORMAT, "d", "detection", (), (), (), {"train": split})) is expected

@@ -238,3 +238,26 @@ def test_numeric_class_names(names, told):
 def test_classes_whose_names_are_alike_are_named(names, told):
     labels = LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))
     assert [text[: len(told)] for text in name_warnings(labels)] == [told] * bool(told)
+
+
+CAT, DOG, EMU, SKY = (Category(id_, name) for id_, name in ((1, "cat"), (2, "dog"), (3, "emu"), (9, "sky")))
+
+
+@pytest.mark.parametrize(
+    ("longer", "shorter", "expected"),
+    [
+        (LabelMap((CAT, DOG)), LabelMap((CAT, DOG)), True),
+        (LabelMap((CAT, DOG)), LabelMap(()), True),
+        (LabelMap((CAT, DOG), (SKY,)), LabelMap((CAT,), ()), True),
+        (LabelMap((CAT,)), LabelMap((CAT, DOG)), False),
+        (LabelMap((DOG, CAT)), LabelMap((CAT,)), False),
+        (LabelMap((DOG, Category(0, "ant"))), LabelMap((DOG,)), False),  # labels would be shifted
+        (
+            LabelMap((Category(0, "ant"), CAT), (SKY,)),
+            LabelMap((Category(0, "ant"),), (SKY,)),
+            False,
+        ),  # that of the sky
+    ],
+)
+def test_labels_of_a_data_set_that_has_grown(longer, shorter, expected):
+    assert longer.begins_with(shorter) is expected
