@@ -192,3 +192,18 @@ def test_the_card_names_no_replaced_file(coco_set, recordmill):
         (files,) = yaml.safe_load(Path("out/README.md").read_text().split("---")[1])["configs"][0]["data_files"]
         patterns = [files["path"]] if isinstance(files["path"], str) else files["path"]
         assert sorted(path.name for one in patterns for path in Path("out").glob(one)) == shards
+
+
+def test_two_ids_of_one_file_are_two_images(coco_set, recordmill):
+    document = json.loads(Path("instances.json").read_text())
+    document["images"].append({**document["images"][1], "id": 77})
+    document["annotations"] += [{**row, "id": 2000 + row["id"], "image_id": 77} for row in document["annotations"][:3]]
+    Path("instances.json").write_text(json.dumps(document))
+    options = [*COCO.split(), "--num-shards", "3"]
+    assert recordmill("convert", *options, "-o", "out").code == 0
+    change(labels=(1,), images=(), new=False)
+    done = recordmill("convert", *options, "-o", "out", "--add", "--sync")
+    assert done.code == 0, done
+    assert recordmill("convert", *options, "-o", "full").code == 0
+    assert records_of("out") == records_of("full")
+    assert (entry_of("out").images.written, entry_of("out").images.replaced) == (13, 2)

@@ -26,7 +26,7 @@ class ImageFacts(NamedTuple):
     Attributes:
         columns: Statistics' columns, without measures of pixels.
         fields: Values of open fields, by the source of their feature.
-        counted: Counts of its records' contents.
+        counted: Counts of its records' contents. Images are counted if they are not tiles.
     """
 
     columns: FactColumns
@@ -79,9 +79,9 @@ class RecordFacts:
             columns["segments"] = Ragged(segments, np.array([0, len(segments)]))
             is_panoptic = self._segments.metric is Metric.PANOPTIC  # one annotation has all segments
             counted[self._segments.metric] = min(len(segments), 1) if is_panoptic else len(segments)
-        if Part.TILES in self._table.parts:
-            counted[Metric.TILES] = int(not is_continuation)
-        elif Part.KEYPOINTS in self._table.parts:  # those of tiles were counted in whole images
+        is_tile = Part.TILES in self._table.parts
+        counted[Metric.TILES if is_tile else Metric.IMAGES] = int(not is_continuation)
+        if Part.KEYPOINTS in self._table.parts and not is_tile:  # those of tiles were counted in whole images
             counted[Metric.KEYPOINTS_OUTSIDE] = _count_outside(values)
         return ImageFacts(FactColumns(**columns), self._field_items(parsed, is_continuation), counted)
 

@@ -16,6 +16,7 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection, TaggedOutput
 from recordmill.schemas.dataset.checks import Fault
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import FaultyDatasetError
+from recordmill.schemas.features import Part
 from recordmill.schemas.image_records import ShardImages, split_images
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.problems import ANNOTATION_FINDINGS, Fingerprints, split_fingerprints
@@ -315,11 +316,12 @@ class RewriteShards(beam.PTransform):
         rewrite = beam.ParDo(_RewriteShard(self._output, self._base, self._threads), shards, *self._sides)
         joined = {"names": by_shard, "old": old} | "JoinShards" >> beam.CoGroupByKey()
         copies = joined | "RewriteShards" >> rewrite
-        counts = chosen[_IMAGES] | "CountImages" >> beam.combiners.Count.PerElement()
-        removed = (
-            copies | "RemovedFacts" >> beam.Map(lambda copy: Removed(copy.facts, {copy.key.split: (copy.file,)})),
-            counts | "RemovedImages" >> beam.MapTuple(_removed_images),
-        )
+        removed = [
+            copies | "RemovedFacts" >> beam.Map(lambda copy: Removed(copy.facts, {copy.key.split: (copy.file,)}))
+        ]
+        if Part.TILES in self._base.parts:  # tiles of an image may be in several shards
+            counts = chosen[_IMAGES] | "CountImages" >> beam.combiners.Count.PerElement()
+            removed.append(counts | "RemovedImages" >> beam.MapTuple(_removed_images))
         notes = copies | "NotesOfCopies" >> beam.FlatMap(lambda copy: [(copy.key, copy.note)] if copy.note else [])
         add = beam.CombineGlobally(add_removed).without_defaults()
         return RewrittenShards(notes, removed | "FlattenRemoved" >> beam.Flatten() | "AddRemoved" >> add)

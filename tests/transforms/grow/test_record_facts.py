@@ -63,6 +63,7 @@ def check(out) -> None:
         metric.value: number
         for metric, number in {
             Metric.RECORD_BYTES: entry.record_bytes,
+            Metric.IMAGES: images.written,
             Metric.OBJECTS: annotations.objects,
             Metric.CAPTIONS: annotations.captions,
             Metric.MASKS: annotations.masks,
