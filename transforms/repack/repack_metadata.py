@@ -213,7 +213,8 @@ def _moved_lists(job: _Job, results: Sequence[ShardResult], known: "_SplitStatis
     containers = container_of(job.manifest.container), job.container
     for shard, result in zip(numbered_shards(job.entry), results, strict=True):
         sizes = np.frombuffer(result.record_sizes, np.int64)
-        moved = MovedShard(shard.file, result.info.file, *(record_starts(sizes, one) for one in containers))
+        starts, new_starts = (record_starts(sizes, one) for one in containers)
+        moved = MovedShard(shard.file, result.info.file, starts, new_starts)
         known.move(moved)
         yield (
             None if lines is None else moved.fingerprints(next(lines, None)),
