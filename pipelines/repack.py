@@ -21,7 +21,6 @@ from recordmill.transforms.insight.write_report import try_to_report
 from recordmill.transforms.repack.repack_metadata import numbered_shards, read_replan, repacked_recipe, write_metadata
 from recordmill.transforms.repack.repack_shards import RecordRange, RepackShard, ShardToRepack, record_ranges
 from recordmill.transforms.repack.replan_split import Replan
-from recordmill.transforms.shards.plan_blocks import check_empty_shards
 from recordmill.transforms.verify.check_folder import folder_faults
 
 
@@ -94,7 +93,6 @@ def read_source(options: RepackOptions, manifest: Manifest) -> Repack:
             "verify lists all damage. Write the data set again with --overwrite, and then repack"
         )
     plans = {split: read_replan(folder, manifest, split) if options.replan else None for split in manifest.splits}
-    check_empty_shards({split: plan.plan for split, plan in plans.items() if plan}, container)
     source = Repack(options, manifest, container, gzip, plans)
     if not CONTAINERS[container].can_be_empty:
         _check_empty_shards(source)
@@ -137,9 +135,8 @@ def _check_empty_shards(source: Repack) -> None:
     for split, plan in source.plans.items():
         if plan and (empty := int((plan.examples == 0).sum())):
             raise ConfigError(
-                f"--replan gives split {split} {number_text(empty, 'shard')} without records, because their images "
-                f"were rejected, but {named} has no empty shards, because readers fail at them. Choose another "
-                "--container"
+                f"--replan gives split {split} of {folder} {number_text(empty, 'shard')} without records, but {named} "
+                "has no empty shards, because readers fail at them. Choose another --container"
             )
 
 

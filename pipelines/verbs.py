@@ -82,9 +82,9 @@ VERBS = {
     "repack": Verb(
         "recordmill.pipelines.dataset_options.RepackOptions",
         "recordmill.launch.verbs.repack",
-        "Write a finished data set in another container. The records are the same, in the same shards. The sources of "
-        "the data set are not needed.",
-        "OUT OUT2 --container NAME [more flags]",
+        "Write a finished data set in another container, or in shards planned again. The records are the same. "
+        "The sources of the data set are not needed.",
+        "OUT OUT2 [--container NAME] [--replan] [more flags]",
         (*_CONVERTED, "recordmill repack tfrecords tars --container webdataset", "recordmill verify tars"),
         resumes=True,
     ),

@@ -147,6 +147,10 @@ def coco_repacked(pictures: Path, output: str) -> list[object]:
     return ["repack", source, output, "--container", "webdataset"]
 
 
+def coco_replanned(pictures: Path, output: str) -> list[object]:
+    return [*coco_repacked(pictures, output), "--replan"]
+
+
 def rows_parquet(pictures: Path, output: str) -> list[object]:
     return rows(pictures, output, "--container", "parquet", "--num-shards", SHARDS // 2)
 

@@ -21,6 +21,7 @@ from tests.faults.jobs import (
     coco,
     coco_parquet,
     coco_repacked,
+    coco_replanned,
     coco_tars,
     coco_tiles,
     finished_shards,
@@ -55,6 +56,7 @@ KILLS = 4
         pytest.param("s3", folder_splits, id="s3 folder"),
         pytest.param("local", coco_repacked, id="local repacked"),
         pytest.param("gs", coco_repacked, id="gs repacked"),
+        pytest.param("local", coco_replanned, id="local replanned"),
     ],
 )
 def test_killed_at_random_moments(where, command, pictures, tmp_path, server, request):
@@ -82,6 +84,7 @@ def rows_in_many_shards(pictures: Path, output: str) -> list[object]:
         (coco_parquet, SHARDS, 3 + 2 + 2 * 3),
         (array_records, SHARDS, 2 + 1 + 2 * 3),
         (coco_repacked, SHARDS, 3 + 2 + 3 * 3),
+        (coco_replanned, SHARDS, 3 + 2 + 3 * 3),
         (rows_in_many_shards, 40, 60),
     ],
 )

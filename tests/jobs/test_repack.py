@@ -1,5 +1,6 @@
 """Whole jobs of `repack`. A repacked folder is, file by file, the one that a conversion with `--container` writes."""
 
+import json
 import shlex
 import shutil
 from pathlib import Path
@@ -167,6 +168,64 @@ def test_replan_is_a_conversion(flags, before, sizing, container, sample, record
     assert recordmill("verify", tmp_path / "out", "--check", "decode").code == 0
     again = recordmill("repack", tmp_path / "one", tmp_path / "out", "--replan", *to)
     assert "is already complete" in again.out, again
+
+
+def write_part(sample, folder: Path, chosen: slice, broken: int | None = None) -> Path:
+    """Write some images of the sample as a data set; one of them with other bytes that are no image."""
+    annotations = json.loads(Path(sample.instances).read_text())
+    images = annotations["images"][chosen]
+    ids = {image["id"] for image in images}
+    rows = [row for row in annotations["annotations"] if row["image_id"] in ids]
+    files = {"instances.json": json.dumps({**annotations, "images": images, "annotations": rows})}
+    write_files(folder, files)
+    for number, image in enumerate(images):
+        source, path = Path(sample.images) / image["file_name"], folder / "images" / image["file_name"]
+        if source.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"x" * source.stat().st_size if number == broken else source.read_bytes())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("flags", "sizes"),
+    [
+        ("", "--num-shards 3"),
+        ("--layout keras --gzip", "--examples-per-shard 10"),
+        ("--tile 64 --container webdataset", "--shard-size 60KB"),
+    ],
+)
+def test_replan_of_grown_data_set_is_a_conversion(flags, sizes, sample, recordmill, tmp_path):
+    """An image that is broken at first is delivered again."""
+    parts = [(slice(0, 15), 4), (slice(4, 20), None), (slice(20, None), None)]
+    more = ["--max-rejects", 1, *shlex.split(flags)]
+    out, new = tmp_path / "out", tmp_path / "new"
+    for number, (chosen, broken) in enumerate(parts):
+        part = write_part(sample, tmp_path / f"part{number}", chosen, broken)
+        size = shlex.split(sizes) if number == 0 else ("--num-shards", 1)
+        added = recordmill("convert", part, "-o", out, *more, *size, *["--add"] * (number > 0))
+        assert added.code == 0, added
+    every = write_part(sample, tmp_path / "every", slice(None))
+    assert recordmill("convert", every, "-o", tmp_path / "all", *more, *shlex.split(sizes)).code == 0
+    replanned = recordmill("repack", out, new, "--replan")
+    assert (replanned.code, "may differ" in replanned.out, "TFDS" in replanned.out) == (0, False, False), replanned
+    described = {"manifest", "rejects", "report"} | (_OF_CUT_IMAGES if "keras" in flags else set())
+    differing = differing_files(new, tmp_path / "all")
+    assert {name.partition(".")[0].partition("-")[0] for name in differing} <= described
+    assert recordmill("verify", new, "--check", "decode").code == 0
+
+
+def test_grown_data_set_is_numbered_again(sample, recordmill, tmp_path):
+    out = tmp_path / "out"
+    for number, chosen in enumerate((slice(0, 20), slice(20, None))):
+        part = write_part(sample, tmp_path / f"part{number}", chosen)
+        flags = "--max-rejects", 1, "--num-shards", 2, *["--add"] * number
+        assert recordmill("convert", part, "-o", out, *flags).code == 0
+    assert (out / "coco-train.tfrecord-00003-of-00004").exists()
+    repacked = recordmill("repack", out, tmp_path / "new", "--container", TFRECORD, "--gzip")
+    assert (repacked.code, "TFDS" in repacked.out) == (0, False), repacked
+    names = sorted(name for name in whole_folder(tmp_path / "new") if name.startswith("coco-"))
+    assert names == [f"coco-train.tfrecord-0000{number}-of-00004.gz" for number in range(4)]
+    assert recordmill("verify", tmp_path / "new", "--check", "decode").code == 0
 
 
 def test_replan_of_other_shards_is_no_repack_of_these(convert, recordmill, tmp_path):

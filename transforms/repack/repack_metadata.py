@@ -257,8 +257,8 @@ def read_replan(folder: str, manifest: Manifest, split: str) -> Replan:
     images = _images(folder, entry)
     if images is None:
         raise ConfigError(
-            f"{folder} has no {split_images(split)}, which an earlier version and --writer beam do not write, and by "
-            "which --replan plans shards. Convert the data set again, or leave out --replan"
+            f"{folder} has no {split_images(split)}, by which --replan plans shards: an earlier version wrote it, "
+            "or Beam's own writer. Convert the data set again, or leave out --replan"
         )
     by_file = {shard.shard: shard for shard in images}
     files = [shard.file for shard in numbered_shards(entry)]

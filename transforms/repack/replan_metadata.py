@@ -102,8 +102,12 @@ class _OldLines:
         self._fingerprint_names = [names[row] for row in order.tolist()]
         self._problems = fingerprints.problems
         self._target_of_name: dict[str, int] = {}
-        if self._problems:
-            self._target_of_name = dict(zip(self._fingerprint_names, self._targets.tolist(), strict=True))
+        if self._problems:  # perhaps of an image whose fingerprint is in another shard
+            records = images.array["records"].astype(np.int64)
+            targets = moved.locate(source, starts_of(records)[:-1][records > 0])[0].tolist()
+            wholes = self.sources or self.names
+            for row, target in zip(np.flatnonzero(records).tolist(), targets, strict=True):
+                self._target_of_name.setdefault(wholes[row], target)
 
     def fingerprints(self, target: int) -> tuple[np.ndarray, list[str]]:
         """Return rows and names of the images of a new shard; `bytes` of a row is the number of records."""
@@ -112,10 +116,7 @@ class _OldLines:
 
     def problems(self, target: int) -> Iterator[Problem]:
         """Yield the problems of these images."""
-        first = int(self._targets[0]) if len(self._targets) else target  # of a tile whose image is in another shard
-        for problem in self._problems:
-            if self._target_of_name.get(problem.file_name, first) == target:
-                yield problem
+        return (problem for problem in self._problems if self._target_of_name[problem.file_name] == target)
 
 
 # Long list of arguments: lists of both kinds, where records went, and files of both kinds.
@@ -137,16 +138,18 @@ def moved_lists(
     Raises:
         JobError: A list is not that of its shard.
     """
-    new = replan.images
+    new, moves = replan.images, replan.moves
     last = np.full(len(files), -1)
-    np.maximum.at(last, new.source, new.target)
+    for column in (new, moves):
+        np.maximum.at(last, column.source, column.target)
     borders = np.searchsorted(new.target, np.arange(len(new_files) + 1))
+    runs = np.searchsorted(moves.target, np.arange(len(new_files) + 1))
     objects = starts_of(new.rows["objects"])
     lines = _read_lines(files, fingerprints, images, moved)
     held: dict[int, _OldLines] = {}
     for target, file in enumerate(new_files):
         rows = slice(*borders[target : target + 2].tolist())
-        sources = np.unique(new.source[rows]).tolist()
+        sources = np.union1d(new.source[rows], moves.source[runs[target] : runs[target + 1]]).tolist()
         while sources and (missing := [source for source in sources if source not in held]):
             source, line = next(lines)
             if last[source] >= target:

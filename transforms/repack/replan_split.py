@@ -147,18 +147,36 @@ def _last_forms(images: Sequence[ShardImages], rows: _Rows) -> np.ndarray:
     has_no_id = (rows.array["id"] == 0) & (rows.array["planned"] == 0)
     if len({whole for whole, unknown in zip(wholes, has_no_id.tolist(), strict=True) if unknown}) > 1:
         raise UnorderedImagesError("records do not have the ids of their images, which order a data set")
-    occurrences, current, last = dict[str, int](), dict[str, int](), dict[str, int]()
-    forms = []
-    columns = (rows.array[name].tolist() for name in ("continues", "records"))
-    for name, whole, continues, records in zip(names, wholes, *columns, strict=True):
-        if not continues:
-            occurrences[name] = occurrences.get(name, -1) + 1
-        form = current[whole] = max(current.get(whole, 0), occurrences.get(name, 0))
-        forms.append(form)
+    forms = _number_forms(names, wholes, rows)
+    newest, with_records = dict[str, int](), dict[str, int]()
+    for whole, form, records in zip(wholes, forms, rows.array["records"].tolist(), strict=True):
+        newest[whole] = max(form, newest.get(whole, 0))
         if records:
-            last[whole] = form
-    is_last = [form == last.get(whole, current[whole]) for whole, form in zip(wholes, forms, strict=True)]
-    return np.flatnonzero(is_last)
+            with_records[whole] = max(form, with_records.get(whole, 0))
+    last = newest | with_records
+    return np.flatnonzero([form == last[whole] for whole, form in zip(wholes, forms, strict=True)])
+
+
+def _number_forms(names: Sequence[str], wholes: Sequence[str], rows: _Rows) -> list[int]:
+    """Number the runs that list an image, from 0. A tile that is listed again belongs to the next form of its image.
+
+    Args:
+        names, wholes: File name of each row, and of its whole image.
+    """
+    is_end = np.append(np.diff(rows.source) != 0, True).tolist()
+    continues, records = ((rows.array[name] > 0).tolist() for name in ("continues", "records"))
+    firsts: dict[str, list[tuple[bool, bool, int]]] = {}
+    current: dict[str, int] = {}
+    forms = [0] * len(names)
+    for row in np.flatnonzero(rows.array["continues"] == 0).tolist():
+        known = firsts.setdefault(names[row], [])
+        form = forms[row] = current[wholes[row]] = max(current.get(wholes[row], 0), len(known))
+        known.append((is_end[row], records[row], form))
+    # A shard may have been written again, so that the image begins in a shard with a larger number.
+    for row in np.flatnonzero(continues).tolist():
+        begins = firsts.get(names[row], [(True, True, 0)])
+        forms[row] = max(begins, key=lambda begin: (begin[0], begin[1] == records[row], begin[2]))[2]
+    return forms
 
 
 def _order_rows(rows: _Rows, seed: int) -> np.ndarray:
@@ -171,7 +189,8 @@ def _order_rows(rows: _Rows, seed: int) -> np.ndarray:
     sources, first = np.unique(rows.source[with_records], return_index=True)
     first, last = with_records[first], with_records[np.append(first[1:], len(with_records)) - 1]
     ranks = np.zeros(int(rows.source.max()) + 1, np.int64)
-    ranks[sources[np.lexsort((ids[last], hashes[last], ids[first], hashes[first]))]] = np.arange(len(sources))
+    begins = rows.array["continues"][first], ids[last], hashes[last], ids[first], hashes[first]
+    ranks[sources[np.lexsort(begins)]] = np.arange(len(sources))
     return np.lexsort((ranks[rows.source], ids, hashes))
 
 

@@ -121,6 +121,21 @@ def test_annotations_of_an_image_are_joined_and_cut():
     assert joined.images.rows["labels"].tolist() == [[2, 2], [4, 4], [1, 1], [2, 2]]  # sums
 
 
+def test_rejected_image_of_two_shards_is_listed_again():
+    """Its first shard has been written again, and is the last."""
+    old = images_of(keras(B, 2, rejected=2, continues=1), keras(C, 1)), images_of(keras(B, 4))
+    replan = plan(*old, images_of(keras(A, 2), keras(B, 2, rejected=2)), per_annotation=True, examples_per_shard=9)
+    assert moves_of(replan) == [(2, 0, 2, 0), (1, 0, 4, 0), (0, 0, 1, 0)]
+    assert replan.images.rows["planned"].tolist() == [2, 4, 1]
+
+
+def test_annotations_begin_in_a_shard_written_again():
+    """It has lost its other image, so that both shards have annotations of one image only."""
+    old = images_of(keras(B, 3, continues=1)), images_of(keras(B, 3, continues=1), keras(C, 1)), images_of(keras(B, 1))
+    replan = plan(*old, per_annotation=True, num_shards=1)
+    assert moves_of(replan) == [(2, 0, 1, 0), (0, 0, 3, 0), (1, 0, 4, 0)]
+
+
 @pytest.mark.parametrize(("per_shard", "is_guess"), [(3, True), (4, False), (6, False)])
 def test_cut_among_rejected_annotations_is_a_guess(per_shard, is_guess):
     old = images_of(keras(A, 2), keras(B, 2, rejected=1)), images_of(keras(B, 2, continues=1))
