@@ -125,6 +125,9 @@ class RejectTally(msgspec.Struct, frozen=True):
         return dict(sorted(counts.items()))
 
 
+NO_REJECTS = RejectTally({}, 0, {})
+
+
 class UnusableError(ValueError):
     """Error of an image or annotation that is rejected.
 

@@ -246,8 +246,8 @@ class SplitManifest(msgspec.Struct, frozen=True):
         fingerprints_sha256: Hex digest of the split's fingerprints; UNSET if records have no images.
         class_map: Classes that --class-map renamed, merged or dropped; UNSET without the option.
         images_sha256: Hex digest of the split's file of images; UNSET if it has none.
-        additions: Runs of --add, in their order. All other numbers are sums of all runs; `recipe` and `made_by` are
-            those of the first.
+        additions: Runs of --add, in their order. All other numbers are sums of all runs, which count a reject once
+            that several have; `recipe` and `made_by` are those of the first.
         changes_sha256: Hex digest of the split's file of changes, which the last run of --add listed; UNSET without.
         replaced_shards: Files that --add --sync has written again under other names, until the next run deletes them.
     """

@@ -146,6 +146,27 @@ def test_broken_file_of_a_known_image_is_a_reject_and_its_record_stays(tmp_path,
     assert len(read_examples(tmp_path / "out")) == 4
 
 
+def test_what_stays_broken_is_rejected_once(tmp_path, recordmill):
+    """Annotations of present images and of broken ones, and broken images, in each of three runs."""
+    data, out = Data(tmp_path / "data", "abc"), tmp_path / "out"
+    (data.folder / "images/b.jpg").write_bytes(b"")
+    data.objects += [annotation(90, 1, category_id=77), annotation(91, 2, category_id=77)]
+    assert recordmill(*data.flags(), "-o", out).code == 0
+    first, rejects = manifest_of(out)["splits"]["train"], rejects_of(out)
+    assert [row["id"] for row in rejects] == [90, 91, 2]
+    for number, name in enumerate("def", 4):
+        data.rows.append(image_row(number, f"{name}.jpg"))
+        draw_jpeg(data.folder / f"images/{name}.jpg", colour=(ord(name), 60, 50))
+        assert recordmill(*data.flags(), "-o", out, "--add").code == 0
+    entry = manifest_of(out)["splits"]["train"]
+    assert rejects_of(out) == rejects
+    assert entry["images"]["rejected"] == first["images"]["rejected"] == {"image_unreadable": 1}
+    assert entry["annotations"]["rejected"] == first["annotations"]["rejected"] == {"unknown_category": 2}
+    assert entry["annotations"]["of_rejected_images"] == first["annotations"]["of_rejected_images"] == 2
+    assert entry["images"]["rows"] - entry["images"]["present"] == 6
+    assert recordmill("verify", out).code == 0
+
+
 def test_image_that_was_broken_is_new_when_it_is_whole(tmp_path, recordmill):
     data, out = Data(tmp_path / "data", "abc"), tmp_path / "out"
     whole = (data.folder / "images/b.jpg").read_bytes()

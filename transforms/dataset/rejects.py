@@ -3,7 +3,7 @@
 import hashlib
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, islice, takewhile
 from operator import itemgetter
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from isal import isal_zlib
 
 from recordmill.schemas.dataset.dataset_files import REJECTS, state_folder
 from recordmill.schemas.names import is_absolute
-from recordmill.schemas.rejects import MOST_LISTED, REQUESTED_REASONS, Rejected, RejectLine, RejectTally
+from recordmill.schemas.rejects import MOST_LISTED, NO_REJECTS, REQUESTED_REASONS, Rejected, RejectLine, RejectTally
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 RejectKind = tuple[str, str, str]
@@ -178,16 +178,24 @@ _LINES_AT_ONCE = 10_000
 KindRejects = Iterable[tuple[RejectKind, Rejects]]
 
 
+class _Annotations(msgspec.Struct, frozen=True):
+    """Field of a line of rejects."""
+
+    annotations: int
+
+
 class RejectList(NamedTuple):
     """File of a split's rejects.
 
     Attributes:
         first: First rejects of each reason, in the file's order.
+        repeated: Those rejects of earlier runs that this run has again.
     """
 
     tally: RejectTally
     sha256: str
     first: tuple[RejectLine, ...]
+    repeated: RejectTally = NO_REJECTS
 
 
 def write_rejects(
@@ -196,7 +204,8 @@ def write_rejects(
     """Write the rejects of incomplete splits to their state folders.
 
     Args:
-        earlier: Files of rejects of splits that grow. Their lines are listed, but not counted.
+        earlier: Files of rejects of splits that grow. Their lines are listed, but not counted. A line that this run
+            has again is listed once. More than MOST_LISTED rejects of a reason cannot all be compared.
 
     Raises:
         KeyError: Some rejects are of another split.
@@ -223,22 +232,40 @@ def rejects_paths(output: str, splits: Iterable[str]) -> str:
     return ", ".join(rejects_path(output, split) for split in sorted(splits))
 
 
-def _read_listed(split: str, data: bytes) -> Iterator[tuple[RejectKind, Rejects]]:
-    """Yield the lines of a file of rejects, without their number."""
+def _read_listed(split: str, data: bytes) -> dict[RejectKind, list[bytes]]:
+    """Return the lines of a file of rejects, each of which follows its key."""
     lines_by_kind: dict[RejectKind, list[bytes]] = defaultdict(list)
     for line in data.splitlines():
         reject = msgspec.json.decode(line, type=RejectLine)
         lines_by_kind[split, reject.what, reject.reason].append(_line_key(reject.what, reject.id) + line)
-    for kind, lines in lines_by_kind.items():
-        yield kind, Rejects(0, 0, min(lines), _pack_lines(lines))
+    return lines_by_kind
+
+
+def _merge_listed(
+    kinds: Mapping[RejectKind, Rejects], earlier: Mapping[RejectKind, list[bytes]]
+) -> tuple[dict[RejectKind, Rejects], RejectTally]:
+    """Return the lines of a run and of earlier ones, each as often as the one that has it most; and the tally of the
+    earlier lines that the run has again."""
+    listed, repeated = KindsBuilder(), dict[RejectKind, Rejects]()
+    for kind, rejects in kinds.items():
+        listed.merge(kind, rejects)
+    for kind, lines in earlier.items():
+        again = Counter(lines) & Counter(kinds[kind].lines() if kind in kinds else ())
+        others = list((Counter(lines) - again).elements())
+        listed.merge(kind, Rejects(0, 0, b"", _pack_lines(others)))
+        if again:
+            rejects = [msgspec.json.decode(strip_key(line), type=_Annotations) for line in again.elements()]
+            annotations = sum(reject.annotations for reject in rejects)
+            repeated[kind] = Rejects(len(rejects), annotations, min(again), b"")
+    return listed.build(), tally_rejects(repeated.items())
 
 
 def _write_split_rejects(output: str, split: str, kinds: Mapping[RejectKind, Rejects], earlier: bytes) -> RejectList:
-    listed = KindsBuilder()
-    for kind, rejects in chain(kinds.items(), _read_listed(split, earlier)):
-        listed.merge(kind, rejects)
+    listed, repeated = kinds, NO_REJECTS
+    if earlier:
+        listed, repeated = _merge_listed(kinds, _read_listed(split, earlier))
     lines_by_reason: dict[str, list[bytes]] = defaultdict(list)
-    for (_, _, reason), rejects in listed.build().items() if earlier else kinds.items():
+    for (_, _, reason), rejects in listed.items():
         lines_by_reason[reason] += rejects.lines()
     first = sorted(chain.from_iterable(sorted(lines)[:FIRST_OF_REASON] for lines in lines_by_reason.values()))
     lines = sorted(chain.from_iterable(lines_by_reason.values()))
@@ -250,7 +277,7 @@ def _write_split_rejects(output: str, split: str, kinds: Mapping[RejectKind, Rej
             digest.update(data)
             upload.write(data)
     decoded = tuple(msgspec.json.decode(strip_key(line), type=RejectLine) for line in first)
-    return RejectList(tally_rejects(kinds.items()), digest.hexdigest(), decoded)
+    return RejectList(tally_rejects(kinds.items()), digest.hexdigest(), decoded, repeated)
 
 
 def tally_rejects(rejected: KindRejects) -> RejectTally:

@@ -1,12 +1,13 @@
 """Add the entry of a run of `convert --add` to the entry of its split."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from typing import Any
 
 import msgspec
 
 from recordmill.schemas.dataset.manifest import Addition, InputRows, MappedClass, SplitManifest
+from recordmill.schemas.rejects import RejectTally
 
 
 def grow_split(base: SplitManifest, run: SplitManifest) -> SplitManifest:
@@ -36,6 +37,29 @@ def grow_split(base: SplitManifest, run: SplitManifest) -> SplitManifest:
         class_map=_add_class_maps(base.class_map, run.class_map),
         additions=(*base.runs, addition),
     )
+
+
+def without_rejects(entry: SplitManifest, rejects: RejectTally) -> SplitManifest:
+    """Return the entry of a split without rejects that a run of --add has again, and counts."""
+    images, annotations = rejects.reasons("image", "row"), rejects.reasons("annotation")
+    return msgspec.structs.replace(
+        entry,
+        images=msgspec.structs.replace(
+            entry.images,
+            rows=entry.images.rows - sum(images.values()),
+            rejected=_less(entry.images.rejected, images),
+        ),
+        annotations=msgspec.structs.replace(
+            entry.annotations,
+            rows=entry.annotations.rows - sum(annotations.values()) - rejects.annotations,
+            rejected=_less(entry.annotations.rejected, annotations),
+            of_rejected_images=entry.annotations.of_rejected_images - rejects.annotations,
+        ),
+    )
+
+
+def _less(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {key: number - other.get(key, 0) for key, number in one.items()}
 
 
 def _add(one: Any, other: Any) -> Any:

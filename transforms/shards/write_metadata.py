@@ -54,7 +54,7 @@ from recordmill.transforms.shards.describe_split import (
     class_counts,
     describe_split,
 )
-from recordmill.transforms.shards.grow_split import grow_split
+from recordmill.transforms.shards.grow_split import grow_split, without_rejects
 from recordmill.transforms.shards.image_records import images_line, images_path
 from recordmill.transforms.shards.line_file import LineFile
 from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard, is_intact, shard_files
@@ -195,6 +195,7 @@ def write_metadata(
             split: read_list(output, split_rejects(split), entry.rejects_sha256) for split, entry in base.items()
         }
         rejects = write_rejects(output, [recipe.split for recipe in recipes], lists, earlier)
+        base |= {split: without_rejects(base[split], rejects[split].repeated) for split in rejects if split in base}
         shards = {recipe.split: read_notes(output, recipe, notes, base.get(recipe.split), gone) for recipe in recipes}
     except JobError:
         if committed := committed_by_another(recipes, limits):

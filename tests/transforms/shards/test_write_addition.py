@@ -68,6 +68,8 @@ def add(folder: Path, facts: Facts, shards=(), base=None, recipe=MORE, max_rejec
     return write_metadata([recipe], limits, facts, notes, lists, GROWN, TABLE, changes=changes or {})
 
 
+REJECTED_INPUTS = [InputRows("c.json", "instances", 2, 4)]
+"""Rows of REJECTED, and of nothing else."""
 REJECTED_MORE = [
     Rejected("image", 1, Reason.IMAGE_MISSING, "no file", annotations=2),
     Rejected("annotation", 5, Reason.EMPTY_BOX, "box", 2),
@@ -91,10 +93,11 @@ def test_entry_and_lists_are_of_all_runs(tmp_path):
         16,
         {"image_missing": 2, "malformed_image": 2},
     )
+    assert (grown.annotations.rows, grown.annotations.rejected) == (65, {"empty_box": 3})  # 5 has the same line
     assert (grown.class_counts, whole.num_classes) == ((9, 0, 9), 5)
     listed = lines(tmp_path)
     assert [(line["what"], line["id"]) for line in listed] == [
-        *(("annotation", id_) for id_ in (4, 5, 5, 6)),
+        *(("annotation", id_) for id_ in (4, 5, 6)),
         *(("image", id_) for id_ in (1, 9, 10, None)),
     ]
     assert [line.id for line in grown.first_rejects] == [line["id"] for line in listed]
@@ -104,6 +107,22 @@ def test_entry_and_lists_are_of_all_runs(tmp_path):
     assert (statistics["images"], [row["objects"] for row in statistics["classes"]]) == (14, [9, 0, 9])
     assert after["changes-train.jsonl"] == changes
     assert not [name for name in after if name.startswith(".recordmill")]
+
+
+def test_rejects_that_every_run_has_are_listed_and_counted_once(tmp_path):
+    first_run(tmp_path)
+    first = read_split_manifests(str(tmp_path))["train"].splits["train"]
+    listed = lines(tmp_path)
+    for day in range(3):
+        recipe = msgspec.structs.replace(MORE, images=(f"{day}",))
+        whole = add(
+            tmp_path, facts_of("train", counts={"objects": 0}, inputs=REJECTED_INPUTS), recipe=recipe, max_rejects=1
+        )
+    grown = whole.splits["train"]
+    assert lines(tmp_path) == listed
+    assert (grown.images, grown.annotations) == (first.images, first.annotations)
+    own = [(run.images.rows, run.images.rejected, run.annotations.of_rejected_images) for run in grown.runs]
+    assert own == [(2, first.images.rejected, 2)] * 3
 
 
 def test_run_without_new_images_is_noted(tmp_path):
@@ -138,6 +157,31 @@ def test_rejects_of_a_run_are_judged_by_its_own_rows(tmp_path):
         add(tmp_path, facts)
     assert {name: data for name, data in contents(tmp_path).items() if not name.startswith(".")} == before
     assert add(tmp_path, facts, max_rejects=0.7).splits["train"].images.rejected["image_missing"] == 3
+
+
+@pytest.mark.parametrize(
+    ("numbers", "listed", "repeated"),
+    [
+        (([0, 1], [1, 2]), 3, 1),
+        (([0, 0], [0]), 2, 1),  # a file may have two equal rows
+        (([0], [0, 0]), 2, 1),
+        ((range(150), range(150)), 100, 100),  # those that are not listed count again
+        ((range(150), range(150, 300)), 100, 0),
+        ((range(50), range(60)), 60, 50),
+    ],
+)
+def test_lines_of_two_runs(tmp_path, monkeypatch, numbers, listed, repeated):
+    monkeypatch.setattr(rejects, "MOST_LISTED", 100)
+    data = b""
+    for part in numbers:
+        rejected = [Rejected("image", id_, Reason.IMAGE_MISSING, f"{id_}", annotations=2) for id_ in part]
+        kinds = count_rejects(("train", reject) for reject in rejected).items()
+        list_ = write_rejects(str(tmp_path), ["train"], kinds, {"train": data})["train"]
+        data = (tmp_path / ".recordmill-train/rejects.jsonl").read_bytes()
+    assert data.count(b"\n") == listed
+    assert list_.tally.counts == {("image", "image_missing"): len(numbers[1])}
+    assert sum(list_.repeated.counts.values()) == repeated
+    assert list_.repeated.annotations == 2 * repeated
 
 
 def test_list_has_the_same_lines_in_any_number_of_runs(tmp_path, monkeypatch):
