@@ -7,7 +7,8 @@ from functools import partial
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
-from recordmill.pipelines.convert import Gathered, Job, encode_and_plan, input_file, read_division, read_existing
+from recordmill.pipelines.convert import Job, encode_and_plan, input_file, read_division, read_existing
+from recordmill.pipelines.gathered import Gathered
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.features import PARTS_OF_FIELDS
 from recordmill.schemas.inputs.splits import Division

@@ -11,7 +11,6 @@ from msgspec.structs import astuple
 
 from recordmill.pipelines.choose_encoder import choose_encoder, text_files
 from recordmill.pipelines.convert import (
-    Gathered,
     Job,
     encode_and_plan,
     input_file,
@@ -19,6 +18,7 @@ from recordmill.pipelines.convert import (
     read_division,
     read_existing,
 )
+from recordmill.pipelines.gathered import Gathered
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.inputs.coco import ExportPart, Given
 from recordmill.schemas.inputs.encoders import EncoderSource, TextForm

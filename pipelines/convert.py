@@ -1,50 +1,50 @@
 """Steps of all conversions: write records, and the manifest."""
 
 import logging
-import shlex
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-import msgspec
 import numpy as np
-from apache_beam.pvalue import AsDict, AsIter, AsList, AsSingleton, PCollection
+from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 
-from recordmill.pipelines.sets_options import set_names
+from recordmill.pipelines.gathered import Gathered
+from recordmill.pipelines.grow import (
+    adds,
+    adopt_images,
+    count_changes,
+    first_shards,
+    grow_images,
+    grow_job,
+    limits_with_base,
+    rewrite_shards,
+)
 from recordmill.schemas.dataset.manifest import FORMAT, Manifest
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable, Part
-from recordmill.schemas.image_records import split_images
 from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder
 from recordmill.schemas.inputs.image_options import ALLOW_EMPTY, AnnotatedOptions, StoredImageOptions, TileOptions
-from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.inputs.labels import ExistingLabels
 from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, RecipeValue
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.names import name_key
 from recordmill.schemas.paths import is_remote
-from recordmill.schemas.sizes import number_text
 from recordmill.transforms.blocks.cut_range import BlockKey
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.dataset.collect_facts import WithFacts, collect_facts
-from recordmill.transforms.dataset.dataset_folder import existing_labels, read_split_manifests
+from recordmill.transforms.dataset.dataset_folder import existing_labels
 from recordmill.transforms.dataset.facts import AddFacts, FactsBuilder
 from recordmill.transforms.encoders.encode_captions import EncodeCaptions
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
 from recordmill.transforms.encoders.record_maker import RecordMaker
-from recordmill.transforms.grow.grow_images import GrowImages, GrowJob, MadeRecords
-from recordmill.transforms.grow.rewrite_shards import RewriteShards
+from recordmill.transforms.grow.grow_images import GrowJob, MadeRecords
 from recordmill.transforms.insight.write_report import try_to_report
 from recordmill.transforms.join.divide_images import read_groups, with_groups
 from recordmill.transforms.join.drop_images import DropCopies, ExcludeImages, read_exclusions
-from recordmill.transforms.runtime.beam_steps import library_versions
-from recordmill.transforms.shape.adopt_data_set import AdoptDataSet, RenumberImages
 from recordmill.transforms.shape.class_map import read_class_map
-from recordmill.transforms.shape.join_sets import facts_of_set
 from recordmill.transforms.shape.limit_blocks import LimitBlocks
 from recordmill.transforms.shape.shape_classes import ShapeClasses
 from recordmill.transforms.shape.tile_images import TileImages, TileJob
@@ -52,41 +52,16 @@ from recordmill.transforms.shards.check_findings import CheckFindings, JobLimits
 from recordmill.transforms.shards.count_groups import CountGroups
 from recordmill.transforms.shards.describe_split import count_classes, write_plan
 from recordmill.transforms.shards.encode_images import EncodeImages
-from recordmill.transforms.shards.image_records import read_images
 from recordmill.transforms.shards.job_parts import KeepPart, plan_part, write_part
 from recordmill.transforms.shards.plan_blocks import PlanBlocks
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.write_metadata import WriteMetadata
 from recordmill.transforms.shards.write_shards import WriteShards, WriteWithBeam
-from recordmill.transforms.storage.resolve import file_version, join_path, storage_for
+from recordmill.transforms.storage.resolve import file_version, storage_for
 from recordmill.transforms.user_samples.record_options import RecordOptions
 
 _IN_FLIGHT = 64
 """Maximum number of concurrent requests for images of a bucket, see docs/decisions/0008-buckets.md."""
-
-
-class Gathered(NamedTuple):
-    """Input of the shards."""
-
-    # (BlockKey, packed Block) of complete Blocks, see `recordmill.transforms.shards.plan_blocks`; or Spill for rows.
-    blocks: PCollection
-    labels: PCollection  # one LabelMap, of the requested classes
-    table: PCollection  # one FeatureTable: features of a record
-    encoders: PCollection | None = None  # TextEncoder; None if no texts are encoded
-    division: Division | AsSingleton | None = None  # split assignment; None without groups
-    changes: PCollection | None = None  # (split, contents of changes-SPLIT.jsonl); None without --add
-    replaced: PCollection | None = None  # (split, shard, file name), see Grown; None without --add
-
-    @property
-    def sides(self) -> dict[str, Any]:
-        """Side inputs of the steps that write metadata."""
-        sides = {"labels": AsSingleton(self.labels), "table": AsSingleton(self.table)}
-        return sides if self.encoders is None else sides | {"encoders": AsList(self.encoders)}
-
-    @property
-    def lists(self) -> dict[str, Any]:
-        """Side inputs of the step that writes the manifest, besides `sides`."""
-        return {} if self.changes is None else {"changes": AsDict(self.changes)}
 
 
 def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSingleton:
@@ -157,11 +132,6 @@ def shape_images(options: ImageOptions, gathered: Gathered, splits: Sequence[str
     return gathered._replace(blocks=blocks, labels=labels, table=table)
 
 
-def adds(options: ImageOptions) -> bool:
-    """Return True if a job adds images to splits of a data set."""
-    return isinstance(options, DividedOptions) and options.add
-
-
 def _encode_captions(gathered: Gathered, text: EncoderSource, splits: Sequence[str]) -> Gathered:
     """Return images with their captions encoded, and the encoder."""
     blocks, encoders = gathered.blocks | "EncodeCaptions" >> EncodeCaptions(text, tuple(splits))
@@ -188,18 +158,6 @@ def _tile_job(options: ImageOptions, splits: tuple[str, ...]) -> TileJob | None:
 def _add_tile_keys(options: ImageOptions, gathered: Gathered) -> Gathered:
     add_keys = beam.Map(FeatureTable.adding, options.layout_table, Part.TILES).with_output_types(FeatureTable)
     return gathered._replace(table=gathered.table | "AddTileKeys" >> add_keys)
-
-
-def _count_changes(listed: tuple[str, bytes], facts: FactsBuilder) -> None:
-    """Warn of a plan's images that --sync writes again; `listed` is a split and the contents of its file of changes."""
-    split, lines = listed
-    changes = Counter(msgspec.json.decode(line)["change"] for line in lines.splitlines())
-    if number := changes["labels"] + changes["image"]:
-        facts.warn(
-            split,
-            f"--sync: {number_text(number, 'image')} of {split} would be written again: {changes['labels']:,} with "
-            f"other labels, masks or fields, {changes['image']:,} with other bytes",
-        )
 
 
 _KEY_BITS = 48
@@ -287,10 +245,8 @@ class Job(NamedTuple):
             return written | "WritePart" >> metadata
         sides = gathered.sides | gathered.lists
         more: dict[str, Any] = {"prune": True} if getattr(options, "prune", False) else {}
-        if self.base and getattr(options, "sync", False):
-            rest = options.output, self.base, self.splits, findings.facts, gathered.labels, _threads(options)
-            copies, removed = (gathered.replaced, written) | "RewriteShards" >> RewriteShards(*rest)
-            more |= {"copies": copies, "removed": AsList(removed)}
+        if addition := self._addition:
+            more |= rewrite_shards(addition, gathered, written, findings.facts, _threads(options))
         manifest = written | "WriteMetadata" >> WriteMetadata(findings, recipes, limits, sides, **more)
         manifest | "ReportFolder" >> beam.Map(lambda _, output: try_to_report(output), options.output)
         return manifest
@@ -300,13 +256,13 @@ class Job(NamedTuple):
         with collect_facts() as facts:
             gathered, _ = self._plan(p)
             if gathered.changes and isinstance(self.options, DividedOptions) and self.options.sync:
-                gathered.changes | "CountChanges" >> WithFacts(_count_changes)
+                gathered.changes | "CountChanges" >> WithFacts(count_changes)
             if self.has_images:
                 count = WithFacts(count_classes, AsSingleton(gathered.labels), self.splits)
                 gathered.blocks | "CountClasses" >> count
         findings = tuple(facts) | "AddFindings" >> AddFacts()
         checked = findings | "CheckFindings" >> CheckFindings(self._limits(output=""))
-        sides = gathered.sides | {"first_shards": self.first_shards}
+        sides = gathered.sides | {"first_shards": first_shards(self.base, self.splits)}
         checked | "ReportPlan" >> beam.Map(write_plan, path, recipes, AsList(findings.facts), **sides)
 
     def read(self, p: beam.Pipeline) -> Gathered:
@@ -325,68 +281,39 @@ class Job(NamedTuple):
 
     def _plan(self, p: beam.Pipeline) -> tuple[Gathered, PCollection]:
         """Return the input of the shards, and (ShardKey, packed Block)."""
-        gathered = self._read_for(self.base, p) if self.base else self.read(p)
+        addition, read = self._addition, partial(self.read, p)
+        gathered = adopt_images(addition, self.options, read) if addition else read()
         if self.captions:
             gathered = _encode_captions(gathered, self.captions, self.splits)
         tiles = _tile_job(self.options, self.splits) if self.has_images else None
         if tiles:
             gathered = _add_tile_keys(self.options, gathered)
-        if self.base:
-            gathered = self._grow(self.base, gathered, tiles)
+        if addition:
+            assert isinstance(self.maker, EncodeImages)
+            records = MadeRecords(self.splits, self.maker, tiles)
+            gathered = grow_images(addition, gathered, records, _threads(self.options))
         if tiles:
             divide = TileImages(tiles, gathered.labels, gathered.table, _threads(self.options))
             gathered = gathered._replace(blocks=gathered.blocks | "TileImages" >> divide)
         return gathered, gathered.blocks | "PlanShards" >> self._shards()
 
-    def _read_for(self, base: Manifest, p: beam.Pipeline) -> Gathered:
-        """Return the images of the job as images of the data set that it adds to."""
-        options: Any = self.options
-        with facts_of_set(options.add_as) if options.add_as else nullcontext():
-            gathered = self.read(p)
-        existing = ExistingLabels(base.labels, options.output, base.table)
-        adopt = AdoptDataSet(existing, self.splits, options.add_as or "", getattr(options, "categories", ()))
-        blocks, labels, table = (gathered.blocks, gathered.labels, gathered.table) | "AdoptDataSet" >> adopt
-        return gathered._replace(blocks=blocks, labels=labels, table=table)
-
-    def _grow(self, base: Manifest, gathered: Gathered, tiles: TileJob | None) -> Gathered:
-        """Return the images that the data set lacks, or that --sync writes again."""
-        options: Any = self.options
-        drops_copies = options.duplicates == "drop"
-        job = GrowJob(options.output, base, self.splits, options.sync, drops_copies)
-        assert isinstance(self.maker, EncodeImages)
-        records = MadeRecords(self.splits, self.maker, tiles)
-        grow = GrowImages(job, records, gathered.labels, gathered.table, _threads(options))
-        blocks, changes, replaced = gathered.blocks | "GrowImages" >> grow
-        entries = {split for split, entry in base.splits.items() if entry.images_sha256 is not msgspec.UNSET}
-        files = [join_path(options.output, split_images(split)) for split in sorted(entries)]
-        create = beam.Create(files).with_output_types(str)
-        known = blocks.pipeline | "KnownFiles" >> create | "ReadKnown" >> beam.FlatMap(read_images)
-        blocks = (blocks, known) | "RenumberImages" >> RenumberImages()
-        if drops_copies:
-            blocks = blocks | "DropCopies" >> DropCopies(self.splits)
-        return gathered._replace(blocks=blocks, changes=changes, replaced=replaced)
+    @property
+    def _addition(self) -> GrowJob | None:
+        return grow_job(self.base, self.options, self.splits) if self.base else None
 
     def _limits(self, output: str) -> JobLimits:
         limits = job_limits(self.options, self.splits, output)
-        if not self.base:
-            return limits
-        own = read_split_manifests(self.options.output)
-        base = {split: own[split].sha256 for split in self.splits if split in own}
-        return limits._replace(base=base, other_images_cure=_other_images_cure(self.options, self.base))
-
-    @property
-    def first_shards(self) -> dict[str, int]:
-        """Index of the first new shard of each split that the data set has."""
-        entries = self.base.splits if self.base else {}
-        return {split: entries[split].next_shard for split in self.splits if split in entries}
+        return limits_with_base(limits, self.base, self.options) if self.base else limits
 
     def _shards(self) -> beam.PTransform:
-        return self.plan.after(self.first_shards) if self.base and isinstance(self.plan, PlanBlocks) else self.plan
+        if self.base and isinstance(self.plan, PlanBlocks):
+            return self.plan.after(first_shards(self.base, self.splits))
+        return self.plan
 
     def _writer(self, gathered: Gathered, checked: PCollection) -> WriteShards:
         options = self.options
         names = options.output, options.name, options.layout
-        rest = FORMAT, options.container, self.first_shards
+        rest = FORMAT, options.container, first_shards(self.base, self.splits)
         recipe = ShardRecipe(*names, options.gzip, options.seed, self.maker, *rest)
         arguments = checked, gathered.labels, gathered.table, recipe, _threads(options)
         if options.writer == "beam":
@@ -422,21 +349,6 @@ def job_limits(options: ImageOptions, splits: tuple[str, ...], output: str) -> J
         joins_sets=bool(options.set_options),
         keeps_state=options.job_part is not None,
     )
-
-
-def _other_images_cure(options: ImageOptions, base: Manifest) -> str:
-    """Return the fix for images of `options` that the data set has with other bytes."""
-    (name,) = set_names([{"data": getattr(options, "data", None), "images": options.images}])
-    cure = (
-        f"If they are other images, give them a folder of their own by --add-as {shlex.quote(name)}. If they are new "
-        "versions, write them again by --sync"
-    )
-    if not isinstance(options, StoredImageOptions) or options.image_rules == ImageRules(options.image_rules.check):
-        return cure
-    made_by, versions = next(iter(base.splits.values())).made_by, library_versions(options.layout, options.container)
-    if changed := sorted(key for key in {*made_by, *versions} if made_by.get(key) != versions.get(key)):
-        cure += f". The data set's images were encoded by other versions of {', '.join(changed)}, which may be why"
-    return cure
 
 
 def _needed_labels(options: ImageOptions) -> Iterator[tuple[str, tuple[str, str]]]:

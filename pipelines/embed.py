@@ -4,8 +4,9 @@ from typing import Any
 
 import apache_beam as beam
 
-from recordmill.pipelines.convert import Gathered, Job
+from recordmill.pipelines.convert import Job
 from recordmill.pipelines.formats import FORMATS
+from recordmill.pipelines.gathered import Gathered
 from recordmill.pipelines.model_options import LabelledModelOptions, ModelOptions, RowsModelOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.models import FETCHED, ON_DISK, RANDOM, TOLERANCE, FeatureModel

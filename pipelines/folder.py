@@ -10,7 +10,6 @@ import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.pipelines.convert import (
-    Gathered,
     Job,
     encode_and_plan,
     input_file,
@@ -18,6 +17,7 @@ from recordmill.pipelines.convert import (
     read_division,
     read_existing,
 )
+from recordmill.pipelines.gathered import Gathered
 from recordmill.schemas.dataset.recipes import InputFile, unlisted_folder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable

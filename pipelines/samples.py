@@ -3,7 +3,8 @@
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from recordmill.pipelines.convert import Gathered, Job, encode_and_plan
+from recordmill.pipelines.convert import Job, encode_and_plan
+from recordmill.pipelines.gathered import Gathered
 from recordmill.transforms.user_samples.gather_samples import GatherSamples
 from recordmill.transforms.user_samples.record_options import RecordOptions
 

@@ -7,7 +7,8 @@ from typing import Any
 import apache_beam as beam
 import msgspec
 
-from recordmill.pipelines.convert import Gathered, Job, choice_files, encode_and_plan, read_division, read_existing
+from recordmill.pipelines.convert import Job, choice_files, encode_and_plan, read_division, read_existing
+from recordmill.pipelines.gathered import Gathered
 from recordmill.pipelines.sets_options import NamedSet, SetsOptions
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.errors import ConfigError, translated_errors

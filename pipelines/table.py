@@ -10,12 +10,12 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.pipelines.choose_encoder import choose_encoder, saved_classes, text_files
 from recordmill.pipelines.convert import (
-    Gathered,
     Job,
     encode_and_plan,
     input_file,
     place_in_split,
 )
+from recordmill.pipelines.gathered import Gathered
 from recordmill.schemas.dataset.recipes import InputFile, unlisted_folder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureTable

@@ -829,7 +829,7 @@ CURES = [
     ),
     *(
         Cure(
-            "pipelines/convert.py",
+            "pipelines/grow.py",
             "--add-as {}. If they are new versions, write them again by --sync",
             CLASSES | {"new 1/cat/1.png": noise(9), "new 1/dog/3.png": noise(8)},
             ("convert set -o out --name d", "convert 'new 1' -o out --name d --add"),

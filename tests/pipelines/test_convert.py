@@ -4,7 +4,8 @@ import apache_beam as beam
 import pytest
 
 from recordmill.pipelines import folder
-from recordmill.pipelines.convert import Gathered, job_limits
+from recordmill.pipelines.convert import job_limits
+from recordmill.pipelines.gathered import Gathered
 from recordmill.schemas.rejects import Metric
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.dataset.collect_facts import WithFacts

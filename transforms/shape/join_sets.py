@@ -55,7 +55,7 @@ class DataSetPart(NamedTuple):
 
     Attributes:
         name: Prefix of the names of its images, unique.
-        blocks, labels, table: See `recordmill.pipelines.convert.Gathered`.
+        blocks, labels, table: See `recordmill.pipelines.gathered.Gathered`.
         splits: Its splits, by the column `split` of its Blocks.
         upright: True if EXIF turns its images without a size in the source.
     """
