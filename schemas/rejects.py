@@ -172,6 +172,7 @@ class Metric(str, Enum):
     OF_LIMITED_IMAGES = "of_limited_images"  # annotations of images that --limit or --max-per-class leaves out
     PRESENT = "present"  # images that --add skips, because the data set has them
     CHANGED = "changed"  # those of them with other labels, masks or fields
+    GONE = "gone"  # images of the data set that DATA does not have, with --sync
     OF_PRESENT_IMAGES = "of_present_images"  # annotations of images that --add skips
     IMAGES_WITHOUT_RECORD = "images_without_record"  # images without objects, in a layout with one record per object
     OF_REJECTED_IMAGES = "of_rejected_images"  # annotations of images whose reject is in another shard

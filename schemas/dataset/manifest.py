@@ -116,6 +116,7 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
         present: Images that --add skips, because the data set has them.
         changed: Those of them whose labels, masks or fields are others than in their records.
         replaced: Images in records of earlier runs that --add --sync has written again.
+        gone: Images of the data set that DATA did not have, with --sync. Each run counts them.
     """
 
     rows: int
@@ -138,6 +139,7 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     present: int = 0
     changed: int = 0
     replaced: int = 0
+    gone: int = 0
 
     @property
     def limited(self) -> int:
@@ -219,7 +221,8 @@ class Addition(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         recipe, made_by: See SplitManifest.
         images, annotations: Numbers of this run, which those of the split contain.
-        shards: Number of shards that it wrote.
+        shards: Number of shards that it wrote; 0 if `repack --replan` has planned others.
+        replaced: Images of earlier runs that it wrote again.
     """
 
     recipe: Recipe
@@ -227,6 +230,7 @@ class Addition(msgspec.Struct, frozen=True, omit_defaults=True):
     images: ImageCounts
     annotations: AnnotationCounts
     shards: int = 0
+    replaced: int = 0
 
 
 class SplitManifest(msgspec.Struct, frozen=True):

@@ -170,12 +170,32 @@ def test_sync_twice_and_gone_images_stay(coco_set, recordmill):
     assert recordmill("convert", *COCO.split(), "-o", "full").code == 0
     assert records_of("out") == records_of("full")
     assert entry_of("out").images.replaced == 3
+    assert [run.replaced for run in entry_of("out").runs] == [1, 2]
+    whole = Path("instances.json").read_text()
     change(labels=(), gone=(5, 6), images=(), new=False)
     done = recordmill("convert", *options, "--add", "--sync")
     assert done.code == 0, done
     assert records_of("out") == records_of("full")
     lines = list(map(json.loads, Path("out/changes-train.jsonl").read_text().splitlines()))
     assert [line["change"] for line in lines] == ["gone", "gone"]
+    assert "2 images of the data set were not in DATA (changes-train.jsonl). Their records stay" in done.out
+    Path("instances.json").write_text(whole)
+    change(labels=(), images=(5,), new=False)
+    done = recordmill("convert", *options, "--add", "--sync")
+    assert "1 image, 1 of them in place of earlier records, in" in done.out, done
+    assert "not in DATA" not in done.out + done.err
+
+
+def test_summary_of_a_replanned_data_set(coco_set, recordmill):
+    """The runs of --add wrote more shards than the data set has now."""
+    options = [*COCO.split(), "--num-shards", "4", "-o", "out"]
+    assert recordmill("convert", *options).code == 0
+    change(labels=(), images=range(12), new=False)
+    assert recordmill("convert", *options, "--add", "--sync", "--num-shards", "5").code == 0
+    assert [run.shards for run in entry_of("out").runs] == [5]
+    replanned = recordmill("repack", "out", "replanned", "--replan")
+    assert (replanned.code, "first new shard" in replanned.out) == (0, False), replanned
+    assert "12 images, 12 of them in place of earlier records, by --add; 0 images present" in replanned.out
 
 
 @pytest.mark.skipif(not CONTAINERS["parquet"].is_installed, reason="no extra")

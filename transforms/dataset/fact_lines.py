@@ -271,15 +271,18 @@ def _added_lines(split: SplitManifest, is_plan: bool) -> Iterator[Line]:
     """Yield the lines about the last run of `--add`, or about one that is planned."""
     if not split.runs and not (is_plan and split.images.present):
         return
-    run, shards = (split.images, 0) if is_plan else (split.runs[-1].images, split.runs[-1].shards)
+    last = None if is_plan else split.runs[-1]
+    run, shards = (last.images, last.shards) if last else (split.images, 0)
     number = len(split.runs)
     whose = f" by the last of {number:,} runs of --add" if number > 1 else "" if is_plan else " by --add"
     where = f" in {number_text(shards, 'shard')}" if shards else ""
     written = number_text(run.written, "image") if run.written else "nothing"
+    if last and last.replaced:
+        written += f", {last.replaced:,} of them in place of earlier records,"
     yield "added", f"{written}{where}{whose}; {number_text(run.present, 'image')} present"
+    listed = "" if is_plan or split.changes_sha256 is msgspec.UNSET else f" ({split_changes(split.recipe.split)})"
     if run.changed:
         have = "has" if run.changed == 1 else "have"
-        listed = "" if is_plan else f" ({split_changes(split.recipe.split)})"
         yield (
             "changed",
             (
@@ -287,6 +290,9 @@ def _added_lines(split: SplitManifest, is_plan: bool) -> Iterator[Line]:
                 "Their records stay: run again with --add --sync to write them"
             ),
         )
+    if run.gone:
+        was = "was" if run.gone == 1 else "were"
+        yield "gone", f"{number_text(run.gone, 'image')} of the data set {was} not in DATA{listed}. Their records stay"
 
 
 def _format_class_limit(manifest: Manifest, split: SplitManifest, maximum: int) -> str:

@@ -16,14 +16,12 @@ import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.block import Block, are_among
-from recordmill.schemas.dataset.dataset_files import split_changes
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.image_records import ShardImages, split_images
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import MOST_LISTED, Metric, Reason, Rejected
 from recordmill.schemas.shards import ShardNames
-from recordmill.schemas.sizes import number_text
 from recordmill.transforms.blocks.cut_range import BlockKey
 from recordmill.transforms.blocks.image_tasks import labels_of
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
@@ -489,10 +487,4 @@ def list_changes(group: tuple[str, Iterable[Change]], facts: FactsBuilder) -> It
         names = heapq.nsmallest(MOST_LISTED, (name for change, name in changes if change == kind))
         lines += [{"split": split, "file_name": name, "change": kind} for name in names]
     yield split, msgspec.json.Encoder().encode_lines(lines)
-    if gone := numbers["gone"]:
-        was = "was" if gone == 1 else "were"
-        facts.warn(
-            split,
-            f"--sync: {number_text(gone, 'image')} of {split} in the data set {was} not in DATA. Their records stay; "
-            f"{split_changes(split)} lists them",
-        )
+    facts.count(split, Metric.GONE, numbers["gone"])

@@ -186,6 +186,9 @@ def _write_split(job: _Job, notes: Mapping[ShardKey, str]) -> tuple[SplitManifes
         unit = "tile" if Part.TILES in job.manifest.parts else "image"
         of_plan = sizing_warnings(split, job.plan.plan, recipe.sizing, unit)
         warnings = tuple(sorted({*of_plan, *(text for text in warnings if not is_sizing_warning(text))}))
+    additions = entry.additions
+    if job.plan and entry.runs:
+        additions = tuple(msgspec.structs.replace(run, shards=0) for run in entry.runs)
     data = known.encode()
     repacked = msgspec.structs.replace(
         entry,
@@ -197,6 +200,7 @@ def _write_split(job: _Job, notes: Mapping[ShardKey, str]) -> tuple[SplitManifes
         statistics_sha256=msgspec.UNSET if data is None else sha256(data).hexdigest(),
         fingerprints_sha256=fingerprints_file.sha256,
         images_sha256=images_file.sha256,
+        additions=additions,
         changes_sha256=msgspec.UNSET,
         replaced_shards=msgspec.UNSET,
     )

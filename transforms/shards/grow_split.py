@@ -10,7 +10,7 @@ from recordmill.schemas.dataset.manifest import Addition, InputRows, MappedClass
 from recordmill.schemas.rejects import RejectTally
 
 
-def grow_split(base: SplitManifest, run: SplitManifest) -> SplitManifest:
+def grow_split(base: SplitManifest, run: SplitManifest, replaced: int = 0) -> SplitManifest:
     """Return the entry of a split with that of a run that added to it.
 
     Args:
@@ -18,9 +18,10 @@ def grow_split(base: SplitManifest, run: SplitManifest) -> SplitManifest:
         run: Entry of the run, with the lists of both: rejects, statistics, fingerprints, images. Its shards without
             records are left out, and so are lists that the split does not have. Unlisted files are those of this run:
             it may have added those of earlier runs.
+        replaced: Number of images that the run wrote again, which `base` no longer has.
     """
     shards = tuple(shard for shard in run.shards if shard.examples)
-    addition = Addition(run.recipe, run.made_by, run.images, run.annotations, len(shards))
+    addition = Addition(run.recipe, run.made_by, run.images, run.annotations, len(shards), replaced)
     return msgspec.structs.replace(
         run,
         recipe=base.recipe,

@@ -278,10 +278,12 @@ def _grow(
     if base.statistics_sha256 is not msgspec.UNSET:
         data = read_list(output, split_statistics(base.recipe.split), base.statistics_sha256)
         earlier = invert_statistics(msgspec.json.decode(data, type=SplitStatistics), table)
+    before = base.images.replaced
     if gone.files.get(base.recipe.split):
         base, earlier = take_out(base, earlier, gone)
+    grown = grow_split(base, run, base.images.replaced - before)
     is_known = base.statistics_sha256 is not msgspec.UNSET
-    return grow_split(base, run), add_statistics(earlier, statistics) if is_known else None
+    return grown, add_statistics(earlier, statistics) if is_known else None
 
 
 def _with_statistics(
