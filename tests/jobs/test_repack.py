@@ -187,21 +187,21 @@ def write_part(sample, folder: Path, chosen: slice, broken: int | None = None) -
 
 
 @pytest.mark.parametrize(
-    ("flags", "sizes"),
+    ("flags", "sizes", "later"),
     [
-        ("", "--num-shards 3"),
-        ("--layout keras --gzip", "--examples-per-shard 10"),
-        ("--tile 64 --container webdataset", "--shard-size 60KB"),
+        ("", "--num-shards 3", "--num-shards 4"),
+        ("--layout keras --gzip", "--examples-per-shard 10", "--examples-per-shard 7"),
+        ("--tile 64 --container webdataset", "--shard-size 60KB", "--num-shards 1"),
     ],
 )
-def test_replan_of_grown_data_set_is_a_conversion(flags, sizes, sample, recordmill, tmp_path):
+def test_replan_of_grown_data_set_is_a_conversion(flags, sizes, later, sample, recordmill, tmp_path):
     """An image that is broken at first is delivered again."""
     parts = [(slice(0, 15), 4), (slice(4, 20), None), (slice(20, None), None)]
     more = ["--max-rejects", 1, *shlex.split(flags)]
     out, new = tmp_path / "out", tmp_path / "new"
     for number, (chosen, broken) in enumerate(parts):
         part = write_part(sample, tmp_path / f"part{number}", chosen, broken)
-        size = shlex.split(sizes) if number == 0 else ("--num-shards", 1)
+        size = shlex.split(later if number else sizes)
         added = recordmill("convert", part, "-o", out, *more, *size, *["--add"] * (number > 0))
         assert added.code == 0, added
     every = write_part(sample, tmp_path / "every", slice(None))
@@ -212,6 +212,7 @@ def test_replan_of_grown_data_set_is_a_conversion(flags, sizes, sample, recordmi
     differing = differing_files(new, tmp_path / "all")
     assert {name.partition(".")[0].partition("-")[0] for name in differing} <= described
     assert recordmill("verify", new, "--check", "decode").code == 0
+    assert "is already complete" in recordmill("repack", out, new, "--replan").out
 
 
 def test_grown_data_set_is_numbered_again(sample, recordmill, tmp_path):

@@ -11,7 +11,7 @@ import numpy as np
 
 from recordmill.schemas.containers import TFRECORD
 from recordmill.schemas.dataset.dataset_files import split_rejects, state_folder
-from recordmill.schemas.dataset.manifest import Manifest, SplitManifest
+from recordmill.schemas.dataset.manifest import Addition, Manifest, SplitManifest
 from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.errors import ConfigError, FaultyDatasetError, JobError
 from recordmill.schemas.features import Part, RecordOf
@@ -101,6 +101,7 @@ _OF_CONTAINER = (
     "images_sha256",
     "changes_sha256",
     "replaced_shards",
+    "additions",
     "warnings",
 )
 """Fields of SplitManifest that another folder changes."""
@@ -114,8 +115,16 @@ def is_repacked(source: SplitManifest, target: SplitManifest, plan: Replan | Non
     """
     fields = set(SplitManifest.__struct_fields__) - {*_OF_CONTAINER}
     is_same = all(getattr(source, field) == getattr(target, field) for field in fields)
+    is_same &= _kept_runs(source, plan) == target.additions
     examples = [shard.examples for shard in numbered_shards(source)] if plan is None else plan.examples.tolist()
     return is_same and examples == [shard.examples for shard in numbered_shards(target)]
+
+
+def _kept_runs(entry: SplitManifest, plan: Replan | None) -> tuple[Addition, ...] | msgspec.UnsetType:
+    """Return the runs of --add. None of them has shards of its own in a plan of all images."""
+    if plan is None or not entry.runs:
+        return entry.additions
+    return tuple(msgspec.structs.replace(run, shards=0) for run in entry.runs)
 
 
 def numbered_shards(entry: SplitManifest) -> list[ShardInfo]:
@@ -186,9 +195,6 @@ def _write_split(job: _Job, notes: Mapping[ShardKey, str]) -> tuple[SplitManifes
         unit = "tile" if Part.TILES in job.manifest.parts else "image"
         of_plan = sizing_warnings(split, job.plan.plan, recipe.sizing, unit)
         warnings = tuple(sorted({*of_plan, *(text for text in warnings if not is_sizing_warning(text))}))
-    additions = entry.additions
-    if job.plan and entry.runs:
-        additions = tuple(msgspec.structs.replace(run, shards=0) for run in entry.runs)
     data = known.encode()
     repacked = msgspec.structs.replace(
         entry,
@@ -200,7 +206,7 @@ def _write_split(job: _Job, notes: Mapping[ShardKey, str]) -> tuple[SplitManifes
         statistics_sha256=msgspec.UNSET if data is None else sha256(data).hexdigest(),
         fingerprints_sha256=fingerprints_file.sha256,
         images_sha256=images_file.sha256,
-        additions=additions,
+        additions=_kept_runs(entry, job.plan),
         changes_sha256=msgspec.UNSET,
         replaced_shards=msgspec.UNSET,
     )
