@@ -215,6 +215,18 @@ def test_replan_of_grown_data_set_is_a_conversion(flags, sizes, later, sample, r
     assert "is already complete" in recordmill("repack", out, new, "--replan").out
 
 
+def test_replan_counts_images_of_shards_that_rejects_left_empty(sample, recordmill, tmp_path):
+    out, new, whole = tmp_path / "out", tmp_path / "new", tmp_path / "all"
+    more = ["--max-rejects", 1, "--num-shards"]
+    assert recordmill("convert", write_part(sample, tmp_path / "a", slice(0, 15)), "-o", out, *more, 3).code == 0
+    every = write_part(sample, tmp_path / "b", slice(None), broken=20)
+    assert recordmill("convert", every, "-o", out, *more, 30, "--add").code == 0
+    assert recordmill("repack", out, new, "--replan").code == 0
+    assert recordmill("convert", every, "-o", whole, *more, 3).code == 0
+    shards = [path.name for path in sorted(whole.glob("*tfrecord*"))]
+    assert [(new / name).read_bytes() for name in shards] == [(whole / name).read_bytes() for name in shards]
+
+
 def test_grown_data_set_is_numbered_again(sample, recordmill, tmp_path):
     out = tmp_path / "out"
     for number, chosen in enumerate((slice(0, 20), slice(20, None))):

@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,6 +16,7 @@ from recordmill.transforms.blocks.image_facts import FactColumns
 from recordmill.transforms.blocks.image_tasks import source_image_ids
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.records.digest_record import RecordDigests
+from recordmill.transforms.shards.line_file import LineFile
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
@@ -160,3 +162,46 @@ def read_images(path: str) -> Iterator[ShardImages]:
     """
     with storage_for(path).open(path) as file:
         yield from map(_DECODER.decode, file)
+
+
+class ImagesFile(LineFile):
+    """File of lines of images. It holds the last line back."""
+
+    def __init__(self, output: str, path: str):
+        super().__init__(output, path)
+        self._last = b""
+
+    def write(self, line: bytes) -> None:
+        if self._last:
+            super().write(self._last)
+        self._last = line
+
+    def add_to_last(self, images: ShardImages) -> None:
+        """Add the images of a shard that is not kept, which have no records, to the last line. A plan of all images
+        needs them."""
+        if self._last:
+            self._last = images_line(_with_images(_DECODER.decode(self._last), images))
+
+    def __exit__(self, *error: Any) -> None:
+        if self._last and error[0] is None:
+            super().write(self._last)
+        super().__exit__(*error)
+
+
+def _with_images(images: ShardImages, more: ShardImages) -> ShardImages:
+    """Return the images of a shard, and those without records of another one that the shard does not name."""
+    names, sources = _names_of(images)
+    more_names, more_sources = _names_of(more)
+    known = set(names)
+    places = [place for place, name in enumerate(more_names) if name not in known]
+    names += [more_names[place] for place in places]
+    sources += [more_sources[place] for place in places]
+    rows = np.concatenate([images.array, more.array[places]])
+    has_tiles = images.sources != msgspec.UNSET or more.sources != msgspec.UNSET
+    return shard_images(images.shard, names, rows, images.ids, sources if has_tiles else None)
+
+
+def _names_of(images: ShardImages) -> tuple[list[str], list[str]]:
+    """Return the names of images, and of whole images."""
+    names = msgspec.json.decode(images.names, type=list[str])
+    return names, [*names] if images.sources is msgspec.UNSET else msgspec.json.decode(images.sources, type=list[str])

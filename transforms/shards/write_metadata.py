@@ -55,7 +55,7 @@ from recordmill.transforms.shards.describe_split import (
     describe_split,
 )
 from recordmill.transforms.shards.grow_split import grow_split, without_rejects
-from recordmill.transforms.shards.image_records import images_line, images_path
+from recordmill.transforms.shards.image_records import ImagesFile, images_line, images_path
 from recordmill.transforms.shards.line_file import LineFile
 from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard, is_intact, shard_files
 from recordmill.transforms.shards.take_out import NOTHING_REMOVED, Removed, add_removed, take_out
@@ -354,7 +354,8 @@ def read_notes(
     folder; return the shards, and the SHA-256 of the fingerprints and of the images.
 
     Args:
-        base: Entry of a split that grows. Its fingerprints and images come first; shards without records are left out.
+        base: Entry of a split that grows. Its fingerprints and images come first. Shards without records are left out,
+            and the line before has their images.
         gone: Images of the split that are written again. Its shards that had one are left out.
 
     Raises:
@@ -364,7 +365,7 @@ def read_notes(
     infos = []
     with (
         LineFile(output, fingerprints_path(output, recipe.split)) as fingerprints,
-        LineFile(output, images_path(output, recipe.split)) as images,
+        ImagesFile(output, images_path(output, recipe.split)) as images,
     ):
         has_fingerprints = has_images = True
         if base:
@@ -375,6 +376,8 @@ def read_notes(
         for key, note in sorted(keyed for keyed in notes if keyed[0].split == recipe.split):
             result = finished.result(key, note)
             if base and not result.info.examples:
+                if result.images and has_images:
+                    images.add_to_last(result.images)
                 continue
             infos.append(result.info)
             if result.fingerprints and has_fingerprints:
