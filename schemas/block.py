@@ -197,6 +197,9 @@ class Block:
     rejected: Annotated[
         Any, BlockColumn("N", "bytes", "MessagePack", "list of `Rejected`: unusable annotations of the image", b"")
     ] = None
+    joined_rows: Annotated[
+        Any, BlockColumn("N", "int64", "", "keypoint rows that were joined with objects of the image", minimum=0)
+    ] = None
     is_continuation: Annotated[
         Any, BlockColumn("N", "bool", "", "an earlier shard has the same image with other objects", False)
     ] = None

@@ -156,12 +156,13 @@ NO_LABELS = ImageLabels()
 
 class AnnotatedImage(msgspec.Struct, frozen=True, array_like=True):
     """An image row with its annotations of all files, ordered by annotation id, and its split. The split is empty until
-    it is assigned."""
+    it is assigned. `joined_rows` is that of `recordmill.schemas.block.Block`."""
 
     image: ImageRow
     split: str
     annotations: tuple[Annotation, ...] = ()
     labels: ImageLabels = NO_LABELS
+    joined_rows: int = 0
 
     @property
     def annotation_rows(self) -> int:

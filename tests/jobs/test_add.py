@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import (
     CATEGORIES,
+    SKELETON,
     annotation,
     draw_jpeg,
     examples_by_name,
@@ -97,7 +98,7 @@ def test_nothing_new_is_a_run_without_shards(tmp_path, add):
     outcome = add(Data(tmp_path / "more", "abcd"))
     assert run_counts(tmp_path / "out") == {"rows": 4, "written": 0, "present": 4, "changed": 0, "of_present": 8}
     assert [path.name for path in (tmp_path / "out").glob("*tfrecord*")] == ["d-train.tfrecord-00000-of-00001"]
-    assert "nothing by --add; 4 images present" in outcome.out
+    assert "added               nothing, 4 images were present" in outcome.out
     assert (tmp_path / "out/dataset_info.json").exists()
 
 
@@ -167,6 +168,30 @@ def test_what_stays_broken_is_rejected_once(tmp_path, recordmill):
     assert recordmill("verify", out).code == 0
 
 
+def test_joined_keypoint_rows_of_present_images(tmp_path, recordmill):
+    """They are in no record of the run."""
+    data, out = Data(tmp_path / "data", "abc"), tmp_path / "out"
+    people = [CATEGORIES[0] | SKELETON, *CATEGORIES[1:]]
+
+    def convert(*flags: str):
+        points = [row | {"keypoints": [6, 6, 2, 7, 7, 1], "num_keypoints": 2} for row in data.objects[::2]]
+        path = data.folder / "points.json"
+        path.write_text(json.dumps({"images": data.rows, "annotations": points, "categories": people}))
+        return recordmill(*data.flags(), "--keypoints", path, "-o", out, *flags)
+
+    assert convert().code == 0
+    data.rows.append(image_row(4, "d.jpg"))
+    data.objects += [annotation(id_, 4) for id_ in (40, 41)]
+    draw_jpeg(data.folder / "images/d.jpg", colour=(1, 60, 50))
+    outcome = convert("--add")
+    assert "annotations         12 of 12\n" in outcome.out
+    assert "objects 8, keypoint rows joined with their instance 4\n" in outcome.out
+    assert "added               1 image in 1 shard, 3 were present\n" in outcome.out
+    (run,) = manifest_of(out)["splits"]["train"]["additions"]
+    counts = {name: run["annotations"][name] for name in ("rows", "objects", "joined", "of_present_images")}
+    assert counts == {"rows": 12, "objects": 2, "joined": 1, "of_present_images": 9}
+
+
 def test_image_that_was_broken_is_new_when_it_is_whole(tmp_path, recordmill):
     data, out = Data(tmp_path / "data", "abc"), tmp_path / "out"
     whole = (data.folder / "images/b.jpg").read_bytes()
@@ -204,7 +229,7 @@ def test_plan_counts_new_and_present_images_and_names_the_files(tmp_path, add, r
     add(Data(tmp_path / "none", "abcd"))
     plan = recordmill(*more.flags(), "-o", tmp_path / "out", "--add", "--dry-run")
     assert "1 of 1" in plan.out
-    assert "1 image; 4 images present" in plan.out
+    assert "added               1 image, 4 are present\n" in plan.out
     assert "d-train.tfrecord-00001-of-00002" in plan.out
     assert "dataset_info.json and features.json are removed" in plan.out
     (tmp_path / "out/images-train.jsonl").unlink()

@@ -294,6 +294,8 @@ def _merge_images(
         sizes = [(image.image.width or 0, image.image.height or 0) for image in merged]
         if images.image_fields is not None:
             block = block.replace(image_fields=ragged_bytes([image.image.fields for image in merged]))
+        if any(image.joined_rows for image in merged):
+            block = block.replace(joined_rows=np.array([image.joined_rows for image in merged], np.int64))
         yield block.replace(
             image_size_px=np.array(sizes, np.int64).reshape(-1, 2),
             labels=_fill_texts(block, label_column([image.labels for image in merged])),

@@ -62,7 +62,7 @@ def _merge_rows(image_id: int, parts: list[FileAnnotations]) -> Iterator[Annotat
     image, reason, detail = _choose_image_row(listing)
     fields, others = merge_fields(row.fields for part in listing for row in part.rows)
     image = msgspec.structs.replace(image, fields=fields)
-    annotated = AnnotatedImage(image, "", merged.annotations, merged.labels)
+    annotated = AnnotatedImage(image, "", merged.annotations, merged.labels, merged.joined)
     same = f"another row of its file says the same of {image.file_name!r}"
     again = Rejected("image", image_id, Reason.DUPLICATE_IMAGE_ID, detail if reason is _AMBIGUOUS else same)
     yield from [again] * sum(len(part.rows) - 1 for part in listing)

@@ -274,12 +274,14 @@ def _added_lines(split: SplitManifest, is_plan: bool) -> Iterator[Line]:
     last = None if is_plan else split.runs[-1]
     run, shards = (last.images, last.shards) if last else (split.images, 0)
     number = len(split.runs)
-    whose = f" by the last of {number:,} runs of --add" if number > 1 else "" if is_plan else " by --add"
+    whose = f" by the last of {number:,} runs of --add" if number > 1 and not is_plan else ""
     where = f" in {number_text(shards, 'shard')}" if shards else ""
     written = number_text(run.written, "image") if run.written else "nothing"
     if last and last.replaced:
         written += f", {last.replaced:,} of them in place of earlier records,"
-    yield "added", f"{written}{where}{whose}; {number_text(run.present, 'image')} present"
+    present = f"{run.present:,}" if run.written else number_text(run.present, "image")
+    verb = ("is" if run.present == 1 else "are") if is_plan else "was" if run.present == 1 else "were"
+    yield "added", f"{written}{where}{whose}, {present} {verb} present"
     listed = "" if is_plan or split.changes_sha256 is msgspec.UNSET else f" ({split_changes(split.recipe.split)})"
     if run.changed:
         have = "has" if run.changed == 1 else "have"

@@ -448,6 +448,7 @@ def grow_block(
     """
     wholes, names, splits = _digest_block(block, job.splits), block.file_name.texts(), block.split.tolist()
     annotations = (block.objects_per_image + np.array([labels.rows for labels in labels_of(block)], np.int64)).tolist()
+    joined = block.list_rows("joined_rows")
     firsts = np.searchsorted(outcomes["whole"], wholes)
     ends = np.searchsorted(outcomes["whole"], wholes, "right").tolist()
     is_written, outputs = np.ones(len(block), bool), list[TaggedOutput]()
@@ -474,7 +475,8 @@ def grow_block(
             facts.add_other_images(name)
         facts.count(split, Metric.PRESENT)
         facts.count(split, Metric.CHANGED, int(outcome is Outcome.LABELS))
-        facts.count(split, Metric.OF_PRESENT_IMAGES, annotations[row])
+        facts.count(split, Metric.OF_PRESENT_IMAGES, annotations[row] + joined[row])
+        facts.count(split, Metric.ANNOTATIONS_MERGED, -joined[row])  # which the join has counted
     return block.take(is_written), outputs
 
 
