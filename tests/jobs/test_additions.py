@@ -1,6 +1,8 @@
 """The commit of a run of --add, which readers see before or after."""
 
 import json
+import re
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,7 @@ import yaml
 
 import recordmill as package
 from recordmill.launch.cli import main
-from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.errors import ConfigError, JobError
 from recordmill.transforms.dataset.dataset_folder import delete_old_files, read_split_manifests
 from recordmill.transforms.dataset.fact_lines import class_gaps
 from recordmill.transforms.shards import commit_splits as module
@@ -137,6 +139,22 @@ def test_kill_while_a_commit_is_completed(folders, staged):
     assert finish_commit(staged.output) == []
     assert folder_faults(staged.output, []) == []
     assert not [name for name in whole_folder(Path(staged.output)) if name.startswith(".recordmill")]
+
+
+@pytest.mark.parametrize("lost", ["d-train.tfrecord-00002-of-00004", "fingerprints.jsonl"])
+def test_commit_whose_files_are_lost_is_dropped_by_hand(staged, lost):
+    with pytest.MonkeyPatch.context() as patch:
+        kill_at(patch, 3)
+        with pytest.raises(Killed):
+            staged.commit()
+    before = records(Path(staged.output))
+    Path(staged.output, ".recordmill-train", lost).unlink()
+    with pytest.raises(JobError, match="If this error comes again, a file of an interrupted run") as error:
+        finish_commit(staged.output)
+    log = re.search("delete (.+), and run", str(error.value))
+    Path(*shlex.split(log[1])).unlink()
+    assert finish_commit(staged.output) == []
+    assert records(Path(staged.output)) == before
 
 
 def test_verify_says_that_a_commit_was_interrupted(staged, recordmill):

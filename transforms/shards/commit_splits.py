@@ -9,6 +9,7 @@ Other jobs may commit other splits of the folder at the same time. No job writes
 After a job has written manifest.json, it reads the splits' manifests again, and repeats if they have changed. So the
 last job writes all splits."""
 
+import shlex
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -153,7 +154,7 @@ def finish_commit(output: str) -> list[str]:
 
     Raises:
         ConfigError: See `read_commits`.
-        JobError: A shard is missing.
+        JobError: A shard or a list is missing.
         OSError: Storage fails.
     """
     splits: list[str] = []
@@ -161,7 +162,14 @@ def finish_commit(output: str) -> list[str]:
         before = read_split_manifests(output)
         digests = {name: {log.base.get(name, ""), entry.sha256} for name, entry in log.manifests.items()}
         if all((before[name].sha256 if name in before else "") in own for name, own in digests.items()):
-            _complete_commit(output, log)
+            try:
+                _complete_commit(output, log)
+            except JobError as error:
+                log_path = shlex.quote(_log_path(output, split))
+                raise JobError(
+                    f"{error}. If this error comes again, a file of an interrupted run of --add is lost: delete "
+                    f"{log_path}, and run the same command once more"
+                ) from error
             splits += log.manifests
         else:
             storage_for(output).delete(_log_path(output, split))
