@@ -172,12 +172,12 @@ def run_command(
     check_runner(beams, options.paths)  # before inputs are checked, which is slow in a bucket
     if not options.dry_run:
         finish_commit(options.output)
+    base = read_base(options.output) if getattr(options, "add", False) else None
     check_inputs(options)
     if source.has_model:
         require_tensorflow("--model", is_checking=False)
-    base, notes = None, tuple[str, ...]()
-    if getattr(options, "add", False):
-        base = read_base(options.output)
+    notes = tuple[str, ...]()
+    if base:
         options, notes = adopt_options(options, base)
     job = run(options)
     job = job._replace(base=base, notes=(*notes, *job.notes))

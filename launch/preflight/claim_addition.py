@@ -41,6 +41,7 @@ from recordmill.schemas.shards import SIZING_OPTIONS
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.dataset.dataset_folder import read_manifest, read_note, unfinished_splits
 from recordmill.transforms.storage.resolve import join_path, storage_for, suggest_path
+from recordmill.transforms.verify.check_folder import unaddable_faults
 
 _SHOWN = 3
 _OF_RUN = ("add_as", "sync", "sets", "exclude_kinds", "group_from", "limit", "max_per_class")
@@ -163,7 +164,7 @@ def claim_addition(output: str, base: Manifest, recipes: Sequence[Recipe]) -> li
         ConfigError: The records of the job do not fit the data set; shards are damaged; or another run is unfinished.
     """
     check_agreement(output, base, recipes)
-    _check_shards(output, base, recipes)
+    _check_files(output, base, recipes)
     listings = Listings()
     states = [_split_state(output, base, recipe, listings) for recipe in recipes]
     if set(states) != {OutputState.COMPLETE}:
@@ -181,7 +182,16 @@ def claim_addition(output: str, base: Manifest, recipes: Sequence[Recipe]) -> li
     return states
 
 
-def _check_shards(output: str, base: Manifest, recipes: Sequence[Recipe]) -> None:
+def _check_files(output: str, base: Manifest, recipes: Sequence[Recipe]) -> None:
+    """Refuse a data set with damaged shards, manifests or lists, before an image is read."""
+    if faults := unaddable_faults(output, base):
+        if read_manifest(output) != base:
+            raise ConfigError(f"{output}: another run has just written the data set. Run the same command again")
+        texts = [f"{fault.file}: {fault.detail}" for fault in faults]
+        raise ConfigError(
+            f"{output} is damaged: {first_texts(texts, _SHOWN)}. Restore the files from a copy, or write all images to "
+            "another --output"
+        )
     for split in sorted({recipe.split for recipe in recipes} & {*base.splits}):
         if damaged := damaged_shards(output, base.splits[split]):
             other = "write all images to another --output"

@@ -75,6 +75,16 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
     return [fault for fault in faults if fault.file not in unfinished]
 
 
+def unaddable_faults(folder: str, manifest: Manifest) -> list[Fault]:
+    """Return the faults of manifests, and of the lists of splits that a run of --add appends to."""
+    faults = [
+        *_manifest_faults(storage_for(folder), folder, manifest),
+        *(fault for name, split in manifest.splits.items() for fault in _split_faults(folder, name, split)),
+    ]
+    rebuilt = {file for split in manifest.splits for file in (split_images(split), split_changes(split))}
+    return [fault for fault in faults if fault.reason != "unlisted" and fault.file not in rebuilt]
+
+
 _OTHER_CONTENT = "its content has changed since it was written: the SHA-256 differs"
 _GONE = "it is missing, or cannot be read"
 

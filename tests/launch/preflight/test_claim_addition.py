@@ -82,6 +82,11 @@ def claim(folder: Path, *recipes: Recipe):
     return claim_addition(str(folder), read_base(str(folder)), recipes)
 
 
+def edited_split(folder: Path) -> None:
+    path = folder / "manifest-train.json"
+    path.write_text(path.read_text().replace('"written": 2', '"written": 3'))
+
+
 ALLOWED = [
     (finished(), [MORE], [NEW]),
     (finished(), [RECIPE], [COMPLETE]),
@@ -127,6 +132,10 @@ REFUSED = [
     (finished(), [changed(split="TRAIN", inputs=GROWN)], "differ only in case"),
     (finished(but=without(SHARDS[1].file)), [MORE], rf"is damaged: {SHARDS[1].file} is missing. .* run the command"),
     (grown(MORE, but=with_file(SHARDS[0].file)), [MORE], rf"damaged: {SHARDS[0].file} has 10 bytes .* write all "),
+    (finished(but=without("rejects-train.jsonl")), [MORE], r"is damaged: rejects-train.jsonl: it is missing"),
+    (finished(but=with_file("rejects-train.jsonl")), [MORE], r"damaged: rejects-train.jsonl: its content has changed"),
+    (finished(but=edited(name="coco", sha256="")), [MORE], r"is damaged: manifest.json: its content has changed"),
+    (finished(but=edited_split), [MORE], r"is damaged: manifest-train.json: it differs from manifest.json. Restore"),
     (begun(MORE), [changed(inputs=GROWN)], r"has another unfinished run, of train. .* delete \S+/\.recordmill-train$"),
     (begun(VAL), [MORE], r"has another unfinished run, of val. "),
 ]  # fmt: skip

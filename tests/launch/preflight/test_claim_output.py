@@ -1,5 +1,7 @@
 """Claim of an output, by the state of its folder."""
 
+from hashlib import sha256
+
 import msgspec
 import pytest
 
@@ -52,6 +54,9 @@ def with_options(**options) -> Recipe:
     return changed(options=RECIPE.options | options)
 
 
+NO_LINES = sha256(b"").hexdigest()
+
+
 def finish(folder, *recipes: Recipe) -> None:
     """Write a data set of these splits, each of two shards."""
     splits = {}
@@ -61,7 +66,8 @@ def finish(folder, *recipes: Recipe) -> None:
             msgspec.structs.replace(shard, file=shard.file.replace("coco-train", f"{recipe.name}-{recipe.split}"))
             for shard in SHARDS
         )
-        splits[recipe.split] = SplitManifest(recipe, {}, "", (), *counts, Unlisted(0, ()), 12, "", shards)
+        splits[recipe.split] = SplitManifest(recipe, {}, "", (), *counts, Unlisted(0, ()), 12, NO_LINES, shards)
+        (folder / f"rejects-{recipe.split}.jsonl").write_bytes(b"")
         for shard in shards:
             (folder / shard.file).write_bytes(bytes(shard.bytes))
     first = recipes[0]
