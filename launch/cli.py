@@ -161,7 +161,7 @@ def run_command(
         if source:
             from recordmill.launch.preflight.check_inputs import check_inputs
             from recordmill.launch.preflight.check_runner import check_runner
-            from recordmill.launch.preflight.claim_addition import adopt_options, read_base
+            from recordmill.launch.preflight.claim_addition import read_base
             from recordmill.launch.terminal.require_tensorflow import require_tensorflow
             from recordmill.launch.verbs.convert import convert, show_plan
             from recordmill.transforms.shards.commit_splits import finish_commit
@@ -176,16 +176,21 @@ def run_command(
     check_inputs(options)
     if source.has_model:
         require_tensorflow("--model", is_checking=False)
-    notes = tuple[str, ...]()
-    if base:
-        options, notes = adopt_options(options, base)
-    job = run(options)
-    job = job._replace(base=base, notes=(*notes, *job.notes))
+    job = _prepare_addition(options, base, run) if base else run(options)
     if options.dry_run:
         show_plan(job, progress)
     else:
         convert(job, progress, beams, has_warnings)
     return 0, job.splits
+
+
+def _prepare_addition(options: Any, base: Any, prepare: Callable[[Any], Any]) -> Any:
+    """Return the job that adds to a data set, with the options that it adopts from it; `base` is its Manifest."""
+    from recordmill.launch.preflight.claim_addition import adopt_options
+
+    options, notes = adopt_options(options, base)
+    job = prepare(options)
+    return job._replace(base=base, notes=(*notes, *job.notes))
 
 
 def _require_installed() -> None:

@@ -69,6 +69,11 @@ class ShardImages(msgspec.Struct, frozen=True, omit_defaults=True):
 
         return np.frombuffer(self.rows, IMAGE_ROW)
 
+    def image_names(self) -> tuple[list[str], list[str]]:
+        """Return the file names in records, and those of the whole images; the same list without tiles."""
+        names = msgspec.json.decode(self.names, type=list[str])
+        return names, names if self.sources is msgspec.UNSET else msgspec.json.decode(self.sources, type=list[str])
+
     @property
     def ids(self) -> "np.ndarray":
         """Ids of the annotations of all images: int64."""

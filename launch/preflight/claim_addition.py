@@ -94,8 +94,8 @@ def adopt_options(options: Any, base: Manifest) -> tuple[Any, tuple[str, ...]]:
     if set_name is None:
         return options.model_copy(update=changes), ()
     which = "which the data set has" if set_name in known else "which is new"
-    others = f" besides {first_texts(sorted(known - {set_name}), _SHOWN)}" if known - {set_name} else ""
-    line = f"images are added as the set {set_name}, {which}{others}"
+    other_sets = f" besides {first_texts(sorted(known - {set_name}), _SHOWN)}" if known - {set_name} else ""
+    line = f"images are added as the set {set_name}, {which}{other_sets}"
     return options.model_copy(update=changes | {"add_as": set_name}), (line,)
 
 
@@ -120,7 +120,7 @@ def check_agreement(output: str, base: Manifest, recipes: Sequence[Recipe]) -> N
     for recipe in recipes:
         entry = base.splits.get(recipe.split) or next(iter(base.splits.values()))
         left_out = _left_out(entry.recipe, recipe)
-        known, wanted = (_of_records(one, recipe.split, left_out) for one in (entry.recipe, recipe))
+        known, wanted = (_record_options(run, recipe.split, left_out) for run in (entry.recipe, recipe))
         if known != wanted:
             if known.options != wanted.options:  # parts follow from options
                 wanted = msgspec.structs.replace(wanted, parts=known.parts)
@@ -140,7 +140,7 @@ def _left_out(known: Recipe, job: Recipe) -> set[str]:
     return left_out | (set() if all(divides) else {"split", "split_seed"}) | (set() if divides[1] else {*_DIVISIONS})
 
 
-def _of_records(recipe: Recipe, split: str, left_out: set[str]) -> Recipe:
+def _record_options(recipe: Recipe, split: str, left_out: set[str]) -> Recipe:
     """Return what must be equal in all runs, with the name of the split."""
     options = {name: value for name, value in recipe.options.items() if name not in left_out}
     parts = tuple(part for part in recipe.parts if part not in OF_INPUT)

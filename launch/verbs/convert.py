@@ -82,20 +82,12 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions, has_war
         states = claim_output(options.output, recipes, options.overwrite, has_parts=part is not None)
     is_run = set(states) != {OutputState.COMPLETE}
     if not is_run:
-        reason = _complete_reason(job, recipes)
-        console.print(reason)
-        if purpose == "template":
-            run(lambda p: write_nothing(p, reason), beams)  # a template's launcher fails without a job
-        if isinstance(options, StoredImageOptions) and options.refused_duplicates != "report":
-            # the job that writes these splits makes the same check
-            table = require_manifest(options.output).table
-            check_complete_duplicates(options.output, job.splits, table, options.refused_duplicates)
+        _finish_complete(job, recipes, beams)
     else:
         if OutputState.UNFINISHED in states:
             finished = finished_shards(options.output, recipes, part)
-            what = f"part {part}" if part else "an unfinished run"
             if finished or not part:  # the run may be that of other parts
-                text = number_text(finished, "finished shard")
+                what, text = f"part {part}" if part else "an unfinished run", number_text(finished, "finished shard")
                 console.print(f"Resuming {what} in {options.output}, which has {text}")
         before = _read_part(options, job.splits)
         try:
@@ -118,6 +110,22 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions, has_war
     if getattr(options, "prune", False):
         prune_replaced(options.output, job.splits)
     print_splits(options.output, job.splits, beams, is_run, has_warnings)
+
+
+def _finish_complete(job: Job, recipes: Sequence[Recipe], beams: PipelineOptions) -> None:
+    """Print why a job has nothing to write, and check duplicates.
+
+    Raises:
+        DuplicatesError: --duplicates refuses the data set.
+    """
+    options, reason = job.options, _complete_reason(job, recipes)
+    terminal().print(reason)
+    if job_purpose(beams) == "template":
+        run(lambda p: write_nothing(p, reason), beams)  # a template's launcher fails without a job
+    if isinstance(options, StoredImageOptions) and options.refused_duplicates != "report":
+        # the job that writes these splits makes the same check
+        table = require_manifest(options.output).table
+        check_complete_duplicates(options.output, job.splits, table, options.refused_duplicates)
 
 
 def _complete_reason(job: Job, recipes: Sequence[Recipe]) -> str:

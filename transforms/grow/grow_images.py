@@ -218,8 +218,7 @@ def cut_shards(shards: Iterable[ShardImages], file: ImagesFile) -> Iterator[tupl
     """Yield the COMPARED_ROWs of shards in each bucket, and the JSON list of the names of whole images, or nothing."""
     parts, texts, has_names = [], list[str](), file.has_names
     for images in shards:
-        names = msgspec.json.decode(images.names, type=list[str])
-        wholes = names if images.sources is msgspec.UNSET else msgspec.json.decode(images.sources, type=list[str])
+        names, wholes = images.image_names()
         shard = file.shard_names.key(images.shard, 0).index
         parts.append(compared_rows(file.shard_names.split, file.split, names, wholes, images.array, shard))
         texts += wholes if has_names else ()

@@ -36,7 +36,7 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import pack, repacked_versions
 from recordmill.transforms.runtime.processes import ShardDoFn
 from recordmill.transforms.shards.image_records import read_images
-from recordmill.transforms.shards.moved_shard import MovedShard, names_of_images, record_starts
+from recordmill.transforms.shards.moved_shard import MovedShard, record_starts
 from recordmill.transforms.shards.shard_file import (
     FinishedShards,
     ShardFile,
@@ -141,7 +141,7 @@ def rewrite_shard(shard: ShardToRewrite, pool: Executor, threads: int) -> Rewrit
 def _copy_records(shard: ShardToRewrite) -> ShardResult:
     old, removed = shard.old, frozenset(shard.removed)
     source, rows = old.source, old.images.array
-    is_removed = np.array([name in removed for name in names_of_images(old.images)], bool)
+    is_removed = np.array([name in removed for name in old.images.image_names()[1]], bool)
     is_copied = np.repeat(~is_removed, rows["records"])
     if len(is_copied) != source.info.examples:
         raise _damaged(shard, f": {split_images(source.split)} lists {len(is_copied):,} records")
@@ -346,9 +346,9 @@ def _rejected_names(written: WrittenShard) -> Iterator[tuple[tuple[str, str], bo
 
 def _names_to_remove(joined: tuple[tuple[str, str], Mapping[str, Iterable[Any]]]) -> Iterator[Any]:
     """Yield the shards of an image that was written again, each with its name, and the split of the image."""
-    (split, name), found = joined
-    files = set(found["files"])
-    if files and not any(found["rejected"]):
+    (split, name), values = joined
+    files = set(values["files"])
+    if files and not any(values["rejected"]):
         yield TaggedOutput(_IMAGES, split)
         for file in files:
             yield (split, file), name
@@ -379,12 +379,12 @@ def _read_old_shards(
         file = images.shard
         path = join_path(output, file)
         source = ManifestShard(path, split, infos[file], base.table, base.labels, base.container)
-        of_shard = (_examples_in(file, known) for known in (examples, findings))
-        yield (split, file), OldShard(source, entry.made_by, images, fingerprints.get(file), *of_shard)
+        shown = (_examples_in(file, by_kind) for by_kind in (examples, findings))
+        yield (split, file), OldShard(source, entry.made_by, images, fingerprints.get(file), *shown)
 
 
 def _examples_in(file: str, examples: Mapping[str, Iterable[Example]]) -> dict[str, tuple[Example, ...]]:
-    return {key: tuple(one for one in known if one.shard == file) for key, known in examples.items()}
+    return {key: tuple(example for example in known if example.shard == file) for key, known in examples.items()}
 
 
 class _RewriteShard(ShardDoFn):

@@ -193,8 +193,8 @@ def _write_split(job: _Job, notes: Mapping[ShardKey, str]) -> tuple[SplitManifes
     warnings = entry.warnings
     if job.plan:
         unit = "tile" if Part.TILES in job.manifest.parts else "image"
-        of_plan = sizing_warnings(split, job.plan.plan, recipe.sizing, unit)
-        warnings = tuple(sorted({*of_plan, *(text for text in warnings if not is_sizing_warning(text))}))
+        plan_warnings = sizing_warnings(split, job.plan.plan, recipe.sizing, unit)
+        warnings = tuple(sorted({*plan_warnings, *(text for text in warnings if not is_sizing_warning(text))}))
     data = known.encode()
     repacked = msgspec.structs.replace(
         entry,
@@ -223,7 +223,7 @@ def _moved_lists(job: _Job, results: Sequence[ShardResult], known: "_SplitStatis
     containers = container_of(job.manifest.container), job.container
     for shard, result in zip(numbered_shards(job.entry), results, strict=True):
         sizes = np.frombuffer(result.record_sizes, np.int64)
-        starts, new_starts = (record_starts(sizes, one) for one in containers)
+        starts, new_starts = (record_starts(sizes, container) for container in containers)
         moved = MovedShard(shard.file, result.info.file, starts, new_starts)
         known.move(moved)
         yield (

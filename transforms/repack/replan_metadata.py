@@ -7,17 +7,16 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.block import starts_of
-from recordmill.schemas.errors import JobError
 from recordmill.schemas.image_records import ShardImages
 from recordmill.schemas.problems import FINGERPRINT, FINGERPRINT_VERSION, Fingerprints, Problem
 from recordmill.schemas.statistics import Example
-from recordmill.transforms.blocks.image_facts import NO_OFFSET
 from recordmill.transforms.containers.container import RecordFile
 from recordmill.transforms.insight.list_problems import worst_problems
 from recordmill.transforms.records.digest_record import RecordDigests
 from recordmill.transforms.repack.repack_shards import read_range
 from recordmill.transforms.repack.replan_split import Replan
 from recordmill.transforms.shards.image_records import shard_images, sum_digests
+from recordmill.transforms.shards.moved_shard import byte_ranges, misplaced_list, moved_example
 
 _SOURCE_BITS = 32
 """A shard has fewer than 2 ** 32 records."""
@@ -53,12 +52,8 @@ class MovedRecords:
         return self._targets[move], place - self._borders[self._targets[move]], ends - place
 
     def extent(self, target: int, record: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return offset and size of records in a new shard: int64 [N] each; NO_OFFSET and their numbers if they have no
-        byte ranges."""
-        starts = self._starts[target]
-        if starts is None:
-            return np.full_like(record, NO_OFFSET), number
-        return starts[record], starts[record + number] - starts[record]
+        """Return offset and size of records in a new shard, see `byte_ranges`."""
+        return byte_ranges(self._starts[target], record, number)
 
 
 class ReplannedShard(NamedTuple):
@@ -74,8 +69,7 @@ class ReplannedShard(NamedTuple):
         located = self.moved.locate(self.source, np.array([known.record]))
         target, record = int(located[0][0]), int(located[1][0])
         offset, extent = (int(column[0]) for column in self.moved.extent(target, *located[1:]))
-        head = known.rank, known.key, self.new_files[target], record
-        return Example(*head, records=extent) if offset == NO_OFFSET else Example(*head, offset, extent)
+        return moved_example(known, self.new_files[target], record, offset, extent)
 
 
 class _OldLines:
@@ -155,9 +149,11 @@ def moved_lists(
             if last[source] >= target:
                 held[source] = line
             elif source in missing:
-                raise JobError(f"the images of {files[source]} are not at their place; run recordmill verify")
+                raise misplaced_list("images", files[source])
         yield (
-            None if fingerprints is None else _join_fingerprints(file, target, [held[one] for one in sources], moved),
+            None
+            if fingerprints is None
+            else _join_fingerprints(file, target, [held[source] for source in sources], moved),
             _join_images(file, replan, rows, new.objects[objects[rows.start] : objects[rows.stop]], held),
         )
         held = {source: line for source, line in held.items() if last[source] > target}
@@ -173,7 +169,7 @@ def _read_lines(
         own, known = next(images, None), None if fingerprints is None else next(fingerprints, None)
         for what, line in (("images", own), ("fingerprints", known)):
             if (line is None and (what == "images" or fingerprints is not None)) or (line and line.shard != file):
-                raise JobError(f"the {what} of {file} are not at their place; run recordmill verify")
+                raise misplaced_list(what, file)
         if own is not None:
             yield source, _OldLines(source, known, own, moved)
 

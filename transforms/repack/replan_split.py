@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from recordmill.schemas.block import spans, starts_of
@@ -141,9 +140,9 @@ def _last_forms(images: Sequence[ShardImages], rows: _Rows) -> np.ndarray:
     """Return the rows without those of images that a later run lists again: int64. A form with records stays."""
     names, wholes = list[str](), list[str]()
     for shard in images:
-        shard_names = msgspec.json.decode(shard.names, type=list[str])
+        shard_names, shard_wholes = shard.image_names()
         names += shard_names
-        wholes += shard_names if shard.sources is msgspec.UNSET else msgspec.json.decode(shard.sources, type=list[str])
+        wholes += shard_wholes
     has_no_id = (rows.array["id"] == 0) & (rows.array["planned"] == 0)
     if len({whole for whole, unknown in zip(wholes, has_no_id.tolist(), strict=True) if unknown}) > 1:
         raise UnorderedImagesError("records do not have the ids of their images, which order a data set")

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
-import msgspec
 import numpy as np
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 
@@ -100,8 +99,8 @@ def adopt_table(table: FeatureTable, known: FeatureTable, where: str) -> Feature
             f"the images have {format_parts(more)}, and the records of {where} do not. All records of a data set have "
             "the same parts: leave these out, or write all images to another output"
         )
-    asked, there = ({column.shown for column in requested_fields(one)} for one in (table, known))
-    if fields := sorted(asked - there):
+    requested, stored = ({column.shown for column in requested_fields(features)} for features in (table, known))
+    if fields := sorted(requested - stored):
         raise ConfigError(
             f"the images have the field{'s' * (len(fields) > 1)} {first_texts(fields, _SHOWN)}, and the records of "
             f"{where} do not. All records of a data set have the same fields: name its fields by --fields, or write "
@@ -152,26 +151,26 @@ class RenumberImages(beam.PTransform):
     def expand(self, parts):  # several PCollections: Beam accepts no type hints
         blocks, shards = parts
         types = tuple[int, tuple[BlockKey, OwnedIds]]
-        of_blocks = blocks | "ListIds" >> beam.FlatMap(_list_ids).with_output_types(types)
-        of_records = shards | "ListKnown" >> beam.FlatMap(_list_known).with_output_types(types)
-        taken = (
-            (of_blocks, of_records)
+        block_ids = blocks | "ListIds" >> beam.FlatMap(_list_ids).with_output_types(types)
+        known_ids = shards | "ListKnown" >> beam.FlatMap(_list_known).with_output_types(types)
+        owned = (
+            (block_ids, known_ids)
             | "AllIds" >> beam.Flatten()
             | "ByBucket" >> beam.GroupByKey()
             | "FindTaken" >> beam.FlatMap(_find_taken).with_output_types(tuple[BlockKey, Ids])
         )
-        return (blocks, taken) | "Renumber" >> RenumberTaken()
+        return (blocks, owned) | "Renumber" >> RenumberTaken()
 
 
 def _by_bucket(ids: Sequence[np.ndarray], owners: Sequence[np.ndarray]) -> Iterator[tuple[int, OwnedIds]]:
     """Yield the ids of images and of objects, and the hashes of names, in each bucket."""
     buckets = [*map(buckets_of, ids)]
     for bucket in np.unique(np.concatenate(buckets)).tolist():
-        of_images, of_objects = (
-            (one[own == bucket].tobytes(), name[own == bucket].tobytes())
-            for one, name, own in zip(ids, owners, buckets, strict=True)
+        image_ids, object_ids = (
+            (kind_ids[own == bucket].tobytes(), kind_owners[own == bucket].tobytes())
+            for kind_ids, kind_owners, own in zip(ids, owners, buckets, strict=True)
         )
-        yield bucket, (*of_images, *of_objects)
+        yield bucket, (*image_ids, *object_ids)
 
 
 def _hash_names(names: Iterable[str]) -> np.ndarray:
@@ -191,28 +190,27 @@ def _list_ids(keyed: tuple[BlockKey, bytes]) -> Iterator[tuple[int, tuple[BlockK
 def _list_known(images: ShardImages) -> Iterator[tuple[int, tuple[BlockKey, OwnedIds]]]:
     """Yield the ids of the records of a shard; nothing if they have no ids."""
     rows = images.array
-    names = images.names if images.sources is msgspec.UNSET else images.sources
-    owners = _hash_names(msgspec.json.decode(names, type=list[str]))
-    of_objects = np.repeat(owners, rows["objects"])
+    owners = _hash_names(images.image_names()[1])
+    object_owners = np.repeat(owners, rows["objects"])
     object_ids = images.ids.astype(np.int64)
     is_stored = (rows["records"] > 0) & bool(rows["id"].any())
     ids = rows["id"][is_stored].astype(np.int64), object_ids
-    for bucket, owned in _by_bucket(ids, (owners[is_stored], of_objects[: len(object_ids)])):
+    for bucket, owned in _by_bucket(ids, (owners[is_stored], object_owners[: len(object_ids)])):
         yield bucket, (_KNOWN, owned)
 
 
 def _find_taken(group: tuple[int, Iterable[tuple[BlockKey, OwnedIds]]]) -> Iterator[tuple[BlockKey, Ids]]:
     """Yield the ids of each Block that another file of the data set has."""
     pieces = [*group[1]]
-    of_records = [ids for key, ids in pieces if key == _KNOWN]
-    known = [np.frombuffer(b"".join(parts), np.int64) for parts in zip(*of_records, strict=True)]
+    known_ids = [ids for key, ids in pieces if key == _KNOWN]
+    known = [np.frombuffer(b"".join(parts), np.int64) for parts in zip(*known_ids, strict=True)]
     for key, ids in pieces if known else ():
         if key == _KNOWN:
             continue
         own = [np.frombuffer(part, np.int64) for part in ids]
-        taken = [find_owned(*own[start : start + 2], *known[start : start + 2]) for start in (0, 2)]
-        if any(map(len, taken)):
-            yield key, (taken[0].tobytes(), taken[1].tobytes())
+        image_ids, object_ids = (find_owned(*own[start : start + 2], *known[start : start + 2]) for start in (0, 2))
+        if len(image_ids) or len(object_ids):
+            yield key, (image_ids.tobytes(), object_ids.tobytes())
 
 
 def find_owned(ids: np.ndarray, owners: np.ndarray, known: np.ndarray, known_owners: np.ndarray) -> np.ndarray:

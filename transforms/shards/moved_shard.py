@@ -26,6 +26,31 @@ def record_starts(sizes: np.ndarray, container: Container) -> np.ndarray | None:
     return None if in_file is None else starts_of(in_file)
 
 
+def byte_ranges(starts: np.ndarray | None, record: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the offset and the size in bytes of consecutive records of N images: int64 [N] each; NO_OFFSET and the
+    number of records if they have no byte ranges.
+
+    Args:
+        starts: See `record_starts`.
+        record: int64 [N], number of the first record.
+        number: int64 [N], number of records.
+    """
+    if starts is None:
+        return np.full_like(record, NO_OFFSET), number
+    return starts[record], starts[record + number] - starts[record]
+
+
+def moved_example(known: Example, file: str, record: int, offset: int, extent: int) -> Example:
+    """Return an example whose records are in another file, see `byte_ranges`."""
+    head = known.rank, known.key, file, record
+    return Example(*head, records=extent) if offset == NO_OFFSET else Example(*head, offset, extent)
+
+
+def misplaced_list(what: str, file: str) -> JobError:
+    """Return the error that the line of a shard is missing in a list, or not in the order of the shards."""
+    return JobError(f"the {what} of {file} are missing or out of order in their list. Run recordmill verify")
+
+
 class MovedShard(NamedTuple):
     """A shard whose records are in another file now.
 
@@ -45,7 +70,7 @@ class MovedShard(NamedTuple):
 
     def fingerprints(self, known: Fingerprints | None) -> Fingerprints:
         if known is None or known.shard != self.file:
-            raise JobError(f"the fingerprints of {self.file} are not at their place; run recordmill verify")
+            raise misplaced_list("fingerprints", self.file)
         rows = known.array.copy()
         if self.removed:
             names = msgspec.json.decode(known.names, type=list[str])
@@ -59,7 +84,7 @@ class MovedShard(NamedTuple):
 
     def images(self, known: ShardImages | None) -> ShardImages:
         if known is None or known.shard != self.file:
-            raise JobError(f"the digests of images of {self.file} are not at their place; run recordmill verify")
+            raise misplaced_list("images", self.file)
         moved = msgspec.structs.replace(known, shard=self.new_file)
         return without_images(moved, self.removed) if self.removed else moved
 
@@ -71,8 +96,7 @@ class MovedShard(NamedTuple):
         place = (known.record, known.offset, known.bytes) if has_range else (known.record, NO_OFFSET, known.records)
         moved = self._move(*(np.array([number]) for number in place))
         record, offset, extent = (int(column[0]) for column in moved)
-        head = known.rank, known.key, self.new_file, record
-        return Example(*head, records=extent) if offset == NO_OFFSET else Example(*head, offset, extent)
+        return moved_example(known, self.new_file, record, offset, extent)
 
     def _move(
         self, record: np.ndarray, offset: np.ndarray, extent: np.ndarray
@@ -87,20 +111,12 @@ class MovedShard(NamedTuple):
         number = extent if self.starts is None else np.searchsorted(self.starts, offset + extent) - record
         if self.is_copied is not None:
             record = starts_of(self.is_copied)[record]
-        if self.new_starts is None:
-            return record, np.full_like(record, NO_OFFSET), number
-        return record, self.new_starts[record], self.new_starts[record + number] - self.new_starts[record]
-
-
-def names_of_images(images: ShardImages) -> list[str]:
-    """Return the name of each image of a shard; of a tile, that of its whole image."""
-    names = images.names if images.sources is msgspec.UNSET else images.sources
-    return msgspec.json.decode(names, type=list[str])
+        return record, *byte_ranges(self.new_starts, record, number)
 
 
 def without_images(images: ShardImages, removed: Collection[str]) -> ShardImages:
     """Return the images of a shard without some; of tiles, without those of some whole images."""
-    rows, is_left = images.array, np.array([name not in removed for name in names_of_images(images)], bool)
+    rows, is_left = images.array, np.array([name not in removed for name in images.image_names()[1]], bool)
     starts = starts_of(rows["objects"].astype(np.int64))[:-1]
     ids = (
         images.ids[spans(starts[is_left], rows["objects"][is_left].astype(np.int64))]
@@ -109,13 +125,13 @@ def without_images(images: ShardImages, removed: Collection[str]) -> ShardImages
     )
     return msgspec.structs.replace(
         images,
-        names=_some(images.names, is_left),
+        names=_left_names(images.names, is_left),
         rows=rows[is_left].tobytes(),
         object_ids=pack_ids(ids),
-        sources=msgspec.UNSET if images.sources is msgspec.UNSET else _some(images.sources, is_left),
+        sources=msgspec.UNSET if images.sources is msgspec.UNSET else _left_names(images.sources, is_left),
     )
 
 
-def _some(names: msgspec.Raw, is_left: np.ndarray) -> msgspec.Raw:
+def _left_names(names: msgspec.Raw, is_left: np.ndarray) -> msgspec.Raw:
     left = [name for name, stays in zip(msgspec.json.decode(names), is_left.tolist(), strict=True) if stays]
     return msgspec.Raw(msgspec.json.encode(left))

@@ -203,7 +203,7 @@ def commit_images(
     Raises:
         JobError: Another job has written a split meanwhile.
     """
-    images = {(split, file): found for split, file, found in digested}
+    images = {(split, file): shard_images for split, file, shard_images in digested}
     storage = storage_for(output)
     for split, manifest in manifests.items():
         entry = manifest.splits[split]

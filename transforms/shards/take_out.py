@@ -178,9 +178,9 @@ def _ends(counts: FieldCounts, bins: Mapping[float, int]) -> tuple[float | None,
     if not bins or counts.least is None or counts.largest is None:
         return None, None
     width = 0.0 if counts.level == EXACT_LEVEL else 2.0**counts.level
-    of_least, of_largest = bin_starts(np.array([counts.least, counts.largest]), counts.level).tolist()
-    least = counts.least if of_least in bins else min(bins)
-    return least, counts.largest if of_largest in bins else max(bins) + width
+    least_bin, largest_bin = bin_starts(np.array([counts.least, counts.largest]), counts.level).tolist()
+    least = counts.least if least_bin in bins else min(bins)
+    return least, counts.largest if largest_bin in bins else max(bins) + width
 
 
 def less_counts(one: Mapping[_Number, int], other: Mapping[_Number, int]) -> dict[_Number, int]:

@@ -370,8 +370,8 @@ def read_notes(
         has_fingerprints = has_images = True
         if base:
             split, files = recipe.split, gone.files.get(recipe.split, ())
-            of_images = split_fingerprints(split), base.fingerprints_sha256
-            has_fingerprints = _copy_list(output, *of_images, fingerprints, files)
+            list_file, digest = split_fingerprints(split), base.fingerprints_sha256
+            has_fingerprints = _copy_list(output, list_file, digest, fingerprints, files)
             has_images = _copy_list(output, split_images(split), base.images_sha256, images, files)
         for key, note in sorted(keyed for keyed in notes if keyed[0].split == recipe.split):
             result = finished.result(key, note)

@@ -22,7 +22,7 @@ from recordmill.transforms.insight.across_splits import FingerprintFile
 from recordmill.transforms.insight.invert_statistics import invert_statistics
 from recordmill.transforms.records.parse_record import RecordParser
 from recordmill.transforms.shards.image_records import read_images
-from recordmill.transforms.shards.moved_shard import names_of_images, record_starts
+from recordmill.transforms.shards.moved_shard import record_starts
 from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard, written_shard
 from recordmill.transforms.shards.take_out import Removed, take_out
 from tests.literal_data import write_coco_set
@@ -61,7 +61,7 @@ def rewrite(out: Path, names: set[str], rejected: tuple[WrittenShard, ...] = ())
     rows = [
         ("train", images.shard, name)
         for images in read_images(str(out / split_images("train")))
-        for name, records in zip(names_of_images(images), images.array["records"], strict=True)
+        for name, records in zip(images.image_names()[1], images.array["records"], strict=True)
         if name in names and records
     ]
     with beam.Pipeline() as p:
@@ -113,11 +113,11 @@ def test_copies_lack_the_images_and_nothing_else(job, coco_set, recordmill):
             names_in(out, f"{state}/{result.info.file}")[row] for row in result.fingerprints.array["record"]
         ] == names
         check_ranges(out, result)
-        assert names_of_images(result.images) == [
+        assert result.images.image_names()[1] == [
             name
             for line in read_images(str(out / split_images("train")))
             if line.shard == file
-            for name in names_of_images(line)
+            for name in line.image_names()[1]
             if name not in removed
         ]
         assert len(result.images.ids) == result.images.array["objects"].sum()
