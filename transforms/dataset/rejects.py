@@ -254,9 +254,9 @@ def _merge_listed(
         others = list((Counter(lines) - again).elements())
         listed.merge(kind, Rejects(0, 0, b"", _pack_lines(others)))
         if again:
-            rejects = [msgspec.json.decode(strip_key(line), type=_Annotations) for line in again.elements()]
-            annotations = sum(reject.annotations for reject in rejects)
-            repeated[kind] = Rejects(len(rejects), annotations, min(again), b"")
+            decoded = (msgspec.json.decode(strip_key(line), type=_Annotations) for line in again.elements())
+            annotations = sum(reject.annotations for reject in decoded)
+            repeated[kind] = Rejects(again.total(), annotations, min(again), b"")
     return listed.build(), tally_rejects(repeated.items())
 
 

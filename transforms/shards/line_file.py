@@ -2,11 +2,14 @@
 
 from contextlib import ExitStack
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from recordmill.transforms.storage.resolve import storage_for
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class LineFile:
@@ -33,7 +36,7 @@ class LineFile:
         self._digest.update(line)
         self._upload.write(line)
 
-    def __enter__(self) -> "LineFile":
+    def __enter__(self) -> "Self":
         return self
 
     def __exit__(self, *error: Any) -> None:
