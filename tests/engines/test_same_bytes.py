@@ -1,14 +1,18 @@
 """Each engine, and each runner as docs/flink.md types it, writes the same bytes."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from recordmill.beam import ReadDataset, WriteDataset
+from recordmill.launch.cli import main
 from recordmill.schemas.containers import CONTAINERS, TFRECORD
 from tests.conftest import coco_flags, draw_jpeg, every_kind, manifest_of, read_examples, rejects_of
 from tests.engines import fetch
@@ -53,6 +57,25 @@ def test_tiles_are_same_bytes(sample, engine, convert, reference):
     images = manifest_of(expected)["splits"]["train"]["images"]
     assert images["tiles"] > 3 * images["written"]
     assert files_of(convert(flags, engine)) == files_of(expected)
+
+
+def test_additions_are_same_bytes(sample, engine, convert, reference, tmp_path):
+    """A data set of some images gets the others, and one whose label has changed."""
+    base = reference("convert", *every_kind(sample), "--masks", "rle", "--num-shards", "2", "--limit", "12")
+    document = json.loads(Path(sample.instances).read_text())
+    written = json.loads((base / "images-train.jsonl").read_text().splitlines()[0])["names"]
+    (changed,) = (image["id"] for image in document["images"] if image["file_name"] == written[0])
+    for row in document["annotations"]:
+        row["category_id"] = 1 if row["image_id"] == changed else row["category_id"]
+    write_files(tmp_path, {"instances.json": json.dumps(document)})
+    flags = [str(tmp_path / "instances.json") if flag == sample.instances else flag for flag in every_kind(sample)]
+    command = ["convert", *flags, "--masks", "rle", "--num-shards", "3", "--add", "--sync"]
+    for folder in ("here", "engine"):  # convert writes to engine
+        shutil.copytree(base, tmp_path / folder)
+    assert main([*command, "--output", str(tmp_path / "here")]) == 0
+    (run,) = manifest_of(tmp_path / "here")["splits"]["train"]["additions"]
+    assert (run["replaced"], run["shards"]) == (1, 4)
+    assert files_of(convert(command, engine)) == files_of(tmp_path / "here")
 
 
 @pytest.fixture(scope="module")

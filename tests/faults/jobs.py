@@ -311,12 +311,14 @@ class Left:
 
     Attributes:
         is_noted: whether there is a note of what the run was to write.
+        is_logged: whether there is a log of the commit of --add, which the next run completes first.
     """
 
     def __init__(self, place: Place, output: str):
         self._place, self._output = place, output
         files = place.files(output)
         self.is_noted = any(name.endswith("/recipe.json") for name in files)
+        self.is_logged = any(name.endswith("/commit.json") for name in files)
         self.manifest = files.get("manifest.json")
         self._finished = finished_shards(files)
         self._versions = place.versions(output)

@@ -1,12 +1,15 @@
 """Nothing is lost and nothing is half-written, whenever a run is killed; and the next run mends it."""
 
+import json
 import random
 import signal
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import CATEGORIES, write_coco
 from tests.faults import warm_process
 from tests.faults.jobs import (
     IMAGES,
@@ -120,11 +123,65 @@ def test_killed_at_random_over_data_set(command, pictures, tmp_path, request):
     kill_at_random(job, old, request.node.callspec.id)
 
 
-def kill_at_random(job: Job, old: Files, seed: str) -> None:
+@pytest.mark.parametrize(
+    ("flags", "where"), [(("--add",), "local"), (("--add", "--sync"), "local"), (("--add", "--sync"), "gs")]
+)
+def test_addition_killed_at_random_moments(flags, where, pictures, tmp_path, server, request):
+    """Readers have the data set before the run, or after it: no file of it is another one, or missing."""
+    place = place_called(where, tmp_path, server)
+    earlier = coco_earlier(pictures, tmp_path, is_changed="--sync" in flags)
+    before = f"{place.root}/before"
+    Job(place, tmp_path, earlier).run(before)
+    job = Job(place, tmp_path, partial(coco_more, pictures, flags), before)
+    output = job.new_output()
+    job.run(output)
+    kill_at_random(job, place.files(before), request.node.callspec.id, place.files(output))
+
+
+def test_addition_killed_before_change(pictures, tmp_path):
+    """Every eighth change of a file: a run that writes again, adds, and deletes at once."""
+    place = LocalPlace(tmp_path)
+    before = f"{place.root}/before"
+    Job(place, tmp_path, coco_earlier(pictures, tmp_path, is_changed=True)).run(before)
+    job = SmallJob(place, tmp_path, partial(coco_more, pictures, ("--add", "--sync", "--prune")), before)
+    output = job.new_output()
+    job.run(output)
+    old, whole = place.files(before), place.files(output)
+    kills = 0
+    for number in range(1, 400, 8):
+        output = job.new_output()
+        killed = job.signalled(output, number, signal.SIGKILL).end()
+        assert_consistent(place.files(output), old, whole)
+        assert "manifest.json" in place.files(output)
+        ended = job.run(output) if killed.was_killed else killed
+        assert place.files(output) == whole, ended
+        if not killed.was_killed:
+            break
+        kills += 1
+    assert kills >= 10
+    print(f"KILLS {kills}, each before a change")
+
+
+def coco_earlier(pictures: Path, folder: Path, is_changed: bool) -> Callable[[str], list[object]]:
+    """The first 160 images; with some other labels, if `is_changed`."""
+    document = json.loads((pictures / "instances.json").read_text())
+    annotations = [row for row in document["annotations"] if row["image_id"] < 160]
+    for row in annotations[::40] if is_changed else ():
+        row["bbox"][2] += 5
+    write_coco(folder, document["images"][:160], annotations, CATEGORIES)
+    inputs = ["--images", pictures / "images", "--instances", folder / "instances.json"]
+    return lambda output: ["convert", *inputs, "--output", output, "--num-shards", SHARDS]
+
+
+def coco_more(pictures: Path, flags: Sequence[str], output: str) -> list[object]:
+    return coco(pictures, output, *flags)
+
+
+def kill_at_random(job: Job, old: Files, seed: str, whole: Files | None = None) -> None:
     """Kills at moments of a seeded random generator, within the time that the run takes; every second one in its second
     half, where shards are written. The same command is run again and may be killed again, twice; then it ends with the
     bytes of an undisturbed run."""
-    whole = job.undisturbed()
+    whole = whole or job.undisturbed()
     seconds = job.seconds
     moments = random.Random(seed)
     finished: list[int] = []  # shards after each kill
@@ -140,6 +197,7 @@ def kill_at_random(job: Job, old: Files, seed: str) -> None:
             job.place.settle()
             files = job.place.files(output)
             assert_consistent(files, old, whole)
+            assert "--add" not in job.command(output) or "manifest.json" in files
             if "--overwrite" not in job.command(output):
                 before.assert_kept()
             if not process.was_killed:
@@ -148,7 +206,7 @@ def kill_at_random(job: Job, old: Files, seed: str) -> None:
         assert process.code == 0, process
         assert files == whole, process
         if "--overwrite" not in job.command(output):
-            goes_on = before.is_noted and before.manifest != whole["manifest.json"]
+            goes_on = before.is_noted and before.manifest != whole["manifest.json"] and not before.is_logged
             assert ("Resuming an unfinished run" in process.out) == goes_on, process
     print(f"KILLS {len(finished)} within {seconds:.2f} s; shards finished after each: {finished}")
 
