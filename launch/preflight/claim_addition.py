@@ -3,7 +3,7 @@
 | the data set has of a split | the recipe | the outcome |
 |---|---|---|
 | some shards damaged | any | refused |
-| all shards | that of one of its runs; with --sync, of the last | COMPLETE |
+| all shards | that of one of its runs; with --sync, of the last; it has checksums of all labels | COMPLETE |
 | an unfinished run | the same | UNFINISHED |
 | an unfinished run, also of another split | another | refused |
 | anything else | differs in options of records | refused |
@@ -32,9 +32,10 @@ from recordmill.pipelines.formats import fields_by_name
 from recordmill.pipelines.sets_options import set_names
 from recordmill.schemas.dataset.dataset_files import MANIFEST, state_folder
 from recordmill.schemas.dataset.manifest import Manifest
-from recordmill.schemas.dataset.recipes import Recipe
+from recordmill.schemas.dataset.recipes import LISTING, Recipe
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import OF_INPUT
+from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.inputs.option import ARGUMENT, READ, Must, named_paths
 from recordmill.schemas.inputs.text_options import FITTED
 from recordmill.schemas.shards import SIZING_OPTIONS
@@ -48,6 +49,7 @@ _OF_RUN = ("add_as", "sync", "sets", "exclude_kinds", "group_from", "limit", "ma
 """Options that runs may have differently: they choose images, not what a record is."""
 _SELECTIONS = ("categories", "classes")
 _DIVISIONS = ("split_by", "stratify")
+_KINDS_OF_LABELS = frozenset({LISTING, "labels", *AnnotationKind})
 
 
 def read_base(output: str) -> Manifest:
@@ -205,11 +207,19 @@ def _check_files(output: str, base: Manifest, recipes: Sequence[Recipe]) -> None
 def _split_state(output: str, base: Manifest, recipe: Recipe, listings: Listings) -> OutputState:
     entry = base.splits.get(recipe.split)
     runs = entry.recipes if entry else ()
+    if not _covers_labels(recipe):
+        runs = ()
     for run in runs[-1:] if "sync" in recipe.options else runs:
         if run.unlisted == recipe and run == recipe.with_listings(listings):
             return OutputState.COMPLETE
     noted = read_note(output, recipe.split)
     return OutputState.UNFINISHED if noted and noted.unlisted.is_same_content(recipe) else OutputState.NEW
+
+
+def _covers_labels(recipe: Recipe) -> bool:
+    """Return True if files that a recipe has checksums of name all images and labels. Label files beside images have
+    none, so a recipe stays the same when files are added."""
+    return "sets" not in recipe.options and any(file.kind in _KINDS_OF_LABELS for file in recipe.inputs)
 
 
 def _check_unfinished(output: str, recipes: Sequence[Recipe]) -> None:

@@ -20,6 +20,8 @@ from contextlib import suppress
 from enum import Enum
 from itertools import product
 
+import msgspec
+
 from recordmill.launch.preflight.check_folder import folder_fault, real_path
 from recordmill.schemas.dataset.dataset_files import split_manifest, state_folder
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json
@@ -28,6 +30,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import OF_INPUT, Part, format_parts
 from recordmill.schemas.inputs.encoders import TextForm
 from recordmill.schemas.inputs.splits import ONLY_CASE
+from recordmill.schemas.layouts import FEATURES
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.dataset.dataset_folder import (
@@ -160,8 +163,9 @@ def _split_state(
     storage = storage_for(output)
     recorded = manifest.splits.get(recipe.split) if manifest else None
     if recorded and not overwrite:
-        _check_same_recipe(output, recorded.recipe.unlisted, recipe, "already has")
-        _check_same_recipe(output, recorded.recipe, recipe.with_listings(listings), "already has")
+        adding = "" if has_parts else _cure_by_adding(recorded.recipe, recipe)
+        _check_same_recipe(output, recorded.recipe.unlisted, recipe, "already has", adding)
+        _check_same_recipe(output, recorded.recipe, recipe.with_listings(listings), "already has", adding)
         damaged = damaged_shards(output, recorded)
         if not damaged:
             return OutputState.COMPLETE
@@ -230,6 +234,13 @@ def _check_same_recipe(output: str, known: Recipe, wanted: Recipe, holds: str, c
             f"{output} {holds} {known.name}-{known.split}, written with other options ({known.changes(wanted)}); "
             f"{cure}add --overwrite to replace it, or choose another --output or --split"
         )
+
+
+def _cure_by_adding(known: Recipe, wanted: Recipe) -> str:
+    """Return the cure for a recipe that has only other inputs of images."""
+    is_added = wanted.unit == "image" and wanted.layout != FEATURES.layout
+    has_same_options = msgspec.structs.replace(known, inputs=wanted.inputs) == wanted
+    return "add --add to write only the images that it lacks, " if is_added and has_same_options else ""
 
 
 def _read_note(output: str, split: str, overwrite: bool) -> Recipe | None:

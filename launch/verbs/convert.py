@@ -107,8 +107,8 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions, has_war
         if finished_part := _read_part(options, job.splits):
             print_lines(console, _part_lines(options.output, finished_part, before))
             return
-    if getattr(options, "prune", False):
-        prune_replaced(options.output, job.splits)
+    if getattr(options, "prune", False) and (pruned := prune_replaced(options.output, job.splits)):
+        console.print(f"Deleted {number_text(pruned, 'replaced shard')}")
     print_splits(options.output, job.splits, beams, is_run, has_warnings)
 
 

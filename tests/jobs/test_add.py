@@ -20,6 +20,7 @@ from tests.conftest import (
     rejects_of,
     write_coco,
 )
+from tests.literal_data import write_files
 
 FLAGS = ("--name", "d", "--max-rejects", "1", "--progress", "none")
 
@@ -236,3 +237,18 @@ def test_plan_counts_new_and_present_images_and_names_the_files(tmp_path, add, r
     plan = recordmill(*more.flags(), "-o", tmp_path / "out", "--add", "--dry-run")
     assert "no digests of the records of train" in plan.err
     assert "5 of 5" in plan.out
+
+
+def test_label_files_beside_images_are_read_again(tmp_path, monkeypatch, recordmill):
+    """Their recipe stays the same when files are added, because it has no checksums of them."""
+    monkeypatch.chdir(tmp_path)
+    write_files(tmp_path / "pets", {"data.yaml": b"train: images\nnames: [cat]"})
+    flags = ["convert", "pets", "--format", "yolo", "-o", "out"]
+    for name in "ab":
+        draw_jpeg(tmp_path / f"pets/images/{name}.jpg", colour=(ord(name), 60, 50))
+        write_files(tmp_path / "pets", {f"labels/{name}.txt": b"0 .5 .5 .2 .2"})
+        done = recordmill(*flags, *["--add"] * (name != "a"))
+        assert done.code == 0, done
+    assert run_counts(tmp_path / "out")["written"] == 1
+    done = recordmill(*flags, "--add")
+    assert (done.code, "2 images present" in done.out) == (0, True), done

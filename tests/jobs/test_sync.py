@@ -208,7 +208,8 @@ def test_the_card_names_no_replaced_file(coco_set, recordmill):
     shards = [shard.file for shard in entry_of("out").shards]
     assert len(list(Path("out").glob("coco-train-*.parquet"))) > len(shards)
     for prune in ((), ("--prune",)):
-        assert recordmill("convert", *options, "--add", "--sync", *prune).code == 0
+        done = recordmill("convert", *options, "--add", "--sync", *prune)
+        assert (done.code, "Deleted 2 replaced shards" in done.out) == (0, bool(prune)), done
         (files,) = yaml.safe_load(Path("out/README.md").read_text().split("---")[1])["configs"][0]["data_files"]
         patterns = [files["path"]] if isinstance(files["path"], str) else files["path"]
         assert sorted(path.name for one in patterns for path in Path("out").glob(one)) == shards

@@ -28,6 +28,9 @@ from recordmill.transforms.shape.join_sets import Ids, RenumberTaken, buckets_of
 from recordmill.transforms.shape.map_classes import ClassMapping
 from recordmill.transforms.shape.union_labels import grow_labels
 
+NEW_CLASSES = "added images have"
+"""Beginning of a warning, which holds for one run."""
+
 _TABLE, _MAPPING = "table", "mapping"
 _SHOWN = 5
 
@@ -113,7 +116,7 @@ def _class_warnings(grown: LabelMap, existing: ExistingLabels) -> Iterator[str]:
     old = {category.id for category in existing.labels.all}
     if new := [category for category in grown.all if category.id not in old]:
         shown = first_texts(map(_describe_class, new), _SHOWN)
-        yield f"added images have {len(new):,} new class{'es' * (len(new) > 1)}: {shown}"
+        yield f"{NEW_CLASSES} {len(new):,} new class{'es' * (len(new) > 1)}: {shown}"
         yield from name_warnings(grown)
 
 

@@ -360,8 +360,9 @@ def is_ours(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:
     return storage.size(path) == file.bytes
 
 
-def prune_replaced(output: str, splits: Iterable[str]) -> None:
-    """Delete the shards of some splits that --add --sync has replaced. The manifest comes first."""
+def prune_replaced(output: str, splits: Iterable[str]) -> int:
+    """Delete the shards of some splits that --add --sync has replaced, after the manifest is written. Return
+    their number."""
     storage, manifests, files = storage_for(output), read_split_manifests(output), list[str]()
     for split in set(splits) & manifests.keys():
         entry = manifests[split].splits[split]
@@ -375,6 +376,7 @@ def prune_replaced(output: str, splits: Iterable[str]) -> None:
     for file in files:
         storage.delete(join_path(output, file))
         storage.delete(join_path(output, index_file(file)))
+    return len(files)
 
 
 def publish(output: str) -> Manifest | None:

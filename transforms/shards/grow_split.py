@@ -1,13 +1,14 @@
 """Add the entry of a run of `convert --add` to the entry of its split."""
 
 from collections.abc import Iterable, Mapping
-from itertools import zip_longest
+from itertools import filterfalse, zip_longest
 from typing import Any
 
 import msgspec
 
 from recordmill.schemas.dataset.manifest import Addition, InputRows, MappedClass, SplitManifest
 from recordmill.schemas.rejects import RejectTally
+from recordmill.transforms.shape.adopt_data_set import NEW_CLASSES
 
 
 def grow_split(base: SplitManifest, run: SplitManifest, replaced: int = 0) -> SplitManifest:
@@ -32,12 +33,17 @@ def grow_split(base: SplitManifest, run: SplitManifest, replaced: int = 0) -> Sp
         record_bytes=base.record_bytes + run.record_bytes,
         shards=base.shards + shards,
         class_counts=tuple(map(sum, zip_longest(base.class_counts, run.class_counts, fillvalue=0))),
-        warnings=tuple(sorted({*base.warnings, *run.warnings})),
+        warnings=tuple(sorted({*filterfalse(_is_of_one_run, base.warnings), *run.warnings})),
         texts=_add(base.texts, run.texts),
         findings=_add(base.findings, run.findings),
         class_map=_add_class_maps(base.class_map, run.class_map),
         additions=(*base.runs, addition),
     )
+
+
+def _is_of_one_run(warning: str) -> bool:
+    """Return True for a warning that would be wrong after a later run."""
+    return warning.startswith(NEW_CLASSES)
 
 
 def without_rejects(entry: SplitManifest, rejects: RejectTally) -> SplitManifest:

@@ -362,11 +362,13 @@ def test_images_are_listed_once_for_complete_splits(tmp_path, monkeypatch):
     assert claim_output(str(output), asked, overwrite=True) == [UNFINISHED] * 2
     assert claim_output(str(output), asked, overwrite=False) == [COMPLETE] * 2
     assert listed == [folder]
-    with pytest.raises(ConfigError, match="seed: 0, now 1"):
+    with pytest.raises(ConfigError, match=r"seed: 0, now 1.*; add --overwrite"):
         claim(output, msgspec.structs.replace(asked[1], options=RECIPE.options | {"seed": 1}))
     assert listed == [folder]
     with_file("images/2.jpg", b"1")(tmp_path)
-    with pytest.raises(ConfigError, match=r"inputs: DATA .*images \(3 bytes.* now .*\(4 bytes"):
+    with pytest.raises(
+        ConfigError, match=r"inputs: DATA .*images \(3 bytes.* now .*\(4 bytes.*; add --add to write only"
+    ):
         claim(output, asked[0])
 
 
