@@ -18,11 +18,12 @@ class Truth:
     """One annotation file and its images.
 
     Attributes:
+        images, instances: Folder of images, and the file.
         flags: `recordmill convert` with these as input. What cannot be read is accepted: the drawn sample has two such.
     """
 
     def __init__(self, images: str | Path, instances: str | Path):
-        self.images = Path(images)
+        self.images, self.instances = Path(images), Path(instances)
         self.coco = COCO(str(instances))
         self.categories = json.loads(Path(instances).read_text())["categories"]
         self.flags = ["--images", images, "--instances", instances, "--max-rejects", 0.2]

@@ -1,6 +1,7 @@
 """The data sets that the consumers read."""
 
 import contextlib
+import json
 import re
 import shlex
 from collections.abc import Callable
@@ -52,6 +53,28 @@ def converted(tmp_path_factory) -> Callable[..., Path]:
         return folder
 
     return convert
+
+
+@pytest.fixture(scope="session")
+def grown(truths, tmp_path_factory) -> Callable[..., Path]:
+    """Folder of a data set of the drawn truth, with these flags: half of its images, one without labels; the others by
+    --add --sync. The files with the old version of that image's record are there."""
+
+    def grow(*flags: object) -> Path:
+        truth, folder = truths["sample"], tmp_path_factory.mktemp("grown")
+        document = json.loads(truth.instances.read_text())
+        document["images"] = document["images"][::2]
+        ids = {row["id"] for row in document["images"]}
+        unlabelled = next(row["image_id"] for row in document["annotations"] if row["image_id"] in ids)
+        ids.remove(unlabelled)
+        document["annotations"] = [row for row in document["annotations"] if row["image_id"] in ids]
+        (folder / "half.json").write_text(json.dumps(document))
+        common = ["convert", "--images", truth.images, "--max-rejects", 0.2, *flags, "--output", folder / "out"]
+        for more in ([folder / "half.json"], [truth.instances, "--add", "--sync"]):
+            assert main([*map(str, (*common, "--instances", *more))]) == 0
+        return folder / "out"
+
+    return grow
 
 
 @pytest.fixture(scope="session")

@@ -91,6 +91,21 @@ def test_array_records_are_a_data_source(truths, converted, flags):
         assert_equal_trees(source[number], examples[number])
 
 
+@pytest.mark.parametrize("flags", [(), ("--layout", "tfds"), ("--layout", "keras")], ids=["detection", "tfds", "keras"])
+def test_data_set_that_has_grown(truths, grown, recordmill, tmp_path, flags):
+    """Only names of layout keras have no number of shards, which TFDS wants to be that of the split."""
+    truth, folder = truths["sample"], grown(*flags, "--num-shards", 2)
+    ids = truth.coco.getAnnIds(list(truth.image_ids)) if "keras" in flags else truth.image_ids
+    key = {"tfds": "image/id", "keras": "id"}.get(flags[-1] if flags else "", "image/source_id")
+    if "keras" not in flags:
+        with pytest.raises(tfds.core.dataset_info.DatasetInfoFileError, match=r"dataset_info\.json"):
+            tfds.builder_from_directory(str(folder))
+    assert recordmill("repack", folder, tmp_path / "out", "--replan").code == 0
+    for out in (*[folder] * ("keras" in flags), tmp_path / "out"):
+        _, examples = opened(out, len(ids))
+        assert sorted(int(example[key]) for example in examples) == sorted(ids)
+
+
 def assert_equal_trees(one: object, other: object) -> None:
     if isinstance(one, dict):
         assert one.keys() == other.keys()

@@ -198,6 +198,32 @@ def test_summary_of_a_replanned_data_set(coco_set, recordmill):
     assert "12 images, 12 of them in place of earlier records, by --add; 0 images present" in replanned.out
 
 
+@pytest.mark.parametrize("flags", [case("--container tfrecord"), case("--container webdataset")])
+def test_readers_return_each_image_once(flags, coco_set, recordmill):
+    """The files of its old record, and gaps in the numbers of shards, are there."""
+    options = [*COCO.split(), "--num-shards", "3", *flags.split()]
+    assert recordmill("convert", *options, "-o", "out").code == 0
+    change(labels=(1,), images=(4,))
+    assert recordmill("convert", *options, "-o", "out", "--add", "--sync").code == 0
+    assert recordmill("convert", *options, "-o", "full").code == 0
+    assert len(replaced_files("out")) == 2
+    full, split = library.open("full")["train"], library.open("out")["train"]
+    expected = {int(example["image_id"]): example for example in full}
+    numbers = range(len(split))
+    hosts = (split.tensorflow(shard=(host, 2)).as_numpy_iterator() for host in (0, 1))
+    for read in (
+        split.numpy(threads=2),
+        (split[number] for number in numbers),
+        (split.grain()[number] for number in reversed(numbers)),
+        (example for host in hosts for example in host),
+    ):
+        examples = {int(example["image_id"]): example for example in read}
+        assert len(examples) == len(split) == len(expected) == 13
+        for image_id, example in examples.items():
+            for key, value in example.items():
+                np.testing.assert_array_equal(value, expected[image_id][key], key)
+
+
 @pytest.mark.skipif(not CONTAINERS["parquet"].is_installed, reason="no extra")
 def test_the_card_names_no_replaced_file(coco_set, recordmill):
     """A loader that follows the card reads each record once, before and after --prune."""

@@ -53,6 +53,19 @@ def test_datasets_have_features_splits_and_class_names(truth, load):
         assert_boxes(objects["bbox"], truth, image_id)
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+def test_data_set_that_has_grown(truths, grown, tmp_path, streaming):
+    """The card and croissant.json leave out files that --sync replaced."""
+    truth, folder = truths["sample"], grown("--container", "parquet", "--num-shards", 2)
+    data = datasets.load_dataset(str(folder), cache_dir=str(tmp_path), streaming=streaming, split="train")
+    rows = list(data)
+    assert sorted(row["image_id"] for row in rows) == sorted(truth.image_ids)
+    assert [row["objects"]["id"] for row in rows] == [truth.values(row["image_id"], "id") for row in rows]
+    records = mlcroissant.Dataset(str(folder / "croissant.json")).records("train")
+    assert sorted(record["train/image_id"] for record in records) == sorted(truth.image_ids)
+    assert polars.read_parquet(folder / "*.parquet").height > len(rows)
+
+
 def test_datasets_stream(truth, load):
     rows = list(load(streaming=True, split="train"))
     assert {row["image_id"] for row in rows} == truth.image_ids

@@ -60,6 +60,21 @@ def test_datasets_reads_folder(truth, converted, tmp_path, streaming):
     assert sorted(seen) == sorted(truth.image_ids)
 
 
+@pytest.mark.parametrize("streaming", [True, False])
+def test_data_set_that_has_grown(truths, grown, tmp_path, streaming):
+    """The card, RF-DETR's index and croissant.json leave out files that --sync replaced."""
+    truth, folder = truths["sample"], grown(*TARS)
+    rows = datasets.load_dataset(str(folder), streaming=streaming, cache_dir=str(tmp_path), split="train")
+    ids = [assert_sample(row["json"], row["jpg"] or row["png"], truth) for row in rows]
+    assert sorted(ids) == sorted(truth.image_ids)
+    index = json.loads((folder / "train-index.json").read_text())
+    assert sum(index["samples_per_shard"]) == len(ids)
+    samples = list(webdataset.WebDataset([str(folder / name) for name in index["shards"]], shardshuffle=False))
+    assert sorted(json.loads(sample["json"])["image_id"] for sample in samples) == sorted(truth.image_ids)
+    records = list(mlcroissant.Dataset(str(folder / "croissant.json")).records("train-json"))
+    assert len(records) == len(ids) < len(list(webdataset.WebDataset(tars(folder), shardshuffle=False)))
+
+
 def test_maps_and_keypoints(sample, recordmill, tmp_path):
     assert recordmill("convert", *every_kind(sample), *TARS, "--output", tmp_path / "out").code == 0
     rows = list(datasets.load_dataset(str(tmp_path / "out"), streaming=True)["train"])
