@@ -164,7 +164,7 @@ def read_images(path: str) -> Iterator[ShardImages]:
         yield from map(_DECODER.decode, file)
 
 
-class ImagesFile(LineFile):
+class ImageLines(LineFile):
     """File of lines of images. It holds the last line back."""
 
     def __init__(self, output: str, path: str):

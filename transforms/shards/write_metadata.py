@@ -55,7 +55,7 @@ from recordmill.transforms.shards.describe_split import (
     describe_split,
 )
 from recordmill.transforms.shards.grow_split import grow_split, without_rejects
-from recordmill.transforms.shards.image_records import ImagesFile, images_line, images_path
+from recordmill.transforms.shards.image_records import ImageLines, images_line, images_path
 from recordmill.transforms.shards.line_file import LineFile
 from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard, is_intact, shard_files
 from recordmill.transforms.shards.take_out import NOTHING_REMOVED, Removed, add_removed, take_out
@@ -365,7 +365,7 @@ def read_notes(
     infos = []
     with (
         LineFile(output, fingerprints_path(output, recipe.split)) as fingerprints,
-        ImagesFile(output, images_path(output, recipe.split)) as images,
+        ImageLines(output, images_path(output, recipe.split)) as images,
     ):
         has_fingerprints = has_images = True
         if base:
