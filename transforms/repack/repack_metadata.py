@@ -14,7 +14,7 @@ from recordmill.schemas.dataset.dataset_files import split_rejects, state_folder
 from recordmill.schemas.dataset.manifest import Addition, Manifest, SplitManifest
 from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.errors import ConfigError, FaultyDatasetError, JobError
-from recordmill.schemas.features import Part, RecordOf
+from recordmill.schemas.features import Part
 from recordmill.schemas.image_records import ShardImages, split_images
 from recordmill.schemas.inputs.encoders import decode_encoder
 from recordmill.schemas.problems import Fingerprints
@@ -263,7 +263,7 @@ def read_replan(folder: str, manifest: Manifest, split: str) -> Replan:
         ConfigError: The order or the sizes of its images are unknown.
         FaultyDatasetError: The file of images has changed.
     """
-    entry, table = manifest.splits[split], manifest.table
+    entry = manifest.splits[split]
     images = _images(folder, entry)
     if images is None:
         raise ConfigError(
@@ -275,11 +275,8 @@ def read_replan(folder: str, manifest: Manifest, split: str) -> Replan:
     if by_file.keys() != set(files):
         raise _changed(folder, split)
     seed = int(entry.recipe.options.get("seed", 0))  # type: ignore[arg-type]
-    per_annotation = table.record_of is RecordOf.ANNOTATION
     try:
-        return replan_split(
-            [by_file[file] for file in files], entry.recipe.sizing, seed, per_annotation, bool(entry.runs)
-        )
+        return replan_split([by_file[file] for file in files], entry.recipe.sizing, seed, bool(entry.runs))
     except UnorderedImagesError as error:
         raise ConfigError(
             f"{join_path(folder, split_images(split))}: {error}. Convert all images again, or leave out --replan"

@@ -87,15 +87,12 @@ class UnorderedImagesError(ValueError):
     """The order of a conversion's images is unknown."""
 
 
-def replan_split(
-    images: Sequence[ShardImages], sizing: ShardSizing, seed: int, per_annotation: bool, is_grown: bool
-) -> Replan:
+def replan_split(images: Sequence[ShardImages], sizing: ShardSizing, seed: int, is_grown: bool) -> Replan:
     """Plan the shards of a split with at least one image.
 
     Args:
         images: Images of the old shards, in the order of shard numbers.
         sizing, seed: Of the conversion that wrote the first shards.
-        per_annotation: True if a record is an annotation.
         is_grown: True if further conversions have added images. An image that they list again counts in its last form.
 
     Raises:
@@ -122,7 +119,7 @@ def replan_split(
     new_records = np.diff(cuts)
     examples = np.zeros(plan.shards, np.int64)
     np.add.at(examples, pieces.shard, new_records)
-    new = _new_images(rows, images, starts, pieces, new_records, per_annotation)
+    new = _new_images(rows, images, starts, pieces, new_records)
     return Replan(plan, examples, _find_moves(rows, examples), new, bool(is_unknown.any()), has_guesses)
 
 
@@ -244,14 +241,12 @@ def _find_moves(rows: _Rows, examples: np.ndarray) -> Moves:
     return Moves(rows.source[row], first, np.diff(cuts), target)
 
 
-# Long list of arguments: old and new rows, and two ways to get from the ones to the others.
 def _new_images(
     rows: _Rows,
     images: Sequence[ShardImages],
     starts: np.ndarray,
     pieces: Pieces,
     records: np.ndarray,
-    per_annotation: bool,
 ) -> NewImages:
     """Return the images of the new shards.
 
@@ -264,11 +259,9 @@ def _new_images(
     new = old[first_row].copy()
     for name in ("labels", "size", "records", "objects", "planned"):
         new[name] = np.add.reduceat(old[name], starts, axis=0, dtype=old[name].dtype)[pieces.image]
-    with_image = starts + np.array(
-        [int(old["records"][start:end].argmax()) for start, end in zip(starts, [*starts[1:], len(old)], strict=True)]
-        if per_annotation
-        else 0
-    )
+    with_records = np.append(np.flatnonzero(old["records"]), len(old))
+    with_image = with_records[np.searchsorted(with_records, starts)]  # a row without records has no image
+    with_image = np.where(with_image < np.append(starts[1:], len(old)), with_image, starts)
     new["image"] = old["image"][with_image[pieces.image]]
     new["continues"] = np.diff(pieces.image, prepend=-1) == 0
     is_cut = new["continues"] > 0

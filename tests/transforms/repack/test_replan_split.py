@@ -27,7 +27,8 @@ def images_of(*rows: Row) -> ShardImages:
     array = np.zeros(len(rows), IMAGE_ROW)
     for column in ("id", "records", "planned", "size", "continues"):
         array[column] = [getattr(row, column) for row in rows]
-    array["image"][:, 0], array["labels"] = array["id"], array["records"][:, None]
+    array["image"][:, 0] = np.where(array["records"], array["id"], 0)
+    array["labels"] = array["records"][:, None]
     array["objects"] = array["records"]
     names = [row.name or str(row.id) for row in rows]
     sources = [row.source or name for row, name in zip(rows, names, strict=True)]
@@ -35,8 +36,8 @@ def images_of(*rows: Row) -> ShardImages:
     return shard_images("", names, array, ids, sources if sources != names else None)
 
 
-def plan(*shards: ShardImages, is_grown: bool = True, per_annotation: bool = False, **sizing: int) -> Replan:
-    return replan_split(shards, ShardSizing(**sizing), 0, per_annotation, is_grown)
+def plan(*shards: ShardImages, is_grown: bool = True, **sizing: int) -> Replan:
+    return replan_split(shards, ShardSizing(**sizing), 0, is_grown)
 
 
 def moves_of(replan: Replan) -> list[tuple[int, ...]]:
@@ -107,7 +108,7 @@ def keras(id_: int, number: int, rejected: int = 0, continues: int = 0) -> Row:
 def test_annotations_of_an_image_are_joined_and_cut():
     """Of three records each shard: B's are joined, and cut elsewhere."""
     old = images_of(keras(A, 2), keras(B, 2)), images_of(keras(B, 2, continues=1), keras(D, 2)), images_of(keras(C, 1))
-    replan = plan(*old, per_annotation=True, examples_per_shard=3)
+    replan = plan(*old, examples_per_shard=3)
     assert replan.examples.tolist() == [3, 3, 3]
     assert ids_of(replan) == [[A, B], [B], [C, D]]
     assert moves_of(replan) == [(0, 0, 3, 0), (0, 3, 1, 1), (1, 0, 2, 1), (2, 0, 1, 2), (1, 2, 2, 2)]
@@ -116,15 +117,24 @@ def test_annotations_of_an_image_are_joined_and_cut():
     assert rows["size"].tolist() == [100, 50, 150, 50, 100]
     assert rows["image"][:, 0].tolist() == [A, B, B, C, D]
     assert replan.images.is_cut.tolist() == [False, True, True, False, False]
-    joined = plan(*old, per_annotation=True, num_shards=4)
+    joined = plan(*old, num_shards=4)
     assert joined.examples.tolist() == [2, 4, 1, 2]
     assert joined.images.rows["labels"].tolist() == [[2, 2], [4, 4], [1, 1], [2, 2]]  # sums
+
+
+def test_annotations_of_the_first_shard_are_all_rejected():
+    """Its row has no digest of the image."""
+    old = (
+        images_of(keras(A, 2, rejected=2), keras(B, 1, rejected=1)),
+        images_of(keras(B, 2, continues=1), keras(C, 1, rejected=1)),
+    )
+    assert plan(*old, num_shards=1).images.rows["image"][:, 0].tolist() == [0, B, 0]
 
 
 def test_rejected_image_of_two_shards_is_listed_again():
     """Its first shard has been written again, and is the last."""
     old = images_of(keras(B, 2, rejected=2, continues=1), keras(C, 1)), images_of(keras(B, 4))
-    replan = plan(*old, images_of(keras(A, 2), keras(B, 2, rejected=2)), per_annotation=True, examples_per_shard=9)
+    replan = plan(*old, images_of(keras(A, 2), keras(B, 2, rejected=2)), examples_per_shard=9)
     assert moves_of(replan) == [(2, 0, 2, 0), (1, 0, 4, 0), (0, 0, 1, 0)]
     assert replan.images.rows["planned"].tolist() == [2, 4, 1]
 
@@ -132,14 +142,14 @@ def test_rejected_image_of_two_shards_is_listed_again():
 def test_annotations_begin_in_a_shard_written_again():
     """It has lost its other image, so that both shards have annotations of one image only."""
     old = images_of(keras(B, 3, continues=1)), images_of(keras(B, 3, continues=1), keras(C, 1)), images_of(keras(B, 1))
-    replan = plan(*old, per_annotation=True, num_shards=1)
+    replan = plan(*old, num_shards=1)
     assert moves_of(replan) == [(2, 0, 1, 0), (0, 0, 3, 0), (1, 0, 4, 0)]
 
 
 @pytest.mark.parametrize(("per_shard", "is_guess"), [(3, True), (4, False), (6, False)])
 def test_cut_among_rejected_annotations_is_a_guess(per_shard, is_guess):
     old = images_of(keras(A, 2), keras(B, 2, rejected=1)), images_of(keras(B, 2, continues=1))
-    assert plan(*old, per_annotation=True, examples_per_shard=per_shard).has_guesses is is_guess
+    assert plan(*old, examples_per_shard=per_shard).has_guesses is is_guess
 
 
 def test_sizes_of_read_shards_are_estimates():
