@@ -277,11 +277,14 @@ def _added_lines(split: SplitManifest, is_plan: bool) -> Iterator[Line]:
     whose = f" by the last of {number:,} runs of --add" if number > 1 and not is_plan else ""
     where = f" in {number_text(shards, 'shard')}" if shards else ""
     written = number_text(run.written, "image") if run.written else "nothing"
+    texts = [f"{written}{where}{whose}"]
     if last and last.replaced:
-        written += f", {last.replaced:,} of them in place of earlier records,"
-    present = f"{run.present:,}" if run.written else number_text(run.present, "image")
-    verb = ("is" if run.present == 1 else "are") if is_plan else "was" if run.present == 1 else "were"
-    yield "added", f"{written}{where}{whose}, {present} {verb} present"
+        texts.append(f"{last.replaced:,} of them in place of earlier records")
+    if run.present:
+        present = f"{run.present:,}" if run.written else number_text(run.present, "image")
+        verb = ("is" if run.present == 1 else "are") if is_plan else "was" if run.present == 1 else "were"
+        texts.append(f"{present} {verb} present")
+    yield "added", ", ".join(texts)
     listed = "" if is_plan or split.changes_sha256 is msgspec.UNSET else f" ({split_changes(split.recipe.split)})"
     if run.changed:
         have = "has" if run.changed == 1 else "have"
