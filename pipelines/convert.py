@@ -19,6 +19,7 @@ from recordmill.pipelines.grow import (
     grow_job,
     limits_with_base,
     rewrite_shards,
+    tile_places,
 )
 from recordmill.schemas.dataset.manifest import FORMAT, Manifest
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
@@ -293,7 +294,8 @@ class Job(NamedTuple):
             records = MadeRecords(self.splits, self.maker, tiles)
             gathered = grow_images(addition, gathered, records, _threads(self.options))
         if tiles:
-            divide = TileImages(tiles, gathered.labels, gathered.table, _threads(self.options))
+            known = tile_places(addition, p) if addition else None
+            divide = TileImages(tiles, gathered.labels, gathered.table, _threads(self.options), known)
             gathered = gathered._replace(blocks=gathered.blocks | "TileImages" >> divide)
         return gathered, gathered.blocks | "PlanShards" >> self._shards()
 

@@ -21,7 +21,7 @@ from recordmill.schemas.inputs.options import DividedOptions, ImageOptions
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.dataset.dataset_folder import read_split_manifests
 from recordmill.transforms.dataset.facts import FactsBuilder
-from recordmill.transforms.grow.grow_images import GrowImages, GrowJob, MadeRecords
+from recordmill.transforms.grow.grow_images import GrowImages, GrowJob, MadeRecords, list_files, list_tile_places
 from recordmill.transforms.grow.rewrite_shards import RewriteShards
 from recordmill.transforms.join.drop_images import DropCopies
 from recordmill.transforms.runtime.beam_steps import library_versions
@@ -81,6 +81,12 @@ def grow_images(job: GrowJob, gathered: Gathered, records: MadeRecords, threads:
     if job.drops_copies:
         blocks = blocks | "DropCopies" >> DropCopies(job.splits)
     return gathered._replace(blocks=blocks, changes=changes, replaced=replaced)
+
+
+def tile_places(job: GrowJob, p: beam.Pipeline) -> PCollection:
+    """Return the names of images of the data set that look like tiles' names, for TileImages."""
+    files = [file for file in list_files(job) if file.split < len(job.splits)]
+    return p | "NamedFiles" >> beam.Create(files) | "TilePlaces" >> beam.FlatMap(list_tile_places)
 
 
 def rewrite_shards(

@@ -225,6 +225,24 @@ def test_new_copies_of_images_of_the_data_set_go(tmp_path, add):
     assert "A conversion of all data may keep the new image instead" in outcome.out
 
 
+@pytest.mark.parametrize("flag", [(), ("--dry-run",)])
+def test_new_tile_with_the_name_of_an_image_of_the_data_set(tmp_path, recordmill, flag):
+    base, out = Data(tmp_path / "base", "bc"), tmp_path / "out"
+    base.rows[0]["file_name"] = "a_0_20.jpg"  # a.jpg is 40x30
+    base.rows[1]["file_name"] = "a_0_19.jpg"
+    for old, row in zip("bc", base.rows, strict=True):
+        (base.folder / f"images/{old}.jpg").rename(base.folder / "images" / row["file_name"])
+    tile = "--tile", "20", "--tile-overlap", "0", "--keep-empty", "1"
+    assert recordmill(*base.flags(), "-o", out, *tile).code == 0
+    more = Data(tmp_path / "more", "a")
+    outcome = recordmill(*more.flags(), "-o", out, "--add", *tile, *flag)
+    assert outcome.code == 1
+    assert "a tile of 'a.jpg' would have the name of the image 'a_0_20.jpg'; name one of the two in" in outcome.err
+    if flag:
+        assert recordmill(*more.flags(), "-o", out, "--add", *tile, "--add-as", "new").code == 0
+        assert recordmill("verify", out).code == 0
+
+
 def test_plan_counts_new_and_present_images_and_names_the_files(tmp_path, add, recordmill):
     more = Data(tmp_path / "more", "abcde")
     add(Data(tmp_path / "none", "abcd"))

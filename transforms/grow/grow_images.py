@@ -45,7 +45,7 @@ from recordmill.transforms.insight.list_problems import copy_order
 from recordmill.transforms.join.drop_images import reject_images
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.processes import ShardDoFn
-from recordmill.transforms.shape.tile_images import TileJob
+from recordmill.transforms.shape.tile_images import TileJob, list_places
 from recordmill.transforms.shards.encode_images import EncodeImages
 from recordmill.transforms.shards.image_records import ImageRecords, read_images, whole_names
 from recordmill.transforms.storage.resolve import join_path
@@ -212,6 +212,14 @@ def _read_images(file: ImagesFile) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
     shards = read_images(file.path)
     while run := list(islice(shards, _LINES)):
         yield from cut_shards(run, file)
+
+
+def list_tile_places(file: ImagesFile) -> Iterator[tuple[int, tuple]]:
+    """Yield the names of images of the data set that look like tiles' names, see `list_places`."""
+    for images in read_images(file.path):
+        wholes = images.names if images.sources is msgspec.UNSET else images.sources
+        names, records = msgspec.json.decode(wholes, type=list[str]), images.array["records"].tolist()
+        yield from list_places(file.split, {name for name, number in zip(names, records, strict=True) if number})
 
 
 def cut_shards(shards: Iterable[ShardImages], file: ImagesFile) -> Iterator[tuple[int, tuple[bytes, bytes]]]:

@@ -91,17 +91,27 @@ class TileImages(beam.PTransform):
     Args:
         labels, table: PCollections of one LabelMap, and one FeatureTable.
         threads: Number of threads that read the sizes of images.
+        known: Names of `list_places` of the data set that the images are added to; None without one.
     """
 
-    def __init__(self, job: TileJob, labels: PCollection, table: PCollection, threads: int | None):
+    def __init__(
+        self,
+        job: TileJob,
+        labels: PCollection,
+        table: PCollection,
+        threads: int | None,
+        known: PCollection | None = None,
+    ):
         super().__init__()
-        self._job, self._threads = job, threads
+        self._job, self._threads, self._known = job, threads, known
         self._sides = AsSingleton(labels), AsSingleton(table)
 
     def expand(self, blocks: PCollection[tuple[BlockKey, bytes]]):
         fn = _DivideBlock(self._job, self._threads)
         divide = WithFacts(fn, *self._sides, types=tuple[BlockKey, bytes], tags=(_NAMES,))
         tiles, names = blocks | "Divide" >> divide
+        if self._known is not None:
+            names = (names, self._known) | "AllNames" >> beam.Flatten()
         names | "GroupByName" >> beam.GroupByKey() | "CheckNames" >> beam.Map(check_names, self._job.rules)
         return tiles
 
@@ -247,15 +257,24 @@ class _TileName(NamedTuple):
 
 def list_names(block: Block) -> Iterator[tuple[int, _TileName]]:
     """Yield each name with a number of its range: those of images that have tiles, and those that look like tiles'."""
-    columns = block.split.tolist(), block.file_name.texts(), block.image_size_px.tolist()
-    for split, name, (width, height) in zip(*columns, strict=True):
+    splits, names = block.split.tolist(), block.file_name.texts()
+    for split, name, (width, height) in zip(splits, names, block.image_size_px.tolist(), strict=True):
+        if width:
+            yield _by_range(_TileName(split, *split_suffix(name_key(name)), name, (width, height), True))
+    for split, name in zip(splits, names, strict=True):
+        yield from list_places(split, [name])
+
+
+def list_places(split: int, names: Iterable[str]) -> Iterator[tuple[int, _TileName]]:
+    """Yield the names of images that look like tiles' names, each with a number of its range."""
+    for name in names:
         stem, suffix = split_suffix(name_key(name))
-        names = [_TileName(split, stem, suffix, name, (width, height), True)] if width else []
         if match := _PLACE.fullmatch(stem):
-            place = int(match[2]), int(match[3])
-            names.append(_TileName(split, match[1], suffix, name, place, False))
-        for tile_name in names:
-            yield name_id(tile_name.stem + tile_name.suffix) % _NAME_RANGES, tile_name
+            yield _by_range(_TileName(split, match[1], suffix, name, (int(match[2]), int(match[3])), False))
+
+
+def _by_range(name: _TileName) -> tuple[int, _TileName]:
+    return name_id(name.stem + name.suffix) % _NAME_RANGES, name
 
 
 def check_names(group: tuple[int, Iterable[tuple]], rules: TileRules) -> None:
