@@ -196,6 +196,8 @@ def test_summary_of_a_replanned_data_set(coco_set, recordmill):
     replanned = recordmill("repack", "out", "replanned", "--replan")
     assert (replanned.code, "first new shard" in replanned.out) == (0, False), replanned
     assert "12 images, 12 of them in place of earlier records\n" in replanned.out
+    again = recordmill("repack", "out", "replanned", "--replan")
+    assert (again.code, "is already complete" in again.out) == (0, True), again
 
 
 @pytest.mark.parametrize("flags", [case("--container tfrecord"), case("--container webdataset")])

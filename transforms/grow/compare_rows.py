@@ -115,9 +115,8 @@ def sum_rows(rows: np.ndarray) -> np.ndarray:
 
 
 def known_images(rows: np.ndarray) -> np.ndarray:
-    """Return the images that have a record: S16, ascending. One that was rejected earlier is not known."""
-    sums = sum_rows(rows)
-    return sums["whole"][sums["records"] > 0]
+    """Return the images that have a record: S16, ascending."""
+    return np.unique(rows["whole"][rows["records"] > 0])
 
 
 def compare_images(reference: np.ndarray, made: np.ndarray) -> np.ndarray:
@@ -125,11 +124,13 @@ def compare_images(reference: np.ndarray, made: np.ndarray) -> np.ndarray:
 
     Args:
         reference: COMPARED_ROW of the data set.
-        made: COMPARED_ROW of the job. Images that are not in `reference` have no outcome.
+        made: COMPARED_ROW of the job. Images that have no record in `reference`, but have one now, have no outcome.
     """
     new, old = sum_rows(made), sum_rows(reference)
     new = new[are_among(new["whole"], old["whole"])]
     old = old[np.searchsorted(old["whole"], new["whole"])]
+    is_known = (old["records"] > 0) | (new["records"] == 0)  # others are written for the first time
+    new, old = new[is_known], old[is_known]
     # An image without a record is not read.
     has_images = new["image"].any(axis=1) & old["image"].any(axis=1)
     is_other = has_images & (new["image"] != old["image"]).any(axis=1)

@@ -231,7 +231,12 @@ def write_metadata(
     encoders = sorted(encoders, key=attrgetter("column"))
     infos = tuple(encoder.info for encoder in encoders)
     manifest = manifest_of(recipes[0].name, labels, table, dict(sorted(splits.items())), infos)
-    whole = commit_splits(output, manifest, files, encoders, limits.base)
+    try:
+        whole = commit_splits(output, manifest, files, encoders, limits.base)
+    except JobError:
+        if limits.base is not None and (committed := committed_by_another(recipes, limits)):
+            return committed
+        raise
     if compared and not whole.splits.keys() <= compared:  # another job has added a split meanwhile
         check_complete_duplicates(output, splits, whole.table, limits.duplicates)
     return whole
