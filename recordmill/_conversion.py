@@ -174,7 +174,7 @@ def _log_warnings(data: DataSet, splits: Sequence[str], keywords: Mapping[str, s
     for split in splits:
         if rejects := data.manifest.splits[split].rejects:
             file = os.path.join(data.path, split_rejects(split))
-            _LOGGER.warning("Split %s: %s images, rows or annotations were rejected, see %s", split, rejects, file)
+            _LOGGER.warning("Split %s: rejects: %s, see %s", split, rejects, file)
 
 
 def _beam_flags(options: "Sequence[str] | PipelineOptions") -> list[str]:

@@ -143,7 +143,7 @@ def test_format_is_recognised_and_logged(tmp_path, caplog, monkeypatch):
     assert "is read as folder: 2 class folders below train, valid" in caplog.text
     call = f'recordmill.convert("{tmp_path}/data", "{tmp_path}/out", num_shards=1, max_rejects=0.5, format="folder")'
     assert call in caplog.text
-    assert "Split val: 1 images, rows or annotations were rejected" in caplog.text
+    assert "Split val: rejects: 1, see " in caplog.text
     draw_all(tmp_path / "yolo", ["images/val/1.jpg"])
     (tmp_path / "yolo/data.yaml").write_text("val: images/val\nnames: [cat]\n")
     (tmp_path / "yolo/labels/val").mkdir(parents=True)
