@@ -51,7 +51,9 @@ def grow_job(base: Manifest, options: ImageOptions, splits: tuple[str, ...]) -> 
     """Return the arguments of a job with --add."""
     assert isinstance(options, DividedOptions)
     drops_copies = getattr(options, "duplicates", "") == "drop"
-    return GrowJob(options.output, base, splits, options.sync, drops_copies)
+    sets = options.set_options or ([options.add_as] if options.add_as else ())
+    prefixes = tuple(f"{name}/" for name in sets) or ("",)
+    return GrowJob(options.output, base, splits, options.sync, drops_copies, prefixes)
 
 
 def adopt_images(job: GrowJob, options: ImageOptions, read: Callable[[], Gathered]) -> Gathered:

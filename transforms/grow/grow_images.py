@@ -87,6 +87,7 @@ class GrowJob(NamedTuple):
         splits: Splits of the job.
         sync: True to write images again that differ.
         drops_copies: True to reject new images whose stored bytes an image of the data set has.
+        prefixes: Beginnings of the names of the images that DATA may have: its sets.
     """
 
     output: str
@@ -94,6 +95,7 @@ class GrowJob(NamedTuple):
     splits: tuple[str, ...]
     sync: bool = False
     drops_copies: bool = False
+    prefixes: tuple[str, ...] = ("",)
 
     @property
     def all_splits(self) -> tuple[str, ...]:
@@ -260,13 +262,14 @@ def _find_known(group: tuple[int, tuple[Iterable, Iterable]], job: GrowJob) -> I
     bucket, (pieces, images) = group
     pieces = list(pieces)
     rows = _join_rows((packed for packed, _ in pieces), COMPARED_ROW)
-    known, wanted = known_images(rows), []
+    listed, wanted = np.unique(rows["whole"]), [np.zeros(0, "S16")]
     for key, packed in images:
         wholes = np.frombuffer(packed, "S16")
-        wanted.append(wholes[are_among(wholes, known)])
+        wanted.append(wholes[are_among(wholes, listed)])
         if len(wanted[-1]):
             yield key, wanted[-1].tobytes()
-    is_wanted = are_among(rows["whole"], np.unique(np.concatenate([*wanted, known[:0]])))
+    of_job = np.unique(np.concatenate(wanted))
+    is_wanted = are_among(rows["whole"], of_job)
     if is_wanted.any():
         yield TaggedOutput(_REFERENCE, (bucket, rows[is_wanted].tobytes()))
     if not job.needs_names:
@@ -275,9 +278,10 @@ def _find_known(group: tuple[int, tuple[Iterable, Iterable]], job: GrowJob) -> I
     splits = [job.all_splits[split] for split in rows["split"].tolist()]
     names = dict(zip(rows["whole"].tolist(), zip(splits, texts, strict=True), strict=True))
     if job.sync:
-        for whole in known[~are_among(known, np.unique(np.concatenate([*wanted, known[:0]])))].tolist():
+        known = known_images(rows)
+        for whole in known[~are_among(known, of_job)].tolist():
             split, name = names[whole]
-            if split in job.splits:
+            if split in job.splits and name.startswith(job.prefixes):
                 yield TaggedOutput(_CHANGES, (split, ("gone", name)))
     if job.drops_copies:
         sums = sum_rows(rows)

@@ -62,6 +62,8 @@ TILES = ("a", "a_0_0", 5, 7, 1, 0), ("a", "a_9_0", 6, 8, 1, 1)
             [whole("a", labels=9, records=3)],
             {"a": (Outcome.LABELS, [0, 1])},
         ),
+        ([whole("a", 0, 0, 0)], [whole("a", 0, 0, 0)], {"a": (Outcome.PRESENT, [0])}),
+        ([whole("a", 0, 0, 0)], [whole("a")], {}),  # it has objects now
         (TILES, TILES, {"a": (Outcome.PRESENT, [0])}),
         (TILES, TILES[:1], {"a": (Outcome.IMAGE, [0, 1])}),  # of the stored images, one is missing
         (TILES, [TILES[0], ("a", "a_9_0", 9, 8, 1, 0)], {"a": (Outcome.IMAGE, [0, 1])}),
