@@ -256,3 +256,19 @@ def test_two_ids_of_one_file_are_two_images(coco_set, recordmill):
     assert recordmill("convert", *options, "-o", "full").code == 0
     assert records_of("out") == records_of("full")
     assert (entry_of("out").images.written, entry_of("out").images.replaced) == (13, 2)
+
+
+def test_replanned_data_set_has_no_shards_of_runs(coco_set, recordmill):
+    """The last run wrote more shards than there are then."""
+    options = [*COCO.split(), "--num-shards", "4", "-o", "out"]
+    assert recordmill("convert", *COCO.split(), "-o", "out").code == 0
+    change(labels=(1, 4), images=(), new=False)
+    written = recordmill("convert", *options, "--add", "--sync")
+    assert (written.code, entry_of("out").runs[0].shards > 1) == (0, True)
+    change(labels=(1,), images=(), new=False)
+    assert "(changes-train.jsonl)" in recordmill("convert", *options, "--add").out
+    for folder in ("new", "new"):
+        repacked = recordmill("repack", "out", folder, "--replan")
+        assert (repacked.code, "first new shard" in repacked.out) == (0, False), repacked
+        assert "(changes-train.jsonl)" not in repacked.out
+    assert [run.shards for run in entry_of("new").runs] == [0, 0]
