@@ -269,4 +269,4 @@ def test_label_files_beside_images_are_read_again(tmp_path, monkeypatch, recordm
         assert done.code == 0, done
     assert run_counts(tmp_path / "out")["written"] == 1
     done = recordmill(*flags, "--add")
-    assert (done.code, "2 images present" in done.out) == (0, True), done
+    assert (done.code, "2 images were present" in done.out) == (0, True), done

@@ -54,7 +54,7 @@ def test_add_as_a_set_of_another_name(folder, recordmill):
         name.removeprefix("a/"): classes for name, classes in EXPECTED.items() if not name.startswith("a2/")
     }
     done = recordmill("convert", "b", "-o", "out", "--add", "--add-as", "b")
-    assert "6 images present" in done.out  # label files beside images are read again
+    assert "6 images were present" in done.out  # label files beside images are read again
     done = recordmill("convert", "b", "more/a", "-o", "out", "--add")  # their names begin with those of their sets
     assert done.code == 0, done
     assert len(classes_by_name("out")) == 12 + 2
