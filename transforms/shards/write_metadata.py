@@ -44,7 +44,7 @@ from recordmill.transforms.insight.count_images import describe_statistics
 from recordmill.transforms.insight.invert_statistics import invert_statistics
 from recordmill.transforms.runtime.beam_steps import library_versions
 from recordmill.transforms.shards.check_findings import JobLimits
-from recordmill.transforms.shards.commit_splits import changes_path, check_base, commit_splits
+from recordmill.transforms.shards.commit_splits import changes_path, check_base, commit_splits, finish_commit
 from recordmill.transforms.shards.describe_split import (
     Rows,
     check_examples,
@@ -325,6 +325,8 @@ def committed_by_another(recipes: Sequence[Recipe], limits: JobLimits) -> Manife
         DuplicatesError: See `check_complete_duplicates`.
     """
     output = limits.output
+    if limits.base is not None:
+        finish_commit(output)  # the other run may be in the middle of its commit
     manifest = read_manifest(output)
     if manifest is None or not all(is_committed(output, recipe, manifest) for recipe in recipes):
         return None

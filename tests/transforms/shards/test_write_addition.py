@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from recordmill.transforms.dataset.dataset_folder import read_split_manifests
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.dataset.rejects import count_rejects, write_rejects
 from recordmill.transforms.shards import commit_splits as module
+from recordmill.transforms.shards import write_metadata as commit_module
 from recordmill.transforms.shards.check_findings import JobLimits
 from recordmill.transforms.shards.commit_splits import finish_commit, read_commits
 from recordmill.transforms.shards.write_metadata import write_metadata
@@ -222,6 +224,25 @@ def test_the_same_run_twice_at_once_is_one(tmp_path):
     after = contents(tmp_path)
     assert add(tmp_path, facts_of_more(), intact[2:], base).splits == first.splits
     assert contents(tmp_path) == after
+
+
+def test_the_same_run_commits_while_the_other_one_is_not_done(tmp_path, monkeypatch):
+    """The other one has written its log, and the manifest of the split, but not manifest.json."""
+    intact = [msgspec.structs.replace(shard, crc32c=crc32c(bytes(shard.bytes))) for shard in (*SHARDS, *NEW)]
+    first_run(tmp_path, intact[:2])
+    base, commit = base_of(tmp_path), commit_module.commit_splits
+
+    def overtaken(*arguments):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "publish", Mock(side_effect=OSError("stopped")))
+            with pytest.raises(OSError, match="stopped"):
+                commit(*arguments)
+        return commit(*arguments)
+
+    monkeypatch.setattr(commit_module, "commit_splits", overtaken)
+    (run,) = add(tmp_path, facts_of_more(), intact[2:], base).splits["train"].runs
+    assert run.recipe == MORE
+    assert not read_commits(str(tmp_path))
 
 
 def test_split_that_another_run_has_added_is_not_replaced(tmp_path):
