@@ -3,7 +3,7 @@
 | the data set has of a split | the recipe | the outcome |
 |---|---|---|
 | some shards damaged | any | refused |
-| all shards | that of one of its runs; with --sync, of the last; it has checksums of all labels | COMPLETE |
+| all shards | that of one of its runs; with --sync, of the last. No new file is possible | COMPLETE |
 | an unfinished run | the same | UNFINISHED |
 | an unfinished run, also of another split | another | refused |
 | anything else | differs in options of records | refused |
@@ -31,13 +31,14 @@ from recordmill.launch.preflight.claim_output import (
 from recordmill.pipelines.formats import fields_by_name
 from recordmill.pipelines.sets_options import set_names
 from recordmill.schemas.dataset.dataset_files import MANIFEST, state_folder
-from recordmill.schemas.dataset.manifest import Manifest
+from recordmill.schemas.dataset.manifest import Addition, Manifest, SplitManifest
 from recordmill.schemas.dataset.recipes import LISTING, Recipe
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import OF_INPUT
 from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.inputs.option import ARGUMENT, READ, Must, named_paths
 from recordmill.schemas.inputs.text_options import FITTED
+from recordmill.schemas.rejects import Reason
 from recordmill.schemas.shards import SIZING_OPTIONS
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.dataset.dataset_folder import read_manifest, read_note, unfinished_splits
@@ -49,6 +50,7 @@ _OF_RUN = ("add_as", "sync", "sets", "exclude_kinds", "group_from", "limit", "ma
 """Options that runs may have differently: they choose images, not what a record is."""
 _SELECTIONS = ("categories", "classes")
 _DIVISIONS = ("split_by", "stratify")
+_OF_FILES = frozenset({Reason.IMAGE_MISSING, Reason.IMAGE_UNREADABLE, Reason.IMAGE_INACCESSIBLE, Reason.MASK_MISSING})
 _KINDS_OF_LABELS = frozenset({LISTING, "labels", *AnnotationKind})
 
 
@@ -206,12 +208,13 @@ def _check_files(output: str, base: Manifest, recipes: Sequence[Recipe]) -> None
 
 def _split_state(output: str, base: Manifest, recipe: Recipe, listings: Listings) -> OutputState:
     entry = base.splits.get(recipe.split)
-    runs = entry.recipes if entry else ()
-    if not _covers_labels(recipe):
-        runs = ()
-    for run in runs[-1:] if "sync" in recipe.options else runs:
+    runs = entry.recipes if entry and _covers_labels(recipe) else ()
+    for number, run in reversed([*enumerate(runs)][-1:] if "sync" in recipe.options else [*enumerate(runs)]):
         if run.unlisted == recipe and run == recipe.with_listings(listings):
-            return OutputState.COMPLETE
+            counts = entry.runs[number - 1] if entry and number else entry
+            if counts and not _has_files_to_come(counts):
+                return OutputState.COMPLETE
+            break
     noted = read_note(output, recipe.split)
     return OutputState.UNFINISHED if noted and noted.unlisted.is_same_content(recipe) else OutputState.NEW
 
@@ -220,6 +223,11 @@ def _covers_labels(recipe: Recipe) -> bool:
     """Return True if files that a recipe has checksums of name all images and labels. Label files beside images have
     none, so a recipe stays the same when files are added."""
     return "sets" not in recipe.options and any(file.kind in _KINDS_OF_LABELS for file in recipe.inputs)
+
+
+def _has_files_to_come(run: SplitManifest | Addition) -> bool:
+    """Return True if a run had rejects of files that may be delivered, or mended, without a change of labels."""
+    return not _OF_FILES.isdisjoint({*run.images.rejected, *run.annotations.rejected})
 
 
 def _check_unfinished(output: str, recipes: Sequence[Recipe]) -> None:

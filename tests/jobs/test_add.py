@@ -204,6 +204,18 @@ def test_image_that_was_broken_is_new_when_it_is_whole(tmp_path, recordmill):
     assert run_counts(out) == {"rows": 4, "written": 1, "present": 2, "changed": 0, "of_present": 4}
 
 
+def test_missing_file_that_arrives_is_added_by_the_same_command(tmp_path, recordmill):
+    data = Data(tmp_path / "data", "abc")
+    path = tmp_path / "data/images/c.jpg"
+    late = path.read_bytes()
+    path.unlink()
+    assert recordmill(*data.flags(), "-o", tmp_path / "out").code == 0
+    path.write_bytes(late)
+    assert "already has" not in recordmill(*data.flags(), "-o", tmp_path / "out", "--add").out
+    assert sorted(examples_by_name(tmp_path / "out")) == ["a.jpg", "b.jpg", "c.jpg"]
+    assert "already has" in recordmill(*data.flags(), "-o", tmp_path / "out", "--add").out
+
+
 @pytest.mark.parametrize("container", ["tfrecord", "webdataset"])
 def test_new_shard_without_records_is_not_kept(tmp_path, add, recordmill, container):
     more = Data(tmp_path / "more", "abcde")

@@ -296,7 +296,7 @@ def check_equal(job: Growth, out: Path, rebuild: Path) -> None:
     if not drops:
         for key in ("written", "without_record", "without_tile", "tiles", "empty_tiles"):
             sums = [sum(s["images"].get(key, 0) for s in m["splits"].values()) for m in manifests]
-            is_read_again = key in ("without_tile", "empty_tiles")  # these are of no shard, so that each run counts them
+            is_read_again = key in ("without_tile", "empty_tiles")  # of no shard: each run counts them
             assert sums[0] == sums[1] or (is_read_again and sums[0] > sums[1]), (key, sums)
         for key in ("objects", "captions", "stuff", "panoptic"):
             sums = [sum(s["annotations"].get(key, 0) for s in m["splits"].values()) for m in manifests]
@@ -359,7 +359,7 @@ def check_sync(job: Growth, out: Path) -> str:
     flags = [*job.write("labels", labelled), "-o", out]
     finish(*flags, "--add")
     changed = sum(run_["images"].get("changed", 0) for run_ in last_runs(out))
-    has_ids_as_fields = "fields" in job.options and any(one.format == "cvat" for one in sets)  # that exports number anew
+    has_ids_as_fields = "fields" in job.options and any(one.format == "cvat" for one in sets)  # numbered anew
     if not (job.class_map or job.options.get("tile") or has_ids_as_fields):
         pairs = zip(sets[at].pictures, one.pictures, strict=True)
         names = [one.name_of(old) for old, new in pairs if old is not new]
