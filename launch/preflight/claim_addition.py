@@ -215,8 +215,16 @@ def _split_state(output: str, base: Manifest, recipe: Recipe, listings: Listings
             if counts and not _has_files_to_come(counts):
                 return OutputState.COMPLETE
             break
-    noted = read_note(output, recipe.split)
+    noted = _read_note(output, recipe.split)
     return OutputState.UNFINISHED if noted and noted.unlisted.is_same_content(recipe) else OutputState.NEW
+
+
+def _read_note(output: str, split: str) -> Recipe | None:
+    try:
+        return read_note(output, split)
+    except ConfigError as error:
+        folder = join_path(output, state_folder(split))
+        raise ConfigError(f"{folder} is not readable as an unfinished run. Delete it, and run again") from error
 
 
 def _covers_labels(recipe: Recipe) -> bool:
@@ -235,7 +243,7 @@ def _check_unfinished(output: str, recipes: Sequence[Recipe]) -> None:
     the same numbers to new shards."""
     ours = {recipe.split: recipe for recipe in recipes}
     for split in unfinished_splits(output):
-        noted = read_note(output, split)
+        noted = _read_note(output, split)
         if not (noted and split in ours and noted.unlisted.is_same_content(ours[split])):
             raise ConfigError(
                 f"{output} has another unfinished run, of {split}. Wait until it ends, or run its command again to "

@@ -137,6 +137,7 @@ REFUSED = [
     (finished(but=edited(name="coco", sha256="")), [MORE], r"is damaged: manifest.json: its content has changed"),
     (finished(but=edited_split), [MORE], r"is damaged: manifest-train.json: it differs from manifest.json. Restore"),
     (begun(MORE), [changed(inputs=GROWN)], r"has another unfinished run, of train. .* delete \S+/\.recordmill-train$"),
+    (finished(but=with_file(".recordmill-val/recipe.json")), [MORE], r"recordmill-val is not readable .* Delete it, "),
     (begun(VAL), [MORE], r"has another unfinished run, of val. "),
 ]  # fmt: skip
 
