@@ -5,11 +5,12 @@
 | some shards damaged | any | refused |
 | all shards | that of one of its runs; with --sync, of the last. No new file is possible | COMPLETE |
 | an unfinished run | the same | UNFINISHED |
-| an unfinished run, also of another split | another | refused |
+| an unfinished run, also of another split | another | refused; dropped if it has failed |
 | anything else | differs in options of records | refused |
 | anything else | the same options of records | NEW |
 """
 
+import logging
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -41,9 +42,11 @@ from recordmill.schemas.inputs.text_options import FITTED
 from recordmill.schemas.rejects import Reason
 from recordmill.schemas.shards import SIZING_OPTIONS
 from recordmill.schemas.sizes import first_texts
-from recordmill.transforms.dataset.dataset_folder import read_manifest, read_note, unfinished_splits
+from recordmill.transforms.dataset.dataset_folder import failure_path, read_manifest, read_note, unfinished_splits
 from recordmill.transforms.storage.resolve import join_path, storage_for, suggest_path
 from recordmill.transforms.verify.check_folder import unaddable_faults
+
+_LOGGER = logging.getLogger(__name__)
 
 _SHOWN = 3
 _OF_RUN = ("add_as", "sync", "sets", "exclude_kinds", "group_from", "limit", "max_per_class")
@@ -176,6 +179,8 @@ def claim_addition(output: str, base: Manifest, recipes: Sequence[Recipe]) -> li
         if fault := folder_fault(output):
             raise ConfigError(f"--output {fault}")
     note_recipes(output, recipes, states)
+    for recipe in recipes:
+        storage_for(output).delete(failure_path(output, recipe.split))
     try:  # after the notes, so that one of two simultaneous jobs sees the other
         if set(states) != {OutputState.COMPLETE}:
             _check_unfinished(output, recipes)
@@ -240,11 +245,15 @@ def _has_files_to_come(run: SplitManifest | Addition) -> bool:
 
 def _check_unfinished(output: str, recipes: Sequence[Recipe]) -> None:
     """Refuse to add while another run of the data set is unfinished: both would give the same ids to new classes, and
-    the same numbers to new shards."""
-    ours = {recipe.split: recipe for recipe in recipes}
+    the same numbers to new shards. A run that has failed is dropped."""
+    ours, storage = {recipe.split: recipe for recipe in recipes}, storage_for(output)
     for split in unfinished_splits(output):
         noted = _read_note(output, split)
         if not (noted and split in ours and noted.unlisted.is_same_content(ours[split])):
+            if storage.size(failure_path(output, split)) is not None:
+                _LOGGER.warning("%s: another run of --add to %s has failed; its shards are deleted", output, split)
+                storage.delete_folder(join_path(output, state_folder(split)))
+                continue
             raise ConfigError(
                 f"{output} has another unfinished run, of {split}. Wait until it ends, or run its command again to "
                 f"finish it; if it will not be finished, delete {join_path(output, state_folder(split))}"

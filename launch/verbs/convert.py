@@ -25,6 +25,7 @@ from recordmill.schemas.errors import (
     ConfigError,
     FaultyDatasetError,
     NoImageFoundError,
+    RecordmillError,
     VocabularyError,
 )
 from recordmill.schemas.inputs.image_options import StoredImageOptions
@@ -33,10 +34,12 @@ from recordmill.schemas.paths import is_remote
 from recordmill.schemas.sizes import number_text, printable
 from recordmill.transforms.dataset.dataset_folder import (
     delete_old_files,
+    failure_path,
     finished_shards,
     is_written,
     read_statistics,
     require_manifest,
+    unfinished_splits,
 )
 from recordmill.transforms.dataset.fact_lines import data_set_lines, part_shard_lines, plan_lines
 from recordmill.transforms.insight.across_splits import check_complete_duplicates, compare_splits
@@ -46,7 +49,7 @@ from recordmill.transforms.shards.check_findings import check_space
 from recordmill.transforms.shards.commit_splits import prune_replaced
 from recordmill.transforms.shards.job_parts import FinishedPart, part_path, read_part
 from recordmill.transforms.shards.read_image_records import splits_without_images
-from recordmill.transforms.storage.resolve import file_storage_for
+from recordmill.transforms.storage.resolve import file_storage_for, storage_for
 
 _BEFORE_SHARDS = AnnotationFileError, ConfigError, FaultyDatasetError, NoImageFoundError, VocabularyError
 """Errors of a job before it writes a shard."""
@@ -100,6 +103,10 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions, has_war
                 raise
             new = [recipe for recipe, state in zip(recipes, states, strict=True) if state is OutputState.NEW]
             release_output(options.output, new, absent)
+            raise
+        except RecordmillError:
+            for split in {*unfinished_splits(options.output)} & {*job.splits} if job.base else ():
+                storage_for(options.output).write(failure_path(options.output, split), b"")
             raise
         if purpose == "template":
             console.print("The template was written; launching it runs the job.")

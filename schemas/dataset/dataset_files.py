@@ -11,6 +11,8 @@ CHANGES = "changes.jsonl"
 """File in a state folder: changes that a run of `convert --add` found, which becomes `split_changes`."""
 COMMIT = "commit.json"
 """File in a state folder: the commit of `convert --add`, until it is complete."""
+FAILED = "failed"
+"""File in a state folder: the run of --add has failed, so that another one may take its place."""
 REJECTS = "rejects.jsonl"
 """File in a state folder: rejects of a failed run."""
 

@@ -204,6 +204,21 @@ def test_image_that_was_broken_is_new_when_it_is_whole(tmp_path, recordmill):
     assert run_counts(out) == {"rows": 4, "written": 1, "present": 2, "changed": 0, "of_present": 4}
 
 
+def test_run_that_failed_gives_way_to_another_one(tmp_path, recordmill):
+    out, folder = tmp_path / "out", tmp_path / "data"
+    assert recordmill(*Data(tmp_path / "base", "a").flags(), "-o", out).code == 0
+    flags = Data(folder, "bcd").flags()
+    (folder / "images/c.jpg").write_bytes(b"")
+    flags[flags.index("--max-rejects") + 1] = "0"
+    add = (*flags, "-o", out, "--add", "--num-shards", 3)
+    for _ in range(2):
+        assert "are rejected, more than --max-rejects" in recordmill(*add).err
+    Data(folder, "bce").flags()
+    assert recordmill(*add).code == 0
+    assert sorted(examples_by_name(out)) == ["a.jpg", "b.jpg", "c.jpg", "e.jpg"]
+    assert not (out / ".recordmill-train").exists()
+
+
 def test_missing_file_that_arrives_is_added_by_the_same_command(tmp_path, recordmill):
     data = Data(tmp_path / "data", "abc")
     path = tmp_path / "data/images/c.jpg"

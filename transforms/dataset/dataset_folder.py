@@ -12,6 +12,7 @@ from recordmill.schemas.containers import CONTAINERS
 from recordmill.schemas.dataset.dataset_files import (
     CHANGES,
     COMMIT,
+    FAILED,
     MANIFEST,
     PART_FILES,
     RECIPE,
@@ -37,7 +38,7 @@ from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for, tilde_hint
 
 _RUN_FILES = re.compile(
-    rf"{REJECTS}|{DUPLICATES}|{FINGERPRINTS}|{IMAGES}|{CHANGES}|{STATISTICS}|{COMMIT}|({SHARD_FILES})(\.json)?|"
+    rf"{REJECTS}|{FAILED}|{DUPLICATES}|{FINGERPRINTS}|{IMAGES}|{CHANGES}|{STATISTICS}|{COMMIT}|({SHARD_FILES})(\.json)?|"
     rf"(rows|images)-\d{{5,}}-\d{{5,}}|{PART_FILES}|{re.escape(INDEX)}/[^/]+|\.[^/]+\.tmp|beam-temp-.+"
 )
 """Files of a state folder: finished shards, indexes, notes, sorted rows, finished parts, temporary files, files of
@@ -153,6 +154,11 @@ def is_written(output: str, entry: SplitManifest) -> bool:
         noted = read_note(output, entry.recipe.split)
         return noted is not None and not any(noted.unlisted.is_same_content(one.unlisted) for one in entry.recipes)
     return False
+
+
+def failure_path(output: str, split: str) -> str:
+    """Return the path of the file that tells of a failed run of `--add`."""
+    return join_path(output, f"{state_folder(split)}/{FAILED}")
 
 
 def unfinished_splits(output: str) -> list[str]:

@@ -121,7 +121,7 @@ def is_repacked(source: SplitManifest, target: SplitManifest, plan: Replan | Non
 
 
 def _kept_runs(entry: SplitManifest, plan: Replan | None) -> tuple[Addition, ...] | msgspec.UnsetType:
-    """Return the runs of --add. In a plan of all images, no run has shards of its own."""
+    """Return the runs of --add of a repacked split. After a new plan, they have no shards."""
     if plan is None or not entry.runs:
         return entry.additions
     return tuple(msgspec.structs.replace(run, shards=0) for run in entry.runs)
