@@ -2,7 +2,6 @@ import json
 import sys
 from pathlib import Path
 from textwrap import dedent
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -300,9 +299,15 @@ def test_replaced_shard_is_error_at_once(tmp_path):
 def test_page_parses_records_by_its_own_program(tmp_path, monkeypatch):
     split = split_of(tmp_path, "detection")
     page = (Path(__file__).parents[2] / "docs" / "reading.md").read_text()
-    program = "    spec = recordmill.parse_spec" + page.split("    spec = recordmill.parse_spec")[1].split("\n## ")[0]
+    program = (
+        "    spec = recordmill.parse_spec" + page.split("    spec = recordmill.parse_spec")[1].split("\n\nThe ")[0]
+    )
     monkeypatch.chdir(tmp_path)
-    variables = {"recordmill": recordmill, "tf": tf, "data": SimpleNamespace(manifest=split._contents)}
+
+    class Data(dict):
+        manifest = split._contents
+
+    variables = {"recordmill": recordmill, "tf": tf, "data": Data(train=split)}
     exec(dedent(program).replace("out/", ""), variables)
     for (image, target), arrays in zip(variables["examples"], split, strict=True):
         assert image.shape == arrays["image"].shape
