@@ -202,6 +202,9 @@ def test_image_that_was_broken_is_new_when_it_is_whole(tmp_path, recordmill):
     data.rows.append(image_row(9, "z.jpg"))  # its file is missing
     assert recordmill(*data.flags(), "-o", out, "--add").code == 0
     assert run_counts(out) == {"rows": 4, "written": 1, "present": 2, "changed": 0, "of_present": 4}
+    assert [line["file_name"] for line in rejects_of(out)] == ["z.jpg"]  # not the one that is written now
+    images = manifest_of(out)["splits"]["train"]["images"]
+    assert (images["rows"], images["written"], images["rejected"]) == (6, 3, {"image_missing": 1})
 
 
 def test_run_that_failed_gives_way_to_another_one(tmp_path, recordmill):

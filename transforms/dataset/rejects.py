@@ -3,7 +3,7 @@
 import hashlib
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import chain, islice, takewhile
 from operator import itemgetter
 from types import MappingProxyType
@@ -178,10 +178,11 @@ _LINES_AT_ONCE = 10_000
 KindRejects = Iterable[tuple[RejectKind, Rejects]]
 
 
-class _Annotations(msgspec.Struct, frozen=True):
-    """Field of a line of rejects."""
+class _ListedReject(msgspec.Struct, frozen=True):
+    """Fields of a line of rejects."""
 
     annotations: int
+    file_name: str = ""
 
 
 class RejectList(NamedTuple):
@@ -189,7 +190,7 @@ class RejectList(NamedTuple):
 
     Attributes:
         first: First rejects of each reason, in the file's order.
-        repeated: Those rejects of earlier runs that this run has again.
+        repeated: Those rejects of earlier runs that this run has again, and those of images that it has written.
     """
 
     tally: RejectTally
@@ -199,13 +200,19 @@ class RejectList(NamedTuple):
 
 
 def write_rejects(
-    output: str, splits: Iterable[str], rejected: KindRejects, earlier: Mapping[str, bytes] = MappingProxyType({})
+    output: str,
+    splits: Iterable[str],
+    rejected: KindRejects,
+    earlier: Mapping[str, bytes] = MappingProxyType({}),
+    written: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> dict[str, RejectList]:
     """Write the rejects of incomplete splits to their state folders.
 
     Args:
         earlier: Files of rejects of splits that grow. Their lines are listed, but not counted. A line that this run
-            has again is listed once. More than MOST_LISTED rejects of a reason cannot all be compared.
+            has again is listed once, and that of an image that it has written is left out. More than MOST_LISTED
+            rejects of a reason cannot all be compared.
+        written: File names of the images that the run has written, by split.
 
     Raises:
         KeyError: Some rejects are of another split.
@@ -217,7 +224,7 @@ def write_rejects(
     for kind, rejects in kinds.build().items():
         kinds_by_split[kind[0]][kind] = rejects
     return {
-        split: _write_split_rejects(output, split, kinds, earlier.get(split, b""))
+        split: _write_split_rejects(output, split, kinds, earlier.get(split, b""), written.get(split, ()))
         for split, kinds in kinds_by_split.items()
     }
 
@@ -242,28 +249,36 @@ def _read_listed(split: str, data: bytes) -> dict[RejectKind, list[bytes]]:
 
 
 def _merge_listed(
-    kinds: Mapping[RejectKind, Rejects], earlier: Mapping[RejectKind, list[bytes]]
+    kinds: Mapping[RejectKind, Rejects], earlier: Mapping[RejectKind, list[bytes]], written: Collection[str]
 ) -> tuple[dict[RejectKind, Rejects], RejectTally]:
-    """Return the lines of a run and of earlier ones, each as often as the one that has it most; and the tally of the
-    earlier lines that the run has again."""
+    """Return the lines of a run and of earlier ones, each as often as the one that has it most, without those of images
+    that the run has written; and the tally of the earlier lines that the run has again, or that are left out."""
     listed, repeated = KindsBuilder(), dict[RejectKind, Rejects]()
     for kind, rejects in kinds.items():
         listed.merge(kind, rejects)
     for kind, lines in earlier.items():
         again = Counter(lines) & Counter(kinds[kind].lines() if kind in kinds else ())
+        if kind[1] == "image" and written:
+            again |= Counter(line for line in lines if _decode_listed(line).file_name in written)
         others = list((Counter(lines) - again).elements())
-        listed.merge(kind, Rejects(0, 0, b"", _pack_lines(others)))
+        if others:
+            listed.merge(kind, Rejects(0, 0, b"", _pack_lines(others)))
         if again:
-            decoded = (msgspec.json.decode(strip_key(line), type=_Annotations) for line in again.elements())
-            annotations = sum(reject.annotations for reject in decoded)
+            annotations = sum(_decode_listed(line).annotations for line in again.elements())
             repeated[kind] = Rejects(again.total(), annotations, min(again), b"")
     return listed.build(), tally_rejects(repeated.items())
 
 
-def _write_split_rejects(output: str, split: str, kinds: Mapping[RejectKind, Rejects], earlier: bytes) -> RejectList:
+def _decode_listed(line: bytes) -> _ListedReject:
+    return msgspec.json.decode(strip_key(line), type=_ListedReject)
+
+
+def _write_split_rejects(
+    output: str, split: str, kinds: Mapping[RejectKind, Rejects], earlier: bytes, written: Collection[str]
+) -> RejectList:
     listed, repeated = kinds, NO_REJECTS
     if earlier:
-        listed, repeated = _merge_listed(kinds, _read_listed(split, earlier))
+        listed, repeated = _merge_listed(kinds, _read_listed(split, earlier), written)
     lines_by_reason: dict[str, list[bytes]] = defaultdict(list)
     for (_, _, reason), rejects in listed.items():
         lines_by_reason[reason] += rejects.lines()

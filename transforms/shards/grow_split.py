@@ -66,7 +66,7 @@ def without_rejects(entry: SplitManifest, rejects: RejectTally) -> SplitManifest
 
 
 def _less(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {key: number - other.get(key, 0) for key, number in one.items()}
+    return {key: number - other.get(key, 0) for key, number in one.items() if number != other.get(key)}
 
 
 def _add(one: Any, other: Any) -> Any:

@@ -194,7 +194,10 @@ def write_metadata(
         earlier = {
             split: read_list(output, split_rejects(split), entry.rejects_sha256) for split, entry in base.items()
         }
-        rejects = write_rejects(output, [recipe.split for recipe in recipes], lists, earlier)
+        written = {
+            recipe.split: _written_names(output, recipe, notes) for recipe in recipes if earlier.get(recipe.split)
+        }
+        rejects = write_rejects(output, [recipe.split for recipe in recipes], lists, earlier, written)
         base |= {split: without_rejects(base[split], rejects[split].repeated) for split in rejects if split in base}
         shards = {recipe.split: read_notes(output, recipe, notes, base.get(recipe.split), gone) for recipe in recipes}
     except JobError:
@@ -392,6 +395,17 @@ def read_notes(
             if result.images and has_images:
                 images.write(images_line(result.images))
     return infos, fingerprints.sha256, images.sha256
+
+
+def _written_names(output: str, recipe: Recipe, notes: Iterable[tuple[ShardKey, str]]) -> set[str]:
+    """Return the file names of the images that a run has written to a split."""
+    finished, names = FinishedShards(output, recipe.name, recipe.layout, recipe.container), set[str]()
+    for key, note in notes:
+        if key.split == recipe.split and (images := finished.result(key, note).images):
+            _, wholes = images.image_names()
+            numbers = images.array["records"].tolist()
+            names.update(name for name, number in zip(wholes, numbers, strict=True) if number)
+    return names
 
 
 class _LineOfShard(msgspec.Struct, frozen=True):
