@@ -107,6 +107,8 @@ _LABEL_FILE_FORMATS = {
     "openimages": "Open Images' CSV. Boxes in fractions; IsGroupOf is a crowd.",
     "vertex": "import files of Vertex AI. JSON Lines, or CSV, of images with boxes in fractions; `ml_use` is the "
     "split.",
+    "ndjson": "Ultralytics' NDJSON. The export of its platform: a line of the data set, and one per image with boxes, "
+    "polygons, keypoints, oriented boxes or classes; `split` is the split.",
     "imagefolder": "Hugging Face's imagefolder. A metadata file beside images has objects or captions.",
 }
 

@@ -34,6 +34,7 @@ class ReadDatasetKeywords(TypedDict, total=False):
             "tfcsv",
             "openimages",
             "vertex",
+            "ndjson",
             "imagefolder",
             "folder",
         ]

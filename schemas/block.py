@@ -129,6 +129,9 @@ class Block:
     label_entry: Annotated[
         Any, BlockColumn("N", "text", "UTF-8", "entry of the label file with all objects of the image", "")
     ] = None
+    image_url: Annotated[
+        Any, BlockColumn("N", "text", "UTF-8", "URL of the image, for the reject of a missing file", "")
+    ] = None
     file_name: Annotated[
         Any, BlockColumn("N", "text", "UTF-8", "path relative to the image folder; stored in records", "")
     ] = None

@@ -56,6 +56,7 @@ _XML: dict[re.Pattern[bytes], str | _LabelFileKind] = {
     re.compile(rb"<annotation\b"): _LabelFileKind("Pascal VOC's XML of one image", "voc"),
     re.compile(rb"<"): "XML; COCO files are JSON",
 }
+_NDJSON = re.compile(rb'\{(?=[^\n]*"type"\s*:\s*"dataset")[^\n]*"(?:class_names|task)"\s*:')
 _YOLO = re.compile(rb"(?:\d+(?: +-?[\d.]+(?:e-?\d+)?){4,}\s*(?:\n|\Z))+")
 _YOLO_YAML = re.compile(rb"^(?:names|nc|train|val|path):", re.MULTILINE)
 _TABLE = re.compile(rb"(?=[^\n]*[,;\t])[^\n{}\[\]<>]*\n[^\n]*[,;\t]")
@@ -111,6 +112,8 @@ def describe_image(data: bytes) -> str:
 
 
 def _describe_json(data: bytes, text: bytes) -> str | _LabelFileKind:
+    if _NDJSON.match(text):
+        return _LabelFileKind("Ultralytics' NDJSON", "ndjson")
     first, _, rest = text.partition(b"\n")
     if rest.lstrip().startswith(b"{") and _try_decode(_FIELDS.decode, first):
         return "JSON Lines; COCO's JSON is one object with the lists images, annotations and categories"

@@ -199,6 +199,26 @@ def _json(value: object) -> bytes:
     return json.dumps(value, indent=1).encode()
 
 
+_NDJSON = [
+    {"type": "dataset", "task": "pose", "class_names": {"0": "cat", "1": "dog"}, "kpt_shape": [1, 3], "path": ""},
+    {
+        "type": "image",
+        "file": "1.jpg",
+        "url": "https://a/1.jpg",
+        "width": 40,
+        "height": 30,
+        "split": "train",
+        "annotations": {"pose": [[0, 0.5, 0.5, 0.2, 0.4, 0.5, 0.5, 2]], "classification": [1]},
+    },
+    {
+        "type": "image",
+        "file": "2.jpg",
+        "split": "val",
+        "annotations": {"segments": [[1, 0.1, 0.1, 0.5, 0.1, 0.5, 0.5]], "hash": "x"},
+    },
+]
+
+
 def _lines(rows: list[dict]) -> bytes:
     return "\n".join(map(json.dumps, rows)).encode()
 
@@ -295,6 +315,7 @@ def label_sets() -> dict[str, tuple[str, Files]]:
             "vertex",
             {"a.csv": b"TEST,gs://b/1.jpg,cat,0.25,0.5,,,0.5,1,,\nTRAIN,2.jpg,dog,0,0,1,0,1,1,0,1\n", **pictures},
         ),
+        "ndjson": ("ndjson", {"set.ndjson": _lines(_NDJSON), **pictures}),
         "imagefolder": ("imagefolder", {"metadata.jsonl": _lines(_METADATA), **pictures}),
         "imagefolder_csv": (
             "imagefolder",

@@ -41,6 +41,12 @@ FILES = {
         "train-annotations-bbox.csv",
         "ImageID,LabelName,XMin,XMax,YMin,YMax,IsOccluded,IsTruncated,IsGroupOf\n1,cat,0.25,0.5,0.2,0.8,0,0,0\n",
     ),
+    "ndjson": (
+        "set.ndjson",
+        """{"type": "dataset", "task": "detect", "class_names": {"0": "cat"}}
+            {"type": "image", "file": "1.jpg", "split": "train", "annotations": {"boxes": [[0, 0.375, 0.5, 0.25, 0.6]]}}
+        """,
+    ),
     "vertex": ("import.csv", "TRAINING,gs://b/1.jpg,cat,0.25,0.2,,,0.5,0.8,,\n"),
 }
 
@@ -56,6 +62,20 @@ def test_box_and_class(format_, tmp_path, recordmill):
     assert example["image/object/class/text"] == [b"cat"]
     edges = [example[f"image/object/bbox/{edge}"][0] for edge in ("xmin", "ymin", "xmax", "ymax")]
     assert edges == pytest.approx([0.25, 0.2, 0.5, 0.8])
+
+
+def test_an_image_that_is_only_a_url_is_a_reject_with_the_command_that_fetches_it(tmp_path, recordmill):
+    lines = [
+        {"type": "dataset", "class_names": ["cat"]},
+        *({"type": "image", "file": f"a b/{at}.jpg", "url": f"https://x/{at}.jpg?k=1&t=2"} for at in (1, 2)),
+    ]
+    draw_jpeg(tmp_path / "data" / "1.jpg")
+    (tmp_path / "data" / "set.ndjson").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    converted(recordmill, tmp_path, "ndjson", tmp_path / "data", "--allow-empty", "--max-rejects", 1)
+    (reject,) = rejects_of(tmp_path / "out")
+    command = f"curl --create-dirs -fLo '{tmp_path}/data/a b/2.jpg' 'https://x/2.jpg?k=1&t=2'"
+    assert reject["reason"] == "image_missing"
+    assert reject["detail"] == f"no file 'a b/2.jpg' in the folders of images, only a URL. To fetch it: {command}"
 
 
 def labels_in(folder: Path, split: str = "train") -> Counter:

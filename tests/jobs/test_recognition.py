@@ -82,6 +82,18 @@ VIA = '{"a.jpg7": {"filename": "a.jpg", "size": 7, "regions": []}}'
     ("files", "expected"),
     [
         ({"boxes.csv": "filename,width,height,class,xmin,ymin,xmax,ymax\na.jpg,9,9,cat,1,1,2,2\n"}, ["tfcsv"]),
+        (
+            {"a/set.ndjson": '{"type": "dataset", "class_names": ["cat"]}\n{"type": "image", "file": "a.jpg"}\n'},
+            ["ndjson"],
+        ),
+        ({"set.json": '{"type": "dataset", "task": "detect", "class_names": {"0": "cat"}}\n'}, ["ndjson"]),
+        (
+            {
+                "set.jsonl": '{"type": "dataset", "class_names": {"0": "cat", "1": "dog"}}\n'
+                '{"type": "image", "file": "a.jpg", "annotations": {"boxes": [[0, 0.5, 0.5, 0.5, 0.5]]}}\n'
+            },
+            ["ndjson"],
+        ),
         ({"import.jsonl": '{"imageGcsUri": "gs://b/a.jpg", "boundingBoxAnnotations": []}\n'}, ["vertex"]),
         ({"import.csv": "TRAINING,gs://b/a.jpg,cat,0.1,0.2,,,0.5,0.6,,\n"}, ["vertex"]),
         ({"boxes.csv": "filename,class,xmin,ymin,xmax,ymax\na.jpg,cat,0.1,0.2,0.5,0.6\n"}, ["tfcsv", "vertex"]),

@@ -58,6 +58,7 @@ CONVERSIONS = {  # name: command, and 32 digits of the SHA-256 of shards, indexe
         "convert vertex --format vertex --images vertex/images --boxes drop",
         "2f8dec15195140ebf097051695a2e8c0",
     ),
+    "ndjson": ("convert ndjson --format ndjson --masks rle", "3c5afdb7b91340c043a49d058e168876"),
     "folder split": (
         "convert classes/images --format folder --split train=0.5,val=0.25,test=0.25 --stratify --seed 3"
         " --num-shards 2",

@@ -281,17 +281,33 @@ def vertex(images: Sequence[TrueImage]) -> Files:
     return {"import.jsonl": "".join(lines)} | _in_folder(images)
 
 
+def ndjson(images: Sequence[TrueImage]) -> Files:
+    names = _labels(images)
+    header = {"type": "dataset", "task": "detect", "class_names": dict(enumerate(names))}
+    lines = [json.dumps(header) + "\n"]
+    for image in images:
+        boxes = []
+        for one in image.objects:
+            x, y, width, height = one.box
+            centre = (x + width / 2) / WIDTH, (y + height / 2) / HEIGHT
+            boxes.append([names.index(one.label), *centre, width / WIDTH, height / HEIGHT])
+        line = {"type": "image", "file": image.name, "width": WIDTH, "height": HEIGHT, "annotations": {"boxes": boxes}}
+        lines.append(json.dumps(line) + "\n")
+    return {"set.ndjson": "".join(lines)} | _in_folder(images)
+
+
 WRITERS: dict[str, Callable[[Sequence[TrueImage]], Files]] = {
     writer.__name__: writer
-    for writer in (coco, yolo, voc, cvat, labelme, via, createml, labelstudio, tfcsv, imagefolder, vertex)
+    for writer in (coco, yolo, voc, cvat, labelme, via, createml, labelstudio, tfcsv, imagefolder, vertex, ndjson)
 }
 FIELDS = {
     "yolo": ("score", ""),
     "cvat": ("attributes.score", "attributes.colour"),
     "via": ("region_attributes.score", "region_attributes.colour"),
     "imagefolder": ("objects.score", "objects.colour"),
+    "ndjson": ("", ""),
 }
-"""Paths of the score and the colour in formats that do not name them so. YOLO's labels have no colour."""
+"""Paths of the score and the colour in formats that do not name them so; empty if the format does not have it."""
 
 
 def write_set(folder: Path, format_name: str, images: Sequence[TrueImage]) -> None:

@@ -210,6 +210,30 @@ def write_vertex(folder: Path) -> None:
     write_files(folder, {**images("images"), "import.csv": lines(*rows)})
 
 
+def write_ndjson(folder: Path) -> None:
+    boxes: dict[str, dict[str, list]] = {
+        "1.png": {"boxes": [[0, 0.5, 0.5, 0.5, 0.2], [1, 0.9, 0.9, 0.2, 0.2]]},
+        "2.jpg": {"segments": [[1, 0.1, 0.1, 0.9, 0.1, 0.9, 0.5]], "classification": [0]},
+        "ö 3.png": {"boxes": [[1, 0.5, 0.5, 0.2, 0.4], [2, 0.5, 0.5, 0.2, 0.4], [0, 0.5]]},
+        "4.jpg": {},
+        "5.png": {"obb": [[0, 0.2, 0.2, 0.4, 0.2, 0.4, 0.7, 0.2, 0.9]]},
+        "6.jpg": {"boxes": [[0, 0.25, 0.5, 0.5, 1]]},
+    }
+    rows = [
+        {
+            "type": "image",
+            "file": name,
+            "width": 40,
+            "height": 30,
+            "split": ("train", "val")[at % 2],
+            "annotations": own,
+        }
+        for at, (name, own) in enumerate(boxes.items())
+    ]
+    header = {"type": "dataset", "task": "detect", "name": "set", "class_names": {"0": "cat", "1": "dög"}}
+    write_files(folder, {**images("images"), "set.ndjson": lines(header, *rows)})
+
+
 def write_classes(folder: Path) -> None:
     kinds = ("cat", "dög", "big dog")
     names = [f"{kinds[number % 3]}/{number:02}" for number in range(24)]
@@ -246,6 +270,7 @@ def write_inputs(folder: Path) -> None:
         "tfcsv": write_tfcsv,
         "openimages": write_openimages,
         "vertex": write_vertex,
+        "ndjson": write_ndjson,
         "classes": write_classes,
         "tables": write_tables,
     }.items():

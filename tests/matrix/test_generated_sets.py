@@ -30,7 +30,7 @@ def check_generated_set(format_name: str, seed: int, folder: Path) -> None:
     has_score = any(one.score is not None for image in images for one in image.objects)
     has_colour = any(one.colour is not None for image in images for one in image.objects)
     paths = dict(zip(("score", "colour"), FIELDS.get(format_name, ("score", "colour")), strict=True))
-    kinds = {"score": "float"} if has_score else {}
+    kinds = {"score": "float"} if has_score and paths["score"] else {}
     kinds |= {"colour": "text"} if has_colour and paths["colour"] else {}
     fields = {paths[name]: kind for name, kind in kinds.items()}
     options = {"format": format_name} if draw.random() < 0.5 else {}

@@ -24,6 +24,7 @@ FORMATS = {  # writer, names of files to leave out, further flags
     "tfcsv": (inputs.write_tfcsv, "", ""),
     "openimages": (inputs.write_openimages, "", ""),
     "vertex": (inputs.write_vertex, "", ""),
+    "ndjson": (inputs.write_ndjson, "", ""),
     "folder": (inputs.write_classes, "labels.csv", ""),
     "table": (inputs.write_tables, "rows.jsonl rows.parquet", ""),
 }

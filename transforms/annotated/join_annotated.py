@@ -254,7 +254,8 @@ def join_rows(
         facts: Gets rejects and counts.
     """
     block = _drop_rejected(merge_rows(join_blocks(blocks)), source, splits, facts)
-    block = drop_faulty_images(block, splits, facts, options.matching, options.division.group_from)
+    folder = next(iter(options.images), "")
+    block = drop_faulty_images(block, splits, facts, options.matching, options.division.group_from, folder)
     block = number_categories(block, labels, source)
     if block.num_objects:
         block = screen_annotations(block, labels, options, splits, facts)

@@ -395,6 +395,8 @@ class ReadNaming(_LabelReader):
             label_entry=ragged_texts([image.entry for image in images]),
             split=np.array(indices, np.int64),
         )
+        if any(image.url for image in images):
+            block = block.replace(image_url=ragged_texts([image.url for image in images]))
         if any(sample.path or sample.data for sample in samples):
             stored = [
                 label if sample.path or sample.data else _NO_STORED_FILE

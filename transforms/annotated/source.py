@@ -71,6 +71,7 @@ class LabelledImage(NamedTuple):
         is_omitted: True to leave out the image. Its notes and warnings count.
         entry: Entry of the file that has all objects of the image: `task 3`. Two entries of a file for one image are an
             error; images of rows, which have some of the objects, leave it empty.
+        url: URL of the image, which the reject of a missing file names.
     """
 
     sample: Sample | None
@@ -80,6 +81,7 @@ class LabelledImage(NamedTuple):
     places: tuple[LabelFault, ...] = ()
     is_omitted: bool = False
     entry: str = ""
+    url: str = ""
 
 
 class ImageParts:

@@ -1,5 +1,6 @@
 """Match image rows with files by name."""
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
@@ -15,6 +16,7 @@ from recordmill.schemas.inputs.files import NO_FILE, NOT_A_FILE
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_fault, name_key, name_parts
+from recordmill.schemas.paths import is_remote
 from recordmill.schemas.rejects import Metric, Reason
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.blocks.image_tasks import file_folder, image_paths, labels_of
@@ -22,6 +24,7 @@ from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_bl
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of, run_step
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
+from recordmill.transforms.storage.resolve import find_archive, join_path
 
 
 class FileState(IntEnum):
@@ -200,24 +203,48 @@ def check_same_files(name: str, files: Block) -> None:
     )
 
 
+# Long list of arguments: how names find files, for the details of rejects.
 def drop_faulty_images(
-    block: Block, splits: Sequence[str], facts: FactsBuilder, match: str = "path", group_from: str = ""
+    block: Block,
+    splits: Sequence[str],
+    facts: FactsBuilder,
+    match: str = "path",
+    group_from: str = "",
+    folder: str = "",
 ) -> Block:
-    """Drop images with unusable files, and reject them in `facts`."""
+    """Drop images with unusable files, and reject them in `facts`.
+
+    Args:
+        folder: Folder of images, where files that have a URL are missing.
+    """
     is_faulty = block.state != FileState.FOUND
     faulty = block.take(np.flatnonzero(is_faulty))
+    urls = [""] * len(faulty) if faulty.image_url is None else faulty.image_url.texts()
     columns = faulty.state, faulty.image_id, faulty.file_bytes, faulty.split, faulty.objects_per_image
-    for (state, image_id, size_bytes, split, objects), name, labels in zip(
-        np.stack(columns, axis=1).tolist(), faulty.file_name.texts(), labels_of(faulty), strict=True
+    for (state, image_id, size_bytes, split, objects), name, labels, url in zip(
+        np.stack(columns, axis=1).tolist(), faulty.file_name.texts(), labels_of(faulty), urls, strict=True
     ):
         if state in (FileState.UNSAFE_NAME, FileState.MISSING):
             facts.add_unmatched(name)
         reason, detail = _describe_state(state, name, size_bytes, match, group_from)
+        detail += _fetch_text(name, url, folder) if url and state == FileState.MISSING else ""
         facts.reject(splits[split], labels.rejected(image_id, reason, detail, objects + labels.rows, name))
     if len(faulty):
         block = block.take(np.flatnonzero(~is_faulty))
     is_shared = block.is_shared if block.is_shared is not None and block.is_shared.any() else None
-    return block.replace(state=None, is_shared=is_shared)
+    return block.replace(state=None, is_shared=is_shared, image_url=None)
+
+
+def _fetch_text(name: str, url: str, folder: str) -> str:
+    """Return how to fetch an image file from its URL.
+
+    >>> _fetch_text("a b.jpg", "https://x/1?k=2", "set")
+    ", only a URL. To fetch it: curl --create-dirs -fLo 'set/a b.jpg' 'https://x/1?k=2'"
+    """
+    path = join_path(folder, name)
+    if is_remote(path) or find_archive(path):
+        return f", only the URL {url}. Put the file there"
+    return f", only a URL. To fetch it: {shlex.join(['curl', '--create-dirs', '-fLo', path, url])}"
 
 
 def _describe_state(state: int, name: str, size_bytes: int, match: str, group_from: str) -> tuple[Reason, str]:

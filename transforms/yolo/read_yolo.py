@@ -4,7 +4,6 @@
 Nothing is written into the folder, `download` is never run, and no `.cache` is read.
 """
 
-import json
 import os
 import posixpath
 import re
@@ -13,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -32,7 +31,6 @@ from recordmill.schemas.names import is_absolute, name_parts
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.schemas.sizes import first_texts, shorten
-from recordmill.transforms.annotated.shapes import check_fractions, check_ring, rectangle_ring, ring_area
 from recordmill.transforms.annotated.source import (
     ImageParts,
     LabelFault,
@@ -42,6 +40,7 @@ from recordmill.transforms.annotated.source import (
     SplitList,
     parser,
 )
+from recordmill.transforms.annotated.yolo_lines import BOX_FIELDS, LineFormat, has_columns, keypoint_shape, parse_line
 from recordmill.transforms.join.image_names import label_file, labels_folder
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 from recordmill.transforms.yolo.yolo_options import YoloOptions
@@ -55,33 +54,11 @@ _PLAIN_CHARACTERS = b"0123456789. \r\n"
 """Bytes of a file of plain boxes."""
 _LOOKED_AT = 20_000  # files of a folder without a description
 _SHOWN = 3
-_FIELDS = ("score", "track_id")
-"""Open fields of a box, in the order of their columns, after the fifth."""
 _NOT_A_SCORE = "score above 1"
 _UNREAD = (
     "images with boxes of six numbers, whose sixth is not read: {number} ({names}). Add --fields score, or --fields "
     "track_id"
 )
-
-
-class LineFormat(NamedTuple):
-    """Meaning of the columns of a line.
-
-    Attributes:
-        names: Names of the classes, by index.
-        task: `detect`, `segment`, `pose` or `obb`; empty to choose by the number of columns.
-        keypoints: Number of keypoints of the task `pose`; 0 for other tasks.
-        dimensions: Columns per keypoint, 2 or 3; 0 for other tasks.
-        has_masks: True if records store polygons, False if only their boxes.
-        fields: Open fields of a box in the columns after the fifth.
-    """
-
-    names: tuple[str, ...]
-    task: str
-    keypoints: int = 0
-    dimensions: int = 0
-    has_masks: bool = False
-    fields: tuple[str, ...] = ()
 
 
 def source(options: YoloOptions) -> Source:
@@ -103,7 +80,7 @@ def source(options: YoloOptions) -> Source:
             "the label files do not count it"
         )
     is_pose = task == "pose" or (task is None and shape is not None)
-    keypoints, dimensions = _keypoint_shape(shape, len(names), file) if is_pose else (0, 0)
+    keypoints, dimensions = keypoint_shape(shape, len(names), file) if is_pose else (0, 0)
     has_masks, lines = options.masks != "none", "pose" if is_pose else task or ""
     line_format = LineFormat(names, lines, keypoints, dimensions, has_masks, _box_fields(options, lines))
     root = _absolute_path(images[0]) if images else _images_root(description.get("path"), file, warnings)
@@ -153,15 +130,15 @@ def _box_fields(options: YoloOptions, task: str) -> tuple[str, ...]:
     """
     of_image, of_object = select_fields(options.fields)
     if options.is_part:
-        return tuple(name for name in _FIELDS if name in of_object.kinds and task in ("", "detect"))
-    if of_image or of_object.is_all or not of_object.kinds.keys() <= {*_FIELDS}:
+        return tuple(name for name in BOX_FIELDS if name in of_object.kinds and task in ("", "detect"))
+    if of_image or of_object.is_all or not of_object.kinds.keys() <= {*BOX_FIELDS}:
         raise ConfigError(
             "--fields: the label files do not name their columns. Name the sixth number of a box: score or track_id, "
             "or both, if the seventh is a track_id"
         )
     if of_object and task not in ("", "detect"):
         raise ConfigError(f"--fields {','.join(of_object.kinds)}: only boxes have it, and lines are of the task {task}")
-    return tuple(name for name in _FIELDS if name in of_object.kinds)
+    return tuple(name for name in BOX_FIELDS if name in of_object.kinds)
 
 
 def label_name(name: str, top: str, usual: str = "", base: str = "") -> str:
@@ -342,22 +319,6 @@ def _names_by_index(description: dict[str, Any], file: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _keypoint_shape(shape: Any, classes: int, file: str) -> tuple[int, int]:
-    """Return the number of keypoints, and of columns per keypoint."""
-    is_pair = isinstance(shape, list) and len(shape) == 2 and all(isinstance(number, int) for number in shape)
-    if not is_pair or shape[0] < 1 or shape[1] not in (2, 3):
-        raise ConfigError(
-            f"{file}: kpt_shape must be the number of keypoints, and 2 or 3 columns of each (got {shape})"
-        )
-    if shape[0] * classes > _MOST_VALUES:
-        number = shorten(str(shape[0]), 20)
-        raise ConfigError(
-            f"{file}: kpt_shape gives {number} keypoints to each of {classes:,} classes; together the limit is "
-            f"{_MOST_VALUES:,}"
-        )
-    return shape[0], shape[1]
-
-
 def _images_root(path: Any, file: str, warnings: list[str]) -> str:
     """Return the folder that paths begin at.
 
@@ -498,7 +459,7 @@ def parse_labels(data: bytes, file: str, line_format: LineFormat) -> Iterator[La
             parts.reject(error, line=number, text=line.strip())
             continue
         parts.add(object_, line=number)
-        is_box = len(columns) == 5 or _has_columns(columns, line_format)
+        is_box = len(columns) == 5 or has_columns(columns, line_format)
         parts.notes.add("box" if is_box else "nine" if len(columns) == 9 else "more")
         if len(columns) > 5:
             parts.notes |= {_NOT_A_SCORE} if object_.fields.get("score", 0) > 1 else set()
@@ -546,83 +507,3 @@ def _parse_columns(tokens: Sequence[str]) -> tuple[float, ...]:
         return tuple(map(read_number, tokens))
     except ValueError as error:
         raise UnusableError(Reason.MALFORMED_ANNOTATION, "a column is not a number") from error
-
-
-def parse_line(columns: Sequence[float], line_format: LineFormat) -> SampleObject:
-    """Return the object of a line.
-
-    Raises:
-        UnusableError: The line is not an object.
-
-    >>> parse_line((0, 0.5, 0.5, 0.2, 0.4), LineFormat(("cat",), "")).box
-    (0.4, 0.3, 0.2, 0.4)
-    """
-    class_, *numbers = columns
-    if (len(columns) != 5 or line_format.task) and (fault := _column_fault(len(columns), line_format)):
-        raise UnusableError(Reason.MALFORMED_ANNOTATION, fault)
-    if class_ % 1 or not 0 <= class_ < len(line_format.names):  # NaN % 1 is NaN
-        detail = f"class {class_:g} is not in 0 to {len(line_format.names) - 1}"
-        raise UnusableError(Reason.UNKNOWN_CATEGORY, detail)
-    fields: dict[str, float] = {}
-    if len(columns) > 5 and _has_columns(columns, line_format):
-        fields = dict(zip(line_format.fields, numbers[4:], strict=False))
-        if "track_id" in fields:
-            fields["track_id"] = _track_number(fields["track_id"])
-        columns, numbers = columns[:5], numbers[:4]
-    if len(columns) > 5 and line_format.task != "pose":
-        return _line_polygon(int(class_), numbers, line_format)
-    (x, y, width, height), points = numbers[:4], numbers[4:]
-    if line_format.dimensions == 3 and not all(visibility in (0, 1, 2) for visibility in points[2::3]):
-        raise UnusableError(Reason.MALFORMED_KEYPOINTS, "a visibility is not 0, 1 or 2")
-    step = line_format.dimensions or 2
-    if points or not (0 <= x <= 1 and 0 <= y <= 1 and 0 <= width <= 1 and 0 <= height <= 1):
-        check_fractions([x, y, width, height, *points[::step], *points[1::step]])
-    if width < 0 or height < 0:
-        raise UnusableError(Reason.MALFORMED_BOX, "width or height is negative")
-    if line_format.dimensions == 2:  # a keypoint is visible unless x or y is negative
-        pairs = zip(points[::2], points[1::2], strict=True)
-        points = [number for x, y in pairs for number in ((x, y, 2.0) if x >= 0 and y >= 0 else (0.0, 0.0, 0.0))]
-    box = round(x - width / 2, 12), round(y - height / 2, 12), width, height
-    keypoints, index = tuple(points), int(class_)
-    return SampleObject(line_format.names[index], box, "fraction", keypoints, category_id=index, fields=fields)
-
-
-def _has_columns(columns: Sequence[float], line_format: LineFormat) -> bool:
-    """Return True for a box with further columns: six numbers, or seven if both fields are requested."""
-    is_seven = len(columns) == 7 and len(line_format.fields) == len(_FIELDS)
-    return line_format.task in ("", "detect") and (len(columns) == 6 or is_seven)
-
-
-def _track_number(number: float) -> int:
-    if not (number.is_integer() and abs(number) < 1 << 63):
-        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"track_id {number:g} is not a whole number of 64 bits")
-    return int(number)
-
-
-def _line_polygon(index: int, numbers: Sequence[float], line_format: LineFormat) -> SampleObject:
-    """Return the object of a polygon or an oriented box, with their bounds as its box."""
-    ring = [*zip(numbers[::2], numbers[1::2], strict=True)]
-    check_ring(ring)
-    (left, top), _, (right, bottom), _ = rectangle_ring(ring)
-    return SampleObject(
-        line_format.names[index],
-        (left, top, right - left, bottom - top),
-        "fraction",
-        segmentation=json.dumps([numbers]) if line_format.has_masks and line_format.task != "detect" else "",
-        area_px2=None if line_format.task == "detect" else ring_area(ring),
-        category_id=index,
-        corners=tuple(numbers) if line_format.task == "obb" else (),
-    )
-
-
-def _column_fault(columns: int, line_format: LineFormat) -> str:
-    """Return the fault of a number of columns, or ""."""
-    if line_format.task == "pose":
-        expected = 5 + line_format.keypoints * line_format.dimensions
-        return "" if columns == expected else f"{columns} columns; kpt_shape requires {expected}"
-    if line_format.task == "obb":
-        return "" if columns == 9 else f"{columns} columns; an oriented box has 9"
-    if columns == 6:
-        return "" if line_format.task in ("", "detect") else "6 columns; a polygon has 7, 9 or more"
-    is_shape = columns >= 5 and columns % 2
-    return "" if is_shape else f"{columns} columns; a box has 5, a polygon 7, 9 or more"

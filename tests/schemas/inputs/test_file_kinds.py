@@ -14,6 +14,10 @@ KINDS = {
     "via": ('{"_via_settings": {}, "_via_img_metadata": {}}', "VIA); --format via reads it"),
     "geojson": ('{"type": "FeatureCollection", "features": []}', "GeoJSON"),
     "results": (json.dumps([RESULT]), "results"),
+    "ndjson": (
+        '{"type": "dataset", "task": "detect"}\n{"type": "image"}\n',
+        "Ultralytics' NDJSON; --format ndjson reads it",
+    ),
     "createml": ('[{"image": "a.jpg", "annotations": []}]', "CreateML's JSON; --format createml reads it"),
     "label studio": (
         '[{"id": 1, "annotations": [], "data": {}}]',

@@ -3,8 +3,9 @@ import pytest
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.file_kinds import LFS_POINTER
 from recordmill.schemas.rejects import Reason
+from recordmill.transforms.annotated.yolo_lines import LineFormat
 from recordmill.transforms.yolo import read_yolo
-from recordmill.transforms.yolo.read_yolo import LineFormat, _box_fields, _check_lines, parse_labels, source
+from recordmill.transforms.yolo.read_yolo import _box_fields, _check_lines, parse_labels, source
 from recordmill.transforms.yolo.yolo_options import YoloOptions
 from tests.literal_data import write_files
 

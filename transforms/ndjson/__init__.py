@@ -1,0 +1,1 @@
+"""Ultralytics' NDJSON: a line of the data set, and a line per image."""
