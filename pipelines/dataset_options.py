@@ -91,9 +91,10 @@ class ExtractOptions(DataSetOptions):
     """Options of `recordmill extract`."""
 
     target: str = ARGUMENT.opt("Output folder: new or empty.", ..., "DIR")
-    format_: Literal["coco", "yolo", "voc", "labelme", "hf"] = WRITE.opt(
+    format_: Literal["coco", "yolo", "voc", "labelme", "hf", "ndjson"] = WRITE.opt(
         "Format of the labels. `coco`: COCO JSON. `yolo`: data.yaml, images and labels, for Ultralytics. `voc`: Pascal "
-        "VOC. `labelme`: a JSON file beside each image. `hf`: Hugging Face's imagefolder, with metadata.jsonl.",
+        "VOC. `labelme`: a JSON file beside each image. `hf`: Hugging Face's imagefolder, with metadata.jsonl. "
+        "`ndjson`: images and dataset.ndjson, as of Ultralytics' platform.",
         "coco",
         alias="as",
     )

@@ -11,16 +11,15 @@ from apache_beam.pvalue import AsList
 from recordmill.pipelines.dataset_options import ExtractOptions
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import FeatureTable, Part, RecordOf
+from recordmill.schemas.features import Part, RecordOf
 from recordmill.schemas.field_features import field_columns
-from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.containers.read_shards import ManifestShard
 from recordmill.transforms.dataset.fact_lines import uncarried_lines
 from recordmill.transforms.extract.extract_files import FileWriter
 from recordmill.transforms.extract.extract_rows import name_clashes
 from recordmill.transforms.extract.extract_shards import ExtractShard
-from recordmill.transforms.extract.write_documents import LABEL_COLUMNS, ExtractedSplit, write_split
+from recordmill.transforms.extract.write_documents import LABEL_COLUMNS, ExtractedSplit, join_lists, write_split
 from recordmill.transforms.extract.write_formats import LABEL_FORMATS
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -77,7 +76,7 @@ def missing_contents(manifest: Manifest, splits: Sequence[str], format_: str) ->
     if format_ != "coco":
         yield from LABEL_FORMATS[format_].warn(splits, manifest.labels, manifest.table)
         if manifest.labels.categories:
-            ids = "indices from 0" if format_ == "yolo" else "names"
+            ids = "indices from 0" if format_ in ("yolo", "ndjson") else "names"
             yield f"not written: ids of categories {len(manifest.labels.categories):,}; {format_} has their {ids}"
         return
     label_columns = () if "objects.id" in sources else LABEL_COLUMNS
@@ -110,15 +109,17 @@ def build(p: beam.Pipeline, report: str, shards: list[ManifestShard], manifest: 
         | "GroupBySplit" >> beam.GroupByKey()  # (split, [file of a shard])
         | "WriteDocuments" >> beam.Map(write_split, folder, manifest.table, manifest.labels, format_)
     )
-    written = beam.Map(_write_extract_report, report, AsList(splits), folder, format_, manifest.labels, manifest.table)
+    written = beam.Map(_write_extract_report, report, AsList(splits), folder, format_, manifest)
     p | "Once" >> beam.Impulse() | "Report" >> written
 
 
 def _write_extract_report(
-    _: bytes, path: str, splits: list[ExtractedSplit], folder: str, format_: str, labels: LabelMap, table: FeatureTable
+    _: bytes, path: str, splits: list[ExtractedSplit], folder: str, format_: str, manifest: Manifest
 ) -> None:
     """Write the list of splits to `path`, and the files of a format about the complete data set."""
     if format_ != "coco":
-        for file in LABEL_FORMATS[format_].finish([split.split for split in splits], labels, table):
+        names, contents = [split.split for split in splits], (manifest.labels, manifest.table)
+        for file in LABEL_FORMATS[format_].finish(names, *contents):
             FileWriter(folder).write(file)
+        join_lists(folder, names, LABEL_FORMATS[format_], manifest.name, *contents)
     storage_for(path).write(path, msgspec.json.encode(sorted(splits, key=attrgetter("split"))))

@@ -1,5 +1,6 @@
 """`recordmill extract --as`: a format is read back, written in another one, and read again."""
 
+import json
 import re
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from tests.conftest import (
     write_coco,
 )
 
-FORMATS = {"yolo": "yolo", "voc": "voc", "labelme": "labelme", "hf": "imagefolder"}
-HELD = {"yolo": set(), "voc": set(), "labelme": set(), "hf": {"area", "caption", "crowd", "id"}}
+FORMATS = {"yolo": "yolo", "voc": "voc", "labelme": "labelme", "hf": "imagefolder", "ndjson": "ndjson"}
+HELD = {"yolo": set(), "voc": set(), "labelme": set(), "hf": {"area", "caption", "crowd", "id"}, "ndjson": set()}
 """Contents of a format besides names of images, boxes, classes and splits. docs/formats.md says the same."""
 SPLITS = ("train", "val")
 PREFIX = re.compile("((images/|JPEGImages/)?(train|val)/)*")
@@ -51,6 +52,11 @@ def contents(folder: Path, kept: set[str], masks: bool = False) -> dict[str, dic
     return found
 
 
+def flat(found: dict[str, dict[str, list]]) -> dict[str, dict[str, list]]:
+    """Contents with the names of files that NDJSON has, without folders."""
+    return {split: {name.replace("/", "_"): rows for name, rows in images.items()} for split, images in found.items()}
+
+
 @pytest.fixture
 def step(recordmill, tmp_path):
     """Extracts a data set to a format, converts that, and returns the new data set."""
@@ -68,14 +74,18 @@ def step(recordmill, tmp_path):
     return convert
 
 
-@pytest.mark.parametrize(("first", "second"), [("yolo", "voc"), ("voc", "yolo"), ("labelme", "hf"), ("hf", "labelme")])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("yolo", "voc"), ("voc", "yolo"), ("labelme", "hf"), ("hf", "labelme"), ("ndjson", "voc"), ("yolo", "ndjson")],
+)
 def test_from_format_to_format(first, second, sample, copy_converted, tmp_path, step):
     source = tmp_path / "source"
     copy_converted(source, *RARE, "--captions", sample.captions)
     middle = step(source, first)
-    assert contents(middle, HELD[first]) == contents(source, HELD[first])
+    original = flat if first == "ndjson" else dict
+    assert contents(middle, HELD[first]) == original(contents(source, HELD[first]))
     kept = HELD[first] & HELD[second]
-    expected = contents(source, kept)
+    expected = (flat if second == "ndjson" else original)(contents(source, kept))
     assert sum(map(len, expected.values())) == 22
     assert contents(step(middle, second), kept) == expected
 
@@ -99,6 +109,8 @@ def test_masks_are_exact(copy_converted, tmp_path, step):
     copy_converted(source, *RARE, "--masks", "rle")
     yolo = step(source, "yolo", "--masks", "rle")
     assert contents(yolo, {"area"}, masks=True) == contents(source, {"area"}, masks=True)
+    ndjson = step(yolo, "ndjson", "--masks", "rle")
+    assert contents(ndjson, {"area"}, masks=True) == flat(contents(source, {"area"}, masks=True))
     labelme = step(yolo, "labelme", "--masks", "rle")  # whose area is that of the box
     assert contents(labelme, set(), masks=True) == contents(source, set(), masks=True)
 
@@ -108,16 +120,17 @@ def keypoints(folder: Path) -> list[tuple]:
     found = []
     for example in (example for split in SPLITS for example in read_examples(folder, split)):
         x, y, visibility = (example[f"image/object/keypoint/{axis}"] for axis in ("x", "y", "visibility"))
-        name = PREFIX.sub("", example["image/filename"][0].decode())
+        name = PREFIX.sub("", example["image/filename"][0].decode()).replace("/", "_")  # as NDJSON has it
         found += [(name, round(a, 5), round(b, 5), seen) for a, b, seen in zip(x, y, visibility, strict=True) if seen]
     return sorted(found)
 
 
-def test_keypoints(sample, copy_converted, tmp_path, step):
+@pytest.mark.parametrize("format_", ["yolo", "ndjson"])
+def test_keypoints(format_, sample, copy_converted, tmp_path, step):
     copy_converted(tmp_path / "source", *RARE, "--keypoints", sample.keypoints)
     expected = keypoints(tmp_path / "source")
     assert len(expected) > 50
-    assert keypoints(step(tmp_path / "source", "yolo")) == expected
+    assert keypoints(step(tmp_path / "source", format_)) == expected
 
 
 def test_classes_of_images(sample, tmp_path, recordmill):
@@ -134,6 +147,35 @@ def test_classes_of_images(sample, tmp_path, recordmill):
         for name in ("out", "again")
     ]
     assert labels[0] == labels[1]
+
+
+def test_classes_of_images_are_tags_of_ndjson(sample, tmp_path, recordmill, step):
+    assert recordmill("convert", sample.classes, "--format", "folder", "--output", tmp_path / "out").code == 0
+    again = step(tmp_path / "out", "ndjson")
+    pairs = [
+        {each["image/encoded"][0]: each["image/class/text"] for each in read_examples(folder)}
+        for folder in (tmp_path / "out", again)
+    ]
+    assert pairs[0] == pairs[1]
+    first, *_ = (tmp_path / "ndjson-back" / "dataset.ndjson").read_text().splitlines()
+    assert json.loads(first)["task"] == "classify"
+    back = recordmill("extract", again, tmp_path / "dir", "--as", "ndjson")  # whose layout could have objects
+    assert (back.code, json.loads((tmp_path / "dir" / "dataset.ndjson").read_text().splitlines()[0])["task"]) == (
+        0,
+        "classify",
+    )
+
+
+def test_the_file_of_all_splits_is_written_by_a_rerun(copy_converted, tmp_path, recordmill, monkeypatch):
+    copy_converted(tmp_path / "out", *RARE)
+    with monkeypatch.context() as patch:
+        patch.setattr("recordmill.pipelines.extract.join_lists", lambda *_: 1 / 0)
+        assert recordmill("extract", tmp_path / "out", tmp_path / "dir", "--as", "ndjson").code == 1
+    assert recordmill("extract", tmp_path / "out", tmp_path / "dir", "--as", "ndjson").code == 0
+    assert sorted(path.name for path in (tmp_path / "dir").iterdir()) == ["dataset.ndjson", "images"]
+    header, *lines = map(json.loads, (tmp_path / "dir" / "dataset.ndjson").read_text().splitlines())
+    assert (header["type"], header["task"], header["path"], len(lines)) == ("dataset", "detect", ".", 22)
+    assert all((tmp_path / "dir" / "images" / line["split"] / line["file"]).is_file() for line in lines)
 
 
 def test_unfinished_extraction_of_another_format_is_refused(copy_converted, tmp_path, recordmill, monkeypatch):

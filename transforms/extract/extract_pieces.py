@@ -25,7 +25,8 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 _LOGGER = logging.getLogger(__name__)
 STATE = ".recordmill-extract"
 """Folder within the target where an unfinished extraction keeps the pieces of shards."""
-_PIECES = f"{STATE}/pieces"
+PIECES = f"{STATE}/pieces"
+"""Folder within the target of the pieces, and of lists that become one file."""
 
 
 class ExtractedRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -116,7 +117,7 @@ def read_piece_records(folder: str, piece: Piece) -> Iterator[ExtractedRecord]:
 
 
 def _piece_path(folder: str, shard: str, suffix: str) -> str:
-    return join_path(folder, f"{_PIECES}/{shard}.{suffix}")
+    return join_path(folder, f"{PIECES}/{shard}.{suffix}")
 
 
 def extract_recipe(shards: Sequence[ManifestShard], layout: str, format_: str) -> bytes:
@@ -138,7 +139,7 @@ def claim_target(folder: str, recipe: bytes) -> Iterator[int | None]:
     """
     lock = _lock_folder(folder)
     try:
-        storage, note, pieces = storage_for(folder), join_path(folder, f"{STATE}/recipe"), join_path(folder, _PIECES)
+        storage, note, pieces = storage_for(folder), join_path(folder, f"{STATE}/recipe"), join_path(folder, PIECES)
         finished = None
         if _has_unfinished_extraction(folder, note, recipe):
             _delete_leftovers(folder)

@@ -17,6 +17,7 @@ from recordmill.transforms.extract.extract_files import (
     ExtractedFile,
     FileWriter,
     UnusableRecordError,
+    decode_text,
     extraction_path,
     is_unchanged,
     read_record,
@@ -46,7 +47,6 @@ from recordmill.transforms.runtime.threads import look_ahead
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 """Suffixes that all readers accept as images."""
 _RENAMED = "image files renamed to a suffix that readers know"
-_MISTAKEN = "image files with `.jpg` inside the name, now `_jpg`, because readers would take it for the suffix"
 _ODD = "image files that some readers do not find (hidden, or with a \\ or an outer space in the name); rename them"
 _TURNED = "image files written without EXIF data, because readers would rotate the pixels, but not the boxes"
 
@@ -156,7 +156,7 @@ class LabelExtractor(RowExtractor):
             name += ".jpg" if image_kind(data) == "jpeg" else ".png"
             notes[_RENAMED] = 1
         was, name = name, self._format.rename(name)
-        notes[_MISTAKEN] += was != name
+        notes[self._format.renamed] += was != name
         notes[_ODD] += _is_odd(name)
         if _has_exif_rotation(data):
             data = without_exif(data)
@@ -169,7 +169,7 @@ class LabelExtractor(RowExtractor):
             tuple(row.caption for row in self._captions(values, image.id)),
             decode_class_name(values),
             maps=sum(source in values for source in (*MAPS, "panoptic.png")),
-            tags=len(record.column("image.tag_names")),
+            tags=tuple(decode_text(name, "a tag") for name in record.column("image.tag_names")),
             fields=self.image_fields(record),
             notes=notes,
         )

@@ -63,7 +63,7 @@ class ExtractedImage:
     Attributes:
         name: Name of the file, below the folder of the split's images.
         maps: Number of masks of the complete image, and of panoptic PNGs.
-        tags: Number of classes of the image in addition to its objects.
+        tags: Classes of the image in addition to its objects.
         fields: Open fields of the image by path, as in the source; without missing ones.
         lost: Counts of contents that are not written, by kind.
         notes: Counts of contents that are written differently, or that some readers do not find, by kind.
@@ -76,7 +76,7 @@ class ExtractedImage:
     captions: tuple[str, ...]
     class_name: str | None
     maps: int
-    tags: int
+    tags: tuple[str, ...]
     fields: Mapping[str, Any] = field(default_factory=dict)
     lost: "Counter[str]" = field(default_factory=Counter)
     notes: "Counter[str]" = field(default_factory=Counter)
@@ -116,7 +116,11 @@ class LabelFormat(NamedTuple):
         write: Function that returns the labels of an image, and counts lost and changed contents. Like `finish` and
             `warn`, it also takes the classes of the data set and the features of its records.
         rename: Function of an image's name that returns a name that readers do not mistake.
+        renamed: Note of images that `rename` gives another name.
         list_file: Path of the list of a split's images; empty if the format has none.
+        first_line: Function that returns the first line of the file `labels`, which has the lists of all splits. Takes
+            the name of the data set, its classes, the features of its records, and the lines of the lists. None if each
+            split has its list.
         finish: Function that yields files of the complete data set, by its splits.
         warn: Function that yields warnings, by splits.
         holds_classes: True if the format can store the class of an image without objects.
@@ -127,9 +131,11 @@ class LabelFormat(NamedTuple):
     write: Callable[[ExtractedImage, LabelMap, FeatureTable], WrittenLabels]
     list_file: str = ""
     rename: Callable[[str], str] = str
+    renamed: str = ""
     finish: Callable[[Iterable[str], LabelMap, FeatureTable], Iterator[ExtractedFile]] = lambda *_: iter(())
     warn: Callable[[Iterable[str], LabelMap, FeatureTable], Iterator[str]] = warn_unknown_splits
     holds_classes: bool = False
+    first_line: Callable[[str, LabelMap, FeatureTable, Iterator[bytes]], bytes] | None = None
 
 
 _OBJECT_CONTENTS: dict[str, Callable[[ExtractedObject], Any]] = {
@@ -145,7 +151,7 @@ _IMAGE_CONTENTS: dict[str, Callable[[ExtractedImage], int]] = {
     "crowds": lambda image: sum(object_.row.iscrowd for object_ in image.objects),
     "captions": lambda image: len(image.captions),
     "classes of images": lambda image: image.class_name is not None,
-    "tags of images": lambda image: image.tags,
+    "tags of images": lambda image: len(image.tags),
     "masks of whole images": lambda image: image.maps,
     "lists of absent categories": lambda image: bool(
         image.image.neg_category_ids or image.image.not_exhaustive_category_ids

@@ -268,6 +268,30 @@ def write_list(
     return Document(format_.labels.format(split=split), objects)
 
 
+def join_lists(
+    folder: str, splits: Iterable[str], format_: LabelFormat, name: str, labels: LabelMap, table: FeatureTable
+) -> None:
+    """Write the file of all splits' lists, if the format has one.
+
+    Args:
+        name: Name of the data set.
+    """
+    if format_.first_line is None:
+        return
+    paths = [join_path(folder, format_.list_file.format(split=split)) for split in sorted(splits)]
+    path = join_path(folder, format_.labels)
+    with storage_for(path).writing(path) as upload:
+        upload.write(format_.first_line(name, labels, table, _lines(paths)))
+        for line in _lines(paths):
+            upload.write(line)
+
+
+def _lines(paths: Iterable[str]) -> Iterator[bytes]:
+    for path in paths:
+        with storage_for(path).open(path) as file:
+            yield from file
+
+
 def _write_coco(
     folder: str, split: str, pieces: SplitPieces, table: FeatureTable, labels: LabelMap
 ) -> Iterator[Document]:

@@ -28,11 +28,13 @@ from recordmill.transforms.extract.label_format import (
     trace_mask,
     without_crowds,
 )
+from recordmill.transforms.extract.write_ndjson import NDJSON
 from recordmill.transforms.extract.write_yolo import YOLO
 from recordmill.transforms.images.masks import grey_png
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NOT_JPG = "image files without the suffix .jpg, which torchvision and TFDS do not find"
+_MISTAKEN = "image files with `.jpg` inside the name, now `_jpg`, because readers would take it for the suffix"
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
 
 
@@ -178,8 +180,11 @@ def write_imagefolder(image: ExtractedImage, labels: LabelMap, table: FeatureTab
 _METADATA = "{split}/metadata.jsonl"
 LABEL_FORMATS: dict[str, LabelFormat] = {
     "yolo": YOLO,
-    "voc": LabelFormat("JPEGImages/{split}", "Annotations/{split}", write_voc, "ImageSets/Main/{split}.txt", voc_name),
+    "voc": LabelFormat(
+        "JPEGImages/{split}", "Annotations/{split}", write_voc, "ImageSets/Main/{split}.txt", voc_name, _MISTAKEN
+    ),
     "labelme": LabelFormat("{split}", "{split}", write_labelme),
     "hf": LabelFormat("{split}", _METADATA, write_imagefolder, _METADATA, holds_classes=True),
+    "ndjson": NDJSON,
 }
 """Label formats by their names in `--as`, without `coco`."""

@@ -47,18 +47,28 @@ def yolo_task(labels: LabelMap, table: FeatureTable) -> str:
 
 def write_yolo(image: ExtractedImage, labels: LabelMap, table: FeatureTable) -> WrittenLabels:
     """Return an image's label file, empty without objects."""
+    lines = object_numbers(image, labels, table)
+    path = label_file(f"/images/{image.split}/{image.name}").lstrip("/")
+    image.notes[_ELSEWHERE] += not path.startswith("labels/")
+    file = ExtractedFile(path, "".join(f"{' '.join(line)}\n" for line in lines).encode())
+    return WrittenLabels(len(lines), file)
+
+
+def object_numbers(image: ExtractedImage, labels: LabelMap, table: FeatureTable, *held: str) -> list[tuple[str, ...]]:
+    """Return the class index and the numbers of each written object, as texts. Count what is lost.
+
+    Args:
+        held: Kinds of contents that the format stores besides objects, see `count_lost`.
+    """
     task, objects = yolo_task(labels, table), without_crowds(image)
     inside = [object_ for object_ in objects if _edges_have_area(_cut_edges(object_, image))]
-    lost, notes = image.lost, image.notes
+    lost = image.lost
     rows = [(object_.class_index, *_line_numbers(object_, image, task, labels.keypoints)) for object_ in inside]
-    lines = dict.fromkeys(" ".join(map(format_number, row)) for row in rows)
-    count_lost(image, inside, *_HELD[task])
+    lines = list(dict.fromkeys(tuple(map(format_number, row)) for row in rows))
+    count_lost(image, inside, *_HELD[task], *held)
     lost[_OUTSIDE] = len(objects) - len(inside)
     lost[_SAME] = len(inside) - len(lines)
-    path = label_file(f"/images/{image.split}/{image.name}").lstrip("/")
-    notes[_ELSEWHERE] += not path.startswith("labels/")
-    file = ExtractedFile(path, "".join(f"{line}\n" for line in lines).encode())
-    return WrittenLabels(len(lines), file)
+    return lines
 
 
 def _cut_edges(object_: ExtractedObject, image: ExtractedImage) -> tuple[float, ...]:

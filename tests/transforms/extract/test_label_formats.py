@@ -116,6 +116,37 @@ def test_labelme_and_hf():
     assert ([file.path for file in files], rows.lost) == (["val/a/b.png"], {})
 
 
+def test_ndjson():
+    values = with_objects((0, 0, 1, 1), (0, 0, 0.5, 0.5)) | {"image.tag_names": [b"no", b"- x", b"gone"]}
+    rows, files, _ = extract("ndjson", values, Part.TAGS)
+    annotations = {"boxes": [[0, 0.5, 0.5, 1, 1], [1, 0.25, 0.25, 0.5, 0.5]], "classification": [0, 4]}
+    image = {"type": "image", "file": "a_b.png", "width": 40, "height": 30, "split": "val"}
+    assert json.loads(rows.line) == image | {"annotations": annotations}
+    assert ([file.path for file in files], rows.objects, "tags of images" in rows.lost) == (
+        ["images/val/a_b.png"],
+        4,
+        False,
+    )
+    assert ["names have _ for /" in note for note in rows.notes] == [True]
+
+
+@pytest.mark.parametrize(
+    ("parts", "line", "expected"),
+    [
+        ((), b"", {"task": "detect"}),
+        ((Part.MASK_RLE,), b"", {"task": "segment"}),
+        ((Part.ORIENTED,), b"", {"task": "obb"}),
+        ((Part.TAGS,), b'{"annotations":{"classification":[0]}}', {"task": "classify"}),
+        ((Part.TAGS,), b'{"annotations":{"boxes":[[0,0.5,0.5,1,1]]}}', {"task": "detect"}),
+    ],
+)
+def test_line_of_an_ndjson_data_set(parts, line, expected):
+    table = LAYOUTS["detection"].with_parts(parts)
+    first = json.loads(LABEL_FORMATS["ndjson"].first_line("set", LABELS, table, iter([line])))
+    names = {str(index): name for index, name in enumerate(NAMES)}
+    assert first == {"type": "dataset", "name": "set", "path": ".", "class_names": names} | expected
+
+
 @pytest.mark.parametrize("format_", LABEL_FORMATS)
 def test_no_objects(format_):
     rows, files, _ = extract(format_, NONE)
