@@ -430,11 +430,11 @@ def _read_annotations(annotations: Mapping[str, msgspec.Raw], rules: LineRules, 
     known = [key for key in lists if key in _TASKS]
     key = rules.key if rules.key in known else next(iter(known), "")
     parts.warnings |= {_UNREAD.format(key=_quoted(other)) for other in lists if other != key}
-    first_rows: dict[tuple[float, ...], int] = {}
+    line_format, first_rows = rules.objects._replace(task=_TASKS.get(key, "")), dict[tuple[float, ...], int]()
     for at, raw in enumerate(_rows(annotations[key]) if key else ()):
         with parts.rejecting(f"{key}[{at}]", number):
             row = tuple(raw if isinstance(raw, list) else decode_part(raw, list[float], parts))
-            object_ = _convert_row(row, rules.objects._replace(task=_TASKS[key]))
+            object_ = _convert_row(row, line_format)
             if (first := first_rows.setdefault(row, at)) != at:
                 raise UnusableError(Reason.DUPLICATE_ANNOTATION, f"it repeats {key}[{first}]")
             parts.objects.append(object_)
