@@ -21,6 +21,7 @@ from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.scalars import whole_number
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
+from recordmill.schemas.names import name_parts
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.schemas.sizes import first_texts, shorten
@@ -93,6 +94,7 @@ class _Glance(msgspec.Struct):
     """Keys of a line that are read before the job."""
 
     type: str = ""
+    file: Any = None
     split: Any = None
     url: Any = None
     annotations: msgspec.Raw = msgspec.Raw(b"{}")
@@ -100,6 +102,10 @@ class _Glance(msgspec.Struct):
 
 class _Poses(msgspec.Struct):
     pose: list[list[float]] = []
+
+
+_ANY = frozenset[str]([""])
+"""Names of so many image files that they are not compared."""
 
 
 class FileSummary(NamedTuple):
@@ -113,6 +119,7 @@ class FileSummary(NamedTuple):
         path: Folder that has `images/SPLIT/`, relative to that of the file; empty if `file` is the path of an image.
         splits: Splits of the lines.
         has_urls: True if a line has the URL of its image.
+        has_files: True if the image of a line may be a known file.
     """
 
     task: str
@@ -124,6 +131,11 @@ class FileSummary(NamedTuple):
     path: str
     splits: frozenset[str]
     has_urls: bool
+    has_files: bool
+
+
+_OF_LINES: dict[str, Any] = {"splits": frozenset(), "has_urls": False, "has_files": False}
+"""Values that files of one data set may differ in."""
 
 
 class LineRules(NamedTuple):
@@ -151,15 +163,16 @@ def source(options: NdjsonOptions) -> Source:
     """
     folder, names = _find_files(options.data)
     paths = [join_path(folder, name) for name in names]
-    summaries = {path: _summarise(path) for path in paths}
+    labels = one_folder(folder, names, options.images)
+    images = _image_names(labels)
+    summaries = {path: _summarise(path, images) for path in paths}
     (first, summary), *others = summaries.items()
     for path, other in others:
-        if other[: len(other) - 2] != summary[: len(other) - 2]:
+        if other._replace(**_OF_LINES) != summary._replace(**_OF_LINES):
             raise ConfigError(f"{first} and {path} differ in task, class_names, kpt_shape or path: give one of them")
     stated = {SPLIT_OF_FOLDER.get(split) for one in summaries.values() for split in one.splits}
-    labels = one_folder(folder, names, options.images)
-    if any(one.has_urls for one in summaries.values()):
-        _check_images(labels, paths)
+    if any(one.has_urls for one in summaries.values()) and not any(one.has_files for one in summaries.values()):
+        raise ConfigError(_fetch_text(labels, paths))
     line_format = LineFormat(summary.names, "", summary.keypoints, summary.dimensions, options.masks != "none")
     rules = LineRules(_KEYS[summary.task], line_format, summary.path, bool(stated - {None}))
     gaps = first_texts([f"{index} (class{index})" for index in summary.gaps], _SHOWN)
@@ -202,13 +215,23 @@ def _is_ndjson(path: str) -> bool:
         return NdjsonOptions.recognise_content(file.read(1 << 16))
 
 
-def _summarise(path: str) -> FileSummary:
+def _image_names(labels: LabelFolders) -> frozenset[str]:
+    """Return the names of the image files, without their folders; empty if there are too many to compare."""
+    folders = [folder.path for folder in labels.folders if folder.has_images]
+    names = [name for path in folders for name in islice(storage_for(path).walk_names(path), _LISTED)]
+    return frozenset(name_parts(name)[-1] for name in names if is_image_name(name)) if len(names) < _LISTED else _ANY
+
+
+def _summarise(path: str, images: frozenset[str]) -> FileSummary:
     """Read a file once.
+
+    Args:
+        images: See `_image_names`.
 
     Raises:
         ConfigError: Its first line is not that of a data set, or cannot be used; or there are several such lines.
     """
-    header, splits, has_urls, poses = None, set[str](), False, list[list[float]]()
+    header, splits, poses, has_urls, has_files = None, set[str](), list[list[float]](), False, images is _ANY
     with storage_for(path).open(path) as file:
         for number, text in enumerate(file, 1):
             if not (text := text.removeprefix(b"\xef\xbb\xbf").strip()):
@@ -222,6 +245,7 @@ def _summarise(path: str) -> FileSummary:
                 )
             splits |= {line.split} if isinstance(line.split, str) else set()
             has_urls = has_urls or bool(_web_url(line.url) and line.type == "image")
+            has_files = has_files or (isinstance(line.file, str) and name_parts(line.file)[-1] in images)
             if header.task == "pose" and header.kpt_shape is None and len(poses) < _MOST_POSES:
                 poses += _poses(line.annotations)
     if header is None:
@@ -231,7 +255,16 @@ def _summarise(path: str) -> FileSummary:
     keypoints, dimensions = _keypoint_shape(header, poses, len(names), where)
     points = tuple(_keypoint_names(header.kpt_names, index, keypoints) for index in range(len(names)))
     return FileSummary(
-        header.task, names, gaps, keypoints, dimensions, points, header.path or "", frozenset(splits), has_urls
+        header.task,
+        names,
+        gaps,
+        keypoints,
+        dimensions,
+        points,
+        header.path or "",
+        frozenset(splits),
+        has_urls,
+        has_files,
     )
 
 
@@ -337,22 +370,15 @@ def _keypoint_names(names: Any, index: int, keypoints: int) -> tuple[str, ...]:
     return unnamed_keypoints(keypoints)
 
 
-def _check_images(labels: LabelFolders, paths: Sequence[str]) -> None:
-    """Refuse files that have only the URLs of their images, in folders without any image.
-
-    Raises:
-        ConfigError: See above. It has the command that fetches them.
-    """
-    folders = [folder.path for folder in labels.folders if folder.has_images]
-    names = (name for path in folders for name in islice(storage_for(path).walk_names(path), _LISTED))
-    if any(map(is_image_name, names)):
-        return
-    target, files = folders[0], shlex.join(map(os.path.abspath, paths))
+def _fetch_text(labels: LabelFolders, paths: Sequence[str]) -> str:
+    """Return the error of files that have only the URLs of their images, with the command that fetches them."""
+    target = next(folder.path for folder in labels.folders if folder.has_images)
     is_local = not any(is_remote(path) or find_archive(path) for path in (target, *paths))
-    fetch = f": (cd {shlex.quote(target)} && {_FETCH.format(files=files)})" if is_local else ""
-    raise ConfigError(
-        f"{target} has no image file, and {', '.join(paths)} has only the URLs of images. Fetch them "
-        f"into that folder{fetch}"
+    command = _FETCH.format(files=shlex.join(map(os.path.abspath, paths)))
+    fetch = f": (cd {shlex.quote(target)} && {command})" if is_local else ""
+    return (
+        f"{target} has none of the images of {', '.join(paths)}, which has their URLs. Fetch them into that "
+        f"folder{fetch}"
     )
 
 

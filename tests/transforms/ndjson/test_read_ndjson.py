@@ -254,4 +254,7 @@ def test_images_that_are_only_urls_are_fetched_by_a_command(tmp_path):
     assert f"(cd '{tmp_path}/a b' && jq -r " in str(error.value)
     assert f"'{tmp_path}/a b/set.ndjson' | curl --create-dirs -fsSLZ -K -)" in str(error.value)
     (tmp_path / "a b" / "other.png").touch()
+    with pytest.raises(ConfigError, match="has none of the images of"):
+        source(options)
+    write_files(tmp_path, {"a b/images/train/1.jpg": ""})
     assert source(options).splits == ()
