@@ -129,9 +129,9 @@ class FileSummary(NamedTuple):
     dimensions: int
     points: tuple[tuple[str, ...], ...]
     path: str
-    splits: frozenset[str]
-    has_urls: bool
-    has_files: bool
+    splits: frozenset[str] = frozenset()
+    has_urls: bool = False
+    has_files: bool = False
 
 
 _OF_LINES: dict[str, Any] = {"splits": frozenset(), "has_urls": False, "has_files": False}
@@ -250,22 +250,24 @@ def _summarise(path: str, images: frozenset[str]) -> FileSummary:
                 poses += _poses(line.annotations)
     if header is None:
         raise ConfigError(f"{path} is empty")
-    where = f"{path}, line 1"
+    return _header_summary(header, poses, f"{path}, line 1")._replace(
+        splits=frozenset(splits), has_urls=has_urls, has_files=has_files
+    )
+
+
+def _header_summary(header: _Header, poses: Sequence[Sequence[float]], where: str) -> FileSummary:
+    """Return the contents of the line of a data set.
+
+    Args:
+        poses: First poses, if the shape of keypoints follows from them.
+
+    Raises:
+        ConfigError: One of its values cannot be used.
+    """
     names, gaps = _class_names(header.class_names, where)
     keypoints, dimensions = _keypoint_shape(header, poses, len(names), where)
     points = tuple(_keypoint_names(header.kpt_names, index, keypoints) for index in range(len(names)))
-    return FileSummary(
-        header.task,
-        names,
-        gaps,
-        keypoints,
-        dimensions,
-        points,
-        header.path or "",
-        frozenset(splits),
-        has_urls,
-        has_files,
-    )
+    return FileSummary(header.task, names, gaps, keypoints, dimensions, points, header.path or "")
 
 
 def _glance(text: bytes) -> _Glance:
