@@ -123,7 +123,7 @@ class Facts(msgspec.Struct):
     largest_group: tuple[int, str] = 0, ""
     previews: dict[str, str] = {}
     mapped: dict[tuple[str, str, str, str], MappedClass] = {}
-    sets: dict[str, "Facts"] = {}
+    sets: "dict[str, Facts]" = {}  # quoted as a whole: Python 3.10 leaves a quoted part a text
 
     def merge(self, other: "Facts") -> None:
         """Add other Facts, without the lines of their rejects."""
