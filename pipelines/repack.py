@@ -18,7 +18,7 @@ from recordmill.schemas.shards import ShardKey, SplitSize
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.dataset.dataset_folder import unfinished_splits
 from recordmill.transforms.insight.write_report import try_to_report
-from recordmill.transforms.repack.repack_metadata import numbered_shards, read_replan, repacked_recipe, write_metadata
+from recordmill.transforms.repack.repack_metadata import read_replan, repacked_recipe, write_metadata
 from recordmill.transforms.repack.repack_shards import RecordRange, RepackShard, ShardToRepack, record_ranges
 from recordmill.transforms.repack.replan_split import Replan
 from recordmill.transforms.verify.check_folder import folder_faults
@@ -45,20 +45,21 @@ class Repack(NamedTuple):
 
     def shards(self, splits: Sequence[str]) -> list[ShardToRepack]:
         """Return the new shards of some splits."""
-        manifest = self.manifest
+        folder, manifest = self.options.folder, self.manifest
+        container, table, labels = manifest.container, manifest.table, manifest.labels
         target = self.options.output, manifest.name, manifest.layout, self.gzip, self.container
-        contents = manifest.container, manifest.table, manifest.labels
         shards = []
         for split in splits:
             ranges, made_by = self._ranges(split), manifest.splits[split].made_by
-            for index, records in enumerate(ranges):
+            for index, (sources, order) in enumerate(ranges):
                 key = ShardKey(split, index, len(ranges))
-                shards.append(ShardToRepack(self.options.folder, *contents, *records, key, made_by, *target))  # type: ignore[arg-type]
+                source = folder, container, table, labels, sources, order
+                shards.append(ShardToRepack(*source, key, made_by, *target))
         return shards
 
     def _ranges(self, split: str) -> list[tuple[tuple[RecordRange, ...], bytes]]:
         """Return the records of each new shard of a split, see ShardToRepack."""
-        shards, plan = numbered_shards(self.manifest.splits[split]), self.plans[split]
+        shards, plan = self.manifest.splits[split].numbered_shards, self.plans[split]
         if plan is None:
             return [((RecordRange(shard, 0, shard.examples),), b"") for shard in shards]
         return [record_ranges(shards, plan, target) for target in range(plan.plan.shards)]

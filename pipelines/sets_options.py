@@ -250,8 +250,8 @@ class SetsOptions(AnnotatedOptions):
         if len(kinds) > 1:
             objects, classes = (", ".join(kinds[has_objects]) for has_objects in (True, False))
             yield (
-                f"the records of several data sets have one layout, but images of {classes} have one class each, "
-                f"and images of {objects} have objects. Convert each kind to its own --output"
+                f"all records have one layout, but images of {classes} have one class each, and images of {objects} "
+                "have objects. Convert each kind to its own --output"
             )
 
 

@@ -192,7 +192,7 @@ def claim_addition(output: str, base: Manifest, recipes: Sequence[Recipe]) -> li
 
 
 def _check_files(output: str, base: Manifest, recipes: Sequence[Recipe]) -> None:
-    """Refuse a data set with damaged shards, manifests or lists, before an image is read."""
+    """Raise ConfigError if a shard, a manifest or a list of the data set is damaged."""
     if faults := unaddable_faults(output, base):
         if read_manifest(output) != base:
             raise ConfigError(f"{output}: another run has just written the data set. Run the same command again")

@@ -288,6 +288,12 @@ class SplitManifest(msgspec.Struct, frozen=True):
         return 1 + max((names.key(file, 0).index for file in files), default=-1)
 
     @property
+    def numbered_shards(self) -> list[ShardInfo]:
+        """Shards in the order of their numbers, which is that of records and lists."""
+        names = self.recipe.shard_names
+        return sorted(self.shards, key=lambda shard: names.key(shard.file, 0))
+
+    @property
     def runs(self) -> tuple[Addition, ...]:
         """Runs of --add."""
         return () if self.additions is msgspec.UNSET else self.additions

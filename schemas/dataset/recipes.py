@@ -114,6 +114,11 @@ class Recipe(msgspec.Struct, frozen=True):
         return str(self.options.get("container", TFRECORD))
 
     @property
+    def seed(self) -> int:
+        """Seed of the order of records."""
+        return seed if isinstance(seed := self.options.get("seed"), int) else 0
+
+    @property
     def sizing(self) -> ShardSizing:
         """Requested sizing of shards."""
         given = {name: value for name in SIZING_OPTIONS if isinstance(value := self.options.get(name), int)}

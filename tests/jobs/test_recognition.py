@@ -226,7 +226,7 @@ def test_several_data(tmp_path, recordmill):
         ([first, rows], "and tables are not joined"),
         (
             [first, yolo],
-            "the records of several data sets have one layout, but images of a (folder) have one class each",
+            "all records have one layout, but images of a (folder) have one class each",
         ),
         ([yolo, first, "--format", "yolo"], f"{first} has neither data.yaml nor classes.txt"),
     ):

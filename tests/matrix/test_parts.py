@@ -12,12 +12,6 @@ from tests.matrix.drawn_growth import Growth
 from tests.matrix.test_shape import _FAULT, DrawnJob, run
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_drawn_parts(seed, tmp_path, monkeypatch):
-    leave_pages_empty(monkeypatch)
-    check_parts(seed, tmp_path)
-
-
 def check_parts(seed: int, folder: Path) -> str:
     """Write a drawn job at once, and in parts in a drawn order. Return how it ended, if not well."""
     job = DrawnJob(seed, folder)
@@ -37,12 +31,6 @@ def check_parts(seed: int, folder: Path) -> str:
     if job.has_masks and not CONTAINERS[container].has_png_masks:
         flags += ["--masks", "rle"]
     return compare_parts(flags, number, draw, folder)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_drawn_layouts_in_parts(seed, tmp_path, monkeypatch):
-    leave_pages_empty(monkeypatch)
-    check_layouts(seed, tmp_path)
 
 
 def check_layouts(seed: int, folder: Path) -> str:
@@ -74,3 +62,11 @@ def compare_parts(flags: list[str], number: int, draw: random.Random, folder: Pa
         return sealed
     assert differing_files(folder / "one", folder / "out") == []
     return ""
+
+
+@pytest.mark.parametrize(
+    ("check", "seed"), [*((check_parts, seed) for seed in range(6)), *((check_layouts, seed) for seed in range(4))]
+)
+def test_drawn_parts(check, seed, tmp_path, monkeypatch):
+    leave_pages_empty(monkeypatch)
+    check(seed, tmp_path)

@@ -159,7 +159,7 @@ def test_command_without_recognition_does_the_same(folder, words, format_, comma
         ("~/gone", "~/gone: no such file or folder: only a shell expands ~"),
         (
             "pets voc",
-            "the records of several data sets have one layout, but images of pets (folder) have one class each, "
+            "all records have one layout, but images of pets (folder) have one class each, "
             "and images of voc (voc) have objects. Convert each kind to its own --output",
         ),
     ],

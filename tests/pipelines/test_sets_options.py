@@ -183,7 +183,7 @@ def test_groups_of_the_job_are_for_its_limit_and_not_for_sets_with_their_own(fol
         (
             [{"data": "yolo"}, {"data": "pets"}],
             {},
-            "the records of several data sets have one layout, but images of pets (folder)",
+            "all records have one layout, but images of pets (folder)",
         ),
         (
             [{"data": "yolo"}, {"data": "rows/a.csv"}],

@@ -56,7 +56,7 @@ class LabelFault(NamedTuple):
 
 
 class LabelledImage(NamedTuple):
-    """An image of a label file.
+    """Image and its annotations from a label file.
 
     Attributes:
         sample: None if the image is unusable. A label file beside an image leaves `file_name` empty. A label file that

@@ -157,7 +157,7 @@ def is_written(output: str, entry: SplitManifest) -> bool:
 
 
 def failure_path(output: str, split: str) -> str:
-    """Return the path of the file that tells of a failed run of `--add`."""
+    """Return the path of the error file of a failed `--add` run."""
     return join_path(output, f"{state_folder(split)}/{FAILED}")
 
 

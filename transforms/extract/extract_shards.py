@@ -41,7 +41,7 @@ from recordmill.transforms.extract.write_formats import LABEL_FORMATS
 from recordmill.transforms.images.check_formats import without_exif
 from recordmill.transforms.images.open_image import exif_orientation, image_kind, open_image
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.processes import ShardDoFn
+from recordmill.transforms.runtime.processes import ListedShardDoFn
 from recordmill.transforms.runtime.threads import look_ahead
 
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
@@ -51,7 +51,7 @@ _ODD = "image files that some readers do not find (hidden, or with a \\ or an ou
 _TURNED = "image files written without EXIF data, because readers would rotate the pixels, but not the boxes"
 
 
-class ExtractShard(ShardDoFn):
+class ExtractShard(ListedShardDoFn):
     """Convert each ManifestShard to (split, file of the shard), and write its piece, see `extract_shard`.
 
     Args:
@@ -60,8 +60,8 @@ class ExtractShard(ShardDoFn):
     """
 
     def __init__(self, folder: str, threads: int | None, format_: str, shards: int):
-        super().__init__(threads)
-        self._arguments, self._shards = (folder, format_), shards
+        super().__init__(threads, shards)
+        self._arguments = folder, format_
 
     def process(self, shard: ManifestShard) -> Iterator[tuple[str, str]]:
         yield from self.do(extract_shard, *self._arguments, shard, shards=self._shards)

@@ -18,7 +18,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.image_records import ShardImages, split_images
 from recordmill.schemas.inputs.encoders import decode_encoder
 from recordmill.schemas.problems import Fingerprints
-from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
+from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.schemas.statistics import Example, split_statistics
 from recordmill.transforms.containers.container import Container, Contents, container_of
 from recordmill.transforms.dataset.dataset_folder import delete_old_files, file_sha256, read_file, read_manifest
@@ -116,8 +116,8 @@ def is_repacked(source: SplitManifest, target: SplitManifest, plan: Replan | Non
     fields = set(SplitManifest.__struct_fields__) - {*_OF_CONTAINER}
     is_same = all(getattr(source, field) == getattr(target, field) for field in fields)
     is_same &= _kept_runs(source, plan) == target.additions
-    examples = [shard.examples for shard in numbered_shards(source)] if plan is None else plan.examples.tolist()
-    return is_same and examples == [shard.examples for shard in numbered_shards(target)]
+    examples = [shard.examples for shard in source.numbered_shards] if plan is None else plan.examples.tolist()
+    return is_same and examples == [shard.examples for shard in target.numbered_shards]
 
 
 def _kept_runs(entry: SplitManifest, plan: Replan | None) -> tuple[Addition, ...] | msgspec.UnsetType:
@@ -125,12 +125,6 @@ def _kept_runs(entry: SplitManifest, plan: Replan | None) -> tuple[Addition, ...
     if plan is None or not entry.runs:
         return entry.additions
     return tuple(msgspec.structs.replace(run, shards=0) for run in entry.runs)
-
-
-def numbered_shards(entry: SplitManifest) -> list[ShardInfo]:
-    """Return the shards of a split in the order of their numbers, which is that of its records and lists."""
-    names = entry.recipe.shard_names
-    return sorted(entry.shards, key=lambda shard: names.key(shard.file, 0))
 
 
 def _has_all(
@@ -221,7 +215,7 @@ def _moved_lists(job: _Job, results: Sequence[ShardResult], known: "_SplitStatis
     """Yield the lists of new shards that have the records of the old ones, and move the examples."""
     lines, images = _fingerprints(job.folder, job.entry), _images(job.folder, job.entry)
     containers = container_of(job.manifest.container), job.container
-    for shard, result in zip(numbered_shards(job.entry), results, strict=True):
+    for shard, result in zip(job.entry.numbered_shards, results, strict=True):
         sizes = np.frombuffer(result.record_sizes, np.int64)
         starts, new_starts = (record_starts(sizes, container) for container in containers)
         moved = MovedShard(shard.file, result.info.file, starts, new_starts)
@@ -236,7 +230,7 @@ def _replanned_lists(job: _Job, plan: Replan, results: Sequence[ShardResult], kn
     """Yield the lists of the shards of a plan, and move the examples."""
     starts = [record_starts(np.frombuffer(result.record_sizes, np.int64), job.container) for result in results]
     moved = MovedRecords(plan, starts)
-    shards, new_files = numbered_shards(job.entry), [result.info.file for result in results]
+    shards, new_files = job.entry.numbered_shards, [result.info.file for result in results]
     for source, shard in enumerate(shards):
         known.move(ReplannedShard(shard.file, source, moved, new_files))
     _digest_cut_images(job, plan, results)
@@ -271,12 +265,12 @@ def read_replan(folder: str, manifest: Manifest, split: str) -> Replan:
             "or Beam's own writer. Convert the data set again, or leave out --replan"
         )
     by_file = {shard.shard: shard for shard in images}
-    files = [shard.file for shard in numbered_shards(entry)]
+    files = [shard.file for shard in entry.numbered_shards]
     if by_file.keys() != set(files):
         raise _changed(folder, split)
-    seed = int(entry.recipe.options.get("seed", 0))  # type: ignore[arg-type]
     try:
-        return replan_split([by_file[file] for file in files], entry.recipe.sizing, seed, bool(entry.runs))
+        shards, recipe = [by_file[file] for file in files], entry.recipe
+        return replan_split(shards, recipe.sizing, recipe.seed, bool(entry.runs))
     except UnorderedImagesError as error:
         raise ConfigError(
             f"{join_path(folder, split_images(split))}: {error}. Convert all images again, or leave out --replan"

@@ -20,7 +20,7 @@ from recordmill.transforms.containers.read_shards import ManifestShard, readable
 from recordmill.transforms.repack.replan_split import Replan
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import pack, repacked_versions
-from recordmill.transforms.runtime.processes import ShardDoFn
+from recordmill.transforms.runtime.processes import ListedShardDoFn
 from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, shard_folders
 from recordmill.transforms.storage.resolve import join_path
 
@@ -115,17 +115,8 @@ def record_ranges(shards: Sequence[ShardInfo], plan: Replan, target: int) -> tup
     return sources, zlib.compress(np.stack([numbers, records.astype(np.int32)], axis=1).tobytes())
 
 
-class RepackShard(ShardDoFn):
-    """Convert each ShardToRepack to its key and the SHA-256 of its note, see `repack_shard`.
-
-    Args:
-        threads: 1 for no processes.
-        shards: Number of all shards.
-    """
-
-    def __init__(self, threads: int | None, shards: int):
-        super().__init__(threads)
-        self._shards = shards
+class RepackShard(ListedShardDoFn):
+    """Convert each ShardToRepack to its key and the SHA-256 of its note, see `repack_shard`."""
 
     def process(self, shard: ShardToRepack) -> Iterator[tuple[ShardKey, str]]:
         folders = shard_folders(shard, shard.key.split)

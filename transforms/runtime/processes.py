@@ -96,6 +96,19 @@ class ShardDoFn(ThreadedDoFn):
             yield GlobalWindows.windowed_value(self._waiting.popleft().result())
 
 
+class ListedShardDoFn(ShardDoFn):
+    """Base of steps over shards that exist before the job.
+
+    Args:
+        threads: See ThreadedDoFn.
+        shards: Number of all shards.
+    """
+
+    def __init__(self, threads: int | None, shards: int):
+        super().__init__(threads)
+        self._shards = shards
+
+
 _forked: Processes | None = None
 
 

@@ -23,7 +23,7 @@ from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.records.digest_record import RecordDigests
 from recordmill.transforms.records.parse_record import RecordParseError, RecordParser, RecordValues
 from recordmill.transforms.records.tfrecord import framed_size
-from recordmill.transforms.runtime.processes import ShardDoFn
+from recordmill.transforms.runtime.processes import ListedShardDoFn
 from recordmill.transforms.shards.commit_splits import publish
 from recordmill.transforms.shards.image_records import images_line, read_images, shard_images, sum_digests
 from recordmill.transforms.shards.line_file import LineFile
@@ -81,17 +81,8 @@ def shards_to_digest(output: str, manifests: Iterable[Manifest]) -> list[ShardTo
     ]
 
 
-class DigestShard(ShardDoFn):
-    """Convert each ShardToDigest to its split, its file and its ShardImages.
-
-    Args:
-        threads: 1 for no processes.
-        shards: Number of all shards.
-    """
-
-    def __init__(self, threads: int | None, shards: int):
-        super().__init__(threads)
-        self._shards = shards
+class DigestShard(ListedShardDoFn):
+    """Convert each ShardToDigest to its split, its file and its ShardImages."""
 
     def process(self, shard: ShardToDigest) -> Iterator[tuple[str, str, ShardImages]]:
         yield from self.do(digest_shard, shard, shards=self._shards)
@@ -207,9 +198,9 @@ def commit_images(
     storage = storage_for(output)
     for split, manifest in manifests.items():
         entry = manifest.splits[split]
-        names, last = manifest.shard_names(split), ""
+        last = ""
         with LineFile(output, join_path(output, split_images(split))) as file:
-            for shard in sorted(entry.shards, key=lambda shard: names.key(shard.file, 0)):
+            for shard in entry.numbered_shards:
                 own = images[split, shard.file]
                 file_names = msgspec.json.decode(own.names, type=list[str])
                 if manifest.table.record_of is RecordOf.ANNOTATION and file_names and file_names[0] == last:

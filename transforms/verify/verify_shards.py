@@ -23,7 +23,7 @@ from recordmill.transforms.encoders.embed_images import EmbedImages, FeatureEnco
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.records.parse_record import RecordFault, RecordParser
 from recordmill.transforms.records.shard_index import index_file, index_path
-from recordmill.transforms.runtime.processes import ShardDoFn
+from recordmill.transforms.runtime.processes import ListedShardDoFn
 from recordmill.transforms.runtime.progress import count_faults
 from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.interface import UnreadableFileError
@@ -124,18 +124,8 @@ class ShardToVerify(ManifestShard, frozen=True):
     recomputing: Recomputing | None = None
 
 
-class VerifyShard(ShardDoFn):
-    """Convert each ShardToVerify to a ShardCheck.
-
-    Args:
-        threads: Number of threads that decode images; by default as many as there are cores where the shard is
-            verified.
-        shards: Number of all shards.
-    """
-
-    def __init__(self, threads: int | None, shards: int):
-        super().__init__(threads)
-        self._shards = shards
+class VerifyShard(ListedShardDoFn):
+    """Convert each ShardToVerify to a ShardCheck. Its threads decode images."""
 
     def process(self, expected: ShardToVerify) -> Iterator[ShardCheck]:
         yield from self.do(verify_shard, expected, shards=self._shards)
