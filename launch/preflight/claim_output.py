@@ -265,7 +265,11 @@ def _check_other_splits(output: str, manifest: Manifest | None, recipes: Sequenc
 
 
 def check_split_names(output: str, known: set[str], written: set[str]) -> None:
-    """Refuse splits whose names differ from those of known ones in case alone."""
+    """Check that no written split has the name of a known one with other capitals.
+
+    Raises:
+        ConfigError: A written split has.
+    """
     for one, other in sorted(product(known, written)):
         if one != other and one.lower() == other.lower():
             raise ConfigError(
@@ -309,6 +313,11 @@ def _check_data_set(output: str, manifest: Manifest, recipe: Recipe, kept_splits
 
 
 def check_keras(output: str, recipe: Recipe, other_splits: Iterable[str]) -> None:
+    """Check that a folder has one split if names of shards do not contain the split.
+
+    Raises:
+        ConfigError: The folder has another split.
+    """
     other_splits = [name for name in other_splits if name != recipe.split]
     if other_splits and recipe.shard_names.is_keras:
         raise ConfigError(
@@ -318,7 +327,11 @@ def check_keras(output: str, recipe: Recipe, other_splits: Iterable[str]) -> Non
 
 
 def check_division(output: str, manifest: Manifest, recipe: Recipe, other_splits: set[str]) -> None:
-    """Refuse different `--split` of one input: splits would share images."""
+    """Check that splits of one input are divided by the same `--split`.
+
+    Raises:
+        ConfigError: They are not, so that splits would share images.
+    """
     for name in sorted(other_splits):
         other = manifest.splits[name].recipe
         known, wanted = other.options.get("split"), recipe.options.get("split")
@@ -343,7 +356,11 @@ def _share_images(one: Recipe, other: Recipe) -> bool:
 
 
 def check_split_manifests(output: str, manifest: Manifest, written: set[str]) -> None:
-    """Refuse splits without their own manifest. The folder's manifest is built from them, and would lose the split."""
+    """Check that each split has its own manifest. The folder's manifest is built from these, and would lose a split.
+
+    Raises:
+        ConfigError: A split that is not written now has none.
+    """
     missing = sorted(manifest.splits.keys() - read_split_manifests(output).keys() - written)
     again = read_manifest(output) if missing else None  # another run may be replacing one just now
     if again and (missing := [split for split in missing if split in again.splits]):

@@ -219,9 +219,8 @@ def _read_images(file: ImagesFile) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
 def list_tile_places(file: ImagesFile) -> Iterator[tuple[int, tuple]]:
     """Yield the names of images of the data set that look like tiles' names, see `list_places`."""
     for images in read_images(file.path):
-        wholes = images.names if images.sources is msgspec.UNSET else images.sources
-        names, records = msgspec.json.decode(wholes, type=list[str]), images.array["records"].tolist()
-        yield from list_places(file.split, {name for name, number in zip(names, records, strict=True) if number})
+        wholes, records = images.image_names()[1], images.array["records"].tolist()
+        yield from list_places(file.split, {name for name, number in zip(wholes, records, strict=True) if number})
 
 
 def cut_shards(shards: Iterable[ShardImages], file: ImagesFile) -> Iterator[tuple[int, tuple[bytes, bytes]]]:

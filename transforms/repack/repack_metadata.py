@@ -77,8 +77,8 @@ def write_metadata(
                 delete_old_files(output, committed.splits[recipe.split])
             return committed
         raise
-    paths = {info.file: join_path(folder, info.file) for info in manifest.encoders}
-    encoders = [decode_encoder(storage_for(folder).read(path), path) for path in paths.values()]
+    paths = [join_path(folder, info.file) for info in manifest.encoders]
+    encoders = [decode_encoder(storage_for(folder).read(path), path) for path in paths]
     container = recipes[0].container
     repacked = msgspec.structs.replace(
         manifest,

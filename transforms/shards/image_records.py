@@ -190,18 +190,12 @@ class ImageLines(LineFile):
 
 def _with_images(images: ShardImages, more: ShardImages) -> ShardImages:
     """Return the images of a shard, and those without records of another one that the shard does not name."""
-    names, sources = _names_of(images)
-    more_names, more_sources = _names_of(more)
+    names, sources = images.image_names()
+    more_names, more_sources = more.image_names()
     known = set(names)
     places = [place for place, name in enumerate(more_names) if name not in known]
-    names += [more_names[place] for place in places]
-    sources += [more_sources[place] for place in places]
+    names = names + [more_names[place] for place in places]  # a new list: without tiles, both are one
+    sources = sources + [more_sources[place] for place in places]
     rows = np.concatenate([images.array, more.array[places]])
     has_tiles = images.sources != msgspec.UNSET or more.sources != msgspec.UNSET
     return shard_images(images.shard, names, rows, images.ids, sources if has_tiles else None)
-
-
-def _names_of(images: ShardImages) -> tuple[list[str], list[str]]:
-    """Return the names of images, and of whole images."""
-    names = msgspec.json.decode(images.names, type=list[str])
-    return names, [*names] if images.sources is msgspec.UNSET else msgspec.json.decode(images.sources, type=list[str])

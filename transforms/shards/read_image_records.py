@@ -25,7 +25,13 @@ from recordmill.transforms.records.parse_record import RecordParseError, RecordP
 from recordmill.transforms.records.tfrecord import framed_size
 from recordmill.transforms.runtime.processes import ListedShardDoFn
 from recordmill.transforms.shards.commit_splits import publish
-from recordmill.transforms.shards.image_records import images_line, read_images, shard_images, sum_digests
+from recordmill.transforms.shards.image_records import (
+    image_digests,
+    images_line,
+    read_images,
+    shard_images,
+    sum_digests,
+)
 from recordmill.transforms.shards.line_file import LineFile
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -104,7 +110,7 @@ class _Image(NamedTuple):
     name: bytes
     source: bytes
     id: int
-    sha256: bytes
+    sha256: str
     bytes: int
 
 
@@ -137,7 +143,7 @@ def read_shard_images(shard: ShardToDigest) -> ShardImages:
         )
     rows = np.zeros(len(images), IMAGE_ROW)
     labels, objects, ids = sum_digests(digests, np.array(records, np.int64))
-    rows["image"] = np.frombuffer(b"".join(image.sha256[:16] for image in images), "<u8").reshape(-1, 2)
+    rows["image"] = image_digests([image.sha256 for image in images])
     rows["labels"], rows["records"], rows["objects"] = labels, records, objects
     rows["id"] = [image.id for image in images]
     rows["size"] = _estimate_sizes(shard, images, objects) or sizes
@@ -162,7 +168,7 @@ def _read_id(values: RecordValues) -> int:
 
 def _read_image(name: bytes, id_: int, values: RecordValues) -> _Image:
     data = values.buffer("image.encoded" if "image.encoded" in values else "image.pixels")
-    return _Image(name, values.get("tile.file_name", name), id_, sha256(data).digest(), len(data))
+    return _Image(name, values.get("tile.file_name", name), id_, sha256(data).hexdigest(), len(data))
 
 
 def _estimate_sizes(shard: ShardToDigest, images: list[_Image], objects: np.ndarray) -> list[int] | None:
