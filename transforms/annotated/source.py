@@ -65,8 +65,8 @@ class LabelledImage(NamedTuple):
         faults: Unusable annotations; without a Sample, why the image is unusable.
         notes: Facts for `Source.check`, and open fields with values, see `field_notes`. A data set has few different
             ones.
-        warnings: Texts with `{number}` and `{names}`: number and names of the images with the same warning. A text that
-            an image has several times counts as often.
+        warnings: Texts with `{number}` and `{names}`: number and names of the images with the same warning. Each
+            occurrence of a text counts.
         places: Line or part of each object in the file; empty if unknown.
         is_omitted: True to leave out the image. Its notes and warnings count.
         entry: Entry of the file that has all objects of the image: `task 3`. Two entries of a file for one image are an
