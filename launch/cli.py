@@ -104,7 +104,7 @@ def _run_commands(own: list[str], beam_arguments: list[str], debug: bool, signal
             print(program_help(), end="", file=error_stream())
             return ConfigError.exit_code
         with importing():  # recognition of a data set imports Arrow
-            command = parse([*own, "--", *beam_arguments] if own[0] in OLD_VERBS and beam_arguments else own)
+            command = _parse([*own, "--", *beam_arguments] if own[0] in OLD_VERBS and beam_arguments else own)
         if beam_arguments and not VERBS[command.verb].runs_beam:
             raise ConfigError(f"{command.verb} does not run a pipeline, so {' '.join(beam_arguments)} would do nothing")
         for line in command.notes:
@@ -125,6 +125,16 @@ def _run_commands(own: list[str], beam_arguments: list[str], debug: bool, signal
             left = "; finished shards are kept, and the same command resumes from there" if goes_on else ""
             print(f"recordmill: {'terminated' if signals else 'interrupted'}{left}", file=error_stream())
         return 128 + signals[0] if signals else INTERRUPTED
+
+
+def _parse(words: list[str]) -> Command:
+    """Return the command of the words. Recognition of a data set imports modules that only the extra `beam` has."""
+    try:
+        return parse(words)
+    except ModuleNotFoundError as error:
+        if find_spec("apache_beam") is None:
+            raise missing_extra(words[0], "beam") from error
+        raise
 
 
 def _print_error(error: BaseException, debug: bool) -> None:

@@ -87,10 +87,11 @@ def digest_of(example: dict) -> str:
 def test_sample_is_drawn_and_its_conversion_names_extra(run, sample, tmp_path):
     assert run("sample", tmp_path / "drawn", "--count", 3).returncode == 0
     assert (tmp_path / "drawn" / "annotations" / "instances.json").exists()
-    refused = run(*coco_flags(sample, tmp_path / "out"))
-    assert refused.returncode == 2
-    (line,) = refused.stderr.splitlines()
-    assert "recordmill[beam]" in line
+    for flags in (coco_flags(sample, tmp_path / "out"), ["convert", tmp_path / "drawn", "-o", tmp_path / "out"]):
+        refused = run(*flags)
+        assert refused.returncode == 2
+        (line,) = refused.stderr.splitlines()
+        assert "recordmill[beam]" in line
     assert not (tmp_path / "out").exists()
     in_a_bucket = run("show", "gs://bucket/out")
     assert (in_a_bucket.returncode, in_a_bucket.stderr) == (2, 'recordmill: gs:// needs pip install "recordmill[gs]"\n')

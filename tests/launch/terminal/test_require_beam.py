@@ -34,6 +34,16 @@ def test_conversion_needs_beam(format_, recordmill, monkeypatch):
     assert refusal(recordmill("convert", *words)) == 'recordmill: convert needs pip install "recordmill[beam]"'
 
 
+@pytest.mark.parametrize("words", [["x"], ["x", "y"]])
+def test_recognition_of_a_data_set_needs_beam(words, recordmill, tmp_path, monkeypatch):
+    """It imports Arrow, which comes with Beam."""
+    monkeypatch.chdir(tmp_path)
+    for module in ("apache_beam", "recordmill.pipelines.recognise"):
+        monkeypatch.setitem(sys.modules, module, None)
+    refused = recordmill("convert", *words, "--output", "o")
+    assert refusal(refused) == 'recordmill: convert needs pip install "recordmill[beam]"'
+
+
 @pytest.mark.parametrize("verb", sorted(name for name, verb in VERBS.items() if verb.runs_beam))
 def test_verb_that_runs_pipeline_needs_beam(verb, recordmill, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
