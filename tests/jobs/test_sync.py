@@ -183,6 +183,7 @@ def test_sync_twice_and_gone_images_stay(coco_set, recordmill):
     change(labels=(), images=(5,), new=False)
     done = recordmill("convert", *options, "--add", "--sync")
     assert "runs of --add, 1 of them in place of earlier records, " in done.out, done
+    assert " has a newer copy, and stays until the next run of --add" in done.out, done
     assert "not in DATA" not in done.out + done.err
 
 

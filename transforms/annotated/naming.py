@@ -181,12 +181,14 @@ def decode_part(raw: Any, type_: type[_T], parts: ImageParts | None = None) -> _
             them, such a text is a fault.
 
     Raises:
-        UnusableError: The part has another type.
+        UnusableError: The part is not JSON, or has another type.
     """
     try:
         return _decode_json(raw, type_, parts)
     except _ERRORS as error:
         detail = "a text is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+        if isinstance(error, msgspec.DecodeError) and not isinstance(error, msgspec.ValidationError):
+            detail = f"it is not JSON ({error})"
         is_finite = not (_WRONG_NUMBER.search(detail) and _NOT_FINITE.search(_json_text(raw)))
         detail = detail if is_finite else f"a number is NaN or Infinity ({detail})"
         raise UnusableError(Reason.MALFORMED_ANNOTATION, detail) from error

@@ -93,8 +93,9 @@ def replaced_lines(folder: str, manifest: Manifest, name: str) -> Iterator[str]:
         return
     start = prefix if files[0].startswith(prefix) else ""
     pattern = start + re.sub(r"\d.*", "*", files[0].removeprefix(start))
+    have, stay = ("has a newer copy", "stays") if len(files) == 1 else ("have newer copies", "stay")
     yield (
-        f"{number_text(len(files), 'file')} of {size_text(size)} have newer copies, and stay until the next run of "
+        f"{number_text(len(files), 'file')} of {size_text(size)} {have}, and {stay} until the next run of "
         f"--add. Patterns such as {pattern} match both, so read the shards that {MANIFEST} lists. To delete the files "
         "now, run the last convert --add again with --prune"
     )
@@ -296,8 +297,8 @@ def _added_lines(split: SplitManifest, is_plan: bool) -> Iterator[Line]:
             ),
         )
     if run.gone:
-        was = "was" if run.gone == 1 else "were"
-        yield "gone", f"{number_text(run.gone, 'image')} of the data set {was} not in DATA{listed}. Their records stay"
+        was, records = ("was", "Its record stays") if run.gone == 1 else ("were", "Their records stay")
+        yield "gone", f"{number_text(run.gone, 'image')} of the data set {was} not in DATA{listed}. {records}"
 
 
 def _format_class_limit(manifest: Manifest, split: SplitManifest, maximum: int) -> str:

@@ -128,7 +128,7 @@ def test_the_list_of_the_task_is_read():
 @pytest.mark.parametrize(
     ("line", "detail"),
     [
-        (b'{"type": "image", "file": "1.jpg", "ann', "truncated"),
+        (b'{"type": "image", "file": "1.jpg", "ann', "it is not JSON (Input data was truncated)"),
         (b'{"type": "image", "file": "1.jpg", "file": "2.jpg"}', "the key 'file' twice"),
         (b'{"type": "image", "file": "\xff.jpg"}', "UTF-8"),
         ([1], "Expected `object`"),
