@@ -95,8 +95,8 @@ def _check_output(source: repack.Repack) -> None:
     for split, entry in manifest.splits.items() if manifest else ():
         if not is_repacked(source.manifest.splits[split], entry, source.plans[split]):
             raise ConfigError(
-                f"{output} has another version of split {split} than {options.folder}, which was written again with "
-                "other images; choose another folder"
+                f"{output} has another version of split {split} of {options.folder}, with other images or shards. "
+                f"Delete {output}, or choose another folder"
             )
 
 
