@@ -32,6 +32,7 @@ from recordmill.schemas.inputs.encoders import TextForm
 from recordmill.schemas.inputs.splits import ONLY_CASE
 from recordmill.schemas.layouts import FEATURES
 from recordmill.schemas.paths import is_remote
+from recordmill.schemas.shards import SIZING_OPTIONS
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.dataset.dataset_folder import (
     find_unknown_file,
@@ -237,10 +238,17 @@ def _check_same_recipe(output: str, known: Recipe, wanted: Recipe, holds: str, c
 
 
 def _cure_by_adding(known: Recipe, wanted: Recipe) -> str:
-    """Return the cure for a recipe that has only other inputs of images."""
-    is_added = wanted.unit == "image" and wanted.layout != FEATURES.layout
-    has_same_options = msgspec.structs.replace(known, inputs=wanted.inputs) == wanted
-    return "add --add to write only the images that it lacks, " if is_added and has_same_options else ""
+    """Return the cure for a recipe that has other inputs or folders of images, and else only other sizes of shards."""
+    if wanted.unit != "image" or wanted.layout == FEATURES.layout:
+        return ""
+    if (known.inputs, known.images) == (wanted.inputs, wanted.images):
+        return ""
+    kept, of_job = (dict.fromkeys(SIZING_OPTIONS) | recipe.options for recipe in (known, wanted))
+    options = kept | {name: of_job[name] for name in SIZING_OPTIONS}
+    has_same_options = options == of_job and wanted == msgspec.structs.replace(
+        known, inputs=wanted.inputs, images=wanted.images, options=wanted.options
+    )
+    return "add --add to write only the images that it lacks, " if has_same_options else ""
 
 
 def _read_note(output: str, split: str, overwrite: bool) -> Recipe | None:

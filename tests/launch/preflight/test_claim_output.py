@@ -372,6 +372,23 @@ def test_images_are_listed_once_for_complete_splits(tmp_path, monkeypatch):
         claim(output, asked[0])
 
 
+@pytest.mark.parametrize(
+    ("recipe", "names_add"),
+    [
+        (changed(images=("more",), inputs=(InputFile(AnnotationKind.INSTANCES, "more.json", 9, "yZRlqg=="),)), True),
+        (msgspec.structs.replace(with_options(num_shards=3), images=("more",)), True),
+        (msgspec.structs.replace(with_options(seed=1), images=("more",)), False),
+        (with_options(num_shards=3), False),
+    ],
+    ids=["another folder", "another folder and number of shards", "another folder and seed", "the same images"],
+)
+def test_other_images_may_be_added(tmp_path, recipe, names_add):
+    finish(tmp_path, RECIPE)
+    with pytest.raises(ConfigError) as caught:
+        claim_output(str(tmp_path), [recipe], overwrite=False)
+    assert ("add --add to write only the images that it lacks" in str(caught.value)) == names_add
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_note_that_another_job_has_replaced(tmp_path, monkeypatch, seed):
     """A note with the same seed is that of a second run of the job."""
