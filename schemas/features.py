@@ -29,7 +29,8 @@ class Part(str, Enum):
     CAPTIONS = "captions"  # --captions
     CAPTION_TERMS = "caption_terms"  # --caption-text counts, tfidf
     CAPTION_TOKENS = "caption_tokens"  # --caption-text tokens
-    SEMANTIC = "semantic"  # --panoptic or --stuff
+    SEMANTIC = "semantic"  # --panoptic, --stuff, or image and mask pairs
+    DEPTH = "depth"  # --depth-images
     PANOPTIC = "panoptic"  # --panoptic
     LVIS = "lvis"  # image rows with neg_category_ids
     FLAGS = "flags"  # formats that mark objects as difficult or truncated, or state their view
@@ -85,6 +86,7 @@ class Feature(msgspec.Struct, frozen=True):
     values: tuple[str, ...] = ()  # names of an enum by the stored number; empty for anything else
     default: str | None = None  # value stored for missing values of the input; None without a default
     column_type: ColumnType | None = None  # of a table's column; None for anything else
+    scale: float | None = None  # metres per unit of a depth map; None for anything else
 
     @property
     def has_sizes(self) -> bool:
@@ -110,6 +112,7 @@ class Form(str, Enum):
     IMAGE = "JPEG or PNG"
     PIXELS = "raw pixels"
     GREY = "grey PNG"
+    DEPTH = "grey PNG of 16 bits"
     SEGMENT_IDS = "PNG of ids"
     FLOAT16 = "bytes of float16"
     STACKED = "one feature a number"

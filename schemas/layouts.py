@@ -93,6 +93,7 @@ DETECTION = _build_layout(
         "image/caption": "captions.text",
         "image/class/label": "image.tag_labels",
         "image/class/text": "image.tag_names",
+        "image/depth/encoded": "depth.png",
         "image/encoded": "image.encoded",
         "image/filename": "image.file_name",
         "image/format": "image.format",

@@ -280,6 +280,9 @@ VALUES = (
     )
     .written(_mask_column("semantic.png"), Part.SEMANTIC)
     .read("semantic", "see semantic_by_id in label_map.json; 255 unknown", *_GREY),
+    _bytes("depth.png", (), "grey PNG of 16 bits", "distance of each pixel in units of --depth-scale; 0 unknown")
+    .written(_mask_column("depth.png"), Part.DEPTH)
+    .read("depth", "metres; 0 where nothing is known", 0, Form.DEPTH, "float32", _PIXELS),
     _bytes("panoptic.category_png", (), "grey PNG", "label of each pixel's category, as in class/label; void 0")
     .written(_mask_column("panoptic.category_png"), Part.PANOPTIC)
     .read(

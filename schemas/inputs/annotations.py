@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.files import File
 from recordmill.schemas.rejects import Reason, Rejected
 
@@ -124,6 +125,14 @@ class TableRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     group: str = ""  # value of `--group-column`; empty without
 
 
+class MapFile(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A PNG with a value per pixel of an image."""
+
+    part: Part  # SEMANTIC or DEPTH
+    file: File
+    file_name: str  # path of the PNG below its folder, for messages
+
+
 class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
     """Annotations of an image other than its objects."""
 
@@ -138,11 +147,12 @@ class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
     caption_value: tuple[float, ...] = ()
     row: TableRow | None = None  # table row that names the image, if each row becomes a record; otherwise None
     tags: tuple[str, ...] = ()  # classes of the whole image, in addition to its objects
+    maps: tuple[MapFile, ...] = ()  # its semantic mask, its depth map; at most one each
 
     @property
     def rows(self) -> int:
         """Number of annotation rows."""
-        return len(self.captions) + len(self.regions) + len(self.panoptic)
+        return len(self.captions) + len(self.regions) + len(self.panoptic) + len(self.maps)
 
     def rejected(self, image_id: int, reason: Reason, detail: str, annotations: int, file_name: str) -> Rejected:
         """Return the reject of the image, or of the row that names it."""

@@ -28,10 +28,12 @@ class LabelMap(msgspec.Struct, frozen=True):
     Attributes:
         categories: Categories of objects.
         segments: Categories of semantic and panoptic masks, by id. `categories` may contain them, too.
+        has_pixel_ids: True if the id of each of `segments` is its value in semantic masks, as in image and mask pairs.
     """
 
     categories: tuple[Category, ...]
     segments: tuple[Category, ...] = ()
+    has_pixel_ids: bool = False
 
     @property
     def all(self) -> tuple[Category, ...]:
@@ -48,8 +50,10 @@ class LabelMap(msgspec.Struct, frozen=True):
         """Return the value of each category in semantic masks: 1 for every thing, 2 and above for stuff.
 
         The value of COCO's stuff is id - 90, as in Model Garden. If that does not fit (ids below 92 or above 344),
-        stuff categories are numbered from 2, by id.
+        stuff categories are numbered from 2, by id. With `has_pixel_ids`, the value is the id.
         """
+        if self.has_pixel_ids:
+            return {category.id: category.id for category in self.segments}
         stuff = [category.id for category in self.segments if not category.isthing]
         as_coco = all(SEMANTIC_THING < id_ - _COCO_STUFF_OFFSET < SEMANTIC_IGNORE for id_ in stuff)
         values = {id_: id_ - _COCO_STUFF_OFFSET if as_coco else 2 + index for index, id_ in enumerate(stuff)}
@@ -59,7 +63,9 @@ class LabelMap(msgspec.Struct, frozen=True):
     def is_shifted(self) -> bool:
         """True if labels differ from the category ids. Readers treat label 0 as background, so labels are shifted if a
         category other than the background has id 0 or below."""
-        return any(category.id < 1 and not _is_background(category) for category in self.all)
+        return not self.has_pixel_ids and any(
+            category.id < 1 and not _is_background(category) for category in self.all
+        )
 
     def label_by_id(self) -> dict[int, int]:
         """Return the label of each category; 0 means background. A label is the category id. If labels are shifted, it
