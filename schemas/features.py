@@ -86,7 +86,13 @@ class Feature(msgspec.Struct, frozen=True):
     values: tuple[str, ...] = ()  # names of an enum by the stored number; empty for anything else
     default: str | None = None  # value stored for missing values of the input; None without a default
     column_type: ColumnType | None = None  # of a table's column; None for anything else
-    scale: float | None = None  # metres per unit of a depth map; None for anything else
+    # metres per unit of a depth map, see `scale`; UNSET for anything else, which manifests then leave out.
+    metres: float | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="scale")
+
+    @property
+    def scale(self) -> float | None:
+        """Metres per unit of a depth map; None for anything else."""
+        return None if self.metres is msgspec.UNSET else self.metres
 
     @property
     def has_sizes(self) -> bool:

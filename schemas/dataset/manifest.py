@@ -341,6 +341,7 @@ class Manifest(msgspec.Struct, frozen=True):
         problems: Possible problems of each split that was compared; UNSET if `duplicates` is.
         sha256: Hex digest of this JSON with an empty `sha256`, so that `verify` finds edits.
         container_name: `container` in JSON; UNSET for TFRecord files.
+        pixel_ids: `has_pixel_ids` in JSON: True if the id of a segment is its value in semantic masks; otherwise UNSET.
     """
 
     format: int
@@ -357,6 +358,7 @@ class Manifest(msgspec.Struct, frozen=True):
     problems: dict[str, SplitProblems] | msgspec.UnsetType = msgspec.UNSET
     sha256: str = ""
     container_name: str | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="container")
+    pixel_ids: bool | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="has_pixel_ids")
 
     @property
     def container(self) -> str:
@@ -370,7 +372,7 @@ class Manifest(msgspec.Struct, frozen=True):
     @property
     def labels(self) -> LabelMap:
         """Classes of objects and of segments."""
-        return LabelMap(self.categories, self.segments)
+        return LabelMap(self.categories, self.segments, self.pixel_ids is True)
 
     def with_labels(self, labels: LabelMap) -> "Manifest":
         """Return the manifest with more classes, which follow its own, see `LabelMap.begins_with`."""
@@ -385,6 +387,7 @@ class Manifest(msgspec.Struct, frozen=True):
             self,
             categories=labels.categories,
             segments=labels.segments,
+            pixel_ids=labels.has_pixel_ids or msgspec.UNSET,
             num_classes=num_classes(labels, self.table),
             splits=splits,
         )
@@ -447,6 +450,7 @@ def manifest_of(
         () if table == LAYOUTS[table.layout].with_parts(table.parts) else table.features,
         encoders,
         container_name=msgspec.UNSET if container == TFRECORD else container,
+        pixel_ids=labels.has_pixel_ids or msgspec.UNSET,
     )
 
 

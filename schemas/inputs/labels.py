@@ -63,9 +63,7 @@ class LabelMap(msgspec.Struct, frozen=True):
     def is_shifted(self) -> bool:
         """True if labels differ from the category ids. Readers treat label 0 as background, so labels are shifted if a
         category other than the background has id 0 or below."""
-        return not self.has_pixel_ids and any(
-            category.id < 1 and not _is_background(category) for category in self.all
-        )
+        return not self.has_pixel_ids and any(category.id < 1 and not _is_background(category) for category in self.all)
 
     def label_by_id(self) -> dict[int, int]:
         """Return the label of each category; 0 means background. A label is the category id. If labels are shifted, it

@@ -59,14 +59,14 @@ def map_labels(labels: LabelMap, new_names: Mapping[int, str]) -> tuple[LabelMap
     for (name, _), classes in members.items():
         category = _merge_classes(classes, name, object_ids)
         merged |= {member.id: category for member in classes}
-    lists = (
-        dict.fromkeys(merged[category.id].id for category in part if category.id in merged)
+    by_id = {category.id: category for category in merged.values()}
+    categories, segments = (
+        tuple(by_id[id_] for id_ in dict.fromkeys(merged[one.id].id for one in part if one.id in merged))
         for part in (labels.categories, labels.segments)
     )
-    by_id = {category.id: category for category in merged.values()}
     names = {category.name: merged[id_].name for id_, category in ordered.items() if id_ in merged}
     mapping = ClassMapping({id_: category.id for id_, category in merged.items()}, names)
-    return LabelMap(*(tuple(by_id[id_] for id_ in ids) for ids in lists)), mapping
+    return msgspec.structs.replace(labels, categories=categories, segments=segments), mapping
 
 
 def _merge_classes(classes: list[Category], name: str, object_ids: set[int]) -> Category:

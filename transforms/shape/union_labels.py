@@ -81,8 +81,8 @@ def union_labels(parts: Sequence[SetLabels], cure: str = _ONE_BY_ONE) -> LabelUn
         segments |= {mapping[category.id] for category in labels.segments}
         mappings.append(ClassMapping(mapping, {category.name: category.name for category in labels.all}))
     merged = {id_: _merge_members(id_, members[id_], cure) for id_ in sorted(members)}
-    categories = (tuple(merged[id_] for id_ in merged if id_ in part) for part in (objects, segments))
-    return LabelUnion(LabelMap(*categories), tuple(mappings))
+    categories, stuff = (tuple(merged[id_] for id_ in merged if id_ in part) for part in (objects, segments))
+    return LabelUnion(LabelMap(categories, stuff), tuple(mappings))
 
 
 class _Member(NamedTuple):
@@ -175,8 +175,11 @@ def meet_labels(labels: LabelMap, existing: ExistingLabels) -> tuple[LabelMap, C
     """
     union, (_, mapping) = union_labels([SetLabels(existing.where, existing.labels), SetLabels("the data sets", labels)])
     by_id = {category.id: category for category in union.all}
-    parts = (sorted(mapping.ids[category.id] for category in part) for part in (labels.categories, labels.segments))
-    return LabelMap(*(tuple(by_id[id_] for id_ in ids) for ids in parts)), mapping
+    categories, segments = (
+        tuple(by_id[id_] for id_ in sorted(mapping.ids[category.id] for category in part))
+        for part in (labels.categories, labels.segments)
+    )
+    return LabelMap(categories, segments, union.has_pixel_ids), mapping
 
 
 def grow_labels(labels: LabelMap, existing: ExistingLabels, table: FeatureTable) -> tuple[LabelMap, ClassMapping]:
@@ -201,15 +204,14 @@ def grow_labels(labels: LabelMap, existing: ExistingLabels, table: FeatureTable)
     by_id = {category.id: category for category in union.all}
     isthing = {category.id: category.isthing for category in existing.labels.all}  # decides values of semantic masks
     by_id |= {id_: msgspec.structs.replace(by_id[id_], isthing=value) for id_, value in isthing.items()}
-    grown = LabelMap(
-        *(
-            tuple(by_id[id_] for id_ in dict.fromkeys(category.id for category in (*old, *new)))
-            for old, new in (
-                (existing.labels.categories, union.categories),
-                (existing.labels.segments, union.segments),
-            )
+    categories, segments = (
+        tuple(by_id[id_] for id_ in dict.fromkeys(category.id for category in (*old, *new)))
+        for old, new in (
+            (existing.labels.categories, union.categories),
+            (existing.labels.segments, union.segments),
         )
     )
+    grown = LabelMap(categories, segments, union.has_pixel_ids)
     for what, number_of in _numbers_in_records(table):
         before, now = number_of(existing.labels), number_of(grown)
         if any(now[id_] != number for id_, number in before.items()):
