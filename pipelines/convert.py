@@ -22,7 +22,7 @@ from recordmill.pipelines.grow import (
     tile_places,
 )
 from recordmill.schemas.dataset.manifest import FORMAT, Manifest
-from recordmill.schemas.dataset.recipes import InputFile, Recipe
+from recordmill.schemas.dataset.recipes import InputFile, Recipe, unlisted_folder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder
@@ -45,6 +45,7 @@ from recordmill.transforms.grow.grow_images import GrowJob, MadeRecords
 from recordmill.transforms.insight.write_report import try_to_report
 from recordmill.transforms.join.divide_images import read_groups, with_groups
 from recordmill.transforms.join.drop_images import DropCopies, ExcludeImages, read_exclusions
+from recordmill.transforms.join.join_maps import JoinMaps
 from recordmill.transforms.shape.class_map import read_class_map
 from recordmill.transforms.shape.limit_blocks import LimitBlocks
 from recordmill.transforms.shape.shape_classes import ShapeClasses
@@ -97,7 +98,8 @@ def input_file(kind: str, path: str, masks: str = "") -> InputFile:
 
 
 def choice_files(options: ImageOptions) -> Iterator[InputFile]:
-    """Yield the files of `--groups`, `--exclude` and `--class-map`, after a check of their lines."""
+    """Yield the files of `--groups`, `--exclude` and `--class-map`, after a check of their lines; and the folders of
+    maps."""
     if isinstance(options, DividedOptions) and options.groups:
         read_groups(options.groups)
         yield input_file("groups", options.groups)
@@ -107,6 +109,8 @@ def choice_files(options: ImageOptions) -> Iterator[InputFile]:
     if isinstance(options, ChoiceOptions) and options.class_map:
         read_class_map(options.class_map)
         yield input_file("class_map", options.class_map)
+    if isinstance(options, AnnotatedOptions):
+        yield from map(unlisted_folder, dict.fromkeys(folder.path for folder in options.map_folders))
 
 
 def read_existing(options: ChoiceOptions, splits: Sequence[str]) -> ExistingLabels | None:
@@ -269,7 +273,11 @@ class Job(NamedTuple):
     def read(self, p: beam.Pipeline) -> Gathered:
         """Return the images, or rows, of the job. Facts have the numbers of groups, except for a set that has those of
         the job."""
-        read = gathered = self.gather(p)
+        gathered = self.gather(p)
+        if isinstance(self.options, AnnotatedOptions) and (maps := self.options.map_folders):
+            joined = gathered.blocks | "JoinMaps" >> JoinMaps(maps, self.splits, self.options.output)
+            gathered = gathered._replace(blocks=joined)
+        read = gathered
         if self.has_images:
             gathered = shape_images(self.options, gathered, self.splits)
         if gathered.division and not (isinstance(self.options, ChoiceOptions) and self.options.groups_prefix):

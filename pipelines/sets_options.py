@@ -18,6 +18,7 @@ from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.image_options import AnnotatedOptions, ObjectOptions
 from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.inputs.labelled_options import LabelledOptions
+from recordmill.schemas.inputs.maps import MapFolder
 from recordmill.schemas.inputs.option import (
     ARGUMENT,
     READ,
@@ -127,6 +128,16 @@ class SetsOptions(AnnotatedOptions):
         options._parts = tuple(dict.fromkeys(part for own in read for part in own.table.parts))
         options._has_shares = has_shares
         return options
+
+    @property
+    def map_folders(self) -> tuple[MapFolder, ...]:
+        """Each set joins its own maps."""
+        return ()
+
+    @property
+    def metres_per_unit(self) -> float | None:
+        scales = (getattr(own, "metres_per_unit", None) for own in self.set_options.values())
+        return next(filter(None, scales), None)
 
     @property
     def has_image_classes(self) -> bool:

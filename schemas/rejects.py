@@ -45,9 +45,13 @@ class Reason(str, Enum):
     MALFORMED_KEYPOINTS = "malformed_keypoints"  # annotation: not x, y, visibility for each of its category's keypoints
     MALFORMED_CAPTION = "malformed_caption"  # annotation: a caption's row lacks the id, the image or the text
     MALFORMED_PANOPTIC = "malformed_panoptic"  # annotation: a panoptic row's file name or segments are not COCO's
-    MASK_MISSING = "mask_missing"  # annotation: no panoptic PNG of that name under --panoptic-masks
-    MASK_UNREADABLE = "mask_unreadable"  # annotation: its panoptic PNG does not decode
-    MASK_SIZE_MISMATCH = "mask_size_mismatch"  # annotation: its run lengths or panoptic PNG have another size
+    MASK_MISSING = "mask_missing"  # image or annotation: no mask, depth map or panoptic PNG of its name
+    MASK_UNREADABLE = "mask_unreadable"  # image or annotation: its mask, depth map or panoptic PNG does not decode
+    MASK_SIZE_MISMATCH = (
+        "mask_size_mismatch"  # image or annotation: its mask, depth map or run lengths have another size
+    )
+    MASK_KIND = "mask_kind"  # image: its mask has colours or is a JPEG, or its depth map is no grey PNG of 16 bits
+    UNNAMED_VALUE = "unnamed_value"  # image: its mask has a value, or a colour, without a name
     SEGMENT_MISMATCH = "segment_mismatch"  # annotation: the panoptic PNG's segments are not those of its row
     TWO_CHANNEL_PANOPTIC = "two_channel_panoptic"  # annotation: a PNG of (category, instance), not of segment ids
     TOO_MANY_SEGMENTS = "too_many_segments"  # annotation: more than 255 segments, more than one byte can number
@@ -184,6 +188,8 @@ class Metric(str, Enum):
     ANNOTATIONS_REMOVED = "annotations_removed"  # annotations that a user's pipeline removed
     REGIONS = "regions"  # stuff annotations in records
     PANOPTIC = "panoptic"  # panoptic annotations in records
+    SEMANTIC_MASKS = "semantic_masks"  # masks of image and mask pairs in records
+    DEPTH_MAPS = "depth_maps"  # depth maps in records
     BOXES_CLIPPED = "boxes_clipped"  # objects whose box was clipped at the edge of the image
     KEYPOINTS_OUTSIDE = "keypoints_outside"  # visible keypoints (v = 2) outside their image
     FROM_JPEG = "from_jpeg"  # transcoded images, by file format

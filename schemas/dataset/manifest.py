@@ -181,6 +181,7 @@ class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
         tile_copies: Number of further tiles with a row that is in another tile.
         of_present_images: Annotations of images that --add skips, because the data set has them.
         replaced: Annotations that were in records of images that --add --sync has written again.
+        semantic_masks, depth_maps: Maps of images in records, see `recordmill.schemas.inputs.maps`.
     """
 
     rows: int
@@ -201,11 +202,14 @@ class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     tile_copies: int = 0
     of_present_images: int = 0
     replaced: int = 0
+    semantic_masks: int = 0
+    depth_maps: int = 0
 
     @property
     def in_records(self) -> int:
         """Number of rows whose content is in a record."""
-        return self.objects + self.captions + self.stuff + self.panoptic + self.joined
+        maps = self.semantic_masks + self.depth_maps
+        return self.objects + self.captions + self.stuff + self.panoptic + self.joined + maps
 
     @property
     def accounted(self) -> int:

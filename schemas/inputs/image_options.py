@@ -4,11 +4,14 @@ from collections.abc import Iterable, Iterator
 from math import isqrt
 from typing import Any, Literal
 
+import msgspec
+
 from recordmill.schemas.containers import CONTAINERS
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import PARTS_OF_FIELDS, FeatureKind, Part
+from recordmill.schemas.features import PARTS_OF_FIELDS, FeatureKind, FeatureTable, Part
 from recordmill.schemas.inputs.fields import NONE, Fields, FieldSelection, select_fields
 from recordmill.schemas.inputs.images import MAX_PIXELS, ImageRules, TileRules
+from recordmill.schemas.inputs.maps import MapFolder
 from recordmill.schemas.inputs.option import (
     COMMON,
     IMAGES,
@@ -16,12 +19,13 @@ from recordmill.schemas.inputs.option import (
     RARE,
     READ,
     WRITE,
+    Images,
     Names,
     Pairs,
     redefine_option,
 )
 from recordmill.schemas.inputs.options import DividedOptions, ImageOptions, RecipeValue, pair_faults, parse_pairs
-from recordmill.schemas.layouts import NUMERIC, CocoLayout
+from recordmill.schemas.layouts import LAYOUTS, NUMERIC, CocoLayout
 
 MASKS = {"none": (), "png": (Part.MASK_PNG,), "rle": (Part.MASK_RLE,), "both": (Part.MASK_PNG, Part.MASK_RLE)}
 
@@ -267,6 +271,21 @@ class AnnotatedOptions(ObjectOptions, DividedOptions):
         "all",
         rank=COMMON,
     )
+    depth_images: Images = READ.opt(
+        "Folder or .zip of depth maps, with all folders in it. Grey PNGs of 16 bits, one for each image, with the "
+        "image's path and name below the folder, besides the suffix. Needs `--depth-scale`. An image without a depth "
+        "map is a reject, `mask_missing`. See [formats.md](formats.md#depth-maps).",
+        (),
+        "DIR|ZIP",
+        also="depth depth-dir depth-maps",
+    )
+    depth_scale: float | None = READ.opt(
+        "Metres per unit of the depth maps. 0.001 where they have millimetres, as of NYU, ScanNet and RealSense; "
+        "0.00390625 for KITTI; 0.0002 for TUM. Readers return metres.",
+        metavar="METRES",
+        needs="depth_images",
+        gt=0,
+    )
     allow_empty: bool = READ.opt(
         "Write images of which none has a label, as background. Without it, a job that reads no label is an error, "
         "because label files are probably elsewhere. Captions, panoptic segments and `--image-info` need no flag.",
@@ -274,6 +293,31 @@ class AnnotatedOptions(ObjectOptions, DividedOptions):
         recorded=False,
         rank=RARE,
     )
+
+    @property
+    def map_folders(self) -> tuple[MapFolder, ...]:
+        """Folders of the maps of images: semantic masks and depth maps."""
+        return tuple(MapFolder(Part.DEPTH, folder) for folder in self.depth_images)
+
+    @property
+    def map_parts(self) -> tuple[Part, ...]:
+        """Parts of records with the maps."""
+        return tuple(dict.fromkeys(folder.part for folder in self.map_folders))
+
+    @property
+    def metres_per_unit(self) -> float | None:
+        """Metres per unit of depth maps; None without depth maps."""
+        return self.depth_scale
+
+    def stored(self, table: FeatureTable) -> FeatureTable:
+        table, metres = super().stored(table), self.metres_per_unit
+        if metres is None:
+            return table
+        features = (
+            msgspec.structs.replace(feature, metres=metres) if feature.source == "depth.png" else feature
+            for feature in table.features
+        )
+        return msgspec.structs.replace(table, features=tuple(features))
 
     @property
     def read_categories(self) -> tuple[str, ...]:
@@ -290,4 +334,11 @@ class AnnotatedOptions(ObjectOptions, DividedOptions):
             yield "--stratify needs several splits, but --split names one"
         if self.stratify and self.given("split_by"):
             yield f"--stratify and --split-by {self.split_by} contradict each other; give only one of them"
+        if self.depth_images and self.depth_scale is None:
+            yield (
+                "--depth-images needs --depth-scale, the metres per unit of its pixels: 0.001 for NYU, ScanNet, "
+                "RealSense and other maps in millimetres, 0.00390625 for KITTI, 0.0002 for TUM"
+            )
+        if self.depth_images and Part.DEPTH not in LAYOUTS[self.layout].parts:
+            yield f"--layout {self.layout} has no feature for --depth-images: leave one of the two out"
         yield from super()._faults()

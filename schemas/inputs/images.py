@@ -62,8 +62,9 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def annotation_rows(self) -> int:
-        """Number of annotation rows of the image. A panoptic row counts in the first tile only."""
-        copied = 0 if self.tile is None or self.tile.is_first else len(self.labels.panoptic)
+        """Number of annotation rows of the image. A panoptic row, or a map, counts in the first tile only."""
+        labels = self.labels
+        copied = 0 if self.tile is None or self.tile.is_first else len(labels.panoptic) + len(labels.maps)
         return len(self.annotations) + self.labels.rows - copied
 
     @property

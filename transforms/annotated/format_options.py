@@ -16,6 +16,7 @@ from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.file_kinds import content_format
 from recordmill.schemas.inputs.image_options import MASKS, AnnotatedOptions, match_option
 from recordmill.schemas.inputs.images import ImageRules
+from recordmill.schemas.inputs.maps import MapFolder
 from recordmill.schemas.inputs.option import ARGUMENT, Data, Images, redefine_option
 from recordmill.schemas.names import Match, NameSources
 from recordmill.transforms.annotated.source import Source
@@ -45,12 +46,17 @@ class FormatOptions(AnnotatedOptions):
     endings: ClassVar[tuple[str, ...]] = (".json",)
     most_folders: ClassVar[int | None] = None
     _parts: tuple[Part, ...] = PrivateAttr(())
+    _maps: tuple[MapFolder, ...] = PrivateAttr(())
 
     def with_source(self, source: Source) -> "FormatOptions":
         """Return the options with what the data set says."""
         options = self.model_copy(update={"images": source.images})
-        options._parts = source.parts
+        options._parts, options._maps = source.parts, source.maps
         return options
+
+    @property
+    def map_folders(self) -> tuple[MapFolder, ...]:
+        return (*self._maps, *super().map_folders)
 
     def source(self) -> Source:
         """Look at the data set, but not at each file.
@@ -116,7 +122,7 @@ class FormatOptions(AnnotatedOptions):
 
     @property
     def table(self) -> FeatureTable:
-        parts = (*MASKS[self.masks], *self._parts)
+        parts = (*MASKS[self.masks], *self._parts, *self.map_parts)
         return self.layout_table.with_parts(tuple(part for part in parts if part not in self.unwritten_parts))
 
     @property

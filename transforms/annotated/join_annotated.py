@@ -99,6 +99,7 @@ def _describe_traits(
     warnings += frame_warnings(traits, source, "bbox_format" in type(options).model_fields)
     known = source.categories
     categories = choose_labels(traits, is_image_class=False) if known is None else LabelMap(known)
+    categories = msgspec.structs.replace(categories, segments=source.segments, has_pixel_ids=bool(source.segments))
     warnings += label_warnings(traits, categories if options.has_final_labels else LabelMap(()))
     labels = select_categories(categories, options.read_categories, options.add)
     if existing and options.has_final_labels:

@@ -11,6 +11,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.field_features import AXES, WELL_KNOWN, Axis
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.fields import NO_FIELDS, FieldSelection, fields_flag, shortest_name, split_name
+from recordmill.schemas.inputs.maps import MapFolder
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.schemas.sizes import printable
@@ -245,6 +246,8 @@ class Source:
         stated_label: Takes the name of a label file without an image, and its `Sample.file_name`; returns the name that
             the file should have. None to skip such files.
         categories: Classes with their ids; None to collect the names of classes, which get ids from 1.
+        segments: Categories of semantic masks, whose ids are the values of pixels; empty without such masks.
+        maps: Folders of the semantic masks of its images.
         splits: Splits that folders, lists or label files name; empty if --split decides.
         lists: Files that list the images of splits.
         parse_list: Takes the path and the lines of a list; yields names of images, which may lack the suffix.
@@ -267,6 +270,8 @@ class Source:
     label_name: Callable[[str], str] | None = None
     stated_label: Callable[[str, str], str] | None = None
     categories: tuple[Category, ...] | None = None
+    segments: tuple[Category, ...] = ()
+    maps: tuple[MapFolder, ...] = ()
     splits: tuple[str, ...] = ()
     lists: tuple[SplitList, ...] = ()
     parse_list: Callable[[str, Iterable[str]], Iterator[str]] = yield_nothing

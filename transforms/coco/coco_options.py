@@ -157,6 +157,7 @@ class CocoOptions(TextOptions, AnnotatedOptions):
             "panoptic": (Part.SEMANTIC, Part.PANOPTIC),
             "masks": MASKS[self.masks],
             "caption_text": (encoded,),
+            "depth_images": (Part.DEPTH,),
         }
         return {name: wanted for name, wanted in parts.items() if self.given(name)}
 

@@ -20,7 +20,7 @@ from recordmill.schemas.rejects import Metric, Rejected, UnusableError
 from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns, FieldItems
 from recordmill.transforms.blocks.image_tasks import id_texts, object_columns, source_ids
 from recordmill.transforms.encoders.encode_fields import FieldEncoder
-from recordmill.transforms.encoders.encode_masks import DrawnMasks, MaskDrawer
+from recordmill.transforms.encoders.encode_masks import DrawnMasks, MaskDrawer, WholeMaps
 from recordmill.transforms.encoders.encode_objects import (
     FittedBoxes,
     KeypointEncoder,
@@ -126,23 +126,29 @@ class ExampleEncoder:
         self.per_annotation = table.record_of is RecordOf.ANNOTATION
         self._box_policy = box_policy
 
-    def read_map(self, task: ImageTask) -> Any:
-        """Return the panoptic map of a tile's whole image, see `MaskDrawer.read_map`."""
-        return self._drawer.read_map(task)
+    def read_maps(self, task: ImageTask) -> WholeMaps:
+        """Return the maps of a tile's whole image, see `MaskDrawer.read_maps`."""
+        return self._drawer.read_maps(task)
 
-    def draw(self, task: ImageTask, block: Block, row: int, image: StoredImage, whole_map: Any = None) -> LoadedImage:
+    def draw(
+        self, task: ImageTask, block: Block, row: int, image: StoredImage, whole: WholeMaps | None = None
+    ) -> LoadedImage:
         """Return the image with the masks of its record. Thread-safe.
 
         Args:
             block: Images; the task's image is in `row`.
-            whole_map: Result of `read_map`.
+            whole: Result of `read_maps`, if the image is a tile that was cut from its whole image.
 
         Raises:
             OSError: Storage fails.
         """
         try:
+            maps = self._drawer.encode_maps(task, image, whole)
+        except UnusableError as fault:
+            return LoadedImage(task, task.rejected(fault.reason, fault.detail))
+        try:
             check_size(len(image.data))
-            return LoadedImage(task, image, self._drawer.draw(task, block, row, image, whole_map))
+            return LoadedImage(task, image, self._drawer.draw(task, block, row, image, whole, maps))
         except UnusableError as fault:
             return _reject_image(task, fault)
 

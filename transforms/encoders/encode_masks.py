@@ -1,4 +1,4 @@
-"""Masks of one image: masks of its objects, of stuff, and of panoptic segments.
+"""Masks of one image: masks of its objects, of stuff, and of panoptic segments; and the maps that lie beside it.
 
 Panoptic and stuff annotations become one-channel PNGs with a value per pixel."""
 
@@ -16,6 +16,7 @@ from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.images import ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap
 from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
+from recordmill.transforms.encoders.encode_maps import MapEncoder, ReadMap
 from recordmill.transforms.encoders.encode_objects import fit_boxes, scale_to_pixels
 from recordmill.transforms.encoders.record_maker import check_size
 from recordmill.transforms.images.check_formats import check_png
@@ -333,6 +334,18 @@ def _segment_box_yxyx_frac(index: int, segment: Segment, indices: np.ndarray) ->
     return y / height, x / width, (y + box_height) / height, (x + box_width) / width
 
 
+class WholeMaps(NamedTuple):
+    """What the masks of an image's tiles are cut from.
+
+    Attributes:
+        panoptic: Result of `RegionEncoder.read_map`, or its fault; None without one.
+        maps: Result of `MapEncoder.read`.
+    """
+
+    panoptic: "np.ndarray | UnusableError | None"
+    maps: dict[Part, ReadMap]
+
+
 class DrawnMasks(NamedTuple):
     """Masks of one image.
 
@@ -366,22 +379,49 @@ class MaskDrawer:
     def __init__(self, labels: LabelMap, table: FeatureTable, box_policy: str, min_area_px2: float = 0.0):
         self._parts = table.parts
         self._regions = RegionEncoder(labels, table.sources)
+        self._maps = MapEncoder(labels, table.parts)
+        self._has_pixel_ids = labels.has_pixel_ids
         self._box_policy = box_policy
         self._min_area_px2 = min_area_px2
         self.has_masks = table.has_masks
         self.has_regions = Part.PANOPTIC in table.parts or Part.SEMANTIC in table.parts
 
-    def read_map(self, task: ImageTask) -> "np.ndarray | UnusableError | None":
-        """Return the panoptic map of the image that a tile is of, see `RegionEncoder.read_map`, or its fault; None
-        without one."""
-        if Part.PANOPTIC not in self._parts or task.tile is None:
-            return None
-        for row in task.labels.panoptic:
+    def read_maps(self, task: ImageTask) -> WholeMaps:
+        """Return the maps of the image that a tile is of. The caller holds the image's part of the budget for decoded
+        images.
+
+        Raises:
+            UnusableError: A semantic mask or depth map is unusable.
+            OSError: Storage fails.
+        """
+        assert task.tile
+        size = task.tile.whole_width, task.tile.whole_height
+        maps = self._maps.read(task.labels.maps, *size)
+        panoptic: np.ndarray | UnusableError | None = None
+        for row in task.labels.panoptic if Part.PANOPTIC in self._parts else ():
             try:
-                return self._regions.read_map(row, task.tile.whole_width, task.tile.whole_height)
+                panoptic = self._regions.read_map(row, *size)
             except UnusableError as fault:
-                return fault
-        return None
+                panoptic = fault
+        return WholeMaps(panoptic, maps)
+
+    def encode_maps(self, task: ImageTask, image: StoredImage, whole: WholeMaps | None) -> dict[str, Any]:
+        """Return the values of the semantic mask and depth map of an image, by source; none if not requested.
+
+        Args:
+            whole: Result of `read_maps`, if the image is a tile that was cut from its whole image.
+
+        Raises:
+            UnusableError: A map is unusable, see `MapEncoder.read`.
+            OSError: Storage fails.
+        """
+        if not self._maps.parts:
+            return {}
+        if whole and task.tile:
+            return self._maps.encode(whole.maps, image, (task.tile.x, task.tile.y))
+        width, height = image.frame
+        with DECODING.part(width * height):
+            return self._maps.encode(self._maps.read(task.labels.maps, width, height), image, None)
 
     def draw(
         self,
@@ -389,32 +429,44 @@ class MaskDrawer:
         block: Block,
         row: int,
         image: StoredImage,
-        whole_map: "np.ndarray | UnusableError | None" = None,
+        whole: WholeMaps | None = None,
+        maps: dict[str, Any] | None = None,
     ) -> DrawnMasks | None:
         """Draw the masks of an image; None if not requested.
 
         Args:
             task: Image with labels; its objects are in the Block.
             block: Images; the task's image is in `row`.
-            whole_map: Result of `read_map`, if the image is a tile that was cut from its whole image.
+            whole: Result of `read_maps`, if the image is a tile that was cut from its whole image.
+            maps: Result of `encode_maps`.
 
         Raises:
             UnusableError: The masks are larger than a record.
             OSError: Storage fails.
         """
-        if not self.has_masks and not self.has_regions:
+        if not self.has_masks and not self.has_regions and not maps:
             return None
         drawn = DrawnMasks({}, [], [], [], {}, [], Counter())
+        if maps:
+            check_size(len(image.data) + sum(len(value) for value in maps.values()))
+            drawn.values.update(maps)
+            self._count_maps(task, drawn.counted)
         if self.has_masks:
             self._draw_objects(block.cut(row, row + 1), image, drawn)
         if Part.PANOPTIC in self._parts:
             if image.whole_sha256:
-                drawn.values.update(self._part_values(task, image, whole_map, drawn))
+                drawn.values.update(self._part_values(task, image, whole and whole.panoptic, drawn))
             else:
                 drawn.values.update(self._panoptic_values(task, image, drawn))
-        elif Part.SEMANTIC in self._parts:
+        elif Part.SEMANTIC in self._parts and not self._has_pixel_ids:
             drawn.values.update(self._stuff_values(task, image, drawn))
         return drawn
+
+    def _count_maps(self, task: ImageTask, counted: Counter[Metric]) -> None:
+        metrics = {Part.SEMANTIC: Metric.SEMANTIC_MASKS, Part.DEPTH: Metric.DEPTH_MAPS}
+        for file in task.labels.maps:
+            counted[metrics[file.part]] += 1
+            counted[Metric.TILE_COPIES] += bool(task.tile and not task.tile.is_first)
 
     def _draw_objects(self, objects: Block, image: StoredImage, drawn: DrawnMasks) -> None:
         frame = np.array([image.frame], np.int64)

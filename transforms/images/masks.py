@@ -89,15 +89,25 @@ def grey_png(pixels: np.ndarray) -> bytes:
     return encode_png(pixels[:, :, None])
 
 
-def encode_png(pixels: np.ndarray) -> bytes:
-    """Encode uint8 [height, width, 1 or 3] as an 8-bit PNG, grey or RGB."""
+def grey16_png(pixels: np.ndarray) -> bytes:
+    """Encode uint16 [height, width] as a 16-bit greyscale PNG.
+
+    >>> grey16_png(np.zeros((2, 3), np.uint16))[:8]
+    b'\\x89PNG\\r\\n\\x1a\\n'
+    """
+    big_endian = pixels.astype(">u2", order="C")
+    return encode_png(big_endian.view(np.uint8)[:, :, None], bits=16)
+
+
+def encode_png(pixels: np.ndarray, bits: int = 8) -> bytes:
+    """Encode uint8 [height, width, 1 or 3] as an 8-bit PNG, grey or RGB. With 16 `bits`, two bytes are a grey pixel."""
     height, width, channels = pixels.shape
     flat = pixels.reshape(height, width * channels)
     rows = np.empty((height, 1 + width * channels), np.uint8)
     rows[:, 0] = UP
     rows[0, 1:] = flat[0]
     np.subtract(flat[1:], flat[:-1], out=rows[1:, 1:])
-    return pack_rows(rows, channels=channels)
+    return pack_rows(rows, channels=channels, bits=bits)
 
 
 def black_png(width: int, height: int) -> bytes:
@@ -105,18 +115,19 @@ def black_png(width: int, height: int) -> bytes:
     return pack_rows(np.zeros((0, 1 + 3 * width), np.uint8), blank_above=height, channels=3)
 
 
-def pack_rows(rows: np.ndarray, blank_above: int = 0, blank_below: int = 0, channels: int = 1) -> bytes:
-    """Encode filtered rows as a PNG of 8-bit channels.
+def pack_rows(rows: np.ndarray, blank_above: int = 0, blank_below: int = 0, channels: int = 1, bits: int = 8) -> bytes:
+    """Encode filtered rows as a PNG.
 
     Args:
-        rows: uint8 [n, 1 + width * channels], contiguous. The first byte of a row is its filter. n may be 0.
+        rows: uint8 [n, 1 + width * channels * bits / 8], contiguous. The first byte of a row is its filter. n may be 0.
         blank_above: Number of rows of zeros before `rows`. They take almost no time.
         blank_below: Number of rows of zeros after `rows`.
         channels: 1 for grey, or 3 for RGB.
+        bits: Bits of a channel, 8 or 16.
     """
     height, row_bytes = blank_above + len(rows) + blank_below, rows.shape[1]
-    kind = 8, _COLOUR_TYPE[channels], _DEFLATE, _ADAPTIVE_FILTERS, _NOT_INTERLACED
-    header = struct.pack(">IIBBBBB", (row_bytes - 1) // channels, height, *kind)
+    kind = bits, _COLOUR_TYPE[channels], _DEFLATE, _ADAPTIVE_FILTERS, _NOT_INTERLACED
+    header = struct.pack(">IIBBBBB", (row_bytes - 1) // (channels * bits // 8), height, *kind)
     data = _deflate(rows, blank_above * row_bytes, blank_below * row_bytes)
     return b"".join((_SIGNATURE, _chunk(b"IHDR", header), _chunk(b"IDAT", data), _chunk(b"IEND", b"")))
 

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.block import Block, ragged_texts, spans, starts_of, take_rows
+from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import ImageLabels, StuffAnnotation
 from recordmill.schemas.inputs.images import TileRules
 from recordmill.schemas.inputs.splits import name_id
@@ -177,12 +178,13 @@ def _count_edges(usable: UsableObjects, found: TileObjects, sides_px: np.ndarray
 
 
 def _are_labelled(labels: list[ImageLabels], number: int, has_objects: bool) -> np.ndarray:
-    """Return True for images of which all tiles have labels: bool [number]. Captions are labels if the job has no
-    classes of objects."""
+    """Return True for images of which all tiles have labels: bool [number]. Captions and depth maps are labels if the
+    job has no classes of objects."""
     are_labelled = np.zeros(number, bool)
     for image, one in enumerate(labels):
         has_captions = bool(one.captions) and not has_objects
-        are_labelled[image] = has_captions or one.class_name is not None or bool(one.panoptic or one.tags)
+        has_maps = any(not has_objects or file.part is Part.SEMANTIC for file in one.maps)
+        are_labelled[image] = has_captions or has_maps or one.class_name is not None or bool(one.panoptic or one.tags)
     return are_labelled
 
 

@@ -88,7 +88,8 @@ def _less_images(images: ImageCounts, number: Mapping[Metric, int], without_obje
     )
 
 
-_ANNOTATIONS = (Metric.OBJECTS, Metric.CAPTIONS, Metric.PANOPTIC, Metric.REGIONS)
+_MAPS = (Metric.SEMANTIC_MASKS, Metric.DEPTH_MAPS)
+_ANNOTATIONS = (Metric.OBJECTS, Metric.CAPTIONS, Metric.PANOPTIC, Metric.REGIONS, *_MAPS)
 
 
 def _less_annotations(annotations: AnnotationCounts, number: Mapping[Metric, int]) -> AnnotationCounts:

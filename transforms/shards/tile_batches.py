@@ -12,6 +12,7 @@ from recordmill.schemas.block import Block
 from recordmill.schemas.inputs.images import ImageRules, ImageTask
 from recordmill.schemas.rejects import Rejected, UnusableError
 from recordmill.transforms.encoders.encode_examples import ExampleEncoder, LoadedImage, tile_error
+from recordmill.transforms.encoders.encode_masks import WholeMaps
 from recordmill.transforms.images.cut_tiles import WholeImage, read_whole
 from recordmill.transforms.images.load_images import DECODING, read_or_reject
 from recordmill.transforms.runtime.threads import return_memory
@@ -59,7 +60,7 @@ class DividedImage:
         self._first, self._batches, self._encoder, self._rules = first, batches, encoder, rules
         self._lock, self._budget = Lock(), ExitStack()
         self._whole: WholeImage | Rejected | None = None
-        self._map: object = None
+        self._maps: WholeMaps | None = None
         self.is_closed = False
         assert first.tile
         pixels = first.tile.whole_width * first.tile.whole_height
@@ -88,16 +89,20 @@ class DividedImage:
     def close(self) -> None:
         """Drop the pixels. Batches that no thread has begun have no images then."""
         self.is_closed = True
-        self._whole = self._map = None
+        self._whole = self._maps = None
         if self._is_large:
             return_memory()
         self._budget.close()
 
     def _read(self) -> None:
-        # The map is read first, because decoding takes several times its memory.
-        self._map = self._encoder.read_map(self._first)
-        if self._is_large and self._map is not None:
-            return_memory()  # of the decoded map
+        # The maps are read first, because decoding takes several times their memory.
+        try:
+            self._maps = self._encoder.read_maps(self._first)
+        except UnusableError as fault:
+            self._whole = self._first.rejected(fault.reason, fault.detail)
+            return
+        if self._is_large and (self._maps.maps or self._maps.panoptic is not None):
+            return_memory()  # of the decoded maps
         self._whole = read_or_reject(self._first, self._read_whole)
 
     def _load_tile(self, whole: WholeImage | Rejected | None, task: ImageTask, block: Block, row: int) -> LoadedImage:
@@ -108,4 +113,4 @@ class DividedImage:
             stored = whole.cut(task.tile, task.width or 0, task.height or 0, self._rules)
         except UnusableError as fault:
             raise tile_error(task, fault) from fault
-        return self._encoder.draw(task, block, row, stored, self._map)
+        return self._encoder.draw(task, block, row, stored, self._maps)

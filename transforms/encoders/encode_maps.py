@@ -1,0 +1,235 @@
+"""Semantic masks and depth maps beside images: PNGs with a value per pixel, read when their image is encoded."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.annotations import MapFile
+from recordmill.schemas.inputs.files import File
+from recordmill.schemas.inputs.images import StoredImage
+from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap
+from recordmill.schemas.inputs.maps import MAP_NAMES
+from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.schemas.sizes import first_texts
+from recordmill.transforms.images.check_formats import PNG_START, check_png
+from recordmill.transforms.images.load_images import describe_pillow_error, fetch_file
+from recordmill.transforms.images.masks import grey16_png, grey_png, resize_nearest
+from recordmill.transforms.images.open_image import image_kind, open_image
+from recordmill.transforms.storage.interface import ChangedFileError, UnreadableFileError
+
+_DEEP = ("I;16", "I;16B", "I")
+_BIT_DEPTH = 24
+"""Place of the bit depth in a PNG."""
+_GREY_OF_BITS = {2: 85, 4: 17}
+"""Pillow multiplies grey values of 2 or 4 bits by this."""
+_SHOWN = 10
+
+
+class ReadMap(NamedTuple):
+    """Pixels of a map.
+
+    Attributes:
+        pixels: uint8 [height, width] of a mask, uint16 of a depth map.
+        data: The file, if a record can store it unchanged; else empty.
+    """
+
+    pixels: np.ndarray
+    data: bytes = b""
+
+
+class MapEncoder:
+    """Encoder of the maps of a data set's images.
+
+    Args:
+        labels: Label map; the ids of its `segments` are the values of masks.
+        parts: Parts of records.
+    """
+
+    def __init__(self, labels: LabelMap, parts: Iterable[Part]):
+        is_stored = {Part.SEMANTIC: labels.has_pixel_ids, Part.DEPTH: True}
+        self.parts = tuple(part for part in parts if is_stored.get(part))
+        self._index = np.full(SEMANTIC_IGNORE + 1, -1)
+        for index, category in enumerate(labels.segments if labels.has_pixel_ids else ()):
+            self._index[category.id] = index
+
+    def read(self, maps: Iterable[MapFile], width: int, height: int) -> dict[Part, ReadMap]:
+        """Read the maps of an image of `width` x `height` pixels. The caller holds the image's part of the budget for
+        decoded images.
+
+        Raises:
+            UnusableError: A map is missing, broken or of another kind or size, or has values without a name.
+            OSError: Storage fails.
+        """
+        read = {}
+        for file in maps:
+            if file.part in self.parts:
+                data = fetch_map(file.file, f"its {MAP_NAMES[file.part]} {file.file_name!r}")
+                read[file.part] = self._read_map(file, data, width, height)
+        return read
+
+    def _read_map(self, file: MapFile, data: bytes, width: int, height: int) -> ReadMap:
+        try:
+            if file.part is Part.DEPTH:
+                return ReadMap(read_depth(data, width, height), data)
+            return ReadMap(self._check_values(read_mask(data, width, height, file.colours), file.void))
+        except UnusableError as fault:
+            detail = f"its {MAP_NAMES[file.part]} {file.file_name!r} {fault.detail}"
+            raise UnusableError(fault.reason, detail) from fault
+
+    def _check_values(self, pixels: np.ndarray, void: Iterable[int]) -> np.ndarray:
+        """Return the pixels of a mask, with 255 for `void`.
+
+        Raises:
+            UnusableError: A value has no name.
+        """
+        numbers = np.bincount(pixels.ravel(), minlength=self._index.size)
+        new_values = np.arange(len(numbers))
+        new_values[[value for value in void if value < len(numbers)]] = SEMANTIC_IGNORE
+        is_known = np.append(self._index >= 0, np.zeros(len(numbers) - self._index.size, bool))
+        is_known |= new_values == SEMANTIC_IGNORE
+        if len(unknown := np.flatnonzero((numbers > 0) & ~is_known)):
+            values = first_texts(map(str, unknown.tolist()), _SHOWN)
+            detail = f"has values without a name ({values}), {int(numbers[unknown].sum()):,} of its pixels"
+            raise UnusableError(Reason.UNNAMED_VALUE, detail)
+        return (
+            pixels.astype(np.uint8) if (new_values == np.arange(len(numbers))).all() else _look_up(new_values, pixels)
+        )
+
+    def encode(self, maps: Mapping[Part, ReadMap], image: StoredImage, place: tuple[int, int] | None) -> dict[str, Any]:
+        """Return the values of an image's maps, by source; void for a map that it does not have.
+
+        Args:
+            maps: Result of `read`, in the frame of the annotations or of the whole image.
+            image: Image, or a tile of it.
+            place: Left and top of a tile; None for a whole image.
+        """
+        values: dict[str, Any] = {}
+        width, height = image.width, image.height
+        for part in self.parts:
+            read = maps.get(part)
+            if read is None:
+                void = SEMANTIC_IGNORE if part is Part.SEMANTIC else 0
+                pixels, data = np.full((height, width), void, np.uint8 if void else np.uint16), b""
+            elif place is not None:
+                pixels, data = read.pixels[place[1] : place[1] + height, place[0] : place[0] + width], b""
+            elif read.pixels.shape != (height, width):
+                pixels, data = resize_nearest(read.pixels, width, height), b""
+            else:
+                pixels, data = read
+            if part is Part.DEPTH:
+                values["depth.png"] = data or grey16_png(pixels)
+            else:
+                values["semantic.png"] = data or grey_png(np.ascontiguousarray(pixels))
+                indices = self._index[np.unique(pixels)]
+                values["segments.class_index"] = indices[indices >= 0].tolist()
+        return values
+
+
+def _look_up(values: np.ndarray, pixels: np.ndarray) -> np.ndarray:
+    return values.astype(np.uint8)[pixels]
+
+
+def fetch_map(file: File, name: str) -> bytes:
+    """Return the bytes of a PNG.
+
+    Args:
+        name: Name of the PNG for errors.
+
+    Raises:
+        UnusableError: The file is missing, was replaced after it was listed, or cannot be read.
+        OSError: Storage fails.
+    """
+    try:
+        return fetch_file(file)
+    except ChangedFileError as error:
+        reason, detail, cause = Reason.MASK_MISSING, "was replaced after it was listed", error
+    except FileNotFoundError as error:
+        reason, detail, cause = Reason.MASK_MISSING, "was deleted after it was listed", error
+    except UnreadableFileError as error:
+        reason, detail, cause = Reason.MASK_UNREADABLE, f"cannot be read ({error.strerror})", error
+    raise UnusableError(reason, f"{name} {detail}") from cause
+
+
+def read_mask(data: bytes, width: int, height: int, colours: bytes = b"") -> np.ndarray:
+    """Return the values of the pixels of a mask: uint8 or uint16 [height, width].
+
+    Args:
+        data: Grey or palette image, which stores values losslessly; with `colours` any image.
+        colours: Red, green and blue of the values from 0 on; empty if pixels are values.
+
+    Raises:
+        UnusableError: The file is not such an image of `width` x `height` pixels. Details follow the name of the file.
+    """
+    image = _open_map(data, width, height)
+    if colours:
+        return _values_of_colours(np.asarray(image.convert("RGB")), colours)
+    if image.mode in _DEEP:
+        return np.asarray(image).astype(np.uint16)
+    if image.mode not in ("1", "L", "P"):
+        raise UnusableError(
+            Reason.MASK_KIND, f"has colours (mode {image.mode}), and pixels of a mask are numbers of classes"
+        )
+    pixels = np.asarray(image).astype(np.uint8)
+    bits = data[_BIT_DEPTH] if data.startswith(PNG_START) and image.mode == "L" else 8
+    return pixels // _GREY_OF_BITS[bits] if bits in _GREY_OF_BITS else pixels
+
+
+def read_depth(data: bytes, width: int, height: int) -> np.ndarray:
+    """Return the pixels of a depth map: uint16 [height, width].
+
+    Raises:
+        UnusableError: The file is not a grey PNG of 16 bits, of `width` x `height` pixels.
+    """
+    image = _open_map(data, width, height)
+    if image.mode not in _DEEP or not data.startswith(PNG_START):
+        kind = f"{image.format} of mode {image.mode}"
+        raise UnusableError(Reason.MASK_KIND, f"is a {kind}, and depth maps are grey PNGs of 16 bits")
+    return np.asarray(image).astype(np.uint16)
+
+
+def _open_map(data: bytes, width: int, height: int) -> Image.Image:
+    """Return a decoded image without loss. Its size is compared before it is decoded."""
+    if not data:
+        raise UnusableError(Reason.MASK_UNREADABLE, "is empty")
+    kind = image_kind(data)
+    if kind == "jpeg":
+        raise UnusableError(Reason.MASK_KIND, "is a JPEG, which changes values at edges; export masks as PNG")
+    try:
+        with open_image(data, kind) as image:
+            size = image.size
+            if size == (width, height):
+                if kind:
+                    check_png(data)
+                image.load()
+                return image
+    except Exception as error:  # Pillow's decoders raise nearly any exception on bytes made to break them
+        raise UnusableError(Reason.MASK_UNREADABLE, f"does not decode ({describe_pillow_error(error)})") from error
+    raise UnusableError(Reason.MASK_SIZE_MISMATCH, f"is {size[0]}x{size[1]}, its image is {width}x{height}")
+
+
+def _values_of_colours(pixels: np.ndarray, colours: bytes) -> np.ndarray:
+    """Return the index of each pixel's colour: uint8 [height, width].
+
+    Args:
+        pixels: uint8 [height, width, 3].
+
+    Raises:
+        UnusableError: A colour is not in the table.
+    """
+    table = np.frombuffer(colours, np.uint8).reshape(-1, 3).astype(np.int32) @ _RGB
+    order = np.argsort(table, kind="stable")
+    codes = pixels.astype(np.int32) @ _RGB
+    ranks = np.searchsorted(table[order], codes).clip(max=len(table) - 1)
+    values = order[ranks]
+    is_unknown = table[values] != codes
+    if is_unknown.any():
+        shown = first_texts((f"#{code:06x}" for code in np.unique(codes[is_unknown]).tolist()), _SHOWN)
+        detail = f"has colours that the table of colours does not have ({shown}), {int(is_unknown.sum()):,} pixels"
+        raise UnusableError(Reason.UNNAMED_VALUE, detail)
+    return values.astype(np.uint8)
+
+
+_RGB = np.array([1 << 16, 1 << 8, 1], np.int32)
