@@ -86,7 +86,7 @@ class Feature(msgspec.Struct, frozen=True):
     values: tuple[str, ...] = ()  # names of an enum by the stored number; empty for anything else
     default: str | None = None  # value stored for missing values of the input; None without a default
     column_type: ColumnType | None = None  # of a table's column; None for anything else
-    # metres per unit of a depth map, see `scale`; UNSET for anything else, which manifests then leave out.
+    # metres per unit of a depth map, see `scale`; UNSET in manifests, which have it once.
     metres: float | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="scale")
 
     @property
@@ -213,6 +213,20 @@ class FeatureTable(msgspec.Struct, frozen=True):
         """Return the records' table with exactly the parts `parts`."""
         features = tuple(feature for feature in self.features if feature.part is None or feature.part in parts)
         return msgspec.structs.replace(self, features=features)
+
+    @property
+    def depth_scale(self) -> float | None:
+        """Metres per unit of depth maps; None without depth maps."""
+        return next((feature.scale for feature in self.features if feature.scale is not None), None)
+
+    def with_depth_scale(self, metres: float | None) -> "FeatureTable":
+        """Return the table with another `depth_scale`."""
+        value = msgspec.UNSET if metres is None else metres
+        features = (
+            msgspec.structs.replace(feature, metres=value) if feature.part is Part.DEPTH else feature
+            for feature in self.features
+        )
+        return msgspec.structs.replace(self, features=tuple(features))
 
     def adding(self, layout: "FeatureTable", part: Part) -> "FeatureTable":
         """Return the table with the features of a part of the layout's table."""

@@ -337,7 +337,8 @@ class Manifest(msgspec.Struct, frozen=True):
         parts: Groups of features that the records of all splits have besides those of the layout.
         categories: Categories of objects, by class index.
         segments: Categories of semantic and panoptic masks.
-        num_classes: Largest label of objects, or of images, + 1: number of outputs of a model.
+        num_classes: Largest label of objects, or of images, + 1: number of outputs of a model. Without objects, the
+            largest value of semantic masks + 1, if it is the id of its category.
         features: Features of a record, if they depend on the input; empty if the layout has them.
         encoders: Encoders of the texts of all splits; their files are next to the shards.
         duplicates: Duplicate images of all splits; UNSET if no split has fingerprints, and in the manifest of one
@@ -346,6 +347,7 @@ class Manifest(msgspec.Struct, frozen=True):
         sha256: Hex digest of this JSON with an empty `sha256`, so that `verify` finds edits.
         container_name: `container` in JSON; UNSET for TFRecord files.
         pixel_ids: `has_pixel_ids` in JSON: True if the id of a segment is its value in semantic masks; otherwise UNSET.
+        depth_scale: Metres per unit of depth maps; UNSET without them.
     """
 
     format: int
@@ -363,6 +365,7 @@ class Manifest(msgspec.Struct, frozen=True):
     sha256: str = ""
     container_name: str | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="container")
     pixel_ids: bool | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="has_pixel_ids")
+    depth_scale: float | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def container(self) -> str:
@@ -400,7 +403,9 @@ class Manifest(msgspec.Struct, frozen=True):
     def table(self) -> FeatureTable:
         """Features of the records."""
         table = LAYOUTS[self.layout].with_parts(self.parts)
-        return msgspec.structs.replace(table, features=self.features) if self.features else table
+        if self.features:
+            table = msgspec.structs.replace(table, features=self.features)
+        return table if self.depth_scale is msgspec.UNSET else table.with_depth_scale(self.depth_scale)
 
     @property
     def label_by_id(self) -> dict[int, int]:
@@ -429,6 +434,8 @@ def num_classes(labels: LabelMap, table: FeatureTable) -> int:
     `label_by_id`."""
     if table.class_source or table.label.endswith(".class_index"):
         return len(labels.categories)
+    if labels.has_pixel_ids and not labels.categories:
+        return max(labels.semantic_by_id().values(), default=-1) + 1
     label = label_by_id(labels, table)
     return max((label[category.id] for category in labels.categories), default=-1) + 1
 
@@ -442,6 +449,7 @@ def manifest_of(
 ) -> Manifest:
     """Return the manifest of these classes and records. All splits have one container."""
     container = next((split.recipe.container for split in splits.values()), TFRECORD)
+    depth_scale, table = table.depth_scale, table.with_depth_scale(None)
     return Manifest(
         FORMAT,
         name,
@@ -455,6 +463,7 @@ def manifest_of(
         encoders,
         container_name=msgspec.UNSET if container == TFRECORD else container,
         pixel_ids=labels.has_pixel_ids or msgspec.UNSET,
+        depth_scale=msgspec.UNSET if depth_scale is None else depth_scale,
     )
 
 

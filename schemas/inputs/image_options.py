@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator
 from math import isqrt
 from typing import Any, Literal
 
-import msgspec
-
 from recordmill.schemas.containers import CONTAINERS
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import PARTS_OF_FIELDS, FeatureKind, FeatureTable, Part
@@ -310,14 +308,7 @@ class AnnotatedOptions(ObjectOptions, DividedOptions):
         return self.depth_scale
 
     def stored(self, table: FeatureTable) -> FeatureTable:
-        table, metres = super().stored(table), self.metres_per_unit
-        if metres is None:
-            return table
-        features = (
-            msgspec.structs.replace(feature, metres=metres) if feature.source == "depth.png" else feature
-            for feature in table.features
-        )
-        return msgspec.structs.replace(table, features=tuple(features))
+        return super().stored(table).with_depth_scale(self.metres_per_unit)
 
     @property
     def read_categories(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Semantic masks and depth maps beside images: PNGs with a value per pixel, read when their image is encoded."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,20 +66,20 @@ class MapEncoder:
         read = {}
         for file in maps:
             if file.part in self.parts:
-                data = fetch_map(file.file, f"its {MAP_NAMES[file.part]} {file.file_name!r}")
-                read[file.part] = self._read_map(file, data, width, height)
+                try:
+                    read[file.part] = self._read_map(file, width, height)
+                except UnusableError as fault:
+                    detail = f"its {MAP_NAMES[file.part]} {file.file_name!r}: {fault.detail}"
+                    raise UnusableError(fault.reason, detail) from fault
         return read
 
-    def _read_map(self, file: MapFile, data: bytes, width: int, height: int) -> ReadMap:
-        try:
-            if file.part is Part.DEPTH:
-                return ReadMap(read_depth(data, width, height), data)
-            return ReadMap(self._check_values(read_mask(data, width, height, file.colours), file.void))
-        except UnusableError as fault:
-            detail = f"its {MAP_NAMES[file.part]} {file.file_name!r} {fault.detail}"
-            raise UnusableError(fault.reason, detail) from fault
+    def _read_map(self, file: MapFile, width: int, height: int) -> ReadMap:
+        data = fetch_map(file.file)
+        if file.part is Part.DEPTH:
+            return ReadMap(read_depth(data, width, height), data)
+        return ReadMap(self._check_values(read_mask(data, width, height, file.colours), file.void))
 
-    def _check_values(self, pixels: np.ndarray, void: Iterable[int]) -> np.ndarray:
+    def _check_values(self, pixels: np.ndarray, void: Sequence[int]) -> np.ndarray:
         """Return the pixels of a mask, with 255 for `void`.
 
         Raises:
@@ -92,11 +92,9 @@ class MapEncoder:
         is_known |= new_values == SEMANTIC_IGNORE
         if len(unknown := np.flatnonzero((numbers > 0) & ~is_known)):
             values = first_texts(map(str, unknown.tolist()), _SHOWN)
-            detail = f"has values without a name ({values}), {int(numbers[unknown].sum()):,} of its pixels"
+            detail = f"{int(numbers[unknown].sum()):,} of its pixels have a value without a name: {values}"
             raise UnusableError(Reason.UNNAMED_VALUE, detail)
-        return (
-            pixels.astype(np.uint8) if (new_values == np.arange(len(numbers))).all() else _look_up(new_values, pixels)
-        )
+        return new_values.astype(np.uint8)[pixels] if void else pixels.astype(np.uint8)
 
     def encode(self, maps: Mapping[Part, ReadMap], image: StoredImage, place: tuple[int, int] | None) -> dict[str, Any]:
         """Return the values of an image's maps, by source; void for a map that it does not have.
@@ -128,15 +126,11 @@ class MapEncoder:
         return values
 
 
-def _look_up(values: np.ndarray, pixels: np.ndarray) -> np.ndarray:
-    return values.astype(np.uint8)[pixels]
-
-
-def fetch_map(file: File, name: str) -> bytes:
-    """Return the bytes of a PNG.
+def fetch_map(file: File, missing: str = "it was deleted after it was listed") -> bytes:
+    """Return the bytes of a mask or depth map.
 
     Args:
-        name: Name of the PNG for errors.
+        missing: Text of the error of a missing file.
 
     Raises:
         UnusableError: The file is missing, was replaced after it was listed, or cannot be read.
@@ -145,23 +139,22 @@ def fetch_map(file: File, name: str) -> bytes:
     try:
         return fetch_file(file)
     except ChangedFileError as error:
-        reason, detail, cause = Reason.MASK_MISSING, "was replaced after it was listed", error
+        raise UnusableError(Reason.MASK_MISSING, "the file was replaced after it was listed") from error
     except FileNotFoundError as error:
-        reason, detail, cause = Reason.MASK_MISSING, "was deleted after it was listed", error
+        raise UnusableError(Reason.MASK_MISSING, missing) from error
     except UnreadableFileError as error:
-        reason, detail, cause = Reason.MASK_UNREADABLE, f"cannot be read ({error.strerror})", error
-    raise UnusableError(reason, f"{name} {detail}") from cause
+        raise UnusableError(Reason.MASK_UNREADABLE, str(error.strerror)) from error
 
 
 def read_mask(data: bytes, width: int, height: int, colours: bytes = b"") -> np.ndarray:
     """Return the values of the pixels of a mask: uint8 or uint16 [height, width].
 
     Args:
-        data: Grey or palette image, which stores values losslessly; with `colours` any image.
+        data: Grey or palette image of a format without loss; with `colours` any image of such a format.
         colours: Red, green and blue of the values from 0 on; empty if pixels are values.
 
     Raises:
-        UnusableError: The file is not such an image of `width` x `height` pixels. Details follow the name of the file.
+        UnusableError: The file is not such an image of `width` x `height` pixels, or has an unknown colour.
     """
     image = _open_map(data, width, height)
     if colours:
@@ -170,7 +163,7 @@ def read_mask(data: bytes, width: int, height: int, colours: bytes = b"") -> np.
         return np.asarray(image).astype(np.uint16)
     if image.mode not in ("1", "L", "P"):
         raise UnusableError(
-            Reason.MASK_KIND, f"has colours (mode {image.mode}), and pixels of a mask are numbers of classes"
+            Reason.MASK_KIND, f"its pixels are colours (mode {image.mode}), and no table says what the colours mean"
         )
     pixels = np.asarray(image).astype(np.uint8)
     bits = data[_BIT_DEPTH] if data.startswith(PNG_START) and image.mode == "L" else 8
@@ -186,17 +179,17 @@ def read_depth(data: bytes, width: int, height: int) -> np.ndarray:
     image = _open_map(data, width, height)
     if image.mode not in _DEEP or not data.startswith(PNG_START):
         kind = f"{image.format} of mode {image.mode}"
-        raise UnusableError(Reason.MASK_KIND, f"is a {kind}, and depth maps are grey PNGs of 16 bits")
+        raise UnusableError(Reason.MASK_KIND, f"a {kind}; depth maps are grey PNGs of 16 bits")
     return np.asarray(image).astype(np.uint16)
 
 
 def _open_map(data: bytes, width: int, height: int) -> Image.Image:
     """Return a decoded image without loss. Its size is compared before it is decoded."""
     if not data:
-        raise UnusableError(Reason.MASK_UNREADABLE, "is empty")
+        raise UnusableError(Reason.MASK_UNREADABLE, "the file is empty")
     kind = image_kind(data)
     if kind == "jpeg":
-        raise UnusableError(Reason.MASK_KIND, "is a JPEG, which changes values at edges; export masks as PNG")
+        raise UnusableError(Reason.MASK_KIND, "a JPEG, which changes values at edges; save maps as PNG")
     try:
         with open_image(data, kind) as image:
             size = image.size
@@ -206,8 +199,8 @@ def _open_map(data: bytes, width: int, height: int) -> Image.Image:
                 image.load()
                 return image
     except Exception as error:  # Pillow's decoders raise nearly any exception on bytes made to break them
-        raise UnusableError(Reason.MASK_UNREADABLE, f"does not decode ({describe_pillow_error(error)})") from error
-    raise UnusableError(Reason.MASK_SIZE_MISMATCH, f"is {size[0]}x{size[1]}, its image is {width}x{height}")
+        raise UnusableError(Reason.MASK_UNREADABLE, f"it does not decode ({describe_pillow_error(error)})") from error
+    raise UnusableError(Reason.MASK_SIZE_MISMATCH, f"it is {size[0]}x{size[1]}, its image is {width}x{height}")
 
 
 def _values_of_colours(pixels: np.ndarray, colours: bytes) -> np.ndarray:
@@ -227,7 +220,7 @@ def _values_of_colours(pixels: np.ndarray, colours: bytes) -> np.ndarray:
     is_unknown = table[values] != codes
     if is_unknown.any():
         shown = first_texts((f"#{code:06x}" for code in np.unique(codes[is_unknown]).tolist()), _SHOWN)
-        detail = f"has colours that the table of colours does not have ({shown}), {int(is_unknown.sum()):,} pixels"
+        detail = f"{int(is_unknown.sum()):,} of its pixels have a colour that the table of colours lacks: {shown}"
         raise UnusableError(Reason.UNNAMED_VALUE, detail)
     return values.astype(np.uint8)
 

@@ -16,12 +16,12 @@ from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.images import ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap
 from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
-from recordmill.transforms.encoders.encode_maps import MapEncoder, ReadMap
+from recordmill.transforms.encoders.encode_maps import MapEncoder, ReadMap, fetch_map
 from recordmill.transforms.encoders.encode_objects import fit_boxes, scale_to_pixels
 from recordmill.transforms.encoders.record_maker import check_size
 from recordmill.transforms.images.check_formats import check_png
 from recordmill.transforms.images.decode_segmentation import compress_segmentation, decode_counts, has_several_runs
-from recordmill.transforms.images.load_images import DECODING, describe_pillow_error, fetch_file
+from recordmill.transforms.images.load_images import DECODING, describe_pillow_error
 from recordmill.transforms.images.masks import (
     bitmap,
     black_png,
@@ -34,7 +34,6 @@ from recordmill.transforms.images.masks import (
     run_lengths,
 )
 from recordmill.transforms.images.open_image import open_image
-from recordmill.transforms.storage.interface import ChangedFileError, UnreadableFileError
 
 MAX_SEGMENTS = 255
 """Number of values of a byte, without 0 for void."""
@@ -67,14 +66,9 @@ def _fetch_panoptic(panoptic: PanopticAnnotation) -> bytes:
         detail = f"{len(panoptic.segments)} segments; a mask of one byte can store {MAX_SEGMENTS}"
         raise UnusableError(Reason.TOO_MANY_SEGMENTS, _name_file(panoptic, detail))
     try:
-        return fetch_file(panoptic.file)
-    except ChangedFileError as error:
-        detail = "the file was replaced after it was listed"
-        raise UnusableError(Reason.MASK_MISSING, _name_file(panoptic, detail)) from error
-    except FileNotFoundError as error:
-        raise UnusableError(Reason.MASK_MISSING, _name_file(panoptic, "no such file under --panoptic-masks")) from error
-    except UnreadableFileError as error:
-        raise UnusableError(Reason.MASK_UNREADABLE, _name_file(panoptic, str(error.strerror))) from error
+        return fetch_map(panoptic.file, "no such file under --panoptic-masks")
+    except UnusableError as fault:
+        raise UnusableError(fault.reason, _name_file(panoptic, fault.detail)) from fault
 
 
 def read_segment_indices(
