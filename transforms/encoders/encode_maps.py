@@ -1,6 +1,6 @@
 """Semantic masks and depth maps beside images: PNGs with a value per pixel, read when their image is encoded."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,9 @@ _BIT_DEPTH = 24
 """Place of the bit depth in a PNG."""
 _GREY_OF_BITS = {2: 85, 4: 17}
 """Pillow multiplies grey values of 2 or 4 bits by this."""
+_LOSSLESS = ("PNG", "BMP", "GIF", "TIFF")
 _SHOWN = 10
+_PIXELS_AT_ONCE = 1 << 20
 
 
 class ReadMap(NamedTuple):
@@ -85,7 +87,7 @@ class MapEncoder:
         Raises:
             UnusableError: A value has no name.
         """
-        numbers = np.bincount(pixels.ravel(), minlength=self._index.size)
+        numbers = _count_values(pixels, self._index.size)
         new_values = np.arange(len(numbers))
         new_values[[value for value in void if value < len(numbers)]] = SEMANTIC_IGNORE
         is_known = np.append(self._index >= 0, np.zeros(len(numbers) - self._index.size, bool))
@@ -121,7 +123,7 @@ class MapEncoder:
                 values["depth.png"] = data or grey16_png(pixels)
             else:
                 values["semantic.png"] = data or grey_png(np.ascontiguousarray(pixels))
-                indices = self._index[np.unique(pixels)]
+                indices = self._index[np.flatnonzero(_count_values(pixels))]
                 values["segments.class_index"] = indices[indices >= 0].tolist()
         return values
 
@@ -187,20 +189,40 @@ def _open_map(data: bytes, width: int, height: int) -> Image.Image:
     """Return a decoded image without loss. Its size is compared before it is decoded."""
     if not data:
         raise UnusableError(Reason.MASK_UNREADABLE, "the file is empty")
-    kind = image_kind(data)
-    if kind == "jpeg":
-        raise UnusableError(Reason.MASK_KIND, "a JPEG, which changes values at edges; save maps as PNG")
     try:
-        with open_image(data, kind) as image:
-            size = image.size
-            if size == (width, height):
-                if kind:
+        with open_image(data, image_kind(data)) as image:
+            sizes = [image.size]
+            if image.format not in _LOSSLESS:
+                lossy = f"{image.format} changes values at edges; save masks and depth maps as PNG"
+                raise UnusableError(Reason.MASK_KIND, lossy)
+            if image.size == (width, height):
+                if image.format == "PNG":
                     check_png(data)
                 image.load()
-                return image
+                sizes.append(image.size)  # Pillow turns a TIFF
+    except UnusableError:
+        raise
     except Exception as error:  # Pillow's decoders raise nearly any exception on bytes made to break them
-        raise UnusableError(Reason.MASK_UNREADABLE, f"it does not decode ({describe_pillow_error(error)})") from error
-    raise UnusableError(Reason.MASK_SIZE_MISMATCH, f"it is {size[0]}x{size[1]}, its image is {width}x{height}")
+        detail = f"it does not decode ({describe_pillow_error(error)})"
+        raise UnusableError(Reason.MASK_UNREADABLE, detail) from error
+    if sizes[-1] != (width, height):
+        detail = f"it is {sizes[-1][0]}x{sizes[-1][1]}, its image is {width}x{height}"
+        raise UnusableError(Reason.MASK_SIZE_MISMATCH, detail)
+    return image
+
+
+def _strips(pixels: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the top of each strip of rows, and its pixels. Lookups take several times the memory of the pixels."""
+    rows = max(1, _PIXELS_AT_ONCE // pixels.shape[1])
+    yield from ((top, pixels[top : top + rows]) for top in range(0, len(pixels), rows))
+
+
+def _count_values(pixels: np.ndarray, least: int = 0) -> np.ndarray:
+    """Return the number of pixels of each value: int64, of at least the length `least`."""
+    total = np.zeros(max(least, int(pixels.max()) + 1), np.int64)
+    for _, strip in _strips(pixels):
+        total += np.bincount(strip.ravel(), minlength=len(total))
+    return total
 
 
 def _values_of_colours(pixels: np.ndarray, colours: bytes) -> np.ndarray:
@@ -214,15 +236,20 @@ def _values_of_colours(pixels: np.ndarray, colours: bytes) -> np.ndarray:
     """
     table = np.frombuffer(colours, np.uint8).reshape(-1, 3).astype(np.int32) @ _RGB
     order = np.argsort(table, kind="stable")
-    codes = pixels.astype(np.int32) @ _RGB
-    ranks = np.searchsorted(table[order], codes).clip(max=len(table) - 1)
-    values = order[ranks]
-    is_unknown = table[values] != codes
-    if is_unknown.any():
-        shown = first_texts((f"#{code:06x}" for code in np.unique(codes[is_unknown]).tolist()), _SHOWN)
-        detail = f"{int(is_unknown.sum()):,} of its pixels have a colour that the table of colours lacks: {shown}"
+    values = np.empty(pixels.shape[:2], np.uint8)
+    unknown, number = set[int](), 0
+    for top, strip in _strips(pixels):
+        codes = strip.astype(np.int32) @ _RGB
+        rows = order[np.searchsorted(table[order], codes).clip(max=len(table) - 1)]
+        is_unknown = table[rows] != codes
+        unknown.update(np.unique(codes[is_unknown])[:_SHOWN].tolist())
+        number += int(is_unknown.sum())
+        values[top : top + len(strip)] = rows
+    if unknown:
+        shown = first_texts((f"#{code:06x}" for code in sorted(unknown)), _SHOWN)
+        detail = f"{number:,} of its pixels have a colour that the table of colours lacks: {shown}"
         raise UnusableError(Reason.UNNAMED_VALUE, detail)
-    return values.astype(np.uint8)
+    return values
 
 
 _RGB = np.array([1 << 16, 1 << 8, 1], np.int32)
