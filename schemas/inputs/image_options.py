@@ -9,7 +9,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import PARTS_OF_FIELDS, FeatureKind, FeatureTable, Part
 from recordmill.schemas.inputs.fields import NONE, Fields, FieldSelection, select_fields
 from recordmill.schemas.inputs.images import MAX_PIXELS, ImageRules, TileRules
-from recordmill.schemas.inputs.maps import MapFolder
+from recordmill.schemas.inputs.maps import DEPTH_WORDS, MapFolder
 from recordmill.schemas.inputs.option import (
     COMMON,
     IMAGES,
@@ -29,6 +29,8 @@ MASKS = {"none": (), "png": (Part.MASK_PNG,), "rle": (Part.MASK_RLE,), "both": (
 
 
 ALLOW_EMPTY = "--allow-empty"
+_MOST_METRES = 10
+"""Maximum metres per unit of depth maps. Data sets that state units per metre have larger numbers."""
 
 
 def match_option() -> Any:
@@ -270,9 +272,10 @@ class AnnotatedOptions(ObjectOptions, DividedOptions):
         rank=COMMON,
     )
     depth_images: Images = READ.opt(
-        "Folder or .zip of depth maps, with all folders in it. Grey PNGs of 16 bits, one for each image, with the "
-        "image's path and name below the folder, besides the suffix. Needs `--depth-scale`. An image without a depth "
-        "map is a reject, `mask_missing`. See [formats.md](formats.md#depth-maps).",
+        "Folder or .zip of depth maps, with all folders in it; repeatable. Grey PNGs of 16 bits, one for each image, "
+        "with its path and name. Folders and ends of names like `images`, `rgb` or `depth` do not count: the depth map "
+        "of `rgb/1.jpg` is `depth/1.png` or `1_depth.png`. Needs `--depth-scale`. An image without a depth map is a "
+        "reject. See [formats.md](formats.md#depth-maps).",
         (),
         "DIR|ZIP",
         also="depth depth-dir depth-maps",
@@ -282,7 +285,6 @@ class AnnotatedOptions(ObjectOptions, DividedOptions):
         "0.00390625 for KITTI; 0.0002 for TUM. Readers return metres.",
         metavar="METRES",
         needs="depth_images",
-        gt=0,
     )
     allow_empty: bool = READ.opt(
         "Write images of which none has a label, as background. Without it, a job that reads no label is an error, "
@@ -295,7 +297,10 @@ class AnnotatedOptions(ObjectOptions, DividedOptions):
     @property
     def map_folders(self) -> tuple[MapFolder, ...]:
         """Folders of the maps of images: semantic masks and depth maps."""
-        return tuple(MapFolder(Part.DEPTH, folder) for folder in self.depth_images)
+        image_words, map_words = DEPTH_WORDS
+        return tuple(
+            MapFolder(Part.DEPTH, folder, image_words=image_words, map_words=map_words) for folder in self.depth_images
+        )
 
     @property
     def map_parts(self) -> tuple[Part, ...]:
@@ -329,6 +334,14 @@ class AnnotatedOptions(ObjectOptions, DividedOptions):
             yield (
                 "--depth-images needs --depth-scale, the metres per unit of its pixels: 0.001 for NYU, ScanNet, "
                 "RealSense and other maps in millimetres, 0.00390625 for KITTI, 0.0002 for TUM"
+            )
+        if self.depth_scale is not None and not 0 < self.depth_scale <= _MOST_METRES:
+            cure = (
+                f": {self.depth_scale:g} units per metre are {1 / self.depth_scale:.6g}" if self.depth_scale > 0 else ""
+            )
+            yield (
+                f"--depth-scale is the metres per unit, more than 0 and at most {_MOST_METRES} (got "
+                f"{self.depth_scale:g}){cure}"
             )
         if self.depth_images and Part.DEPTH not in LAYOUTS[self.layout].parts:
             yield f"--layout {self.layout} has no feature for --depth-images: leave one of the two out"

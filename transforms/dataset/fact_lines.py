@@ -230,6 +230,8 @@ def split_lines(
         "captions": annotations.captions,
         "stuff": annotations.stuff,
         "panoptic": annotations.panoptic,
+        "semantic masks": annotations.semantic_masks,
+        "depth maps": annotations.depth_maps,
         "keypoint rows joined with their instance": annotations.joined,
     }
     if set(kinds.values()) != {annotations.objects, 0}:

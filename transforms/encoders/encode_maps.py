@@ -206,7 +206,8 @@ def _open_map(data: bytes, width: int, height: int) -> Image.Image:
         detail = f"it does not decode ({describe_pillow_error(error)})"
         raise UnusableError(Reason.MASK_UNREADABLE, detail) from error
     if sizes[-1] != (width, height):
-        detail = f"it is {sizes[-1][0]}x{sizes[-1][1]}, its image is {width}x{height}"
+        turned = ". One of the two is turned, by EXIF perhaps" if sizes[-1] == (height, width) else ""
+        detail = f"it is {sizes[-1][0]}x{sizes[-1][1]}, its image is {width}x{height}{turned}"
         raise UnusableError(Reason.MASK_SIZE_MISMATCH, detail)
     return image
 

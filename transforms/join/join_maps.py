@@ -150,7 +150,7 @@ def choose_file(candidates: Sequence[MapFile]) -> MapFile:
 def _warn_unpaired(number: int, facts: FactsBuilder, first: list[str], split: str) -> None:
     if number:
         shown = ", ".join(first) + " …" * (number > len(first))
-        facts.warn(split, f"{number_text(number, 'map')} of the folders of masks or depth maps without image: {shown}")
+        facts.warn(split, f"{number_text(number, 'map')} without an image: {shown}")
 
 
 def _add_maps(
