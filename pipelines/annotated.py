@@ -40,7 +40,7 @@ def prepare(options: FormatOptions) -> Job:
     steps = partial(gather, options=options, source=source, splits=splits)
     maker, plan = encode_and_plan(options, splits, options.table)
     read = partial(inputs, options, source)
-    return Job(options, splits, read, steps, maker, plan, names_splits=bool(source.splits))
+    return Job(options, splits, read, steps, maker, plan, notes=source.notes, names_splits=bool(source.splits))
 
 
 def inputs(options: FormatOptions, source: Source) -> Iterator[InputFile]:

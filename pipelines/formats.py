@@ -110,6 +110,8 @@ _LABEL_FILE_FORMATS = {
     "ndjson": "Ultralytics' NDJSON. The export of its platform: a line of the data set, and one per image with boxes, "
     "polygons, keypoints, oriented boxes or classes; `split` is the split.",
     "imagefolder": "Hugging Face's imagefolder. A metadata file beside images has objects or captions.",
+    "masks": "images with semantic masks. A folder of PNGs has the class of each pixel; the layouts of Cityscapes, "
+    "ADE20K, CamVid, Pascal VOC's SegmentationClass, Roboflow and CVAT are known.",
 }
 
 
@@ -138,6 +140,9 @@ FORMATS = {
         files=("instances", "keypoints", "captions", "panoptic", "stuff", "image_info"),
     ),
     **{name: _label_file_format(name, text) for name, text in _LABEL_FILE_FORMATS.items()},
+    "masks": _label_file_format("masks", _LABEL_FILE_FORMATS["masks"])._replace(
+        ways_path="recordmill.transforms.masks.recognise_masks.ways"
+    ),
     "folder": Format(
         "folder",
         "recordmill.transforms.folder.folder_options.FolderOptions",

@@ -41,6 +41,7 @@ def convert(
         "vertex",
         "ndjson",
         "imagefolder",
+        "masks",
         "folder",
         "table",
     ]
@@ -48,6 +49,8 @@ def convert(
     | None = None,
     sets: Sets = (),
     class_map: Path | None = None,
+    depth_images: Paths = (),
+    depth_scale: float | None = None,
     allow_empty: bool = False,
     panoptic: Paths = (),
     stuff: Paths = (),
@@ -66,7 +69,9 @@ def convert(
     unfinished: Literal["drop", "background"] | None = None,
     upload_prefix: Literal["keep", "drop"] | None = None,
     class_descriptions: Path | None = None,
-    class_names: Texts = (),
+    class_names: Texts | None = None,
+    mask_images: Paths = (),
+    void: Texts = (),
     labels: Paths = (),
     image_column: str | None = None,
     label: str | None = None,
@@ -177,6 +182,8 @@ def convert(
         sets: Data sets that become one, each with its own options.
         images: Folder or .zip of images, with all folders in it; or a list (default that of the format).
         class_map: Rename, merge or drop classes by name.
+        depth_images: Folder or .zip of depth maps, with all folders in it.
+        depth_scale: Metres per unit of the depth maps.
         allow_empty: Write images of which none has a label, as background.
         instances: Objects: boxes, areas, crowd flags, segmentations; or a list, as all annotation files.
         keypoints: Objects with keypoints, joined with instances on annotation id.
@@ -202,7 +209,9 @@ def convert(
         upload_prefix: Keep or drop the code that Label Studio puts before the name of an uploaded image:
             48c220e9-cat.jpg (default drop, if no image has one).
         class_descriptions: CSV file of the names of classes: /m/01g317,Person (default that of the format).
-        class_names: Names of the classes that objects give by number, from 0.
+        class_names: Names of the classes that objects give by number, from 0 (default that of the format).
+        mask_images: Folder or .zip of masks, where they are not in data (default in data).
+        void: Values of pixels that are unknown, besides 255: they are written as 255.
         labels: Tables of image paths and their labels, and perhaps splits; or a list.
         image_column: Column of paths in labels.
         label: Column of labels in labels.
@@ -332,6 +341,7 @@ def convert(
         "vertex",
         "ndjson",
         "imagefolder",
+        "masks",
         "folder",
         "table",
     ]
@@ -339,6 +349,8 @@ def convert(
     | None = None,
     sets: Sets = (),
     class_map: Path | None = None,
+    depth_images: Paths = (),
+    depth_scale: float | None = None,
     allow_empty: bool = False,
     panoptic: Paths = (),
     stuff: Paths = (),
@@ -357,7 +369,9 @@ def convert(
     unfinished: Literal["drop", "background"] | None = None,
     upload_prefix: Literal["keep", "drop"] | None = None,
     class_descriptions: Path | None = None,
-    class_names: Texts = (),
+    class_names: Texts | None = None,
+    mask_images: Paths = (),
+    void: Texts = (),
     labels: Paths = (),
     image_column: str | None = None,
     label: str | None = None,

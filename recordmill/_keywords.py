@@ -36,6 +36,7 @@ class ReadDatasetKeywords(TypedDict, total=False):
             "vertex",
             "ndjson",
             "imagefolder",
+            "masks",
             "folder",
         ]
         | str
@@ -43,6 +44,8 @@ class ReadDatasetKeywords(TypedDict, total=False):
     )
     images: Paths | None
     class_map: Path | None
+    depth_images: Paths
+    depth_scale: float | None
     allow_empty: bool
     instances: Paths
     keypoints: Paths
@@ -64,7 +67,9 @@ class ReadDatasetKeywords(TypedDict, total=False):
     unfinished: Literal["drop", "background"] | None
     upload_prefix: Literal["keep", "drop"] | None
     class_descriptions: Path | None
-    class_names: Texts
+    class_names: Texts | None
+    mask_images: Paths
+    void: Texts
     labels: Paths
     image_column: str | None
     label: str | None

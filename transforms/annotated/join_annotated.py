@@ -93,7 +93,8 @@ def _describe_traits(
     if not source.label_name and not any(trait.kind == FILES for trait in traits):
         raise ConfigError(f"{source.path} has no label file of the format {source.kind}")
     notes = frozenset(trait.name for trait in traits if trait.kind == NOTE)
-    for unlabelled, text in () if options.allow_empty else empty_splits(traits, source, splits):
+    expects_labels = source.has_labels and not options.allow_empty
+    for unlabelled, text in empty_splits(traits, source, splits) if expects_labels else ():
         facts.warn(unlabelled, text)
     warnings = [*source.warnings, *source.check(notes), *unwritten_fields(notes, source)]
     warnings += frame_warnings(traits, source, "bbox_format" in type(options).model_fields)

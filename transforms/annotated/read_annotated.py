@@ -179,7 +179,9 @@ def _key_by_name(
 def _sort_files(files: Sequence[tuple[str, ImageFile]], folder: SourceFolder, source: Source) -> tuple[Block, Block]:
     """Return the images of a folder, and its label files."""
     named = [(folder.prefix + name, file) for name, file in files]
-    images = file_block((name, file) for name, file in named if folder.has_images and is_image_name(name))
+    images = file_block(
+        (name, file) for name, file in named if folder.has_images and is_image_name(name) and not source.is_map(name)
+    )
     labels = file_block((name, file) for name, file in named if source.is_label(name))
     return images, labels.replace(class_name=ragged_texts([folder.split] * len(labels)))
 

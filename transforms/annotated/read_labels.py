@@ -227,7 +227,8 @@ class ReadBeside(_LabelReader):
                 key = source.stated_label(name, stated) if stated else name
                 yield TaggedOutput(ALONE, (int(label_buckets([key], bits)[0]), (key, pack(known[name]))))
         else:
-            yield from _notice(_NO_LABEL_FILE, rows.take(is_bare).file_name.texts())
+            if source.has_labels:
+                yield from _notice(_NO_LABEL_FILE, rows.take(is_bare).file_name.texts())
             yield from self._reject_alone(((name, known[name]) for name in alone), facts, excluded)
         yield from self._labelled(rows, keys, wanted, facts, bits)
 

@@ -23,14 +23,14 @@ def ways(contents: DataContents, options: type[FormatOptions]) -> Iterator[Inter
     """Yield the Interpretation of a data set of a format, recognised by file names, contents or columns of tables."""
     why = next(filter(None, (options.recognise(contents.names), *_describe_candidates(contents, options))), "")
     if why:
-        yield Interpretation(why, {"data": [contents.data]}, fault=_source_fault(contents, options))
+        yield Interpretation(why, {"data": [contents.data]}, fault=source_fault(contents, options))
         return
     for rank, folder, names in contents.tables:
         if what := options.recognise_columns(contents.columns(join_path(folder, names[0]))):
             yield Interpretation(f"{names[0]} has {what}", {"data": [contents.data]}, rank)
 
 
-def _source_fault(contents: DataContents, options: type[FormatOptions]) -> ConfigError | None:
+def source_fault(contents: DataContents, options: type[FormatOptions]) -> ConfigError | None:
     """Return the error of a data set whose parts do not fit, YOLO's labels without names of classes for example."""
     known = {field.name for field in option_fields(options)} - {"data", "output"}
     given = {name: value for name, value in contents.given.items() if name in known}

@@ -231,6 +231,10 @@ def yield_nothing(*_: Any) -> Iterator[str]:
     yield from ()
 
 
+def is_never(_: str) -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Source:
     """A data set in one format.
@@ -240,7 +244,8 @@ class Source:
         kind: Name of the format.
         folders: Folders of images and label files.
         parse: Parser. It is sent to workers, so it is a function of a module, or a `partial` of one.
-        is_label: Takes the name of a file in the data set; True for a label file.
+        is_label: Takes the name of a file in the data set; True for a label file. `is_never` for images without label
+            files; `label_name` then returns their names without suffix.
         ignorable_labels: Regular expression of files that need no image, so that they are no rejects.
         label_name: Takes the name of an image; returns the name of its label file. None if label files name images.
         stated_label: Takes the name of a label file without an image, and its `Sample.file_name`; returns the name that
@@ -248,6 +253,7 @@ class Source:
         categories: Classes with their ids; None to collect the names of classes, which get ids from 1.
         segments: Categories of semantic masks, whose ids are the values of pixels; empty without such masks.
         maps: Folders of the semantic masks of its images.
+        is_map: Takes the name of a file in the data set; True for a mask that is in a folder of images.
         splits: Splits that folders, lists or label files name; empty if --split decides.
         lists: Files that list the images of splits.
         parse_list: Takes the path and the lines of a list; yields names of images, which may lack the suffix.
@@ -259,6 +265,7 @@ class Source:
             one for all.
         text_fields: True if values of open fields are texts whose looks decide their kind, as in CSV and XML.
         fields: Requested open fields of images, and of objects. `FormatOptions.source` sets them.
+        notes: Sentences about the contents, for the terminal.
     """
 
     path: str
@@ -272,6 +279,7 @@ class Source:
     categories: tuple[Category, ...] | None = None
     segments: tuple[Category, ...] = ()
     maps: tuple[MapFolder, ...] = ()
+    is_map: Callable[[str], bool] = is_never
     splits: tuple[str, ...] = ()
     lists: tuple[SplitList, ...] = ()
     parse_list: Callable[[str, Iterable[str]], Iterator[str]] = yield_nothing
@@ -282,6 +290,7 @@ class Source:
     image_fields: tuple[str, ...] = ()
     text_fields: bool = False
     fields: tuple[FieldSelection, FieldSelection] = (NO_FIELDS, NO_FIELDS)
+    notes: tuple[str, ...] = ()
 
     def own_split(self, index: int, splits: tuple[str, ...]) -> str:
         """Return the name of a split of the job by its index; empty if --split decides."""
@@ -290,6 +299,11 @@ class Source:
     def split_index(self, split: str, splits: tuple[str, ...]) -> int:
         """Return the index of a split of the data set in those of the job; -1 if --split decides."""
         return splits.index(split) if splits == self.splits else -1
+
+    @property
+    def has_labels(self) -> bool:
+        """False for images whose only annotations are maps, or that have none."""
+        return self.is_label is not is_never
 
     @property
     def images(self) -> tuple[str, ...]:

@@ -441,7 +441,12 @@ def _shared_lines(manifest: Manifest, job_splits: Sequence[SplitManifest]) -> It
     inputs = [rows for split in job_splits for rows in split.inputs]
     uncarried = uncarried_lines(inputs, manifest.layout, manifest.container)
     yield from zip(chain(["fields not written"], repeat("")), map(printable, uncarried), strict=False)
-    if number := manifest.num_classes:
+    if manifest.labels.has_pixel_ids and not manifest.categories:
+        yield (
+            "num_labels",
+            f"{manifest.num_classes:,}: values of pixels (up to {manifest.num_classes - 1:,}); 255 is unknown",
+        )
+    elif number := manifest.num_classes:
         stored, last = _stored_labels(manifest), len(manifest.categories) - 1
         read = "" if stored == "class indices" else f"; recordmill.open() returns class indices 0 to {last:,}"
         yield "num_labels", f"{number:,}: records store {stored} (up to {number - 1:,}){read}"
@@ -667,7 +672,9 @@ _FLAGS = {
 """Flag that stores a field of annotations, and the part of a record with it."""
 
 _OBJECTS = (AnnotationKind.INSTANCES.value, AnnotationKind.KEYPOINTS.value)
-_WITHOUT_OBJECTS = {kind.value for kind in AnnotationKind} - {*_OBJECTS}
+_WITHOUT_OBJECTS = {kind.value for kind in AnnotationKind} | {"masks", Part.SEMANTIC.value, Part.DEPTH.value}
+_WITHOUT_OBJECTS -= {*_OBJECTS}
+"""Kinds of inputs that have no objects."""
 _ADD_OBJECTS = "--instances FILE"
 
 

@@ -161,12 +161,25 @@ def read_mask(data: bytes, width: int, height: int, colours: bytes = b"") -> np.
     image = _open_map(data, width, height)
     if colours:
         return _values_of_colours(np.asarray(image.convert("RGB")), colours)
-    if image.mode in _DEEP:
-        return np.asarray(image).astype(np.uint16)
-    if image.mode not in ("1", "L", "P"):
+    pixels = mask_numbers(image, data)
+    if pixels is None:
         raise UnusableError(
             Reason.MASK_KIND, f"its pixels are colours (mode {image.mode}), and no table says what the colours mean"
         )
+    return pixels
+
+
+def mask_numbers(image: Image.Image, data: bytes) -> np.ndarray | None:
+    """Return the pixels of a grey image, or the indices of an image with a palette: uint8 or uint16 [height, width];
+    None of an image whose pixels are colours.
+
+    Args:
+        data: The file.
+    """
+    if image.mode in _DEEP:
+        return np.asarray(image).astype(np.uint16)
+    if image.mode not in ("1", "L", "P"):
+        return None
     pixels = np.asarray(image).astype(np.uint8)
     bits = data[_BIT_DEPTH] if data.startswith(PNG_START) and image.mode == "L" else 8
     return pixels // _GREY_OF_BITS[bits] if bits in _GREY_OF_BITS else pixels

@@ -15,8 +15,8 @@ from recordmill.schemas.inputs.fields import leaf_values
 from recordmill.schemas.inputs.images import MAX_PIXELS, is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.scalars import read_flag
-from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.annotated.image_sets import SPLITS_BY_NAME, find_image_sets, parse_image_set
 from recordmill.transforms.annotated.naming import split_folders
 from recordmill.transforms.annotated.read_xml import (
     Element,
@@ -34,7 +34,6 @@ from recordmill.transforms.annotated.source import (
     LabelledImage,
     Source,
     SourceFolder,
-    SplitList,
     field_notes,
     parser,
 )
@@ -46,10 +45,8 @@ from recordmill.transforms.voc.voc_options import VocOptions
 _ANNOTATIONS = ("Annotations", "annotations")
 _IMAGES = ("JPEGImages", "images", "Images")
 _LISTS = ("ImageSets/Main", "ImageSets/Layout", "ImageSets/Segmentation", "ImageSets")
-_LAYOUT = "ImageSets/Layout"
 _OBJECTS, _CLASSES = "SegmentationObject", "SegmentationClass"
 _VOID = 255
-_SPLITS_BY_NAME = {"trainval": "trainval"} | SPLIT_OF_FOLDER
 _YEARS = tuple(f"VOC{year}" for year in range(2005, 2013))
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
 _READ = frozenset(("name", "pose", "truncated", "difficult", "bndbox"))
@@ -95,13 +92,13 @@ def source(options: VocOptions) -> Source:
         raise ConfigError(f"--images: {data} has images in its folders {' and '.join(sorted(by_name))}; omit --images")
     folders = []
     for name, pair in by_name.items():
-        split = _SPLITS_BY_NAME.get(name.lower(), "")
+        split = SPLITS_BY_NAME.get(name.lower(), "")
         for path in images or (join_path(root, pair.images),):
             folders.append(SourceFolder(path.rstrip("/"), "" if images else pair.images, split))
         if images or pair.labels != pair.images:
             folders.append(SourceFolder(join_path(root, pair.labels).rstrip("/"), pair.labels, split, False))
     voc_folders = tuple(pair._replace(images="") if images else pair for pair in by_name.values())
-    lists = _find_image_sets(root) if whole else []
+    lists = find_image_sets(root, _LISTS) if whole else []
     used = {*(folder.split for folder in folders), *(list_.split for list_ in lists)}
     has_masks, has_fields, origin = options.masks != "none", bool(options.fields), int(options.voc_origin)
     mask_root = root if has_masks else ""
@@ -113,9 +110,9 @@ def source(options: VocOptions) -> Source:
         is_label=_is_xml,
         label_name=partial(xml_name, folders=voc_folders),
         stated_label=_stated_label,
-        splits=tuple(split for split in dict.fromkeys(_SPLITS_BY_NAME.values()) if split in used),
+        splits=tuple(split for split in dict.fromkeys(SPLITS_BY_NAME.values()) if split in used),
         lists=tuple(lists),
-        parse_list=partial(_parse_image_set, images=voc_folders[0].images),
+        parse_list=partial(parse_image_set, images=voc_folders[0].images),
         check=partial(_check_voc_notes, origin=origin),
         parts=(Part.FLAGS,),
         inputs=tuple(list_.path for list_ in lists),
@@ -172,34 +169,6 @@ def _find_voc_folders(root: str, below: str) -> VocFolders | None:
     if labels:
         return VocFolders(below + images, below + labels)
     return VocFolders(below, below) if any(map(_is_xml, storage.names(folder))) else None
-
-
-def _find_image_sets(root: str) -> list[SplitList]:
-    """Return the lists of splits in the first folder with such lists.
-
-    Lists of one class, `cat_train.txt`, are skipped; so is `trainval`, if train and val have lists.
-    """
-    for folder in (join_path(root, name) for name in _LISTS):
-        names = [name for name in storage_for(folder).names(folder) if name.endswith(".txt")]
-        splits = {name: _SPLITS_BY_NAME[name[:-4]] for name in names if name[:-4] in _SPLITS_BY_NAME}
-        if {"train", "val"} <= {*splits.values()}:
-            splits.pop("trainval.txt", None)
-        elif "trainval.txt" in splits:
-            splits = {name: split for name, split in splits.items() if split not in ("train", "val")}
-        if not splits and len(names) == 1:
-            splits = {names[0]: "train"}
-        if splits:
-            return [SplitList(join_path(folder, name), split) for name, split in splits.items()]
-    return []
-
-
-def _parse_image_set(path: str, lines: Iterable[str], images: str) -> Iterator[str]:
-    """Yield the names of the images in a list, with a suffix, which lists lack.
-
-    In ImageSets/Layout, the number of an object follows the name.
-    """
-    for name in (line.split()[0] for line in lines) if _LAYOUT in path else lines:
-        yield f"{images}{name}" if name.lower().endswith((".jpg", ".jpeg", ".png")) else f"{images}{name}.jpg"
 
 
 def _unread_masks(root: str, folders: Iterable[VocFolders], has_masks: bool) -> Iterator[str]:

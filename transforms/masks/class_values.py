@@ -1,0 +1,224 @@
+"""Classes of semantic masks, and the pixels that mean them: tables in files, and those of known data sets."""
+
+import csv
+import posixpath
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.option import join_names
+
+ADE20K = "objectInfo150.txt"
+UNKNOWN = 255
+"""Value of pixels without a class."""
+CLASS_FILES = (
+    *("_classes.csv", "class_dict.csv", "class_dict_seg.csv", "labelmap.txt", "label_colors.txt", ADE20K),
+    *("classes.csv", "codes.txt", "class_names.txt", "classes.txt"),
+)
+"""Names of files that name the classes, in order of preference."""
+_NAME_COLUMNS = ("name", "class", "class_name", "label", "category", "classes")
+_VALUE_COLUMNS = ("value", "pixel value", "pixel_value", "id", "index", "idx", "class_id", "class id")
+_COLOUR_COLUMNS = (("r", "g", "b"), ("red", "green", "blue"))
+_ITEM = re.compile(r"(.*)=(?:(\d{1,5})|#([0-9A-Fa-f]{6}))")
+_CVAT_LINE = re.compile(r"(.*?):(\d+),\s*(\d+),\s*(\d+):.*")
+_COLOUR_LINE = re.compile(r"(\d+)\s+(\d+)\s+(\d+)\s+(\S.*)")
+_COLUMNS = "name,value or name,r,g,b"
+
+
+class MaskClass(NamedTuple):
+    """A class of semantic masks.
+
+    Attributes:
+        name: Its name; empty if its pixels are unknown.
+        value: Its number.
+        colour: Colour of its pixels, 0xRRGGBB; None if its pixels are `value`.
+    """
+
+    name: str
+    value: int
+    colour: int | None = None
+
+
+class ClassTable(NamedTuple):
+    """Classes of masks, and where they come from.
+
+    Attributes:
+        where: File or option that names them; empty without classes.
+        inputs: The file.
+        notes: Sentences about them.
+    """
+
+    classes: Sequence[MaskClass] = ()
+    where: str = ""
+    inputs: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def check_classes(table: ClassTable) -> None:
+    """Raise ConfigError if two classes have one name, value or colour."""
+    for what, values in (
+        ("name", [one.name for one in table.classes if one.name]),
+        ("value", [str(one.value) for one in table.classes if one.colour is None]),
+        ("colour", [colour_text(one.colour) for one in table.classes if one.colour is not None]),
+    ):
+        if repeated := next((value for value in values if values.count(value) > 1), ""):
+            raise ConfigError(f"{table.where}: two classes have the {what} {repeated}. Give each a different {what}")
+
+
+def parse_names(names: Sequence[str]) -> list[MaskClass]:
+    """Return the classes of `--class-names`: name n is that of the value n, unless all names state values or colours.
+
+    Raises:
+        ConfigError: Some names state their value or colour, and others do not.
+
+    >>> parse_names(["sky", "car"])[1], parse_names(["polyp=255"])[0], parse_names(["car=#000001"])[0]
+    (MaskClass(name='car', value=1, colour=None), MaskClass(name='polyp', value=255, colour=None), \
+MaskClass(name='car', value=0, colour=1))
+    """
+    matches = [_ITEM.fullmatch(name) for name in names]
+    stated = [match for match in matches if match]
+    if len(stated) not in (0, len(names)):
+        without = next(name for name, match in zip(names, matches, strict=True) if not match)
+        raise ConfigError(
+            f"--class-names {join_names(names)}: {without!r} has no value, and others have one. Give all values, as in "
+            "background=0,road=7, or none"
+        )
+    colours = [match[3] for match in stated if match[3]]
+    if len(colours) not in (0, len(names)):
+        raise ConfigError(f"--class-names {join_names(names)}: some classes are values, and others colours")
+    if not stated:
+        return [MaskClass(name, value) for value, name in enumerate(names)]
+    return [
+        MaskClass(match[1], row, int(match[3], 16)) if match[3] else MaskClass(match[1], int(match[2]))
+        for row, match in enumerate(stated)
+    ]
+
+
+def parse_class_file(path: str, data: bytes) -> list[MaskClass]:
+    """Return the classes of a file: a name per line, a table, CVAT's labelmap.txt, or lines `R G B name`.
+
+    Raises:
+        ConfigError: It is none of these, or has no class.
+    """
+    try:
+        lines = data.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8: {error}") from error
+    while lines and not lines[-1].strip():
+        lines.pop()
+    if not lines:
+        raise ConfigError(f"{path} is empty: write a name of a class per line")
+    if path.lower().endswith((".csv", ".tsv")) or "\t" in lines[0]:
+        return _parse_table(path, lines)
+    plain = [line for line in lines if line.strip() and not line.startswith("#")]
+    for pattern, is_name_first in ((_CVAT_LINE, True), (_COLOUR_LINE, False)):
+        matches = [match for line in plain if (match := pattern.fullmatch(line.strip()))]
+        if matches and len(matches) == len(plain):
+            groups = [match.groups() if is_name_first else (match[4], *match.groups()[:3]) for match in matches]
+            return [
+                MaskClass(name.strip(), row, _pack_colour(path, row + 1, channels))
+                for row, (name, *channels) in enumerate(groups)
+            ]
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            raise ConfigError(
+                f"{path}, line {number} is blank, so the value {number - 1} has no name. Write its name, or a CSV file "
+                f"with the columns {_COLUMNS}"
+            )
+    return [MaskClass(line.strip(), value) for value, line in enumerate(lines)]
+
+
+def _parse_table(path: str, lines: Sequence[str]) -> list[MaskClass]:
+    separator = "\t" if "\t" in lines[0] else ";" if ";" in lines[0] and "," not in lines[0] else ","
+    header, *rows = ([cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator))
+    columns = {name.lower(): index for index, name in enumerate(header)}
+    name = next((columns[column] for column in _NAME_COLUMNS if column in columns), None)
+    value = next((columns[column] for column in _VALUE_COLUMNS if column in columns), None)
+    colour = next(([columns[c] for c in channels] for channels in _COLOUR_COLUMNS if {*channels} <= {*columns}), None)
+    if name is None or (value is None and colour is None):
+        raise ConfigError(
+            f"{path}: its first line has the columns {', '.join(header)}. Name the classes in a table with the columns "
+            f"{_COLUMNS}"
+        )
+    classes = list[MaskClass]()
+    for line, row in enumerate(rows, 2):
+        if not any(row):
+            continue
+        try:
+            number = len(classes) if value is None else int(row[value])
+            packed = None if colour is None else _pack_colour(path, line, [row[index] for index in colour])
+            classes.append(MaskClass(row[name], number, packed))
+        except (IndexError, ValueError) as error:
+            raise ConfigError(f"{path}, line {line}: a value, or a cell, is missing or not a whole number") from error
+    if not classes:
+        raise ConfigError(f"{path} has no class below its first line")
+    return [MaskClass("", 0), *classes] if posixpath.basename(path) == ADE20K else classes
+
+
+def _pack_colour(path: str, line: int, channels: Iterable[str]) -> int:
+    red, green, blue = map(int, channels)
+    if not all(0 <= channel <= 255 for channel in (red, green, blue)):
+        raise ConfigError(f"{path}, line {line}: {red},{green},{blue} is not a colour: its numbers must be 0 to 255")
+    return red << 16 | green << 8 | blue
+
+
+def colour_text(colour: int) -> str:
+    """
+    >>> colour_text(0x80FF00)
+    '#80ff00'
+    """
+    return f"#{colour:06x}"
+
+
+_CITYSCAPES = (
+    *("unlabeled", "ego vehicle", "rectification border", "out of roi", "static", "dynamic", "ground"),
+    *("road", "sidewalk", "parking", "rail track", "building", "wall", "fence", "guard rail", "bridge"),
+    *("tunnel", "pole", "polegroup", "traffic light", "traffic sign", "vegetation", "terrain", "sky"),
+    *("person", "rider", "car", "truck", "bus", "caravan", "trailer", "train", "motorcycle", "bicycle"),
+)
+_TRAIN_IDS = (
+    *("road", "sidewalk", "building", "wall", "fence", "pole", "traffic light", "traffic sign"),
+    *("vegetation", "terrain", "sky", "person", "rider", "car", "truck", "bus", "train", "motorcycle"),
+    "bicycle",
+)
+_VOC = (
+    *("background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
+    *("diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train"),
+    "tvmonitor",
+)
+_LABEL_IDS_NOTE = (
+    "the masks are Cityscapes' labelIds, of 34 classes; labelTrainIds, of 19 classes, are read where they exist: "
+    "csCreateTrainIdLabelImgs of cityscapesscripts writes them"
+)
+_BY_END = {
+    "TrainIds": ClassTable(
+        [MaskClass(name, value) for value, name in enumerate(_TRAIN_IDS)], "Cityscapes' labelTrainIds"
+    ),
+    "Ids": ClassTable(
+        [MaskClass(name, value) for value, name in enumerate(_CITYSCAPES)],
+        "Cityscapes' labelIds",
+        (),
+        (_LABEL_IDS_NOTE,),
+    ),
+}
+_VOC_TABLE = ClassTable(
+    [MaskClass(name, value) for value, name in enumerate(_VOC)],
+    "Pascal VOC's list of classes",
+    (),
+    ("the names of the classes are those of Pascal VOC",),
+)
+_VOC_FOLDER = "SegmentationClass"
+
+
+def known_classes(mask_folder: str, map_end: str, is_voc: bool) -> ClassTable | None:
+    """Return the classes of Cityscapes or Pascal VOC, by the names of masks; None for any other data set.
+
+    Args:
+        mask_folder: Folder of the masks.
+        map_end: End of their names.
+        is_voc: True if the data set has Pascal VOC's lists of splits.
+    """
+    if match := re.fullmatch("_gt(?:Fine|Coarse)_label((?:Train)?Ids)", map_end):
+        return _BY_END[match[1]]
+    return _VOC_TABLE if is_voc and posixpath.basename(mask_folder) == _VOC_FOLDER else None

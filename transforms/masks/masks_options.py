@@ -1,0 +1,78 @@
+"""Options of the format `masks`."""
+
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+from recordmill.schemas.inputs.option import READ, Data, Images, Masks, Names, redefine_option
+from recordmill.transforms.annotated.format_options import FormatOptions
+
+_OF_OBJECTS = (
+    "masks",
+    "boxes",
+    "fields",
+    "no_crowd",
+    "min_area",
+    "categories",
+    "stratify",
+    "class_map",
+    "max_per_class",
+)
+"""Options that do something to objects, or to classes of objects, alone."""
+_MOST_VALUE = 255
+
+
+class MasksOptions(FormatOptions):
+    """Options of the format `masks`, see docs/formats.md."""
+
+    data: Data = redefine_option(
+        FormatOptions,
+        "data",
+        ...,
+        "Folder or .zip with a folder of images and a folder of masks, such as `images` and `masks`; or with images "
+        "that have their masks beside them; or of images alone, with `--mask-images`.",
+    )
+    images: Images = redefine_option(
+        FormatOptions, "images", text="Folder or .zip of images. DATA is then that of the masks.", usual="in DATA"
+    )
+    mask_images: Masks = READ.opt(
+        "Folder or .zip of masks, where they are not in DATA. A mask is a PNG, or another lossless image, of the size "
+        "of its image, and has its name, but for what all names begin or end with: `1_leftImg8bit.png` and "
+        "`1_gtFine_labelIds.png`.",
+        (),
+        "DIR|ZIP",
+        "in DATA",
+    )
+    class_names: Names = READ.opt(
+        "Names of the classes: name n is that of pixels of value n. Or `NAME=VALUE`, or `NAME=#RRGGBB` for masks that "
+        "are colours, which become the values 0, 1, … Or a file: a name per line; a table with the columns `name` and "
+        "`value`, or `name`, `r`, `g` and `b`; CVAT's labelmap.txt.",
+        (),
+        "NAME[=VALUE][,…]|FILE",
+        "a file of DATA such as _classes.csv, class_dict.csv, labelmap.txt or classes.txt",
+    )
+    void: Names = READ.opt(
+        "Values of pixels that are unknown, besides 255: they are written as 255. Where masks are colours, the number "
+        "of the class in `--class-names`, from 0.",
+        (),
+        "VALUE[,…]",
+    )
+    layout: Literal["detection"] = redefine_option(FormatOptions, "layout", "detection")
+    name: str = redefine_option(FormatOptions, "name", "masks")
+    endings: ClassVar[tuple[str, ...]] = ()
+    most_folders: ClassVar[int | None] = 1
+
+    @property
+    def void_values(self) -> frozenset[int]:
+        return frozenset(map(int, self.void))
+
+    def _faults(self) -> Iterator[str]:
+        for value in self.void:
+            if not value.isdecimal() or int(value) > _MOST_VALUE:
+                yield f"--void must be whole numbers from 0 to {_MOST_VALUE} (got {value!r})"
+        for name in self.given(*_OF_OBJECTS):
+            yield f"{name} has no effect on masks of whole images: leave it out"
+        if len(self.mask_images) > 1:
+            yield "--mask-images: the masks of a data set are in one folder; convert others with --add"
+        if self.images and self.mask_images:
+            yield "--images and --mask-images contradict DATA, which is one of the two: leave one of them out"
+        yield from super()._faults()
