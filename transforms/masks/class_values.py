@@ -23,6 +23,7 @@ _COLOUR_COLUMNS = (("r", "g", "b"), ("red", "green", "blue"))
 _ITEM = re.compile(r"(.*)=(?:(\d{1,5})|#([0-9A-Fa-f]{6}))")
 _CVAT_LINE = re.compile(r"(.*?):(\d+),\s*(\d+),\s*(\d+):.*")
 _COLOUR_LINE = re.compile(r"(\d+)\s+(\d+)\s+(\d+)\s+(\S.*)")
+_TABLES = (".csv", ".tsv")
 _COLUMNS = "name,value or name,r,g,b"
 
 
@@ -109,7 +110,7 @@ def parse_class_file(path: str, data: bytes) -> list[MaskClass]:
         lines.pop()
     if not lines:
         raise ConfigError(f"{path} is empty: write a name of a class per line")
-    if path.lower().endswith((".csv", ".tsv")) or "\t" in lines[0]:
+    if path.lower().endswith(_TABLES):
         return _parse_table(path, lines)
     plain = [line for line in lines if line.strip() and not line.startswith("#")]
     for pattern, is_name_first in ((_CVAT_LINE, True), (_COLOUR_LINE, False)):
@@ -120,6 +121,8 @@ def parse_class_file(path: str, data: bytes) -> list[MaskClass]:
                 MaskClass(name.strip(), row, _pack_colour(path, row + 1, channels))
                 for row, (name, *channels) in enumerate(groups)
             ]
+    if "\t" in lines[0]:
+        return _parse_table(path, lines)
     for number, line in enumerate(lines, 1):
         if not line.strip():
             raise ConfigError(

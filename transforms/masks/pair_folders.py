@@ -109,14 +109,14 @@ def find_pairs(names: Iterable[str]) -> list[FolderPair]:
 
 
 def _pairs_apart(images: Sequence[str]) -> Iterator[FolderPair]:
-    """Yield the pairs of folders of masks and folders with any name."""
+    """Yield the pairs of a folder SegmentationClass, which tools export without the images, and other folders."""
     by_folder: dict[str, list[str]] = defaultdict(list)
     for name in images:
         folder, base = posixpath.split(name)
         by_folder[folder].append(base)
-    masks = {folder for folder in by_folder if _describe_folder(posixpath.basename(folder))[0] == "mask"}
-    for one in sorted(masks)[:_MOST_FOLDERS]:
-        for other in sorted(by_folder.keys() - masks)[:_MOST_FOLDERS]:
+    masks = [folder for folder in by_folder if posixpath.basename(folder) == "SegmentationClass"]
+    for one in masks[:_MOST_FOLDERS]:
+        for other in sorted(by_folder.keys() - {*masks})[:_MOST_FOLDERS]:
             yield _pair(other, by_folder[other], one, by_folder[one])
 
 
