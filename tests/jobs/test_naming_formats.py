@@ -57,6 +57,7 @@ def test_box_and_class(format_, tmp_path, recordmill):
     (tmp_path / "data").mkdir()
     name, text = FILES[format_]
     (tmp_path / "data" / name).write_text(text)
+    (tmp_path / "images" / name).write_text(text)  # label files of an older copy, which are not read
     converted(recordmill, tmp_path, format_, tmp_path / "data", "--images", tmp_path / "images")
     (example,) = read_examples(tmp_path / "out")
     assert example["image/object/class/text"] == [b"cat"]
@@ -182,6 +183,14 @@ def test_folders_of_splits_in_capitals_and_files(tmp_path, recordmill):
         file = [{"image": "1.jpg", "annotations": [{"label": "cat", "coordinates": coordinates}]}]
         (tmp_path / "data" / folder / f"a.{ending}").write_text(json.dumps(file))
     converted(recordmill, tmp_path, "createml", tmp_path / "data", "--max-rejects", "1")
+    assert [len(read_examples(tmp_path / "out", split)) for split in ("train", "val")] == [1, 1]
+
+
+def test_label_files_in_a_folder_of_images_beside_folders_of_splits(tmp_path, recordmill):
+    for folder in ("data/train", "data/val", "images/train", "images/val"):
+        draw_jpeg(tmp_path / folder / "1.jpg")
+        (tmp_path / folder / "a.json").write_text('[{"image": "1.jpg", "annotations": []}]')
+    converted(recordmill, tmp_path, "createml", tmp_path / "data", "--images", tmp_path / "images", "--allow-empty")
     assert [len(read_examples(tmp_path / "out", split)) for split in ("train", "val")] == [1, 1]
 
 

@@ -90,7 +90,9 @@ def _add_image_folders(labels: list[SourceFolder], images: tuple[str, ...]) -> t
         return tuple(labels)
     image_paths = {path.rstrip("/") for path in images}
     label_folders = [folder._replace(has_images=False) for folder in labels if folder.path not in image_paths]
-    return (*(SourceFolder(path) for path in sorted(image_paths)), *label_folders)
+    # A folder of images may have label files of other formats, or of an older copy of the data set.
+    label_paths = {folder.path for folder in labels}
+    return (*(SourceFolder(path, has_labels=path in label_paths) for path in sorted(image_paths)), *label_folders)
 
 
 def one_folder(folder: str, names: Iterable[str], images: tuple[str, ...]) -> LabelFolders:

@@ -182,7 +182,7 @@ def _sort_files(files: Sequence[tuple[str, ImageFile]], folder: SourceFolder, so
     images = file_block(
         (name, file) for name, file in named if folder.has_images and is_image_name(name) and not source.is_map(name)
     )
-    labels = file_block((name, file) for name, file in named if source.is_label(name))
+    labels = file_block((name, file) for name, file in named if folder.has_labels and source.is_label(name))
     return images, labels.replace(class_name=ragged_texts([folder.split] * len(labels)))
 
 

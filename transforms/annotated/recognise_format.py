@@ -54,7 +54,7 @@ def reads_labels(options: FormatOptions) -> bool:
         RecordmillError, OSError: The format finds no label files in the data set.
     """
     source = options.source()
-    for folder in source.folders:
+    for folder in (folder for folder in source.folders if folder.has_labels):
         names = islice(storage_for(folder.path).walk_names(folder.path), LISTED)
         labels = (name for name in names if source.is_label(folder.prefix + name))
         for name in islice(labels, MOST_READ):

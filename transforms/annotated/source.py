@@ -150,12 +150,14 @@ class SourceFolder(NamedTuple):
         split: Split of its images, and of its label files without an image; empty if label files or --split decide, or
             if only listed images are read.
         has_images: False if only its label files are read.
+        has_labels: False if only its images are read.
     """
 
     path: str
     prefix: str = ""
     split: str = ""
     has_images: bool = True
+    has_labels: bool = True
 
 
 class SplitList(NamedTuple):

@@ -92,14 +92,16 @@ def source(options: CvatOptions) -> Source:
         raise ConfigError(f"--frame-name {frame_name} has no number. Write the number in braces: frame_{{:06d}}.png")
     paths = {name: join_path(images_folder, name) for name in subsets}
     subset_paths = {name: path for name, path in paths.items() if storage_for(path).is_folder(path)}
+    nested = {f"{name}/{name}": join_path(path, name) for name, path in subset_paths.items()}
+    subset_folders = {*subset_paths, *(name for name, path in nested.items() if storage_for(path).is_folder(path))}
     if options.match == "path":
         _check_frame_name(file, head, (*subset_paths.values(), *(images or (images_folder,))), frame_name)
-    folders = [SourceFolder(path.rstrip("/")) for path in images]
-    if folder.rstrip("/") not in {image_folder.path for image_folder in folders}:
+    folders = [SourceFolder(path.rstrip("/"), has_labels=path.rstrip("/") == folder.rstrip("/")) for path in images]
+    if not any(image_folder.has_labels for image_folder in folders):
         folders.append(SourceFolder(folder, has_images=not images))
     labels = LabelFolders(tuple(folders), tuple(dict.fromkeys(splits.values())), partial(eq, name))
     has_masks = options.masks != "none"
-    kept = {"has_masks": has_masks, "has_fields": bool(options.fields), "subset_folders": frozenset(subset_paths)}
+    kept = {"has_masks": has_masks, "has_fields": bool(options.fields), "subset_folders": frozenset(subset_folders)}
     parse = partial(parse_cvat, prefix=prefix, frame_name=frame_name, splits=splits, **kept)
     return naming_source(
         options, labels, parse, check=_check_cvat_notes, inputs=(file,), warnings=warnings, text_fields=True
@@ -263,7 +265,8 @@ def parse_cvat(
         splits: Splits by the names of subsets; empty if --split decides.
         has_masks: True if records store polygons and masks, False if only their boxes.
         has_fields: True if records store open fields.
-        subset_folders: Subsets that have a folder of images, as in an export of a project.
+        subset_folders: Subsets that have a folder of images, as in an export of a project; and `train/train` if the
+            folder of the subset train has such a folder, too.
 
     Raises:
         ConfigError: The file ends within tracks, so that no frame has all of its objects; or it states too many frames.
@@ -325,9 +328,11 @@ def video_frames(meta: Element, file: str) -> tuple[range, Sides]:
 
 
 def _subset_folder(element: Element, subset_folders: frozenset[str]) -> str:
-    """Return the folder of the image, or of the frames, of an element: `train/`; empty if its name has it."""
+    """Return the folder of the image, or of the frames, of an element: `train/`; empty if its name has it, unless the
+    folder has such a folder, too."""
     subset, name = element.attributes.get("subset", ""), element.attributes.get("name", "")
-    return f"{subset}/" if subset in subset_folders and not name.startswith(f"{subset}/") else ""
+    is_stated = name.startswith(f"{subset}/") and f"{subset}/{subset}" not in subset_folders
+    return f"{subset}/" if subset in subset_folders and not is_stated else ""
 
 
 def _convert_image_element(

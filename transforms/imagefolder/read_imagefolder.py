@@ -139,7 +139,7 @@ def source(options: ImagefolderOptions) -> Source:
         folders = [SourceFolder(path, prefix, has_images=False) for path, prefix in paths]
     else:
         folders = [SourceFolder(join_path(root, file.folder), file.prefix, file.split, not images) for file in files]
-    folders += [SourceFolder(folder) for folder in images]
+    folders += [SourceFolder(folder, has_labels=False) for folder in images]
     box_format, is_beside = BoxFormat(options.bbox_format or "xywh"), not images and not image_column
     has_fields = bool(options.fields)
     row_format = MetadataFormat(class_names, box_format, captions, by_folder, is_beside, image_column, has_fields)

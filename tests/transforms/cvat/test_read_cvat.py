@@ -333,6 +333,17 @@ def test_fields_of_tracks():
     assert object_.fields == expected | {"track_id": 2}
 
 
+@pytest.mark.parametrize(("folder", "expected"), [("train", "train/1.jpg"), ("train/train", "train/train/1.jpg")])
+def test_name_that_begins_with_its_subset(folder, expected, tmp_path):
+    (tmp_path / "images" / folder).mkdir(parents=True)
+    subsets = "<meta><project><subsets>train</subsets></project></meta>"
+    file = tmp_path / "annotations.xml"
+    file.write_text(f"<annotations>{subsets}<image name='train/1.jpg' subset='train'/></annotations>")
+    found = read_cvat.source(CvatOptions(output="out", data=str(tmp_path)))
+    with file.open("rb") as stream:
+        assert [image.sample.file_name for image in found.parse(stream, "a.xml")] == [f"images/{expected}"]
+
+
 def test_images_of_a_project_are_in_folders_of_subsets(tmp_path):
     names = [("train", "1.jpg"), ("val", "1.jpg"), ("val", "val/2.jpg"), ("more", "3.jpg")]
     for folder in ("train", "val"):
