@@ -91,12 +91,17 @@ class ExtractOptions(DataSetOptions):
     """Options of `recordmill extract`."""
 
     target: str = ARGUMENT.opt("Output folder: new or empty.", ..., "DIR")
-    format_: Literal["coco", "yolo", "voc", "labelme", "hf", "ndjson"] = WRITE.opt(
+    format_: Literal["coco", "yolo", "voc", "labelme", "hf", "ndjson", "cvat", "createml"] = WRITE.opt(
         "Format of the labels. `coco`: COCO JSON. `yolo`: data.yaml, images and labels, for Ultralytics. `voc`: Pascal "
         "VOC. `labelme`: a JSON file beside each image. `hf`: Hugging Face's imagefolder, with metadata.jsonl. "
-        "`ndjson`: images and dataset.ndjson, as of Ultralytics' platform.",
+        "`ndjson`: images and dataset.ndjson, as of Ultralytics' platform. `cvat`: images and annotations.xml, CVAT's "
+        "XML 1.1. `createml`: Apple's JSON beside the images.",
         "coco",
         alias="as",
+    )
+    labels_only: bool = WRITE.opt(
+        "Write no images. Labels have the names that the images would have. See [formats.md](formats.md#labels-only).",
+        False,
     )
     split: str = WRITE.opt("Extract only this split.", "")
     workers: int | None = redefine_option(ImageOptions, "workers", usual="one per core, 64 for buckets")

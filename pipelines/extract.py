@@ -19,7 +19,13 @@ from recordmill.transforms.dataset.fact_lines import uncarried_lines
 from recordmill.transforms.extract.extract_files import FileWriter
 from recordmill.transforms.extract.extract_rows import name_clashes
 from recordmill.transforms.extract.extract_shards import ExtractShard
-from recordmill.transforms.extract.write_documents import LABEL_COLUMNS, ExtractedSplit, join_lists, write_split
+from recordmill.transforms.extract.write_documents import (
+    ANNOTATIONS,
+    LABEL_COLUMNS,
+    ExtractedSplit,
+    join_lists,
+    write_split,
+)
 from recordmill.transforms.extract.write_formats import LABEL_FORMATS
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -98,6 +104,36 @@ def missing_contents(manifest: Manifest, splits: Sequence[str], format_: str) ->
         yield f"layout {layout} keeps a mask instead of regions of stuff: the mask is written, without a stuff JSON"
 
 
+_IMAGE_PATHS = {"yolo": "images/SPLIT/NAME", "voc": "SPLIT/NAME", "hf": "NAME", "coco": "NAME"}
+"""Paths of images below the folder that `--images` names, in formats that have no `--match`."""
+
+
+def convert_commands(folder: str, manifest: Manifest, splits: Sequence[str], format_: str) -> Iterator[str]:
+    """Yield the commands that convert the labels of `--labels-only`, each in a sentence."""
+    has_objects = "objects.id" in manifest.table.sources
+    if format_ == "coco" or (format_ == "hf" and not has_objects):
+        commands = [_convert_file(folder, split, format_, has_objects) for split in splits]
+    else:
+        name = "imagefolder" if format_ == "hf" else format_
+        match = () if format_ in _IMAGE_PATHS else ("--match", "suffix")
+        commands = [(folder, "--format", name, "--images", "IMAGES", *match)]
+    where = f"at IMAGES/{_IMAGE_PATHS[format_]}" if format_ in _IMAGE_PATHS else "anywhere below IMAGES"
+    for command in commands:
+        words = shlex.join(("recordmill", "convert", *command, "-o", "OUT"))
+        yield f"to convert these labels, with the images {where}: {words}"
+
+
+def _convert_file(folder: str, split: str, format_: str, has_objects: bool) -> tuple[str, ...]:
+    """Return the words of a command that converts the file of a split."""
+    if has_objects:
+        file = join_path(folder, f"{ANNOTATIONS}/instances_{split}.json")
+        return "--images", "IMAGES", "--instances", file, "--split", split
+    if format_ == "coco":
+        return "IMAGES", "--labels", join_path(folder, f"{ANNOTATIONS}/labels_{split}.csv")
+    file = join_path(folder, LABEL_FORMATS[format_].labels.format(split=split))
+    return "IMAGES", "--labels", file, "--image-column", "file_name", "--label", "label", "--split", split
+
+
 def build(p: beam.Pipeline, report: str, shards: list[ManifestShard], manifest: Manifest, options: ExtractOptions):
     """Extract shards to the target. The list of ExtractedSplit is written as JSON to `report`. Pieces stay."""
     folder, format_ = options.target, options.format_
@@ -105,7 +141,8 @@ def build(p: beam.Pipeline, report: str, shards: list[ManifestShard], manifest: 
         p
         | "Shards" >> beam.Create(shards)
         | "SpreadShards" >> beam.Reshuffle()
-        | "ExtractShards" >> beam.ParDo(ExtractShard(folder, options.workers, format_, len(shards)))
+        | "ExtractShards"
+        >> beam.ParDo(ExtractShard(folder, options.workers, format_, len(shards), options.labels_only))
         | "GroupBySplit" >> beam.GroupByKey()  # (split, [file of a shard])
         | "WriteDocuments" >> beam.Map(write_split, folder, manifest.table, manifest.labels, format_)
     )

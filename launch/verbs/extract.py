@@ -38,7 +38,8 @@ def run(options: ExtractOptions, progress_mode: str, beams: PipelineOptions) -> 
     if fault := folder_fault(options.target):
         raise ConfigError(fault)
     container_of(manifest.container)  # raises ConfigError without its extra, before the target is claimed
-    with claim_target(options.target, extract_recipe(shards, manifest.layout, options.format_)) as finished:
+    recipe = extract_recipe(shards, manifest.layout, options.format_, options.labels_only)
+    with claim_target(options.target, recipe) as finished:
         if finished is not None:
             terminal().print(
                 f"Resuming an unfinished extraction in {options.target}: {finished:,} shards were extracted"
@@ -49,23 +50,29 @@ def run(options: ExtractOptions, progress_mode: str, beams: PipelineOptions) -> 
             progress.expect_records(infos, in_this_process=mode == "in_memory")
             build = partial(extract.build, shards=shards, manifest=manifest, options=options)
             extracted = run_for_report(build, beams, list[ExtractedSplit])
-        notes = extract.missing_contents(manifest, [split.split for split in extracted], options.format_)
+        splits = [split.split for split in extracted]
+        notes = [*extract.missing_contents(manifest, splits, options.format_)]
+        if options.labels_only:
+            notes += extract.convert_commands(options.target, manifest, splits, options.format_)
         units = {split: entry.images.unit for split, entry in manifest.splits.items()}
-        _print_extracted(options.target, extracted, units, notes)
+        _print_extracted(options, extracted, units, notes)
     return any(split.faults for split in extracted)
 
 
 def _print_extracted(
-    folder: str, splits: Sequence[ExtractedSplit], units: Mapping[str, str], notes: Iterable[str]
+    options: ExtractOptions, splits: Sequence[ExtractedSplit], units: Mapping[str, str], notes: Iterable[str]
 ) -> None:
     """Print extract's result: files, absent contents, errors. `units` has `image` or `tile` for each split."""
-    console = terminal()
+    console, folder = terminal(), options.target
     for split in splits:
         rows = (
             f" for {split.rows:,} entries in the JSON, some of which share a file" if split.rows > split.images else ""
         )
         images = f"{split.images:,} {units[split.split]}s"
-        console.print(f"{split.split}: {images}{rows}, {size_text(split.image_bytes)}, are in {folder}")
+        if options.labels_only:
+            console.print(f"{split.split}: labels of {images}{rows} are in {folder}; no images were written")
+        else:
+            console.print(f"{split.split}: {images}{rows}, {size_text(split.image_bytes)}, are in {folder}")
         for document in split.documents:
             console.print(f"  {os.path.join(folder, document.file)}  {document.annotations:,} annotations")
             if document.shared_ids:

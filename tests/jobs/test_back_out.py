@@ -19,8 +19,8 @@ from tests.conftest import (
     write_coco,
 )
 
-FORMATS = {"yolo": "yolo", "voc": "voc", "labelme": "labelme", "hf": "imagefolder", "ndjson": "ndjson"}
-HELD = {"yolo": set(), "voc": set(), "labelme": set(), "hf": {"area", "caption", "crowd", "id"}, "ndjson": set()}
+FORMATS = {"hf": "imagefolder"} | {name: name for name in ("yolo", "voc", "labelme", "ndjson", "cvat", "createml")}
+HELD = {name: set[str]() for name in FORMATS} | {"hf": {"area", "caption", "crowd", "id"}}
 """Contents of a format besides names of images, boxes, classes and splits. docs/formats.md says the same."""
 SPLITS = ("train", "val")
 PREFIX = re.compile("((images/|JPEGImages/)?(train|val)/)*")
@@ -76,7 +76,16 @@ def step(recordmill, tmp_path):
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("yolo", "voc"), ("voc", "yolo"), ("labelme", "hf"), ("hf", "labelme"), ("ndjson", "voc"), ("yolo", "ndjson")],
+    [
+        ("yolo", "voc"),
+        ("voc", "yolo"),
+        ("labelme", "hf"),
+        ("hf", "labelme"),
+        ("ndjson", "voc"),
+        ("yolo", "ndjson"),
+        ("createml", "cvat"),
+        ("cvat", "createml"),
+    ],
 )
 def test_from_format_to_format(first, second, sample, copy_converted, tmp_path, step):
     source = tmp_path / "source"
@@ -111,6 +120,8 @@ def test_masks_are_exact(copy_converted, tmp_path, step):
     assert contents(yolo, {"area"}, masks=True) == contents(source, {"area"}, masks=True)
     ndjson = step(yolo, "ndjson", "--masks", "rle")
     assert contents(ndjson, {"area"}, masks=True) == flat(contents(source, {"area"}, masks=True))
+    cvat = step(yolo, "cvat", "--masks", "rle")
+    assert contents(cvat, {"area"}, masks=True) == contents(source, {"area"}, masks=True)
     labelme = step(yolo, "labelme", "--masks", "rle")  # whose area is that of the box
     assert contents(labelme, set(), masks=True) == contents(source, set(), masks=True)
 
@@ -176,6 +187,36 @@ def test_the_file_of_all_splits_is_written_by_a_rerun(copy_converted, tmp_path, 
     header, *lines = map(json.loads, (tmp_path / "dir" / "dataset.ndjson").read_text().splitlines())
     assert (header["type"], header["task"], header["path"], len(lines)) == ("dataset", "detect", ".", 22)
     assert all((tmp_path / "dir" / "images" / line["split"] / line["file"]).is_file() for line in lines)
+
+
+@pytest.mark.parametrize("format_", ["coco", *FORMATS])
+def test_labels_only(format_, copy_converted, tmp_path, recordmill):
+    """The labels are those that are written with images."""
+    copy_converted(tmp_path / "out", *RARE)
+    for name, *more in (("all",), ("labels", "--labels-only")):
+        done = recordmill("extract", tmp_path / "out", tmp_path / name, "--as", format_, *more)
+        assert done.code == 0, done
+    assert ("no images were written" in done.out, "recordmill convert" in done.out) == (True, True)
+    whole, labels = (
+        {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+        for folder in (tmp_path / "all", tmp_path / "labels")
+    )
+    assert labels == {file: data for file, data in whole.items() if file.suffix.lower() not in (".jpg", ".png")}
+    assert len(whole) - len(labels) == 22
+
+
+def test_labels_only_resumes_and_is_not_continued_with_images(copy_converted, tmp_path, recordmill, monkeypatch):
+    copy_converted(tmp_path / "out", "--num-shards", 3)
+    words = "extract", tmp_path / "out", tmp_path / "dir", "--as", "yolo"
+    with monkeypatch.context() as patch:
+        patch.setattr("recordmill.transforms.extract.write_documents.write_list", lambda *_: 1 / 0)
+        assert recordmill(*words, "--labels-only").code == 1
+    refused = recordmill(*words)
+    assert (refused.code, "with other --labels-only" in refused.err) == (2, True), refused
+    done = recordmill(*words, "--labels-only")
+    assert (done.code, "3 shards were extracted" in done.out) == (0, True)
+    files = [file.relative_to(tmp_path / "dir") for file in (tmp_path / "dir").rglob("*") if file.is_file()]
+    assert {file.parts[0] for file in files} == {"data.yaml", "labels"}
 
 
 def test_unfinished_extraction_of_another_format_is_refused(copy_converted, tmp_path, recordmill, monkeypatch):

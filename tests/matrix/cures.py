@@ -144,6 +144,8 @@ CLASS_NAMES = "transforms/join/choose_categories.py"
 VOCABULARIES = "pipelines/choose_encoder.py"
 INSTANCES = "convert img --instances a.json -o out"
 TEXT_JOB = "convert --format table --text-column text --text counts"
+OF_COCO = {**images("img/1.png", "by/train/1.png", "images/train/1.png"), "a.json": coco("1.png")}
+TO_O_1 = "convert img --instances a.json -o 'o 1'"
 PERSON = coco("1.png", keypoints=[6, 6, 2], num_keypoints=1).replace('"cat"', '"cat", "keypoints": ["nose"]')
 
 CURES = [
@@ -798,6 +800,40 @@ CURES = [
         ("convert set -o 'o 1'", "extract 'o 1' more --as yolo"),
         "recordmill extract 'o 1' DIR",
         words={"DIR": "other"},
+    ),
+    *(
+        Cure(
+            "pipelines/extract.py",
+            "to convert these labels, with the images",
+            files,
+            (convert, f"extract 'o 1' 'l 1' --as {format_} --labels-only"),
+            f"recordmill convert {cure} -o OUT",
+            words={"IMAGES": folder},
+        )
+        for format_, files, convert, cure, folder in (
+            (
+                "coco",
+                OF_COCO,
+                TO_O_1,
+                "--images IMAGES --instances 'l 1/annotations/instances_train.json' --split train",
+                "img",
+            ),
+            ("hf", OF_COCO, TO_O_1, "'l 1' --format imagefolder --images IMAGES", "img"),
+            ("voc", OF_COCO, TO_O_1, "'l 1' --format voc --images IMAGES", "by"),
+            ("yolo", OF_COCO, TO_O_1, "'l 1' --format yolo --images IMAGES", "."),
+            ("cvat", OF_COCO, TO_O_1, "'l 1' --format cvat --images IMAGES --match suffix", "img"),
+            ("createml", OF_COCO, TO_O_1, "'l 1' --format createml --images IMAGES --match suffix", "img"),
+            ("labelme", OF_COCO, TO_O_1, "'l 1' --format labelme --images IMAGES --match suffix", "img"),
+            ("ndjson", OF_COCO, TO_O_1, "'l 1' --format ndjson --images IMAGES --match suffix", "img"),
+            ("coco", CLASSES, "convert set -o 'o 1'", "IMAGES --labels 'l 1/annotations/labels_train.csv'", "set"),
+            (
+                "hf",
+                CLASSES,
+                "convert set -o 'o 1'",
+                "IMAGES --labels 'l 1/train/metadata.jsonl' --image-column file_name --label label --split train",
+                "set",
+            ),
+        )
     ),
     Cure(
         "transforms/records/shard_index.py",

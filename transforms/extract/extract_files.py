@@ -107,6 +107,12 @@ def extraction_path(folder: str, file_name: str) -> str:
     return f"{folder}/{plain}"
 
 
+def describe_file(file: ExtractedFile) -> WrittenFile:
+    """Return a file's path, size and checksums, as if it had been written."""
+    crc32c = crc32c_text(google_crc32c.Checksum(file.data))
+    return WrittenFile(file.path, len(file.data), hashlib.sha256(file.data).hexdigest(), crc32c)
+
+
 class FileWriter:
     """Writer of files below a folder. Thread-safe."""
 
@@ -123,8 +129,7 @@ class FileWriter:
             UnusableRecordError: A file cannot have that name.
             OSError: Storage fails.
         """
-        crc32c = crc32c_text(google_crc32c.Checksum(file.data))
-        written = WrittenFile(file.path, len(file.data), hashlib.sha256(file.data).hexdigest(), crc32c)
+        written = describe_file(file)
         with self._lock:
             if self._written.get(file.path) == written.sha256:
                 return written

@@ -30,11 +30,11 @@ PIECES = f"{STATE}/pieces"
 
 
 class ExtractedRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A record whose image has been written.
+    """A record whose files have been written.
 
     Attributes:
         number: Number within the shard, from 0.
-        files: Written files, the image first.
+        files: Written files, the image first, which is not written with `--labels-only`.
     """
 
     number: int
@@ -120,10 +120,12 @@ def _piece_path(folder: str, shard: str, suffix: str) -> str:
     return join_path(folder, f"{PIECES}/{shard}.{suffix}")
 
 
-def extract_recipe(shards: Sequence[ManifestShard], layout: str, format_: str) -> bytes:
+def extract_recipe(shards: Sequence[ManifestShard], layout: str, format_: str, labels_only: bool) -> bytes:
     """Return a hex digest of the inputs of an extraction. Equal digests give the same bytes."""
     pathless_shards = [msgspec.structs.replace(shard, path="") for shard in shards]
-    parts = msgspec.msgpack.encode((pathless_shards, library_versions(layout), format_), order="deterministic")
+    parts = msgspec.msgpack.encode(
+        (pathless_shards, library_versions(layout), format_, labels_only), order="deterministic"
+    )
     return hashlib.sha256(parts).hexdigest().encode()
 
 
@@ -196,8 +198,8 @@ def _has_unfinished_extraction(folder: str, note: str, recipe: bytes) -> bool:
         if storage.read(note) == recipe:
             return True
         raise ConfigError(
-            f"{folder} has an unfinished extraction of other records, to another format, or by another version; "
-            "choose another DIR, or delete this one"
+            f"{folder} has an unfinished extraction of other records, to another format, with other --labels-only, or "
+            "by another version; choose another DIR, or delete this one"
         )
     if is_remote(folder):
         is_taken = next(storage.walk(folder), None) is not None

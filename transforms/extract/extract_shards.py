@@ -17,7 +17,9 @@ from recordmill.transforms.extract.extract_files import (
     ExtractedFile,
     FileWriter,
     UnusableRecordError,
+    WrittenFile,
     decode_text,
+    describe_file,
     extraction_path,
     is_unchanged,
     read_record,
@@ -49,6 +51,7 @@ _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 _RENAMED = "image files renamed to a suffix that readers know"
 _ODD = "image files that some readers do not find (hidden, or with a \\ or an outer space in the name); rename them"
 _TURNED = "image files written without EXIF data, because readers would rotate the pixels, but not the boxes"
+_TO_TURN = "images with EXIF data that readers apply to the pixels, but not to the boxes; remove it"
 
 
 class ExtractShard(ListedShardDoFn):
@@ -59,47 +62,56 @@ class ExtractShard(ListedShardDoFn):
         shards: Number of all shards.
     """
 
-    def __init__(self, folder: str, threads: int | None, format_: str, shards: int):
+    def __init__(self, folder: str, threads: int | None, format_: str, shards: int, labels_only: bool = False):
         super().__init__(threads, shards)
-        self._arguments = folder, format_
+        self._arguments = folder, format_, labels_only
 
     def process(self, shard: ManifestShard) -> Iterator[tuple[str, str]]:
         yield from self.do(extract_shard, *self._arguments, shard, shards=self._shards)
 
 
-def extract_shard(folder: str, format_: str, shard: ManifestShard, pool: Executor, threads: int) -> tuple[str, str]:
+def extract_shard(
+    folder: str, format_: str, labels_only: bool, shard: ManifestShard, pool: Executor, threads: int
+) -> tuple[str, str]:
     """Read a shard to its end or first damaged record. Write the files of every record below `folder`, then the piece.
     Nothing is read if an earlier run extracted the shard, and all its files still exist.
 
     Args:
         format_: `coco` or one of `LABEL_FORMATS`.
+        labels_only: True to write no images.
 
     Raises:
         OSError: A file cannot be written.
     """
-    if _is_extracted(folder, shard, pool, threads):
+    if _is_extracted(folder, labels_only, shard, pool, threads):
         progress.count_skipped_images(shard.info.examples)
         progress.count_finished_shard()
     else:
-        _extract_records(folder, format_, shard, pool, threads)
+        _extract_records(folder, format_, labels_only, shard, pool, threads)
     return shard.split, shard.info.file
 
 
-def _is_extracted(folder: str, shard: ManifestShard, pool: Executor, threads: int) -> bool:
+def _is_extracted(folder: str, labels_only: bool, shard: ManifestShard, pool: Executor, threads: int) -> bool:
     piece = find_finished_piece(folder, shard.info.file)
     if piece is None:
         return False
-    files = (file for record in read_piece_records(folder, piece) for file in record.files)
+    files = (file for record in read_piece_records(folder, piece) for file in record.files[int(labels_only) :])
     return all(look_ahead(partial(is_unchanged, folder), files, pool, threads))
 
 
-def _extract_records(folder: str, format_: str, shard: ManifestShard, pool: Executor, threads: int) -> None:
+def _extract_records(
+    folder: str, format_: str, labels_only: bool, shard: ManifestShard, pool: Executor, threads: int
+) -> None:
     faults = FaultList()
     damage: list[Fault] = []
     contents = shard.table, shard.labels, shard.split
-    extract = RowExtractor(*contents) if format_ == "coco" else LabelExtractor(*contents, LABEL_FORMATS[format_])
+    extract = (
+        RowExtractor(*contents) if format_ == "coco" else LabelExtractor(*contents, LABEL_FORMATS[format_], labels_only)
+    )
     records = enumerate(readable_records(shard, shard.reader(), damage))
-    extract_one = partial(_extract_record, shard, extract, FileWriter(folder))
+    writer = FileWriter(folder)
+    write_image = describe_file if labels_only else writer.write
+    extract_one = partial(_extract_record, shard, extract, writer, write_image)
     piece = PieceFile(folder, shard.info.file)
     try:
         for record, record_faults in look_ahead(extract_one, records, pool, threads):
@@ -116,6 +128,7 @@ def _extract_record(
     shard: ManifestShard,
     extract: Callable[[dict[str, Any]], Extracted],
     writer: FileWriter,
+    write_image: Callable[[ExtractedFile], WrittenFile],
     numbered: tuple[int, bytes],
 ) -> tuple[ExtractedRecord | None, list[Fault]]:
     """Write the files of a numbered record. Return None for the record if its image is unusable."""
@@ -124,7 +137,7 @@ def _extract_record(
     extracted = None
     try:
         rows, (image_file, *other_files), faults = extract(read_record(record, shard.table, shard.labels))
-        files = [writer.write(image_file)]
+        files = [write_image(image_file)]
         for file in other_files:
             try:
                 files.append(writer.write(file))
@@ -137,10 +150,17 @@ def _extract_record(
 
 
 class LabelExtractor(RowExtractor):
-    """Extractor of a split's records as images with label files."""
+    """Extractor of a split's records as images with label files.
 
-    def __init__(self, table: FeatureTable, labels: LabelMap, split: str, format_: LabelFormat):
+    Args:
+        labels_only: True if images are not written, and keep their EXIF data.
+    """
+
+    def __init__(
+        self, table: FeatureTable, labels: LabelMap, split: str, format_: LabelFormat, labels_only: bool = False
+    ):
         super().__init__(table, labels, split)
+        self._labels_only = labels_only
         self._format, self._labels, self._table = format_, labels, table
         self._folder = format_.images.format(split=split)
         self._index = labels.index_by_id()
@@ -159,8 +179,8 @@ class LabelExtractor(RowExtractor):
         notes[self._format.renamed] += was != name
         notes[_ODD] += _is_odd(name)
         if _has_exif_rotation(data):
-            data = without_exif(data)
-            notes[_TURNED] = 1
+            data = data if self._labels_only else without_exif(data)
+            notes[_TO_TURN if self._labels_only else _TURNED] = 1
         extracted = ExtractedImage(
             image,
             self._split,

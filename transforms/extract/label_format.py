@@ -1,10 +1,12 @@
 """Types, counts and outlines that all label formats share. A format is a function of an image."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from xml.sax.saxutils import escape
 
 import numpy as np
 
@@ -117,10 +119,12 @@ class LabelFormat(NamedTuple):
             `warn`, it also takes the classes of the data set and the features of its records.
         rename: Function of an image's name that returns a name that readers do not mistake.
         renamed: Note of images that `rename` gives another name.
-        list_file: Path of the list of a split's images; empty if the format has none.
-        first_line: Function that returns the first line of the file `labels`, which has the lists of all splits. Takes
-            the name of the data set, its classes, the features of its records, and the lines of the lists. None if each
-            split has its list.
+        list_file: Path of the file with a line per image, of a split with `{split}`, else of all splits. Empty if the
+            format has none.
+        head: Function that returns the beginning of that file. Takes the name of the data set, the splits of the file,
+            the classes, the features of records, and the lines.
+        before: Function that returns the text before a line, by its number in the file from 0.
+        foot: End of that file.
         finish: Function that yields files of the complete data set, by its splits.
         warn: Function that yields warnings, by splits.
         holds_classes: True if the format can store the class of an image without objects.
@@ -135,7 +139,9 @@ class LabelFormat(NamedTuple):
     finish: Callable[[Iterable[str], LabelMap, FeatureTable], Iterator[ExtractedFile]] = lambda *_: iter(())
     warn: Callable[[Iterable[str], LabelMap, FeatureTable], Iterator[str]] = warn_unknown_splits
     holds_classes: bool = False
-    first_line: Callable[[str, LabelMap, FeatureTable, Iterator[bytes]], bytes] | None = None
+    head: Callable[[str, Sequence[str], LabelMap, FeatureTable, Iterator[bytes]], bytes] = lambda *_: b""
+    before: Callable[[int], bytes] = lambda _: b""
+    foot: bytes = b""
 
 
 _OBJECT_CONTENTS: dict[str, Callable[[ExtractedObject], Any]] = {
@@ -174,7 +180,7 @@ def count_lost(image: ExtractedImage, objects: Sequence[ExtractedObject], *held:
     counts = {what: sum(bool(is_there(object_)) for object_ in objects) for what, is_there in _OBJECT_CONTENTS.items()}
     counts |= {what: int(count(image)) for what, count in _IMAGE_CONTENTS.items()}
     if "areas" not in held:
-        differ = sum(_area_differs(object_, "masks" in held) for object_ in objects)
+        differ = sum(_area_differs(object_, image, held) for object_ in objects)
         counts["areas that differ from those of the shapes"] = differ
     image.lost.update({what: number for what, number in counts.items() if what not in held})
     if "fields" not in held:
@@ -195,11 +201,14 @@ def free_fields(
     return {path: value for path, value in fields.items() if not taken(path)}
 
 
-def _area_differs(object_: ExtractedObject, has_mask: bool) -> bool:
-    """Return True if the area differs from that of the box, or of the mask if masks are written. The tolerance is the
-    precision of 32-bit floats in records."""
-    mask = object_.mask if has_mask else None
+def _area_differs(object_: ExtractedObject, image: ExtractedImage, held: Sequence[str]) -> bool:
+    """Return True if the area differs from that of the written shape, beyond the precision of records."""
+    mask = object_.mask if "masks" in held else None
     shape = object_.row.bbox[2] * object_.row.bbox[3] if mask is None else int(np.count_nonzero(mask))
+    if mask is None and "oriented boxes" in held and any(object_.corners):
+        first, second, third, fourth = np.reshape(object_.corners, (4, 2))
+        (across, down), (back, up) = third - first, fourth - second
+        shape = float(abs(across * up - down * back)) / 2 * image.image.width * image.image.height
     return abs(object_.row.area - shape) > 1e-5 * shape
 
 
@@ -215,6 +224,24 @@ def format_number(value: float) -> str:
     ('12', '0.3')
     """
     return f"{value:.10g}"
+
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_REPLACED = "characters of texts that XML cannot have, replaced by \ufffd"
+
+
+def xml_text(value: object, notes: "Counter[str]", entities: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return a text for XML, and count the characters that XML cannot have.
+
+    Args:
+        entities: Replacements of further characters.
+
+    >>> xml_text("<b> & \x01", Counter())
+    '&lt;b&gt; &amp; �'
+    """
+    text, number = _NOT_XML.subn("\ufffd", str(value))
+    notes[_REPLACED] += number
+    return escape(text, dict(entities))
 
 
 Ring = list[tuple[int, int]]

@@ -22,7 +22,13 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.names import name_key
 from recordmill.transforms.containers.read_shards import FaultList
-from recordmill.transforms.extract.extract_pieces import ExtractedRecord, Piece, read_piece_records, read_shard_piece
+from recordmill.transforms.extract.extract_pieces import (
+    PIECES,
+    ExtractedRecord,
+    Piece,
+    read_piece_records,
+    read_shard_piece,
+)
 from recordmill.transforms.extract.extract_rows import RecordRows, Row, nest_fields, panoptic_path
 from recordmill.transforms.extract.label_format import LabelFormat
 from recordmill.transforms.extract.write_formats import LABEL_FORMATS
@@ -255,9 +261,10 @@ def write_split(
 def write_list(
     folder: str, split: str, pieces: SplitPieces, format_: LabelFormat, lost: "Counter[str]", notes: "Counter[str]"
 ) -> Document:
-    """Write the list of a split's images, if the format has one. Its counts are added to `lost` and `notes`."""
+    """Write the lines of a split's images for `join_lists`, if the format has lines. Their counts are added to `lost`
+    and `notes`."""
     objects = 0
-    path = join_path(folder, format_.list_file.format(split=split))
+    path = _lines_path(folder, split)
     with storage_for(path).writing(path) if format_.list_file else nullcontext() as upload:
         for image in pieces.rows():
             objects += image.objects
@@ -271,19 +278,25 @@ def write_list(
 def join_lists(
     folder: str, splits: Iterable[str], format_: LabelFormat, name: str, labels: LabelMap, table: FeatureTable
 ) -> None:
-    """Write the file of all splits' lists, if the format has one.
+    """Write the files with a line per image, if the format has such files.
 
     Args:
         name: Name of the data set.
     """
-    if format_.first_line is None:
-        return
-    paths = [join_path(folder, format_.list_file.format(split=split)) for split in sorted(splits)]
-    path = join_path(folder, format_.labels)
-    with storage_for(path).writing(path) as upload:
-        upload.write(format_.first_line(name, labels, table, _lines(paths)))
-        for line in _lines(paths):
-            upload.write(line)
+    splits_by_file: dict[str, list[str]] = {}
+    for split in sorted(splits) if format_.list_file else ():
+        splits_by_file.setdefault(format_.list_file.format(split=split), []).append(split)
+    for file, own in splits_by_file.items():
+        paths, path = [_lines_path(folder, split) for split in own], join_path(folder, file)
+        with storage_for(path).writing(path) as upload:
+            upload.write(format_.head(name, own, labels, table, _lines(paths)))
+            for number, line in enumerate(_lines(paths)):
+                upload.write(format_.before(number) + line)
+            upload.write(format_.foot)
+
+
+def _lines_path(folder: str, split: str) -> str:
+    return join_path(folder, f"{PIECES}/{split}.lines")
 
 
 def _lines(paths: Iterable[str]) -> Iterator[bytes]:

@@ -2,10 +2,8 @@
 
 import base64
 import posixpath
-import re
 from collections.abc import Mapping
 from typing import Any
-from xml.sax.saxutils import escape
 
 import msgspec
 import numpy as np
@@ -27,12 +25,13 @@ from recordmill.transforms.extract.label_format import (
     free_fields,
     trace_mask,
     without_crowds,
+    xml_text,
 )
+from recordmill.transforms.extract.write_cvat import CVAT
 from recordmill.transforms.extract.write_ndjson import NDJSON
 from recordmill.transforms.extract.write_yolo import YOLO
 from recordmill.transforms.images.masks import grey_png
 
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NOT_JPG = "image files without the suffix .jpg, which torchvision and TFDS do not find"
 _MISTAKEN = "image files with `.jpg` inside the name, now `_jpg`, because readers would take it for the suffix"
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
@@ -41,11 +40,9 @@ _EDGES = ("xmin", "ymin", "xmax", "ymax")
 def write_voc(image: ExtractedImage, labels: LabelMap, table: FeatureTable) -> WrittenLabels:
     """Return the XML file of an image. Edges are in pixels, counted from 0."""
     objects, name = without_crowds(image), f"{image.split}/{image.name}"
-    size = "".join(
-        _xml_element(tag, side)
-        for tag, side in (("width", image.image.width), ("height", image.image.height), ("depth", 3))
-    )
-    lines = [f"  {_xml_element('filename', name)}", f"  <size>{size}</size>", *map(_voc_object, objects)]
+    size = _xml_elements({"width": image.image.width, "height": image.image.height, "depth": 3}, image)
+    lines = [f"  {_xml_elements({'filename': name}, image)}", f"  <size>{size}</size>"]
+    lines += [_voc_object(object_, image) for object_ in objects]
     text = "\n".join(("<annotation>", *lines, "</annotation>", ""))
     stem = f"{image.split}/{image.stem}"
     image.notes[_NOT_JPG] += not name.endswith(".jpg")
@@ -64,16 +61,15 @@ def voc_name(name: str) -> str:
     return f"{'_'.join(stem.rsplit('.', 1))}{suffix}" if is_image_name(stem) else name
 
 
-def _voc_object(object_: ExtractedObject) -> str:
-    box = "".join(_xml_element(tag, format_number(edge)) for tag, edge in zip(_EDGES, object_.edges_px, strict=True))
+def _voc_object(object_: ExtractedObject, image: ExtractedImage) -> str:
+    box = _xml_elements(dict(zip(_EDGES, map(format_number, object_.edges_px), strict=True)), image)
     values: dict[str, object] = {"name": object_.category.name, "pose": object_.fields.get("view", "Unspecified")}
     values |= {name: int(object_.fields.get(name, 0)) for name in ("truncated", "difficult")}
-    head = "".join(_xml_element(tag, value) for tag, value in values.items())
-    return f"  <object>{head}<bndbox>{box}</bndbox></object>"
+    return f"  <object>{_xml_elements(values, image)}<bndbox>{box}</bndbox></object>"
 
 
-def _xml_element(tag: str, value: object) -> str:
-    return f"<{tag}>{escape(_NOT_XML.sub('�', str(value)))}</{tag}>"
+def _xml_elements(values: Mapping[str, object], image: ExtractedImage) -> str:
+    return "".join(f"<{tag}>{xml_text(value, image.notes)}</{tag}>" for tag, value in values.items())
 
 
 def write_labelme(image: ExtractedImage, labels: LabelMap, table: FeatureTable) -> WrittenLabels:
@@ -140,6 +136,28 @@ def _labelme_shape(label: str, kind: str, points: list[Any], group: int | None =
     }
 
 
+_CREATEML_KEYS = {"image", "annotations", "imagefilename", "annotation", "label", "coordinates"}
+
+
+def write_createml(image: ExtractedImage, labels: LabelMap, table: FeatureTable) -> WrittenLabels:
+    """Return an image's entry in the JSON of CreateML. Boxes have their centre, in pixels."""
+    objects = without_crowds(image)
+    annotations = []
+    for object_ in objects:
+        x, y, width, height = object_.row.bbox
+        center = {"x": round(x + width / 2, 9), "y": round(y + height / 2, 9)}
+        annotation = {"label": object_.category.name, "coordinates": {**center, "width": width, "height": height}}
+        annotations.append(_with_fields(annotation, free_fields(object_.fields, _is_createml_key, image.lost)))
+    entry = {"image": image.name, "annotations": annotations}
+    own = free_fields(image.fields, _is_createml_key, image.lost, "image.")
+    count_lost(image, objects, *FIELDS)
+    return WrittenLabels(len(objects), None, msgspec.json.encode(_with_fields(entry, own)).decode())
+
+
+def _is_createml_key(path: str) -> bool:
+    return path.partition(".")[0] in _CREATEML_KEYS
+
+
 def write_imagefolder(image: ExtractedImage, labels: LabelMap, table: FeatureTable) -> WrittenLabels:
     """Return an image's line in metadata.jsonl of imagefolder."""
     entry: dict[str, Any] = {
@@ -178,6 +196,7 @@ def write_imagefolder(image: ExtractedImage, labels: LabelMap, table: FeatureTab
 
 
 _METADATA = "{split}/metadata.jsonl"
+_CREATEML = "{split}/_annotations.createml.json"
 LABEL_FORMATS: dict[str, LabelFormat] = {
     "yolo": YOLO,
     "voc": LabelFormat(
@@ -186,5 +205,15 @@ LABEL_FORMATS: dict[str, LabelFormat] = {
     "labelme": LabelFormat("{split}", "{split}", write_labelme),
     "hf": LabelFormat("{split}", _METADATA, write_imagefolder, _METADATA, holds_classes=True),
     "ndjson": NDJSON,
+    "cvat": CVAT,
+    "createml": LabelFormat(
+        "{split}",
+        _CREATEML,
+        write_createml,
+        _CREATEML,
+        head=lambda *_: b"[\n",
+        before=lambda number: b"," if number else b"",
+        foot=b"]\n",
+    ),
 }
 """Label formats by their names in `--as`, without `coco`."""

@@ -1,13 +1,12 @@
 """Ultralytics' NDJSON: images/SPLIT and dataset.ndjson, a line of the data set and one per image."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.transforms.extract.extract_pieces import PIECES
 from recordmill.transforms.extract.label_format import (
     ExtractedImage,
     LabelFormat,
@@ -52,7 +51,9 @@ def flat_name(name: str) -> str:
     return name.replace("/", "_")
 
 
-def dataset_line(name: str, labels: LabelMap, table: FeatureTable, lines: Iterator[bytes]) -> bytes:
+def dataset_line(
+    name: str, splits: Sequence[str], labels: LabelMap, table: FeatureTable, lines: Iterator[bytes]
+) -> bytes:
     """Return the line of the data set. `path` is the folder of `images`, relative to that of the file.
 
     Args:
@@ -95,10 +96,10 @@ NDJSON = LabelFormat(
     "images/{split}",
     _FILE,
     write_ndjson,
-    f"{PIECES}/{{split}}.ndjson",
+    _FILE,
     flat_name,
     _RENAMED,
     warn=ndjson_warnings,
     holds_classes=True,
-    first_line=dataset_line,
+    head=dataset_line,
 )

@@ -18,6 +18,7 @@ from recordmill.schemas.field_features import FieldColumn, add_fields
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
+from recordmill.transforms.cvat.read_cvat import parse_cvat
 from recordmill.transforms.extract.extract_files import UnusableRecordError
 from recordmill.transforms.extract.extract_rows import RecordRows
 from recordmill.transforms.extract.extract_shards import LabelExtractor
@@ -142,9 +143,125 @@ def test_ndjson():
 )
 def test_line_of_an_ndjson_data_set(parts, line, expected):
     table = LAYOUTS["detection"].with_parts(parts)
-    first = json.loads(LABEL_FORMATS["ndjson"].first_line("set", LABELS, table, iter([line])))
+    first = json.loads(LABEL_FORMATS["ndjson"].head("set", ["val"], LABELS, table, iter([line])))
     names = {str(index): name for index, name in enumerate(NAMES)}
     assert first == {"type": "dataset", "name": "set", "path": ".", "class_names": names} | expected
+
+
+def whole_file(format_: str, line: str, table=None) -> bytes:
+    """A file of one image, whose split is val."""
+    form = LABEL_FORMATS[format_]
+    head = form.head("a & b", ["val"], LABELS, table or LAYOUTS["detection"].with_parts(()), iter(()))
+    return head + form.before(0) + line.encode() + b"\n" + form.foot
+
+
+def read_cvat(line: str, table=None, fields: bool = False) -> list:
+    (image,) = parse_cvat(io.BytesIO(whole_file("cvat", line, table)), "a.xml", "", "{}.png", {}, True, fields)
+    assert not image.faults
+    return [image.sample, *image.sample.objects]
+
+
+def test_cvat():
+    rows, (image,), faults = extract("cvat", ALL)
+    root = ElementTree.fromstring(whole_file("cvat", rows.line))
+    assert (image.path, faults, root.find("image").attrib) == (
+        "images/val/a/b.png",
+        [],
+        {"id": "0", "name": "a/b.png", "subset": "val", "width": "40", "height": "30"},
+    )
+    assert (root.findtext("version"), root.findtext("meta/project/subsets")) == ("1.1", "val")
+    assert tuple(label.findtext("name") for label in root.iter("label")) == NAMES
+    assert tuple(box.get("label") for box in root.iter("box")) == NAMES
+    edges = [[box.get(edge) for edge in ("xtl", "ytl", "xbr", "ybr")] for box in root.iter("box")]
+    assert edges == [["10", "3", "30", "15"]] * 5
+    assert rows.lost == {"ids of annotations": 5, "ids of images": 1, "areas that differ from those of the shapes": 5}
+
+
+@pytest.mark.parametrize(
+    ("corners", "tag", "expected"),
+    [
+        ([10, 5, 30, 5, 30, 15, 10, 15], "box", [10, 5, 30, 5, 30, 15, 10, 15]),
+        ([10, 15, 10, 5, 30, 5, 30, 15], "box", [10, 15, 10, 5, 30, 5, 30, 15]),
+        ([20, 5, 26, 13, 18, 19, 12, 11], "box", [20, 5, 26, 13, 18, 19, 12, 11]),
+        ([20, 5, 12, 11, 18, 19, 26, 13], "box", [20, 5, 26, 13, 18, 19, 12, 11]),  # clockwise in CVAT
+        ([20, 5, 26, 13, 18, 21, 12, 11], "polygon", ()),
+    ],
+)
+def test_oriented_boxes_of_cvat(corners, tag, expected):
+    xs, ys = np.array(corners[::2]) / 40, np.array(corners[1::2]) / 30
+    values = with_objects((ys.min(), xs.min(), ys.max(), xs.max()))
+    values |= {"objects.corners": np.float32(np.transpose([xs, ys]).ravel())}
+    rows, _, _ = extract("cvat", values, Part.ORIENTED)
+    ring = json.dumps([corners]).encode()
+    masks = np.array([compress_segmentation(ring, 40, 30)], object)
+    with_mask, _, _ = extract("cvat", values | {"objects.mask_rle": masks}, Part.ORIENTED, Part.MASK_RLE)
+    assert with_mask.line == rows.line  # readers draw the mask again
+    _, found = read_cvat(rows.line)
+    assert found.corners == pytest.approx(expected, abs=1e-4)
+    assert found.box == pytest.approx(
+        (min(corners[::2]), min(corners[1::2]), np.ptp(corners[::2]), np.ptp(corners[1::2]))
+    )
+    assert (f"<{tag} " in rows.line, sum(rows.notes.values())) == (True, tag == "polygon")
+
+
+def test_masks_tags_and_points_of_cvat():
+    hole = np.zeros((30, 40), bool)
+    hole[5:10, 5:10] = True
+    hole[7, 7] = False
+    masks = [mask_rle(run_lengths(each)) for each in (hole, np.zeros((30, 40), bool))]
+    values = with_objects((5 / 30, 5 / 40, 10 / 30, 10 / 40), (0, 0, 1, 1), objects__mask_rle=np.array(masks, object))
+    values |= {"image.tag_names": [b"no", b"- x"]}
+    rows, _, _ = extract("cvat", values, Part.MASK_RLE, Part.TAGS)
+    sample, first, second = read_cvat(rows.line)
+    assert compress_segmentation(first.segmentation.encode(), 40, 30) == masks[0]
+    assert (first.box, second.box, second.segmentation, sample.tags) == (
+        (5, 5, 5, 5),
+        (0, 0, 40, 30),
+        "",
+        ("no", "- x"),
+    )
+    assert not {"masks", "tags of images"} & rows.lost.keys()
+
+
+@pytest.mark.parametrize(("visible", "tag", "lost"), [(1, "points", 0), (2, "box", 1)])
+def test_keypoints_of_cvat(visible, tag, lost):
+    """A box of one pixel around its only keypoint is what CVAT's points are read as."""
+    keypoints = {
+        "objects__keypoint_x": np.float32([10.25 / 40, 0.5]),
+        "objects__keypoint_y": np.float32([15 / 30, 0.5]),
+    }
+    keypoints["objects__keypoint_visibility"] = np.array([2, visible - 1])
+    values = with_objects((14.5 / 30, 9.75 / 40, 15.5 / 30, 10.75 / 40), **keypoints)
+    labels = LabelMap((Category(0, "nose", keypoints=("a", "b")),))
+    table = LAYOUTS["detection"].with_parts((Part.KEYPOINTS,))
+    rows, _, _ = LabelExtractor(table, labels, "val", LABEL_FORMATS["cvat"])(values)
+    _, found = read_cvat(rows.line)
+    assert (found.box, found.keypoints) == ((9.75, 14.5, 1, 1), (10.25, 15, 2) if tag == "points" else ())
+    assert rows.lost.get("objects with keypoints", 0) == lost
+
+
+def test_createml():
+    rows, (image,), _ = extract("createml", ALL)
+    (entry,) = json.loads(whole_file("createml", rows.line))
+    assert (image.path, entry["image"], rows.objects) == ("val/a/b.png", "a/b.png", 5)
+    center = {"x": 20, "y": 9, "width": 20, "height": 12}
+    assert entry["annotations"] == [{"label": name, "coordinates": center} for name in NAMES]
+    form = LABEL_FORMATS["createml"]
+    lines = b"".join(form.before(number) + b"{}\n" for number in range(3))
+    assert json.loads(form.head() + lines + form.foot) == [{}, {}, {}]
+
+
+@pytest.mark.parametrize("format_", ["voc", "cvat"])
+def test_characters_that_xml_cannot_have(format_):
+    labels = LabelMap((Category(0, '</box>\x01 "<script>\ufffe'),))
+    extractor = LabelExtractor(LAYOUTS["detection"].with_parts(()), labels, "val", LABEL_FORMATS[format_])
+    rows, files, _ = extractor(with_objects((0, 0, 1, 1), image__file_name=b"a'\"&<b>.png"))
+    data = files[1].data if format_ == "voc" else whole_file("cvat", rows.line)
+    root = ElementTree.fromstring(data)
+    texts = {root.findtext("filename"), root.findtext("object/name")}
+    texts |= {each.get(key) for each in root.iter() for key in ("name", "label")}
+    assert {'</box>\ufffd "<script>\ufffd', f"{'val/' * (format_ == 'voc')}a'\"&<b>.png"} <= texts
+    assert {"characters of texts that XML cannot have, replaced by \ufffd": 2}.items() <= rows.notes.items()
 
 
 @pytest.mark.parametrize("format_", LABEL_FORMATS)
@@ -181,6 +298,16 @@ def test_names_that_readers_do_not_find_are_counted(name):
 def test_name_that_leads_elsewhere():
     with pytest.raises(UnusableRecordError, match="in it"):
         extract("hf", NONE | {"image.file_name": b"../../x.jpg"})
+
+
+def test_exif_data_of_images_that_are_not_written_is_counted():
+    exif, buffer = Image.Exif(), io.BytesIO()
+    exif[274] = 6
+    IMAGE.save(buffer, "PNG", exif=exif)
+    contents = LAYOUTS["detection"].with_parts(()), LABELS, "val", LABEL_FORMATS["yolo"]
+    rows, (image, _), _ = LabelExtractor(*contents, labels_only=True)(NONE | {"image.encoded": buffer.getvalue()})
+    assert (image.data, list(rows.notes.values())) == (buffer.getvalue(), [1])
+    assert "remove it" in next(iter(rows.notes))
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
@@ -275,6 +402,8 @@ FIELDS = add_fields(
         ("yolo", {"field flags.far": 4, "field group_id": 1, "field image.place": 1, "field image.width": 1}),
         ("voc", {"field flags.far": 4, "field group_id": 1, "field image.place": 1, "field image.width": 1}),
         ("labelme", {"field group_id": 1}),
+        ("cvat", {"field image.place": 1, "field image.width": 1}),
+        ("createml", {}),
         ("hf", {"field image.width": 1}),
     ],
 )
@@ -292,6 +421,22 @@ def test_fields_that_are_not_written(format_, expected):
         document = json.loads(files[1].data)
         assert [shape["flags"] for shape in document["shapes"]][:3] == [{"far": True}, {"far": False}, {}]
         assert (document["place"], document["width"]) == ("sea", 39)
+    if format_ == "cvat":
+        _, *found = read_cvat(rows.line, FIELDS, fields=True)
+        assert [object_.fields["attributes"] for object_ in found][:3] == [
+            {"flags.far": "true"},
+            {"flags.far": "false"},
+            {},
+        ]
+        assert [object_.fields.get("group_id") for object_ in found][:3] == [None, "7", None]
+        root = ElementTree.fromstring(whole_file("cvat", rows.line, FIELDS))
+        declared = [(each.findtext("name"), each.findtext("input_type")) for each in root.find(".//label/attributes")]
+        assert declared == [("flags.far", "checkbox")]
+    if format_ == "createml":
+        (entry,) = json.loads(whole_file("createml", rows.line))
+        assert (entry["place"], entry["width"]) == ("sea", 39)
+        assert [each.get("flags") for each in entry["annotations"]][:3] == [{"far": True}, {"far": False}, None]
+        assert [each.get("group_id") for each in entry["annotations"]][:3] == [None, 7, None]
     if format_ == "hf":
         line = json.loads(rows.line)
         assert (line["place"], line["width"]) == ("sea", 40)
