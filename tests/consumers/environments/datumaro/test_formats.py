@@ -5,6 +5,7 @@ from pathlib import Path
 import datumaro as dm
 import numpy as np
 import pytest
+from pycocotools import mask as coco_mask
 
 from tests.conftest import SHARED_DATA, read_examples
 from tests.consumers.coco_truth import needs_shared_data
@@ -61,3 +62,34 @@ def test_export_gives_the_records_of_coco(name, exported, tolerance, dataset, tm
                 atol=tolerance,
                 rtol=0,
             )
+
+
+@needs_shared_data
+def test_datumaro_reads_extracted_cvat(tmp_path, recordmill):
+    for split in ("train", "val"):
+        instances = MINI / "annotations" / f"instances_{split}2017.json"
+        flags = ["--images", MINI / f"{split}2017", "--instances", instances, "--no-crowd", "--split", split]
+        assert recordmill("convert", *flags, "--masks", "rle", "--output", tmp_path / "out").code == 0
+    assert recordmill("extract", tmp_path / "out", tmp_path / "back", "--as", "cvat").code == 0
+    found = dm.Dataset.import_from(str(tmp_path / "back"), "cvat")
+    names = [label.name.encode() for label in found.categories()[dm.AnnotationType.label]]
+    for split in ("train", "val"):
+        expected = {Path(name).stem: rows for name, rows in masks_of(tmp_path / "out", split).items()}
+        assert sum(map(len, expected.values())) > 600
+        rows = {
+            item.id: sorted((names[each.label], np.uint8(each.image).tobytes()) for each in item.annotations)
+            for item in found.get_subset(split)
+        }
+        assert rows == expected
+
+
+def masks_of(out: Path, split: str) -> dict[str, list[tuple]]:
+    """Class and pixels of all objects, by the name of the image's file."""
+    masks = {}
+    for example in read_examples(out, split):
+        size = [example["image/height"][0], example["image/width"][0]]
+        counts = example["image/object/mask/rle"]
+        pixels = [coco_mask.decode({"size": size, "counts": rle}).tobytes() for rle in counts]
+        rows = zip(example["image/object/class/text"], pixels, strict=True)
+        masks[Path(example["image/filename"][0].decode()).name] = sorted(rows)
+    return masks
