@@ -214,6 +214,17 @@ class SetsOptions(AnnotatedOptions):
                 faults = [f"{name}: {fault}" for fault in str(error).split("; ")]
             yield from faults
         self._members = tuple(members)
+        yield from self._scale_faults()
+
+    def _scale_faults(self) -> Iterator[str]:
+        """Yield an error of depth maps with several scales."""
+        scales = {getattr(own, "metres_per_unit", None): name for name, own in self.set_options.items()}
+        shown = [f"{scale:g} in {name}" for scale, name in scales.items() if scale is not None]
+        if len(shown) > 1:
+            yield (
+                f"--depth-scale is {' and '.join(shown)}, and the depth maps of a data set have one scale: write those "
+                "of one set in the units of the other, or convert each to its own --output"
+            )
 
     def _foreign(self, name: str, given: Mapping[str, Any]) -> Iterator[str]:
         """Yield the errors of options that sets do not have."""

@@ -317,6 +317,12 @@ def _check_data_set(output: str, manifest: Manifest, recipe: Recipe, kept_splits
             f"{output} holds records of {kinds[0]} (splits: {', '.join(other_splits)}), the new ones would be of "
             f"{kinds[1]}: give --tile for all splits or for none, or another --output"
         )
+    scale, wanted_scale = manifest.depth_scale, recipe.options.get("depth_scale", manifest.depth_scale)
+    if other_splits and scale != wanted_scale:
+        raise ConfigError(
+            f"{output} holds depth maps of --depth-scale {scale} (splits: {', '.join(other_splits)}), the new ones "
+            f"would be of {wanted_scale}: give all splits depth maps of one scale, or another --output"
+        )
     check_keras(output, recipe, other_splits)
 
 

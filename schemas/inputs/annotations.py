@@ -131,8 +131,8 @@ class MapFile(msgspec.Struct, frozen=True, array_like=True, gc=False):
     part: Part  # SEMANTIC or DEPTH
     file: File
     file_name: str  # path of the PNG below its folder, for messages
-    void: tuple[int, ...] = ()  # see `recordmill.schemas.inputs.maps.MapFolder`
-    colours: bytes = b""
+    changes: tuple[tuple[int, int], ...] = ()  # values of pixels, and others that are written instead
+    colours: bytes = b""  # see `recordmill.schemas.inputs.maps.MapFolder`
 
 
 class ImageLabels(msgspec.Struct, frozen=True, array_like=True):

@@ -82,6 +82,7 @@ class LabelMap(msgspec.Struct, frozen=True):
         return (
             self.categories[: len(other.categories)] == other.categories
             and self.segments[: len(other.segments)] == other.segments
+            and (self.has_pixel_ids == other.has_pixel_ids or not other.segments)
             and other.label_by_id().items() <= self.label_by_id().items()
             and other.semantic_by_id().items() <= self.semantic_by_id().items()
         )

@@ -366,7 +366,10 @@ def _format_class_map(split: SplitManifest) -> Iterator[str]:
         (new_name, list(members)) for new_name, members in groupby(split.class_map or (), lambda one: one.new_name)
     ]
     for new_name, members in sorted(groups[:_MAPPED_SHOWN], key=lambda group: not group[0]):
-        labels = [f"{printable(one.name)} ({_format_labels(one, split.recipe.unit)})" for one in members]
+        labels = [printable(one.name) for one in members]
+        if not split.annotations.semantic_masks:  # whose pixels are read later
+            numbers = (_format_labels(one, split.recipe.unit) for one in members)
+            labels = [f"{label} ({number})" for label, number in zip(labels, numbers, strict=True)]
         yield f"{printable(new_name) if new_name else 'dropped'}: {first_texts(labels, _CLASSES_SHOWN)}"
     if len(groups) > _MAPPED_SHOWN:
         yield f"and {len(groups) - _MAPPED_SHOWN:,} more, see {MANIFEST}"

@@ -79,24 +79,24 @@ class MapEncoder:
         data = fetch_map(file.file)
         if file.part is Part.DEPTH:
             return ReadMap(read_depth(data, width, height), data)
-        return ReadMap(self._check_values(read_mask(data, width, height, file.colours), file.void))
+        return ReadMap(self._check_values(read_mask(data, width, height, file.colours), file.changes))
 
-    def _check_values(self, pixels: np.ndarray, void: Sequence[int]) -> np.ndarray:
-        """Return the pixels of a mask, with 255 for `void`.
+    def _check_values(self, pixels: np.ndarray, changes: Sequence[tuple[int, int]]) -> np.ndarray:
+        """Return the pixels of a mask with other values.
 
         Raises:
             UnusableError: A value has no name.
         """
         numbers = _count_values(pixels, self._index.size)
         new_values = np.arange(len(numbers))
-        new_values[[value for value in void if value < len(numbers)]] = SEMANTIC_IGNORE
-        is_known = np.append(self._index >= 0, np.zeros(len(numbers) - self._index.size, bool))
-        is_known |= new_values == SEMANTIC_IGNORE
+        for value, new_value in changes:
+            new_values[value : value + 1] = new_value  # no-op beyond the values of the mask
+        is_known = (new_values == SEMANTIC_IGNORE) | (self._index[new_values.clip(max=SEMANTIC_IGNORE)] >= 0)
         if len(unknown := np.flatnonzero((numbers > 0) & ~is_known)):
             values = first_texts(map(str, unknown.tolist()), _SHOWN)
             detail = f"{int(numbers[unknown].sum()):,} of its pixels have a value without a name: {values}"
             raise UnusableError(Reason.UNNAMED_VALUE, detail)
-        return new_values.astype(np.uint8)[pixels] if void else pixels.astype(np.uint8)
+        return new_values.astype(np.uint8)[pixels] if changes else pixels.astype(np.uint8)
 
     def encode(self, maps: Mapping[Part, ReadMap], image: StoredImage, place: tuple[int, int] | None) -> dict[str, Any]:
         """Return the values of an image's maps, by source; void for a map that it does not have.

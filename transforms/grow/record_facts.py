@@ -77,8 +77,10 @@ class RecordFacts:
         if self._segments.metric:
             segments = self._segments(values)
             columns["segments"] = Ragged(segments, np.array([0, len(segments)]))
-            is_panoptic = self._segments.metric is Metric.PANOPTIC  # one annotation has all segments
-            counted[self._segments.metric] = min(len(segments), 1) if is_panoptic else len(segments)
+            is_row = self._segments.metric is not Metric.REGIONS  # one annotation, or mask, has all segments
+            counted[self._segments.metric] = min(len(segments), 1) if is_row else len(segments)
+        if "depth.png" in values:
+            counted[Metric.DEPTH_MAPS] = int(grey_pixels(values["depth.png"]).any())
         is_tile = Part.TILES in self._table.parts
         counted[Metric.TILES if is_tile else Metric.IMAGES] = int(not is_continuation)
         if Part.KEYPOINTS in self._table.parts and not is_tile:  # those of tiles were counted in whole images
@@ -163,14 +165,15 @@ def _stored_columns(column: FieldColumn, values: Mapping[str, Any]) -> dict[str,
 
 
 class _SegmentReader:
-    """Reader of the categories of panoptic segments, or of regions of stuff.
+    """Reader of the categories of panoptic segments, of regions of stuff, or of values of masks.
 
     Attributes:
         metric: Metric of their annotations; None if records have none.
     """
 
     def __init__(self, table: FeatureTable, labels: LabelMap):
-        self.metric = Metric.REGIONS if Part.SEMANTIC in table.parts else None
+        semantic = Metric.SEMANTIC_MASKS if labels.has_pixel_ids else Metric.REGIONS
+        self.metric = semantic if Part.SEMANTIC in table.parts else None
         self.metric = Metric.PANOPTIC if Part.PANOPTIC in table.parts else self.metric
         index = {category.id: number for number, category in enumerate(labels.segments)}
         numbers, void = labels.semantic_by_id(), SEMANTIC_IGNORE

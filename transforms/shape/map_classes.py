@@ -9,8 +9,9 @@ import numpy as np
 
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import CategoryError
-from recordmill.schemas.inputs.annotations import Category, ImageLabels, PanopticAnnotation
-from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.annotations import Category, ImageLabels, MapFile, PanopticAnnotation
+from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap
 from recordmill.transforms.blocks.image_tasks import label_column, labels_of
 
 
@@ -22,11 +23,13 @@ class ClassMapping(msgspec.Struct, frozen=True):
         names: New name of each class name.
         is_federated: True if a class is only known to be absent from images that list it, as in LVIS, also for images
             without lists.
+        void: Values of semantic masks that become unknown: those of dropped classes.
     """
 
     ids: dict[int, int]
     names: dict[str, str]
     is_federated: bool = False
+    void: tuple[int, ...] = ()
 
 
 def map_labels(labels: LabelMap, new_names: Mapping[int, str]) -> tuple[LabelMap, ClassMapping]:
@@ -65,7 +68,8 @@ def map_labels(labels: LabelMap, new_names: Mapping[int, str]) -> tuple[LabelMap
         for part in (labels.categories, labels.segments)
     )
     names = {category.name: merged[id_].name for id_, category in ordered.items() if id_ in merged}
-    mapping = ClassMapping({id_: category.id for id_, category in merged.items()}, names)
+    void = tuple(id_ for id_ in ordered if id_ not in merged) if labels.has_pixel_ids else ()
+    mapping = ClassMapping({id_: category.id for id_, category in merged.items()}, names, void=void)
     return msgspec.structs.replace(labels, categories=categories, segments=segments), mapping
 
 
@@ -147,10 +151,25 @@ def map_image_labels(labels: ImageLabels, object_ids: Iterable[int], mapping: Cl
             if region.category_id in ids
         ),
         panoptic=tuple(map_panoptic(panoptic, ids) for panoptic in labels.panoptic),
+        maps=tuple(map_values(file, mapping) if file.part is Part.SEMANTIC else file for file in labels.maps),
         neg_category_ids=negative,
         not_exhaustive_category_ids=not_exhaustive,
         tags=tuple(dict.fromkeys(mapping.names[tag] for tag in labels.tags if tag in mapping.names)),
     )
+
+
+def map_values(file: MapFile, mapping: ClassMapping) -> MapFile:
+    """Return a semantic mask whose pixels get the values of new classes.
+
+    >>> from recordmill.schemas.inputs.files import File
+    >>> file = MapFile(Part.SEMANTIC, File("1.png"), "1.png", ((9, 255),))
+    >>> map_values(file, ClassMapping({1: 1, 2: 1}, {}, void=(3,))).changes
+    ((2, 1), (3, 255), (9, 255))
+    """
+    known = {value: value for value in (*mapping.ids, *mapping.void)} | dict(file.changes)
+    new_values = mapping.ids | dict.fromkeys(mapping.void, SEMANTIC_IGNORE)
+    changes = {value: new_values.get(before, before) for value, before in known.items()}
+    return msgspec.structs.replace(file, changes=tuple(pair for pair in sorted(changes.items()) if len({*pair}) > 1))
 
 
 def map_lists(

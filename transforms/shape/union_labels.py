@@ -53,13 +53,16 @@ def union_labels(parts: Sequence[SetLabels], cure: str = _ONE_BY_ONE) -> LabelUn
         cure: Fix, for the error.
 
     Raises:
-        CategoryError: A class is a thing in one set and stuff in another, or has other keypoints or another skeleton.
+        CategoryError: A class is a thing in one set and stuff in another, or has other keypoints or another skeleton;
+            or see `_union_values`.
 
     >>> pair = (Category(1, "cat"), Category(3, "dog")), (Category(0, "dog"), Category(1, "cow"))
     >>> union = union_labels([SetLabels(name, LabelMap(labels)) for name, labels in zip("ab", pair)])
     >>> [(category.id, category.name) for category in union.labels.categories], union.mappings[1].ids
     ([(1, 'cat'), (3, 'dog'), (4, 'cow')], {0: 3, 1: 4})
     """
+    if any(labels.has_pixel_ids for _, labels in parts):
+        return _union_values(parts)
     ids: dict[tuple[str, int], int] = {}
     members: dict[int, list[_Member]] = {}
     objects, segments = set[int](), set[int]()
@@ -83,6 +86,44 @@ def union_labels(parts: Sequence[SetLabels], cure: str = _ONE_BY_ONE) -> LabelUn
     merged = {id_: _merge_members(id_, members[id_], cure) for id_ in sorted(members)}
     categories, stuff = (tuple(merged[id_] for id_ in merged if id_ in part) for part in (objects, segments))
     return LabelUnion(LabelMap(categories, stuff), tuple(mappings))
+
+
+def _union_values(parts: Sequence[SetLabels]) -> LabelUnion:
+    """Return the classes of several sets of which some have masks with the ids of classes as pixels. All ids stay.
+
+    Raises:
+        CategoryError: A set has other classes than these, or two sets have another class for a value, or another value
+            for a class.
+    """
+    owner = next(name for name, labels in parts if labels.has_pixel_ids)
+    known: dict[int, tuple[str, Category]] = {}
+    for name, labels in parts:
+        if labels.categories or (labels.segments and not labels.has_pixel_ids):
+            raise CategoryError(
+                f"pixels of masks are numbers of classes in {owner}, and {name} has objects or other segments. Convert "
+                "each to its own --output"
+            )
+        values = {category.name: category.id for category in labels.segments}
+        for set_name, category in [*known.values()]:
+            if values.get(category.name, category.id) != category.id and category.id not in values.values():
+                other = values[category.name]
+                raise CategoryError(
+                    f"class {category.name!r} is the value {category.id} in masks of {set_name}, and {other} in those "
+                    f"of {name}. Write the masks with the same values, or convert the sets one by one"
+                )
+        for category in labels.segments:
+            set_name, same = known.setdefault(category.id, (name, category))
+            if same.name != category.name:
+                raise CategoryError(
+                    f"the value {category.id} is {same.name!r} in masks of {set_name}, and {category.name!r} in those "
+                    f"of {name}. Write the masks with the same values, or convert the sets one by one"
+                )
+    segments = tuple(known[id_][1] for id_ in sorted(known))
+    mappings = tuple(
+        ClassMapping({one.id: one.id for one in labels.segments}, {one.name: one.name for one in labels.segments})
+        for _, labels in parts
+    )
+    return LabelUnion(LabelMap((), segments, has_pixel_ids=True), mappings)
 
 
 class _Member(NamedTuple):

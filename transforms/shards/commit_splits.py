@@ -436,6 +436,7 @@ def _check_agreement(output: str, one: Manifest, other: Manifest) -> None:
             "readers could not use both",
         ),
         (one.features == other.features, "other features in its records", "readers could not use both"),
+        (one.depth_scale == other.depth_scale, "another scale of its depth maps", "readers could not use both"),
         (one.encoders == other.encoders, "another vocabulary of its texts", "one index would stand for two terms"),
         (have_labels, "other categories", "one label map cannot serve both"),
     )

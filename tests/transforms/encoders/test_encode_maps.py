@@ -140,7 +140,9 @@ def pixels(data: bytes) -> list:
 
 def test_maps_of_an_image(maps):
     encoder = MapEncoder(LABELS, (Part.SEMANTIC, Part.DEPTH))
-    read = encoder.read([maps(Part.SEMANTIC, saved(PALETTE), void=(3, 9)), maps(Part.DEPTH, saved(DEEP))], 3, 2)
+    read = encoder.read(
+        [maps(Part.SEMANTIC, saved(PALETTE), changes=((3, 255), (9, 255))), maps(Part.DEPTH, saved(DEEP))], 3, 2
+    )
     whole = encoder.encode(read, StoredImage(b"", "png", 3, 2, ""), None)
     assert pixels(whole["semantic.png"]) == ["L", [[0, 1, 2], [255, 1, 0]]]
     assert whole["depth.png"] == saved(DEEP)
