@@ -141,15 +141,19 @@ def _new_object_ids(names: list[str], object_ids: np.ndarray) -> np.ndarray:
 
 
 def _count_captions(labels: list[ImageLabels], images: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return `unseen` and `copies` of TileCounts for captions.
+    """Return `unseen` and `copies` of TileCounts for captions, and `unseen` for maps. Copies of maps are counted when
+    they are written.
 
     Args:
         images: int64 [T], index of the image of each tile that is kept.
         number: Number of images.
     """
-    captions = np.array([len(image_labels.captions) for image_labels in labels] or [0] * number, np.int64)
+    captions, maps = (
+        np.array([len(getattr(image_labels, name)) for image_labels in labels] or [0] * number, np.int64)
+        for name in ("captions", "maps")
+    )
     tiles = np.bincount(images, minlength=number)
-    return captions * (tiles == 0), captions * np.maximum(tiles - 1, 0)
+    return (captions + maps) * (tiles == 0), captions * np.maximum(tiles - 1, 0)
 
 
 def _count_unseen(usable: UsableObjects, found: TileObjects, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
