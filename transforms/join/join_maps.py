@@ -131,7 +131,8 @@ def _match_maps(group: tuple[int, tuple[Iterable, Iterable[bytes]]]) -> Iterator
             yield block_key, pack(found)
     for pair, candidates in files.items():
         if pair not in used:
-            yield TaggedOutput(_UNPAIRED, f"{MAP_NAMES[pair[1]]} {candidates[0].file_name!r}")
+            name = min(file.file_name for file in candidates)
+            yield TaggedOutput(_UNPAIRED, f"{MAP_NAMES[pair[1]]} {name!r}")
 
 
 def choose_file(candidates: Sequence[MapFile]) -> MapFile:
@@ -140,7 +141,9 @@ def choose_file(candidates: Sequence[MapFile]) -> MapFile:
     Raises:
         CollidingImagesError: Several files are PNGs, or none of several is.
     """
-    by_path = {file.file.path: file for file in candidates}
+    # One of several folders that are in each other has the shortest name below it.
+    ordered = sorted(candidates, key=lambda file: (-len(file.file_name), file.file_name))
+    by_path = {file.file.path: file for file in ordered}
     pngs = {path: file for path, file in by_path.items() if path.lower().endswith(".png")}
     chosen = pngs if len(by_path) > 1 and pngs else by_path
     if len(chosen) > 1:

@@ -183,3 +183,33 @@ def test_a_field_of_one_set_is_renamed():
     assert {feature.name for feature in table.features} >= {"image/object/x", "z"}
     with pytest.raises(ConfigError, match="--rename: records have no feature 'image/object/y'; did you mean"):
         union_tables([SetTable("a", part)], LabelMap(()), request)
+
+
+def of_values(*categories: Category) -> LabelMap:
+    return LabelMap((), categories, has_pixel_ids=True)
+
+
+ROAD, CAR, SKY = Category(0, "road"), Category(1, "car"), Category(7, "sky")
+
+
+def test_values_of_masks_stay():
+    union = union_labels([SetLabels("a", of_values(ROAD, SKY)), SetLabels("b", of_values(CAR, SKY)), DEPTH_ONLY])
+    assert union.labels == of_values(ROAD, CAR, SKY)
+    assert [mapping.ids for mapping in union.mappings] == [{0: 0, 7: 7}, {1: 1, 7: 7}, {}]
+
+
+DEPTH_ONLY = SetLabels("c", LabelMap(()))
+
+
+@pytest.mark.parametrize(
+    ("labels", "text"),
+    [
+        (of_values(Category(0, "way")), "the value 0 is 'road' in masks of a, and 'way' in those of b"),
+        (of_values(Category(4, "road")), "class 'road' is the value 0 in masks of a, and 4 in those of b"),
+        (of_segments(Category(92, "sky")), "b has objects or other segments"),
+        (of_objects(Category(1, "car")), "b has objects or other segments"),
+    ],
+)
+def test_values_of_masks_that_contradict_each_other(labels, text):
+    with pytest.raises(CategoryError, match=text):
+        union_labels([SetLabels("a", of_values(ROAD, SKY)), SetLabels("b", labels)])
