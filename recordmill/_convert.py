@@ -182,7 +182,7 @@ def convert(
         sets: Data sets that become one, each with its own options.
         images: Folder or .zip of images, with all folders in it; or a list (default that of the format).
         class_map: Rename, merge or drop classes by name.
-        depth_images: Folder or .zip of depth maps, with all folders in it.
+        depth_images: Folder or .zip of depth maps, with all folders in it; or a list.
         depth_scale: Metres per unit of the depth maps.
         allow_empty: Write images of which none has a label, as background.
         instances: Objects: boxes, areas, crowd flags, segmentations; or a list, as all annotation files.

@@ -329,7 +329,7 @@ def _segment_box_yxyx_frac(index: int, segment: Segment, indices: np.ndarray) ->
 
 
 class WholeMaps(NamedTuple):
-    """What the masks of an image's tiles are cut from.
+    """Maps of a whole image, which the masks of its tiles are cut from.
 
     Attributes:
         panoptic: Result of `RegionEncoder.read_map`, or its fault; None without one.
@@ -442,7 +442,7 @@ class MaskDrawer:
             return None
         drawn = DrawnMasks({}, [], [], [], {}, [], Counter())
         if maps:
-            check_size(len(image.data) + sum(len(value) for value in maps.values()))
+            check_size(len(image.data) + sum(len(value) for value in maps.values() if isinstance(value, bytes)))
             drawn.values.update(maps)
             self._count_maps(task, drawn.counted)
         if self.has_masks:

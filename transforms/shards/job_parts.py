@@ -94,7 +94,9 @@ def _ordered(value: Any) -> Any:
         return sorted(([_ordered(key), _ordered(item)] for key, item in value.items()), key=msgspec.msgpack.encode)
     if isinstance(value, set | frozenset):
         return sorted(map(_ordered, value), key=msgspec.msgpack.encode)
-    return [_ordered(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_ordered(item) for item in value]
+    return None if value is msgspec.UNSET else value
 
 
 class FinishedPart(msgspec.Struct, frozen=True):

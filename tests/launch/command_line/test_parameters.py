@@ -111,7 +111,7 @@ NEEDS_ANOTHER = {
     *("text_features", "min_df", "ngrams", "no_lower", "fit_split", "text_names"),
     *("text", "text_column", "image_column", "raw_size"),
     *("classes", "default", "encoding", "group_column", "rename", "container"),
-    *("tile_overlap", "tile_min_visible", "keep_empty"),
+    *("tile_overlap", "tile_min_visible", "keep_empty", "depth_scale"),
 }
 """Options that are refused, or do nothing, without another option."""
 
