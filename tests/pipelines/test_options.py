@@ -420,6 +420,7 @@ UNRECORDED = {"output", "name", "layout", "workers", "overwrite", "dry_run", "pa
             CocoOptions,
             {
                 "allow_empty",
+                "depth_images",
                 "data",
                 "images",
                 "duplicates",
