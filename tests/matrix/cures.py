@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -108,6 +109,12 @@ def yolo(*lines: str) -> Files:
     """Return a data set of an image per line."""
     files = {f"set/train/labels/{number}.txt": f"0 {line}\n" for number, line in enumerate(lines)}
     return images(*(f"set/train/images/{number}.png" for number in range(len(lines)))) | files | {"set/data.yaml": YAML}
+
+
+def masked(values: Sequence[object]) -> Files:
+    """Return an image, and its mask with an equal number of columns of each value, or colour."""
+    columns = np.repeat(np.array([values], np.uint8), 40 // len(values) + 1, axis=1)[:, :40]
+    return {"images/1.png": noise(1), "masks/1.png": png(np.repeat(columns, 30, axis=0))}
 
 
 def indices() -> bytes:
@@ -881,6 +888,64 @@ CURES = [
         ("convert set -o 'o 1' --name d", "convert new -o 'o 1' --name d --add"),
         "recordmill repack 'o 1' 'o 1-replanned' --replan",
         fresh=False,
+    ),
+    *(
+        Cure(
+            "transforms/masks/pixel_values.py",
+            "If it is unknown, give --void 255",
+            {f"set/{name}": data for name, data in masked((0, 255)).items()},
+            ("convert set -o out --class-names 'the rest',polyp",),
+            cure,
+        )
+        for cure in ("--class-names 'the rest=0,polyp=255'", "--void 255")
+    ),
+    Cure(
+        "transforms/masks/pixel_values.py",
+        "--class-names {}",
+        {f"set/{name}": data for name, data in masked((0, 2, 7)).items()},
+        ("convert set -o out",),
+        "--class-names class_0=0,class_2=2,class_7=7",
+    ),
+    Cure(
+        "transforms/masks/pixel_values.py",
+        "--class-names {}",
+        {f"set/{name}": data for name, data in masked(((0, 0, 0), (255, 0, 9))).items()},
+        ("convert set -o out",),
+        "--class-names 'class_0=#000000,class_1=#ff0009'",
+    ),
+    Cure(
+        "transforms/masks/pixel_values.py",
+        "or write them as unknown: --void {}",
+        {f"set/{name}": data for name, data in masked((0, 1, 7)).items()},
+        ("convert set -o out --class-names sky,car",),
+        "--void 7",
+    ),
+    Cure(
+        "transforms/masks/read_masks.py",
+        "If the masks are elsewhere, add --mask-images DIR",
+        {"a/1.png": noise(1), "b/1.png": masked((0, 1))["masks/1.png"]},
+        ("convert a -o out --format masks --class-names sky,car",),
+        "--mask-images DIR",
+        words={"DIR": "b"},
+    ),
+    Cure(
+        "transforms/masks/read_masks.py",
+        "have different classes. Add --class-names FILE",
+        {
+            **{f"set/{split}/{name}": data for split in ("train", "val") for name, data in masked((0, 1)).items()},
+            "set/train/_classes.csv": "Pixel Value, Class\n0, sky\n1, car\n",
+            "set/val/_classes.csv": "Pixel Value, Class\n0, sky\n1, bus\n",
+        },
+        ("convert set -o out",),
+        "--class-names FILE",
+        words={"FILE": "set/train/_classes.csv"},
+    ),
+    Cure(
+        "transforms/masks/recognise_masks.py",
+        "recordmill convert {} --format {} -o OUT",
+        images("a set/images/1.png", "a set/masks/x.png", "a set/images/2.png", "a set/masks/y.png"),
+        ("convert 'a set' -o out",),
+        "recordmill convert 'a set' --format folder -o OUT",
     ),
     Cure(
         "launch/verbs/sample.py",

@@ -51,7 +51,7 @@ def _class_fault(contents: DataContents, pairs: list[FolderPair]) -> ConfigError
     pair = pairs[0]
     folders = sorted({posixpath.dirname(image) for image, _ in pair.pairs} - {""})
     tops = {folder.partition("/")[0] for folder in folders}
-    if "format" in contents.given or pair.images != pair.masks or len(tops) < 2:
+    if pair.images != pair.masks or len(tops) < 2:
         return None
     if all(top.lower() in SPLIT_OF_WORD for top in tops):
         return None
