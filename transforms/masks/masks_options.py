@@ -6,18 +6,8 @@ from typing import ClassVar, Literal
 from recordmill.schemas.inputs.option import READ, Data, Images, Masks, Names, redefine_option
 from recordmill.transforms.annotated.format_options import FormatOptions
 
-_OF_OBJECTS = (
-    "masks",
-    "boxes",
-    "fields",
-    "no_crowd",
-    "min_area",
-    "categories",
-    "stratify",
-    "class_map",
-    "max_per_class",
-)
-"""Options that do something to objects, or to classes of objects, alone."""
+_OF_OBJECTS = ("masks", "boxes", "fields", "no_crowd", "min_area", "categories", "stratify", "max_per_class")
+"""Options that do something to objects alone."""
 _MOST_VALUE = 255
 
 
@@ -70,7 +60,7 @@ class MasksOptions(FormatOptions):
             if not value.isdecimal() or int(value) > _MOST_VALUE:
                 yield f"--void must be whole numbers from 0 to {_MOST_VALUE} (got {value!r})"
         for name in self.given(*_OF_OBJECTS):
-            yield f"{name} has no effect on masks of whole images: leave it out"
+            yield f"{name} is for objects, and images with masks of their pixels have none: leave it out"
         if len(self.mask_images) > 1:
             yield "--mask-images: the masks of a data set are in one folder; convert others with --add"
         if self.images and self.mask_images:

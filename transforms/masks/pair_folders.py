@@ -75,7 +75,7 @@ class FolderPair(NamedTuple):
     def is_mask(self, name: str) -> bool:
         """Return True for a file of the data set that is a mask of the pair."""
         if self.images == self.masks:
-            return map_key(name, self.map_start, self.map_end) is not None
+            return bool(self.map_end) and map_key(name, self.map_start, self.map_end) is not None
         return name.startswith(f"{self.masks}/")
 
     def map_folder(self, mask_root: str) -> MapFolder:
@@ -217,6 +217,12 @@ def pair_names(image_names: Sequence[str], mask_names: Sequence[str]) -> FolderP
     `images` or `masks`."""
     images, masks = _subfolders(image_names, "image"), _subfolders(mask_names, "mask")
     return max((_pair(*one, *other) for one in images for other in masks), key=lambda pair: len(pair.pairs))
+
+
+def images_folder(names: Sequence[str]) -> str:
+    """Return the folder `images` that has all images; "" if they are elsewhere, too."""
+    folders = _subfolders(names, "image")
+    return next((folder for folder, files in folders[1:] if len(files) == len(folders[0][1])), "")
 
 
 def _subfolders(names: Sequence[str], kind: str) -> list[_Folder]:

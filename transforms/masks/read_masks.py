@@ -1,5 +1,6 @@
 """Images with semantic masks: a folder of images, and a folder of PNGs whose pixels are classes. No label files."""
 
+import os
 import posixpath
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,6 +12,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD, USUAL_SPLITS
+from recordmill.schemas.paths import is_remote
 from recordmill.schemas.sizes import first_texts, number_text
 from recordmill.transforms.annotated.image_sets import SPLITS_BY_NAME, find_image_sets, parse_image_set
 from recordmill.transforms.annotated.source import LabelledImage, Source, SourceFolder, is_never
@@ -23,7 +25,14 @@ from recordmill.transforms.masks.class_values import (
     parse_names,
 )
 from recordmill.transforms.masks.masks_options import MasksOptions
-from recordmill.transforms.masks.pair_folders import FolderPair, find_pairs, list_names, pair_names, split_of_folder
+from recordmill.transforms.masks.pair_folders import (
+    FolderPair,
+    find_pairs,
+    images_folder,
+    list_names,
+    pair_names,
+    split_of_folder,
+)
 from recordmill.transforms.masks.pixel_values import resolve_values
 from recordmill.transforms.masks.sample_masks import sample_masks
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -42,28 +51,37 @@ def source(options: MasksOptions) -> Source:
     data = options.data.rstrip("/")
     image_root = next(iter(options.images), data).rstrip("/")
     mask_root = next(iter(options.mask_images), data).rstrip("/")
-    names = list_names(image_root)
-    pairs = find_pairs(names) if image_root == mask_root else [pair_names(names, list_names(mask_root))]
+    is_one_root = image_root == mask_root
+    apart = tuple(_folders_below(image_root, (*options.mask_images, *options.depth_images)))
+    names = [name for name in list_names(image_root) if not name.startswith(apart)]
+    pairs = find_pairs(names) if is_one_root else [pair_names(names, list_names(mask_root))]
     pairs = [pair for pair in pairs if pair.pairs]
     if not pairs and options.depth_images and not options.mask_images:
-        return _image_source(options, image_root, [FolderPair("", "")], names)
+        images = _image_source(options, image_root, [FolderPair(images_folder(names), "")], names)
+        return replace(images, is_map=partial(_is_map, apart=apart))
     if not pairs:
         raise ConfigError(_describe_missing(names, image_root, mask_root))
     paths = [join_path(mask_root, posixpath.join(pair.masks, mask)) for pair in pairs for _, mask in pair.pairs]
     table = _find_classes(options, pairs, names, mask_root)
     classes = resolve_values(table, sample_masks(paths), options.void_values, options.data)
-    is_beside = image_root == mask_root
     built = _image_source(options, image_root, pairs, names)
+    in_images = tuple(pair._replace(pairs=()) for pair in pairs) if is_one_root else ()
     return replace(
         built,
-        is_map=partial(_is_mask, pairs=tuple(pair._replace(pairs=()) for pair in pairs)) if is_beside else is_never,
+        is_map=partial(_is_map, apart=apart, pairs=in_images),
         parts=(Part.SEMANTIC,),
         inputs=(*built.inputs, *table.inputs),
-        warnings=tuple(_unread_images(names, pairs)) if is_beside else (),
+        warnings=tuple(_unread_images(names, pairs)) if is_one_root else (),
         maps=tuple(pair.map_folder(mask_root)._replace(void=classes.void, colours=classes.colours) for pair in pairs),
         segments=classes.segments,
         notes=(*(_describe_pair(pair, image_root, mask_root) for pair in pairs), *table.notes, *classes.notes),
     )
+
+
+def _folders_below(root: str, paths: Iterable[str]) -> Iterator[str]:
+    """Yield the paths that are in a folder, as beginnings of names below it."""
+    top, *others = (path.rstrip("/") if is_remote(path) else os.path.normpath(path) for path in (root, *paths))
+    yield from (f"{path.removeprefix(f'{top}/')}/" for path in others if path.startswith(f"{top}/"))
 
 
 def stem_name(name: str) -> str:
@@ -75,8 +93,9 @@ def _parse_nothing(_: Any, __: str) -> Iterator[LabelledImage]:
     yield from ()
 
 
-def _is_mask(name: str, pairs: Sequence[FolderPair]) -> bool:
-    return any(pair.is_mask(name) for pair in pairs)
+def _is_map(name: str, apart: tuple[str, ...] = (), pairs: Sequence[FolderPair] = ()) -> bool:
+    """Return True for a file in the folders `apart`, or for a mask of `pairs`."""
+    return name.startswith(apart) or any(pair.is_mask(name) for pair in pairs)
 
 
 def _image_source(options: MasksOptions, root: str, pairs: Sequence[FolderPair], names: Sequence[str]) -> Source:

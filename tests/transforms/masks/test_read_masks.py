@@ -259,5 +259,19 @@ def test_refused(files, given, tmp_path, monkeypatch):
 
 def test_images_without_masks_are_named(tmp_path):
     write_files(tmp_path, {"train/images/1.jpg": GREY, "train/masks/1.png": TWO, "test/images/2.jpg": GREY})
-    (warning,) = source(MasksOptions(data=str(tmp_path), output="out", class_names="a,b")).warnings
+    write_files(tmp_path, {"depth/train/1.png": GREY})
+    depth = {"depth_images": str(tmp_path / "depth"), "depth_scale": 0.001}
+    (warning,) = source(MasksOptions(data=str(tmp_path), output="out", class_names="a,b", **depth)).warnings
     assert "test/images (1 image)" in warning
+
+
+def test_maps_in_the_folder_of_images_are_no_images(tmp_path):
+    """Folders that flags name, for depth maps or masks."""
+    write_files(tmp_path, {f"{folder}/train/1.jpg": GREY for folder in ("images", "depth", "own")})
+    depth = {"depth_images": str(tmp_path / "depth"), "depth_scale": 0.001}
+    found = source(MasksOptions(data=str(tmp_path), output="out", **depth))
+    assert (found.parts, found.maps, found.segments, found.is_map("depth/train/1.jpg")) == ((), (), (), True)
+    (tmp_path / "own").rename(tmp_path / "images" / "own")
+    data = tmp_path / "images"
+    found = source(MasksOptions(data=str(data), output="out", **{**depth, "depth_images": f"{data}/../images/own"}))
+    assert ([folder.path for folder in found.folders], found.splits) == ([str(data / "train")], ("train",))
