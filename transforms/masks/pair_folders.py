@@ -4,6 +4,7 @@ import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -102,7 +103,9 @@ def find_pairs(names: Iterable[str]) -> list[FolderPair]:
         for folders, masks in _candidate_folders(images)
     ]
     if not any(pair.pairs for pair in pairs):
-        others = [_pair_beside(images, *ends) for ends in _ENDS if ends[1]] + [*_pairs_apart(images)]
+        stems = [posixpath.splitext(name)[0] for name in images]
+        ends = [pair for pair in _ENDS if pair[1] and any(stem.endswith(pair[1]) for stem in stems)]
+        others = [_pair_beside(images, *pair) for pair in ends] + [*_pairs_apart(images)]
         likely = [pair for pair in others if pair.is_likely]
         pairs = [max(likely, key=lambda pair: len(pair.pairs))] if likely else pairs
     return pairs
@@ -173,6 +176,7 @@ def _files_of(folder: str, names: Iterable[str]) -> list[str]:
     return [posixpath.basename(name) for name in names if posixpath.dirname(name) == folder]
 
 
+@lru_cache(1024)
 def _describe_folder(name: str) -> tuple[str, str]:
     """Return `image`, `mask` or "", and the name in lower case without the word that shows it.
 
@@ -217,6 +221,11 @@ def pair_names(image_names: Sequence[str], mask_names: Sequence[str]) -> FolderP
     `images` or `masks`."""
     images, masks = _subfolders(image_names, "image"), _subfolders(mask_names, "mask")
     return max((_pair(*one, *other) for one in images for other in masks), key=lambda pair: len(pair.pairs))
+
+
+def is_images_folder(name: str) -> bool:
+    """Return True for a folder with a usual name for images: `images`, `train_images`."""
+    return _describe_folder(posixpath.basename(name))[0] == "image"
 
 
 def images_folder(names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
 from recordmill.schemas.sizes import first_texts, number_text
 from recordmill.transforms.annotated.recognise_format import source_fault
 from recordmill.transforms.masks.masks_options import MasksOptions
-from recordmill.transforms.masks.pair_folders import LISTED, FolderPair, find_pairs, list_names
+from recordmill.transforms.masks.pair_folders import LISTED, FolderPair, find_pairs, is_images_folder, list_names
 from recordmill.transforms.rows.data_contents import CLASS_FOLDERS, DataContents, Interpretation
 
 _RANK = CLASS_FOLDERS - 1
@@ -63,9 +63,10 @@ def _class_fault(contents: DataContents, pairs: list[FolderPair]) -> ConfigError
 
 
 def _may_be_classes(contents: DataContents, pairs: list[FolderPair]) -> bool:
-    """Return True if two folders of JPEGs could be classes."""
-    masks = (mask for pair in pairs for _, mask in pair.pairs)
-    return _has_only(contents, pairs) and all(mask.lower().endswith((".jpg", ".jpeg")) for mask in masks)
+    """Return True if two folders could be classes: of JPEGs, or with names like `cat` and `cat_mask`."""
+    are_jpegs = all(mask.lower().endswith((".jpg", ".jpeg")) for pair in pairs for _, mask in pair.pairs)
+    is_known = is_images_folder(pairs[0].images) or pairs[0].images.lower() in SPLIT_OF_WORD
+    return _has_only(contents, pairs) and "/" not in pairs[0].images and (are_jpegs or not is_known)
 
 
 def _class_command(contents: DataContents, pair: FolderPair) -> str:

@@ -200,6 +200,7 @@ def test_other_formats_come_first(tmp_path):
     [
         {"images/1.jpg": GREY, "masks/x.jpg": GREY, "images/2.jpg": GREY},  # no partners
         {"images/1.jpg": jpeg(1), "masks/1.jpg": jpeg(2)},  # partners that are JPEGs
+        {f"{name}/{number}.png": GREY for name in ("cat", "cat_mask") for number in "12"},  # names of classes
         {f"{name}/{number}{end}": GREY for name in ("cat", "dog") for number in "12" for end in (".jpg", "_mask.png")},
     ],
 )
