@@ -6,9 +6,12 @@ import json
 import zipfile
 from functools import cache
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
+
+from tests.literal_data import png
 
 Files = dict[str, bytes]
 COCO = {
@@ -268,6 +271,24 @@ def label_sets() -> dict[str, tuple[str, Files]]:
                 "images/train/1.jpg": image("JPEG"),
                 "labels/train/1.txt": pose,
                 "images/val/2.jpg": image("JPEG"),
+            },
+        ),
+        "masks": (
+            "masks",
+            {
+                "images/train/1.jpg": image("JPEG"),
+                "masks/train/1.png": png(np.full((3, 4, 3), (1, 2, 3), np.uint8)),
+                "images/val/2.jpg": image("JPEG"),
+                "masks/val/2.png": png(np.full((3, 4, 3), (255, 0, 0), np.uint8)),
+                "labelmap.txt": b"# label:color_rgb:parts:actions\ncat:1,2,3::\ndog:255,0,0::\n",
+            },
+        ),
+        "masks_table": (
+            "masks",
+            {
+                "train/1.jpg": image("JPEG"),
+                "train/1_mask.png": png(np.eye(4, dtype=np.uint8)),
+                "_classes.csv": b"Pixel Value, Class\n0, sky\n1, car\n",
             },
         ),
         "yolo_classes": ("yolo", {"classes.txt": b"cat\ndog\n", "1.txt": b"0 0.5 0.5 0.2 0.4\n", **pictures}),

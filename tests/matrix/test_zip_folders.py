@@ -25,6 +25,7 @@ FORMATS = {  # writer, names of files to leave out, further flags
     "openimages": (inputs.write_openimages, "", ""),
     "vertex": (inputs.write_vertex, "", ""),
     "ndjson": (inputs.write_ndjson, "", ""),
+    "masks": (inputs.write_masks, "", ""),
     "folder": (inputs.write_classes, "labels.csv", ""),
     "table": (inputs.write_tables, "rows.jsonl rows.parquet", ""),
 }

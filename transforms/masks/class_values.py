@@ -21,8 +21,8 @@ _NAME_COLUMNS = ("name", "class", "class_name", "label", "category", "classes")
 _VALUE_COLUMNS = ("value", "pixel value", "pixel_value", "id", "index", "idx", "class_id", "class id")
 _COLOUR_COLUMNS = (("r", "g", "b"), ("red", "green", "blue"))
 _ITEM = re.compile(r"(.*)=(?:(\d{1,5})|#([0-9A-Fa-f]{6}))")
-_CVAT_LINE = re.compile(r"(.*?):(\d+),\s*(\d+),\s*(\d+):.*")
-_COLOUR_LINE = re.compile(r"(\d+)\s+(\d+)\s+(\d+)\s+(\S.*)")
+_CVAT_LINE = re.compile(r"(.*?):(\d{1,3}),\s*(\d{1,3}),\s*(\d{1,3}):.*")
+_COLOUR_LINE = re.compile(r"(\d{1,3})\s+(\d{1,3})\s+(\d{1,3})\s+(\S.*)")
 _TABLES = (".csv", ".tsv")
 _COLUMNS = "name,value or name,r,g,b"
 

@@ -134,11 +134,14 @@ def _check_unnamed(table: ClassTable, sample: MaskSample, classes: PixelClasses)
         unnamed.update(own)
     if faulty * 2 < max(1, len(sample.masks)):
         return
-    what = "colours" if triples else "values"
-    cure = "Name them too" if triples else f"Name them too, or write them as unknown: --void {_join_first(unnamed)}"
+    are_colours = any(one.colour is not None for one in table.classes)
+    if triples and not are_colours:  # grey, stored as RGB
+        unnamed = Counter({colour // _GREY: number for colour, number in unnamed.items()})
+    what = "colours" if are_colours else "values"
+    cure = "Name them too" if are_colours else f"Name them too, or write them as unknown: --void {_join_first(unnamed)}"
     raise ConfigError(
-        f"{table.where} does not name the {what} {_describe_pixels(unnamed, sample, bool(triples))}, which {faulty} of "
-        f"{_number_of(sample)} have. {cure}"
+        f"{table.where} does not name the {what} {_describe_pixels(unnamed, sample, are_colours)} in {faulty} of "
+        f"{len(sample.masks):,} sampled masks. {cure}"
     )
 
 

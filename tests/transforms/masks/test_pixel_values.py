@@ -147,6 +147,7 @@ def test_grey_of_two_bits_has_its_values(tmp_path):
         ("a.csv", "r;g;b;Name\n0;0;255;sky", [("sky", 0, 255)]),
         ("labelmap.txt", "# label:color_rgb:parts:actions\na:0,0,1::\nb c:1,0,0::", [("a", 0, 1), ("b c", 1, 65536)]),
         ("label_colors.txt", "64 128 64\tAnimal\n192 0 128\t\tArch", [("Animal", 0, 0x408040), ("Arch", 1, 0xC00080)]),
+        ("a.txt", f"a:{'9' * 5000},0,0::", [(f"a:{'9' * 5000},0,0::", 0, None)]),
         ("objectInfo150.txt", "Idx\tRatio\tName\n1\t0.1\twall, x\n", [("", 0, None), ("wall, x", 1, None)]),
     ],
 )
@@ -165,6 +166,7 @@ def test_class_files(name, text, expected):
         ("a.csv", b"name,value\nsky,x"),
         ("a.csv", b"name,value\nsky"),
         ("a.csv", b"name,r,g,b\nsky,0,0,256"),
+        ("a.csv", b"name,value\nsky," + b"9" * 5000),
     ],
 )
 def test_class_files_that_are_refused(name, data):
