@@ -43,6 +43,7 @@ from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.maps import MAP_NAMES
 from recordmill.schemas.inputs.sample import Sample, SampleObject, SampleTile
 from recordmill.transforms.dataset.collect_facts import collect_facts
 from recordmill.transforms.dataset.dataset_folder import read_manifest, read_statistics
@@ -154,6 +155,11 @@ class ReadDataset(beam.PTransform):
     def expand(self, p):
         with keywords_in_errors(self._given), collect_facts() as collected:
             job = self._format.load("prepare")(self._options)
+            if maps := getattr(job.options, "map_folders", ()):
+                raise ConfigError(
+                    f"Samples do not have the {MAP_NAMES[maps[0].part]}s of {maps[0].path}. Convert such a data set by "
+                    "recordmill.convert, or read its images without them"
+                )
             gathered = job.read(p)
         for note in job.notes:
             LOGGER.info("%s", note)

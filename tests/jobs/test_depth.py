@@ -4,10 +4,13 @@ import io
 import shutil
 from pathlib import Path
 
+import apache_beam as beam
 import numpy as np
 import pytest
 from PIL import Image
 
+from recordmill.beam import ReadDataset
+from recordmill.schemas.errors import ConfigError
 from tests.conftest import draw_jpeg, examples_by_name, manifest_of, rejects_of
 
 WIDTH, HEIGHT = 40, 30
@@ -130,3 +133,9 @@ def test_further_split_needs_the_same_scale(folder, recordmill):
     other = recordmill(*flags(folder, "--depth-scale", 0.001))
     assert "--depth-scale 0.002" in other.err
     assert [*manifest_of(folder / "out")["splits"]] == ["train"]
+
+
+def test_samples_do_not_lose_depth_maps_silently(folder):
+    read = ReadDataset(folder / "data", depth_images=folder / "data" / "depth", depth_scale=0.002)
+    with pytest.raises(ConfigError, match="Samples do not have the depth maps of"):
+        beam.Pipeline() | read

@@ -95,6 +95,7 @@ VALUES = {int: 7, float: 0.5, bool: True, str: "val"}
 VALUES_OF = {
     "HxW": "64x64",
     "CHAR": ";",
+    "VALUE[,…]": "7",
     "KEY=NAME[,…]": "image/width=w",
     "KEY=int64|float32[,…]": "image/width=float32",
 }
