@@ -103,8 +103,9 @@ NEEDS_ANOTHER_IN = {
     "folder": {"class_column", "fields"},
     "folder --model": {"class_column", "add"},
     "table": {"label_as", "max_per_class"},
+    "masks": {"masks", "boxes", "fields", "no_crowd", "min_area", "categories", "stratify", "max_per_class"},
 }
-"""Options that need another option in one format only."""
+"""Options that need another option in one format only, or that it refuses."""
 
 NEEDS_ANOTHER = {
     *("writer", "masks", "no_list", "split_seed", "split_by", "group_from", "stratify", "label_separator"),
