@@ -107,6 +107,8 @@ def _decode_value(record: RecordView, reading: Reading) -> Any:
             return np.frombuffer(bytearray(value), np.uint8).reshape([int(size) for size in reading.shape])
         case Form.GREY:
             return grey_pixels(value)
+        case Form.DEPTH:
+            return grey_pixels(value).astype(np.float32) * np.float32(reading.scale)
         case Form.SEGMENT_IDS:  # all 0 if the image has no panoptic PNG
             return segment_ids(value)
         case Form.FLOAT16:

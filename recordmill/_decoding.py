@@ -14,7 +14,7 @@ from recordmill.transforms.dataset.dataset_folder import read_statistics
 Example = dict[str, Any]
 
 COLOURED = {Form.IMAGE, Form.PIXELS}
-IMAGE_SIZED = {*COLOURED, Form.GREY, Form.SEGMENT_IDS, Form.PNG_MASKS, Form.RLE_MASKS}
+IMAGE_SIZED = {*COLOURED, Form.GREY, Form.DEPTH, Form.SEGMENT_IDS, Form.PNG_MASKS, Form.RLE_MASKS}
 """Forms with the height and width of the record's image."""
 _NOT_PADDED = {"height", "width", "channels", "K"}
 """Dimensions that are not lists of a record."""

@@ -426,7 +426,8 @@ def _known_readings(table: FeatureTable) -> Iterator[Reading]:
             shape = reading.shape[1:] if alone else reading.shape
             dtype = DTYPES[feature.kind] if reading.form is Form.AS_IT_IS else reading.dtype
             meaning = feature.meaning if feature.source == table.label and dtype == "bytes" else reading.meaning
-            yield msgspec.structs.replace(reading, shape=shape, dtype=dtype, meaning=meaning)
+            scale = 1.0 if feature.scale is None else feature.scale
+            yield msgspec.structs.replace(reading, shape=shape, dtype=dtype, meaning=meaning, scale=scale)
     yield from field_readings(table)
 
 

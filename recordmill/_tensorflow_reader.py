@@ -60,6 +60,9 @@ def _convert_value(values: Example, reading: Reading) -> "tf.Tensor":
             return tf.reshape(tf.io.decode_raw(value, tf.uint8), reading.static_shape)
         case Form.GREY:
             return _grey_pixels(value)
+        case Form.DEPTH:
+            units = tf.io.decode_png(value, channels=1, dtype=tf.uint16)[:, :, 0]
+            return tf.cast(units, tf.float32) * tf.constant(reading.scale, tf.float32)
         case Form.SEGMENT_IDS:
             pixels = tf.cast(tf.io.decode_png(value, channels=3), tf.int32)
             return tf.reduce_sum(pixels * [1, 1 << 8, 1 << 16], axis=-1)

@@ -138,6 +138,7 @@ class Reading(msgspec.Struct, frozen=True):
         shape: Names of the dimensions, or their sizes.
         meaning: Meaning, with unit and frame.
         padding: Padding of a list in a batch; for bytes always the empty string.
+        scale: Metres per stored unit of a depth map, by which readers multiply; 1 for anything else.
     """
 
     name: str
@@ -147,6 +148,7 @@ class Reading(msgspec.Struct, frozen=True):
     meaning: str
     padding: float = 0
     form: Form = Form.AS_IT_IS
+    scale: float = 1.0
 
     @property
     def static_shape(self) -> tuple[int | None, ...]:

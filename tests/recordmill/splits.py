@@ -22,6 +22,7 @@ from recordmill.transforms.records.tfrecord import frame
 from recordmill.transforms.storage.interface import crc32c_text
 
 KEYPOINTS = 4
+METRES_PER_UNIT = 0.00390625
 LABELS = LabelMap((Category(3, "cat", keypoints=tuple("abcd")), Category(7, "dog")))
 
 
@@ -36,7 +37,10 @@ def _row(*pictures: Feature) -> FeatureTable:
 
 
 CONTENTS = {
-    **{name: RecordContents(LAYOUTS[name], LABELS) for name in ("detection", "keras", "tfds", "classification")},
+    **{
+        name: RecordContents(LAYOUTS[name].with_depth_scale(METRES_PER_UNIT), LABELS)
+        for name in ("detection", "keras", "tfds", "classification")
+    },
     "float32": RecordContents(features_table((2, 3, 5), "float32"), LABELS, ("2", "3", "5")),
     "float16": RecordContents(features_table((2, 3, 5), "float16"), LABELS, ("2", "3", "5")),
     "rows": RecordContents(_row(), LABELS),
@@ -62,6 +66,7 @@ def draw(contents: RecordContents, number: int, objects: int | None = None) -> D
     masks = rng.random((sizes["N"], height, width)) < 0.3
     ids = rng.integers(0, 1 << 24, (height, width))
     grey = {source: rng.integers(0, 256, (height, width), np.uint8) for source in _GREY}
+    depth = rng.integers(0, 1 << 16, (height, width), np.uint16)
     runs = [run_lengths(mask) for mask in masks]
     coloured = np.stack([ids & 255, ids >> 8 & 255, ids >> 16], -1).astype(np.uint8)
     known = {
@@ -74,13 +79,17 @@ def draw(contents: RecordContents, number: int, objects: int | None = None) -> D
         "panoptic.png": encoded(coloured, "PNG"),
         "feature.shape": [2, 3, 5],
         "feature.bytes": rng.standard_normal(30).astype("<f2").tobytes(),
+        "depth.png": encoded(depth, "PNG"),
         **{source: encoded(pixels, "PNG") for source, pixels in grey.items()},
     }
     values = {
         feature.source: known[feature.source] if feature.source in known else _drawn(feature, sizes | lists, rng)
         for feature in contents.table.features
     }
-    return Drawn(values, {"masks": masks, "segment_map": ids} | {_GREY[source]: grey[source] for source in grey})
+    metres = depth.astype(np.float32) * np.float32(METRES_PER_UNIT)
+    return Drawn(
+        values, {"masks": masks, "segment_map": ids, "depth": metres} | {_GREY[source]: grey[source] for source in grey}
+    )
 
 
 _GREY = {"semantic.png": "semantic", "panoptic.category_png": "categories", "panoptic.instance_png": "instances"}

@@ -54,7 +54,7 @@ def test_record_of_layout_detection():
     xyv = np.array([values[f"objects.keypoint_{part}"] for part in ("x", "y", "visibility")], np.float32)
     assert (record["keypoints"] == xyv.T.reshape(3, KEYPOINTS, 3)).all()
     assert record["captions"].tolist() == values["captions.text"]
-    for name in ("masks", "semantic", "categories", "instances"):
+    for name in ("masks", "semantic", "depth", "categories", "instances"):
         assert (record[name] == expected[name]).all(), name
 
 

@@ -121,7 +121,7 @@ def test_resizing(tmp_path):
     assert plain["image"].shape == (23, 31, 3)
     expected = tf.image.resize(plain["image"], (46, 62))
     assert np.abs(resized["image"].numpy() - expected.numpy()).max() <= 0.5
-    for key in ("masks", "semantic", "instances"):
+    for key in ("masks", "semantic", "depth", "instances"):
         assert (resized[key] == np.repeat(np.repeat(plain[key], 2, -2), 2, -1)).numpy().all()
     assert (resized["boxes"] == plain["boxes"]).numpy().all()
 
