@@ -70,7 +70,9 @@ def edge(index: int) -> float:
     return 0.0 if index == ZERO_BIN else 2.0 ** (index // 4) * (1 + index % 4 / 4)
 
 
-FRACTIONAL = ("image_aspect", "box_side", "box_share", "box_aspect")
+DEPTH = "depth_m"
+"""Name of the histogram of depth maps."""
+FRACTIONAL = ("image_aspect", "box_side", "box_share", "box_aspect", DEPTH)
 """Histograms of numbers that need not be integers."""
 
 
@@ -155,6 +157,7 @@ class Statistics(msgspec.Struct, frozen=True):
     findings: dict[str, Finding] = {}  # findings by name; FINDINGS has the names
     measured: int = 0  # images whose pixels were measured
     fields: dict[str, FieldCounts] = {}  # by the source of their feature
+    pixels: dict[int, int] | None = {}  # number by value in semantic masks; None if those of some images are not known
 
 
 class PixelMeasures(msgspec.Struct, frozen=True):
@@ -221,6 +224,14 @@ class SegmentStatistics(msgspec.Struct, frozen=True):
     images: int
 
 
+class PixelStatistics(msgspec.Struct, frozen=True):
+    """Number of `pixels` of the semantic masks with a value, and the name of its class; empty for an unnamed value."""
+
+    name: str
+    value: int
+    pixels: int
+
+
 class FieldStatistics(msgspec.Struct, frozen=True, omit_defaults=True):
     """Values of an open field, for readers of statistics.json.
 
@@ -251,7 +262,8 @@ class SplitStatistics(msgspec.Struct, frozen=True):
     Attributes:
         histograms: Of images: `image_width`, `image_height` (pixels), `image_aspect` (width / height), `image_bytes`
             (of the encoded image), `objects_an_image`, `classes_an_image`, `captions_an_image`. Of boxes: `box_side`
-            (square root of the area, pixels), `box_share` (of the image's area), `box_aspect` (width / height).
+            (square root of the area, pixels), `box_share` (of the image's area), `box_aspect` (width / height). Of
+            pixels with known depth: `depth_m` (metres).
             Histograms without numbers are omitted.
         centres: Numbers of box centres: HEAT_SIDE rows from the top, each with HEAT_SIDE numbers from the left. Empty
             without boxes.
@@ -261,6 +273,7 @@ class SplitStatistics(msgspec.Struct, frozen=True):
         measured: Number of images whose pixels were measured.
         fields: The first COUNTED_FIELDS open fields by the source of their feature, as in the manifest. UNSET without
             any.
+        pixels: Pixels of semantic masks by value; those of tiles, if images are cut. UNSET without semantic masks.
     """
 
     images: int
@@ -273,6 +286,7 @@ class SplitStatistics(msgspec.Struct, frozen=True):
     findings: dict[str, Finding]
     measured: int
     fields: dict[str, FieldStatistics] | msgspec.UnsetType = msgspec.UNSET
+    pixels: tuple[PixelStatistics, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ClassInOneSplit(msgspec.Struct, frozen=True):

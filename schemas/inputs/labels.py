@@ -15,6 +15,8 @@ from recordmill.schemas.inputs.annotations import Category
 
 SEMANTIC_THING = 1
 SEMANTIC_IGNORE = 255
+THINGS = "things"
+"""Name of all things together, which have the same value in semantic masks."""
 _COCO_STUFF_OFFSET = 90
 """Model Garden's script (official/vision/data/create_coco_tf_record.py) subtracts this from COCO's stuff ids."""
 
@@ -59,11 +61,17 @@ class LabelMap(msgspec.Struct, frozen=True):
         values = {id_: id_ - _COCO_STUFF_OFFSET if as_coco else 2 + index for index, id_ in enumerate(stuff)}
         return {category.id: values.get(category.id, SEMANTIC_THING) for category in self.segments}
 
+    def semantic_names(self) -> dict[int, str]:
+        """Return the name of each value of semantic masks. All things together have one value."""
+        names = {category.id: category.name for category in self.segments}
+        things = {} if self.has_pixel_ids else {SEMANTIC_THING: THINGS}
+        return {value: names[id_] for id_, value in self.semantic_by_id().items()} | things
+
     @property
     def is_shifted(self) -> bool:
         """True if labels differ from the category ids. Readers treat label 0 as background, so labels are shifted if a
         category other than the background has id 0 or below."""
-        return not self.has_pixel_ids and any(category.id < 1 and not _is_background(category) for category in self.all)
+        return not self.has_pixel_ids and any(category.id < 1 and not is_background(category) for category in self.all)
 
     def label_by_id(self) -> dict[int, int]:
         """Return the label of each category; 0 means background. A label is the category id. If labels are shifted, it
@@ -246,7 +254,7 @@ _NOT_FINITE = re.compile(r"[+-]?(nan|inf(inity)?)", re.IGNORECASE)
 _NUMBER = re.compile(r"-?[0-9]+([.][0-9]*)?(e[+-][0-9]{1,3})?")
 
 
-def _is_background(category: Category) -> bool:
+def is_background(category: Category) -> bool:
     """Return True if a category is the background, which 0 means anyway. LabelMe names it `_background_`."""
     return category.id == 0 and category.name.strip("_ ").casefold() == "background"
 
@@ -261,7 +269,7 @@ def label_files(labels: LabelMap, label_by_id: Mapping[int, int]) -> dict[str, s
     # labels.csv as Model Garden reads it: label and name, no header.
     rows = "".join(f"{label},{_csv_field(category.name)}\n" for label, category in named)
     files = {"labels.csv": rows, "label_map.json": _label_map_json(labels, label_by_id)}
-    if all(label > 0 or _is_background(category) for label, category in named):
+    if all(label > 0 or is_background(category) for label, category in named):
         files["label_map.pbtxt"] = label_map_pbtxt(named, labels.is_shifted)
     return files
 

@@ -7,11 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recordmill.schemas.block import Ragged, spans, starts_of, take_rows
-from recordmill.schemas.statistics import PixelMeasures
+from recordmill.schemas.statistics import Histogram, PixelMeasures
 
 NO_CLASS = -1
 
 
+MAP_FACTS = (("pixels", "semantic.png", "semantic.pixels"), ("depth", "depth.png", "depth.metres"))
+"""Columns of facts of maps: name in FactColumns, source of the map, name in
+`recordmill.transforms.encoders.encode_masks.DrawnMasks.values`."""
 NO_OFFSET = -1
 """Offset of records in a container without byte ranges."""
 
@@ -63,6 +66,8 @@ class FactColumns(NamedTuple):
         mask_bounds_px: float64 [M, 4], ymin, xmin, ymax, xmax of the mask; NaN without one.
         num_captions: int64 [N].
         segments: lists of int64 [N], category indices of stuff, or of panoptic segments.
+        pixels: N dicts, number of pixels of each value of the semantic mask.
+        depth: N histograms of the metres of the depth map.
         object_id: int64 [M], as in the source.
         source_name, source_size_px, source_sha256, is_counted, source_labels: Only with tiles: name, size and digest of
             the image that a tile is of; True for the tile with which the image is counted; uint64 [N], label digest.
@@ -83,6 +88,8 @@ class FactColumns(NamedTuple):
     mask_bounds_px: Any = None
     num_captions: Any = None
     segments: Any = None
+    pixels: list[dict[int, int]] | None = None
+    depth: list[Histogram] | None = None
     object_id: Any = None
     source_name: Any = None
     source_size_px: Any = None

@@ -41,7 +41,7 @@ def add_statistics(one: Statistics, other: Statistics) -> Statistics:
     return Statistics(
         one.images + other.images,
         {
-            name: _add_histograms(one.histograms.get(name, Histogram()), other.histograms.get(name, Histogram()))
+            name: add_histograms(one.histograms.get(name, Histogram()), other.histograms.get(name, Histogram()))
             for name in sorted(one.histograms.keys() | other.histograms.keys())
         },
         _add_counts(one.centres, other.centres),
@@ -64,10 +64,12 @@ def add_statistics(one: Statistics, other: Statistics) -> Statistics:
             name: add_field_counts(one.fields.get(name, FieldCounts()), other.fields.get(name, FieldCounts()))
             for name in sorted(one.fields.keys() | other.fields.keys())
         },
+        None if one.pixels is None or other.pixels is None else _add_counts(one.pixels, other.pixels),
     )
 
 
-def _add_histograms(one: Histogram, other: Histogram) -> Histogram:
+def add_histograms(one: Histogram, other: Histogram) -> Histogram:
+    """Return the sum, which does not depend on the order."""
     least = [histogram.least for histogram in (one, other) if histogram.least is not None]
     largest = [histogram.largest for histogram in (one, other) if histogram.largest is not None]
     return Histogram(

@@ -17,7 +17,7 @@ from recordmill.schemas.inputs.images import MAX_RECORD_BYTES, ImageTask, Stored
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import column_writer
 from recordmill.schemas.rejects import Metric, Rejected, UnusableError
-from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns, FieldItems
+from recordmill.transforms.blocks.image_facts import MAP_FACTS, NO_CLASS, FactColumns, FieldItems
 from recordmill.transforms.blocks.image_tasks import id_texts, object_columns, source_ids
 from recordmill.transforms.encoders.encode_fields import FieldEncoder
 from recordmill.transforms.encoders.encode_masks import DrawnMasks, MaskDrawer, WholeMaps
@@ -309,6 +309,9 @@ class ExampleEncoder:
         if self._drawer.has_regions:
             segments = [image.masks.values["segments.class_index"] for image in run.images if image.masks]
             columns["segments"] = ragged_ints(segments)
+        for column, source, fact in MAP_FACTS:
+            if source in self._sources:
+                columns[column] = [image.masks.values[fact] for image in run.images if image.masks]
         if run.block.tile_xy_px is not None:
             columns |= _source_facts(run)
         return FactColumns(**columns)

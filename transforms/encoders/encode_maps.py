@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from recordmill.schemas.features import Part
+from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.annotations import MapFile
 from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.images import StoredImage
@@ -18,6 +18,7 @@ from recordmill.transforms.images.check_formats import PNG_START, check_png
 from recordmill.transforms.images.load_images import describe_pillow_error, fetch_file
 from recordmill.transforms.images.masks import grey16_png, grey_png, resize_nearest
 from recordmill.transforms.images.open_image import image_kind, open_image
+from recordmill.transforms.insight.count_maps import count_numbers, count_values, measure_depth
 from recordmill.transforms.storage.interface import ChangedFileError, UnreadableFileError
 
 _DEEP = ("I;16", "I;16B", "I")
@@ -47,12 +48,13 @@ class MapEncoder:
 
     Args:
         labels: Label map; the ids of its `segments` are the values of masks.
-        parts: Parts of records.
+        table: The layout, with the requested parts.
     """
 
-    def __init__(self, labels: LabelMap, parts: Iterable[Part]):
+    def __init__(self, labels: LabelMap, table: FeatureTable):
+        self._metres_per_unit = table.depth_scale or 1.0
         is_stored = {Part.SEMANTIC: labels.has_pixel_ids, Part.DEPTH: True}
-        self.parts = tuple(part for part in parts if is_stored.get(part))
+        self.parts = tuple(part for part in table.parts if is_stored.get(part))
         self._index = np.full(SEMANTIC_IGNORE + 1, -1)
         for index, category in enumerate(labels.segments if labels.has_pixel_ids else ()):
             self._index[category.id] = index
@@ -87,7 +89,7 @@ class MapEncoder:
         Raises:
             UnusableError: A value has no name.
         """
-        numbers = _count_values(pixels, self._index.size)
+        numbers = count_numbers(pixels, self._index.size)
         new_values = np.arange(len(numbers))
         for value, new_value in changes:
             new_values[value : value + 1] = new_value  # no-op beyond the values of the mask
@@ -121,9 +123,11 @@ class MapEncoder:
                 pixels, data = read
             if part is Part.DEPTH:
                 values["depth.png"] = data or grey16_png(pixels)
+                values["depth.metres"] = measure_depth(pixels, self._metres_per_unit)
             else:
                 values["semantic.png"] = data or grey_png(np.ascontiguousarray(pixels))
-                indices = self._index[np.flatnonzero(_count_values(pixels))]
+                values["semantic.pixels"] = counts = count_values(pixels)
+                indices = self._index[list(counts)]
                 values["segments.class_index"] = indices[indices >= 0].tolist()
         return values
 
@@ -229,14 +233,6 @@ def _strips(pixels: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the top of each strip of rows, and its pixels. Lookups take several times the memory of the pixels."""
     rows = max(1, _PIXELS_AT_ONCE // pixels.shape[1])
     yield from ((top, pixels[top : top + rows]) for top in range(0, len(pixels), rows))
-
-
-def _count_values(pixels: np.ndarray, least: int = 0) -> np.ndarray:
-    """Return the number of pixels of each value: int64, of at least the length `least`."""
-    total = np.zeros(max(least, int(pixels.max()) + 1), np.int64)
-    for _, strip in _strips(pixels):
-        total += np.bincount(strip.ravel(), minlength=len(total))
-    return total
 
 
 def _values_of_colours(pixels: np.ndarray, colours: bytes) -> np.ndarray:

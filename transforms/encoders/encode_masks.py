@@ -34,6 +34,7 @@ from recordmill.transforms.images.masks import (
     run_lengths,
 )
 from recordmill.transforms.images.open_image import open_image
+from recordmill.transforms.insight.count_maps import count_values
 
 MAX_SEGMENTS = 255
 """Number of values of a byte, without 0 for void."""
@@ -263,7 +264,7 @@ class RegionEncoder:
         for region, runs in regions:
             pixels[bitmap(runs, width, height)] = self._semantic[region.category_id]
             class_indices.append(self._index[region.category_id])
-        return {"semantic.png": grey_png(pixels), "segments.class_index": class_indices}
+        return {**semantic_values(pixels), "segments.class_index": class_indices}
 
     def _values(
         self, panoptic: PanopticAnnotation, png: bytes, indices: np.ndarray, measured: np.ndarray
@@ -284,8 +285,8 @@ class RegionEncoder:
             boxes = [_segment_box_yxyx_frac(index, segment, measured) for index, segment in enumerate(segments, 1)]
             values["segments.bbox_yxyx"] = [edge for box in boxes for edge in box]
         if "semantic.png" in self._sources:
-            things = (self._semantic[segment.category_id] for segment in segments)
-            values["semantic.png"] = _encode_lookup(indices, SEMANTIC_IGNORE, things)
+            numbers = [self._semantic[segment.category_id] for segment in segments]
+            values |= semantic_values(np.array([SEMANTIC_IGNORE, *numbers], np.uint8)[indices])
         if "panoptic.category_png" in self._sources:
             values["panoptic.category_png"] = _encode_lookup(
                 indices, 0, (self._label[segment.category_id] for segment in segments)
@@ -294,6 +295,11 @@ class RegionEncoder:
             numbers = (index * self._is_thing[segment.category_id] for index, segment in enumerate(segments, 1))
             values["panoptic.instance_png"] = _encode_lookup(indices, 0, numbers)
         return values
+
+
+def semantic_values(pixels: np.ndarray) -> dict[str, Any]:
+    """Return the PNG of a semantic mask, uint8 [height, width], and its number of pixels of each value."""
+    return {"semantic.png": grey_png(pixels), "semantic.pixels": count_values(pixels)}
 
 
 def _encode_segment_ids(panoptic: PanopticAnnotation, indices: np.ndarray) -> bytes:
@@ -348,7 +354,8 @@ class DrawnMasks(NamedTuple):
             a usable box.
         png, rle: Serialised masks; empty lists if not requested.
         bounds_px: ymin, xmin, ymax, xmax of each mask; NaN for a mask without a pixel.
-        values: Values of stuff and panoptic segments, by source (see `recordmill.schemas.layouts`).
+        values: Values of stuff and panoptic segments, by source (see `recordmill.schemas.layouts`), and facts of maps:
+            `semantic.pixels` and `depth.metres`, see `recordmill.transforms.blocks.image_facts`.
         rejected: Rejected stuff and panoptic annotations.
         counted: Counts of all masks.
     """
@@ -373,7 +380,7 @@ class MaskDrawer:
     def __init__(self, labels: LabelMap, table: FeatureTable, box_policy: str, min_area_px2: float = 0.0):
         self._parts = table.parts
         self._regions = RegionEncoder(labels, table.sources)
-        self._maps = MapEncoder(labels, table.parts)
+        self._maps = MapEncoder(labels, table)
         self._has_pixel_ids = labels.has_pixel_ids
         self._box_policy = box_policy
         self._min_area_px2 = min_area_px2

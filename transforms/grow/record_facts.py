@@ -16,6 +16,7 @@ from recordmill.transforms.dataset.record_view import RecordView, grey_pixels
 from recordmill.transforms.encoders.encode_fields import FieldEncoder
 from recordmill.transforms.images.masks import mask_bounds, mask_rle, run_lengths
 from recordmill.transforms.images.open_image import image_kind, open_image, stored_size
+from recordmill.transforms.insight.count_maps import count_values, measure_depth
 from recordmill.transforms.records.example import Column
 from recordmill.transforms.records.parse_record import RecordParser, convert_to_layout_types, join_values
 
@@ -79,13 +80,23 @@ class RecordFacts:
             columns["segments"] = Ragged(segments, np.array([0, len(segments)]))
             is_row = self._segments.metric is not Metric.REGIONS  # one annotation, or mask, has all segments
             counted[self._segments.metric] = min(len(segments), 1) if is_row else len(segments)
-        if "depth.png" in values:
-            counted[Metric.DEPTH_MAPS] = int(grey_pixels(values["depth.png"]).any())
+        columns |= (maps := self._map_facts(values))
+        if "depth" in maps:  # a map without a known depth stands for none
+            counted[Metric.DEPTH_MAPS] = int(maps["depth"][0].count > 0)
         is_tile = Part.TILES in self._table.parts
         counted[Metric.TILES if is_tile else Metric.IMAGES] = int(not is_continuation)
         if Part.KEYPOINTS in self._table.parts and not is_tile:  # those of tiles were counted in whole images
             counted[Metric.KEYPOINTS_OUTSIDE] = _count_outside(values)
         return ImageFacts(FactColumns(**columns), self._field_items(parsed, is_continuation), counted)
+
+    def _map_facts(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the columns of `recordmill.transforms.blocks.image_facts.MAP_FACTS`."""
+        columns: dict[str, Any] = {}
+        if "semantic.png" in values:
+            columns["pixels"] = [count_values(grey_pixels(values["semantic.png"]))]
+        if "depth.png" in values:
+            columns["depth"] = [measure_depth(grey_pixels(values["depth.png"]), self._table.depth_scale or 1.0)]
+        return columns
 
     def _field_items(self, parsed: Sequence[dict[str, Any]], is_continuation: bool) -> dict[str, list[FieldItems]]:
         """Return the values of open fields; those of an image once."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import repeat
 from math import floor
 from types import MappingProxyType
@@ -13,9 +14,10 @@ import numpy as np
 from recordmill.schemas.boxes import shortest_decimal
 from recordmill.schemas.features import FeatureKind, FeatureTable
 from recordmill.schemas.field_features import field_columns
-from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap
 from recordmill.schemas.problems import Problem
 from recordmill.schemas.statistics import (
+    DEPTH,
     EXACT_LEVEL,
     FINDING_EXAMPLES,
     FRACTIONAL,
@@ -31,6 +33,7 @@ from recordmill.schemas.statistics import (
     FieldStatistics,
     Finding,
     Histogram,
+    PixelStatistics,
     SegmentStatistics,
     SplitStatistics,
     Statistics,
@@ -39,7 +42,7 @@ from recordmill.schemas.statistics import (
 )
 from recordmill.transforms.blocks.image_facts import NO_OFFSET, FactColumns, FieldItems, RecordPlaces, SortedObjects
 from recordmill.transforms.dataset.count_fields import count_items
-from recordmill.transforms.dataset.facts import add_statistics
+from recordmill.transforms.dataset.facts import add_histograms, add_statistics
 from recordmill.transforms.images.measure_pixels import BLANK_CONTRAST
 
 _ODD_ASPECT = 2
@@ -139,11 +142,14 @@ def _count_images(
     one."""
     first = np.flatnonzero(~facts.is_continuation)
     numbers = _image_numbers(facts, first, objects) | (boxes.numbers() if boxes else {})
+    histograms = {name: histogram(values) for name, values in numbers.items() if len(values)}
+    if depth := [facts.depth[image] for image in first.tolist()] if facts.depth else []:
+        histograms[DEPTH] = reduce(add_histograms, depth)
     formats = Counter(facts.format[image] for image in first.tolist() if facts.format[image])
     chooser = _ExampleChooser(facts, places)
     return Statistics(
         len(first),
-        {name: histogram(values) for name, values in numbers.items() if len(values)},
+        histograms,
         boxes.centres() if boxes else {},
         dict(formats),
         {} if objects is None else _count_numbers(objects.rows[objects.is_new_class, 0].astype(np.int64)),
@@ -151,14 +157,29 @@ def _count_images(
         _choose_gallery(facts, boxes, chooser),
         {group.kind: _make_finding(group, chooser) for group in groups},
         sum(facts.measures[image] is not None for image in first.tolist()),
+        pixels=dict(sorted(_count_pixels(facts, first).items())),
     )
+
+
+def _count_pixels(facts: FactColumns, images: np.ndarray) -> Counter[int]:
+    """Return the number of pixels of each value of the semantic masks of images."""
+    counts = Counter[int]()
+    for image in images.tolist() if facts.pixels else ():
+        counts.update(facts.pixels[image])
+    return counts
 
 
 def histogram(numbers: np.ndarray) -> Histogram:
     """Return the histogram of float64 [n], n > 0, of numbers >= 0."""
+    return Histogram(
+        scaled_sum(numbers), float(numbers.min()), float(numbers.max()), _count_numbers(bin_numbers(numbers))
+    )
+
+
+def bin_numbers(numbers: np.ndarray) -> np.ndarray:
+    """Return the bin of each number >= 0, see `recordmill.schemas.statistics.bin_index`: int64 [n]."""
     fractions, exponents = np.frexp(numbers)
-    bins = np.where(numbers > 0, 4 * (exponents - 1) + np.floor(8 * fractions).astype(np.int64) - 4, ZERO_BIN)
-    return Histogram(scaled_sum(numbers), float(numbers.min()), float(numbers.max()), _count_numbers(bins))
+    return np.where(numbers > 0, 4 * (exponents - 1) + np.floor(8 * fractions).astype(np.int64) - 4, ZERO_BIN)
 
 
 def scaled_sum(numbers: np.ndarray) -> int:
@@ -402,7 +423,16 @@ def describe_statistics(
         statistics.findings,
         statistics.measured,
         _describe_fields(statistics.fields, table) or msgspec.UNSET,
+        tuple(_describe_pixels(statistics.pixels, labels)) if statistics.pixels else msgspec.UNSET,
     )
+
+
+def _describe_pixels(counts: Mapping[int, int], labels: LabelMap) -> Iterator[PixelStatistics]:
+    """Yield each value of the classes, and each value of pixels, ascending."""
+    names = labels.semantic_names()
+    for value in sorted({*names, *counts} - {SEMANTIC_IGNORE}):
+        yield PixelStatistics(names.get(value, ""), value, counts.get(value, 0))
+    yield PixelStatistics("unknown", SEMANTIC_IGNORE, counts.get(SEMANTIC_IGNORE, 0))
 
 
 def _describe_fields(counts: Mapping[str, FieldCounts], table: FeatureTable) -> dict[str, FieldStatistics]:

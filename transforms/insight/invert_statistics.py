@@ -4,6 +4,7 @@ from fractions import Fraction
 from math import log2
 
 import numpy as np
+from msgspec import UNSET
 
 from recordmill.schemas.features import FeatureKind, FeatureTable
 from recordmill.schemas.field_features import field_columns
@@ -47,7 +48,15 @@ def invert_statistics(described: SplitStatistics, table: FeatureTable) -> Statis
         described.findings,
         described.measured,
         {source: invert_field(field, kinds[source]) for source, field in fields.items() if source in kinds},
+        _invert_pixels(described, table),
     )
+
+
+def _invert_pixels(described: SplitStatistics, table: FeatureTable) -> dict[int, int] | None:
+    """Return pixels by value; None for semantic masks that an earlier version did not count."""
+    if described.pixels is UNSET:
+        return None if described.images and "semantic.png" in table.sources else {}
+    return {row.value: row.pixels for row in described.pixels if row.pixels}
 
 
 def _invert_distribution(described: Distribution, is_whole: bool) -> Histogram:

@@ -11,7 +11,7 @@ import numpy as np
 from recordmill.schemas.dataset.manifest import label_by_id
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.annotations import Category
-from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, SEMANTIC_THING, LabelMap
+from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, SEMANTIC_THING, THINGS, LabelMap, is_background
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView
 
@@ -74,10 +74,15 @@ class Shape(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """Overlay of one image copy, `objects` or `panoptic`."""
+    """Overlay of one image copy: `objects`, `panoptic`, `semantic` or `depth`.
+
+    Attributes:
+        depth_m: Depth of each pixel in metres, float32 [height, width], 0 unknown; drawn in place of the image.
+    """
 
     title: str
     shapes: tuple[Shape, ...] = ()
+    depth_m: np.ndarray | None = None
 
 
 class Overlay(NamedTuple):
@@ -94,10 +99,6 @@ class Overlay(NamedTuple):
     faults: tuple[str, ...] = ()
 
 
-_THINGS = "things"
-"""Name of all things together, which have the same number in semantic maps."""
-
-
 class OverlayReader:
     """Function from a data set's record to its Overlay.
 
@@ -110,6 +111,11 @@ class OverlayReader:
         self._labels = labels
         ordered = dict.fromkeys(category.id for category in (*labels.categories, *labels.segments))
         self._colours = {id_: number for number, id_ in enumerate(ordered)}
+        by_id = {category.id: category for category in labels.segments}
+        self._by_value = {value: by_id[id_] for id_, value in labels.semantic_by_id().items()}
+        if self._by_value and not labels.has_pixel_ids:
+            self._by_value.pop(SEMANTIC_THING, None)
+        self._metres_per_unit = table.depth_scale or 1.0
         by_label = label_by_id(labels, table)
         self._by_label = {by_label[category.id]: category for category in labels.all}
         self._by_number: dict[str, dict[int, Category]] = {
@@ -124,7 +130,9 @@ class OverlayReader:
         layers = [Layer("objects", tuple(self._objects(record, faults)))]
         maps = {"panoptic": self._panoptic(record, faults), "semantic": self._semantic(record, faults)}
         layers += [Layer(title, shapes) for title, regions in maps.items() if (shapes := tuple(regions))]
-        layers_with_shapes = [layer for layer in layers if layer.shapes] or layers[:1]
+        if (units := _read_map(record, "depth.png", faults)) is not None:
+            layers.append(Layer("depth", depth_m=units.astype(np.float32) * np.float32(self._metres_per_unit)))
+        layers_with_shapes = [layer for layer in layers if layer.shapes or layer.depth_m is not None] or layers[:1]
         return Overlay(tuple(layers_with_shapes), tuple(self._lines(record)), tuple(faults))
 
     def _objects(self, record: RecordView, faults: list[str]) -> Iterator[Shape]:
@@ -174,16 +182,18 @@ class OverlayReader:
                 yield Shape(*self._name_and_colour(self._by_label.get(label), label), mask=both == value)
 
     def _semantic(self, record: RecordView, faults: list[str]) -> Iterator[Shape]:
+        """Yield the regions of the classes of a semantic mask; the background keeps the image's colours."""
         pixels = _read_map(record, "semantic.png", faults)
         if pixels is None:
             return
-        by_value = {value: id_ for id_, value in self._labels.semantic_by_id().items() if value != SEMANTIC_THING}
-        known = {category.id: category for category in self._labels.segments}
         for value in np.unique(pixels).tolist():
-            if value == SEMANTIC_THING and by_value:
-                yield Shape(_THINGS, (255, 255, 255), mask=pixels == value)
-            elif value not in (0, SEMANTIC_IGNORE):
-                yield Shape(*self._name_and_colour(known.get(by_value.get(value, -1)), value), mask=pixels == value)
+            category = self._by_value.get(value)
+            if value == SEMANTIC_IGNORE or (value == 0 and (category is None or is_background(category))):
+                continue
+            name, colour = self._name_and_colour(category, value)
+            if category is None and value == SEMANTIC_THING and self._by_value:
+                name, colour = THINGS, (255, 255, 255)
+            yield Shape(name, colour, mask=pixels == value)
 
     def _name_and_colour(self, category: Category | None, number: int) -> tuple[str, Colour]:
         if category is None:
@@ -209,7 +219,9 @@ class OverlayReader:
         objects = max(len(record.column(source)) for source in ("objects.category_name", *self._by_number))
         names = {name for name, _, _ in self._classes(record, objects)} | {self.image_class_name(record)}
         maps = (*self._panoptic(record, []), *self._semantic(record, []))
-        return {*names, *(shape.name for shape in maps)} - {"", _THINGS}
+        values = _read_map(record, "semantic.png", []) if 0 in self._by_value else None
+        background = {self._by_value[0].name} if values is not None and not values.all() else set[str]()
+        return ({*names, *(shape.name for shape in maps)} - {"", THINGS}) | background
 
 
 def decode_text(value: bytes) -> str:

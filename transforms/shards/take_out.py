@@ -131,6 +131,7 @@ def _less_statistics(one: Statistics, other: Statistics, images: int, files: Col
         },
         max(0, one.measured - images),
         {source: less_field_counts(counts, other.fields.get(source)) for source, counts in one.fields.items()},
+        None if one.pixels is None or other.pixels is None else _less(one.pixels, other.pixels),
     )
     moved = {name: Finding(0, other.findings[name].examples) for name in numbers.findings if name in other.findings}
     return add_statistics(numbers, Statistics(examples=other.examples, findings=moved))

@@ -11,6 +11,7 @@ from recordmill.schemas.inputs.annotations import Category, MapFile
 from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.images import StoredImage
 from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.encoders.encode_maps import MapEncoder, read_depth, read_mask
 
@@ -139,7 +140,7 @@ def pixels(data: bytes) -> list:
 
 
 def test_maps_of_an_image(maps):
-    encoder = MapEncoder(LABELS, (Part.SEMANTIC, Part.DEPTH))
+    encoder = MapEncoder(LABELS, DETECTION.with_parts((Part.SEMANTIC, Part.DEPTH)))
     read = encoder.read(
         [maps(Part.SEMANTIC, saved(PALETTE), changes=((3, 255), (9, 255))), maps(Part.DEPTH, saved(DEEP))], 3, 2
     )
@@ -147,6 +148,7 @@ def test_maps_of_an_image(maps):
     assert pixels(whole["semantic.png"]) == ["L", [[0, 1, 2], [255, 1, 0]]]
     assert whole["depth.png"] == saved(DEEP)
     assert whole["segments.class_index"] == [0, 1, 2]
+    assert whole["semantic.pixels"] == {0: 2, 1: 2, 2: 1, 255: 1}
     tile = encoder.encode(read, StoredImage(b"", "png", 2, 1, ""), (1, 1))
     assert [pixels(tile[key]) for key in ("semantic.png", "depth.png")] == [["L", [[1, 0]]], ["I;16", [[1, 0]]]]
     shrunk = encoder.encode(read, StoredImage(b"", "png", 1, 1, "", (3, 2)), None)
@@ -154,7 +156,9 @@ def test_maps_of_an_image(maps):
 
 
 def test_image_of_a_set_without_maps_has_void_ones():
-    values = MapEncoder(LABELS, (Part.SEMANTIC, Part.DEPTH)).encode({}, StoredImage(b"", "png", 2, 1, ""), None)
+    values = MapEncoder(LABELS, DETECTION.with_parts((Part.SEMANTIC, Part.DEPTH))).encode(
+        {}, StoredImage(b"", "png", 2, 1, ""), None
+    )
     assert [pixels(values[key]) for key in ("semantic.png", "depth.png")] == [["L", [[255, 255]]], ["I;16", [[0, 0]]]]
     assert values["segments.class_index"] == []
 
@@ -169,7 +173,7 @@ def test_image_of_a_set_without_maps_has_void_ones():
 )
 def test_values_need_a_name(maps, mask, detail):
     file = maps(Part.SEMANTIC, saved(Image.fromarray(mask)))
-    encoder = MapEncoder(LABELS, (Part.SEMANTIC,))
+    encoder = MapEncoder(LABELS, DETECTION.with_parts((Part.SEMANTIC,)))
     if not detail:
         assert encoder.read([file], 3, 1)[Part.SEMANTIC].pixels.tolist() == mask.tolist()
         return
@@ -184,4 +188,4 @@ def test_values_need_a_name(maps, mask, detail):
 def test_colour_without_a_name(maps):
     file = maps(Part.SEMANTIC, saved(GREY.convert("RGB")), colours=COLOURS)
     with pytest.raises(UnusableError, match=r"4 of its pixels have a colour .* lacks: #010101, #020202, #030303"):
-        MapEncoder(LABELS, (Part.SEMANTIC,)).read([file], 3, 2)
+        MapEncoder(LABELS, DETECTION.with_parts((Part.SEMANTIC,))).read([file], 3, 2)

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from itertools import groupby
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
+from PIL import Image
 
 from recordmill.schemas.rejects import Metric
 from recordmill.schemas.statistics import SplitStatistics, Statistics
@@ -49,7 +51,19 @@ def without_pixels(statistics: SplitStatistics) -> SplitStatistics:
 def coco_set(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_coco_set(tmp_path)
+    rng = np.random.default_rng(1)
+    images = tmp_path / "images"
+    for path in sorted(path for path in images.rglob("*.*") if path.is_file()):
+        with Image.open(path) as image:
+            units = rng.integers(1, 1 << 16, image.size[::-1]).astype(np.uint16)
+        units[:3] = 0
+        draw_png((tmp_path / "depth" / path.relative_to(images)).with_suffix(".png"), units)
     return tmp_path
+
+
+def draw_png(path: Path, pixels: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path)
 
 
 def check(out) -> None:
@@ -69,6 +83,8 @@ def check(out) -> None:
             Metric.MASKS: annotations.masks,
             Metric.PANOPTIC: annotations.panoptic,
             Metric.REGIONS: annotations.stuff,
+            Metric.SEMANTIC_MASKS: annotations.semantic_masks,
+            Metric.DEPTH_MAPS: annotations.depth_maps,
             Metric.TILES: images.tiles,
             Metric.KEYPOINTS_OUTSIDE: annotations.keypoints_outside,
         }.items()
@@ -88,6 +104,7 @@ COCO = "convert images --instances instances.json"
         f"{COCO} --layout tfds --container arrayrecord",
         f"{COCO} --tile 16 --num-shards 2",
         f"{COCO} --tile 16 --layout keras --examples-per-shard 7 --gzip",
+        f"{COCO} --depth-images depth --depth-scale 0.001",
     ],
 )
 def test_facts_of_coco(flags, coco_set, recordmill):

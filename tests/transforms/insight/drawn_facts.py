@@ -12,6 +12,7 @@ from recordmill.schemas.problems import Fingerprints
 from recordmill.schemas.statistics import PixelMeasures, Statistics
 from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns, RecordPlaces, SortedObjects, sort_objects
 from recordmill.transforms.insight.count_images import ImageCounter
+from recordmill.transforms.insight.count_maps import measure_depth
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
 
 Place = tuple[int, int, int]
@@ -24,6 +25,8 @@ class ImageFacts(NamedTuple):
     Attributes:
         boxes: ymin, xmin, ymax, xmax of all objects, as fractions of height and width.
         captions: their number.
+        pixels: number by value of the semantic mask.
+        depth_mm: depth of pixels in millimetres, 0 unknown.
         mask_bounds: ymin, xmin, ymax, xmax in pixels of each object's mask; None for an object without one.
     """
 
@@ -41,6 +44,8 @@ class ImageFacts(NamedTuple):
     mask_bounds: Sequence[tuple[int, int, int, int] | None] | None = None
     sha256: str = ""
     image_class: int | None = None
+    pixels: dict[int, int] | None = None
+    depth_mm: Sequence[int] | None = None
 
 
 def fact_columns(images: Sequence[ImageFacts]) -> FactColumns:
@@ -69,6 +74,10 @@ def fact_columns(images: Sequence[ImageFacts]) -> FactColumns:
         lengths = np.array([len(facts.segments) for facts in images], np.int64)
         values = np.array([index for facts in images for index in facts.segments], np.int64)
         columns["segments"] = Ragged(values, starts_of(lengths))
+    if any(facts.pixels is not None for facts in images):
+        columns["pixels"] = [facts.pixels for facts in images]
+    if any(facts.depth_mm is not None for facts in images):
+        columns["depth"] = [measure_depth(np.array(facts.depth_mm, np.uint16), 0.001) for facts in images]
     return FactColumns(**columns)
 
 
@@ -106,10 +115,10 @@ def draw_facts(seed: int, images: int = 60, kind: str = "") -> tuple[list[ImageF
     """Images of one table.
 
     Args:
-        kind: `objects`, `masks`, `captions`, `classes`, or `features`, records without an image.
+        kind: `objects`, `masks`, `captions`, `maps`, `classes`, or `features`, records without an image.
     """
     of = random.Random(seed)
-    kind = kind or of.choice(("objects", "masks", "captions", "classes", "features"))
+    kind = kind or of.choice(("objects", "masks", "captions", "maps", "classes", "features"))
     facts, places, record, offset = [], [], of.randint(0, 9), of.randint(0, 1 << 40)
     for number in range(images):
         size = of.randint(1, 1 << 20)
@@ -140,7 +149,10 @@ def _draw_image(of: random.Random, kind: str, number: int) -> ImageFacts:
         bounds = [of.choice((None, (0, 0, 2, 2), (of.randint(0, 9), 3, 400, 500))) for _ in boxes]
         return facts._replace(mask_bounds=bounds)
     if kind == "captions":
-        return facts._replace(captions=of.randint(0, 9), segments=[of.randint(0, 4) for _ in range(of.randint(0, 9))])
+        facts = facts._replace(captions=of.randint(0, 9), segments=[of.randint(0, 4) for _ in range(of.randint(0, 9))])
+    if kind == "maps":
+        units = [of.choice((0, 1, 1000, 65535, of.randint(0, 65535))) for _ in range(of.randint(1, 30))]
+        return facts._replace(pixels={of.randint(0, 255): of.randint(1, 99) for _ in range(3)}, depth_mm=units)
     return facts
 
 

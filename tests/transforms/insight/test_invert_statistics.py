@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.schemas.dataset.manifest import encode_json
-from recordmill.schemas.features import FeatureKind
+from recordmill.schemas.features import FeatureKind, Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION
@@ -39,12 +39,15 @@ def through_file(statistics: Statistics, table=DETECTION) -> tuple[SplitStatisti
     return file, invert_statistics(file, table)
 
 
-@pytest.mark.parametrize("kind", ["objects", "masks", "captions", "classes"])
+_PARTS = {"maps": (Part.SEMANTIC, Part.DEPTH)}
+
+
+@pytest.mark.parametrize("kind", ["objects", "masks", "captions", "maps", "classes"])
 @pytest.mark.parametrize("seed", range(4))
 def test_statistics_come_back_from_their_file(seed, kind):
     facts, places = draw_facts(seed, kind=kind)
     statistics = counted(*facts, places=places)
-    table = CLASSIFICATION.with_parts(()) if kind == "classes" else DETECTION
+    table = CLASSIFICATION.with_parts(()) if kind == "classes" else DETECTION.with_parts(_PARTS.get(kind, ()))
     file, inverted = through_file(statistics, table)
     assert inverted.histograms.keys() == statistics.histograms.keys()
     small = {name for name, one in statistics.histograms.items() if one.total < SCALE << 32}
@@ -62,6 +65,15 @@ def test_sum_with_statistics_of_a_file_is_that_of_all_records():
     whole = add_statistics(*parts)
     grown = add_statistics(through_file(parts[0])[1], parts[1])
     assert through_file(grown) == through_file(whole)
+
+
+def test_pixels_of_an_earlier_version_are_not_taken_for_zero():
+    """Its file has no numbers of pixels: a sum with them would count the new images only."""
+    old, inverted = through_file(Statistics(1))
+    assert old.pixels is msgspec.UNSET
+    assert inverted.pixels is None
+    grown = add_statistics(inverted, Statistics(1, pixels={7: 12}))
+    assert through_file(grown)[0].pixels is msgspec.UNSET
 
 
 def test_sum_of_many_bytes_is_exact():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from recordmill.schemas.statistics import ZERO_BIN, FieldCounts, Histogram, bin_index
-from recordmill.transforms.shards.take_out import less_counts, less_field_counts, less_histogram
+from recordmill.schemas.statistics import ZERO_BIN, FieldCounts, Histogram, Statistics, bin_index
+from recordmill.transforms.shards.take_out import _less_statistics, less_counts, less_field_counts, less_histogram
 
 
 def histogram(*numbers: float) -> Histogram:
@@ -43,6 +43,16 @@ def test_ends_of_histograms(numbers, removed, ends):
 )
 def test_counts_of_bins(one, other, left):
     assert less_counts(one, other) == left
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "left"),
+    [({0: 5, 7: 3}, {7: 3, 0: 1}, {0: 4}), (None, {7: 3}, None), ({7: 3}, None, None), ({}, {}, {})],
+)
+def test_pixels_of_replaced_masks_are_taken_out(one, other, left):
+    """None: an earlier version did not count them."""
+    numbers = _less_statistics(Statistics(2, pixels=one), Statistics(1, pixels=other), 1, ())
+    assert (numbers.images, numbers.pixels) == (1, left)
 
 
 def test_bins_of_fields_keep_their_width():
