@@ -8,7 +8,7 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from recordmill.schemas.sizes import size_text
-from recordmill.schemas.statistics import FRACTIONAL, Distribution, SplitStatistics, bin_index, edge
+from recordmill.schemas.statistics import DEPTH, FRACTIONAL, Distribution, SplitStatistics, bin_index, edge
 
 _WIDTH, _HEIGHT = 360, 180
 _LEFT, _TOP, _BOTTOM = 46, 8, 24
@@ -35,6 +35,7 @@ _TITLES = {
     "image_height": ("Height of images", "pixels"),
     "image_aspect": ("Aspect ratio of images", "width / height"),
     "image_bytes": ("Size of encoded images", "bytes"),
+    DEPTH: ("Depth of pixels", "metres"),
 }
 
 

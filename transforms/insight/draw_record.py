@@ -13,6 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from recordmill.transforms.images.masks import resize_nearest
 from recordmill.transforms.images.open_image import convert_for_jpeg
+from recordmill.transforms.insight.charts import format_percent
 from recordmill.transforms.insight.overlay import Colour, Overlay, Shape, text_colour
 
 SIDE = 1024
@@ -269,7 +270,10 @@ def draw_record(image: Image.Image, overlay: Overlay, side: int = SIDE) -> Image
         RGB image.
     """
     background = convert_for_jpeg(image).convert("RGB")
-    copies = [draw_shapes(background, layer.shapes, side) for layer in overlay.layers]
+    copies = [
+        draw_shapes(background if layer.depth_m is None else draw_depth(layer.depth_m), layer.shapes, side)
+        for layer in overlay.layers
+    ]
     width, height = copies[0].size
     letters_px = max(13, max(width, height) // 48)
     whole_width = max(len(copies) * (width + _GAP_PX) - _GAP_PX, _LEAST_WIDTH_PX)
@@ -286,6 +290,35 @@ def draw_record(image: Image.Image, overlay: Overlay, side: int = SIDE) -> Image
     for number, line in enumerate(lines):
         _write_line(pen, line, height + _GAP_PX + number * line_px + line_px // 2, letters_px)
     return whole
+
+
+def draw_depth(metres: np.ndarray) -> Image.Image:
+    """Return the colours of a depth map, from the least to the largest known depth: RGB image.
+
+    Args:
+        metres: float32 [height, width]; 0, unknown, is black.
+    """
+    known = metres > 0
+    least, largest = (float(metres[known].min()), float(metres[known].max())) if known.any() else (0.0, 1.0)
+    shares = (metres - least) / (largest - least or 1)
+    at = np.linspace(0, 1, len(_RAMP))
+    channels = [np.interp(shares, at, channel) for channel in np.transpose(_RAMP)]
+    return Image.fromarray((np.stack(channels, -1).round() * known[..., None]).astype(np.uint8))
+
+
+_RAMP: tuple[Colour, ...] = ((253, 231, 37), (94, 201, 98), (33, 145, 140), (59, 82, 139), (68, 1, 84))
+"""Colours of depths, near to far: viridis, from its end, with even steps."""
+
+
+def _depth_labels(metres: np.ndarray) -> Iterator[tuple[str, Colour | None]]:
+    """Yield depths with the colours that `draw_depth` gives them, and the share of unknown pixels."""
+    known = metres[metres > 0]
+    if len(known):
+        least, largest = float(known.min()), float(known.max())
+        steps = np.linspace(least, largest, len(_RAMP)).tolist() if largest > least else [least]
+        yield from ((f"{step:.3g} m", colour) for step, colour in zip(steps, _RAMP, strict=False))
+    if len(known) < metres.size:
+        yield f"unknown {format_percent(1 - len(known) / metres.size)}", _HALO
 
 
 def _write_line(pen: ImageDraw.ImageDraw, line: Iterable[_Entry], y: int, letters_px: int) -> None:
@@ -319,7 +352,7 @@ def _text_lines(overlay: Overlay, letters_px: int, width: int) -> Iterator[list[
 
 
 def _class_labels(overlay: Overlay) -> Iterator[tuple[str, Colour | None]]:
-    """Yield each class with its colour once, most frequent first; classes of objects before those of maps."""
+    """Yield each class with its colour once, most frequent first, objects' before maps', then depths."""
     counts: dict[tuple[str, Colour], int] = {}
     for layer in overlay.layers:
         layer_counts = Counter((shape.name, shape.colour) for shape in layer.shapes if shape.name)
@@ -329,6 +362,9 @@ def _class_labels(overlay: Overlay) -> Iterator[tuple[str, Colour | None]]:
         yield f"{shorten_name(replace_missing_glyphs(name))}{f' {number}' if number > 1 else ''}", colour
     if len(counts) > _MOST_CLASSES:
         yield f"and {len(counts) - _MOST_CLASSES} more classes", None
+    for layer in overlay.layers:
+        if layer.depth_m is not None:
+            yield from _depth_labels(layer.depth_m)
 
 
 def draw_problem(image: Image.Image, shapes: Sequence[Shape], marked: Collection[int], side: int) -> Image.Image:

@@ -13,19 +13,35 @@ from markupsafe import Markup
 
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest
 from recordmill.schemas.features import RecordOf
+from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE
 from recordmill.schemas.layouts import has_image, requested_fields
 from recordmill.schemas.problems import ANNOTATION_FINDINGS, DuplicateGroup
 from recordmill.schemas.rejects import MOST_LISTED
 from recordmill.schemas.sizes import number_text, size_text
-from recordmill.schemas.statistics import FINDINGS, Finding, SegmentStatistics, SplitComparison, SplitStatistics
+from recordmill.schemas.statistics import (
+    DEPTH,
+    FINDINGS,
+    Distribution,
+    Finding,
+    SegmentStatistics,
+    SplitComparison,
+    SplitStatistics,
+)
 from recordmill.transforms.dataset.fact_lines import class_gaps, count_conflicts, partial_drifts, split_lines
 from recordmill.transforms.insight.across_splits import compare_splits
-from recordmill.transforms.insight.charts import chart_centres, chart_statistics, format_number, long_tail
+from recordmill.transforms.insight.charts import (
+    chart_centres,
+    chart_statistics,
+    format_number,
+    format_percent,
+    long_tail,
+)
 from recordmill.transforms.insight.field_charts import chart_fields
 from recordmill.transforms.insight.read_examples import Thumbnail, duplicate_rows, duplicate_titles
 
 _EVALUATION = ("train", "training", "val", "valid", "validation", "dev", "test", "testing")
 _CLASSES_SHOWN = 12
+_PIXEL_CLASSES_SHOWN = 40
 _GAPS_SHOWN = 10
 _FEW_CLASSES = 10
 """Up to this number of classes the table needs no chart."""
@@ -87,6 +103,8 @@ def render_page(
         more_fields=len(requested_fields(manifest.table)) - len(fields) if fields else 0,
         heat=[chart_centres(name, split.centres) for name, split in statistics.items() if split.centres],
         segments=_segment_rows(statistics),
+        pixels=_pixel_rows([statistics.get(name) for name in splits]),
+        pixels_shown=_PIXEL_CLASSES_SHOWN,
         rejected=_reject_rows(manifest),
         rejects=sum(split.rejects for split in splits.values()),
         listed=sum(split.listed_rejects for split in splits.values()),
@@ -262,6 +280,7 @@ def amount_rows(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -
     by_split = [statistics.get(name) for name in manifest.splits]
     objects = [split.histograms.get("objects_an_image") if split else None for split in by_split]
     formats = [split.formats if split else {} for split in by_split]
+    depths = [split.histograms.get(DEPTH) if split else None for split in by_split]
     unit = "tile" if any(split.images.tiles for split in splits) else "image"
     more: list[SplitRow] = [
         (f"objects per {unit}", [f"{histogram.mean:.1f}" if histogram else "" for histogram in objects]),
@@ -270,6 +289,7 @@ def amount_rows(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -
             "formats in records",
             [", ".join(f"{name} {number:,}" for name, number in counts.items()) for counts in formats],
         ),
+        ("depth", [_format_depth(histogram) for histogram in depths]),
         ("largest shard", [_format_skew(split) for split in splits]),
         ("hosts", [f"at most {len(split.shards):,} (number of shards)" for split in splits]),
     ]
@@ -280,6 +300,12 @@ def _format_class_balance(counts: Sequence[int]) -> str:
     """Return the ratio of the most frequent class to the rarest class with a count above 0."""
     present = [count for count in counts if count]
     return f"{max(present) / min(present):,.1f} to 1" if present else ""
+
+
+def _format_depth(histogram: Distribution | None) -> str:
+    if histogram is None or not histogram.count:
+        return ""
+    return f"{histogram.least:.4g} to {histogram.largest:.4g} m, mean {histogram.mean:.4g} m"
 
 
 def _format_skew(split: SplitManifest) -> str:
@@ -344,6 +370,33 @@ def _segment_rows(statistics: Mapping[str, SplitStatistics]) -> list[tuple[objec
     columns = (split.segments + tuple(absent[len(split.segments) :]) for split in statistics.values())
     rows = [(name, *(entry.images for entry in row)) for name, *row in zip(names, *columns, strict=True)]
     return sorted((row for row in rows if any(row[1:])), key=lambda row: -sum(row[1:]))
+
+
+def _pixel_rows(splits: Sequence[SplitStatistics | None]) -> list[dict[str, Any]]:
+    """Return the number of pixels per split of each class of semantic masks, most frequent first, unknown last."""
+    counts = [
+        {row.value: row.pixels for row in split.pixels} if split and split.pixels is not msgspec.UNSET else {}
+        for split in splits
+    ]
+    names = {row.value: row.name for split in splits if split for row in split.pixels or ()}
+    totals = [sum(numbers.values()) for numbers in counts]
+    shares = [
+        {value: number / (total or 1) for value, number in numbers.items()}
+        for numbers, total in zip(counts, totals, strict=True)
+    ]
+    most = max((share for split_shares in shares for share in split_shares.values()), default=0) or 1
+    rows = [
+        {
+            "name": name or f"value {value}",
+            "counts": [numbers.get(value) for numbers in counts],
+            "shares": [format_percent(split_shares[value]) if value in split_shares else "" for split_shares in shares],
+            "widths": [round(100 * split_shares.get(value, 0) / most, 2) for split_shares in shares],
+        }
+        for value, name in sorted(
+            names.items(), key=lambda item: (item[0] == SEMANTIC_IGNORE, -sum(n.get(item[0], 0) for n in counts))
+        )
+    ]
+    return rows if any(totals) else []
 
 
 def _reject_rows(manifest: Manifest) -> list[tuple[str, str, list[int], list[str]]]:

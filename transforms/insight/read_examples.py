@@ -253,7 +253,8 @@ def _draw_thumbnail(
         drawing = draw_problem(image, shapes, marked, _SIDE)
     file = io.BytesIO()
     drawing.save(file, "JPEG", quality=_JPEG_QUALITY)
-    return Thumbnail(why, split, file.getvalue(), *drawing.size, overlay.lines, len(shapes))
+    objects = len(shapes) if overlay.layers[0].title == "objects" else 0  # regions of a map are no objects
+    return Thumbnail(why, split, file.getvalue(), *drawing.size, overlay.lines, objects)
 
 
 def _open_record_image(values: dict[str, Any], table: FeatureTable) -> tuple[Image.Image, tuple[int, int]]:

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from recordmill.schemas.dataset.manifest import Manifest
-from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable
+from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable
 from recordmill.schemas.field_features import FLAT_VALUES, LENGTHS, field_columns, field_readings
 from recordmill.schemas.inputs.encoders import TextForm, decode_encoder
-from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap
 from recordmill.schemas.rejects import UnusableError
 from recordmill.schemas.sizes import number_text, size_text
-from recordmill.transforms.dataset.record_view import RecordView
+from recordmill.transforms.dataset.record_view import RecordView, attempt, grey_pixels
 from recordmill.transforms.images.load_images import encoded_size
+from recordmill.transforms.insight.charts import format_percent
 from recordmill.transforms.records.parse_record import TypedValues, Values
 from recordmill.transforms.show.find_shards import RecordFeatures, values_by_source
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -43,6 +44,7 @@ def describe_record(
     The type is the kind, with the names of dimensions if known. The text has all values, and may have any character.
     """
     shapes = {feature.name: feature.shape for feature in table.features}
+    maps = {feature.name: feature for feature in table.features if feature.source in _DESCRIBED_MAPS}
     fields = dict(_describe_fields(features, table))
     lengths = {f"{name}{LENGTHS}" for name in fields}
     for name in sorted({*features, *fields} - lengths - {f"{name}{FLAT_VALUES}" for name in fields}):
@@ -52,7 +54,40 @@ def describe_record(
         kind, values = features[name]
         shape = shapes.get(name, ())
         type_ = f"{kind.value} [{', '.join(shape)}]" if shape else kind.value
-        yield name, type_, describe_values(values, shape, meanings.get(name, ()))
+        text = describe_values(values, shape, meanings.get(name, ()))
+        if name in maps and len(values) == 1:
+            text = _describe_map(values[0], maps[name], meanings.get(name, ())) or text
+        yield name, type_, text
+
+
+_DESCRIBED_MAPS = ("semantic.png", "depth.png")
+_MOST_CLASSES = 12
+
+
+def _describe_map(png: bytes, feature: Feature, names: Sequence[str]) -> str:
+    """Return the size of a map, and the classes of a semantic mask with their share of the pixels, or the depths of a
+    depth map; empty if the PNG does not decode."""
+    pixels = attempt(grey_pixels, png)
+    if isinstance(pixels, UnusableError) or not pixels.size:
+        return ""
+    size = f"{pixels.shape[1]}x{pixels.shape[0]}"
+    values, counts = np.unique(pixels, return_counts=True)
+    if feature.source == "semantic.png":
+        order = np.argsort(-counts, kind="stable")[:_MOST_CLASSES].tolist()
+        shares = [
+            f"{_value_name(int(values[row]), names)} {format_percent(counts[row] / pixels.size)}" for row in order
+        ]
+        return f"{size}: {', '.join(shares)}{', …' if len(values) > _MOST_CLASSES else ''}"
+    unknown = format_percent(float((pixels == 0).mean()))
+    metres = pixels[pixels > 0] * (1.0 if feature.scale is None else feature.scale)
+    if not len(metres):
+        return f"{size}: no known depth"
+    return f"{size}: {metres.min():.5g} to {metres.max():.5g} m, mean {metres.mean():.5g} m, unknown {unknown}"
+
+
+def _value_name(value: int, names: Sequence[str]) -> str:
+    name = names[value] if value < len(names) else ""
+    return name or ("unknown" if value == SEMANTIC_IGNORE else f"value {value}")
 
 
 def _describe_fields(features: RecordFeatures, table: FeatureTable) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -173,6 +208,9 @@ def list_meanings(table: FeatureTable, labels: LabelMap) -> dict[str, Sequence[s
             meanings[feature.name] = names
         elif feature.source == "segments.class_index":
             meanings[feature.name] = tuple(category.name for category in labels.segments)
+        elif feature.source == "semantic.png":
+            by_value = labels.semantic_names()
+            meanings[feature.name] = tuple(by_value.get(value, "") for value in range(max(by_value, default=0) + 1))
         elif feature.values:
             meanings[feature.name] = feature.values
     return meanings

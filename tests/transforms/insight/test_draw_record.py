@@ -2,7 +2,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.transforms.insight.draw_record import draw_problem, draw_record, draw_shapes, drawing_size, find_middle
+from recordmill.transforms.insight.draw_record import (
+    _depth_labels,
+    draw_depth,
+    draw_problem,
+    draw_record,
+    draw_shapes,
+    drawing_size,
+    find_middle,
+)
 from recordmill.transforms.insight.overlay import Layer, Overlay, Shape, class_colour, text_colour
 
 RED, BLUE, GROUND = (255, 0, 0), (0, 0, 255), (128, 128, 128)
@@ -177,6 +185,31 @@ def test_layers_stand_side_by_side():
     assert [bool(is_colour(right, colour).any()) for colour in (RED, BLUE)] == [False, True]
     assert is_colour(left[380:], (255, 255, 255)).sum() > 20  # its title
     assert not is_colour(drawn_record(Overlay(layers[:1]))[380:400], (255, 255, 255)).any()  # which one alone has not
+
+
+def test_depths_have_the_colours_of_their_legend():
+    """Least, middle and largest depth; unknown pixels are black, whatever the depths are."""
+    drawing = np.asarray(draw_depth(np.float32([[0, 2], [5, 8]])))
+    assert drawing.tolist() == [[[0, 0, 0], [253, 231, 37]], [[33, 145, 140], [68, 1, 84]]]
+    depth_m = np.float32([[0, 2, 5, 8]])
+    assert list(_depth_labels(depth_m)) == [
+        ("2 m", (253, 231, 37)),
+        ("3.5 m", (94, 201, 98)),
+        ("5 m", (33, 145, 140)),
+        ("6.5 m", (59, 82, 139)),
+        ("8 m", (68, 1, 84)),
+        ("unknown 25%", (0, 0, 0)),
+    ]
+    assert list(_depth_labels(np.zeros((2, 2), np.float32))) == [("unknown 100%", (0, 0, 0))]
+    assert list(_depth_labels(np.full((2, 2), 3, np.float32))) == [("3 m", (253, 231, 37))]
+
+
+def test_depth_is_drawn_in_place_of_its_image():
+    depth = Layer("depth", depth_m=np.repeat(np.float32([[1, 3]]), 40, axis=0).repeat(30, axis=1))
+    drawn = np.asarray(draw_record(Image.new("RGB", (60, 40), (9, 9, 9)), Overlay((Layer("semantic"), depth)), side=60))
+    assert drawn[10, 5].tolist() == [9, 9, 9]
+    assert drawn[10, 60 + 8 + 5].tolist() == [253, 231, 37]
+    assert drawn[10, 60 + 8 + 55].tolist() == [68, 1, 84]
 
 
 def test_class_of_two_layers_is_named_once():

@@ -2,6 +2,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.annotations import Category
@@ -10,6 +11,7 @@ from recordmill.schemas.layouts import DETECTION, KERAS, TABLE, TFDS
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.masks import mask_png, mask_rle, run_lengths
 from recordmill.transforms.insight.overlay import Layer, Overlay, OverlayReader, class_colour
+from recordmill.transforms.sample.draw_scene import encoded
 from tests.transforms.show.records import image_bytes, label_map
 
 CAT = Category(1, "cat", keypoints=("nose", "tail", "ear"), skeleton=((1, 2),))
@@ -154,6 +156,35 @@ def test_semantic_masks():
     assert (objects.title, len(objects.shapes), semantic.title) == ("objects", 1, "semantic")
     assert areas(semantic) == [("things", 2), ("sky", 3), ("class 7", 1)]
     assert OverlayReader(LABELS, DETECTION).classes(RecordView(values)) == {"sky", "class 7"}
+
+
+PAIRED = LabelMap((), (Category(0, "background"), Category(1, "road"), Category(7, "sky")), has_pixel_ids=True)
+
+
+def test_masks_whose_pixels_are_class_ids():
+    values = {"semantic.png": label_map([[1, 1, 7, 7], [255, 0, 7, 9]])}
+    (semantic,) = overlay(values, labels=PAIRED).layers
+    assert areas(semantic) == [("road", 2), ("sky", 3), ("class 9", 1)]  # neither the background nor unknown pixels
+    assert [shape.colour for shape in semantic.shapes[:2]] == [class_colour(1), class_colour(2)]
+    classes = OverlayReader(PAIRED, DETECTION).classes
+    assert classes(RecordView(values)) == {"background", "road", "sky", "class 9"}
+    assert classes(RecordView({"semantic.png": label_map([[7, 255]])})) == {"sky"}
+
+
+def test_value_0_is_a_class_where_it_is_not_the_background():
+    (semantic,) = overlay({"semantic.png": label_map([[0, 0, 1, 1]])}, labels=SKY_FIRST).layers
+    assert areas(semantic) == [("sky", 2), ("road", 2)]
+
+
+SKY_FIRST = LabelMap((), (Category(0, "sky"), Category(1, "road")), has_pixel_ids=True)
+
+
+def test_depth_is_in_metres():
+    units = np.array([[0, 256, 512, 65535]], np.uint16)
+    table = DETECTION.with_depth_scale(1 / 256)
+    (depth,) = overlay({"depth.png": encoded(Image.fromarray(units), "PNG")}, table).layers
+    assert (depth.title, depth.shapes) == ("depth", ())
+    assert depth.depth_m.tolist() == [[0.0, 1.0, 2.0, 65535 / 256]]
 
 
 def test_texts():

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from recordmill.schemas.dataset.manifest import FORMAT, Manifest, RewrittenImages
-from recordmill.schemas.features import FeatureKind
+from recordmill.schemas.features import FeatureKind, Part
 from recordmill.schemas.field_features import FieldColumn, add_fields
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.layouts import DETECTION, requested_fields
@@ -27,7 +27,14 @@ from recordmill.schemas.statistics import (
     SplitStatistics,
 )
 from recordmill.transforms.insight.count_images import describe_statistics
-from recordmill.transforms.insight.page import amount_rows, check_data, order_splits, render_page, value_rows
+from recordmill.transforms.insight.page import (
+    _pixel_rows,
+    amount_rows,
+    check_data,
+    order_splits,
+    render_page,
+    value_rows,
+)
 from recordmill.transforms.insight.read_examples import Thumbnail, choose_examples
 from tests.transforms.insight.drawn_facts import ImageFacts, counted
 from tests.transforms.shards.test_describe_split import RECIPE, SPLIT
@@ -293,6 +300,37 @@ def test_order_splits(options, order):
         recipe = msgspec.structs.replace(RECIPE, split=name, options={"split": split} if split else {})
         manifest = with_split(manifest, name, recipe=recipe)
     assert order_splits(manifest) == list(order)
+
+
+def test_pixels_of_each_class_and_depths_are_shown():
+    segments = (Category(0, "background"), Category(7, "road"), Category(9, "sky"))
+    manifest = msgspec.structs.replace(
+        manifest_of((), (), splits=("train", "val")),
+        parts=(Part.SEMANTIC, Part.DEPTH),
+        segments=segments,
+        pixel_ids=True,
+    )
+    train = counted(
+        ImageFacts("a", 4, 2, "png", 9, pixels={0: 2, 7: 5, 255: 1}, depth_mm=[0, 500, 1500]),
+        ImageFacts("b", 4, 2, "png", 9, pixels={7: 8}, depth_mm=[0, 0, 0]),
+    )
+    val = counted(ImageFacts("c", 4, 2, "png", 9, pixels={9: 6, 255: 2}, depth_mm=[250]))
+    described = {
+        split: describe_statistics(statistics, manifest.labels, manifest.table, ())
+        for split, statistics in (("train", train), ("val", val))
+    }
+    rows = _pixel_rows(list(described.values()))
+    assert [(row["name"], row["counts"], row["shares"]) for row in rows] == [
+        ("road", [13, 0], ["81%", "0%"]),
+        ("sky", [0, 6], ["0%", "75%"]),
+        ("background", [2, 0], ["12%", "0%"]),
+        ("unknown", [1, 2], ["6.2%", "25%"]),
+    ]
+    depths = dict(amount_rows(manifest, described))["depth"]
+    assert depths == ["0.5 to 1.5 m, mean 1 m", "0.25 to 0.25 m, mean 0.25 m"]
+    text = Page(render_page(manifest, described)).text
+    assert "Classes of semantic masks" in text
+    assert "Depth of pixels" in text
 
 
 def test_fields_have_a_section():

@@ -98,7 +98,10 @@ def test_json_is_strict_and_loses_no_number():
 def test_class_indices_and_segments():
     labels = LabelMap(tuple(Category(**row) for row in CATEGORIES), (Category(92, "sky"),))
     assert list_meanings(TFDS, labels) == {"objects/label": ("cat", "dog"), "panoptic_objects/label": ("sky",)}
-    assert list_meanings(DETECTION, labels) == {"image/object/class/index": ("cat", "dog")}
+    assert list_meanings(DETECTION, labels) == {
+        "image/object/class/index": ("cat", "dog"),
+        "image/segmentation/class/encoded": ("", "things", "sky"),
+    }
 
 
 @pytest.mark.parametrize(
