@@ -18,7 +18,7 @@ from recordmill.schemas.features import (
     parse_spec,
 )
 from recordmill.schemas.inputs.encoders import UNKNOWN_ID, EncoderInfo
-from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap
 from recordmill.schemas.inputs.tables import TEXT_PARTS, Column
 from recordmill.schemas.layouts import is_image_feature
 from recordmill.schemas.rejects import Reason, UnusableError
@@ -156,7 +156,7 @@ class RecordChecker:
         faults += length_faults(values, self._table, self._labels.keypoints)
         if not faults and "objects.id" in values:
             view = RecordView(values, values["image.size"])
-            faults += [*self._box_faults(view), *self._class_faults(view), *_mask_faults(view)]
+            faults += [*self._box_faults(view), *self._class_faults(view), *_mask_faults(view, self._labels)]
         if not faults and "image.class_index" in values:
             index, name = values["image.class_index"].item(), values["image.class_name"]
             classes = self._labels.categories
@@ -259,10 +259,30 @@ _ONE = 1 + 1e-6
 """Maximum edge inside the image: a quotient of 32-bit floats may be slightly above 1."""
 
 
-_MAPS = ("semantic.png", "panoptic.category_png", "panoptic.instance_png", "panoptic.png")
+_MAP_BITS = {"semantic.png": 8, "panoptic.category_png": 8, "panoptic.instance_png": 8, "depth.png": 16}
+"""Bits per pixel of grey PNGs. TensorFlow decodes other bits, and palettes, to other numbers."""
+_MAPS = (*_MAP_BITS, "panoptic.png")
+_GREY = 0
+"""Colour type of grey pixels in the header of a PNG."""
+_BITS_AT, _COLOUR_AT = 24, 25
+_SHOWN_VALUES = 5
 
 
-def _mask_faults(record: RecordView) -> Iterator[RecordFault]:
+def _map_faults(record: RecordView, source: str, pixels: np.ndarray, labels: LabelMap) -> Iterator[RecordFault]:
+    """Yield the faults of a decoded map: another kind of PNG than readers expect, pixels without a class."""
+    header, bits = record.values[source][: _COLOUR_AT + 1], _MAP_BITS.get(source)
+    if bits and (header[_BITS_AT], header[_COLOUR_AT]) != (bits, _GREY):
+        kind = "grey" if header[_COLOUR_AT] == _GREY else "colour or palette"
+        yield "mask", f"{source} is a {kind} PNG of {header[_BITS_AT]} bits, not a grey PNG of {bits} bits"
+    elif source == "semantic.png" and labels.segments:
+        names = labels.semantic_names()
+        unnamed = [value for value in np.unique(pixels).tolist() if value not in names and value != SEMANTIC_IGNORE]
+        if unnamed:
+            shown = ", ".join(map(str, unnamed[:_SHOWN_VALUES])) + (", …" if len(unnamed) > _SHOWN_VALUES else "")
+            yield "mask", f"{source} has values of no class: {shown}"
+
+
+def _mask_faults(record: RecordView, labels: LabelMap) -> Iterator[RecordFault]:
     """Yield the faults of masks: they have the image's size and decode; object masks have values 0 and 1."""
     masks = [(record.mask_source, mask) for mask in record.masks()]
     masks += [(source, attempt(record.map, source)) for source in _MAPS if record.values.get(source) is not None]
@@ -277,6 +297,8 @@ def _mask_faults(record: RecordView) -> Iterator[RecordFault]:
             )
         elif source == record.mask_source and pixels.max(initial=0) > 1:
             yield "mask", f"a mask of {source} has the value {pixels.max()}, not 0 or 1"
+        elif source in _MAPS:
+            yield from _map_faults(record, source, pixels, labels)
 
 
 class RowChecker:

@@ -222,6 +222,45 @@ def test_maps_may_have_many_values(values):
     assert reasons(values, "detection", **{"semantic.png": labels, "panoptic.category_png": labels}) == []
 
 
+def palette_png(pixels: np.ndarray) -> bytes:
+    image = Image.fromarray(pixels)
+    image.putpalette([*range(255, -1, -1)] * 3)
+    return encoded(image, "PNG")
+
+
+def one_bit_png(pixels: np.ndarray) -> bytes:
+    return encoded(Image.fromarray(pixels > 0), "PNG")
+
+
+@pytest.mark.parametrize(
+    ("source", "data", "detail"),
+    [
+        ("semantic.png", png(np.full((20, 30), 1, np.uint8)), None),
+        ("semantic.png", png(np.full((20, 30), 2, np.uint8)), None),
+        ("semantic.png", png(np.arange(600, dtype=np.uint8).reshape(20, 30) % 5), "values of no class: 0, 3, 4"),
+        ("semantic.png", palette_png(np.ones((20, 30), np.uint8)), "a colour or palette PNG of 8 bits, not a grey PNG"),
+        ("semantic.png", one_bit_png(np.ones((20, 30), np.uint8)), "a grey PNG of 1 bits, not a grey PNG of 8 bits"),
+        ("depth.png", png(np.full((20, 30), 700, np.uint16)), None),
+        ("depth.png", png(np.full((20, 30), 200, np.uint8)), "a grey PNG of 8 bits, not a grey PNG of 16 bits"),
+        ("depth.png", png(np.full((30, 20), 700, np.uint16)), "20x30 pixels, the image 30x20"),
+        ("depth.png", b"", "does not decode"),
+    ],
+)
+def test_maps_that_readers_would_take_for_other_numbers(values, source, data, detail):
+    """TensorFlow scales the values of grey PNGs of 1 or 8 bits to those of 8 or 16, and reads palettes as colours."""
+    faults = check(values, "detection", **{source: data})[1]
+    assert [reason for reason, _ in faults] == (["mask"] if detail else [])
+    assert all(detail in text for _, text in faults)
+
+
+def test_pixels_of_a_mask_may_be_any_class_id(values):
+    paired = LabelMap(LABELS.categories, (Category(0, "road"), Category(9, "sky")), has_pixel_ids=True)
+    whole = RecordChecker(CHECK, LAYOUTS["detection"], paired, True)
+    for value, number in ((0, 0), (9, 0), (255, 0), (1, 1)):
+        data = record(values, "detection", **{"semantic.png": png(np.full((20, 30), value, np.uint8))})
+        assert len(whole(data)[1]) == number, value
+
+
 # Images of one class each
 
 CLASSES = LabelMap((Category(0, "cat"), Category(1, "été")))
