@@ -17,12 +17,14 @@ from recordmill.schemas.sizes import number_text
 from recordmill.transforms.containers.read_shards import ManifestShard
 from recordmill.transforms.dataset.fact_lines import uncarried_lines
 from recordmill.transforms.extract.extract_files import FileWriter
-from recordmill.transforms.extract.extract_rows import name_clashes
+from recordmill.transforms.extract.extract_rows import MAPS, name_clashes
 from recordmill.transforms.extract.extract_shards import ExtractShard
 from recordmill.transforms.extract.write_documents import (
     ANNOTATIONS,
     LABEL_COLUMNS,
     ExtractedSplit,
+    class_values,
+    has_maps_only,
     join_lists,
     write_split,
 )
@@ -69,8 +71,12 @@ def check_format(folder: str, manifest: Manifest, format_: str) -> None:
         )
 
 
-def missing_contents(manifest: Manifest, splits: Sequence[str], format_: str) -> Iterator[str]:
-    """Yield a line for each kind of contents that records or the format lack."""
+def missing_contents(manifest: Manifest, splits: Sequence[str], format_: str, folder: str) -> Iterator[str]:
+    """Yield a line for each kind of contents that records or the format lack.
+
+    Args:
+        folder: Folder of the extracted files.
+    """
     layout, sources = manifest.layout, manifest.table.sources
     images = [manifest.splits[split].images for split in splits]
     if tiles := sum(counts.tiles for counts in images):
@@ -84,6 +90,15 @@ def missing_contents(manifest: Manifest, splits: Sequence[str], format_: str) ->
         if manifest.labels.categories:
             ids = "indices from 0" if format_ in ("yolo", "ndjson") else "names"
             yield f"not written: ids of categories {len(manifest.labels.categories):,}; {format_} has their {ids}"
+        return
+    if "depth.png" in sources:
+        yield (
+            f"depth maps count in units of {manifest.table.depth_scale:.9g} m: convert reads them with "
+            f"--depth-images {shlex.quote(join_path(folder, MAPS['depth.png']))} "
+            f"--depth-scale {manifest.table.depth_scale:.9g}"
+        )
+    if has_maps_only(manifest.table, manifest.labels):
+        yield "not written: ids of images; convert numbers them by their names"
         return
     label_columns = () if "objects.id" in sources else LABEL_COLUMNS
     if clashes := name_clashes(field_columns(manifest.table), label_columns):
@@ -100,7 +115,7 @@ def missing_contents(manifest: Manifest, splits: Sequence[str], format_: str) ->
         yield f"layout {layout} does not keep the ids of captions: they are numbered from 1"
     if "panoptic.category_png" in sources:
         yield f"layout {layout} keeps masks instead of panoptic segments: masks are written, without a panoptic JSON"
-    elif Part.SEMANTIC in manifest.table.parts:
+    elif Part.SEMANTIC in manifest.table.parts and not manifest.labels.has_pixel_ids:
         yield f"layout {layout} keeps a mask instead of regions of stuff: the mask is written, without a stuff JSON"
 
 
@@ -159,4 +174,6 @@ def _write_extract_report(
         for file in LABEL_FORMATS[format_].finish(names, *contents):
             FileWriter(folder).write(file)
         join_lists(folder, names, LABEL_FORMATS[format_], manifest.name, *contents)
+    elif manifest.labels.has_pixel_ids and manifest.segments:
+        FileWriter(folder).write(class_values(manifest.labels))
     storage_for(path).write(path, msgspec.json.encode(sorted(splits, key=attrgetter("split"))))

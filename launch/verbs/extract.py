@@ -51,7 +51,7 @@ def run(options: ExtractOptions, progress_mode: str, beams: PipelineOptions) -> 
             build = partial(extract.build, shards=shards, manifest=manifest, options=options)
             extracted = run_for_report(build, beams, list[ExtractedSplit])
         splits = [split.split for split in extracted]
-        notes = [*extract.missing_contents(manifest, splits, options.format_)]
+        notes = [*extract.missing_contents(manifest, splits, options.format_, options.target)]
         if options.labels_only:
             notes += extract.convert_commands(options.target, manifest, splits, options.format_)
         units = {split: entry.images.unit for split, entry in manifest.splits.items()}

@@ -26,7 +26,7 @@ _TRUTHS = ("objects.is_crowd", "segments.is_crowd")
 """Sources with values 0 and 1 that TFDS shows as bool, as in its own coco."""
 _CHANNELS = {
     **dict.fromkeys(("image.encoded", "panoptic.png"), "3"),
-    **dict.fromkeys(("semantic.png", "panoptic.category_png", "panoptic.instance_png"), "1"),
+    **dict.fromkeys(("semantic.png", "panoptic.category_png", "panoptic.instance_png", "depth.png"), "1"),
 }
 """Image features of TFDS, by source. Lists of masks stay PNGs."""
 _IMAGES = ("image.encoded", "image.pixels", "feature.values")
@@ -174,7 +174,10 @@ def _sequence(feature: dict[str, Any]) -> dict[str, Any]:
 def _item(feature: Feature, shape: tuple[str, ...], labels: LabelMap) -> dict[str, Any]:
     """Return TFDS's feature connector configuration for `shape`."""
     if channels := _CHANNELS.get(feature.source):
-        image = {"dtype": "uint8", "shape": {"dimensions": ["-1", "-1", channels]}}
+        image = {
+            "dtype": "uint16" if feature.source == "depth.png" else "uint8",
+            "shape": {"dimensions": ["-1", "-1", channels]},
+        }
         return {"image": image, "pythonClassName": f"{_FEATURES}image_feature.Image"}
     if categories := _indexed_categories(feature, labels):
         return {

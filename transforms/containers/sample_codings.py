@@ -1,6 +1,6 @@
 """Conversions between the values of tf.Examples and those of samples, columns of many records at a time."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from math import nan
 from typing import Any, Literal, NamedTuple
@@ -23,6 +23,7 @@ FILES = {
     "semantic.png": "semantic",
     "panoptic.category_png": "category",
     "panoptic.instance_png": "instance",
+    "depth.png": "depth",
 }
 """Files of a sample by source of their feature: the image, and maps of the image as PNGs."""
 
@@ -98,7 +99,10 @@ _IMAGE_KEYS = {
     "image.not_exhaustive_category_ids": "not_exhaustive_category_ids",
 }
 _OBJECT_KEYS = {"objects.id": "id", "objects.area": "area", "objects.is_crowd": "iscrowd"}
-_RESERVED_IMAGE_KEYS = {*_IMAGE_KEYS.values(), *FILES.values(), "image_id", "label", "tags", "annotations", "objects"}
+_RESERVED_IMAGE_KEYS = {
+    *(*_IMAGE_KEYS.values(), *FILES.values(), "image_id", "label", "tags", "annotations", "objects"),
+} - {"depth"}
+"""Keys that fields cannot have. `depth` is one in data sets with depth maps only: others may have such a field."""
 _RESERVED_OBJECT_KEYS = {
     *_OBJECT_KEYS.values(),
     *("image_id", "category_id", "category", "bbox", "segmentation", "keypoints", "num_keypoints", "corners"),
@@ -121,8 +125,11 @@ def codings(table: FeatureTable, labels: LabelMap) -> list[Coding]:
     done |= {source for feature in flat for source in (feature.source, lengths_source(feature.source))}
     fields = {column.source: column for column in field_columns(table)}
     own += [_lists_coding(feature, fields[feature.source.removesuffix(FLAT_VALUES)]) for feature in flat]
+    files = {FILES[source] for source in table.sources & FILES.keys()}
     own += [
-        _plain_coding(feature, fields.get(feature.source)) for feature in table.features if feature.source not in done
+        _plain_coding(feature, fields.get(feature.source), files)
+        for feature in table.features
+        if feature.source not in done
     ]
     order = {key: number for number, key in enumerate(_FIRST_KEYS)}
 
@@ -342,12 +349,12 @@ def _keypoints_coding(labels: LabelMap) -> Coding:
     return Coding(columns, _KEYPOINTS if number else (), read, write, True)
 
 
-def _plain_coding(feature: Feature, field: FieldColumn | None) -> Coding:
+def _plain_coding(feature: Feature, field: FieldColumn | None, files: Collection[str]) -> Coding:
     """Return the coding of a value that is the same in samples and records."""
     is_object, source = is_of_objects(feature), feature.source
     sizes = [int(size) for size in feature.shape if size.isdecimal()]
     is_list = bool(feature.shape) and not feature.has_sizes and not is_object
-    column = _column(feature, field, RAGGED if is_list else sum(sizes))
+    column = _column(feature, field, RAGGED if is_list else sum(sizes), files)
     if column.type != "text":
         return Coding((column,), (source,), _read_plain(column), lambda columns, _: {source: columns[0]}, is_object)
     encode = _encode_lists if column.size else _encode_texts
@@ -413,10 +420,10 @@ def _encode_lists(lists: list[list[str]]) -> list[list[bytes]]:
     return [[text.encode() for text in texts] for texts in lists]
 
 
-def _column(feature: Feature, field: FieldColumn | None, size: int) -> SampleColumn:
-    """Return the column of a value that has the same numbers in samples."""
+def _column(feature: Feature, field: FieldColumn | None, size: int, files: Collection[str] = ()) -> SampleColumn:
+    """Return the column of a value that has the same numbers in samples. `files` are those of the samples."""
     is_object = is_of_objects(feature) or feature.source.endswith(FLAT_VALUES)
-    reserved = _RESERVED_OBJECT_KEYS if is_object else _RESERVED_IMAGE_KEYS
+    reserved = _RESERVED_OBJECT_KEYS if is_object else {*_RESERVED_IMAGE_KEYS, *files}
     if field:
         key = field.path if field.path not in reserved else feature.name
     else:

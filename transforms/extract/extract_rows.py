@@ -23,8 +23,11 @@ MAPS = {
     "semantic.png": "semantic",
     "panoptic.category_png": "panoptic_categories",
     "panoptic.instance_png": "panoptic_instances",
+    "depth.png": "depth",
 }
-"""Folders of the masks of complete images, by source."""
+"""Folders of the maps of complete images, by source."""
+PAIRED_MASKS = "masks"
+"""Folder of semantic masks whose pixels are class ids: with `images`, the folders that `convert` reads as pairs."""
 
 
 class RunLengths(msgspec.Struct, frozen=True):
@@ -146,6 +149,7 @@ class RowExtractor:
         self._fields = field_columns(table)
         self._categories = {category.id: category for category in labels.categories}
         self._segments = labels.segments
+        self._map_folders = MAPS | ({"semantic.png": PAIRED_MASKS} if labels.has_pixel_ids else {})
         self._keypoints = labels.keypoints
         self._split = split
 
@@ -246,7 +250,7 @@ class RowExtractor:
             yield CaptionEntry(id_, image_id, decode_text(caption, "a caption"))
 
     def _maps(self, values: dict[str, Any], file_name: str) -> Iterator[ExtractedFile]:
-        for source, folder in MAPS.items():
+        for source, folder in self._map_folders.items():
             if source in values:
                 stem, _ = posixpath.splitext(extraction_path(f"{folder}/{self._split}", file_name))
                 yield ExtractedFile(f"{stem}.png", values[source])

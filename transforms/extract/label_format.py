@@ -65,6 +65,7 @@ class ExtractedImage:
     Attributes:
         name: Name of the file, below the folder of the split's images.
         maps: Number of masks of the complete image, and of panoptic PNGs.
+        depth_maps: Number of depth maps, 0 or 1.
         tags: Classes of the image in addition to its objects.
         fields: Open fields of the image by path, as in the source; without missing ones.
         lost: Counts of contents that are not written, by kind.
@@ -82,6 +83,7 @@ class ExtractedImage:
     fields: Mapping[str, Any] = field(default_factory=dict)
     lost: "Counter[str]" = field(default_factory=Counter)
     notes: "Counter[str]" = field(default_factory=Counter)
+    depth_maps: int = 0
 
     @property
     def stem(self) -> str:
@@ -159,6 +161,7 @@ _IMAGE_CONTENTS: dict[str, Callable[[ExtractedImage], int]] = {
     "classes of images": lambda image: image.class_name is not None,
     "tags of images": lambda image: len(image.tags),
     "masks of whole images": lambda image: image.maps,
+    "depth maps": lambda image: image.depth_maps,
     "lists of absent categories": lambda image: bool(
         image.image.neg_category_ids or image.image.not_exhaustive_category_ids
     ),

@@ -3,6 +3,7 @@
 import codecs
 import csv
 import hashlib
+import io
 from array import array
 from bisect import bisect_right
 from collections import Counter
@@ -22,6 +23,7 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.names import name_key
 from recordmill.transforms.containers.read_shards import FaultList
+from recordmill.transforms.extract.extract_files import ExtractedFile
 from recordmill.transforms.extract.extract_pieces import (
     PIECES,
     ExtractedRecord,
@@ -37,6 +39,8 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 
 ANNOTATIONS = "annotations"
 """Folder of the JSON files."""
+CLASS_VALUES = "_classes.csv"
+"""Table of the values of semantic masks, under the name that Roboflow's exports give it."""
 _ROWS_AT_ONCE = 1000
 
 
@@ -321,7 +325,7 @@ def _contents(
     split: str, pieces: SplitPieces, table: FeatureTable, labels: LabelMap
 ) -> Iterator[tuple[str, Iterable[Row], list[Category] | None]]:
     """Yield name, annotations and categories of each JSON file. Captions have no categories."""
-    if "objects.id" not in table.sources:
+    if "objects.id" not in table.sources or has_maps_only(table, labels):
         return
     categories = [msgspec.structs.replace(category, isthing=None) for category in labels.categories]
     yield "instances", pieces.objects("instances"), categories
@@ -332,6 +336,21 @@ def _contents(
         yield "captions", pieces.captions(), None
     if "panoptic.png" in table.sources:
         yield "panoptic", pieces.panoptic(split), list(labels.segments)
+
+
+def has_maps_only(table: FeatureTable, labels: LabelMap) -> bool:
+    """Return True if the labels of images are a semantic mask or a depth map, without objects."""
+    is_paired = (labels.has_pixel_ids and Part.SEMANTIC in table.parts) or Part.DEPTH in table.parts
+    return is_paired and not labels.categories
+
+
+def class_values(labels: LabelMap) -> ExtractedFile:
+    """Return the table of the values of semantic masks and their classes, which `convert` reads."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(("Pixel Value", "Class"))
+    lines.writerows((category.id, category.name) for category in labels.segments)
+    return ExtractedFile(CLASS_VALUES, text.getvalue().encode())
 
 
 def write_document(

@@ -173,8 +173,10 @@ def test_fields_have_values_of_source_and_null_where_missing():
     assert other["texts"] == ["", "one"]
 
 
-ALL = DETECTION.with_parts((Part.FLAGS, Part.TRACKS, Part.ORIENTED, Part.PANOPTIC, Part.SEMANTIC, Part.MASK_RLE))
-MAPS = {"semantic.png": b"s", "panoptic.category_png": b"", "panoptic.instance_png": b"i" * 5000}
+ALL = DETECTION.with_parts(
+    (Part.FLAGS, Part.TRACKS, Part.ORIENTED, Part.PANOPTIC, Part.SEMANTIC, Part.DEPTH, Part.MASK_RLE)
+)
+MAPS = {"semantic.png": b"s", "panoptic.category_png": b"", "panoptic.instance_png": b"i" * 5000, "depth.png": b"d"}
 
 
 def test_maps_flags_tracks_and_corners():
@@ -199,6 +201,7 @@ def test_maps_flags_tracks_and_corners():
         "semantic": b"s",
         "category": b"",
         "instance": b"i" * 5000,
+        "depth": b"d",
     }
 
 
