@@ -17,14 +17,13 @@ from recordmill.schemas.sizes import number_text
 from recordmill.transforms.containers.read_shards import ManifestShard
 from recordmill.transforms.dataset.fact_lines import uncarried_lines
 from recordmill.transforms.extract.extract_files import FileWriter
-from recordmill.transforms.extract.extract_rows import MAPS, name_clashes
+from recordmill.transforms.extract.extract_rows import MAPS, has_maps_only, name_clashes
 from recordmill.transforms.extract.extract_shards import ExtractShard
 from recordmill.transforms.extract.write_documents import (
     ANNOTATIONS,
     LABEL_COLUMNS,
     ExtractedSplit,
     class_values,
-    has_maps_only,
     join_lists,
     write_split,
 )

@@ -149,6 +149,8 @@ class RowExtractor:
         self._fields = field_columns(table)
         self._categories = {category.id: category for category in labels.categories}
         self._segments = labels.segments
+        # Without a JSON that has the names of files, those of data sets of such folders need not repeat their folder.
+        self._own_folder = f"images/{split}/" if has_maps_only(table, labels) else ""
         self._map_folders = MAPS | ({"semantic.png": PAIRED_MASKS} if labels.has_pixel_ids else {})
         self._keypoints = labels.keypoints
         self._split = split
@@ -161,10 +163,11 @@ class RowExtractor:
         """
         faults: list[tuple[str, str]] = []
         record, image = self.read_image(values, faults)
-        image_file = ExtractedFile(extraction_path(f"images/{self._split}", image.file_name), values["image.encoded"])
+        name = image.file_name.removeprefix(self._own_folder)
+        image_file = ExtractedFile(extraction_path(f"images/{self._split}", name), values["image.encoded"])
         instances = list(self._instances(record, image, faults))
         fields = [nest_fields("object", own) for own in self.object_fields(record, len(instances))]
-        files = [image_file, *self._maps(values, image.file_name)]
+        files = [image_file, *self._maps(values, name)]
         panoptic = self._panoptic(values, image, faults)
         if panoptic:
             files.append(ExtractedFile(panoptic_path(self._split, panoptic.file_name), values["panoptic.png"]))
@@ -281,6 +284,12 @@ class RowExtractor:
             strict=True,
         )
         return PanopticEntry(image.id, file_name, tuple(SegmentEntry(*column) for column in columns))
+
+
+def has_maps_only(table: FeatureTable, labels: LabelMap) -> bool:
+    """Return True if the labels of images are a semantic mask or a depth map, without objects."""
+    is_paired = (labels.has_pixel_ids and Part.SEMANTIC in table.parts) or Part.DEPTH in table.parts
+    return is_paired and not labels.categories
 
 
 def panoptic_path(split: str, file_name: str) -> str:

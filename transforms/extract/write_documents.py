@@ -31,7 +31,7 @@ from recordmill.transforms.extract.extract_pieces import (
     read_piece_records,
     read_shard_piece,
 )
-from recordmill.transforms.extract.extract_rows import RecordRows, Row, nest_fields, panoptic_path
+from recordmill.transforms.extract.extract_rows import RecordRows, Row, has_maps_only, nest_fields, panoptic_path
 from recordmill.transforms.extract.label_format import LabelFormat
 from recordmill.transforms.extract.write_formats import LABEL_FORMATS
 from recordmill.transforms.storage.interface import Upload
@@ -336,12 +336,6 @@ def _contents(
         yield "captions", pieces.captions(), None
     if "panoptic.png" in table.sources:
         yield "panoptic", pieces.panoptic(split), list(labels.segments)
-
-
-def has_maps_only(table: FeatureTable, labels: LabelMap) -> bool:
-    """Return True if the labels of images are a semantic mask or a depth map, without objects."""
-    is_paired = (labels.has_pixel_ids and Part.SEMANTIC in table.parts) or Part.DEPTH in table.parts
-    return is_paired and not labels.categories
 
 
 def class_values(labels: LabelMap) -> ExtractedFile:
