@@ -17,10 +17,11 @@ from recordmill.schemas.sizes import number_text
 from recordmill.transforms.containers.read_shards import ManifestShard
 from recordmill.transforms.dataset.fact_lines import uncarried_lines
 from recordmill.transforms.extract.extract_files import FileWriter
-from recordmill.transforms.extract.extract_rows import MAPS, has_maps_only, name_clashes
+from recordmill.transforms.extract.extract_rows import MAPS, PAIRED_MASKS, has_maps_only, name_clashes
 from recordmill.transforms.extract.extract_shards import ExtractShard
 from recordmill.transforms.extract.write_documents import (
     ANNOTATIONS,
+    CLASS_VALUES,
     LABEL_COLUMNS,
     ExtractedSplit,
     class_values,
@@ -125,6 +126,10 @@ _IMAGE_PATHS = {"yolo": "images/SPLIT/NAME", "voc": "SPLIT/NAME", "hf": "NAME", 
 def convert_commands(folder: str, manifest: Manifest, splits: Sequence[str], format_: str) -> Iterator[str]:
     """Yield the commands that convert the labels of `--labels-only`, each in a sentence."""
     has_objects = "objects.id" in manifest.table.sources
+    if format_ == "coco" and has_maps_only(manifest.table, manifest.labels):
+        words = shlex.join(("recordmill", "convert", "IMAGES", *_map_flags(folder, manifest), "-o", "OUT"))
+        yield f"to convert these maps, with the images of each split at IMAGES/SPLIT: {words}"
+        return
     if format_ == "coco" or (format_ == "hf" and not has_objects):
         commands = [_convert_file(folder, split, format_, has_objects) for split in splits]
     else:
@@ -135,6 +140,16 @@ def convert_commands(folder: str, manifest: Manifest, splits: Sequence[str], for
     for command in commands:
         words = shlex.join(("recordmill", "convert", *command, "-o", "OUT"))
         yield f"to convert these labels, with the images {where}: {words}"
+
+
+def _map_flags(folder: str, manifest: Manifest) -> Iterator[str]:
+    """Yield the words of a command that converts extracted masks and depth maps."""
+    yield from ("--format", "masks")
+    if "semantic.png" in manifest.table.sources:
+        yield from ("--mask-images", join_path(folder, PAIRED_MASKS), "--class-names", join_path(folder, CLASS_VALUES))
+    if "depth.png" in manifest.table.sources:
+        yield from ("--depth-images", join_path(folder, MAPS["depth.png"]))
+        yield from ("--depth-scale", f"{manifest.table.depth_scale:.9g}")
 
 
 def _convert_file(folder: str, split: str, format_: str, has_objects: bool) -> tuple[str, ...]:
