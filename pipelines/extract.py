@@ -93,9 +93,9 @@ def missing_contents(manifest: Manifest, splits: Sequence[str], format_: str, fo
         return
     if "depth.png" in sources:
         yield (
-            f"depth maps count in units of {manifest.table.depth_scale:.9g} m: convert reads them with "
+            f"depth maps count in units of {manifest.table.depth_scale} m: convert reads them with "
             f"--depth-images {shlex.quote(join_path(folder, MAPS['depth.png']))} "
-            f"--depth-scale {manifest.table.depth_scale:.9g}"
+            f"--depth-scale {manifest.table.depth_scale}"
         )
     if has_maps_only(manifest.table, manifest.labels):
         yield "not written: ids of images; convert numbers them by their names"
@@ -149,7 +149,7 @@ def _map_flags(folder: str, manifest: Manifest) -> Iterator[str]:
         yield from ("--mask-images", join_path(folder, PAIRED_MASKS), "--class-names", join_path(folder, CLASS_VALUES))
     if "depth.png" in manifest.table.sources:
         yield from ("--depth-images", join_path(folder, MAPS["depth.png"]))
-        yield from ("--depth-scale", f"{manifest.table.depth_scale:.9g}")
+        yield from ("--depth-scale", f"{manifest.table.depth_scale}")
 
 
 def _convert_file(folder: str, split: str, format_: str, has_objects: bool) -> tuple[str, ...]:

@@ -285,8 +285,8 @@ class RegionEncoder:
             boxes = [_segment_box_yxyx_frac(index, segment, measured) for index, segment in enumerate(segments, 1)]
             values["segments.bbox_yxyx"] = [edge for box in boxes for edge in box]
         if "semantic.png" in self._sources:
-            numbers = [self._semantic[segment.category_id] for segment in segments]
-            values |= semantic_values(np.array([SEMANTIC_IGNORE, *numbers], np.uint8)[indices])
+            things = [self._semantic[segment.category_id] for segment in segments]
+            values |= semantic_values(np.array([SEMANTIC_IGNORE, *things], np.uint8)[indices])
         if "panoptic.category_png" in self._sources:
             values["panoptic.category_png"] = _encode_lookup(
                 indices, 0, (self._label[segment.category_id] for segment in segments)

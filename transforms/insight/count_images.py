@@ -164,8 +164,9 @@ def _count_images(
 def _count_pixels(facts: FactColumns, images: np.ndarray) -> Counter[int]:
     """Return the number of pixels of each value of the semantic masks of images."""
     counts = Counter[int]()
-    for image in images.tolist() if facts.pixels else ():
-        counts.update(facts.pixels[image])
+    pixels = facts.pixels or []
+    for image in images.tolist() if pixels else ():
+        counts.update(pixels[image])
     return counts
 
 
