@@ -808,6 +808,14 @@ CURES = [
         "recordmill extract 'o 1' DIR",
         words={"DIR": "other"},
     ),
+    Cure(
+        "pipelines/extract.py",
+        "to convert these maps, with the images of each split",
+        {"set/images/train/1.png": noise(1), "set/masks/train/1.png": png(np.full((30, 40), 1, np.uint8))},
+        ("convert set --class-names a,b -o 'o 1'", "extract 'o 1' 'l 1' --labels-only"),
+        "recordmill convert IMAGES --format masks --mask-images 'l 1/masks' --class-names 'l 1/_classes.csv' -o OUT",
+        words={"IMAGES": "set/images"},
+    ),
     *(
         Cure(
             "pipelines/extract.py",
