@@ -307,9 +307,20 @@ def merge_rows(block: Block) -> Block:
     position = np.arange(len(owner)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
     has_several = np.diff(np.append(firsts, len(block)))[owner] > 1
     names, ids = images.file_name.texts(), block.object_id.copy()
-    for row in np.flatnonzero(has_several).tolist():
+    for row in np.flatnonzero(has_several & _is_repeated_id(owner, ids)).tolist():
         ids[row] = name_id(f"{name_key(names[owner[row]])} object {position[row]}")
     return images.replace(**objects | {"object_id": ids}, first_object_of_image=np.append(0, np.cumsum(numbers)))
+
+
+def _is_repeated_id(owner: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Return True for the objects of images of which several have one id: bool. Rows that number their objects have.
+
+    Args:
+        owner: Image of each object.
+    """
+    pairs = np.unique(np.stack([owner, ids], axis=1), axis=0)
+    is_repeated = np.bincount(owner) > np.bincount(pairs[:, 0]) if len(owner) else np.zeros(0, bool)
+    return np.asarray(is_repeated[owner], bool)
 
 
 def _merge_captions(labels: Sequence[ImageLabels]) -> ImageLabels:

@@ -109,8 +109,9 @@ class ReadAnnotated(beam.PTransform):
                 | "SpreadLabels" >> beam.Reshuffle()
                 | "ReadLabels" >> WithFacts(ReadNaming(*job, threads), bits, types=Keyed, tags=(TRAITS, NOTICES))
             )
-            has_images = any(folder.has_images for folder in source.folders)
-            sides = (rows, images) if has_images else (rows,)
+            # Rows of one name meet, also without files.
+            has_sides = source.holds_images or any(folder.has_images for folder in source.folders)
+            sides = (rows, images) if has_sides else (rows,)
             rows = sides | "MatchRows" >> MatchRows(options.matching, self._division, options.seed, bits)
         notices | "GroupNotices" >> beam.GroupByKey() | "Warn" >> WithFacts(_warn_notice, self._splits[0])
         return rows, traits | "Distinct" >> beam.Distinct()

@@ -330,7 +330,10 @@ def labelled_rows(
     traits |= {trait for sample in samples for trait in find_negative_areas(sample)}
     parts |= {Part.KEYPOINTS for sample in samples for object_ in sample.objects if object_.keypoints}
     traits |= {ObservedLabel("part", part.value) for part in parts}
-    traits |= {ObservedLabel("category", tag) for sample in samples for tag in sample.tags if source.categories is None}
+    if source.categories is None:
+        tagged = [(image.sample.tags, image.tag_ids) for image in images if image.sample]
+        pairs = (pair for tags, ids in tagged for pair in zip(tags, ids or [-1] * len(tags), strict=True))
+        traits |= {ObservedLabel("category", *pair) for pair in pairs}
     traits |= set(picker.observed(crc32(names[0].encode()) if names else 0))
     notes = {note for image in images for note in image.notes} | field_notes(picker.names)
     return block, traits | {ObservedLabel(NOTE, note) for note in notes}
@@ -398,6 +401,16 @@ class ReadNaming(_LabelReader):
         )
         if any(image.url for image in images):
             block = block.replace(image_url=ragged_texts([image.url for image in images]))
+        if self._source.holds_images:
+            stored_files = [image.file or _NO_STORED_FILE for image in images]
+            block = block.replace(
+                file_folder=ragged_texts([label.path for label in labels]),
+                file_bytes=np.array([file.size_bytes for file in stored_files], np.int64),
+                file_offset=np.array([image.file.offset if image.file else 0 for image in images], np.int64),
+                file_version=ragged_texts([file.version for file in stored_files]),
+            )
+        if any(image.id_text for image in images):
+            block = block.replace(id_text=ragged_texts([image.id_text for image in images]))
         if any(sample.path or sample.data for sample in samples):
             stored = [
                 label if sample.path or sample.data else _NO_STORED_FILE

@@ -25,15 +25,18 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 _SHOWN = 5
 _MOST = 20
 """Maximum number of clashes of a kind that a range of images reports."""
-COPY, FILES, ENTRIES = "copy", "files", "entries"
+COPY, FILES, ENTRIES, RECORDS, IMAGES = "copy", "files", "entries", "records", "images"
+_CHECKSUM = 8
+"""Digits of the checksum of an image in `LabelledImage.file`."""
 
 
 class Clash(NamedTuple):
     """Two parts of label files that annotate one image.
 
     Attributes:
-        kind: COPY if two files have the same bytes, FILES if they do not, ENTRIES for entries of one file.
-        file: Label file.
+        kind: COPY if two files have the same bytes, FILES if they do not, ENTRIES for entries of one file; of label
+            files that hold the images, RECORDS for equal entries, IMAGES for different images of one id.
+        file: Label file; or the entry and its file, as text.
         other: The file that it is a copy of; or the other file; or the image and the two entries, as text.
     """
 
@@ -46,6 +49,8 @@ def drop_copies(block: Block, source: Source) -> tuple[Block, list[Clash]]:
     """Return the rows of a range without those of copies of label files, and the first clashes of each kind."""
     if block.label_file is None:
         return block, []
+    if source.holds_images:
+        return _drop_equal_records(block)
     rows = np.lexsort((block.part, block.source, block.split, block.image_id))
     is_same_image, is_same_file = (
         np.all([np.diff(getattr(block, name)[rows]) == 0 for name in names], axis=0)
@@ -69,6 +74,34 @@ def drop_copies(block: Block, source: Source) -> tuple[Block, list[Clash]]:
         for _, kind in groupby(sorted(clashes), lambda clash: clash.kind)
         for clash in heapq.nsmallest(_MOST, kind)
     ]
+
+
+def _drop_equal_records(block: Block) -> tuple[Block, list[Clash]]:
+    """Return the rows without those of a record that is there again, and the clashes of entries of one image."""
+    _, files = np.unique(np.array(block.label_file.texts(), object), return_inverse=True)
+    block = block.take(np.lexsort((block.part, files, block.split, block.image_id)))
+    is_first = np.append(True, (np.diff(block.image_id) != 0) | (np.diff(block.split) != 0))
+    clashes, is_kept = list[Clash](), np.ones(len(block), bool)
+    if not is_first.all():
+        places = [f"{entry} of {file}" for file, entry in zip(*_label_texts(block), strict=True)]
+        versions, starts = block.file_version.texts(), np.append(np.flatnonzero(is_first), len(block)).tolist()
+        for start, end in pairwise(starts):
+            by_version: dict[str, int] = {}
+            for row in range(start, end):
+                first = by_version.setdefault(versions[row], row)
+                is_kept[row] = first == row
+                if first != row:
+                    clashes.append(Clash(RECORDS, places[row], places[first]))
+                elif versions[row][:_CHECKSUM] != versions[start][:_CHECKSUM]:
+                    clashes.append(Clash(IMAGES, places[row], places[start]))
+    block = block if is_kept.all() else block.take(is_kept)
+    clashes = sorted(clashes, key=lambda clash: clash.kind)
+    kinds = (list(kind) for _, kind in groupby(clashes, lambda clash: clash.kind))
+    return block.replace(label_file=None, label_entry=None), [clash for kind in kinds for clash in kind[:_MOST]]
+
+
+def _label_texts(block: Block) -> tuple[list[str], list[str]]:
+    return block.label_file.texts(), block.label_entry.texts()
 
 
 def _repeated_entries(block: Block, rows: np.ndarray, is_same_file: np.ndarray) -> Iterator[Clash]:
@@ -120,6 +153,13 @@ def check_clashes(clashes: Sequence[Clash], options: FormatOptions, source: Sour
     files = list(dict.fromkeys(file for clash in clashes if clash.kind == FILES for file in clash[1:]))
     if files:
         raise ConfigError(_describe_files(sorted(files, key=lambda name: (len(name), name)), options, source))
+    if clash := next((clash for clash in clashes if clash.kind == IMAGES), None):
+        raise CollidingImagesError(
+            f"{source.path}: different images have one id, image/source_id: {clash.file}, and {clash.other}. "
+            "Add --keys image/source_id= to make ids from the names of images"
+        )
+    if records := [f"{clash.file} equals {clash.other}" for clash in clashes if clash.kind == RECORDS]:
+        yield f"records with the same bytes count once: {first_texts(records, _SHOWN)}"
     if entries := [clash for clash in clashes if clash.kind == ENTRIES]:
         images = first_texts([clash.other for clash in entries], _SHOWN)
         raise CollidingImagesError(

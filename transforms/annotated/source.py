@@ -11,6 +11,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.field_features import AXES, WELL_KNOWN, Axis
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.fields import NO_FIELDS, FieldSelection, fields_flag, shortest_name, split_name
+from recordmill.schemas.inputs.files import ImageFile
 from recordmill.schemas.inputs.maps import MapFolder
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
@@ -73,6 +74,10 @@ class LabelledImage(NamedTuple):
         entry: Entry of the file that has all objects of the image: `task 3`. Two entries of a file for one image are an
             error; images of rows, which have some of the objects, leave it empty.
         url: URL of the image, which the reject of a missing file names.
+        file: Image that is a range of bytes of the label file. The reader adds the path. The version is a checksum of
+            the image, of eight digits, and one of its entry: entries of an image with both are one entry.
+        tag_ids: Ids of the Sample's tags, in their order; empty if unknown.
+        id_text: Id of the image in the source, if `image_id` is its hash.
     """
 
     sample: Sample | None
@@ -83,6 +88,9 @@ class LabelledImage(NamedTuple):
     is_omitted: bool = False
     entry: str = ""
     url: str = ""
+    file: ImageFile | None = None
+    tag_ids: tuple[int, ...] = ()
+    id_text: str = ""
 
 
 class ImageParts:
@@ -266,6 +274,7 @@ class Source:
         image_fields: Beginnings of the paths of open fields that are the image's without the prefix `image.`; an empty
             one for all.
         text_fields: True if values of open fields are texts whose looks decide their kind, as in CSV and XML.
+        holds_images: True if label files hold the images, each a `LabelledImage.file`. Entries of one image join.
         fields: Requested open fields of images, and of objects. `FormatOptions.source` sets them.
         notes: Sentences about the contents, for the terminal.
     """
@@ -291,6 +300,7 @@ class Source:
     warnings: tuple[str, ...] = ()
     image_fields: tuple[str, ...] = ()
     text_fields: bool = False
+    holds_images: bool = False
     fields: tuple[FieldSelection, FieldSelection] = (NO_FIELDS, NO_FIELDS)
     notes: tuple[str, ...] = ()
 

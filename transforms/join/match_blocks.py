@@ -26,6 +26,9 @@ from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.storage.resolve import find_archive, join_path
 
+_CHECKSUM = 8
+"""Digits of the checksum of an image in the version of a range of a label file."""
+
 
 class FileState(IntEnum):
     """State of an image's file: the column `state`."""
@@ -97,6 +100,8 @@ def match_rows(
             is_held = ~has_file & (rows.file_folder.lengths > 0)
             has_file |= is_held
             row_files = join_blocks([row_files, rows]).take(np.arange(len(rows)) + len(rows) * is_held)
+            if rows.file_offset is not None:
+                check_held_images(keys, rows)
         rows = rows.replace(
             file_folder=_file_folders(row_files, names, keys),
             file_bytes=row_files.file_bytes,
@@ -201,6 +206,28 @@ def check_same_files(name: str, files: Block) -> None:
     raise CollidingImagesError(
         f"several files are called {name!r}: {' and '.join(paths)}; give only the folder of one, or rename one"
     )
+
+
+def check_held_images(keys: Sequence[str], rows: Block) -> None:
+    """Refuse different images of one name in label files that hold them.
+
+    Args:
+        keys: Key of the name of each row.
+
+    Raises:
+        CollidingImagesError: There are some in a split.
+    """
+    first: dict[tuple[str, int], int] = {}
+    versions, splits = rows.file_version.texts(), rows.split.tolist()
+    files, entries = rows.label_file.texts(), rows.label_entry.texts()
+    for row in sorted(range(len(rows)), key=lambda row: (files[row], rows.part[row])):
+        other = first.setdefault((keys[row], splits[row]), row)
+        if versions[row][:_CHECKSUM] != versions[other][:_CHECKSUM]:
+            places = " and ".join(f"{entries[at]} of {files[at]}" for at in (other, row))
+            raise CollidingImagesError(
+                f"different images are called {keys[row]!r}: {places}. Add --keys image/filename= to name images by "
+                "their file and the number of their record"
+            )
 
 
 # Long list of arguments: how names find files, for the details of rejects.

@@ -115,6 +115,42 @@ def _read_checked(stream: ByteStream, read: Callable[[ByteStream, int], Data]) -
         offset += framed_size(length)
 
 
+def read_usable_records(stream: ByteStream) -> Iterator[tuple[int, bytes | RecordError]]:
+    """Yield the offset and the bytes of each record, or its error if the checksum of its bytes is wrong: the records
+    after it follow.
+
+    Raises:
+        RecordError: A record is truncated, or the checksum of its length is wrong.
+    """
+    index = offset = 0
+    while header := _read_up_to(stream, HEADER_BYTES):
+        length = _decode_length(header, index, offset)
+        record, crc = _read_up_to(stream, length), _read_up_to(stream, _CRC.size)
+        if len(crc) < _CRC.size:
+            raise _truncated_error(len(header) + len(record) + len(crc), framed_size(length), index, offset)
+        try:
+            _check_record(record, crc, index, offset)
+        except RecordError as error:
+            yield offset, error
+        else:
+            yield offset, record
+        index += 1
+        offset += framed_size(length)
+
+
+def is_tfrecord(head_bytes: bytes) -> bool:
+    """Return True for the first bytes of a file that begins with the header of a record.
+
+    >>> is_tfrecord(head(100)), is_tfrecord(bytes(HEADER_BYTES))
+    (True, False)
+    """
+    try:
+        _decode_length(head_bytes[:HEADER_BYTES], 0, 0)
+    except RecordError:
+        return False
+    return True
+
+
 def read_lengths(stream: BinaryIO, size: int) -> Iterator[int]:
     """Yield the lengths of the records of a TFRecord file of `size` bytes, with their frames. Records are skipped.
 

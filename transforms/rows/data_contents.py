@@ -35,8 +35,9 @@ class Interpretation(NamedTuple):
     fault: ConfigError | None = None
 
 
-CLASS_FOLDERS, UNCLEAR, ROWS = 5, 6, 7
-"""Ranks after those of tables that show their format. UNCLEAR: a table of labels without a usual column of them."""
+CLASS_FOLDERS, RECORDS, UNCLEAR, ROWS = 5, 6, 7, 8
+"""Ranks after those of tables that show their format. RECORDS: TFRecord files, which may be a copy of the images beside
+them. UNCLEAR: a table of labels without a usual column of them."""
 LISTED = 20_000
 """Number of names of a folder that are looked at."""
 
