@@ -186,6 +186,8 @@ def _complete_named(entry: Format, given: Mapping[str, Any], recognises: bool) -
     files, and the images beside them. It adds nothing to a table: its images stay columns."""
     why = f"--format is {entry.name}"
     has_files = any(name in given for name in entry.files)
+    if recognises and given["data"] and (inputs := entry.options_of_paths(given["data"])):
+        return _complete(entry, {**given, **inputs}, why)
     if len(given["data"]) > 1 and not has_files and entry.options.model_fields.get("data"):  # not a list
         return _join_sets([{"data": path} for path in given["data"]], {**given, "format": entry.name}, recognises)
     if not recognises or has_files or entry.name == "table" or len(given["data"]) != 1:

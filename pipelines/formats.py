@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -30,6 +30,8 @@ class Format(NamedTuple):
         ways_path: Function that takes DataContents and the options' class, and yields each Interpretation.
         model_options_path: Module and class of its options with `--model`; empty without images of one class each.
         files: Options that name the label files, which tell the format.
+        paths_path: Function that takes paths and patterns of files, and returns the options that name them as one data
+            set, or none. Empty if each path is a data set.
         package: Other package that registers the format; empty for ours.
     """
 
@@ -41,6 +43,7 @@ class Format(NamedTuple):
     ways_path: str
     model_options_path: str = ""
     files: tuple[str, ...] = ()
+    paths_path: str = ""
     package: str = ""
 
     @property
@@ -81,6 +84,11 @@ class Format(NamedTuple):
             text = f"{type(error).__name__}: {error}"
             _LOGGER.warning("the format %s of the package %s is not recognised: %s", self.name, self.package, text)
 
+    def options_of_paths(self, paths: Sequence[str]) -> Mapping[str, Any]:
+        """Return the options that name several files as one data set; empty if the format reads no such files."""
+        inputs: Mapping[str, Any] = import_name(self.paths_path)(paths) if self.paths_path else {}
+        return inputs
+
     def load(self, function: str) -> Any:
         """Import the module, and Beam, and return one of its functions."""
         return getattr(import_module(self.module), function)
@@ -112,7 +120,12 @@ _LABEL_FILE_FORMATS = {
     "imagefolder": "Hugging Face's imagefolder. A metadata file beside images has objects or captions.",
     "masks": "images with semantic masks. A folder of PNGs has the class of each pixel; the layouts of Cityscapes, "
     "ADE20K, CamVid, Pascal VOC's SegmentationClass, Roboflow and CVAT are known.",
+    "tfrecord": "TFRecord files of other tools. Records of the Object Detection API, keras' recipe, TFDS, or of images "
+    "with a class; each holds its image.",
 }
+
+_BY_CONTENT = {"tfrecord": "recordmill.transforms.tfrecord.find_records"}
+"""Modules of formats whose files have any name: recognition, of a data set and of paths."""
 
 
 def _label_file_format(name: str, text: str, options_path: str = "", package: str = "") -> Format:
@@ -123,7 +136,8 @@ def _label_file_format(name: str, text: str, options_path: str = "", package: st
         _LABEL_FILES_MODULE,
         text,
         "its folder, .zip or file",
-        "recordmill.transforms.annotated.recognise_format.ways",
+        f"{_BY_CONTENT.get(name, 'recordmill.transforms.annotated.recognise_format')}.ways",
+        paths_path=f"{_BY_CONTENT[name]}.recognise_paths" if name in _BY_CONTENT else "",
         package=package,
     )
 

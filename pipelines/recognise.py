@@ -40,6 +40,9 @@ def recognise_data(data: Sequence[str], given: Mapping[str, Any] = {}) -> list[M
     Raises:
         ConfigError: A path does not exist; or paths are images and their annotation files.
     """
+    for entry in formats().values():
+        if inputs := entry.options_of_paths(data):
+            return [(entry.name, Interpretation(entry.what, inputs))]
     if all(_is_pattern(path) or _is_rows_file(path) for path in data) and (len(data) > 1 or _is_pattern(data[0])):
         if all(map(_is_label_document, data)):
             return []

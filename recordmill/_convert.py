@@ -42,6 +42,7 @@ def convert(
         "ndjson",
         "imagefolder",
         "masks",
+        "tfrecord",
         "folder",
         "table",
     ]
@@ -72,6 +73,9 @@ def convert(
     class_names: Texts | None = None,
     mask_images: Paths = (),
     void: Texts = (),
+    files: Texts = (),
+    keys: Pairs = (),
+    label_map: Path | None = None,
     labels: Paths = (),
     image_column: str | None = None,
     label: str | None = None,
@@ -212,6 +216,10 @@ def convert(
         class_names: Names of the classes that objects give by number, from 0 (default that of the format).
         mask_images: Folder or .zip of masks, where they are not in data (default in data).
         void: Values of pixels that are unknown, besides 255: they are written as 255.
+        files: Only these TFRecord files of the folder data: their paths below it (default all).
+        keys: Keys with other names in the records that are read, by their names in the Object Detection API.
+        label_map: Label map of the Object Detection API, a .pbtxt: names of the classes that records give by number
+            (default the only one in the folder of data).
         labels: Tables of image paths and their labels, and perhaps splits; or a list.
         image_column: Column of paths in labels.
         label: Column of labels in labels.
@@ -342,6 +350,7 @@ def convert(
         "ndjson",
         "imagefolder",
         "masks",
+        "tfrecord",
         "folder",
         "table",
     ]
@@ -372,6 +381,9 @@ def convert(
     class_names: Texts | None = None,
     mask_images: Paths = (),
     void: Texts = (),
+    files: Texts = (),
+    keys: Pairs = (),
+    label_map: Path | None = None,
     labels: Paths = (),
     image_column: str | None = None,
     label: str | None = None,

@@ -37,6 +37,7 @@ class ReadDatasetKeywords(TypedDict, total=False):
             "ndjson",
             "imagefolder",
             "masks",
+            "tfrecord",
             "folder",
         ]
         | str
@@ -70,6 +71,9 @@ class ReadDatasetKeywords(TypedDict, total=False):
     class_names: Texts | None
     mask_images: Paths
     void: Texts
+    files: Texts
+    keys: Pairs
+    label_map: Path | None
     labels: Paths
     image_column: str | None
     label: str | None

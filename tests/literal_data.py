@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from recordmill.transforms.records.parse_record import _example_class
+from recordmill.transforms.records.tfrecord import frame
 from tests.conftest import CATEGORIES, SKELETON, annotation, image_row, write_coco
 
 GREY = base64.b64decode(
@@ -98,3 +100,42 @@ def hash_files(paths: Iterable[Path]) -> str:
         data = path.read_bytes()
         digest.update(path.name.encode() + (gzip.decompress(data) if path.suffix == ".gz" else data))
     return digest.hexdigest()[:32]
+
+
+def example(**features: list | bytes) -> bytes:
+    """Return a tf.train.Example. `__` in names stands for `/`; the kind of a list is that of its first value."""
+    message = _example_class()()
+    for name, given in features.items():
+        values = [given] if isinstance(given, bytes) else given
+        kind = {bytes: "bytes", float: "float", int: "int64"}[type(values[0]) if values else float]
+        values_of_kind = getattr(message.features.feature[name.replace("__", "/")], kind)
+        values_of_kind.SetInParent()
+        values_of_kind.value.extend(values)
+    return message.SerializeToString(deterministic=True)
+
+
+def tfrecord(*records: bytes) -> bytes:
+    """Return a TFRecord file."""
+    return b"".join(part for record in records for part in (frame(record)[0], record, frame(record)[1]))
+
+
+def old_record(number: int = 0, **more: list | bytes) -> bytes:
+    """Return a record of the Object Detection API: an image of 40x30 pixels with a cat from (10, 6) to (20, 24).
+
+    Args:
+        number: Number of the image; its name and its bytes have it.
+        more: Further features, or others in place of the usual ones; see `example`.
+    """
+    usual: dict[str, list | bytes] = {
+        "image__encoded": jpeg(number),
+        "image__filename": f"{number}.jpg".encode(),
+        "image__width": [40],
+        "image__height": [30],
+        "image__object__bbox__xmin": [0.25],
+        "image__object__bbox__xmax": [0.5],
+        "image__object__bbox__ymin": [0.2],
+        "image__object__bbox__ymax": [0.8],
+        "image__object__class__text": b"cat",
+        "image__object__class__label": [1],
+    }
+    return example(**usual | more)

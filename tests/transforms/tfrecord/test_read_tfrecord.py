@@ -1,0 +1,122 @@
+"""Tests for source and recognise_paths."""
+
+import gzip
+import re
+import subprocess
+
+import pytest
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.tfrecord.find_records import recognise_paths
+from recordmill.transforms.tfrecord.read_tfrecord import source
+from recordmill.transforms.tfrecord.tfrecord_options import TfrecordOptions
+from tests.literal_data import example, jpeg, old_record, tfrecord, write_files
+
+RECORD = tfrecord(old_record())
+NUMBERED = tfrecord(old_record(image__object__class__text=[]))
+MAP, OTHER_MAP = "item { id: 1 name: 'cat' }", "item { id: 1 name: 'dog' }"
+
+
+def source_of(folder, contents, **options):
+    write_files(folder / "old", contents)
+    return source(TfrecordOptions(**{"data": str(folder / "old"), "output": "out"} | options))
+
+
+@pytest.mark.parametrize(
+    ("names", "splits"),
+    [
+        (["train.record", "val.record"], ("train", "val")),
+        (["coco_train.record-00000-of-00100", "coco_testdev.record-00000-of-00002"], ("train", "test")),
+        (["train-00000-of-00010", "validation-00000-of-00002"], ("train", "val")),
+        (["voc-train.tfrecord-00000-of-00001"], ("train",)),
+        (["train/Cats.tfrecord", "valid/Cats.tfrecord", "test/Cats.tfrecord"], ("train", "val", "test")),
+        (["a", "records"], ()),
+    ],
+)
+def test_splits_of_names(names, splits, tmp_path):
+    read = source_of(
+        tmp_path, dict.fromkeys(names, RECORD) | {"README.md": "x", "1.jpg": jpeg(1), "other": "no records"}
+    )
+    assert read.splits == splits
+    assert [name for name in (*names, "README.md", "1.jpg", "other") if read.is_label(name)] == names
+
+
+def test_files_of_which_some_name_a_split(tmp_path):
+    with pytest.raises(ConfigError, match=r"train\.record names the split train, and more\.record none"):
+        source_of(tmp_path, {"train.record": RECORD, "more.record": RECORD})
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "categories"),
+    [
+        ({"a.record": RECORD}, {}, None),
+        ({"a.record": NUMBERED, "map.pbtxt": MAP}, {}, [(1, "cat")]),
+        ({"train/a.record": NUMBERED, "train/a_label_map.pbtxt": MAP, "valid/a.pbtxt": MAP}, {}, [(1, "cat")]),
+        ({"a.record": NUMBERED}, {"class_names": "background,cat"}, [(1, "cat")]),
+        ({"a.record": RECORD, "map.pbtxt": OTHER_MAP}, {}, None),
+        ({"a.record": tfrecord(old_record(image__object__class__text=b"\xff"), old_record(1))}, {}, None),
+    ],
+)
+def test_names_of_classes(files, options, categories, tmp_path):
+    read = source_of(tmp_path, files, **options)
+    assert (read.categories and [(one.id, one.name) for one in read.categories]) == categories
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "detail"),
+    [
+        ({"a.record": NUMBERED}, {}, r"record 0: image/object/class/label has the class 1, .* --label-map FILE.pbtxt"),
+        ({"a.record": NUMBERED, "a.pbtxt": MAP, "b.pbtxt": OTHER_MAP}, {}, "several files .*: a.pbtxt, b.pbtxt"),
+        ({"a.txt": "x"}, {}, "has no TFRecord file"),
+        ({"a.record": RECORD}, {"files": "b.record"}, "has no TFRecord file 'b.record'"),
+        ({"a.record": RECORD, "manifest.json": "{}"}, {}, "recordmill repack .*/old OUT --replan"),
+        ({"a.record": tfrecord(example(img=jpeg(1)))}, {}, "--keys image/encoded=img"),
+        ({"a.record": tfrecord(example(image=[0.5], label=[1]))}, {}, "image has 1 float values, not an encoded image"),
+        ({"a.record": tfrecord(old_record(image__encoded=bytes(60)))}, {}, r"60 bytes that begin with b'\\x00"),
+        ({"a.record": tfrecord(example(image__encoded=jpeg(1), x1=[0.5]))}, {}, "no key of boxes or classes"),
+        (
+            {"a.record": tfrecord(old_record(image__object__class__text=[], image__object__class__label=[]))},
+            {},
+            "objects have no class. Add --class-names",
+        ),
+        ({"a.record": RECORD}, {"keys": "x=y"}, "--keys names 'x', which is not read"),
+        ({"a.record": RECORD}, {"images": ["b"]}, "--images b: TFRecord files hold their images"),
+    ],
+)
+def test_refused_data(files, options, detail, tmp_path):
+    with pytest.raises(ConfigError, match=detail):
+        source_of(tmp_path, files, **options)
+
+
+@pytest.mark.parametrize("names", [["a b.record"], ["train/a.tfrecord", "valid/b.tfrecord.gz"]])
+def test_the_command_for_compressed_files(names, tmp_path):
+    with pytest.raises(ConfigError, match="compressed by gzip") as error:
+        source_of(tmp_path, dict.fromkeys(names, gzip.compress(RECORD)))
+    command, target = re.search(r"(?:Unpack it|and the others): (.*), and give (.*)$", str(error.value)).groups()
+    subprocess.run(command, shell=True, check=True)
+    assert len(source(TfrecordOptions(data=target, output="out")).folders) == 1
+
+
+def test_other_names_of_keys(tmp_path):
+    record = example(img=jpeg(1), x1=[0.5], y1=[0.5], x2=[1.0], y2=[1.0], kind=b"cat")
+    edges = "".join(
+        f",image/object/bbox/{edge}={name}" for edge, name in zip(("xmin", "ymin"), ("x1", "y1"), strict=True)
+    )
+    edges += ",image/object/bbox/xmax=x2,image/object/bbox/ymax=y2"
+    keys = f"image/encoded=img{edges},image/object/class/text=kind"
+    read = source_of(tmp_path, {"a.record": tfrecord(record)}, keys=keys)
+    with open(tmp_path / "old" / "a.record", "rb") as stream:
+        (image,) = read.parse(stream, "a.record")
+    assert [(one.category, one.box) for one in image.sample.objects] == [("cat", (20, 15, 20, 15))]
+
+
+def test_paths_and_patterns_of_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_files(tmp_path, {"old/a.record": RECORD, "old/b.record": RECORD, "old/c.txt": "x", "c.csv": "x"})
+    whole, one = {"data": ["old"]}, {"data": ["old"], "files": ["a.record"]}
+    assert recognise_paths(["old/a.record", "old/b.record"]) == whole
+    assert recognise_paths(["old/*.record"]) == whole
+    assert recognise_paths(["old/a*.record"]) == one
+    assert recognise_paths(["old/a.record", "c.csv"]) == {}
+    assert recognise_paths(["old/a.record"]) == {}
+    assert recognise_paths(["old", "c.csv"]) == {}

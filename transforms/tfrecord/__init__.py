@@ -1,0 +1,1 @@
+"""TFRecord files of other tools: label files whose records hold the images."""
