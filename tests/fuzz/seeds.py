@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from tests.literal_data import png
+from tests.literal_data import old_record, png, tfrecord
 
 Files = dict[str, bytes]
 COCO = {
@@ -337,6 +337,10 @@ def label_sets() -> dict[str, tuple[str, Files]]:
             {"a.csv": b"TEST,gs://b/1.jpg,cat,0.25,0.5,,,0.5,1,,\nTRAIN,2.jpg,dog,0,0,1,0,1,1,0,1\n", **pictures},
         ),
         "ndjson": ("ndjson", {"set.ndjson": _lines(_NDJSON), **pictures}),
+        "tfrecord": (
+            "tfrecord",
+            {"train.record": tfrecord(old_record(1), old_record(2)), "map.pbtxt": b"item { id: 1 name: 'cat' }"},
+        ),
         "imagefolder": ("imagefolder", {"metadata.jsonl": _lines(_METADATA), **pictures}),
         "imagefolder_csv": (
             "imagefolder",

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.literal_data import jpeg, png
+from tests.literal_data import example, jpeg, old_record, png, tfrecord
 
 Files = dict[str, bytes | str]
 
@@ -482,6 +482,69 @@ CURES = [
         ("convert 'a b' --format imagefolder -o out",),
         "recordmill convert 'a b/*.parquet' -o OUT --format table --image-column 'ima ge' --label LABEL",
         words={"LABEL": "kind"},
+    ),
+    Cure(
+        "transforms/tfrecord/find_records.py",
+        "recordmill repack {} OUT --replan",
+        CLASSES,
+        ("convert set -o 'o 1'", "convert 'o 1' -o out"),
+        "recordmill repack 'o 1' OUT --replan",
+        words={"OUT": "again"},
+    ),
+    *(
+        Cure("transforms/tfrecord/read_tfrecord.py", message, files, ("convert 'o 1' -o out",), cure, words=words)
+        for message, files, cure, words in (
+            (
+                "choose some by --files {}",
+                {"o 1/train a.record": tfrecord(old_record()), "o 1/b.record": tfrecord(old_record(1))},
+                "--files 'train a.record'",
+                {},
+            ),
+            (
+                "Name the key of encoded images by --keys {}={}, and those of boxes",
+                {"o 1/a.record": tfrecord(example(img=noise(1), image__class__text=b"cat"))},
+                "--keys image/encoded=img",
+                {},
+            ),
+            (
+                "Name those of labels by --keys {}=NAME and so on",
+                {"o 1/a.record": tfrecord(example(image__encoded=noise(1)))},
+                "--allow-empty",
+                {},
+            ),
+            (
+                "objects have no class. Add --class-names object",
+                {"o 1/a.record": tfrecord(old_record(image__object__class__text=[], image__object__class__label=[]))},
+                "--class-names object",
+                {},
+            ),
+            *(
+                (
+                    "--label-map {}, or --class-names {}",
+                    {
+                        "o 1/a.record": tfrecord(old_record(image__object__class__text=[])),
+                        "map.pbtxt": "item { id: 1 name: 'cat' }",
+                    },
+                    cure,
+                    {"FILE.pbtxt": "map.pbtxt"},
+                )
+                for cure in ("--label-map FILE.pbtxt", "--class-names background,cat,dog")
+            ),
+        )
+    ),
+    Cure(
+        "transforms/join/match_blocks.py",
+        "Add --keys image/filename= to name images",
+        {"o 1/a.record": tfrecord(old_record(0), old_record(1, image__filename=b"0.jpg"))},
+        ("convert 'o 1' -o out",),
+        "--keys image/filename=",
+    ),
+    Cure(
+        "transforms/annotated/shared_images.py",
+        "Add --keys image/source_id= to make ids",
+        {"o 1/a.record": tfrecord(*(old_record(number, image__source_id=b"0") for number in (0, 1)))},
+        ("convert 'o 1' -o out",),
+        "--keys image/source_id=",
     ),
     Cure(
         "transforms/imagefolder/read_imagefolder.py",
