@@ -520,7 +520,7 @@ CURES = [
             ),
             *(
                 (
-                    "--label-map {}, or --class-names {}",
+                    "--label-map {}, or --class-names cat={}",
                     {
                         "o 1/a.record": tfrecord(old_record(image__object__class__text=[])),
                         "map.pbtxt": "item { id: 1 name: 'cat' }",
@@ -528,7 +528,7 @@ CURES = [
                     cure,
                     {"FILE.pbtxt": "map.pbtxt"},
                 )
-                for cure in ("--label-map FILE.pbtxt", "--class-names background,cat,dog")
+                for cure in ("--label-map FILE.pbtxt", "--class-names cat=1,dog=2")
             ),
         )
     ),

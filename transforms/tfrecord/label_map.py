@@ -1,5 +1,6 @@
 """Names of the classes that records give by number: label maps of the Object Detection API, TFDS's lists of names."""
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from recordmill.transforms.storage.resolve import storage_for
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _PACKAGE = "recordmill.label_map"
 _BACKGROUND = "background"
+_NUMBERED = re.compile(r"(.+)=(\d{1,9})")
 
 
 class ClassNames(NamedTuple):
@@ -43,11 +45,20 @@ def class_names(pairs: Iterable[tuple[int, str, str]]) -> ClassNames:
 
 
 def numbered_names(names: Sequence[str]) -> ClassNames:
-    """Return the classes of a list of names, numbered from 0.
+    """Return the classes of a list of names, numbered from 0; or, if all have one, by the numbers after them.
 
-    >>> numbered_names(["background", "cat"]).name_by_id
-    {1: 'cat'}
+    Raises:
+        ConfigError: Some names have a number, and others do not.
+
+    >>> numbered_names(["background", "cat"]).name_by_id, numbered_names(["cat=1", "dog=3"]).name_by_id
+    ({1: 'cat'}, {1: 'cat', 3: 'dog'})
     """
+    matches = [_NUMBERED.fullmatch(name) for name in names]
+    if any(matches) and not all(matches):
+        without = next(name for name, match in zip(names, matches, strict=True) if not match)
+        raise ConfigError(f"--class-names: {without!r} has no number, and others have one. Give all numbers, or none")
+    if all(matches):
+        return class_names((int(match[2]), match[1], "") for match in matches if match)
     return class_names((number, name, "") for number, name in enumerate(names))
 
 
@@ -63,7 +74,7 @@ def read_label_map(path: str) -> ClassNames:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not a label map: it is not UTF-8 ({error})") from error
     if path.endswith(".txt"):
-        return numbered_names(text.splitlines())
+        return class_names((number, name, "") for number, name in enumerate(text.splitlines()))
     return _parse_label_map(text, path)
 
 

@@ -68,7 +68,7 @@ def source(options: TfrecordOptions) -> Source:
     _check_images(readers)
     if not options.allow_empty:
         _check_labels(readers, options)
-    classes, warnings = _find_classes(files, readers, options)
+    classes, notes, warnings = _find_classes(files, readers, options)
     only_class = options.class_names[0] if len(options.class_names) == 1 else ""
     splits = {name: file_split(name) for name in files.names}
     named = [name for name, split in splits.items() if split]
@@ -92,6 +92,7 @@ def source(options: TfrecordOptions) -> Source:
         parts=(Part.CAPTIONS,) if has_captions else (),
         inputs=(options.label_map,) if options.label_map else (),
         warnings=tuple(warnings),
+        notes=tuple(notes),
         holds_images=True,
     )
 
@@ -210,17 +211,17 @@ def _check_images(readers: Sequence[tuple[_FirstRecord, RecordReader]]) -> None:
 
 def _find_classes(
     files: TfrecordFiles, readers: Sequence[tuple[_FirstRecord, RecordReader]], options: TfrecordOptions
-) -> tuple[ClassNames | None, list[str]]:
-    """Return the names of classes that records give by number, and a warning with the file that has them; None if
-    records have the names.
+) -> tuple[ClassNames | None, list[str], list[str]]:
+    """Return the names of classes that records give by number, None if records have the names; a note with the file
+    that has them; and a warning of a file that is not read.
 
     Raises:
         ConfigError: No file has the names, or several have different ones.
     """
     if options.class_names:
-        return numbered_names(options.class_names), []
+        return numbered_names(options.class_names), [], []
     if options.label_map:
-        return read_label_map(options.label_map), []
+        return read_label_map(options.label_map), [], []
     texts = {text for _, reader in readers for role in (TEXT, TAG_TEXT) for text in reader.texts(role) if text.strip()}
     numbered = next(
         (
@@ -238,15 +239,14 @@ def _find_classes(
     if len(different) == 1:
         classes = maps[different[0]]
         if unknown := sorted(texts - classes.name_by_text.keys()):
-            return None, [f"{different[0]} is not read: records have the class {unknown[0]!r}, and it has not"]
-        return classes, [f"names and ids of classes are those of {join_path(files.folder, different[0])}"]
+            return None, [], [f"{different[0]} is not read: records have the class {unknown[0]!r}, and it has not"]
+        return classes, [f"names and ids of classes are those of {join_path(files.folder, different[0])}"], []
     if needs_names and numbered:
         where, key, number = numbered
-        first = "background,cat,dog" if number else "cat,dog"
         which = f"several files have different names of classes: {first_texts(different, 3)}" if different else ""
         raise ConfigError(
             f"{where}: {key} has the class {number}, and {which or 'no key and no file has its name'}. Add "
-            f"--label-map {posixpath.basename(different[0]) if different else 'FILE.pbtxt'}, or --class-names {first} "
-            "with the names of all classes from number 0"
+            f"--label-map {posixpath.basename(different[0]) if different else 'FILE.pbtxt'}, or --class-names "
+            f"cat={number},dog={number + 1} with the names and numbers of all classes"
         )
-    return None, []
+    return None, [], []

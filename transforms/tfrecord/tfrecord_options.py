@@ -45,10 +45,10 @@ class TfrecordOptions(FormatOptions):
         usual="the only one in the folder of DATA",
     )
     class_names: Names = READ.opt(
-        "Names of the classes that records give by number, from 0. Of labels that begin at 1, the first name is "
-        "`background`. One name for objects without a class.",
+        "Names of the classes that records give by number: name n is that of number n, from 0. Or `NAME=NUMBER` of "
+        "each. One name for objects without a class.",
         (),
-        "NAME[,NAME…]",
+        "NAME[=NUMBER][,…]",
     )
     name: str = redefine_option(FormatOptions, "name", "tfrecord")
     endings: ClassVar[tuple[str, ...]] = ()
