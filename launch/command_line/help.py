@@ -61,7 +61,9 @@ def program_help() -> str:
     verbs.add_argument("help VERB", help="Show the flags of a verb, with examples")
     flags = parser.add_argument_group("flags")
     flags.add_argument("-h", "--help", action="store_true", help="Show this")
-    flags.add_argument("--version", action="store_true", help="Print the version")
+    flags.add_argument(
+        "--version", action="store_true", help="Print the version; --verbose adds Python, the platform and libraries"
+    )
     return parser.format_help()
 
 

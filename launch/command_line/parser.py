@@ -68,9 +68,9 @@ def parse(arguments: Sequence[str], recognises: bool = True) -> Command:
     if verb in HELP or (verb == "help" and not rest):
         _print_and_exit(program_help())
     if verb == "--version":
-        from importlib.metadata import version
+        from recordmill.launch.command_line.version import version_text  # its import is slow
 
-        _print_and_exit(f"recordmill {version('recordmill')}\n")
+        _print_and_exit(version_text(verbose="--verbose" in rest))
     if verb == "help":
         verb, *topics = rest
         if verb in VERBS:

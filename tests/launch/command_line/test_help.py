@@ -1,6 +1,7 @@
 """Help fits the terminal and ends with commands that run."""
 
 import os
+import platform
 import re
 import shlex
 from importlib.metadata import version
@@ -38,6 +39,26 @@ def test_help_of_a_verb(verb, capsys):
 
 def test_version(capsys):
     assert answer(capsys, "--version") == (0, f"recordmill {version('recordmill')}\n", "")
+
+
+def test_version_of_libraries(capsys, monkeypatch):
+    """A report of a fault has them, also if TensorFlow has another name or is missing."""
+    packages = {"apache_beam": ["apache-beam"], "tensorflow": ["pytest"], "PIL": ["pillow", "pillow"]}
+    monkeypatch.setattr("recordmill.launch.command_line.version.packages_distributions", lambda: packages)
+    code, text, _ = answer(capsys, "--version", "--verbose")
+    assert (code, text.splitlines()) == (
+        0,
+        [
+            f"recordmill {version('recordmill')}",
+            f"CPython {platform.python_version()}",
+            platform.platform(),
+            f"apache-beam {version('apache-beam')}",
+            f"pytest {version('pytest')}",
+            "numpy is not installed",
+            f"pillow {version('pillow')}",
+            "pyarrow is not installed",
+        ],
+    )
 
 
 @pytest.mark.parametrize("columns", [64, 80, 120])
