@@ -10,7 +10,9 @@ CONSUMERS := datumaro jax keras_hub litdata parquet pyright tfds tfrecord torchv
 PEERS := array_record datasets img2dataset litdata ray streaming tfrecord webdataset
 READERS := array_record datasets webdataset
 ALONE := model-garden worker light
+PYTHONS := python3.10 python3.13
 DEMO := demo
+ACTIONLINT := v1.7.12
 JOBS ?= 2
 FUZZ_SECONDS ?= 150
 FUZZ_SEED ?= 1
@@ -18,9 +20,8 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.10 --no-python-down
 # Without bytecode, Beam's import takes 1.45 s in place of 0.67 s.
 INSTALL = $(BIN)/uv pip install --compile-bytecode --python
 
-.PHONY: demo test test-airflow test-browser test-consumers test-engines test-faults test-fuzz test-matrix test-newest \
-    test-pythons \
-    lint format bench bench-engines bench-first-batch bench-peers bench-readers lock lock-consumers templates pictures clean \
+.PHONY: demo test test-airflow test-browser test-consumers test-dist test-engines test-faults test-fuzz test-matrix \
+    test-newest test-pythons lint lint-workflows dist format bench bench-engines bench-first-batch bench-peers bench-readers lock lock-consumers templates pictures clean \
     .engines/fetched
 
 demo: $(VENV)/installed-beam  ## Write the sample data set, convert it, verify the result
@@ -36,11 +37,11 @@ demo: $(VENV)/installed-beam  ## Write the sample data set, convert it, verify t
 	@echo "Look at $(DEMO)/tfrecords/report.html, then convert your own data: $(BIN)/recordmill help convert"
 
 # Bytecode of our modules and of pytest's assertions: collecting all tests takes half the time, and so do child processes.
-test test-faults test-engines test-matrix test-browser: export PYTHONDONTWRITEBYTECODE :=
+test test-dist test-faults test-engines test-matrix test-browser: export PYTHONDONTWRITEBYTECODE :=
 # Three, or some of two cores would be idle: tests wait for processes that start, and for threads.
 test: $(VENV)/installed  ## Run the tests
 	$(BIN)/python -m pytest -n 3 --dist worksteal --ignore=tests/consumers --ignore=tests/faults \
-	    --ignore=tests/engines --ignore=tests/airflow --ignore=tests/browser --ignore=tests/matrix $(PYTEST_ARGS)
+	    --ignore=tests/engines --ignore=tests/airflow --ignore=tests/browser --ignore=tests/matrix --ignore=tests/dist $(PYTEST_ARGS)
 
 test-consumers: $(VENV)/installed .venv-model-garden/installed $(CONSUMERS:%=.consumers/%/installed)  ## Have Model Garden, TFDS, Keras, torchvision, Grain, Datumaro, … read it
 	$(BIN)/python -m pytest -n $(patsubst 1,0,$(JOBS)) tests/consumers --ignore=tests/consumers/environments $(PYTEST_ARGS)
@@ -66,23 +67,35 @@ test-faults test-engines test-matrix test-browser: $(VENV)/installed
 test-fuzz: $(VENV)/installed  ## Read seeded mutants of small files by every parser: FUZZ_SECONDS, FUZZ_SEED
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
 
-test-newest:  ## Run `make test` with the newest versions that setup.py allows, in .venv-newest (2.8 GB)
+test-newest:  ## Run `make test` with the newest versions that pyproject.toml allows, in .venv-newest (2.8 GB)
 	$(MAKE) test VENV=.venv-newest PINS=
 
 # Of the jobs only those that start processes, threads and event loops, and those whose bytes are released.
-test-pythons:  ## Run most of `make test` with the lowest and the highest Python that have Beam's wheels, in .venv-python3.10 and .venv-python3.13
-	for python in python3.10 python3.13; do \
+test-pythons:  ## Run most of `make test` with the lowest and the highest Python of the pins, in .venv-python3.10 and .venv-python3.13: PYTHONS
+	for python in $(PYTHONS); do \
 	    $$python -c "" || { echo "no $$python on this machine: not run"; continue; }; \
 	    $(MAKE) test PYTHON=$$python VENV=.venv-$$python PYTEST_ARGS="tests/schemas tests/transforms tests/pipelines \
 	        tests/launch tests/recordmill tests/jobs/test_convert.py tests/jobs/test_forked_writers.py \
 	        tests/jobs/test_released_bytes.py" || exit 1; \
 	done
 
-lint: $(VENV)/installed  ## Check style, types and words
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/python docs/check_words.py
-	$(BIN)/mypy
+lint: $(VENV)/installed  ## Check style, types and words: the hooks of .pre-commit-config.yaml
+	$(BIN)/pre-commit run --all-files
+
+lint-workflows:  ## Check .github/workflows with actionlint; wants Go
+	if command -v go > /dev/null; then \
+	    go run github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT); \
+	else echo "no go on this machine: not run"; fi
+
+# Not isolated: setuptools of the pins builds. The commit's time makes two builds of a commit the same bytes.
+dist: $(VENV)/installed  ## Build the source distribution and its wheel in dist/, and check them as PyPI does
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --quiet --no-isolation --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+
+test-dist: dist  ## Install dist/*.whl in empty environments of each Python, and convert there
+	$(BIN)/python -m pytest -n0 tests/dist $(PYTEST_ARGS)
 
 format: $(VENV)/installed  ## Rewrite the code in its style
 	$(BIN)/ruff format .
@@ -107,9 +120,9 @@ bench-readers: $(VENV)/installed .consumers/torchvision/installed $(READERS:%=.p
 bench-first-batch: $(VENV)/installed .peers/first_batch/installed  ## Measure time to the first batch, and memory per rank (20 minutes, 16 GB): FIRST_BATCH="--folder DIR"
 	$(BIN)/python benchmarks/first_batch.py $(FIRST_BATCH)
 
-lock: $(VENV)/installed  ## Pin the newest versions that setup.py allows
-	(echo "# Pins for Python 3.10 to 3.13, made by \`make lock\` from the ranges in setup.py."; \
-	 $(LOCK) setup.py --extra all --extra dev) > constraints.new
+lock: $(VENV)/installed  ## Pin the newest versions that pyproject.toml allows
+	(echo "# Pins for Python 3.10 to 3.13, made by \`make lock\` from the ranges in pyproject.toml."; \
+	 $(LOCK) pyproject.toml --extra all --extra dev) > constraints.new
 	mv constraints.new constraints.txt
 
 lock-consumers: $(VENV)/installed  ## Pin what consumers need, where it can be as in constraints.txt
@@ -142,12 +155,12 @@ $(BIN)/uv:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep ^uv== constraints.txt)"
 
-$(VENV)/installed-beam: setup.py constraints.txt | $(BIN)/uv
+$(VENV)/installed-beam: pyproject.toml constraints.txt | $(BIN)/uv
 	@echo "2/5 Install Recordmill with Apache Beam (44 packages, 125 MB to download, 540 MB on disk)"
 	$(INSTALL) $(BIN)/python $(PINS) -e ".[beam]"
 	touch $@
 
-$(VENV)/installed: setup.py constraints.txt | $(BIN)/uv
+$(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/uv
 	@echo "Install TensorFlow, Google's clients and the tools of tests (170 packages, 2.8 GB on disk)"
 	$(INSTALL) $(BIN)/python $(PINS) -e ".[all,dev]"
 	touch $@ $(VENV)/installed-beam
@@ -178,7 +191,7 @@ endef
 # Each stands alone, with what its first file names. The worker lacks the wheel: it is to see only what was shipped, and
 # setuptools builds what --setup_file stages. Tests install the wheel into `light` with pip.
 .venv-model-garden/installed: tests/consumers/model_garden.txt
-.venv-worker/installed .venv-light/installed: setup.py constraints.txt
+.venv-worker/installed .venv-light/installed: pyproject.toml constraints.txt
 .venv-worker/installed: MORE = --extra gcp --extra arrayrecord setuptools
 $(ALONE:%=.venv-%/installed): | $(BIN)/uv
 	$(PYTHON) -m venv --clear $(@D)
@@ -192,4 +205,4 @@ $(ALONE:%=.venv-%/installed): | $(BIN)/uv
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(ALONE:%=.venv-%) .venv-airflow .venv-airflow-dataflow .consumers .peers .engines .browser $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ALONE:%=.venv-%) .venv-airflow .venv-airflow-dataflow .consumers .peers .engines .browser $(DEMO) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
