@@ -90,7 +90,7 @@ lint-workflows:  ## Check .github/workflows with actionlint; wants Go
 # Not isolated: setuptools of the pins builds. The commit's time makes two builds of a commit the same bytes.
 dist: $(VENV)/installed  ## Build the source distribution and its wheel in dist/, and check them as PyPI does
 	rm -rf dist
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --quiet --no-isolation --outdir dist .
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --no-isolation --outdir dist . > /dev/null
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/check-wheel-contents dist/*.whl
 

@@ -3,9 +3,10 @@
 import re
 from pathlib import Path
 
-from setuptools import setup
+import setuptools
 
 ROOT = Path(__file__).parent
+OLDEST_SETUPTOOLS = 77
 LAYERS = ("launch", "pipelines", "schemas", "transforms")
 
 
@@ -30,8 +31,13 @@ def main() -> None:
     """Build what setuptools was asked for.
 
     Raises:
-        SystemExit: The checkout has text files for links; the package would lack them silently.
+        SystemExit: setuptools is too old, or text files replace the links: the package would lack most modules.
     """
+    if int(setuptools.__version__.partition(".")[0]) < OLDEST_SETUPTOOLS:  # `python setup.py sdist`, as Beam runs it
+        raise SystemExit(
+            f"setuptools {setuptools.__version__} cannot read pyproject.toml: {OLDEST_SETUPTOOLS} or later is needed. "
+            f"Run `pip install 'setuptools>={OLDEST_SETUPTOOLS}'`."
+        )
     if missing := [name for name in LAYERS if not (ROOT / "recordmill" / name).is_dir()]:
         raise SystemExit(
             f"recordmill/{missing[0]} is not a folder: this checkout lacks the symbolic links of recordmill/. "
@@ -39,7 +45,7 @@ def main() -> None:
             "`git checkout -- recordmill`."
         )
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    setup(
+    setuptools.setup(
         long_description=absolute_links(readme, project_value("Source"), f"v{project_value('version')}"),
         long_description_content_type="text/markdown",
     )

@@ -66,6 +66,14 @@ def test_checkout_without_links_is_refused(tmp_path):
         runpy.run_path(str(tmp_path / "setup.py"), run_name="__main__")
 
 
+def test_old_setuptools_is_refused(monkeypatch):
+    """Its own error shows a schema of licences, and not what to do."""
+    monkeypatch.setattr("setuptools.__version__", "65.5.0")
+    with pytest.raises(SystemExit, match=r"Run `pip install 'setuptools>=77'`"):
+        SETUP["main"]()
+    assert f"setuptools>={SETUP['OLDEST_SETUPTOOLS']}" in (ROOT / "pyproject.toml").read_text()
+
+
 def test_version_is_in_one_place():
     version = SETUP["project_value"]("version")
     assert re.search(rf"^## {re.escape(version)} \(", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
