@@ -161,7 +161,7 @@ $(VENV)/installed-beam: pyproject.toml constraints.txt | $(BIN)/uv
 	touch $@
 
 $(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/uv
-	@echo "Install TensorFlow, Google's clients and the tools of tests (170 packages, 2.8 GB on disk)"
+	@echo "Install TensorFlow, Google's clients and the tools of tests (220 packages, 3.4 GB on disk)"
 	$(INSTALL) $(BIN)/python $(PINS) -e ".[all,dev]"
 	touch $@ $(VENV)/installed-beam
 
