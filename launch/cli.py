@@ -186,6 +186,11 @@ def run_command(
     check_inputs(options)
     if source.has_model:
         require_tensorflow("--model", is_checking=False)
+    if getattr(options, "labels_only", False):
+        from recordmill.launch.verbs.convert_labels import convert_labels
+
+        has_faults, splits = convert_labels(options, run, progress, beams)
+        return int(has_faults), splits
     job = _prepare_addition(options, base, run) if base else run(options)
     if options.dry_run:
         show_plan(job, progress)

@@ -253,7 +253,8 @@ class Job(NamedTuple):
         if addition := self._addition:
             more |= rewrite_shards(addition, gathered, written, findings.facts, _threads(options))
         manifest = written | "WriteMetadata" >> WriteMetadata(findings, recipes, limits, sides, **more)
-        manifest | "ReportFolder" >> beam.Map(lambda _, output: try_to_report(output), options.output)
+        if not getattr(options, "labels_only", False):
+            manifest | "ReportFolder" >> beam.Map(lambda _, output: try_to_report(output), options.output)
         return manifest
 
     def report(self, p: beam.Pipeline, recipes: Sequence[Recipe], path: str) -> None:

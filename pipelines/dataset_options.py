@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from typing import Literal
 
 from recordmill.schemas.dataset.checks import Check
+from recordmill.schemas.inputs.image_options import LABEL_FORMATS_TEXT, LabelFormatName
 from recordmill.schemas.inputs.option import (
     ARGUMENT,
     COMMON,
@@ -91,14 +92,7 @@ class ExtractOptions(DataSetOptions):
     """Options of `recordmill extract`."""
 
     target: str = ARGUMENT.opt("Output folder: new or empty.", ..., "DIR")
-    format_: Literal["coco", "yolo", "voc", "labelme", "hf", "ndjson", "cvat", "createml"] = WRITE.opt(
-        "Format of the labels. `coco`: COCO JSON. `yolo`: data.yaml, images and labels, for Ultralytics. `voc`: Pascal "
-        "VOC. `labelme`: a JSON file beside each image. `hf`: Hugging Face's imagefolder, with metadata.jsonl. "
-        "`ndjson`: images and dataset.ndjson, as of Ultralytics' platform. `cvat`: images and annotations.xml, CVAT's "
-        "XML 1.1. `createml`: Apple's JSON beside the images.",
-        "coco",
-        alias="as",
-    )
+    format_: LabelFormatName = WRITE.opt(f"Format of the labels. {LABEL_FORMATS_TEXT}", "coco", alias="as")
     labels_only: bool = WRITE.opt(
         "Write no images. Labels have the names that the images would have. See [formats.md](formats.md#labels-only).",
         False,

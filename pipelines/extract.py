@@ -11,7 +11,7 @@ from apache_beam.pvalue import AsList
 from recordmill.pipelines.dataset_options import ExtractOptions
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import Part, RecordOf
+from recordmill.schemas.features import RecordOf
 from recordmill.schemas.field_features import field_columns
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.containers.read_shards import ManifestShard
@@ -39,7 +39,7 @@ def shards_to_extract(folder: str, manifest: Manifest, split: str) -> list[Manif
         ConfigError: There is no such split, a split's name cannot be part of a file name, or records hold no images.
     """
     is_of_rows = manifest.table.record_of is RecordOf.ROW
-    if is_of_rows or "image.encoded" not in manifest.table.sources:
+    if is_of_rows or manifest.table.sources.isdisjoint({"image.encoded", "image.file"}):
         why = "whose records are rows" if is_of_rows else "whose records hold no images"
         raise ConfigError(
             f"{folder} has layout {manifest.layout}, {why}, so there is nothing to extract. Read them with "
@@ -55,6 +55,10 @@ def shards_to_extract(folder: str, manifest: Manifest, split: str) -> list[Manif
     ]
 
 
+WITHOUT_CLASSES = tuple(name for name, format_ in LABEL_FORMATS.items() if not format_.holds_classes)
+"""Label formats that cannot store the class of an image without objects."""
+
+
 def check_format(folder: str, manifest: Manifest, format_: str) -> None:
     """Raise ConfigError if records do not fit a label format."""
     if format_ == "coco":
@@ -65,14 +69,14 @@ def check_format(folder: str, manifest: Manifest, format_: str) -> None:
             f"--as {format_}: {folder} has layout {manifest.layout}, with one record per annotation, but a label "
             f"file has all annotations of an image. {coco}, which recordmill convert reads"
         )
-    if "objects.id" not in manifest.table.sources and not LABEL_FORMATS[format_].holds_classes:
+    if "objects.id" not in manifest.table.sources and format_ in WITHOUT_CLASSES:
         raise ConfigError(
             f"--as {format_}: records of {folder} have no objects. {coco} or a table of labels, --as hf metadata.jsonl"
         )
 
 
 def missing_contents(manifest: Manifest, splits: Sequence[str], format_: str, folder: str) -> Iterator[str]:
-    """Yield a line for each kind of contents that records or the format lack.
+    """Yield a line for each kind of contents that records, or the labels of `--labels-only`, or the format lack.
 
     Args:
         folder: Folder of the extracted files.
@@ -84,7 +88,7 @@ def missing_contents(manifest: Manifest, splits: Sequence[str], format_: str, fo
         yield f"the images are {tiles:,} tiles of {whole}: boxes and masks are in the pixels of their tile"
     inputs = (rows for split in splits for rows in manifest.splits[split].inputs)
     for line in uncarried_lines(inputs, layout, manifest.container):
-        yield f"not in the records, and not extracted: {line}"
+        yield f"{'not in the records, and not extracted' if 'image.encoded' in sources else 'not written'}: {line}"
     if format_ != "coco":
         yield from LABEL_FORMATS[format_].warn(splits, manifest.labels, manifest.table)
         if manifest.labels.categories:
@@ -115,7 +119,7 @@ def missing_contents(manifest: Manifest, splits: Sequence[str], format_: str, fo
         yield f"layout {layout} does not keep the ids of captions: they are numbered from 1"
     if "panoptic.category_png" in sources:
         yield f"layout {layout} keeps masks instead of panoptic segments: masks are written, without a panoptic JSON"
-    elif Part.SEMANTIC in manifest.table.parts and not manifest.labels.has_pixel_ids:
+    elif sources & {"semantic.png", "panoptic.png"} == {"semantic.png"} and not manifest.labels.has_pixel_ids:
         yield f"layout {layout} keeps a mask instead of regions of stuff: the mask is written, without a stuff JSON"
 
 

@@ -51,7 +51,7 @@ DIVIDING = ("split", "split_seed", "split_by", "stratify", *GROUPING)
 """Options that divide a data set. Those of the job divide the sets that name no splits."""
 _CHOICES = ("exclude", "exclude_kinds", "class_map", "categories", "classes", "limit", "max_per_class")
 _ADDING = ("add", "add_as", "sync", "prune")
-_AFTER_JOIN = (*_CHOICES, "duplicates", "tile", "tile_overlap", "tile_min_visible", "keep_empty", *_ADDING)
+_AFTER_JOIN = (*_CHOICES, "duplicates", "tile", "tile_overlap", "tile_min_visible", "keep_empty", "as_", *_ADDING)
 """Options that the job applies to the images of all sets, so that a set does not get its values."""
 _OWN = {*DIVIDING, *_CHOICES, "no_crowd"}
 """Options that a set may have besides those of what to read."""
@@ -233,7 +233,8 @@ class SetsOptions(AnnotatedOptions):
         for option in [option for option in given if option not in _OF_MEMBER]:
             if not is_of_set(fields[option]):
                 yield f"{name}: {flag(option)} is an option of the whole job; give it beside the sets"
-        for option in sorted(self.model_fields_set - {"sets", *fields}):
+        known = {field.attribute for field in fields.values()}
+        for option in sorted(self.model_fields_set - {"sets", *known}):
             yield f"{flag(option)} is not an option of {entry.name}, the format of the set {name}; leave it out"
 
     def _member(self, name: str, given: Mapping[str, Any]) -> NamedSet:

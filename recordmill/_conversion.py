@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from functools import partial
+from keyword import iskeyword
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
@@ -21,7 +22,7 @@ from typing_extensions import get_overloads
 from recordmill._data_set import DataSet, open
 from recordmill.schemas import errors
 from recordmill.schemas.command_texts import python_text
-from recordmill.schemas.dataset.dataset_files import split_rejects
+from recordmill.schemas.dataset.dataset_files import REJECTS, split_rejects
 from recordmill.schemas.errors import ConfigError, JobError, RecordmillError
 from recordmill.transforms.dataset.dataset_folder import read_statistics
 
@@ -38,7 +39,7 @@ _GRACE_S = 10.0  # time for a child to delete its unfinished files
 _NOTEBOOK_COLUMNS = 100
 _POSITIONAL = ("data", "output")
 
-_Function = TypeVar("_Function", bound=Callable[..., DataSet])
+_Function = TypeVar("_Function", bound=Callable[..., "DataSet | str"])
 
 
 def with_signature(function: _Function) -> _Function:
@@ -51,15 +52,18 @@ def with_signature(function: _Function) -> _Function:
     return function
 
 
-def run_convert(function: Callable[..., DataSet], arguments: Sequence[Any], options: Mapping[str, Any]) -> DataSet:
-    """Convert as `function` does, which is `recordmill.convert`. Its signature has the options."""
+def run_convert(
+    function: Callable[..., DataSet | str], arguments: Sequence[Any], options: Mapping[str, Any]
+) -> DataSet | str:
+    """Convert as `function` does, which is `recordmill.convert`. Its signature has the options. Return the data set;
+    with `labels_only`, the folder."""
     parameters = inspect.signature(function).parameters
     keywords = {name: str(parameter.annotation) for name, parameter in parameters.items()}
     given = _named_arguments(arguments, options, keywords["format"])
     runner_options, format_options = (given.pop(name, None) for name in ("runner_options", "format_options"))
     if "config" not in options:  # where a default does not overrule the file
         given = {name: value for name, value in given.items() if not _is_default(value, parameters.get(name))}
-    values = {name: plain_value(name, value) for name, value in given.items() if value is not None}
+    values = {_option_name(name): plain_value(name, value) for name, value in given.items() if value is not None}
     logged = set[str]()
     try:
         values |= format_values(format_options, values)
@@ -75,9 +79,24 @@ def run_convert(function: Callable[..., DataSet], arguments: Sequence[Any], opti
     except RecordmillError as error:
         error.args = (python_text(str(error), keywords), *error.args[1:])
         raise
+    if values.get("labels_only"):
+        return _labels_folder(done["output"])
     converted = open(done["output"])
     _log_warnings(converted, done["splits"], keywords, logged)
     return converted
+
+
+def _option_name(keyword: str) -> str:
+    """Return the name of the option of a keyword: `as` of `as_`."""
+    name = keyword.removesuffix("_")
+    return name if iskeyword(name) else keyword
+
+
+def _labels_folder(folder: str) -> str:
+    """Return the folder of labels, and log its file of rejects."""
+    if os.path.exists(rejects := os.path.join(folder, REJECTS)):
+        _LOGGER.warning("Rejects are listed in %s", rejects)
+    return folder
 
 
 def _named_arguments(arguments: Sequence[Any], options: Mapping[str, Any], formats: str) -> dict[str, Any]:

@@ -119,6 +119,8 @@ def convert(
     sync: bool = False,
     prune: bool = False,
     dtype: Pairs = (),
+    labels_only: Literal[False] = False,
+    as_: Literal["coco", "yolo", "voc", "labelme", "hf", "ndjson", "cvat", "createml"] | None = None,
     masks: Literal["none", "png", "rle", "both"] | None = None,
     fields: Fields = (),
     stratify: bool = False,
@@ -268,6 +270,8 @@ def convert(
         sync: Also write images again that changed.
         prune: Delete the files that sync=True replaces at the end of the run.
         dtype: Numeric types of keys of records.
+        labels_only: Write labels in another format instead of records.
+        as_: Format of the labels (default coco).
         masks: Masks of objects (default none).
         fields: Open fields: values of objects or images that the source has and the layout does not know.
         stratify: Give each split its share of the images of every category.
@@ -427,6 +431,8 @@ def convert(
     sync: bool = False,
     prune: bool = False,
     dtype: Pairs = (),
+    labels_only: Literal[False] = False,
+    as_: Literal["coco", "yolo", "voc", "labelme", "hf", "ndjson", "cvat", "createml"] | None = None,
     masks: Literal["none", "png", "rle", "both"] | None = None,
     fields: Fields = (),
     stratify: bool = False,
@@ -473,6 +479,17 @@ def convert(
     """Convert files of COCO that options name, `images`, `instances`, `captions` and others; or several `sets`."""
 
 
+@overload
+def convert(
+    data: Paths,
+    output: Path,
+    *,
+    labels_only: Literal[True],
+    **options: Any,
+) -> str:
+    """Write labels of another format beside linked images, and return the folder."""
+
+
 @with_signature
-def convert(*arguments: Any, **options: Any) -> DataSet:
+def convert(*arguments: Any, **options: Any) -> DataSet | str:
     return run_convert(convert, arguments, options)

@@ -66,7 +66,7 @@ def python_text(text: str, keywords: Mapping[str, str]) -> str:
     >>> python_text("Convert again with --split a/b --gzip and others.", keywords)
     'Convert again with split="a/b", gzip=True and others.'
     """
-    flags = {"--" + name.replace("_", "-"): name for name in keywords}
+    flags = {"--" + name.rstrip("_").replace("_", "-"): name for name in keywords}  # as_ is no word of Python
     switches = frozenset(flag for flag, name in flags.items() if keywords[name] == "bool")
 
     def renamed(match: re.Match[str]) -> str:

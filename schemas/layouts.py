@@ -234,6 +234,30 @@ LAYOUTS = {table.layout: table for table in (DETECTION, KERAS, TFDS, CLASSIFICAT
 CocoLayout = Literal["detection", "keras", "tfds"]  # for annotated images
 
 
+_NOT_OF_LABELS = (
+    *("image.encoded", "image.format", "image.sha256", "image.channels"),
+    *("panoptic.category_png", "panoptic.instance_png"),
+)
+_OF_LABELS = {
+    "captions/id": "captions.id",
+    "image/object/polygons": "objects.polygons",
+    **{
+        feature.name: feature.source
+        for feature in TFDS.features
+        if feature.part is Part.PANOPTIC and feature.source not in DETECTION.sources
+    },
+}
+
+
+def labels_table(layout: FeatureTable) -> FeatureTable:
+    """Return the features of the labels of an image: those of a layout, with the file of the image in place of its
+    bytes, and polygons and panoptic segments as in the source. Only `recordmill.transforms.extract` reads them."""
+    names = {"image/file": "image.file"} | ({} if layout.label == CLASSIFICATION.label else _OF_LABELS)
+    features = [feature for feature in layout.features if feature.source not in _NOT_OF_LABELS]
+    features += [_feature(name, source) for name, source in names.items()]
+    return msgspec.structs.replace(layout, features=tuple(sorted(features, key=lambda feature: feature.name)))
+
+
 def features_table(shape: tuple[int, ...], dtype: str) -> FeatureTable:
     """Return the features of a record of `embed`.
 

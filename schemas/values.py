@@ -124,6 +124,12 @@ def _corners(run: Any) -> "np.ndarray":
     return corners_px / np.tile(run.frame_px[run.block.image_of_object], 4)
 
 
+def _polygons(run: Any) -> list[bytes]:
+    """Return the polygons of each object as JSON; empty for an object with run lengths, or no mask."""
+    texts = run.block.segmentation.rows() if run.block.segmentation else [b""] * run.block.num_objects
+    return [text if text.startswith(b"[") else b"" for text in texts]
+
+
 def _whole_areas(run: Any) -> "np.ndarray":
     """Return the areas, truncated to integers: int64 [M]."""
     import numpy as np
@@ -150,6 +156,9 @@ VALUES = (
     _bytes("image.encoded", (), "JPEG or PNG", "the image file")
     .written(_image_column(attrgetter("data")))
     .read("image", "red, green, blue", form=Form.IMAGE, dtype="uint8", shape=(*_PIXELS, "3")),
+    _bytes("image.file", (), "MessagePack", "image file, and how it is used").written(
+        _image_column(attrgetter("data"))
+    ),
     _int64("image.number", (), "COCO id", "image id").written(_run("block.image_id")).read(*_IMAGE_ID),
     _bytes("image.id", (), "decimal", "COCO image id")
     .written(lambda run: [b"%d" % image_id for image_id in run.block.image_id.tolist()])
@@ -216,6 +225,9 @@ VALUES = (
     _bytes("objects.mask_rle", _N, "COCO RLE", "mask as compressed counts; its size is height, width")
     .written(lambda run: [rle for image in run.images for rle in image.masks.rle], Part.MASK_RLE)
     .read("masks", _MASK_VALUES, form=Form.RLE_MASKS, dtype="uint8", shape=("N", *_PIXELS)),
+    _bytes("objects.polygons", _N, "JSON", "mask as polygons in px, as in the source; empty for other masks").written(
+        _polygons, Part.MASK_RLE
+    ),
     _float("objects.keypoint_x", _N_K, _WIDTH_FRACTION, "0 where not labelled")
     .written(_keypoint_column("x"), Part.KEYPOINTS)
     .read(

@@ -6,6 +6,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from keyword import iskeyword
 from pathlib import Path
 
 from recordmill.pipelines.transform_options import TRANSFORMS, transform_fields
@@ -101,8 +102,19 @@ def convert(
     """Convert files of COCO that options name, `images`, `instances`, `captions` and others; or several `sets`."""
 
 
+@overload
+def convert(
+    data: Paths,
+    output: Path,
+    *,
+    labels_only: Literal[True],
+    **options: Any,
+) -> str:
+    """Write labels of another format beside linked images, and return the folder."""
+
+
 @with_signature
-def convert(*arguments: Any, **options: Any) -> DataSet:
+def convert(*arguments: Any, **options: Any) -> DataSet | str:
     return run_convert(convert, arguments, options)
 '''
 _MORE = (
@@ -115,6 +127,7 @@ _WRAPPER = textwrap.TextWrapper(
     120, initial_indent=" " * 8, subsequent_indent=" " * 12, break_long_words=False, break_on_hyphens=False
 )
 _MAX_DEFAULT = 50  # a longer default is one for each format
+LABELS_ONLY = "labels_only"
 _NOT_KEYWORDS = {"data", "output", "dry_run", "part", "debug", "print_config"}
 
 
@@ -137,16 +150,21 @@ def convert_module() -> str:
 
 
 def _docstring_sections(fields: Iterable[OptionField]) -> Iterator[str]:
-    types = {field.name: _keyword_type(field) for field in verb_fields("convert") if not field.is_argument}
+    types = {keyword_name(field): _keyword_type(field) for field in verb_fields("convert") if not field.is_argument}
     for heading, options in groupby(fields, key=lambda field: field.group):
         lines = [f"    {heading[0].upper()}{heading[1:]}:"]
         for field in options:
             default = field.shown_default if len(field.shown_default) <= _MAX_DEFAULT else "that of the format"
             text = f"{field.help} (default {default})" if default else field.help
             text = python_text(text.replace("`", ""), types).replace("; repeatable", "; or a list")
-            entry = f"{field.name}: {text}."
+            entry = f"{keyword_name(field)}: {text}."
             lines += _WRAPPER.wrap(entry)
         yield "\n".join(lines)
+
+
+def keyword_name(field: OptionField) -> str:
+    """Return the keyword of an option: its name, with _ after a word of Python."""
+    return f"{field.name}_" if iskeyword(field.name) else field.name
 
 
 def _parameter(field: OptionField) -> str:
@@ -154,7 +172,10 @@ def _parameter(field: OptionField) -> str:
     may_be_none = " | None" if default is None else ""
     shown = repr(default) if not isinstance(default, str | tuple) else json.dumps(default).replace("[", "(")
     shown = shown.replace("]", ")")
-    line = f"{field.name}: {_keyword_type(field)}{may_be_none} = {shown}"
+    name = keyword_name(field)
+    if field.name == LABELS_ONLY:
+        return f"{name}: Literal[False] = False"  # with True, a folder is returned
+    line = f"{name}: {_keyword_type(field)}{may_be_none} = {shown}"
     if len(line) < _MAX_COLUMNS:
         return line
     choices = "\n".join(f"        {json.dumps(choice)}," for choice in field.choices)

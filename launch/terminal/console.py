@@ -41,10 +41,15 @@ def print_times(console: Console, seconds: Mapping[str, float]) -> None:
     console.print(f"That took {sum(seconds.values()):,.1f} s{parts}")
 
 
-def print_faults(faults: Faults) -> None:
+def print_faults(faults: Faults, where: str = "") -> None:
+    """Print the first faults.
+
+    Args:
+        where: Text in place of the file and the record of each; empty to print these.
+    """
     console = terminal()
     for fault in faults.listed[:_FAULTS_SHOWN]:
-        console.print(printable(str(fault)))
+        console.print(printable(f"{where}{fault.reason}: {fault.detail}" if where else str(fault)))
     if len(faults) > _FAULTS_SHOWN:
         console.print(f"… and {len(faults) - _FAULTS_SHOWN:,} more")
 

@@ -51,7 +51,7 @@ from recordmill.transforms.shards.job_parts import FinishedPart, part_path, read
 from recordmill.transforms.shards.read_image_records import splits_without_images
 from recordmill.transforms.storage.resolve import file_storage_for, storage_for
 
-_BEFORE_SHARDS = AnnotationFileError, ConfigError, FaultyDatasetError, NoImageFoundError, VocabularyError
+BEFORE_SHARDS = AnnotationFileError, ConfigError, FaultyDatasetError, NoImageFoundError, VocabularyError
 """Errors of a job before it writes a shard."""
 
 
@@ -75,7 +75,7 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions, has_war
     recipes = job.recipes()
     part = options.job_part
     if purpose == "dry run":
-        _run_job(job, recipes, "none", beams)
+        run_job(job, recipes, "none", beams)
         console.print("Beam's dry run: the job was built but not run, and nothing was written.")
         return
     absent = absent_folders(options.output)
@@ -97,8 +97,8 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions, has_war
             if job.base:
                 add_image_records(options.output, beams, options.workers, progress_mode)
                 job = job._replace(base=require_manifest(options.output))
-            _run_job(job, recipes, progress_mode, beams)
-        except _BEFORE_SHARDS:
+            run_job(job, recipes, progress_mode, beams)
+        except BEFORE_SHARDS:
             if part:  # other parts may have written shards
                 raise
             new = [recipe for recipe, state in zip(recipes, states, strict=True) if state is OutputState.NEW]
@@ -187,8 +187,15 @@ def _part_lines(output: str, part: FinishedPart, before: FinishedPart | None) ->
     yield f"When all {part.part.count} parts are complete: recordmill seal {shlex.quote(output)}"
 
 
-def _run_job(job: Job, recipes: Sequence[Recipe], progress_mode: str | Show, beams: PipelineOptions) -> None:
-    """Print notes about parts and memory; run the job."""
+def run_job(job: Job, recipes: Sequence[Recipe], progress_mode: str | Show, beams: PipelineOptions) -> None:
+    """Print notes about parts and memory; run the job.
+
+    Args:
+        recipes: Recipes of all splits of the job, which are claimed.
+
+    Raises:
+        RecordmillError: See `recordmill.launch.runners.run.run`.
+    """
     options, mode = job.options, local_mode(beams)
     _print_notes(job.notes)
     remote = {path.partition("://")[0]: file_storage_for(path) for path in options.paths if is_remote(path)}

@@ -15,12 +15,15 @@ from recordmill.launch.terminal import progress
 from recordmill.launch.terminal.console import print_faults, print_lines, terminal
 from recordmill.pipelines import extract
 from recordmill.pipelines.dataset_options import ExtractOptions
+from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.sizes import number_text, size_text
 from recordmill.transforms.containers.container import container_of
+from recordmill.transforms.containers.read_shards import ManifestShard
 from recordmill.transforms.dataset.dataset_folder import require_manifest
-from recordmill.transforms.extract.extract_pieces import claim_target, extract_recipe
+from recordmill.transforms.extract.extract_pieces import STATE, claim_target, extract_recipe
 from recordmill.transforms.extract.write_documents import ExtractedSplit
+from recordmill.transforms.storage.resolve import join_path
 
 
 def run(options: ExtractOptions, progress_mode: str, beams: PipelineOptions) -> bool:
@@ -44,35 +47,67 @@ def run(options: ExtractOptions, progress_mode: str, beams: PipelineOptions) -> 
             terminal().print(
                 f"Resuming an unfinished extraction in {options.target}: {finished:,} shards were extracted"
             )
-        mode, infos = local_mode(beams), [shard.info for shard in shards]
-        records = sum(info.examples for info in infos)
-        with fork_if_many(lambda: records >= WORTH_IT, options.workers, mode), progress.show_progress(progress_mode):
-            progress.expect_records(infos, in_this_process=mode == "in_memory")
-            build = partial(extract.build, shards=shards, manifest=manifest, options=options)
-            extracted = run_for_report(build, beams, list[ExtractedSplit])
+        extracted = run_extract(options, manifest, shards, progress_mode, beams)
         splits = [split.split for split in extracted]
         notes = [*extract.missing_contents(manifest, splits, options.format_, options.target)]
         if options.labels_only:
             notes += extract.convert_commands(options.target, manifest, splits, options.format_)
         units = {split: entry.images.unit for split, entry in manifest.splits.items()}
-        _print_extracted(options, extracted, units, notes)
+        print_extracted(options, extracted, units, notes)
     return any(split.faults for split in extracted)
 
 
-def _print_extracted(
-    options: ExtractOptions, splits: Sequence[ExtractedSplit], units: Mapping[str, str], notes: Iterable[str]
+def run_extract(
+    options: ExtractOptions,
+    manifest: Manifest,
+    shards: list[ManifestShard],
+    progress_mode: str | progress.Show,
+    beams: PipelineOptions,
+) -> list[ExtractedSplit]:
+    """Extract shards to the target, which is claimed.
+
+    Args:
+        manifest: Manifest of the shards, with the features that are read.
+
+    Raises:
+        JobError: A file could not be written.
+    """
+    mode, infos = local_mode(beams), [shard.info for shard in shards]
+    records = sum(info.examples for info in infos)
+    with fork_if_many(lambda: records >= WORTH_IT, options.workers, mode), progress.show_progress(progress_mode):
+        progress.expect_records(infos, in_this_process=mode == "in_memory")
+        build = partial(extract.build, shards=shards, manifest=manifest, options=options)
+        return run_for_report(build, beams, list[ExtractedSplit], join_path(options.target, STATE))
+
+
+def print_extracted(
+    options: ExtractOptions,
+    splits: Sequence[ExtractedSplit],
+    units: Mapping[str, str],
+    notes: Iterable[str],
+    read: Mapping[str, Iterable[str]] | None = None,
 ) -> None:
-    """Print extract's result: files, absent contents, errors. `units` has `image` or `tile` for each split."""
+    """Print the result: files, absent contents, errors.
+
+    Args:
+        units: `image` or `tile` for each split.
+        notes: Lines of `missing_contents`.
+        read: Lines about what was read of each split, whose images are linked; None if they come from records.
+    """
     console, folder = terminal(), options.target
     for split in splits:
         rows = (
             f" for {split.rows:,} entries in the JSON, some of which share a file" if split.rows > split.images else ""
         )
         images = f"{split.images:,} {units[split.split]}s"
+        links = {"linked": split.linked, "copied": split.images - split.linked} if read is not None else {}
+        ways = ", ".join(f"{number:,} {way}" for way, number in links.items() if number)
         if options.labels_only:
             console.print(f"{split.split}: labels of {images}{rows} are in {folder}; no images were written")
         else:
-            console.print(f"{split.split}: {images}{rows}, {size_text(split.image_bytes)}, are in {folder}")
+            size = size_text(split.image_bytes)
+            console.print(f"{split.split}: {images}{rows}, {size}, are in {folder}{f' ({ways})' if ways else ''}")
+        print_lines(console, (read or {}).get(split.split, ()))
         for document in split.documents:
             console.print(f"  {os.path.join(folder, document.file)}  {document.annotations:,} annotations")
             if document.shared_ids:
@@ -87,6 +122,9 @@ def _print_extracted(
                 )
     print_lines(console, notes)
     for split in splits:
-        print_faults(split.faults)
+        print_faults(split.faults, "" if read is None else f"{split.split}: ")
     if number := sum(len(split.faults) for split in splits):
-        console.print(f"{folder}: {number_text(number, 'fault')} in the records; everything readable was extracted")
+        where = (
+            "in the records; everything readable was extracted" if read is None else "; all other images were written"
+        )
+        console.print(f"{folder}: {number_text(number, 'fault')}{' ' * (read is None)}{where}")

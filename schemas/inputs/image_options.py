@@ -1,8 +1,8 @@
 """Options of conversions whose records hold images: their pixels, and boxes, masks and classes of objects."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from math import isqrt
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from recordmill.schemas.containers import CONTAINERS
 from recordmill.schemas.errors import ConfigError
@@ -16,19 +16,28 @@ from recordmill.schemas.inputs.option import (
     LEAVE_OUT,
     RARE,
     READ,
+    TEXTS,
     WRITE,
     Images,
     Names,
     Pairs,
+    option_fields,
     redefine_option,
 )
 from recordmill.schemas.inputs.options import DividedOptions, ImageOptions, RecipeValue, pair_faults, parse_pairs
-from recordmill.schemas.layouts import LAYOUTS, NUMERIC, CocoLayout
+from recordmill.schemas.layouts import CLASSIFICATION, LAYOUTS, NUMERIC, CocoLayout, labels_table
 
 MASKS = {"none": (), "png": (Part.MASK_PNG,), "rle": (Part.MASK_RLE,), "both": (Part.MASK_PNG, Part.MASK_RLE)}
 
 
 ALLOW_EMPTY = "--allow-empty"
+LabelFormatName = Literal["coco", "yolo", "voc", "labelme", "hf", "ndjson", "cvat", "createml"]
+LABEL_FORMATS_TEXT = (
+    "`coco`: COCO JSON. `yolo`: data.yaml, images and labels, for Ultralytics. `voc`: Pascal VOC. `labelme`: a JSON "
+    "file beside each image. `hf`: Hugging Face's imagefolder, with metadata.jsonl. `ndjson`: images and "
+    "dataset.ndjson, as of Ultralytics' platform. `cvat`: images and annotations.xml, CVAT's XML 1.1. `createml`: "
+    "Apple's JSON beside the images."
+)
 _MOST_METRES = 10
 """Maximum metres per unit of depth maps. Data sets that state units per metre have larger numbers."""
 
@@ -146,6 +155,85 @@ class StoredImageOptions(ImageOptions):
         return ImageRules(self.check, self.image_format, self.max_side, self.jpeg_quality)
 
 
+_OF_RECORDS = (WRITE, IMAGES, TEXTS)
+"""Headings of options that describe records."""
+_OF_LABELS = {
+    *("labels_only", "as", "output", "name", "dry_run", "masks", "fields"),
+    *("split", "split_seed", "split_by", "stratify", "group_from", "groups"),
+}
+"""Options below these headings that also describe label files."""
+
+
+class LabelsOnlyOptions(StoredImageOptions):
+    """Options of conversions that can write labels of another format in place of records.
+
+    Attributes:
+        has_objects: False for images that never have objects.
+    """
+
+    has_objects: ClassVar[bool] = True
+
+    labels_only: bool = WRITE.opt(
+        "Write labels in another format instead of records. Images are linked, or copied if they cannot be. See "
+        "[recipes.md](recipes.md#labels-of-one-format-to-labels-of-another).",
+        False,
+        rank=COMMON,
+    )
+    as_: LabelFormatName = WRITE.opt(
+        f"Format of the labels. {LABEL_FORMATS_TEXT}",
+        "coco",
+        alias="as",
+        needs="labels_only",
+        recorded=False,
+    )
+
+    def __init__(self, **values: Any):
+        if values.get("labels_only") in (True, "true"):
+            # Shapes are part of the labels, and unchanged images need no check of their pixels.
+            values = {"check": "header"} | ({"masks": "rle"} if self._may_have_shapes(values) else {}) | values
+        super().__init__(**values)
+
+    @classmethod
+    def _may_have_shapes(cls, values: Mapping[str, Any]) -> bool:
+        """Return True if options may read objects with masks."""
+        field = next((field for field in option_fields(cls) if field.name == "masks"), None)
+        if field is None or not cls.has_objects or values.get("layout") == CLASSIFICATION.layout:
+            return False
+        return not field.needs or any(values.get(name) for name in field.needs)
+
+    @property
+    def usual_table(self) -> FeatureTable:
+        return labels_table(super().usual_table) if self.labels_only else super().usual_table
+
+    @property
+    def has_exact_sizes(self) -> bool:
+        return super().has_exact_sizes and not self.labels_only
+
+    def _faults(self) -> Iterator[str]:
+        if self.labels_only:
+            yield from self._record_faults()
+        yield from super()._faults()
+
+    def _record_faults(self) -> Iterator[str]:
+        """Yield an error of options that describe records."""
+        fields = (field for field in option_fields(type(self)) if field.group in _OF_RECORDS or field.name == "part")
+        foreign = [field.attribute for field in fields if field.name not in _OF_LABELS]
+        if self.layout == CLASSIFICATION.layout:  # that of images of one class each, which users cannot choose
+            foreign.remove("layout")
+        if flags := self.given(*foreign):
+            yield f"--labels-only writes no records, so {', '.join(flags)} would do nothing: leave {_it(flags)} out"
+        if (masks := getattr(self, "masks", "rle")) in ("png", "both"):
+            yield f"--labels-only writes masks as --as {self.as_} stores them: leave --masks {masks} out"
+        if self.refused_duplicates != "report" and self.check != "decode":
+            yield (
+                f"--duplicates {self.duplicates} compares pixels, which --labels-only does not read: add --check decode"
+            )
+
+
+def _it(flags: list[str]) -> str:
+    return "them" if len(flags) > 1 else "it"
+
+
 class TileOptions(StoredImageOptions):
     """Options of records that hold images, or tiles of images."""
 
@@ -253,7 +341,7 @@ class ObjectOptions(TileOptions):
         return select_fields(self.fields, image_paths, self.dry_run)
 
 
-class AnnotatedOptions(ObjectOptions, DividedOptions):
+class AnnotatedOptions(ObjectOptions, LabelsOnlyOptions, DividedOptions):
     """Options of sources of images with objects."""
 
     stratify: bool = WRITE.opt(

@@ -1025,4 +1025,25 @@ CURES = [
         ("sample 'o 1' --count 24",),
         "recordmill convert 'o 1/images' --instances 'o 1/annotations/instances.json' -o OUT --max-rejects 1",
     ),
+    Cure(
+        "pipelines/extract.py",
+        "or a table of labels, --as hf",
+        CLASSES,
+        ("convert set -o 'o 1'", "extract 'o 1' more --as yolo"),
+        "--as hf",
+    ),
+    Cure(
+        "schemas/inputs/image_options.py",
+        "compares pixels, which --labels-only does not read: add --check decode",
+        CLASSES,
+        ("convert set -o out --labels-only --as hf --duplicates fail",),
+        "--check decode",
+    ),
+    Cure(
+        "launch/verbs/convert_labels.py",
+        "give --as coco, {}",
+        CLASSES,
+        ("convert set -o out --labels-only --as yolo",),
+        "--as coco",
+    ),
 ]

@@ -420,6 +420,7 @@ UNRECORDED = {"output", "name", "layout", "workers", "overwrite", "dry_run", "pa
             CocoOptions,
             {
                 "allow_empty",
+                "as",
                 "depth_images",
                 "data",
                 "images",
@@ -432,7 +433,7 @@ UNRECORDED = {"output", "name", "layout", "workers", "overwrite", "dry_run", "pa
             }
             | {*ANNOTATIONS, *ADDING},
         ),
-        (FolderOptions, {"data", "duplicates", "exclude", "groups", "labels", *ADDING}),
+        (FolderOptions, {"as", "data", "duplicates", "exclude", "groups", "labels", *ADDING}),
         (TableOptions, {"data", "duplicates", "exclude", "images", "schema", "stop_words", "encoders"}),
         (LabelledModelOptions, {"data", "exclude", "groups", "labels", *ADDING}),
         (RowsModelOptions, {"data", "exclude", "images", "schema"}),

@@ -135,7 +135,7 @@ class CocoOptions(TextOptions, AnnotatedOptions):
 
     @property
     def usual_table(self) -> FeatureTable:
-        return LAYOUTS[self.layout].renamed(self._text_names)
+        return super().usual_table.renamed(self._text_names)
 
     @property
     def _text_names(self) -> dict[str, str]:

@@ -85,6 +85,17 @@ def data_set_lines(
         yield f"{how_many} in {files}"
 
 
+_OF_RECORDS = ("shards", "columns", _PROBLEMS)
+"""Labels of lines about records and their files."""
+
+
+def label_lines(manifest: Manifest, name: str) -> Iterator[str]:
+    """Yield the lines of `data_set_lines` about what was read of a split, for labels that are written without
+    records."""
+    lines = split_lines(manifest, manifest.splits[name], list(manifest.splits.values()))
+    return _align_lines(line for line in lines if line[0] not in _OF_RECORDS)
+
+
 def replaced_lines(folder: str, manifest: Manifest, name: str) -> Iterator[str]:
     """Yield the sentence about the shards of a split that --add --sync has replaced, if their files are there."""
     split, prefix = manifest.splits[name], f"{manifest.name}-{name}"

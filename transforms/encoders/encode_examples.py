@@ -30,6 +30,8 @@ from recordmill.transforms.encoders.encode_objects import (
     scale_to_pixels,
 )
 from recordmill.transforms.encoders.record_maker import EncodedRun, check_size, transcoding_counts
+from recordmill.transforms.images.image_sources import inspect_image_file
+from recordmill.transforms.images.load_images import load_image
 from recordmill.transforms.images.open_image import encoded_channels
 from recordmill.transforms.records.example import Column, ExampleWriter, Record, bytes_items
 
@@ -101,6 +103,9 @@ class ExampleEncoder:
         table: The layout, with the requested parts.
         box_policy: `clip`, `drop` or `keep`, see `recordmill.transforms.encoders.encode_objects.fit_boxes`.
         min_area_px2: See `recordmill.transforms.encoders.encode_objects.scale_to_pixels`.
+
+    Attributes:
+        load: Function of an ImageTask and ImageRules that returns the StoredImage, or its Rejected.
     """
 
     def __init__(self, labels: LabelMap, table: FeatureTable, box_policy: str, min_area_px2: float = 0.0):
@@ -125,6 +130,7 @@ class ExampleEncoder:
         self._has_class = "image.class_index" in table.sources
         self.per_annotation = table.record_of is RecordOf.ANNOTATION
         self._box_policy = box_policy
+        self.load = inspect_image_file if "image.file" in table.sources else load_image
 
     def read_maps(self, task: ImageTask) -> WholeMaps:
         """Return the maps of a tile's whole image, see `MaskDrawer.read_maps`."""

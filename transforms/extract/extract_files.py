@@ -4,6 +4,8 @@ import errno
 import hashlib
 import posixpath
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
@@ -13,16 +15,19 @@ import numpy as np
 
 from recordmill.schemas.features import FeatureKind, FeatureTable
 from recordmill.schemas.field_features import is_field
+from recordmill.schemas.inputs.files import ImageFile
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.names import name_fault
+from recordmill.schemas.paths import is_remote
+from recordmill.transforms.images.load_images import fetch_file
 from recordmill.transforms.records.parse_record import (
     RecordParseError,
     RecordParser,
     convert_to_layout_types,
     length_faults,
 )
-from recordmill.transforms.storage.interface import crc32c_text
-from recordmill.transforms.storage.resolve import join_path, storage_for
+from recordmill.transforms.storage.interface import UnreadableFileError, crc32c_text
+from recordmill.transforms.storage.resolve import find_archive, join_path, storage_for
 
 
 class UnusableRecordError(ValueError):
@@ -76,19 +81,33 @@ _REMEMBERED = 10_000
 
 
 class ExtractedFile(msgspec.Struct, frozen=True):
-    """A file to write; `path` is relative to the folder."""
+    """A file to write.
+
+    Attributes:
+        path: Path relative to the folder.
+        data: Contents.
+        source: File to link in place of writing `data`; None without one.
+    """
 
     path: str
     data: bytes
+    source: ImageFile | None = None
 
 
 class WrittenFile(msgspec.Struct, frozen=True):
-    """A file that was written; `path` is relative to the folder, `crc32c` is that of `Storage.checksum`."""
+    """A file that was written.
+
+    Attributes:
+        path: Path relative to the folder.
+        sha256: Hex digest; equal for equal contents. That of a link identifies the file that it leads to.
+        crc32c: Checksum of `Storage.checksum`; empty for a link.
+    """
 
     path: str
     bytes: int
     sha256: str
     crc32c: str
+    is_linked: bool = False
 
 
 def extraction_path(folder: str, file_name: str) -> str:
@@ -129,23 +148,57 @@ class FileWriter:
             UnusableRecordError: A file cannot have that name.
             OSError: Storage fails.
         """
-        written = describe_file(file)
+        if file.source is not None and self._link(file.path, file.source):
+            digest = hashlib.sha256(msgspec.msgpack.encode(file.source)).hexdigest()
+            return WrittenFile(file.path, file.source.size_bytes, digest, "", True)
+        data = file.data if file.source is None else read_source(file.source)
+        written = describe_file(ExtractedFile(file.path, data))
         with self._lock:
             if self._written.get(file.path) == written.sha256:
                 return written
-        try:
-            self._storage.write(join_path(self._folder, file.path), file.data)
-        except RecursionError as error:  # os.makedirs supports about a thousand levels of folders
-            raise _file_name_error(file.path, "its folders are nested too deeply") from error
-        except OSError as error:
-            if error.errno not in _NAME_ERRORS:
-                raise
-            raise _file_name_error(file.path, str(error.strerror)) from error
+        with _name_errors(file.path):
+            self._storage.write(join_path(self._folder, file.path), data)
         with self._lock:  # only after the write: it may fail, and other threads read this
             self._written[file.path] = written.sha256
             if len(self._written) > _REMEMBERED:
                 self._written.popitem(last=False)
         return written
+
+    def _link(self, path: str, source: ImageFile) -> bool:
+        """Link a file, unless it was replaced after it was listed. Return False if it must be copied."""
+        if is_remote(source.path) or find_archive(source.path):
+            return False
+        stored = storage_for(source.path).stat(source.path)
+        if stored is None or source.version not in ("", stored.version):
+            return False  # its read says why
+        with _name_errors(path):
+            return self._storage.link_file(join_path(self._folder, path), source.path)
+
+
+@contextmanager
+def _name_errors(path: str) -> Iterator[None]:
+    """Convert errors that are caused by the name of a file to UnusableRecordError."""
+    try:
+        yield
+    except RecursionError as error:  # os.makedirs supports about a thousand levels of folders
+        raise _file_name_error(path, "its folders are nested too deeply") from error
+    except OSError as error:
+        if error.errno not in _NAME_ERRORS:
+            raise
+        raise _file_name_error(path, str(error.strerror)) from error
+
+
+def read_source(file: ImageFile) -> bytes:
+    """Return the bytes of an image file.
+
+    Raises:
+        UnusableRecordError: The file is gone, was replaced, or cannot be read.
+        OSError: Storage fails.
+    """
+    try:
+        return fetch_file(file)
+    except (FileNotFoundError, UnreadableFileError) as error:
+        raise UnusableRecordError("image_missing", f"{file.path}: {error.strerror}") from error
 
 
 def _file_name_error(path: str, why: str) -> UnusableRecordError:
@@ -153,8 +206,10 @@ def _file_name_error(path: str, why: str) -> UnusableRecordError:
 
 
 def is_unchanged(folder: str, file: WrittenFile) -> bool:
-    """Return True if a file still has the written bytes, and can be read."""
+    """Return True if a file still has the written bytes, and can be read; for a link, if it is there."""
     try:
+        if file.is_linked:
+            return storage_for(folder).size(join_path(folder, file.path)) == file.bytes
         return storage_for(folder).checksum(join_path(folder, file.path)) == (file.bytes, file.crc32c)
     except OSError:  # the file is written again, which reports the error if it fails
         return False

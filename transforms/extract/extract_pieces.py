@@ -4,7 +4,7 @@ import fcntl
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import google_crc32c
@@ -130,20 +130,28 @@ def extract_recipe(shards: Sequence[ManifestShard], layout: str, format_: str, l
 
 
 @contextmanager
-def claim_target(folder: str, recipe: bytes) -> Iterator[int | None]:
+def claim_target(
+    folder: str, recipe: bytes, option: str = "DIR", is_worth: Callable[[], bool] = lambda: True
+) -> Iterator[int | None]:
     """Context manager: claim a folder that is new, empty, or has an unfinished extraction of the same recipe.
 
     The value is the number of finished shards of that extraction; None if it is new. After the block, unless it raises,
     the state of the extraction is deleted.
 
+    Args:
+        option: Option that names the folder, for a message.
+        is_worth: Function that returns False if an unfinished run of another recipe may be replaced.
+
     Raises:
         ConfigError: the folder has other contents, or another process is extracting there.
     """
-    lock = _lock_folder(folder)
+    lock = _lock_folder(folder, option)
     try:
         storage, note, pieces = storage_for(folder), join_path(folder, f"{STATE}/recipe"), join_path(folder, PIECES)
         finished = None
-        if _has_unfinished_extraction(folder, note, recipe):
+        if storage.size(note) is not None and storage.read(note) != recipe and not is_worth():
+            storage.delete_folder(join_path(folder, STATE))
+        if _has_unfinished_extraction(folder, note, recipe, option):
             _delete_leftovers(folder)
             finished = sum(name.endswith(".json") for name in storage.names(pieces))
         else:
@@ -168,7 +176,7 @@ def _delete_leftovers(folder: str) -> None:
         storage.delete_leftovers(below)
 
 
-def _lock_folder(folder: str) -> int | None:
+def _lock_folder(folder: str, option: str) -> int | None:
     """Lock a local folder, and create it. Buckets and some file systems have no locks: None."""
     if is_remote(folder):
         return None
@@ -180,14 +188,14 @@ def _lock_folder(folder: str) -> int | None:
     except BlockingIOError as error:
         os.close(descriptor or 0)
         raise ConfigError(
-            f"another recordmill extract is writing to {folder}; wait until it ends, or choose another DIR"
+            f"another recordmill process is writing to {folder}; wait until it ends, or choose another {option}"
         ) from error
     except OSError:
         _LOGGER.debug("%s is not locked", folder, exc_info=True)
     return descriptor
 
 
-def _has_unfinished_extraction(folder: str, note: str, recipe: bytes) -> bool:
+def _has_unfinished_extraction(folder: str, note: str, recipe: bytes, option: str) -> bool:
     """Return True if a folder has an unfinished extraction of the recipe, False if it is new or empty."""
     storage = storage_for(folder)
     if not is_remote(folder) and os.path.islink(os.path.join(folder, STATE)):
@@ -198,13 +206,13 @@ def _has_unfinished_extraction(folder: str, note: str, recipe: bytes) -> bool:
         if storage.read(note) == recipe:
             return True
         raise ConfigError(
-            f"{folder} has an unfinished extraction of other records, to another format, with other --labels-only, or "
-            "by another version; choose another DIR, or delete this one"
+            f"{folder} has an unfinished run of other data, with other options, or by another version; choose another "
+            f"{option}, or delete this folder"
         )
     if is_remote(folder):
         is_taken = next(storage.walk(folder), None) is not None
     else:
         is_taken = os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder) not in ([], [STATE]))
     if is_taken:
-        raise ConfigError(f"{folder} exists and is not empty; choose a new or empty DIR")
+        raise ConfigError(f"{folder} exists and is not empty; choose a new or empty {option}")
     return False

@@ -13,7 +13,15 @@ from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.field_features import Axis, FieldColumn, field_columns, nest_values
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.dataset.record_view import RecordView
-from recordmill.transforms.extract.extract_files import ExtractedFile, UnusableRecordError, decode_text, extraction_path
+from recordmill.transforms.extract.extract_files import (
+    ExtractedFile,
+    UnusableRecordError,
+    decode_text,
+    extraction_path,
+    read_source,
+)
+from recordmill.transforms.images.decode_segmentation import list_polygons
+from recordmill.transforms.images.image_sources import ImageSource, Use, decode_source
 from recordmill.transforms.images.load_images import describe_pillow_error
 from recordmill.transforms.images.masks import mask_rle, run_lengths
 from recordmill.transforms.images.open_image import image_kind, open_image
@@ -164,7 +172,9 @@ class RowExtractor:
         faults: list[tuple[str, str]] = []
         record, image = self.read_image(values, faults)
         name = image.file_name.removeprefix(self._own_folder)
-        image_file = ExtractedFile(extraction_path(f"images/{self._split}", name), values["image.encoded"])
+        data, source = read_image_file(values, Use.LINK, Use.WITHOUT_EXIF)  # COCO's readers ignore EXIF
+        path = extraction_path(f"images/{self._split}", name)
+        image_file = ExtractedFile(path, data, source.file if source else None)
         instances = list(self._instances(record, image, faults))
         fields = [nest_fields("object", own) for own in self.object_fields(record, len(instances))]
         files = [image_file, *self._maps(values, name)]
@@ -341,6 +351,8 @@ def decode_class_name(values: dict[str, Any]) -> str | None:
 def _read_image_size(values: dict[str, Any], faults: list[tuple[str, str]]) -> tuple[int, int]:
     """Return width and height in pixels: those in the record, which scale its boxes, or else the image's."""
     stored = tuple(values[f"image.{side}"].item() for side in ("width", "height") if f"image.{side}" in values)
+    if "image.encoded" not in values:
+        return stored
     try:
         with open_image(values["image.encoded"], image_kind(values["image.encoded"]) or "png") as image:
             image_size = image.size
@@ -358,14 +370,36 @@ def _read_image_size(values: dict[str, Any], faults: list[tuple[str, str]]) -> t
     return stored or image_size
 
 
+def read_image_file(values: dict[str, Any], *links: Use) -> tuple[bytes, ImageSource | None]:
+    """Return the bytes of the image, or the file to link in their place.
+
+    Args:
+        links: Uses of files that are linked.
+
+    Raises:
+        UnusableRecordError: The file is gone, was replaced, or cannot be read.
+    """
+    if "image.encoded" in values:
+        return values["image.encoded"], None
+    source = decode_source(values["image.file"])
+    return (b"", source) if source.use in links else (read_source(source.file), None)
+
+
 def yield_segmentations(
     record: RecordView, faults: list[tuple[str, str]]
 ) -> Iterator[Segmentation | msgspec.UnsetType]:
-    """Yield each object's mask; `[]` if unusable or empty."""
+    """Yield each object's mask: its polygons if the record has them; `[]` if unusable or empty."""
     ids, (width, height) = record.column("objects.id"), record.size
-    masks = record.masks() if record.mask_source else repeat(None, len(ids))
-    for id_, pixels in zip(ids, masks, strict=True):
-        if pixels is None:
+    source, polygons = record.mask_source, record.column("objects.polygons") or [b""] * len(ids)
+    masks: Iterator[Any] = repeat(None)
+    if source:
+        others = [mask for mask, text in zip(record.values[source], polygons, strict=True) if not text]
+        masks = RecordView({source: others}, record.size).masks()
+    for id_, text in zip(ids, polygons, strict=True):
+        pixels = None if text else next(masks)
+        if text:
+            yield list_polygons(text)
+        elif pixels is None:
             yield _UNSET
         elif isinstance(pixels, np.ndarray) and pixels.shape == (height, width):
             # pycocotools' encode writes out of bounds for masks with few runs and 2 ** 24 pixels.

@@ -37,10 +37,12 @@ from recordmill.transforms.extract.extract_rows import (
     RecordRows,
     RowExtractor,
     decode_class_name,
+    read_image_file,
 )
 from recordmill.transforms.extract.label_format import ExtractedImage, ExtractedObject, LabelFormat
 from recordmill.transforms.extract.write_formats import LABEL_FORMATS
 from recordmill.transforms.images.check_formats import without_exif
+from recordmill.transforms.images.image_sources import Use
 from recordmill.transforms.images.open_image import exif_orientation, image_kind, open_image
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.processes import ListedShardDoFn
@@ -169,16 +171,17 @@ class LabelExtractor(RowExtractor):
         faults: list[tuple[str, str]] = []
         record, image = self.read_image(values, faults)
         # Names of data sets that were read in this format already begin with the split's folder.
-        data, folder = values["image.encoded"], f"{self._folder}/"
+        (data, source), folder = read_image_file(values, Use.LINK), f"{self._folder}/"
         name = extraction_path(self._folder, image.file_name).removeprefix(folder).removeprefix(folder)
         notes: Counter[str] = Counter()
         if posixpath.splitext(name)[1].lower() not in _SUFFIXES:
-            name += ".jpg" if image_kind(data) == "jpeg" else ".png"
+            kind = source.format if source else image_kind(data)
+            name += {"jpeg": ".jpg", "tiff": ".tif"}.get(kind, f".{kind or 'png'}")
             notes[_RENAMED] = 1
         was, name = name, self._format.rename(name)
         notes[self._format.renamed] += was != name
         notes[_ODD] += _is_odd(name)
-        if _has_exif_rotation(data):
+        if source is None and _has_exif_rotation(data):
             data = data if self._labels_only else without_exif(data)
             notes[_TO_TURN if self._labels_only else _TURNED] = 1
         extracted = ExtractedImage(
@@ -195,7 +198,10 @@ class LabelExtractor(RowExtractor):
             notes=notes,
         )
         labels = self._format.write(extracted, self._labels, self._table)
-        files = [ExtractedFile(folder + name, data), *([labels.file] if labels.file else [])]
+        files = [
+            ExtractedFile(folder + name, data, source.file if source else None),
+            *([labels.file] if labels.file else []),
+        ]
         rows = RecordRows(
             image, line=labels.line, objects=labels.objects, lost=dict(+extracted.lost), notes=dict(+notes)
         )

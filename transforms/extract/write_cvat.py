@@ -11,6 +11,7 @@ import numpy as np
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.field_features import FieldColumn, field_columns
 from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.transforms.dataset.record_view import rle_mask
 from recordmill.transforms.extract.extract_rows import RunLengths
 from recordmill.transforms.extract.label_format import (
     FIELDS,
@@ -19,8 +20,10 @@ from recordmill.transforms.extract.label_format import (
     LabelFormat,
     WrittenLabels,
     count_lost,
+    differ_from_box,
     format_number,
     free_fields,
+    polygon_bounds,
     without_crowds,
     xml_text,
 )
@@ -99,10 +102,18 @@ _Shape = tuple[str, Mapping[str, object]]
 
 
 def _mask_shape(object_: ExtractedObject, image: ExtractedImage) -> _Shape | None:
-    """Return the run lengths of a mask within its bounds, row by row; None without a mask, or for that of an oriented
-    box, which readers draw again."""
-    mask = object_.mask
-    if mask is None or _is_oriented_box(object_, image):
+    """Return a polygon as in the source, or the run lengths of a mask within its bounds, row by row; None without a
+    mask, or for that of an oriented box, which readers draw again."""
+    mask, rings = object_.mask, object_.polygons
+    if (mask is None and not rings) or _is_oriented_box(object_, image):
+        return None
+    if len(rings) == 1:
+        image.notes[_BOUNDS] += differ_from_box(polygon_bounds(rings), object_)
+        return "polygon", {"points": _points(rings[0])}
+    if mask is None:  # a shape has one polygon
+        size = image.image.width, image.image.height
+        mask = rle_mask(compress_segmentation(msgspec.json.encode(object_.row.segmentation), *size), size)
+    if not mask.any():
         return None
     (top, bottom), (left, right) = (np.flatnonzero(mask.any(axis=axis))[[0, -1]].tolist() for axis in (1, 0))
     image.notes[_BOUNDS] += (left, top, right + 1, bottom + 1) != object_.edges_px
@@ -113,12 +124,15 @@ def _mask_shape(object_: ExtractedObject, image: ExtractedImage) -> _Shape | Non
 
 def _is_oriented_box(object_: ExtractedObject, image: ExtractedImage) -> bool:
     """Return True if the mask of an object is its oriented box."""
-    if not any(object_.corners) or not isinstance(object_.row.segmentation, RunLengths):
+    segmentation = object_.row.segmentation
+    if not any(object_.corners) or not segmentation:
         return False
     width, height = image.image.width, image.image.height
     ring = (np.array(object_.corners, np.float64).reshape(4, 2) * (width, height)).ravel().tolist()
     drawn = compress_segmentation(msgspec.json.encode([ring]), width, height)
-    return drawn == object_.row.segmentation.counts.encode()
+    if isinstance(segmentation, RunLengths):
+        return drawn == segmentation.counts.encode()
+    return drawn == compress_segmentation(msgspec.json.encode(segmentation), width, height)
 
 
 def _oriented_shape(object_: ExtractedObject, image: ExtractedImage) -> _Shape | None:
@@ -131,7 +145,11 @@ def _oriented_shape(object_: ExtractedObject, image: ExtractedImage) -> _Shape |
         *edges, rotation_deg = rectangle
         return "box", {**_edges(edges), "rotation": format_number(rotation_deg)}
     image.notes[_NO_RECTANGLE] += 1
-    return "polygon", {"points": ";".join(f"{format_number(x)},{format_number(y)}" for x, y in corners.tolist())}
+    return "polygon", {"points": _points(corners.tolist())}
+
+
+def _points(ring: Sequence[Sequence[float]]) -> str:
+    return ";".join(f"{format_number(x)},{format_number(y)}" for x, y in ring)
 
 
 def _rotated_rectangle(corners: np.ndarray, tolerance_px: float) -> tuple[float, ...] | None:

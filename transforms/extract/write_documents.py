@@ -53,8 +53,8 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class ExtractedSplit(msgspec.Struct, frozen=True):
-    """Result of a split: `rows` image rows name `images` files of `image_bytes` bytes in total. `lost` and `notes`
-    count contents that the format cannot store, or stores differently."""
+    """Result of a split: `rows` image rows name `images` files of `image_bytes` bytes in total, `linked` of them links.
+    `lost` and `notes` count contents that the format cannot store, or stores differently."""
 
     split: str
     rows: int
@@ -64,6 +64,7 @@ class ExtractedSplit(msgspec.Struct, frozen=True):
     faults: Faults
     lost: dict[str, int] = {}
     notes: dict[str, int] = {}
+    linked: int = 0
 
 
 class _Keys(bytearray):
@@ -89,7 +90,7 @@ class _Files(NamedTuple):
         names, paths, contents: Digests; `names` of the `name_key` of paths, which is equal for all spellings.
         record: int64, index of the record.
         size: int64, bytes.
-        is_image: bool.
+        is_image, is_linked: bool.
     """
 
     names: _Keys
@@ -98,6 +99,7 @@ class _Files(NamedTuple):
     record: np.ndarray
     size: np.ndarray
     is_image: np.ndarray
+    is_linked: np.ndarray
 
 
 class SplitPieces:
@@ -111,6 +113,7 @@ class SplitPieces:
         faults: Errors of the shards and of skipped records.
         spoiled: Paths of files to delete.
         images, image_bytes: Number and size in bytes of image files.
+        linked: Number of image files that are links.
         num_rows: Number of `rows`.
     """
 
@@ -131,10 +134,11 @@ class SplitPieces:
         self.faults = faults.faults()
         images = np.unique(files.paths.first_of_each(np.flatnonzero(files.is_image & self._is_kept[files.record])))
         self.images, self.image_bytes = len(images), int(files.size[images].sum())
+        self.linked = int(files.is_linked[images].sum())
 
     def _read(self) -> _Files:
         names, paths, contents = _Keys(), _Keys(), _Keys()
-        record_indices, sizes, is_image = array("q"), array("q"), array("b")
+        record_indices, sizes, is_image, is_linked = array("q"), array("q"), array("b"), array("b")
         for piece in self._pieces:
             for record in read_piece_records(self._folder, piece):
                 for number, file in enumerate(record.files):
@@ -144,13 +148,14 @@ class SplitPieces:
                     record_indices.append(len(self._numbers))
                     sizes.append(file.bytes)
                     is_image.append(number == 0)
+                    is_linked.append(file.is_linked)
                 path = record.files[0].path.encode()
                 self._image_ids.add(path if self._has_label_files else b"%d" % record.rows.image.id)
                 self._image_rows.add(msgspec.json.encode((record.rows.image, record.files[0].path)))
                 self._numbers.append(record.number)
             self._ends.append(len(self._numbers))
-        columns = np.array(record_indices, np.int64), np.array(sizes, np.int64), np.array(is_image, bool)
-        return _Files(names, paths, contents, *columns)
+        columns = np.array(record_indices, np.int64), np.array(sizes, np.int64)
+        return _Files(names, paths, contents, *columns, np.array(is_image, bool), np.array(is_linked, bool))
 
     def _skip_name_clashes(self, files: _Files) -> Iterator[Fault]:
         """Skip records whose image has the name of a different file. (Two rows may share an equal file.)"""
@@ -168,9 +173,13 @@ class SplitPieces:
         self._is_kept[files.record[is_spoiled & files.is_image]] = False
         _, one_a_name = np.unique(first[clashes], return_index=True)
         for file in clashes[one_a_name].tolist():
-            where = f"{self._where(files.record[first[file]])} has a different file with that name; neither is kept"
+            records = files.record[first[file]], files.record[file]
+            where = f"{self._where(records[0])} has a different file with that name; neither is kept"
             if not files.is_image[file] and self._has_label_files:
-                where += ", nor are their images, whose names differ only in the suffix"
+                images = (path_of[np.flatnonzero(files.is_image & (files.record == one))[0]] for one in records)
+                where = (
+                    f"the labels of {' and '.join(map(repr, images))} differ, so neither these nor the images are kept"
+                )
             yield self._fault(files.record[file], "duplicate_name", f"{path_of[file]!r}: {where}")
 
     def _skip_duplicates(self, one_an_image: bool) -> Iterator[Fault]:
@@ -259,7 +268,7 @@ def write_split(
     else:
         documents = (write_list(folder, split, pieces, LABEL_FORMATS[format_], lost, notes),)
     counts = pieces.num_rows, pieces.images, pieces.image_bytes
-    return ExtractedSplit(split, *counts, documents, pieces.faults, dict(lost), dict(notes))
+    return ExtractedSplit(split, *counts, documents, pieces.faults, dict(lost), dict(notes), pieces.linked)
 
 
 def write_list(

@@ -2,7 +2,7 @@
 
 import base64
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,10 +19,13 @@ from recordmill.transforms.extract.label_format import (
     ExtractedImage,
     ExtractedObject,
     LabelFormat,
+    Ring,
     WrittenLabels,
     count_lost,
+    differ_from_box,
     format_number,
     free_fields,
+    polygon_bounds,
     trace_mask,
     without_crowds,
     xml_text,
@@ -106,7 +109,10 @@ def _with_fields(values: dict[str, Any], fields: Mapping[str, Any]) -> dict[str,
 
 def _labelme_shapes(object_: ExtractedObject, group: int, image: ExtractedImage) -> list[dict[str, Any]]:
     """Return the shapes of an object: a rectangle, polygons in a group, or a mask if it has holes."""
-    label, mask = object_.category.name, object_.mask
+    label, mask, rings = object_.category.name, object_.mask, object_.polygons
+    if rings:
+        image.notes[BOUNDS] += differ_from_box(polygon_bounds(rings), object_)
+        return _labelme_polygons(label, rings, group)
     if mask is None and any(object_.corners):
         corners = zip(object_.corners[::2], object_.corners[1::2], strict=True)
         return [_labelme_shape(label, "polygon", [(x * image.image.width, y * image.image.height) for x, y in corners])]
@@ -120,8 +126,12 @@ def _labelme_shapes(object_: ExtractedObject, group: int, image: ExtractedImage)
     if holes:
         png = base64.b64encode(grey_png(np.ascontiguousarray(mask[top : bottom + 1, left : right + 1]) * np.uint8(255)))
         return [_labelme_shape(label, "mask", [(left, top), (right, bottom)], mask=png.decode())]
-    is_group = len(parts) > 1
-    return [_labelme_shape(label, "polygon", ring, group if is_group else None) for ring in parts]
+    return _labelme_polygons(label, parts, group)
+
+
+def _labelme_polygons(label: str, rings: Sequence[Ring], group: int) -> list[dict]:
+    """Return the polygons of an object, which have a group if they are several."""
+    return [_labelme_shape(label, "polygon", ring, group if len(rings) > 1 else None) for ring in rings]
 
 
 def _labelme_shape(label: str, kind: str, points: list[Any], group: int | None = None, mask: str | None = None) -> dict:

@@ -15,8 +15,10 @@ from recordmill.transforms.extract.label_format import (
     LabelFormat,
     WrittenLabels,
     count_lost,
+    differ_from_box,
     format_number,
     join_rings,
+    polygon_bounds,
     trace_mask,
     without_crowds,
 )
@@ -106,15 +108,17 @@ def _line_numbers(object_: ExtractedObject, image: ExtractedImage, task: str, po
 
 def _mask_polygon(object_: ExtractedObject, image: ExtractedImage) -> list[float]:
     """Return a mask's outline as fractions; empty without one."""
-    mask = object_.mask
-    if mask is None:
+    mask, rings = object_.mask, object_.polygons
+    if mask is not None:
+        parts, holes = trace_mask(mask)
+        rings = [*parts, *holes]
+    if not rings:
         return []
-    parts, holes = trace_mask(mask)
-    ring = join_rings([*parts, *holes])
-    xs, ys = zip(*ring, strict=True)
-    image.notes[_JOINED] += len(parts) + len(holes) > 1
-    image.notes[BOUNDS] += (min(xs), min(ys), max(xs), max(ys)) != object_.edges_px
-    return [side for x, y in ring for side in (x / image.image.width, y / image.image.height)]
+    width, height = image.image.width, image.image.height
+    ring = [(min(max(x, 0), width), min(max(y, 0), height)) for x, y in join_rings(rings)]
+    image.notes[_JOINED] += len(rings) > 1
+    image.notes[BOUNDS] += differ_from_box(polygon_bounds([ring]), object_)
+    return [side for x, y in ring for side in (x / width, y / height)]
 
 
 def write_yaml(splits: Iterable[str], labels: LabelMap, table: FeatureTable) -> Iterator[ExtractedFile]:

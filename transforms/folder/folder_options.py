@@ -4,12 +4,12 @@ from typing import Literal
 
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.inputs.fields import Fields, FieldSelection, select_fields
-from recordmill.schemas.inputs.image_options import ObjectOptions, StoredImageOptions, TileOptions
+from recordmill.schemas.inputs.image_options import LabelsOnlyOptions, ObjectOptions, StoredImageOptions, TileOptions
 from recordmill.schemas.inputs.labelled_options import LabelledOptions
 from recordmill.schemas.inputs.option import redefine_option
 
 
-class FolderOptions(LabelledOptions, TileOptions):
+class FolderOptions(LabelledOptions, TileOptions, LabelsOnlyOptions):
     """Options of the format `folder`, see docs/cli.md."""
 
     layout: Literal["classification"] = redefine_option(StoredImageOptions, "layout", "classification")

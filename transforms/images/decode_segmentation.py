@@ -72,6 +72,17 @@ def compress_segmentation(segmentation: bytes, width: int, height: int) -> bytes
         raise _malformed_error(str(fault), segmentation) from fault
 
 
+def list_polygons(segmentation: bytes) -> list[list[float]]:
+    """Return x1, y1, x2, y2, … of each polygon of a segmentation that `compress_segmentation` accepts; none of run
+    lengths.
+
+    >>> list_polygons(b"[[1, 0, 3, 0, 3, 2]]"), list_polygons(b'{"counts": [12], "size": [3, 4]}')
+    ([[1.0, 0.0, 3.0, 0.0, 3.0, 2.0]], [])
+    """
+    form = _parse_segmentation(segmentation)
+    return _list_polygons(form) if isinstance(form, list) else []
+
+
 def has_several_runs(segmentation: bytes) -> bool:
     """Return True for run lengths of more than one run. `[12, 0]`, without a pixel, counts as a mask in manifests."""
     form = _parse_segmentation(segmentation) if segmentation else None

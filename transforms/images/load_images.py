@@ -129,6 +129,15 @@ def read_or_reject(task: ImageTask, read: Callable[[bytes], Loaded]) -> Loaded |
     return task.rejected(reason, detail)
 
 
+def store_image(data: bytes, rules: ImageRules) -> StoredImage:
+    """Return the image that records store of a file whose labels state no size.
+
+    Raises:
+        UnusableError: The image is damaged.
+    """
+    return _check_or_transcode(data, None, None, rules)
+
+
 def _check_or_transcode(data: bytes, width: int | None, height: int | None, rules: ImageRules) -> StoredImage:
     """Check or transcode `data`. `width` and `height` are the size in the JSON in pixels; None if unknown."""
     if width and height and not rules.max_side:

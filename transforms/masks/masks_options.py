@@ -50,6 +50,7 @@ class MasksOptions(FormatOptions):
     name: str = redefine_option(FormatOptions, "name", "masks")
     endings: ClassVar[tuple[str, ...]] = ()
     most_folders: ClassVar[int | None] = 1
+    has_objects: ClassVar[bool] = False
 
     @property
     def void_values(self) -> frozenset[int]:

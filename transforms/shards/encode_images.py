@@ -150,7 +150,7 @@ def _load_row(task: ImageTask, block: Block, row: int, encoder: ExampleEncoder, 
     firsts = block.first_object_of_image
     if encoder.per_annotation and firsts[row] == firsts[row + 1]:
         return LoadedImage(task, None)
-    stored = load_image(task, rules)
+    stored = encoder.load(task, rules)
     if isinstance(stored, Rejected):
         return LoadedImage(task, stored)
     return encoder.draw(task, block, row, stored)

@@ -185,6 +185,11 @@ class Storage(Protocol):
         """Delete temporary files of killed uploads in `folder`. Files that another run may be writing are kept."""
         return
 
+    def link_file(self, path: str, file: str) -> bool:
+        """Make `path` another name of the local file `file`. Return False if that is not possible: on another disk, in
+        a bucket, or without the right to. Missing folders are created; an existing `path` is replaced."""
+        return False
+
     def link(self, path: str, target: str) -> bool:
         """Make `path` a link to the file `target` in the same folder. Return False if the storage has no links."""
         return False

@@ -240,6 +240,20 @@ class LocalStorage(Storage):
             if temporary and not temporary.may_be_written(os.path.join(folder, name)):
                 self.delete(os.path.join(folder, name))
 
+    def link_file(self, path: str, file: str) -> bool:
+        folder, name = os.path.split(path)
+        os.makedirs(folder or ".", exist_ok=True)
+        temporary = os.path.join(folder, TemporaryName.make(name))
+        try:
+            os.link(os.path.realpath(file), temporary)
+        except OSError:
+            return False
+        try:
+            os.replace(temporary, path)
+        finally:
+            self.delete(temporary)  # os.replace leaves it if `path` is a name of the file already
+        return True
+
     def link(self, path: str, target: str) -> bool:
         folder, name = os.path.split(path)
         temporary = os.path.join(folder, TemporaryName.make(name))

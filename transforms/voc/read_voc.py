@@ -1,7 +1,7 @@
 """Pascal VOC: its folders, or XML files beside images."""
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -101,6 +101,8 @@ def source(options: VocOptions) -> Source:
     lists = find_image_sets(root, _LISTS) if whole else []
     used = {*(folder.split for folder in folders), *(list_.split for list_ in lists)}
     has_masks, has_fields, origin = options.masks != "none", bool(options.fields), int(options.voc_origin)
+    if options.labels_only:  # masks are read if there are any
+        has_masks = has_masks and bool(_count_masks(root, voc_folders, _OBJECTS))
     mask_root = root if has_masks else ""
     return Source(
         path=data,
@@ -171,12 +173,15 @@ def _find_voc_folders(root: str, below: str) -> VocFolders | None:
     return VocFolders(below, below) if any(map(_is_xml, storage.names(folder))) else None
 
 
-def _unread_masks(root: str, folders: Iterable[VocFolders], has_masks: bool) -> Iterator[str]:
+def _count_masks(root: str, folders: Iterable[VocFolders], name: str) -> int:
+    """Return the number of PNGs in the folders of masks with this name."""
+    paths = {join_path(root, posixpath.join(posixpath.dirname(pair.masks), name)) for pair in folders}
+    return sum(file.endswith(".png") for path in paths for file in storage_for(path).names(path))
+
+
+def _unread_masks(root: str, folders: Sequence[VocFolders], has_masks: bool) -> Iterator[str]:
     """Yield warnings of PNG masks that are not read."""
-    counts = {}
-    for name in (_OBJECTS, _CLASSES):
-        paths = {join_path(root, posixpath.join(posixpath.dirname(pair.masks), name)) for pair in folders}
-        counts[name] = sum(file.endswith(".png") for path in paths for file in storage_for(path).names(path))
+    counts = {name: _count_masks(root, folders, name) for name in (_OBJECTS, _CLASSES)}
     where = f"masks of objects are in {_OBJECTS}" + ", which has none" * (not counts[_OBJECTS])
     advice = {_OBJECTS: "" if has_masks else "--masks rle or --masks png stores masks", _CLASSES: where}
     for name, number in counts.items():

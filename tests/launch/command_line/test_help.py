@@ -88,7 +88,7 @@ def test_help_of_all_verbs(monkeypatch):
 
 JOBS_FLAGS = """--output --container --format --images --instances --keypoints --captions --masks --label --labels
     --model --split --stratify --group-from --categories --image-format --max-side --shard-size --max-rejects
-    --limit --overwrite --add --dry-run --class-map --tile"""
+    --limit --overwrite --add --dry-run --class-map --tile --labels-only"""
 
 
 def shown_flags(text: str) -> list[str]:

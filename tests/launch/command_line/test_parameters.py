@@ -113,9 +113,9 @@ NEEDS_ANOTHER = {
     *("text_features", "min_df", "ngrams", "no_lower", "fit_split", "text_names"),
     *("text", "text_column", "image_column", "raw_size"),
     *("classes", "default", "encoding", "group_column", "rename", "container"),
-    *("tile_overlap", "tile_min_visible", "keep_empty", "depth_scale"),
+    *("tile_overlap", "tile_min_visible", "keep_empty", "depth_scale", "as", "labels_only"),
 }
-"""Options that are refused, or do nothing, without another option."""
+"""Options that are refused, or do nothing, without another option, or that change the defaults of others."""
 
 
 def test_lists_are_texts_with_commas_or_lists():
@@ -146,7 +146,7 @@ def test_value_that_begins_with_dash_stays_value():
         (
             "convert",
             {"image": "x"},
-            "convert has no parameter image; it has add, add_as, allow_empty, batch",
+            "convert has no parameter image; it has add, add_as, allow_empty, as, batch",
         ),
         ("convert", {"labels": "x"}, "convert has no parameter labels"),
         ("verify", {"recompute": 1}, "verify has no parameter recompute"),
