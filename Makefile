@@ -21,7 +21,7 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.10 --no-python-down
 INSTALL = $(BIN)/uv pip install --compile-bytecode --python
 
 .PHONY: demo test test-airflow test-browser test-consumers test-dist test-engines test-faults test-fuzz test-matrix \
-    test-newest test-pythons lint lint-workflows dist format bench bench-engines bench-first-batch bench-peers bench-readers lock lock-consumers templates pictures clean \
+    test-newest test-pythons lint lint-workflows dist format site bench bench-engines bench-first-batch bench-peers bench-readers lock lock-consumers templates pictures clean \
     .engines/fetched
 
 demo: $(VENV)/installed-beam  ## Write the sample data set, convert it, verify the result
@@ -49,7 +49,7 @@ test-consumers: $(VENV)/installed .venv-model-garden/installed $(CONSUMERS:%=.co
 	    tests/consumers/environments/NAME $(PYTEST_ARGS)
 
 test-airflow: $(VENV)/installed .venv-airflow/installed .venv-airflow-dataflow/installed  ## Have Airflow run the DAGs, in environments that docs/airflow.md installs
-	rm -rf build
+	rm -rf build/lib build/bdist.*
 	$(INSTALL) .venv-airflow/bin/python --quiet --no-deps --reinstall .
 	$(INSTALL) .venv-airflow-dataflow/bin/python --quiet --no-deps --reinstall .
 	cd tests/airflow && export PROJECT_PYTHON=$(abspath $(BIN))/python && \
@@ -59,7 +59,7 @@ test-airflow: $(VENV)/installed .venv-airflow/installed .venv-airflow-dataflow/i
 test-faults:  ## Kill jobs, fill disks, break requests: nothing may be lost or half-written
 test-engines: .venv-worker/installed .venv-light/installed .engines/fetched  ## Have Flink, Spark, Prism and several processes run the jobs
 test-matrix:  ## Run slow matrices: 25 conversions write the bytes that they always wrote, cures work as printed
-test-browser: .browser/installed  ## Have headless Chromium open report.html
+test-browser: .browser/installed build/site/index.html  ## Have headless Chromium open report.html, and the site where it is built
 # One process needs no other that hands it the tests.
 test-faults test-engines test-matrix test-browser: $(VENV)/installed
 	$(BIN)/python -m pytest -n $(patsubst 1,0,$(JOBS)) --dist loadfile $(@:test-%=tests/%) $(PYTEST_ARGS)
@@ -101,6 +101,19 @@ format: $(VENV)/installed  ## Rewrite the code in its style
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Links between pages are those of the repository, so its folders are copied as they stand. README.md is the first page.
+SITE_SOURCE := build/site-source
+site: $(VENV)/installed .site/installed  ## Build the pages of docs as a site, build/site/index.html
+	rm -rf build/site $(SITE_SOURCE)
+	mkdir -p $(SITE_SOURCE)/benchmarks
+	cp -r CHANGELOG.md CONTRIBUTING.md LICENSE docs launch $(SITE_SOURCE)
+	cp benchmarks/RESULTS.md $(SITE_SOURCE)/benchmarks
+	cp README.md $(SITE_SOURCE)/index.md
+	PYTHONPATH=. .site/bin/python -m sphinx -q -W --keep-going -c docs/site $(SITE_SOURCE) build/site
+
+build/site/index.html:
+	$(MAKE) site
+
 bench: $(VENV)/installed  ## Measure speed and memory (minutes)
 	cd benchmarks && for name in masks pictures read_images duplicates read_coco coco containers buckets table embed text metadata; do \
 	    ../$(BIN)/python $$name.py || exit 1; done
@@ -132,7 +145,7 @@ lock-consumers: $(VENV)/installed  ## Pin what consumers need, where it can be a
 	 $(LOCK) tests/consumers/model_garden.in -c constraints.new --override overrides.new && \
 	 echo "tf-models-official==2.20.0") > model_garden.new
 	mv model_garden.new tests/consumers/model_garden.txt
-	for folder in $(dir $(wildcard tests/consumers/environments/*/*.in benchmarks/peers/environments/*/*.in)); do \
+	for folder in $(dir $(wildcard tests/consumers/environments/*/*.in benchmarks/peers/environments/*/*.in docs/site/*.in)); do \
 	    sed -n 's/^\([A-Za-z0-9._-]*\).*/^\1==/p' $$folder/requirements.in > named.new; \
 	    grep -v -f named.new constraints.txt > constraints.new; \
 	    $(LOCK) $$folder/requirements.in --excludes tests/consumers/environments/left_out.txt -c constraints.new > pins.new || exit 1; \
@@ -141,10 +154,9 @@ lock-consumers: $(VENV)/installed  ## Pin what consumers need, where it can be a
 	done
 	rm *.new
 
-templates: $(VENV)/installed-beam  ## Write what follows from the code: templates, tables of docs/cli.md and docs/architecture.md, keywords of convert, docs/api.md
+templates: $(VENV)/installed-beam  ## Write what follows from the code: templates, tables of docs/cli.md and docs/architecture.md, keywords of convert
 	$(BIN)/python -m recordmill.launch.services.template_metadata build/templates
 	$(BIN)/python -m recordmill.launch.command_line.documentation docs/cli.md docs/formats.md docs/architecture.md
-	$(BIN)/python docs/make_api.py docs/api.md
 	$(BIN)/python -m recordmill.launch.command_line.keywords recordmill/_keywords.py recordmill/_convert.py
 
 pictures: $(VENV)/installed .browser/installed  ## Draw the pictures of README.md again
@@ -185,6 +197,9 @@ endef
 .engines/fetched: $(VENV)/installed
 	$(BIN)/python tests/engines/fetch.py $(@D)
 
+.site/installed: docs/site/requirements.txt $(VENV)/installed
+	$(install_on_top)
+
 .browser/installed: tests/browser/install.sh tests/browser/package-lock.json
 	tests/browser/install.sh .browser
 
@@ -205,4 +220,4 @@ $(ALONE:%=.venv-%/installed): | $(BIN)/uv
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(ALONE:%=.venv-%) .venv-airflow .venv-airflow-dataflow .consumers .peers .engines .browser $(DEMO) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ALONE:%=.venv-%) .venv-airflow .venv-airflow-dataflow .consumers .peers .engines .browser .site $(DEMO) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -23,6 +23,7 @@ __all__ = [
     "RecordmillError",
     "Split",
     "__version__",
+    "collate",
     "convert",
     "decode_manifest",
     "encoders",
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 _NAMES = {
+    "_collate": ("collate",),
     "_convert": ("convert",),
     "_data_set": ("DataSet", "Split", "open"),
     "_global_order": ("GlobalOrder",),
@@ -45,6 +47,7 @@ _MODULES = {"beam", "formats"}
 """Public modules. Users import them, because they need an extra."""
 
 if TYPE_CHECKING:
+    from recordmill._collate import collate
     from recordmill._convert import convert
     from recordmill._data_set import DataSet, Split, open
     from recordmill._global_order import GlobalOrder

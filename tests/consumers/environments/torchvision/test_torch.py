@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+import recordmill
 from recordmill._split_records import RecordContents
 from recordmill._torch_dataset import torch_example
 from recordmill.schemas.errors import ConfigError
@@ -150,6 +151,19 @@ def test_workers_may_be_spawned(split, iterable):
     assert ids([next(iter(records))]) == [0]  # the index is there already, and not for the workers
     loader = DataLoader(records, 3, num_workers=2, collate_fn=ids, multiprocessing_context="spawn")
     assert sorted(id_ for batch in loader for id_ in batch) == list(range(RECORDS))
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_collate_keeps_sizes_in_workers(split, context):
+    options = {"collate_fn": recordmill.collate, "num_workers": 1, "multiprocessing_context": context}
+    records = split.torch(keys=["image", "image_id"])
+    images, targets = next(iter(DataLoader(records, 3, **options)))
+    assert [image.shape for image in images] == [records[number][0].shape for number in range(3)]
+    assert [int(target["image_id"]) for target in targets] == [0, 1, 2]
+
+
+def test_collate_of_rows_without_images():
+    assert recordmill.collate([{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]) == {"a": (1, 2), "b": ("x", "y")}
 
 
 def with_storages(batch):
