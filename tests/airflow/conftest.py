@@ -54,9 +54,16 @@ def sample(tmp_path_factory) -> Path:
     return folder
 
 
+def tutorial(language: str) -> list[str]:
+    """Blocks of docs/tutorials/airflow_schedule.md in a language."""
+    page = (ROOT / "docs" / "tutorials" / "airflow_schedule.md").read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
 def examples() -> list[str]:
-    """DAG files of docs/airflow."""
-    return [path.read_text() for path in sorted((ROOT / "docs" / "airflow").glob("*.py"))]
+    """DAG files of docs/airflow and of the tutorial."""
+    files = [path.read_text() for path in sorted((ROOT / "docs" / "airflow").glob("*.py"))]
+    return [*files, tutorial("python")[1]]
 
 
 def write_dags(folder: Path, **settings: object) -> Path:
@@ -97,17 +104,31 @@ def parsed_dags(folder: Path) -> tuple[Any, dict[str, Any]]:
 class DagRun:
     """A run by `airflow dags test` in a separate process with a separate database.
 
+    Args:
+        data: Folder in place of /data in all DAG files.
+
     Attributes:
         code: exit code, from `wait`.
         log: standard output and standard error, from `wait`.
     """
 
-    def __init__(self, home: Path, folder: Path, settings: dict, dag_id: str, params: dict):
+    def __init__(
+        self,
+        home: Path,
+        folder: Path,
+        settings: dict,
+        dag_id: str,
+        params: dict,
+        date: str = "2026-11-02",
+        data: str = "",
+    ):
         self._home = folder / "airflow"
         dags = write_dags(self._home / "dags", **settings)
+        for path in dags.iterdir() if data else ():
+            path.write_text(path.read_text().replace("/data/", f"{data}/"))
         shutil.copy(home / "airflow.db", self._home)
         own = {"AIRFLOW_HOME": str(self._home), "AIRFLOW__CORE__DAGS_FOLDER": str(dags), "TMPDIR": str(home)}
-        command = [_AIRFLOW, "dags", "test", dag_id, "2026-11-02", "--conf", json.dumps(params)]
+        command = [_AIRFLOW, "dags", "test", dag_id, date, "--conf", json.dumps(params)]
         output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         self._process = subprocess.Popen(command, env=os.environ | own, **output)
 

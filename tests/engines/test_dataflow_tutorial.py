@@ -1,4 +1,4 @@
-"""docs/tutorials/bucket_to_dataflow.md: its shell with a `gcloud` that does nothing, its `recordmill` with stand-ins."""
+"""docs/tutorials/bucket_to_dataflow.md: its shell with a `gcloud` that does nothing, `recordmill` with stand-ins."""
 
 import json
 import os
