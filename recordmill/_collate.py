@@ -1,4 +1,4 @@
-"""Batches of a PyTorch DataLoader. It needs no PyTorch: tensors stay as they are."""
+"""Batches of a PyTorch DataLoader. It needs no PyTorch, because it changes no tensor."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -28,12 +28,12 @@ myst_heading_anchors = 4
 highlight_language = "none"  # indented code is mostly for the shell
 
 default_role = "code"  # docstrings are written as Markdown
-autodoc_typehints = "signature"
-autodoc_member_order = "alphabetical"
+autodoc_inherit_docstrings = False
 autodoc_default_options = {"members": True, "inherited-members": True}
 napoleon_use_ivar = True
 
 _INDEX = "docs/README"
+_LONGEST_SIGNATURE = 1000
 _ROW = re.compile(r"^\| (?:\*\*(.+?)\*\*)? ?\| (.*) \|$", re.MULTILINE)
 _COLON = "\N{MODIFIER LETTER COLON}"
 _PAGE = re.compile(r"\]\(([^)#]+)\.(?:md|rst)[)#]")
@@ -43,6 +43,7 @@ def setup(app: Any) -> None:
     app.connect("source-read", add_navigation)
     app.connect("autodoc-process-docstring", to_restructured_text, priority=100)  # before napoleon
     app.connect("autodoc-process-docstring", show_colons, priority=900)
+    app.connect("autodoc-process-signature", shorten)
     app.connect("autodoc-skip-member", skip_foreign)
     app.add_lexer("csv", TextLexer)
 
@@ -59,7 +60,7 @@ def add_navigation(app: Any, page: str, source: list[str]) -> None:
             parts.setdefault(caption, []).extend(links)
         source[0] += "".join(_toctree(pages, name and f":caption: {name}") for name, pages in parts.items())
     elif page == "docs/decisions/README":
-        source[0] += _toctree(["0*"], ":glob:", hidden="")
+        source[0] += _toctree(["0*"], ":glob:", ":maxdepth: 1", hidden="")
 
 
 def _toctree(pages: list[str], *options: str, hidden: str = ":hidden:") -> str:
@@ -84,6 +85,15 @@ def to_restructured_text(app: Any, what: str, name: str, value: object, options:
 def show_colons(app: Any, what: str, name: str, value: object, options: Any, lines: list[str]) -> None:
     """Undo what `to_restructured_text` did for napoleon."""
     lines[:] = [line.replace(_COLON, ":") for line in lines]
+
+
+def shorten(
+    app: Any, what: str, name: str, value: object, options: Any, signature: str | None, returned: str | None
+) -> tuple[str, str | None] | None:
+    """Leave out the keywords of a function that has the options of the command: docs/cli.md has them."""
+    if not signature or len(signature) < _LONGEST_SIGNATURE:
+        return None
+    return f"{signature.split(', *, ')[0]}, **options)", returned
 
 
 def skip_foreign(app: Any, what: str, name: str, value: Any, skip: bool, options: Any) -> bool:
