@@ -10,6 +10,7 @@ from posixpath import normpath
 from typing import Any
 
 from pygments.lexers.special import TextLexer
+from sphinx.pycode import ModuleAnalyzer
 
 project = "Recordmill"
 version = release = version_of("recordmill")
@@ -33,7 +34,6 @@ autodoc_default_options = {"members": True, "inherited-members": True}
 napoleon_use_ivar = True
 
 _INDEX = "docs/README"
-_LONGEST_SIGNATURE = 1000
 _ROW = re.compile(r"^\| (?:\*\*(.+?)\*\*)? ?\| (.*) \|$", re.MULTILINE)
 _COLON = "\N{MODIFIER LETTER COLON}"
 _PAGE = re.compile(r"\]\(([^)#]+)\.(?:md|rst)[)#]")
@@ -43,9 +43,11 @@ def setup(app: Any) -> None:
     app.connect("source-read", add_navigation)
     app.connect("autodoc-process-docstring", to_restructured_text, priority=100)  # before napoleon
     app.connect("autodoc-process-docstring", show_colons, priority=900)
-    app.connect("autodoc-process-signature", shorten)
     app.connect("autodoc-skip-member", skip_foreign)
     app.add_lexer("csv", TextLexer)
+    conversion = ModuleAnalyzer.for_module("recordmill._convert")
+    conversion.analyze()
+    conversion.overloads.clear()  # signatures of a hundred options, which docs/cli.md has
 
 
 def add_navigation(app: Any, page: str, source: list[str]) -> None:
@@ -74,6 +76,9 @@ def to_restructured_text(app: Any, what: str, name: str, value: object, options:
         before, blank, line = lines[number - 2 : number + 1]
         if before.strip() and not blank.strip() and _indent(line) >= _indent(before) + 4:
             lines[number - 2] = f"{before}:" if before.endswith(":") else f"{before} ::"
+    if "Example:" in lines:
+        lines.insert(lines.index("Example:") + 1, "")
+        lines[lines.index("Example:")] = "Example::"
     if "Options:" in lines:
         start = lines.index("Options:")
         end = next((number for number in range(start, len(lines)) if lines[number] in ("Returns:", "Raises:")), start)
@@ -85,15 +90,6 @@ def to_restructured_text(app: Any, what: str, name: str, value: object, options:
 def show_colons(app: Any, what: str, name: str, value: object, options: Any, lines: list[str]) -> None:
     """Undo what `to_restructured_text` did for napoleon."""
     lines[:] = [line.replace(_COLON, ":") for line in lines]
-
-
-def shorten(
-    app: Any, what: str, name: str, value: object, options: Any, signature: str | None, returned: str | None
-) -> tuple[str, str | None] | None:
-    """Leave out the keywords of a function that has the options of the command: docs/cli.md has them."""
-    if not signature or len(signature) < _LONGEST_SIGNATURE:
-        return None
-    return f"{signature.split(', *, ')[0]}, **options)", returned
 
 
 def skip_foreign(app: Any, what: str, name: str, value: Any, skip: bool, options: Any) -> bool:
