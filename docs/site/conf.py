@@ -28,6 +28,7 @@ html_css_files = ["site.css"]
 myst_heading_anchors = 4
 highlight_language = "none"  # indented code is mostly for the shell
 
+smartquotes = False
 default_role = "code"  # docstrings are written as Markdown
 autodoc_inherit_docstrings = False
 autodoc_default_options = {"members": True, "inherited-members": True}
