@@ -104,12 +104,12 @@ format: $(VENV)/installed  ## Rewrite the code in its style
 # Links between pages are those of the repository, so its folders are copied as they stand. README.md is the first page.
 SITE_SOURCE := build/site-source
 site: $(VENV)/installed .site/installed  ## Build the pages of docs as a site, build/site/index.html
-	rm -rf build/site $(SITE_SOURCE)
+	rm -rf build/site build/doctrees $(SITE_SOURCE)
 	mkdir -p $(SITE_SOURCE)/benchmarks
 	cp -r CHANGELOG.md CONTRIBUTING.md LICENSE docs launch $(SITE_SOURCE)
 	cp benchmarks/RESULTS.md $(SITE_SOURCE)/benchmarks
 	cp README.md $(SITE_SOURCE)/index.md
-	PYTHONPATH=. .site/bin/python -m sphinx -q -W --keep-going -c docs/site $(SITE_SOURCE) build/site
+	PYTHONPATH=. .site/bin/python -m sphinx -q -W --keep-going -c docs/site -d build/doctrees $(SITE_SOURCE) build/site
 
 build/site/index.html:
 	$(MAKE) site
