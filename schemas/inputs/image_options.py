@@ -9,7 +9,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import PARTS_OF_FIELDS, FeatureKind, FeatureTable, Part
 from recordmill.schemas.inputs.fields import NONE, Fields, FieldSelection, select_fields
 from recordmill.schemas.inputs.images import MAX_PIXELS, ImageRules, TileRules
-from recordmill.schemas.inputs.maps import DEPTH_WORDS, MapFolder
+from recordmill.schemas.inputs.maps import MapFolder
 from recordmill.schemas.inputs.option import (
     COMMON,
     IMAGES,
@@ -385,10 +385,7 @@ class AnnotatedOptions(ObjectOptions, LabelsOnlyOptions, DividedOptions):
     @property
     def map_folders(self) -> tuple[MapFolder, ...]:
         """Folders of the maps of images: semantic masks and depth maps."""
-        image_words, map_words = DEPTH_WORDS
-        return tuple(
-            MapFolder(Part.DEPTH, folder, image_words=image_words, map_words=map_words) for folder in self.depth_images
-        )
+        return tuple(MapFolder(Part.DEPTH, folder) for folder in self.depth_images)
 
     @property
     def map_parts(self) -> tuple[Part, ...]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.images import is_image_name
-from recordmill.schemas.inputs.maps import MapFolder
+from recordmill.schemas.inputs.maps import MapFolder, NameEnds
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -28,19 +28,24 @@ _SPELLINGS = (
     *(spelling for word in (*_IMAGE_WORDS, *_MASK_WORDS) for spelling in (word, word.title(), word.upper())),
     *("JPEGImages", "SegmentationClass", "leftImg8bit", "gtFine", "gtCoarse"),
 )
-_ENDS = (
-    ("", ""),
-    *(("_leftImg8bit", f"_gt{kind}_label{ids}") for kind in ("Fine", "Coarse") for ids in ("TrainIds", "Ids")),
-    *(("", end) for end in ("_mask", "_masks", "-mask", "_L", "_label", "_labels", "_segmentation", "_seg", "_gt")),
-    ("_sat", "_mask"),
+_Folder = tuple[str, list[str]]
+"""Name of a folder, and the names of its files below it."""
+_Ends = tuple[NameEnds, NameEnds]
+"""Ends of the names of images, and of their masks."""
+_ENDS: tuple[_Ends, ...] = tuple(
+    (NameEnds("", image_end), NameEnds("", mask_end))
+    for image_end, mask_end in (
+        ("", ""),
+        *(("_leftImg8bit", f"_gt{kind}_label{ids}") for kind in ("Fine", "Coarse") for ids in ("TrainIds", "Ids")),
+        *(("", end) for end in ("_mask", "_masks", "-mask", "_L", "_label", "_labels", "_segmentation", "_seg", "_gt")),
+        ("_sat", "_mask"),
+    )
 )
-"""Ends of the names of images and of their masks, in order of preference."""
+"""Usual ends, in order of preference."""
 _MOST_FOLDERS = 10
 """Number of folders with other names that are compared."""
 _COMPARED, _COMPARED_MASKS = 8, 500
 """Number of images, and masks of their folder, whose names show other ends."""
-
-
 LISTED = 20_000
 """Number of files of a folder that are looked at."""
 _MANY, _ENOUGH = LISTED // 4, 50
@@ -51,17 +56,15 @@ class FolderPair(NamedTuple):
 
     Attributes:
         images, masks: Folders: `train/images`; empty for the data set itself.
-        image_start, image_end, map_start, map_end: See MapFolder.
+        image_ends, map_ends: See MapFolder.
         pairs: Names of images and of their masks below their folders, among the first files.
         image_count, mask_count: Number of files of the folders, among the first ones.
     """
 
     images: str
     masks: str
-    image_start: str = ""
-    image_end: str = ""
-    map_start: str = ""
-    map_end: str = ""
+    image_ends: NameEnds = NameEnds()
+    map_ends: NameEnds = NameEnds()
     pairs: tuple[tuple[str, str], ...] = ()
     image_count: int = 0
     mask_count: int = 0
@@ -76,15 +79,14 @@ class FolderPair(NamedTuple):
     def is_mask(self, name: str) -> bool:
         """Return True for a file of the data set that is a mask of the pair."""
         if self.images == self.masks:
-            return bool(self.map_end) and map_key(name, self.map_start, self.map_end) is not None
+            return bool(self.map_ends.end and self.map_ends.key(name))
         return name.startswith(f"{self.masks}/")
 
     def map_folder(self, mask_root: str) -> MapFolder:
         """Return the MapFolder of the pair. `mask_root` is the folder that `masks` is in."""
         prefix = f"{self.images}/" if self.images else ""
         path = join_path(mask_root, self.masks) if self.masks else mask_root
-        ends = self.image_start, self.image_end, self.map_start, self.map_end
-        return MapFolder(Part.SEMANTIC, path, prefix, *ends)
+        return MapFolder(Part.SEMANTIC, path, prefix, self.image_ends, self.map_ends)
 
 
 def find_pairs(names: Iterable[str]) -> list[FolderPair]:
@@ -94,21 +96,29 @@ def find_pairs(names: Iterable[str]) -> list[FolderPair]:
         names: Names of the files of a data set.
 
     >>> pair, = find_pairs(["train/img/1.jpg", "train/mask/1_m.png", "train/img/2.jpg", "train/mask/2_m.png"])
-    >>> pair.images, pair.masks, pair.map_end, len(pair.pairs)
+    >>> pair.images, pair.masks, pair.map_ends.end, len(pair.pairs)
     ('train/img', 'train/mask', '_m', 2)
     """
     images = [name for name in names if is_image_name(name)]
     pairs = [
-        max((_pair(*one, *other) for other in masks for one in folders), key=lambda pair: len(pair.pairs))
-        for folders, masks in _candidate_folders(images)
+        _best(_pair(one, other) for other in masks for one in folders) for folders, masks in _candidate_folders(images)
     ]
     if not any(pair.pairs for pair in pairs):
-        stems = [posixpath.splitext(name)[0] for name in images]
-        ends = [pair for pair in _ENDS if pair[1] and any(stem.endswith(pair[1]) for stem in stems)]
-        others = [_pair_beside(images, *pair) for pair in ends] + [*_pairs_apart(images)]
-        likely = [pair for pair in others if pair.is_likely]
-        pairs = [max(likely, key=lambda pair: len(pair.pairs))] if likely else pairs
+        likely = [pair for pair in (*_pairs_beside(images), *_pairs_apart(images)) if pair.is_likely]
+        pairs = [_best(likely)] if likely else pairs
     return pairs
+
+
+def _best(pairs: Iterable[FolderPair]) -> FolderPair:
+    return max(pairs, key=lambda pair: len(pair.pairs))
+
+
+def _pairs_beside(images: Sequence[str]) -> Iterator[FolderPair]:
+    """Yield the pairs of images and masks in the same folders, one for each usual end of masks."""
+    for ends in _ENDS[1:]:
+        masks = [name for name in images if ends[1].key(name)]
+        if masks:
+            yield _pair(("", [name for name in images if not ends[1].key(name)]), ("", masks), [ends])
 
 
 def _pairs_apart(images: Sequence[str]) -> Iterator[FolderPair]:
@@ -120,7 +130,7 @@ def _pairs_apart(images: Sequence[str]) -> Iterator[FolderPair]:
     masks = [folder for folder in by_folder if posixpath.basename(folder) == "SegmentationClass"]
     for one in masks[:_MOST_FOLDERS]:
         for other in sorted(by_folder.keys() - {*masks})[:_MOST_FOLDERS]:
-            yield _pair(other, by_folder[other], one, by_folder[one])
+            yield _pair((other, by_folder[other]), (one, by_folder[one]))
 
 
 def list_names(folder: str) -> list[str]:
@@ -146,10 +156,6 @@ def _places(name: str) -> Iterator[str]:
     yield from ("/".join(parts[:depth]) for depth, part in enumerate(parts[:-1]) if _describe_folder(part)[1] == "")
 
 
-_Folder = tuple[str, list[str]]
-"""Name of a folder, and the names of its files below it."""
-
-
 def _candidate_folders(images: Sequence[str]) -> Iterator[tuple[list[_Folder], list[_Folder]]]:
     """Yield folders of images, and folders of masks in order of preference, that are in one folder and whose names
     differ by the words for images and masks: `images` and `masks`, `train` and `train_masks`."""
@@ -165,15 +171,11 @@ def _candidate_folders(images: Sequence[str]) -> Iterator[tuple[list[_Folder], l
     for (above, rest), group in sorted(groups.items()):
         folders = group["image"] or group[""]
         if not folders and not rest:
-            folders = {above: direct} if (direct := _files_of(above, images)) else {}
+            direct = [posixpath.basename(name) for name in images if posixpath.dirname(name) == above]
+            folders = {above: direct} if direct else {}
         if group["mask"] and folders:
             masks = sorted(group["mask"].items(), key=lambda item: _rank_mask_folder(item[0]))
             yield [*folders.items()], masks
-
-
-def _files_of(folder: str, names: Iterable[str]) -> list[str]:
-    """Return the names of the files directly in a folder."""
-    return [posixpath.basename(name) for name in names if posixpath.dirname(name) == folder]
 
 
 @lru_cache(1024)
@@ -198,29 +200,27 @@ def _rank_mask_folder(name: str) -> int:
     return next((rank for rank, word in enumerate(_MASK_WORDS) if last.startswith(word) or last.endswith(word)), 0)
 
 
-def _pair(images: str, image_names: Sequence[str], masks: str, mask_names: Sequence[str]) -> FolderPair:
-    """Return the pair of two folders, with the ends of names by which most images have a mask."""
-    known = [("", image_end, "", mask_end) for image_end, mask_end in _ENDS]
-    candidates = dict.fromkeys((*known, *_differences(image_names, mask_names)))
-    ordered = sorted(mask_names, key=lambda name: name.lower().endswith(".png"))  # a PNG of two files with one name
-    best: tuple[tuple[str, str, str, str], list[tuple[str, str]]] = ("", "", "", ""), []
-    for ends in candidates:
-        by_key = {key: name for name in ordered if (key := map_key(name, ends[2], ends[3])) is not None}
-        pairs = [
-            (name, by_key[key])
-            for name in image_names
-            if (key := map_key(name, ends[0], ends[1])) is not None and key in by_key
-        ]
-        if len(pairs) > len(best[1]):
-            best = ends, pairs
-    return FolderPair(images, masks, *best[0], tuple(best[1]), len(image_names), len(mask_names))
+def _pair(images: _Folder, masks: _Folder, candidates: Iterable[_Ends] = ()) -> FolderPair:
+    """Return the pair of two folders, with the ends of names by which most images have a mask.
+
+    Args:
+        candidates: Possible ends; by default the usual ones, and those by which the names differ.
+    """
+    names = sorted(masks[1], key=lambda name: name.lower().endswith(".png"))  # a PNG of two files with one name
+    best, pairs = (NameEnds(), NameEnds()), list[tuple[str, str]]()
+    for ends in candidates or dict.fromkeys((*_ENDS, *_differences(images[1], masks[1]))):
+        by_key = {key: name for name in names if (key := ends[1].key(name))}
+        some = [(name, by_key[key]) for name in images[1] if (key := ends[0].key(name)) in by_key]
+        if len(some) > len(pairs):
+            best, pairs = ends, some
+    return FolderPair(images[0], masks[0], *best, tuple(pairs), len(images[1]), len(masks[1]))
 
 
 def pair_names(image_names: Sequence[str], mask_names: Sequence[str]) -> FolderPair:
     """Return the pair of a folder of images and another of masks, each of which may have the files in a folder
     `images` or `masks`."""
     images, masks = _subfolders(image_names, "image"), _subfolders(mask_names, "mask")
-    return max((_pair(*one, *other) for one in images for other in masks), key=lambda pair: len(pair.pairs))
+    return _best(_pair(one, other) for one in images for other in masks)
 
 
 def is_images_folder(name: str) -> bool:
@@ -244,16 +244,8 @@ def _subfolders(names: Sequence[str], kind: str) -> list[_Folder]:
     ]
 
 
-def map_key(name: str, start: str, end: str) -> str | None:
-    """Return what the names of an image and of its mask have in common; None if a name lacks the start or the end."""
-    folder, base = posixpath.split(posixpath.splitext(name)[0])
-    if not (base.startswith(start) and base.endswith(end) and len(base) > len(start) + len(end)):
-        return None
-    return posixpath.join(folder, base[len(start) : len(base) - len(end)])
-
-
-def _differences(image_names: Sequence[str], mask_names: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the ends, and the starts, by which the first images differ from the mask with the most similar name."""
+def _differences(image_names: Sequence[str], mask_names: Sequence[str]) -> Iterator[_Ends]:
+    """Yield the texts by which the first images differ from the mask with the most similar name."""
     by_folder: dict[str, list[str]] = defaultdict(list)
     for name in mask_names:
         folder, base = posixpath.split(posixpath.splitext(name)[0])
@@ -266,10 +258,10 @@ def _differences(image_names: Sequence[str], mask_names: Sequence[str]) -> Itera
             continue
         mask, common = _most_similar(image, masks)
         if common:
-            yield "", image[common:], "", mask[common:]
+            yield NameEnds("", image[common:]), NameEnds("", mask[common:])
         mask, common = _most_similar(image[::-1], [mask[::-1] for mask in masks])
         if common:
-            yield image[: len(image) - common], "", mask[: common - 1 : -1], ""
+            yield NameEnds(image[: len(image) - common]), NameEnds(mask[: common - 1 : -1])
 
 
 def _most_similar(name: str, others: Iterable[str]) -> tuple[str, int]:
@@ -281,14 +273,6 @@ def _most_similar(name: str, others: Iterable[str]) -> tuple[str, int]:
         for other in others
     }
     return max(lengths.items(), key=lambda item: item[1])
-
-
-def _pair_beside(images: Sequence[str], image_end: str, map_end: str) -> FolderPair:
-    """Return the pair of images and masks in the same folders."""
-    masks = {key: name for name in images if (key := map_key(name, "", map_end)) is not None}
-    own = [name for name in images if map_key(name, "", map_end) is None]
-    pairs = tuple((name, masks[key]) for name in own if (key := map_key(name, "", image_end)) in masks)
-    return FolderPair("", "", "", image_end, "", map_end, pairs, len(own), len(masks))
 
 
 def split_of_folder(folder: str) -> str:

@@ -169,7 +169,7 @@ def _find_classes(options: MasksOptions, pairs: Sequence[FolderPair], names: Seq
             return tables[0]._replace(notes=tuple(about))
     for pair in pairs:
         is_voc = any(f"{folder}/" in path for folder in _LISTS for path in names)
-        if known := known_classes(pair.masks, pair.map_end, is_voc):
+        if known := known_classes(pair.masks, pair.map_ends.end, is_voc):
             return known
     return ClassTable()
 

@@ -6,15 +6,15 @@ from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import MapFile
 from recordmill.schemas.inputs.files import File
-from recordmill.schemas.inputs.maps import DEPTH_WORDS, MapFolder
+from recordmill.schemas.inputs.maps import MapFolder, NameEnds
 from recordmill.transforms.blocks.image_tasks import labels_of
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.join.join_maps import JoinMaps, choose_file
 from tests.transforms.dataset.kinds import applied
 
-DEPTH = MapFolder(Part.DEPTH, "depth", image_words=DEPTH_WORDS[0], map_words=DEPTH_WORDS[1])
-CITYSCAPES = MapFolder(Part.SEMANTIC, "gtFine", "", "", "_leftImg8bit", "", "_labelIds")
-CAMVID = MapFolder(Part.SEMANTIC, "labels", "train/", map_end="_L")
+DEPTH = MapFolder(Part.DEPTH, "depth")
+CITYSCAPES = MapFolder(Part.SEMANTIC, "gtFine", "", NameEnds("", "_leftImg8bit"), NameEnds("", "_labelIds"))
+CAMVID = MapFolder(Part.SEMANTIC, "labels", "train/", map_ends=NameEnds("", "_L"))
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ CAMVID = MapFolder(Part.SEMANTIC, "labels", "train/", map_end="_L")
     [
         (CAMVID, "train/0001TP_1.png", "0001TP_1_L.png"),
         (CITYSCAPES, "a/1_leftImg8bit.png", "a/1_labelIds.png"),
-        (MapFolder(Part.SEMANTIC, "masks", "", "img_", "", "mask_"), "x/img_1.jpg", "x/mask_1.png"),
+        (MapFolder(Part.SEMANTIC, "masks", "", NameEnds("img_"), NameEnds("mask_")), "x/img_1.jpg", "x/mask_1.png"),
         (DEPTH, "train/images/1.jpg", "train/1.png"),
         (DEPTH, "1.jpg", "depth/1_depth.png"),
         (DEPTH, "color/1.jpg", "1.png"),

@@ -149,7 +149,7 @@ def test_layouts(layout, tmp_path):
     assert (match[0], match[1].fault) == ("masks", None)
     found = source(MasksOptions(data=str(tmp_path), output="out"))
     folders = [
-        (map_.path.removeprefix(str(tmp_path)).lstrip("/"), map_.prefix, map_.image_end, map_.map_end)
+        (map_.path.removeprefix(str(tmp_path)).lstrip("/"), map_.prefix, map_.image_ends.end, map_.map_ends.end)
         for map_ in found.maps
     ]
     texts = [category.name for category in found.segments]
