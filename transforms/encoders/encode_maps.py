@@ -1,6 +1,6 @@
 """Semantic masks and depth maps beside images: PNGs with a value per pixel, read when their image is encoded."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from recordmill.schemas.inputs.maps import MAP_NAMES
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.images.check_formats import PNG_START, check_png
+from recordmill.transforms.images.colours import find_colours
 from recordmill.transforms.images.load_images import describe_pillow_error, fetch_file
 from recordmill.transforms.images.masks import grey16_png, grey_png, resize_nearest
 from recordmill.transforms.images.open_image import image_kind, open_image
@@ -28,7 +29,6 @@ _GREY_OF_BITS = {2: 85, 4: 17}
 """Pillow multiplies grey values of 2 or 4 bits by this."""
 _LOSSLESS = ("PNG", "BMP", "GIF", "TIFF")
 _SHOWN = 10
-_PIXELS_AT_ONCE = 1 << 20
 
 
 class ReadMap(NamedTuple):
@@ -164,7 +164,7 @@ def read_mask(data: bytes, width: int, height: int, colours: bytes = b"") -> np.
     """
     image = _open_map(data, width, height)
     if colours:
-        return _values_of_colours(np.asarray(image.convert("RGB")), colours)
+        return _values_of_colours(image, colours)
     pixels = mask_numbers(image, data)
     if pixels is None:
         raise UnusableError(
@@ -229,37 +229,21 @@ def _open_map(data: bytes, width: int, height: int) -> Image.Image:
     return image
 
 
-def _strips(pixels: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the top of each strip of rows, and its pixels. Lookups take several times the memory of the pixels."""
-    rows = max(1, _PIXELS_AT_ONCE // pixels.shape[1])
-    yield from ((top, pixels[top : top + rows]) for top in range(0, len(pixels), rows))
-
-
-def _values_of_colours(pixels: np.ndarray, colours: bytes) -> np.ndarray:
+def _values_of_colours(image: Image.Image, colours: bytes) -> np.ndarray:
     """Return the index of each pixel's colour: uint8 [height, width].
-
-    Args:
-        pixels: uint8 [height, width, 3].
 
     Raises:
         UnusableError: A colour is not in the table.
     """
-    table = np.frombuffer(colours, np.uint8).reshape(-1, 3).astype(np.int32) @ _RGB
-    order = np.argsort(table, kind="stable")
-    values = np.empty(pixels.shape[:2], np.uint8)
+    values = np.empty((image.height, image.width), np.uint8)
     unknown, number = set[int](), 0
-    for top, strip in _strips(pixels):
-        codes = strip.astype(np.int32) @ _RGB
-        rows = order[np.searchsorted(table[order], codes).clip(max=len(table) - 1)]
-        is_unknown = table[rows] != codes
-        unknown.update(np.unique(codes[is_unknown])[:_SHOWN].tolist())
-        number += int(is_unknown.sum())
-        values[top : top + len(strip)] = rows
+    for rows, indices, pixels in find_colours(image, np.frombuffer(colours, np.uint8).reshape(-1, 3)):
+        others = pixels[indices < 0]
+        unknown.update(np.unique(others)[:_SHOWN].tolist())
+        number += len(others)
+        values[rows] = indices
     if unknown:
-        shown = first_texts((f"#{code:06x}" for code in sorted(unknown)), _SHOWN)
+        shown = first_texts((f"#{colour:06x}" for colour in sorted(unknown)), _SHOWN)
         detail = f"{number:,} of its pixels have a colour that the table of colours lacks: {shown}"
         raise UnusableError(Reason.UNNAMED_VALUE, detail)
     return values
-
-
-_RGB = np.array([1 << 16, 1 << 8, 1], np.int32)

@@ -3,7 +3,7 @@
 Panoptic and stuff annotations become one-channel PNGs with a value per pixel."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from recordmill.transforms.encoders.encode_maps import MapEncoder, ReadMap, fetc
 from recordmill.transforms.encoders.encode_objects import fit_boxes, scale_to_pixels
 from recordmill.transforms.encoders.record_maker import check_size
 from recordmill.transforms.images.check_formats import check_png
+from recordmill.transforms.images.colours import colour_strips, find_colours
 from recordmill.transforms.images.decode_segmentation import compress_segmentation, decode_counts, has_several_runs
 from recordmill.transforms.images.load_images import DECODING, describe_pillow_error
 from recordmill.transforms.images.masks import (
@@ -116,18 +117,6 @@ def _decode_panoptic_png(panoptic: PanopticAnnotation, data: bytes, width: int, 
     raise UnusableError(Reason.MASK_UNREADABLE, _name_file(panoptic, detail))
 
 
-_PIXELS_AT_ONCE = 1 << 20
-"""Number of pixels per lookup of segments, which takes several times the memory of the pixels."""
-
-
-def _rows_of(colours: Image.Image) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the top of each strip of rows, and its pixels: uint8 [rows, width, 3]."""
-    width, height = colours.size
-    rows = max(1, _PIXELS_AT_ONCE // width)
-    for top in range(0, height, rows):
-        yield top, np.asarray(colours.crop((0, top, width, min(top + rows, height))).convert("RGB"))
-
-
 def _segment_indices(
     colours: Image.Image, segment_ids: Sequence[int], void_ids: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, int]:
@@ -137,23 +126,15 @@ def _segment_indices(
         uint8 [height, width]: 1 + index of the pixel's id in `segment_ids`, 0 for id 0, `void_ids` and other ids; int64
         [1 + segments], number of pixels by value; number of pixels with other ids.
     """
-    known = np.array([0, *segment_ids, *void_ids], np.uint32)
-    order = np.argsort(known)
-    ranked = known[order]
+    table = _id_colours(np.array([0, *segment_ids, *void_ids], "<u4"))
     indices = np.empty(colours.size[::-1], np.uint8)
     counts, unknown = np.zeros(1 + len(segment_ids), np.int64), 0
-    for top, part in _rows_of(colours):
-        # Little-endian, the four bytes R, G, B, 0 are R + 256 G + 65536 B.
-        four = np.zeros((*part.shape[:2], 4), np.uint8)
-        four[:, :, :3] = part
-        ids = four.view("<u4")[:, :, 0]
-        ranks = np.searchsorted(ranked, ids).clip(max=len(known) - 1)
-        is_known = ranked[ranks] == ids
-        values = np.where(is_known, order[ranks], 0)
+    for rows, values, _ in find_colours(colours, table):
         values[values > len(segment_ids)] = 0
+        is_known = values >= 0
         unknown += int(np.count_nonzero(~is_known))
         counts += np.bincount(values[is_known], minlength=len(counts))
-        indices[top : top + len(part)] = values
+        indices[rows] = values * is_known
     return indices, counts, unknown
 
 
@@ -169,7 +150,7 @@ def _is_two_channel(colours: Image.Image, category_ids: frozenset[int]) -> bool:
     """Return True if red is always a category id and green an instance number. Segment ids below 256 have no green."""
     reds: set[int] = set()
     has_green = False
-    for _, part in _rows_of(colours):
+    for _, part in colour_strips(colours):
         if part[:, :, 2].any():
             return False
         has_green = has_green or bool(part[:, :, 1].any())
@@ -305,8 +286,12 @@ def semantic_values(pixels: np.ndarray) -> dict[str, Any]:
 def _encode_segment_ids(panoptic: PanopticAnnotation, indices: np.ndarray) -> bytes:
     """Return the panoptic PNG of the indices of segments."""
     ids = np.array([0, *(segment.id for segment in panoptic.segments)], "<u4")[indices]
-    colours = ids.view(np.uint8).reshape(*indices.shape, 4)[:, :, :3]
-    return encode_png(np.ascontiguousarray(colours))
+    return encode_png(np.ascontiguousarray(_id_colours(ids)))
+
+
+def _id_colours(ids: np.ndarray) -> np.ndarray:
+    """Return the colours of segment ids R + 256 G + 65536 B, little-endian uint32 [...]: uint8 [..., 3]."""
+    return ids.view(np.uint8).reshape(*ids.shape, 4)[..., :3]
 
 
 def _encode_lookup(indices: np.ndarray, void: int, values: Iterable[int]) -> bytes:

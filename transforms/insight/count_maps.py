@@ -3,13 +3,10 @@
 import numpy as np
 
 from recordmill.schemas.statistics import SCALE, Histogram
+from recordmill.transforms.images.colours import strips
 from recordmill.transforms.insight.count_images import bin_numbers
 
 _DECIMALS = 9
-
-
-_PIXELS_AT_ONCE = 1 << 20
-"""`np.bincount` takes eight bytes of memory per pixel."""
 
 
 def count_numbers(pixels: np.ndarray, least: int = 1) -> np.ndarray:
@@ -19,9 +16,8 @@ def count_numbers(pixels: np.ndarray, least: int = 1) -> np.ndarray:
     array([1, 0, 3])
     """
     total = np.zeros(max(least, int(pixels.max(initial=0)) + 1), np.int64)
-    rows = max(1, _PIXELS_AT_ONCE // max(1, pixels.shape[1]))
-    for top in range(0, len(pixels), rows):
-        total += np.bincount(pixels[top : top + rows].ravel(), minlength=len(total))
+    for rows in strips(*pixels.shape[::-1]):
+        total += np.bincount(pixels[rows].ravel(), minlength=len(total))
     return total
 
 

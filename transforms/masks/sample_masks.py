@@ -11,6 +11,7 @@ import numpy as np
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES, MAX_PIXELS
 from recordmill.transforms.encoders.encode_maps import mask_numbers
+from recordmill.transforms.images.colours import colour_numbers
 from recordmill.transforms.images.open_image import image_kind, open_image
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
@@ -91,8 +92,7 @@ def _read_pixels(path: str) -> MaskPixels | None:
                 return None
             image.load()
             numbers = mask_numbers(image, data)
-            rgb = np.asarray(image.convert("RGB")).astype(np.int64)
+            colours = colour_numbers(np.asarray(image.convert("RGB")))
     except Exception:  # Pillow's decoders raise nearly anything on damaged bytes
         return None
-    colours = rgb[:, :, 0] << 16 | rgb[:, :, 1] << 8 | rgb[:, :, 2]
     return MaskPixels(None if numbers is None else _count(numbers), _count(colours))

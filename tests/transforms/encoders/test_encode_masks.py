@@ -16,6 +16,7 @@ from recordmill.schemas.layouts import DETECTION, TFDS
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.encoders import encode_masks as module
 from recordmill.transforms.encoders.encode_masks import MAX_SEGMENTS, RegionEncoder, read_panoptic
+from recordmill.transforms.images import colours as pixel_colours
 from recordmill.transforms.images import load_images
 from recordmill.transforms.runtime.threads import Budget
 from recordmill.transforms.sample.draw_scene import encoded
@@ -336,6 +337,6 @@ def test_pixels_are_decoded_out_of_budget_of_all_images(tmp_path, monkeypatch):
             return super().part(amount)
 
     monkeypatch.setattr(module, "DECODING", Noted(100))
-    monkeypatch.setattr(module, "_PIXELS_AT_ONCE", 2)  # a row
+    monkeypatch.setattr(pixel_colours, "_PIXELS_AT_ONCE", 2)  # a row
     assert read(tmp_path, png())[1].tolist() == PLACES
     assert parts == [6]
