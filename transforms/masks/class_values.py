@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.option import join_names
+from recordmill.transforms.annotated.class_names import match_names
 
 ADE20K = "objectInfo150.txt"
-UNKNOWN = 255
-"""Value of pixels without a class."""
 CLASS_FILES = (
     *("_classes.csv", "class_dict.csv", "class_dict_seg.csv", "labelmap.txt", "label_colors.txt", ADE20K),
     *("classes.csv", "codes.txt", "class_names.txt", "classes.txt"),
@@ -20,7 +19,8 @@ CLASS_FILES = (
 _NAME_COLUMNS = ("name", "class", "class_name", "label", "category", "classes")
 _VALUE_COLUMNS = ("value", "pixel value", "pixel_value", "id", "index", "idx", "class_id", "class id")
 _COLOUR_COLUMNS = (("r", "g", "b"), ("red", "green", "blue"))
-_ITEM = re.compile(r"(.*)=(?:(\d{1,5})|#([0-9A-Fa-f]{6}))")
+_STATED = r"(.*)=(?:(\d{1,5})|#([0-9A-Fa-f]{6}))"
+"""Name and value, or name and colour."""
 _CVAT_LINE = re.compile(r"(.*?):(\d{1,3}),\s*(\d{1,3}),\s*(\d{1,3}):.*")
 _COLOUR_LINE = re.compile(r"(\d{1,3})\s+(\d{1,3})\s+(\d{1,3})\s+(\S.*)")
 _TABLES = (".csv", ".tsv")
@@ -56,17 +56,6 @@ class ClassTable(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def check_classes(table: ClassTable) -> None:
-    """Raise ConfigError if two classes have one name, value or colour."""
-    for what, values in (
-        ("name", [one.name for one in table.classes if one.name]),
-        ("value", [str(one.value) for one in table.classes if one.colour is None]),
-        ("colour", [colour_text(one.colour) for one in table.classes if one.colour is not None]),
-    ):
-        if repeated := next((value for value in values if values.count(value) > 1), ""):
-            raise ConfigError(f"{table.where}: two classes have the {what} {repeated}. Give each a different {what}")
-
-
 def parse_names(names: Sequence[str]) -> list[MaskClass]:
     """Return the classes of `--class-names`: name n is that of the value n, unless all names state values or colours.
 
@@ -77,14 +66,7 @@ def parse_names(names: Sequence[str]) -> list[MaskClass]:
     (MaskClass(name='car', value=1, colour=None), MaskClass(name='polyp', value=255, colour=None), \
 MaskClass(name='car', value=0, colour=1))
     """
-    matches = [_ITEM.fullmatch(name) for name in names]
-    stated = [match for match in matches if match]
-    if len(stated) not in (0, len(names)):
-        without = next(name for name, match in zip(names, matches, strict=True) if not match)
-        raise ConfigError(
-            f"--class-names {join_names(names)}: {without!r} has no value, and others have one. Give all values, as in "
-            "background=0,road=7, or none"
-        )
+    stated = match_names(names, _STATED)
     colours = [match[3] for match in stated if match[3]]
     if len(colours) not in (0, len(names)):
         raise ConfigError(f"--class-names {join_names(names)}: some classes are values, and others colours")
@@ -194,24 +176,12 @@ _LABEL_IDS_NOTE = (
     "the masks are Cityscapes' labelIds, of 34 classes; labelTrainIds, of 19 classes, are read where they exist: "
     "csCreateTrainIdLabelImgs of cityscapesscripts writes them"
 )
-_BY_END = {
-    "TrainIds": ClassTable(
-        [MaskClass(name, value) for value, name in enumerate(_TRAIN_IDS)], "Cityscapes' labelTrainIds"
-    ),
-    "Ids": ClassTable(
-        [MaskClass(name, value) for value, name in enumerate(_CITYSCAPES)],
-        "Cityscapes' labelIds",
-        (),
-        (_LABEL_IDS_NOTE,),
-    ),
+_VOC_NOTE = "the names of the classes are those of Pascal VOC"
+_KNOWN = {
+    "_labelTrainIds": ClassTable(parse_names(_TRAIN_IDS), "Cityscapes' labelTrainIds"),
+    "_labelIds": ClassTable(parse_names(_CITYSCAPES), "Cityscapes' labelIds", notes=(_LABEL_IDS_NOTE,)),
+    "SegmentationClass": ClassTable(parse_names(_VOC), "Pascal VOC's list of classes", notes=(_VOC_NOTE,)),
 }
-_VOC_TABLE = ClassTable(
-    [MaskClass(name, value) for value, name in enumerate(_VOC)],
-    "Pascal VOC's list of classes",
-    (),
-    ("the names of the classes are those of Pascal VOC",),
-)
-_VOC_FOLDER = "SegmentationClass"
 
 
 def known_classes(mask_folder: str, map_end: str, is_voc: bool) -> ClassTable | None:
@@ -222,6 +192,6 @@ def known_classes(mask_folder: str, map_end: str, is_voc: bool) -> ClassTable | 
         map_end: End of their names.
         is_voc: True if the data set has Pascal VOC's lists of splits.
     """
-    if match := re.fullmatch("_gt(?:Fine|Coarse)_label((?:Train)?Ids)", map_end):
-        return _BY_END[match[1]]
-    return _VOC_TABLE if is_voc and posixpath.basename(mask_folder) == _VOC_FOLDER else None
+    match = re.fullmatch("_gt(?:Fine|Coarse)(_label(?:Train)?Ids)", map_end)
+    name = match[1] if match else posixpath.basename(mask_folder) if is_voc else ""
+    return _KNOWN.get(name)

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
+from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE
 from recordmill.schemas.inputs.option import READ, Data, Images, Masks, Names, redefine_option
 from recordmill.transforms.annotated.format_options import FormatOptions
 
 _OF_OBJECTS = ("masks", "boxes", "fields", "no_crowd", "min_area", "categories", "stratify", "max_per_class")
 """Options that do something to objects alone."""
-_MOST_VALUE = 255
 
 
 class MasksOptions(FormatOptions):
@@ -58,8 +58,8 @@ class MasksOptions(FormatOptions):
 
     def _faults(self) -> Iterator[str]:
         for value in self.void:
-            if not value.isdecimal() or int(value) > _MOST_VALUE:
-                yield f"--void must be whole numbers from 0 to {_MOST_VALUE} (got {value!r})"
+            if not value.isdecimal() or int(value) > SEMANTIC_IGNORE:
+                yield f"--void must be whole numbers from 0 to {SEMANTIC_IGNORE} (got {value!r})"
         for name in self.given(*_OF_OBJECTS):
             yield f"{name} is for objects, and images with masks of their pixels have none: leave it out"
         if len(self.mask_images) > 1:

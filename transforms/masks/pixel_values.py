@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE
 from recordmill.schemas.inputs.option import join_names
 from recordmill.schemas.sizes import first_texts, number_text
-from recordmill.transforms.masks.class_values import UNKNOWN, ClassTable, MaskClass, check_classes, colour_text
+from recordmill.transforms.annotated.class_names import check_distinct
+from recordmill.transforms.masks.class_values import ClassTable, MaskClass, colour_text
 from recordmill.transforms.masks.sample_masks import MaskSample
 
 _MOST_NAMED, _MOST_COLOURS, _SHOWN = 40, 64, 10
@@ -44,7 +46,7 @@ def resolve_values(table: ClassTable, sample: MaskSample, void: frozenset[int], 
     """
     if not table.classes:
         raise ConfigError(f"{data}: {_missing_names(sample)}")
-    check_classes(table)
+    _check_distinct(table)
     rows, notes = [*table.classes], list[str]()
     if _has_colours(rows, sample):
         colours = [one.colour or 0 for one in rows]
@@ -53,17 +55,12 @@ def resolve_values(table: ClassTable, sample: MaskSample, void: frozenset[int], 
         if not (sample.has_numbers or _is_grey(sample)):
             raise ConfigError(f"{data}: {table.where} has no colours, and {_missing_names(sample)}")
         _check_binary(table, sample, void, data)
-        colours = [] if sample.has_numbers else [number * _GREY for number in range(UNKNOWN + 1)]
-        if any(one.value == UNKNOWN and one.name for one in rows) and UNKNOWN not in void:
+        colours = [] if sample.has_numbers else [number * _GREY for number in range(SEMANTIC_IGNORE + 1)]
+        if any(one.value == SEMANTIC_IGNORE and one.name for one in rows) and SEMANTIC_IGNORE not in void:
             rows += [MaskClass("", number) for number in sorted(void - {one.value for one in rows})]
             colours = [one.value * _GREY for one in rows]
+            notes = _describe_changes(rows)
             void = frozenset(row for row, one in enumerate(rows) if one.value in void)
-            notes = [
-                f"pixels of the value {one.value}, {one.name!r}, are written as {row}"
-                for row, one in enumerate(rows)
-                if one.name and row != one.value
-            ]
-            notes[-1] += f", because {UNKNOWN} is unknown in records"
             rows = [one._replace(value=row) for row, one in enumerate(rows)]
     void |= {one.value for one in rows if not one.name}
     segments = [Category(one.value, one.name) for one in rows if one.value not in void]
@@ -74,12 +71,32 @@ def resolve_values(table: ClassTable, sample: MaskSample, void: frozenset[int], 
     return classes
 
 
+def _describe_changes(rows: Sequence[MaskClass]) -> list[str]:
+    """Return sentences about classes that get their row's number as value, because 255 is the value of one."""
+    notes = [
+        f"pixels of the value {one.value}, {one.name!r}, are written as {row}"
+        for row, one in enumerate(rows)
+        if one.name and row != one.value
+    ]
+    notes[-1] += f", because {SEMANTIC_IGNORE} is unknown in records"
+    return notes
+
+
+def _check_distinct(table: ClassTable) -> None:
+    numbers = [one.value for one in table.classes if one.colour is None]
+    colours = [colour_text(one.colour) for one in table.classes if one.colour is not None]
+    names = [one.name for one in table.classes if one.name]
+    check_distinct(table.where, {"name": names, "value": numbers, "colour": colours})
+
+
 def _check_values(table: ClassTable, segments: Sequence[Category]) -> None:
     """Raise ConfigError if no class is left, or its value does not fit a byte."""
     if not segments:
         raise ConfigError(f"{table.where}: all classes are unknown. Name one that is not")
-    if large := next((one for one in segments if not 0 <= one.id < UNKNOWN), None):
-        raise ConfigError(f"{table.where}: {large.id} is the value of {large.name!r}. Values are 0 to {UNKNOWN - 1}")
+    if large := next((one for one in segments if not 0 <= one.id < SEMANTIC_IGNORE), None):
+        raise ConfigError(
+            f"{table.where}: {large.id} is the value of {large.name!r}. Values are 0 to {SEMANTIC_IGNORE - 1}"
+        )
 
 
 def _has_colours(classes: Sequence[MaskClass], sample: MaskSample) -> bool:
@@ -110,20 +127,20 @@ def _count_numbers(sample: MaskSample) -> Counter[int]:
 def _check_binary(table: ClassTable, sample: MaskSample, void: frozenset[int], data: str) -> None:
     """Raise ConfigError if masks have only 0 and 255, and 255 has no name: the class would have no pixel."""
     numbers, known = _count_numbers(sample), {*void, *(one.value for one in table.classes)}
-    if UNKNOWN in known or UNKNOWN not in numbers or not numbers.keys() <= {0, UNKNOWN}:
+    if SEMANTIC_IGNORE in known or SEMANTIC_IGNORE not in numbers or not numbers.keys() <= {0, SEMANTIC_IGNORE}:
         return
     names = [one.name for one in table.classes if one.name][:2]
     first, second = names if len(names) == 2 else ("background", *names)
     raise ConfigError(
         f"{data}: the masks have only the values 0 and 255 (in {_number_of(sample)}), and 255 is unknown, so that no "
-        f"pixel would be {second!r}. If 255 is {second!r}, give {_names_flag([f'{first}=0', f'{second}={UNKNOWN}'])}. "
+        f"pixel would be {second!r}. If 255 is {second!r}, give {_names_flag([f'{first}=0', f'{second}=255'])}. "
         "If it is unknown, give --void 255"
     )
 
 
 def _check_unnamed(table: ClassTable, sample: MaskSample, classes: PixelClasses) -> None:
     """Raise ConfigError if at least half of the masks have pixels that no class has."""
-    values = {*(one.id for one in classes.segments), *classes.void, UNKNOWN}
+    values = {*(one.id for one in classes.segments), *classes.void, SEMANTIC_IGNORE}
     triples = [classes.colours[start : start + 3] for start in range(0, len(classes.colours), 3)]
     known = {int.from_bytes(colour) for row, colour in enumerate(triples) if row in values} if triples else values
     faulty, unnamed = 0, Counter[int]()
@@ -175,10 +192,10 @@ def _missing_names(sample: MaskSample) -> str:
         seen = _count_numbers(sample)
         described = _describe_pixels(seen, sample, False)
         values = sorted(seen)
-        if seen.keys() == {0, UNKNOWN}:
-            names = ["background=0", f"foreground={UNKNOWN}"]
+        if seen.keys() == {0, SEMANTIC_IGNORE}:
+            names = ["background=0", f"foreground={SEMANTIC_IGNORE}"]
         else:
-            known = [value for value in values if value != UNKNOWN] or [0]
+            known = [value for value in values if value != SEMANTIC_IGNORE] or [0]
             is_dense = known[-1] < 2 * len(known)
             names = (
                 [f"class_{value}" for value in range(known[-1] + 1)] if is_dense else [f"class_{v}={v}" for v in known]

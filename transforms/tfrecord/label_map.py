@@ -1,6 +1,5 @@
 """Names of the classes that records give by number: label maps of the Object Detection API, TFDS's lists of names."""
 
-import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -9,12 +8,14 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.annotations import Category
+from recordmill.transforms.annotated.class_names import check_distinct, match_names
 from recordmill.transforms.storage.resolve import storage_for
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _PACKAGE = "recordmill.label_map"
 _BACKGROUND = "background"
-_NUMBERED = re.compile(r"(.+)=(\d{1,9})")
+_STATED = r"(.+)=(\d{1,9})"
+"""Name and number."""
 
 
 class ClassNames(NamedTuple):
@@ -48,17 +49,14 @@ def numbered_names(names: Sequence[str]) -> ClassNames:
     """Return the classes of a list of names, numbered from 0; or, if all have one, by the numbers after them.
 
     Raises:
-        ConfigError: Some names have a number, and others do not.
+        ConfigError: Some names have a number, and others do not; or two have the same.
 
     >>> numbered_names(["background", "cat"]).name_by_id, numbered_names(["cat=1", "dog=3"]).name_by_id
     ({1: 'cat'}, {1: 'cat', 3: 'dog'})
     """
-    matches = [_NUMBERED.fullmatch(name) for name in names]
-    if any(matches) and not all(matches):
-        without = next(name for name, match in zip(names, matches, strict=True) if not match)
-        raise ConfigError(f"--class-names: {without!r} has no number, and others have one. Give all numbers, or none")
-    if all(matches):
-        return class_names((int(match[2]), match[1], "") for match in matches if match)
+    if stated := match_names(names, _STATED):
+        check_distinct("--class-names", {"number": [int(match[2]) for match in stated]})
+        return class_names((int(match[2]), match[1], "") for match in stated)
     return class_names((number, name, "") for number, name in enumerate(names))
 
 
@@ -93,9 +91,7 @@ def _parse_label_map(text: str, path: str) -> ClassNames:
     for number, name, _ in triples:
         if not name.strip():
             raise ConfigError(f"{path}: the item of id {number} has no name")
-    for what, values in (("id", [number for number, *_ in triples]), ("name", [name for _, name, _ in triples])):
-        if repeated := next((value for value in values if values.count(value) > 1), None):
-            raise ConfigError(f"{path}: two items have the {what} {repeated!r}. Give each class one item")
+    check_distinct(path, {"id": [number for number, *_ in triples], "name": [name for _, name, _ in triples]})
     return class_names(triples)
 
 

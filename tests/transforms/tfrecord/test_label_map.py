@@ -3,7 +3,7 @@
 import pytest
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.tfrecord.label_map import read_label_map
+from recordmill.transforms.tfrecord.label_map import numbered_names, read_label_map
 
 
 @pytest.mark.parametrize(
@@ -37,11 +37,18 @@ def test_names_of_tfds_are_numbered_from_0(tmp_path):
         ("item { id: 1 name: 'a'", "map.pbtxt is not a label map"),
         ("", "has no item"),
         ("item { id: 1 }", "the item of id 1 has no name"),
-        ("item { id: 1 name: 'a' } item { id: 1 name: 'b' }", "two items have the id 1"),
-        ("item { id: 1 name: 'a' } item { id: 2 name: 'a' }", "two items have the name 'a'"),
+        ("item { id: 1 name: 'a' } item { id: 1 name: 'b' }", "two classes have the id 1"),
+        ("item { name: 'a' } item { name: 'b' }", "two classes have the id 0"),
+        ("item { id: 1 name: 'a' } item { id: 2 name: 'a' }", "two classes have the name 'a'"),
     ],
 )
 def test_unusable_label_maps(text, detail, tmp_path):
     (tmp_path / "map.pbtxt").write_text(text)
     with pytest.raises(ConfigError, match=detail):
         read_label_map(str(tmp_path / "map.pbtxt"))
+
+
+@pytest.mark.parametrize("names", [["cat=1", "dog"], ["cat=1", "dog=1"]])
+def test_unusable_numbers_of_names(names):
+    with pytest.raises(ConfigError):
+        numbered_names(names)

@@ -80,7 +80,7 @@ def test_names_of_classes(files, options, categories, tmp_path):
             {},
             "objects have no class. Add --class-names",
         ),
-        ({"a.record": NUMBERED}, {"class_names": "cat=1,dog"}, "--class-names: 'dog' has no number"),
+        ({"a.record": NUMBERED}, {"class_names": "cat=1,dog"}, "--class-names: 'dog' has no value"),
         ({"a.record": RECORD}, {"keys": "x=y"}, "--keys names 'x', which is not read"),
         ({"a.record": RECORD}, {"images": ["b"]}, "--images b: TFRecord files hold their images"),
     ],
