@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from recordmill.schemas.errors import ConfigError
@@ -59,7 +59,7 @@ def resolve_values(table: ClassTable, sample: MaskSample, void: frozenset[int], 
         if any(one.value == SEMANTIC_IGNORE and one.name for one in rows) and SEMANTIC_IGNORE not in void:
             rows += [MaskClass("", number) for number in sorted(void - {one.value for one in rows})]
             colours = [one.value * _GREY for one in rows]
-            notes = _describe_changes(rows)
+            notes = [*_describe_changes(rows)]
             void = frozenset(row for row, one in enumerate(rows) if one.value in void)
             rows = [one._replace(value=row) for row, one in enumerate(rows)]
     void |= {one.value for one in rows if not one.name}
@@ -71,15 +71,12 @@ def resolve_values(table: ClassTable, sample: MaskSample, void: frozenset[int], 
     return classes
 
 
-def _describe_changes(rows: Sequence[MaskClass]) -> list[str]:
-    """Return sentences about classes that get their row's number as value, because 255 is the value of one."""
-    notes = [
-        f"pixels of the value {one.value}, {one.name!r}, are written as {row}"
-        for row, one in enumerate(rows)
-        if one.name and row != one.value
-    ]
-    notes[-1] += f", because {SEMANTIC_IGNORE} is unknown in records"
-    return notes
+def _describe_changes(rows: Sequence[MaskClass]) -> Iterator[str]:
+    """Yield sentences about classes that get their row's number as value, because 255 is the value of one."""
+    for row, one in enumerate(rows):
+        if one.name and row != one.value:
+            why = f", because {SEMANTIC_IGNORE} is unknown in records" * (one.value == SEMANTIC_IGNORE)
+            yield f"pixels of the value {one.value}, {one.name!r}, are written as {row}{why}"
 
 
 def _check_distinct(table: ClassTable) -> None:

@@ -102,6 +102,7 @@ def test_the_cure_names_the_classes(values, text, cure, tmp_path):
         ([[0, 1, 2], [0, 2]], "sky,car"),  # half of the masks have a value without a name
         ([[0, 1]], "sky=0,car=300"),
         ([[0, 1]], "sky,sky"),
+        ([[0, 1]], ",".join(f"c{number}" for number in range(256))),
         ([[0, 1]], "sky=0,car=0"),
         ([[RED, BLACK]], "sky=#ff0000,car=#ff0000"),
         ([[[red, 7, 9] for red in range(80)]], ""),
