@@ -165,9 +165,7 @@ def _join_first(pixels: Iterable[int]) -> str:
 
 def _describe_pixels(pixels: Counter[int], sample: MaskSample, are_colours: bool) -> str:
     """Return pixels with their shares, the most frequent ones first."""
-    total = sum(
-        sum(mask.colours.values()) or sum((mask.numbers or Counter()).values()) for mask in sample.masks.values()
-    )
+    total = sample.colours.total()
     texts = (
         f"{colour_text(pixel) if are_colours else pixel} ({100 * number / total:.2g} %)"
         for pixel, number in sorted(pixels.items(), key=lambda item: -item[1])
