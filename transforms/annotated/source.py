@@ -236,7 +236,7 @@ LABELLED, EMPTY, NO_FILE = "labelled ", "empty ", "no label file "
 label file has none, and one without a label file. The name is that of the first image of a bucket."""
 
 
-def yield_nothing(*_: Any) -> Iterator[str]:
+def yield_nothing(*_: Any) -> Iterator[Any]:
     """Yield nothing: no warnings, or no names."""
     yield from ()
 

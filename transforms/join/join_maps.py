@@ -33,10 +33,10 @@ _BUCKETS = 64
 """A million maps are some 3 MB in each."""
 _SHOWN = 5
 _UNPAIRED = "unpaired"
-_Found = tuple[int, MapFile]
+_MapOfRow = tuple[int, MapFile]
 """Row of an image in its Block, and a map of it."""
 _UNPACK_FILES = unpacker(list[tuple[str, MapFile]])
-_UNPACK_FOUND = unpacker(list[_Found])
+_UNPACK_MAPS = unpacker(list[_MapOfRow])
 
 
 class JoinMaps(beam.PTransform):
@@ -61,18 +61,18 @@ class JoinMaps(beam.PTransform):
             for number, folder in enumerate(self._folders)
         ]
         files = listed | "AllMaps" >> beam.Flatten()
-        wanted = blocks | "ListWanted" >> beam.FlatMap(_list_wanted, self._folders).with_output_types(tuple[int, Any])
-        found, unpaired = (
-            (wanted, files)
+        pairs = blocks | "ListPairs" >> beam.FlatMap(_list_pairs, self._folders).with_output_types(tuple[int, Any])
+        maps, unpaired = (
+            (pairs, files)
             | "ByName" >> beam.CoGroupByKey()
             | "Match"
-            >> beam.FlatMap(_match_maps).with_outputs(_UNPAIRED, main="found").with_output_types(tuple[BlockKey, bytes])
+            >> beam.FlatMap(_match_maps).with_outputs(_UNPAIRED, main="maps").with_output_types(tuple[BlockKey, bytes])
         )
         number = unpaired | "CountUnpaired" >> beam.combiners.Count.Globally()
         first = unpaired | "FirstUnpaired" >> beam.combiners.Top.Smallest(_SHOWN)
         number | "WarnUnpaired" >> WithFacts(_warn_unpaired, AsSingleton(first), self._splits[0])
         add = WithFacts(_add_maps, self._folders, self._splits, types=tuple[BlockKey, bytes])
-        return (blocks, found) | "MapsOfBlocks" >> beam.CoGroupByKey() | "AddMaps" >> add
+        return (blocks, maps) | "MapsOfBlocks" >> beam.CoGroupByKey() | "AddMaps" >> add
 
 
 def list_maps(files: Files, _: FactsBuilder, folder: MapFolder) -> Iterator[Keyed]:
@@ -87,20 +87,20 @@ def list_maps(files: Files, _: FactsBuilder, folder: MapFolder) -> Iterator[Keye
     yield from ((bucket, pack(maps)) for bucket, maps in buckets.items())
 
 
-def _list_wanted(
+def _list_pairs(
     keyed: tuple[BlockKey, bytes], folders: Sequence[MapFolder]
 ) -> Iterator[tuple[int, tuple[BlockKey, list[tuple[str, Part, int]]]]]:
     """Yield for each bucket the pairs that the images of a Block are of: key, part, row."""
-    wanted = [
+    pairs = [
         (key, part, row)
         for row, name in enumerate(unpack_block(keyed[1]).file_name.texts())
         for part in dict.fromkeys(folder.part for folder in folders)
         if (key := _image_key(name, [folder for folder in folders if folder.part is part]))
     ]
     buckets = defaultdict[int, list[tuple[str, Part, int]]](list)
-    for pair, bucket in zip(wanted, assign_buckets([pair[0] for pair in wanted], "path", _BUCKETS), strict=True):
+    for pair, bucket in zip(pairs, assign_buckets([pair[0] for pair in pairs], "path", _BUCKETS), strict=True):
         buckets[int(bucket)].append(pair)
-    yield from ((bucket, (keyed[0], pairs)) for bucket, pairs in buckets.items())
+    yield from ((bucket, (keyed[0], own)) for bucket, own in buckets.items())
 
 
 def _image_key(name: str, folders: Sequence[MapFolder]) -> str:
@@ -115,20 +115,20 @@ def _match_maps(group: tuple[int, tuple[Iterable, Iterable[bytes]]]) -> Iterator
     Raises:
         CollidingImagesError: See `choose_file`.
     """
-    wanted, packed = group[1]
+    pairs_of_blocks, packed = group[1]
     files = defaultdict[tuple[str, Part], list[MapFile]](list)
     for data in packed:
         for key, file in _UNPACK_FILES(data):
             files[key, file.part].append(file)
     used = set()
-    for block_key, pairs in wanted:
-        found: list[_Found] = []
+    for block_key, pairs in pairs_of_blocks:
+        maps: list[_MapOfRow] = []
         for key, part, row in pairs:
             if candidates := files.get((key, Part(part))):
-                found.append((row, choose_file(candidates)))
+                maps.append((row, choose_file(candidates)))
                 used.add((key, Part(part)))
-        if found:
-            yield block_key, pack(found)
+        if maps:
+            yield block_key, pack(maps)
     for pair, candidates in files.items():
         if pair not in used:
             name = min(file.file_name for file in candidates)
@@ -164,9 +164,9 @@ def _add_maps(
     folders: Sequence[MapFolder],
     splits: Sequence[str],
 ) -> Iterator[tuple[BlockKey, bytes]]:
-    key, (blocks, found) = keyed
+    key, (blocks, packed_maps) = keyed
     maps = defaultdict[int, list[MapFile]](list)
-    for row, file in (pair for data in found for pair in _UNPACK_FOUND(data)):
+    for row, file in (pair for data in packed_maps for pair in _UNPACK_MAPS(data)):
         maps[row].append(file)
 
     def add(blocks: list) -> Any:

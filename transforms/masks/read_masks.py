@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
@@ -15,7 +14,7 @@ from recordmill.schemas.inputs.splits import SPLIT_OF_WORD, USUAL_SPLITS
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.sizes import first_texts, number_text
 from recordmill.transforms.annotated.image_sets import SPLITS_BY_NAME, find_image_sets, parse_image_set
-from recordmill.transforms.annotated.source import LabelledImage, Source, SourceFolder, is_never
+from recordmill.transforms.annotated.source import Source, SourceFolder, is_never, yield_nothing
 from recordmill.transforms.masks.class_values import (
     ADE20K,
     CLASS_FILES,
@@ -89,10 +88,6 @@ def stem_name(name: str) -> str:
     return posixpath.splitext(name)[0]
 
 
-def _parse_nothing(_: Any, __: str) -> Iterator[LabelledImage]:
-    yield from ()
-
-
 def _is_map(name: str, apart: tuple[str, ...] = (), pairs: Sequence[FolderPair] = ()) -> bool:
     """Return True for a file in the folders `apart`, or for a mask of `pairs`."""
     return name.startswith(apart) or any(pair.is_mask(name) for pair in pairs)
@@ -115,7 +110,7 @@ def _image_source(options: MasksOptions, root: str, pairs: Sequence[FolderPair],
         path=options.data,
         kind="masks",
         folders=tuple(folders),
-        parse=_parse_nothing,
+        parse=yield_nothing,
         is_label=is_never,
         label_name=stem_name,
         categories=(),
