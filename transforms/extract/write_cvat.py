@@ -123,7 +123,7 @@ def _mask_shape(object_: ExtractedObject, image: ExtractedImage) -> _Shape | Non
 
 
 def _is_oriented_box(object_: ExtractedObject, image: ExtractedImage) -> bool:
-    """Return True if the mask of an object is its oriented box."""
+    """Return True if the mask of an object covers its oriented box, and no other pixels."""
     segmentation = object_.row.segmentation
     if not any(object_.corners) or not segmentation:
         return False

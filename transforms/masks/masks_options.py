@@ -33,7 +33,7 @@ class MasksOptions(FormatOptions):
         "in DATA",
     )
     class_names: Names = READ.opt(
-        "Names of the classes: name n is that of pixels of value n. Or `NAME=VALUE`, or `NAME=#RRGGBB` for masks that "
+        "Names of the classes: name n is for pixels of value n. Or `NAME=VALUE`, or `NAME=#RRGGBB` for masks that "
         "are colours, which become the values 0, 1, … Or a file: a name per line; a table with the columns `name` and "
         "`value`, or `name`, `r`, `g` and `b`; CVAT's labelmap.txt.",
         (),

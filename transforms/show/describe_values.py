@@ -1,6 +1,7 @@
 """Describe records' values as text, with integers' meanings."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, islice
@@ -19,6 +20,7 @@ from recordmill.schemas.sizes import number_text, size_text
 from recordmill.transforms.dataset.record_view import RecordView, attempt, grey_pixels
 from recordmill.transforms.images.load_images import encoded_size
 from recordmill.transforms.insight.charts import format_percent
+from recordmill.transforms.insight.count_maps import count_values
 from recordmill.transforms.records.parse_record import TypedValues, Values
 from recordmill.transforms.show.find_shards import RecordFeatures, values_by_source
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -71,13 +73,13 @@ def _describe_map(png: bytes, feature: Feature, names: Sequence[str]) -> str:
     if isinstance(pixels, UnusableError) or not pixels.size:
         return ""
     size = f"{pixels.shape[1]}x{pixels.shape[0]}"
-    values, counts = np.unique(pixels, return_counts=True)
     if feature.source == "semantic.png":
-        order = np.argsort(-counts, kind="stable")[:_MOST_CLASSES].tolist()
+        counts = Counter(count_values(pixels))
         shares = [
-            f"{_value_name(int(values[row]), names)} {format_percent(counts[row] / pixels.size)}" for row in order
+            f"{_value_name(value, names)} {format_percent(number / pixels.size)}"
+            for value, number in counts.most_common(_MOST_CLASSES)
         ]
-        return f"{size}: {', '.join(shares)}{', …' if len(values) > _MOST_CLASSES else ''}"
+        return f"{size}: {', '.join(shares)}{', …' if len(counts) > _MOST_CLASSES else ''}"
     unknown = format_percent(float((pixels == 0).mean()))
     metres = pixels[pixels > 0] * (1.0 if feature.scale is None else feature.scale)
     if not len(metres):

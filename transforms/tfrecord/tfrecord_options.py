@@ -45,7 +45,7 @@ class TfrecordOptions(FormatOptions):
         usual="the only one in the folder of DATA",
     )
     class_names: Names = READ.opt(
-        "Names of the classes that records give by number: name n is that of number n, from 0. Or `NAME=NUMBER` of "
+        "Names of the classes that records give by number: name n is for number n, from 0. Or `NAME=NUMBER` of "
         "each. One name for objects without a class.",
         (),
         "NAME[=NUMBER][,…]",
