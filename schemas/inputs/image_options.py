@@ -388,11 +388,6 @@ class AnnotatedOptions(ObjectOptions, LabelsOnlyOptions, DividedOptions):
         return tuple(MapFolder(Part.DEPTH, folder) for folder in self.depth_images)
 
     @property
-    def map_parts(self) -> tuple[Part, ...]:
-        """Parts of records with the maps."""
-        return tuple(dict.fromkeys(folder.part for folder in self.map_folders))
-
-    @property
     def metres_per_unit(self) -> float | None:
         """Metres per unit of depth maps; None without depth maps."""
         return self.depth_scale

@@ -122,7 +122,8 @@ class FormatOptions(AnnotatedOptions):
 
     @property
     def table(self) -> FeatureTable:
-        parts = (*MASKS[self.masks], *self._parts, *self.map_parts)
+        depth = (Part.DEPTH,) if self.depth_images else ()
+        parts = (*MASKS[self.masks], *self._parts, *depth)
         return self.layout_table.with_parts(tuple(part for part in parts if part not in self.unwritten_parts))
 
     @property
