@@ -21,8 +21,11 @@ _VALUE_COLUMNS = ("value", "pixel value", "pixel_value", "id", "index", "idx", "
 _COLOUR_COLUMNS = (("r", "g", "b"), ("red", "green", "blue"))
 _STATED = r"(.*)=(?:(\d{1,5})|#([0-9A-Fa-f]{6}))"
 """Name and value, or name and colour."""
-_CVAT_LINE = re.compile(r"(.*?):(\d{1,3}),\s*(\d{1,3}),\s*(\d{1,3}):.*")
-_COLOUR_LINE = re.compile(r"(\d{1,3})\s+(\d{1,3})\s+(\d{1,3})\s+(\S.*)")
+_LINES = (
+    r"(?P<name>.*?):(?P<red>\d{1,3}),\s*(?P<green>\d{1,3}),\s*(?P<blue>\d{1,3}):.*",
+    r"(?P<red>\d{1,3})\s+(?P<green>\d{1,3})\s+(?P<blue>\d{1,3})\s+(?P<name>\S.*)",
+)
+"""Lines of CVAT's labelmap.txt, and of CamVid's label_colors.txt."""
 _TABLES = (".csv", ".tsv")
 _COLUMNS = "name,value or name,r,g,b"
 
@@ -94,14 +97,13 @@ def parse_class_file(path: str, data: bytes) -> list[MaskClass]:
         raise ConfigError(f"{path} is empty: write a name of a class per line")
     if path.lower().endswith(_TABLES):
         return _parse_table(path, lines)
-    plain = [line for line in lines if line.strip() and not line.startswith("#")]
-    for pattern, is_name_first in ((_CVAT_LINE, True), (_COLOUR_LINE, False)):
-        matches = [match for line in plain if (match := pattern.fullmatch(line.strip()))]
-        if matches and len(matches) == len(plain):
-            groups = [match.groups() if is_name_first else (match[4], *match.groups()[:3]) for match in matches]
+    numbered = [(number, line.strip()) for number, line in enumerate(lines, 1) if not re.match(r"#|\s*$", line)]
+    for pattern in _LINES:
+        matches = [(number, match) for number, line in numbered if (match := re.fullmatch(pattern, line))]
+        if matches and len(matches) == len(numbered):
             return [
-                MaskClass(name.strip(), row, _pack_colour(path, row + 1, channels))
-                for row, (name, *channels) in enumerate(groups)
+                MaskClass(match["name"].strip(), row, _pack_colour(path, number, match.group("red", "green", "blue")))
+                for row, (number, match) in enumerate(matches)
             ]
     if "\t" in lines[0]:
         return _parse_table(path, lines)
@@ -116,7 +118,10 @@ def parse_class_file(path: str, data: bytes) -> list[MaskClass]:
 
 def _parse_table(path: str, lines: Sequence[str]) -> list[MaskClass]:
     separator = "\t" if "\t" in lines[0] else ";" if ";" in lines[0] and "," not in lines[0] else ","
-    header, *rows = ([cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator))
+    try:
+        header, *rows = ([cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator))
+    except csv.Error as error:
+        raise ConfigError(f"{path} is not a table of classes: {error}") from error
     columns = {name.lower(): index for index, name in enumerate(header)}
     name = next((columns[column] for column in _NAME_COLUMNS if column in columns), None)
     value = next((columns[column] for column in _VALUE_COLUMNS if column in columns), None)

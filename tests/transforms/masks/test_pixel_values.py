@@ -168,11 +168,17 @@ def test_class_files(name, text, expected):
         ("a.csv", b"name,value\nsky"),
         ("a.csv", b"name,r,g,b\nsky,0,0,256"),
         ("a.csv", b"name,value\nsky," + b"9" * 5000),
+        ("a.csv", b"name,value\n" + b"9" * 200_000),
     ],
 )
 def test_class_files_that_are_refused(name, data):
     with pytest.raises(ConfigError):
         parse_class_file(name, data)
+
+
+def test_the_line_of_a_faulty_colour():
+    with pytest.raises(ConfigError, match=r"labelmap\.txt, line 3: 0,0,256 is not a colour"):
+        parse_class_file("labelmap.txt", b"# label:color_rgb:parts:actions\na:0,0,1::\nb:0,0,256::")
 
 
 @pytest.mark.parametrize("text", ["a=1,b", "a=1,b=#000000"])
