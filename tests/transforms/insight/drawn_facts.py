@@ -77,7 +77,7 @@ def fact_columns(images: Sequence[ImageFacts]) -> FactColumns:
     if any(facts.pixels is not None for facts in images):
         columns["pixels"] = [facts.pixels for facts in images]
     if any(facts.depth_mm is not None for facts in images):
-        columns["depth"] = [measure_depth(np.array(facts.depth_mm, np.uint16), 0.001) for facts in images]
+        columns["depth"] = [measure_depth(np.array([facts.depth_mm], np.uint16), 0.001) for facts in images]
     return FactColumns(**columns)
 
 
