@@ -127,7 +127,7 @@ def _check_binary(table: ClassTable, sample: MaskSample, void: frozenset[int], d
     if SEMANTIC_IGNORE in known or SEMANTIC_IGNORE not in numbers or not numbers.keys() <= {0, SEMANTIC_IGNORE}:
         return
     names = [one.name for one in table.classes if one.name][:2]
-    first, second = names if len(names) == 2 else ("background", *names)
+    first, second = names if len(names) == 2 else ("background", *names, "foreground")[:2]
     raise ConfigError(
         f"{data}: the masks have only the values 0 and 255 (in {_number_of(sample)}), and 255 is unknown, so that no "
         f"pixel would be {second!r}. If 255 is {second!r}, give {_names_flag([f'{first}=0', f'{second}=255'])}. "
@@ -139,7 +139,9 @@ def _check_unnamed(table: ClassTable, sample: MaskSample, classes: PixelClasses)
     """Raise ConfigError if at least half of the masks have pixels that no class has."""
     values = {*(one.id for one in classes.segments), *classes.void, SEMANTIC_IGNORE}
     triples = [classes.colours[start : start + 3] for start in range(0, len(classes.colours), 3)]
-    known = {int.from_bytes(colour) for row, colour in enumerate(triples) if row in values} if triples else values
+    known = (
+        {int.from_bytes(colour, "big") for row, colour in enumerate(triples) if row in values} if triples else values
+    )
     faulty, unnamed = 0, Counter[int]()
     for mask in sample.masks.values():
         pixels = mask.colours if triples else mask.numbers or Counter()
@@ -148,7 +150,7 @@ def _check_unnamed(table: ClassTable, sample: MaskSample, classes: PixelClasses)
         unnamed.update(own)
     if faulty * 2 < max(1, len(sample.masks)):
         return
-    are_colours = any(one.colour is not None for one in table.classes)
+    are_colours = bool(triples) and any(one.colour is not None for one in table.classes)
     if triples and not are_colours:  # grey, stored as RGB
         unnamed = Counter({colour // _GREY: number for colour, number in unnamed.items()})
     what = "colours" if are_colours else "values"

@@ -1,5 +1,6 @@
 """What pixels mean: names, tables, colours, unknown values."""
 
+import re
 import shlex
 import struct
 import zlib
@@ -81,6 +82,7 @@ def test_pixels(values, palette, text, void, expected, tmp_path):
         ([BLACK, RED], "", "class_0=#000000,class_1=#ff0000"),
         ([0, 255], "background,polyp", "background=0,polyp=255"),
         ([0, 255], "polyp", "background=0,polyp=255"),
+        ([0, 255], "a.csv\nname,value\n,0", "background=0,foreground=255"),
         ([BLACK, RED], "sky,car", "class_0=#000000,class_1=#ff0000"),
     ],
 )
@@ -111,6 +113,20 @@ def test_the_cure_names_the_classes(values, text, cure, tmp_path):
 def test_refused(masks, text, tmp_path):
     with pytest.raises(ConfigError):
         resolve_values(table(text) if text else ClassTable(), sampled(tmp_path, *masks), frozenset(), "DATA")
+
+
+@pytest.mark.parametrize(
+    ("values", "text", "pixels"),
+    [
+        ([0, 9], "sky,car", "values 9 (50 %)"),
+        ([BLACK, (9, 9, 9)], "sky,car", "values 9 (50 %)"),
+        ([BLACK, RED], "sky=#000000,car=#ffffff", "colours #ff0000 (50 %)"),
+        ([0, 1, 2, 3], "c.csv\nname,r,g,b\na,0,0,0\nb,255,0,0\nc,0,0,9", "values 3 (25 %)"),
+    ],
+)
+def test_pixels_without_a_class(values, text, pixels, tmp_path):
+    with pytest.raises(ConfigError, match=f"does not name the {re.escape(pixels)} in 1 of 1"):
+        resolve_values(table(text), sampled(tmp_path, values), frozenset(), "DATA")
 
 
 def test_one_mask_with_another_value_is_left_to_the_rejects(tmp_path):
