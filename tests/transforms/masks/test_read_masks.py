@@ -236,6 +236,8 @@ def test_masks_after_many_images(tmp_path, monkeypatch):
         ({"images/1.jpg": GREY, "masks/1.png": TWO}, {"class_names": "missing.txt"}),
         ({"images/1.jpg": GREY, "masks/1.png": TWO}, {"void": "256"}),
         ({"images/1.jpg": GREY, "masks/1.png": TWO}, {"min_area": 1}),
+        ({"a/1.jpg": GREY, "b/2.jpg": GREY, "m/1.png": TWO}, {"data": "m", "images": ["a", "b"]}),
+        ({"a/1.jpg": GREY, "m/1.png": TWO, "n/1.png": TWO}, {"data": "a", "mask_images": ["m", "n"]}),
         (
             {
                 "train/1.jpg": GREY,
