@@ -79,6 +79,11 @@ def test_num_classes(layout, categories, number):
     assert num_classes(labels, LAYOUTS[layout].with_parts(())) == number
 
 
+def test_num_classes_of_masks_is_one_more_than_the_largest_value():
+    labels = LabelMap((), (Category(0, "sky"), Category(7, "car")), has_pixel_ids=True)
+    assert num_classes(labels, LAYOUTS["detection"].with_parts((Part.SEMANTIC,))) == 8
+
+
 @pytest.mark.parametrize(
     ("data", "fault"),
     [

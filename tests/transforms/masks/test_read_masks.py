@@ -216,6 +216,15 @@ def test_classes_stay_classes(tmp_path):
     assert [name for name, _ in recognise(str(tmp_path))] == ["folder"]
 
 
+def test_images_alone_have_masks_only_if_depth_maps_are_given(tmp_path):
+    write_files(tmp_path / "data", {"1.jpg": GREY, "2.jpg": GREY})
+    (tmp_path / "empty").mkdir()
+    given = {"depth_images": ("depth",), "depth_scale": 0.001}
+    assert recognise(str(tmp_path / "data")) == []
+    assert [name for name, _ in recognise(str(tmp_path / "data"), given)] == ["masks"]
+    assert recognise(str(tmp_path / "empty"), given) == []
+
+
 def test_masks_after_many_images(tmp_path, monkeypatch):
     """The first files of a large folder may be images alone."""
     write_files(tmp_path, {f"images/{number}.jpg": GREY for number in range(8)})
