@@ -204,6 +204,17 @@ def test_oriented_boxes_of_cvat(corners, tag, expected):
     assert (f"<{tag} " in rows.line, sum(rows.notes.values())) == (True, tag == "polygon")
 
 
+@pytest.mark.parametrize(
+    ("format_", "area", "differ"), [("cvat", 100, 0), ("cvat", 196, 1), ("voc", 100, 1), ("voc", 196, 0)]
+)
+def test_areas_are_those_of_the_written_shapes(format_, area, differ):
+    """A square of 10 x 10 pixels that is rotated, in a box of 14 x 14."""
+    corners = np.float32([20, 5, 26, 13, 18, 19, 12, 11]).reshape(4, 2) / (40, 30)
+    values = with_objects((5 / 30, 12 / 40, 19 / 30, 26 / 40), objects__area=np.float32([area]))
+    rows, _, _ = extract(format_, values | {"objects.corners": np.float32(corners.ravel())}, Part.ORIENTED)
+    assert rows.lost.get("areas that differ from those of the shapes", 0) == differ
+
+
 def test_masks_tags_and_points_of_cvat():
     hole = np.zeros((30, 40), bool)
     hole[5:10, 5:10] = True
