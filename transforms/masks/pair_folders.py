@@ -115,7 +115,7 @@ def _best(pairs: Iterable[FolderPair]) -> FolderPair:
 
 def _pairs_beside(images: Sequence[str]) -> Iterator[FolderPair]:
     """Yield the pairs of images and masks in the same folders, one for each usual end of masks."""
-    for ends in _ENDS[1:]:
+    for ends in _ENDS:
         masks = [name for name in images if ends[1].key(name)]
         if masks:
             yield _pair(("", [name for name in images if not ends[1].key(name)]), ("", masks), [ends])

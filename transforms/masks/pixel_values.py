@@ -11,6 +11,7 @@ from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE
 from recordmill.schemas.inputs.option import join_names
 from recordmill.schemas.sizes import first_texts, number_text
 from recordmill.transforms.annotated.class_names import check_distinct
+from recordmill.transforms.insight.charts import format_percent
 from recordmill.transforms.masks.class_values import ClassTable, MaskClass, colour_text
 from recordmill.transforms.masks.sample_masks import MaskSample
 
@@ -169,7 +170,7 @@ def _describe_pixels(pixels: Counter[int], sample: MaskSample, are_colours: bool
     """Return pixels with their shares, the most frequent ones first."""
     total = sample.colours.total()
     texts = (
-        f"{colour_text(pixel) if are_colours else pixel} ({100 * number / total:.2g} %)"
+        f"{colour_text(pixel) if are_colours else pixel} ({format_percent(number / total)})"
         for pixel, number in sorted(pixels.items(), key=lambda item: -item[1])
     )
     return first_texts(texts, _SHOWN)

@@ -82,6 +82,7 @@ def test_pixels(values, palette, text, void, expected, tmp_path):
         ([BLACK, RED], "", "class_0=#000000,class_1=#ff0000"),
         ([0, 255], "background,polyp", "background=0,polyp=255"),
         ([0, 255], "polyp", "background=0,polyp=255"),
+        ([0, 255], "sky,car,dog", "sky=0,car=255"),
         ([0, 255], "a.csv\nname,value\n,0", "background=0,foreground=255"),
         ([BLACK, RED], "sky,car", "class_0=#000000,class_1=#ff0000"),
     ],
@@ -118,10 +119,11 @@ def test_refused(masks, text, tmp_path):
 @pytest.mark.parametrize(
     ("values", "text", "pixels"),
     [
-        ([0, 9], "sky,car", "values 9 (50 %)"),
-        ([BLACK, (9, 9, 9)], "sky,car", "values 9 (50 %)"),
-        ([BLACK, RED], "sky=#000000,car=#ffffff", "colours #ff0000 (50 %)"),
-        ([0, 1, 2, 3], "c.csv\nname,r,g,b\na,0,0,0\nb,255,0,0\nc,0,0,9", "values 3 (25 %)"),
+        ([0, 9], "sky,car", "values 9 (50%)"),
+        ([BLACK, (9, 9, 9)], "sky,car", "values 9 (50%)"),
+        ([BLACK, RED], "sky=#000000,car=#ffffff", "colours #ff0000 (50%)"),
+        ([9], "sky,car", "values 9 (100%)"),
+        ([0, 1, 2, 3], "c.csv\nname,r,g,b\na,0,0,0\nb,255,0,0\nc,0,0,9", "values 3 (25%)"),
     ],
 )
 def test_pixels_without_a_class(values, text, pixels, tmp_path):

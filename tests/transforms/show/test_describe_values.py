@@ -9,6 +9,7 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.encoders import TextEncoder, TextForm, TextSettings, encode_encoder
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, TFDS
+from recordmill.transforms.images.masks import grey_png
 from recordmill.transforms.records.parse_record import parse_example
 from recordmill.transforms.show.choose_records import json_values
 from recordmill.transforms.show.describe_values import describe_record, describe_values, list_meanings, read_terms
@@ -58,6 +59,16 @@ def test_bytes(value, text):
 )
 def test_lists(values, shape, names, text):
     assert describe_values(values, shape, names) == text
+
+
+def test_pixels_of_a_semantic_mask():
+    """A name, no name, a value behind the names, unknown."""
+    table = DETECTION.with_parts((Part.SEMANTIC,))
+    (key,) = (feature.name for feature in table.features if feature.source == "semantic.png")
+    pixels = np.array([[0, 0, 0, 0, 1, 1, 1, 2, 2, 255]], np.uint8)
+    features = parse_example(example(**{key.replace("/", "__"): [grey_png(pixels)]}))
+    (row,) = describe_record(features, table, {key: ("sky", "")})
+    assert row[2] == "10x1: sky 40%, value 1 30%, value 2 20%, unknown 10%"
 
 
 def test_a_record():
