@@ -20,7 +20,6 @@ from recordmill.schemas.sizes import number_text, size_text
 from recordmill.transforms.dataset.record_view import RecordView, attempt, grey_pixels
 from recordmill.transforms.images.load_images import encoded_size
 from recordmill.transforms.insight.charts import format_percent
-from recordmill.transforms.insight.count_maps import count_values
 from recordmill.transforms.records.parse_record import TypedValues, Values
 from recordmill.transforms.show.find_shards import RecordFeatures, values_by_source
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -74,7 +73,8 @@ def _describe_map(png: bytes, feature: Feature, names: Sequence[str]) -> str:
         return ""
     size = f"{pixels.shape[1]}x{pixels.shape[0]}"
     if feature.source == "semantic.png":
-        counts = Counter(count_values(pixels))
+        values, numbers = np.unique(pixels, return_counts=True)
+        counts = Counter(dict(zip(values.tolist(), numbers.tolist(), strict=True)))
         shares = [
             f"{_value_name(value, names)} {format_percent(number / pixels.size)}"
             for value, number in counts.most_common(_MOST_CLASSES)
