@@ -119,7 +119,7 @@ def missing_contents(manifest: Manifest, splits: Sequence[str], format_: str, fo
         yield f"layout {layout} does not keep the ids of captions: they are numbered from 1"
     if "panoptic.category_png" in sources:
         yield f"layout {layout} keeps masks instead of panoptic segments: masks are written, without a panoptic JSON"
-    elif sources & {"semantic.png", "panoptic.png"} == {"semantic.png"} and not manifest.labels.has_pixel_ids:
+    elif sources & {"semantic.png", "panoptic.png"} == {"semantic.png"}:
         yield f"layout {layout} keeps a mask instead of regions of stuff: the mask is written, without a stuff JSON"
 
 

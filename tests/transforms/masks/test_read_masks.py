@@ -1,6 +1,7 @@
 """Real layouts of images with masks, as literal trees: what is recognised, paired, named and divided."""
 
 import io
+import re
 import shutil
 
 import numpy as np
@@ -267,6 +268,24 @@ def test_refused(files, given, tmp_path, monkeypatch):
                 **{"data": ".", "output": "out", "class_names": "a,b" if "_classes" not in str(files) else "", **given}
             )
         )
+
+
+@pytest.mark.parametrize(
+    ("files", "detail"),
+    [
+        (
+            {"i/1.jpg": GREY, "m/2.png": TWO},
+            "no mask in m is named like an image in i: '2.png', and '1.jpg', for example",
+        ),
+        ({"i/1.jpg": GREY, "m/a.txt": ""}, "m has no images"),
+        ({"i/a.txt": "", "m/2.png": TWO}, "i has no images"),
+    ],
+)
+def test_masks_without_images_are_named(files, detail, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_files(tmp_path, files)
+    with pytest.raises(ConfigError, match=f"^{re.escape(detail)}$"):
+        source(MasksOptions(data="i", output="out", mask_images="m", class_names="a,b"))
 
 
 def test_images_without_masks_are_named(tmp_path):
