@@ -1,11 +1,13 @@
 """Estimate the number and size of an image's records before the image is read."""
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 
 from recordmill.schemas.block import Block, Ragged, starts_of
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, Part, RecordOf
+from recordmill.schemas.inputs.annotations import ImageLabels
 from recordmill.transforms.blocks.image_tasks import labels_of
 from recordmill.transforms.records.tfrecord import framed_size
 
@@ -26,6 +28,8 @@ _PIXELS_PER_BYTE = {
     "panoptic.png": 21,
     "semantic.png": 45,
 }
+_COMPRESSED = (".png", ".gif")
+"""Suffixes of masks whose files are about as large as their PNG in a record."""
 _USUAL_PIXELS = 640 * 480
 _PNG_BYTES_PER_JPEG_BYTE = 3.3
 """Measured on tiles of COCO's images."""
@@ -65,8 +69,9 @@ class RecordEstimate:
         if self._per_annotation:
             return number * image, number
         if block.labels is not None and block.labels.values.size:
-            rows = (labels.row for labels in labels_of(block))
-            image = image + np.array([len(row.record) if row else 0 for row in rows], np.int64)
+            labels = labels_of(block)
+            rows = np.array([len(one.row.record) if one.row else 0 for one in labels], np.int64)
+            image = image + rows + self._map_bytes(block, labels)
         sizes = image + self._object_bytes * number + (self._part_bytes(block) if self._parts else 0)
         return sizes, np.ones(len(block), np.int64)
 
@@ -86,6 +91,23 @@ class RecordEstimate:
                 total[row] += _VALUE_BYTES[FeatureKind.INT64] * len(labels.caption_index)
                 total[row] += _VALUE_BYTES[FeatureKind.FLOAT] * len(labels.caption_value)
         return (total + self._pixels(block) * self._bytes_per_pixel).astype(np.int64)
+
+    def _map_bytes(self, block: Block, labels: Sequence[ImageLabels]) -> np.ndarray:
+        """Return the bytes of each image's semantic mask and depth map, less those that `_part_bytes` adds for the
+        mask: int64 [N]. Depth maps are stored unchanged, and masks are encoded as PNG again."""
+        files = [(row, file) for row, one in enumerate(labels) for file in one.maps if file.part in self._parts]
+        file_bytes = np.zeros(len(block))
+        guessed_bytes = np.zeros(len(block))
+        for row, file in files:
+            if file.part is Part.DEPTH or file.file_name.lower().endswith(_COMPRESSED):
+                file_bytes[row] += file.file.size_bytes
+                guessed_bytes[row] += file.part is Part.SEMANTIC and 1 / _PIXELS_PER_BYTE["semantic.png"]
+        if not files:
+            return file_bytes.astype(np.int64)
+        pixels, whole = self._pixels(block), block.image_size_px if block.tile_xy_px is None else block.whole_size_px
+        whole_pixels = whole.prod(axis=1)
+        share = np.where(whole_pixels > 0, pixels / np.maximum(whole_pixels, 1), 1.0)
+        return np.rint(file_bytes * share - guessed_bytes * pixels).astype(np.int64)
 
     def least_mask_bytes(self, block: Block) -> np.ndarray:
         """Return the bytes of each image's masks as PNGs if all masks are empty: int64 [N]."""

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.features import FeatureTable, Part
-from recordmill.schemas.inputs.annotations import Annotation, Caption, Category, ImageLabels, TableRow
-from recordmill.schemas.inputs.files import ImageFile
-from recordmill.schemas.inputs.images import ImageTask, StoredImage
+from recordmill.schemas.inputs.annotations import Annotation, Caption, Category, ImageLabels, MapFile, TableRow
+from recordmill.schemas.inputs.files import File, ImageFile
+from recordmill.schemas.inputs.images import ImageTask, StoredImage, TileOf
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, LAYOUTS, TFDS
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
@@ -112,6 +112,30 @@ def test_estimated_size_of_image_masks(parts):
     assert one_more > 1000
     assert guessed(1280, 960) - guessed(640, 480) == pytest.approx(3 * one_more, abs=2)
     assert guessed(None, None) == guessed(640, 480)
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "tile", "share"),
+    [
+        (Part.DEPTH, "1.png", None, 1),
+        (Part.DEPTH, "1.png", TileOf(0, 0, 640, 480, "1.jpg", 1), 0.25),
+        (Part.SEMANTIC, "1.PNG", None, 1),
+        (Part.SEMANTIC, "1.gif", TileOf(0, 0, 320, 480, "1.jpg", 1), 0.5),
+        (Part.SEMANTIC, "1.bmp", None, 320 * 240 / 45 / 200_000),
+    ],
+)
+@pytest.mark.parametrize("is_size_known", [True, False])
+def test_maps_are_as_large_as_their_compressed_files(part, name, tile, share, is_size_known):
+    table = DETECTION.with_parts((part, *((Part.TILES,) if tile else ())))
+    labels = ImageLabels(maps=(MapFile(part, File(name, 200_000), name),))
+    plain = msgspec.structs.replace(task(), tile=tile)
+    if not (is_size_known or tile):
+        share = share if share == 1 else share * 4
+        plain = msgspec.structs.replace(plain, width=None, height=None)
+    mapped = msgspec.structs.replace(plain, labels=labels)
+    guessed = 0 if part is Part.DEPTH else (plain.width or 640) * (plain.height or 480) / 45
+    added = expected_bytes(mapped, table) - expected_bytes(plain, table) + guessed
+    assert added == pytest.approx(share * 200_000, abs=2)
 
 
 @given(st.sampled_from([*LAYOUTS.values(), PLAIN]), st.integers(0, 20), st.integers(0, 10**9), st.integers(0, 5))

@@ -105,6 +105,7 @@ COCO = "convert images --instances instances.json"
         f"{COCO} --tile 16 --num-shards 2",
         f"{COCO} --tile 16 --layout keras --examples-per-shard 7 --gzip",
         f"{COCO} --depth-images depth --depth-scale 0.001",
+        f"{COCO} --depth-images depth --depth-scale 0.0002 --tile 16 --num-shards 2",
     ],
 )
 def test_facts_of_coco(flags, coco_set, recordmill):
