@@ -43,7 +43,7 @@ class MapFolder(NamedTuple):
         path: Folder, .zip, or URI of the PNGs.
         prefix: Beginning of the names of its images in the data set: `train/images/`; empty for the root.
         image_ends, map_ends: Ends of the names of images, and of the PNGs. Other files of the folder are no maps.
-        void: Values of pixels that are written as 255, unknown.
+        changes: Values of pixels, and the values that are written instead: 255 for unknown pixels, 256 for a reject.
         colours: Red, green and blue of the values from 0 on, three bytes each, for masks with colours; empty without.
     """
 
@@ -52,7 +52,7 @@ class MapFolder(NamedTuple):
     prefix: str = ""
     image_ends: NameEnds = NameEnds()
     map_ends: NameEnds = NameEnds()
-    void: tuple[int, ...] = ()
+    changes: tuple[tuple[int, int], ...] = ()
     colours: bytes = b""
 
     def image_key(self, name: str) -> str:

@@ -14,7 +14,6 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import MapFile
 from recordmill.schemas.inputs.files import NO_FILE, NOT_A_FILE, File
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES, is_image_name
-from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE
 from recordmill.schemas.inputs.maps import MAP_NAMES, MapFolder
 from recordmill.schemas.rejects import Reason
 from recordmill.schemas.sizes import number_text
@@ -77,13 +76,12 @@ class JoinMaps(beam.PTransform):
 
 def list_maps(files: Files, _: FactsBuilder, folder: MapFolder) -> Iterator[Keyed]:
     """Yield the maps of each bucket of pairs, packed."""
-    changes = tuple((value, SEMANTIC_IGNORE) for value in folder.void)
     keys = [folder.map_key(name) if is_image_name(name) else "" for name, _ in files]
     buckets = defaultdict[int, list[tuple[str, MapFile]]](list)
     for (name, file), key, bucket in zip(files, keys, assign_buckets(keys, "path", _BUCKETS).tolist(), strict=True):
         if key:
             stored = File(file.path, file.size_bytes, file.version)
-            buckets[bucket].append((key, MapFile(folder.part, stored, name, changes, folder.colours)))
+            buckets[bucket].append((key, MapFile(folder.part, stored, name, folder.changes, folder.colours)))
     yield from ((bucket, pack(maps)) for bucket, maps in buckets.items())
 
 

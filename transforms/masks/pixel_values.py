@@ -25,12 +25,12 @@ class PixelClasses(NamedTuple):
 
     Attributes:
         segments: Classes; an id is a value in records.
-        void, colours: See MapFolder.
+        changes, colours: See MapFolder.
         notes: Sentences about pixels whose value changes.
     """
 
     segments: tuple[Category, ...]
-    void: tuple[int, ...] = ()
+    changes: tuple[tuple[int, int], ...] = ()
     colours: bytes = b""
     notes: tuple[str, ...] = ()
 
@@ -48,7 +48,7 @@ def resolve_values(table: ClassTable, sample: MaskSample, void: frozenset[int], 
     if not table.classes:
         raise ConfigError(f"{data}: {_missing_names(sample)}")
     _check_distinct(table)
-    rows, notes = [*table.classes], list[str]()
+    rows, notes, changes = [*table.classes], list[str](), dict[int, int]()
     if _has_colours(rows, sample):
         colours = [one.colour or 0 for one in rows]
         rows = [one._replace(value=row) for row, one in enumerate(rows)]
@@ -59,15 +59,21 @@ def resolve_values(table: ClassTable, sample: MaskSample, void: frozenset[int], 
         colours = [] if sample.has_numbers else [number * _GREY for number in range(SEMANTIC_IGNORE + 1)]
         if any(one.value == SEMANTIC_IGNORE and one.name for one in rows) and SEMANTIC_IGNORE not in void:
             rows += [MaskClass("", number) for number in sorted(void - {one.value for one in rows})]
-            colours = [one.value * _GREY for one in rows]
+            if sample.has_numbers and not _is_grey(sample):  # indices of a palette
+                changes = _rank_values([one.value for one in rows])
+            else:
+                colours = [one.value * _GREY for one in rows]
             notes = [*_describe_changes(rows)]
             void = frozenset(row for row, one in enumerate(rows) if one.value in void)
             rows = [one._replace(value=row) for row, one in enumerate(rows)]
     void |= {one.value for one in rows if not one.name}
     segments = [Category(one.value, one.name) for one in rows if one.value not in void]
     _check_values(table, segments)
+    changes = {number: number for number in void if not changes} | changes
+    changes = {value: SEMANTIC_IGNORE if number in void else number for value, number in changes.items()}
     packed = b"".join(colour.to_bytes(3, "big") for colour in colours)
-    classes = PixelClasses(tuple(sorted(segments, key=lambda one: one.id)), tuple(sorted(void)), packed, tuple(notes))
+    ordered = tuple(sorted(segments, key=lambda one: one.id))
+    classes = PixelClasses(ordered, tuple(sorted(changes.items())), packed, tuple(notes))
     _check_unnamed(table, sample, classes)
     return classes
 
@@ -85,6 +91,16 @@ def _check_distinct(table: ClassTable) -> None:
     colours = [colour_text(one.colour) for one in table.classes if one.colour is not None]
     names = [one.name for one in table.classes if one.name]
     check_distinct(table.where, {"name": names, "value": numbers, "colour": colours})
+
+
+def _rank_values(values: Sequence[int]) -> dict[int, int]:
+    """Return the row of each value, and for a value that is another's row a number that no class has.
+
+    >>> _rank_values([0, 7, 255])
+    {0: 0, 7: 1, 255: 2, 1: 256, 2: 256}
+    """
+    rows = {value: row for row, value in enumerate(values)}
+    return rows | {row: SEMANTIC_IGNORE + 1 for row in rows.values() if row not in rows}
 
 
 def _check_values(table: ClassTable, segments: Sequence[Category]) -> None:
@@ -138,7 +154,8 @@ def _check_binary(table: ClassTable, sample: MaskSample, void: frozenset[int], d
 
 def _check_unnamed(table: ClassTable, sample: MaskSample, classes: PixelClasses) -> None:
     """Raise ConfigError if at least half of the masks have pixels that no class has."""
-    values = {*(one.id for one in classes.segments), *classes.void, SEMANTIC_IGNORE}
+    written, changes = {*(one.id for one in classes.segments), SEMANTIC_IGNORE}, dict(classes.changes)
+    values = {value for value in range(SEMANTIC_IGNORE + 1) if changes.get(value, value) in written}
     triples = [classes.colours[start : start + 3] for start in range(0, len(classes.colours), 3)]
     known = (
         {int.from_bytes(colour, "big") for row, colour in enumerate(triples) if row in values} if triples else values

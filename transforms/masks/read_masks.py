@@ -71,7 +71,9 @@ def source(options: MasksOptions) -> Source:
         parts=(Part.SEMANTIC,),
         inputs=(*built.inputs, *table.inputs),
         warnings=tuple(_unread_images(names, pairs)) if is_one_root else (),
-        maps=tuple(pair.map_folder(mask_root)._replace(void=classes.void, colours=classes.colours) for pair in pairs),
+        maps=tuple(
+            pair.map_folder(mask_root)._replace(changes=classes.changes, colours=classes.colours) for pair in pairs
+        ),
         segments=classes.segments,
         notes=(*(_describe_pair(pair, image_root, mask_root) for pair in pairs), *table.notes, *classes.notes),
     )

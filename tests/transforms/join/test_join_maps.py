@@ -64,7 +64,7 @@ def test_blocks_keep_their_keys_and_their_order(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"x")
     folders = (
-        MapFolder(Part.SEMANTIC, str(tmp_path / "masks"), void=(9,)),
+        MapFolder(Part.SEMANTIC, str(tmp_path / "masks"), changes=((9, 255),)),
         MapFolder(Part.SEMANTIC, str(tmp_path / "masks" / "train"), "train/"),
     )
     names = ["train/a.jpg", "b.jpg", "d.jpg"]

@@ -34,11 +34,13 @@ def table(text: str) -> ClassTable:
     )
 
 
+COLOURED = bytes(range(256)) * 3
+TO_ROWS = {0: 0, 7: 1, 255: 2, 1: 256, 2: 256}
 GREYS = b"".join(bytes((number,) * 3) for number in range(256))
 
 
 @pytest.mark.parametrize(
-    ("values", "palette", "text", "void", "expected"),
+    ("values", "palette", "text", "void", "expected"),  # expected changes: of values that are not written as 255
     [
         ([0, 1, 255], b"", "sky,car", (), ({0: "sky", 1: "car"}, (), b"")),
         ([0, 1, 2], b"", "sky,car", (2,), ({0: "sky", 1: "car"}, (2,), b"")),
@@ -48,6 +50,8 @@ GREYS = b"".join(bytes((number,) * 3) for number in range(256))
         # 255 is a class
         ([0, 255], b"", "background=0,polyp=255", (), ({0: "background", 1: "polyp"}, (), bytes((*BLACK, *WHITE)))),
         ([0, 128, 255], b"", "a=0,b=255", (128,), ({0: "a", 1: "b"}, (2,), bytes((*BLACK, *WHITE, 128, 128, 128)))),
+        ([0, 7, 255], COLOURED, "a=0,b=7,c=255", (), ({0: "a", 1: "b", 2: "c"}, (), b"", TO_ROWS)),
+        ([0, 7, 255], COLOURED, "a=0,c=255", (7,), ({0: "a", 1: "c"}, (7,), b"", {0: 0, 255: 1, 1: 256, 2: 256})),
         # grey that is stored as RGB
         ([BLACK, (1, 1, 1), WHITE], b"", "sky,car", (), ({0: "sky", 1: "car"}, (), GREYS)),
         # a palette: indices, or the colours that a table has
@@ -69,7 +73,9 @@ GREYS = b"".join(bytes((number,) * 3) for number in range(256))
 def test_pixels(values, palette, text, void, expected, tmp_path):
     classes = resolve_values(table(text), sampled(tmp_path, values, palette=palette), frozenset(void), "DATA")
     names = {category.id: category.name for category in classes.segments}
-    assert (names, classes.void, classes.colours) == expected
+    void = tuple(value for value, new_value in classes.changes if new_value == 255)
+    changes = {value: new_value for value, new_value in classes.changes if new_value != 255}
+    assert (names, void, classes.colours, *((changes,) if changes else ())) == expected
 
 
 @pytest.mark.parametrize(
