@@ -266,7 +266,8 @@ def split_lines(
         yield "fields", _format_columns(fields)
     elif manifest.features:
         yield "columns", _format_columns(manifest.features)
-    if manifest.categories or not (is_table or manifest.segments):
+    has_pixels_alone = manifest.segments or Part.DEPTH in manifest.table.parts
+    if manifest.categories or not (is_table or has_pixels_alone):
         yield "classes", _format_classes([category.name for category in manifest.categories], split.class_counts)
         if isinstance(maximum := split.recipe.options.get("max_per_class"), int):
             yield "", _format_class_limit(manifest, split, maximum)

@@ -182,6 +182,12 @@ def test_classes_below_the_limit(tiles, objects, text):
     assert any(line.startswith(text.removesuffix("…")) for line in lines), lines
 
 
+@pytest.mark.parametrize(("parts", "has_classes"), [((), True), ((Part.DEPTH,), False)])
+def test_images_with_nothing_but_depth_maps_have_no_line_of_classes(parts, has_classes):
+    lines = dict(split_lines(manifest({"train": CLEAN}, (), parts), CLEAN, [CLEAN]))
+    assert ("classes" in lines) == has_classes
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("été 日本.jpg", "été 日本.jpg"), ("a\nb\tc", "a\\nb\\tc"), ("\u202eabc", "\\u202eabc"), ("\x9b2J", "\\x9b2J")],
