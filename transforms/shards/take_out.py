@@ -60,6 +60,7 @@ def take_out(entry: SplitManifest, statistics: Statistics, removed: Removed) -> 
     """
     split, facts = entry.recipe.split, removed.facts
     number = Counter({metric: facts.counts.get((split, metric.value), 0) for metric in Metric})
+    number |= _unseen_maps(entry, number)
     files = set(removed.files.get(split, ()))
     left = _less_statistics(statistics, facts.statistics.get(split, Statistics()), number[Metric.IMAGES], files)
     classes = [count - facts.classes.get((split, index), 0) for index, count in enumerate(entry.class_counts)]
@@ -89,6 +90,16 @@ def _less_images(images: ImageCounts, number: Mapping[Metric, int], without_obje
 
 
 _MAPS = (Metric.SEMANTIC_MASKS, Metric.DEPTH_MAPS)
+
+
+def _unseen_maps(entry: SplitManifest, number: Mapping[Metric, int]) -> Counter[Metric]:
+    """Return the numbers of removed maps where all records have one. In a record, a map whose pixels are all unknown is
+    that of an image without a map."""
+    metric = Metric.TILES if entry.images.tiles else Metric.IMAGES
+    records = entry.images.tiles or entry.images.written
+    return Counter({name: number[metric] for name in _MAPS if getattr(entry.annotations, name.value) == records})
+
+
 _ANNOTATIONS = (Metric.OBJECTS, Metric.CAPTIONS, Metric.PANOPTIC, Metric.REGIONS, *_MAPS)
 
 

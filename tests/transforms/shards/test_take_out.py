@@ -1,9 +1,19 @@
 """Numbers of a split without some images."""
 
+import msgspec
 import pytest
 
 from recordmill.schemas.statistics import ZERO_BIN, FieldCounts, Histogram, Statistics, bin_index
-from recordmill.transforms.shards.take_out import _less_statistics, less_counts, less_field_counts, less_histogram
+from recordmill.transforms.dataset.facts import Facts
+from recordmill.transforms.shards.take_out import (
+    Removed,
+    _less_statistics,
+    less_counts,
+    less_field_counts,
+    less_histogram,
+    take_out,
+)
+from tests.transforms.shards.test_grow_split import BASE
 
 
 def histogram(*numbers: float) -> Histogram:
@@ -53,6 +63,24 @@ def test_pixels_of_replaced_masks_are_taken_out(one, other, left):
     """None: an earlier version did not count them."""
     numbers = _less_statistics(Statistics(2, pixels=one), Statistics(1, pixels=other), 1, ())
     assert (numbers.images, numbers.pixels) == (1, left)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "masks", "depth_maps", "left"),
+    [
+        (0, 10, 4, (8, 4)),  # each image has a mask, and one of the two removed ones is all 255
+        (0, 4, 10, (3, 8)),
+        (40, 40, 0, (35, 0)),
+    ],
+)
+def test_maps_without_a_known_pixel_are_taken_out(tiles, masks, depth_maps, left):
+    counts = msgspec.structs.replace(BASE.annotations, semantic_masks=masks, depth_maps=depth_maps)
+    images = msgspec.structs.replace(BASE.images, written=10, tiles=tiles)
+    entry = msgspec.structs.replace(BASE, images=images, annotations=counts)
+    removed = {"images": 2, "tiles": 5 if tiles else 0, "semantic_masks": 1}
+    facts = Facts(counts={("train", name): number for name, number in removed.items()})
+    entry, _ = take_out(entry, Statistics(10), Removed(facts, {}))
+    assert (entry.annotations.semantic_masks, entry.annotations.depth_maps) == left
 
 
 def test_bins_of_fields_keep_their_width():
