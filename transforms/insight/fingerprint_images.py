@@ -81,10 +81,13 @@ def _aspect_level(width: int, height: int) -> int:
 
 def label_digests(facts: FactColumns, objects: SortedObjects | None) -> np.ndarray:
     """Return label digests: uint64 [N]. The upper half is the class of the image, or the digest of its objects'
-    classes. The lower half is the digest of the objects' classes and boxes."""
+    classes. The lower half is the digest of the objects' classes and boxes; of an image without objects, that of the
+    number of pixels of each value of its semantic mask."""
     if objects is not None:
         starts = facts.first_object_of_image
         classes, boxes = _digest_rows(objects.rows[:, 0], starts), _digest_rows(objects.rows, starts)
+        for row in np.flatnonzero(np.diff(starts) == 0).tolist() if facts.pixels else ():
+            boxes[row] = _digest(np.array(sorted(facts.pixels[row].items()), np.int64).tobytes())
         digests = classes << np.uint64(_HALF) | boxes
     else:
         digests = np.full(len(facts), _NO_CLASS << _HALF, np.uint64)
@@ -126,8 +129,11 @@ def digest_labels(block: Block, class_ids: np.ndarray) -> np.ndarray:
 def _digest_rows(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Return a 32-bit digest of each image's rows: uint64 [N]."""
     data, ends = rows.tobytes(), (starts * (rows[:1].nbytes)).tolist()
-    digests = [blake2b(data[start:end], digest_size=_HALF // 8).digest() for start, end in pairwise(ends)]
-    return np.frombuffer(b"".join(digests), ">u4").astype(np.uint64)
+    return np.array([_digest(data[start:end]) for start, end in pairwise(ends)], np.uint64)
+
+
+def _digest(data: bytes) -> int:
+    return int.from_bytes(blake2b(data, digest_size=_HALF // 8).digest(), "big")
 
 
 def image_class(labels: np.ndarray) -> np.ndarray:

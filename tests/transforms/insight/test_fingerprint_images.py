@@ -79,6 +79,15 @@ def test_labels_are_equal_in_any_order_of_objects():
     assert object_digest(*rows) != object_digest((70_000, 0.5, 0, 1, 1), (1 << 40, 0.1, 0, 1, 1))
 
 
+def test_masks_are_the_labels_of_images_without_objects():
+    masks = [{0: 5, 255: 1}, {255: 1, 0: 5}, {0: 4, 1: 2}, {}]
+    one, same, other, without = (digest(facts(boxes=((), (), (), ()), pixels=mask)) for mask in masks)
+    assert one == same
+    assert len({one, other, without}) == 3
+    objects = {digest(facts(boxes=((0,), (0,), (1,), (1,)), classes=[1], pixels=mask)) for mask in masks}
+    assert len(objects) == 1
+
+
 def test_of_images_of_one_class_class_is_known():
     assert classes(digest(facts(image_class=7))) == 7
     assert digest(facts()) not in {digest(facts(image_class=index)) for index in range(3)}
