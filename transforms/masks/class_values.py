@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.file_kinds import describe_container
 from recordmill.schemas.inputs.option import join_names
 from recordmill.transforms.annotated.class_names import match_names
 
@@ -87,6 +88,8 @@ def parse_class_file(path: str, data: bytes) -> list[MaskClass]:
     Raises:
         ConfigError: It is none of these, or has no class.
     """
+    if what := describe_container(data, is_table=True):
+        raise ConfigError(f"{path} is {what}")
     try:
         lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:

@@ -12,7 +12,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD, USUAL_SPLITS
 from recordmill.schemas.paths import is_remote
-from recordmill.schemas.sizes import first_texts, number_text
+from recordmill.schemas.sizes import first_texts, number_text, size_text
 from recordmill.transforms.annotated.image_sets import SPLITS_BY_NAME, find_image_sets, parse_image_set
 from recordmill.transforms.annotated.source import Source, SourceFolder, is_never, yield_nothing
 from recordmill.transforms.masks.class_values import (
@@ -34,9 +34,10 @@ from recordmill.transforms.masks.pair_folders import (
 )
 from recordmill.transforms.masks.pixel_values import resolve_values
 from recordmill.transforms.masks.sample_masks import sample_masks
+from recordmill.transforms.storage.interface import FileTooLargeError
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
-_SHOWN = 3
+_SHOWN, _MOST_CLASS_BYTES = 3, 1_000_000
 _LISTS = ("ImageSets/Segmentation",)
 _VOC_IMAGES, _VOC_OBJECTS = "JPEGImages", "SegmentationObject"
 
@@ -172,7 +173,12 @@ def _find_classes(options: MasksOptions, pairs: Sequence[FolderPair], names: Seq
 
 
 def _read_table(path: str, where: str) -> ClassTable:
-    return ClassTable(parse_class_file(path, storage_for(path).read(path)), where, (path,))
+    try:
+        data = storage_for(path).read(path, most_bytes=_MOST_CLASS_BYTES)
+    except FileTooLargeError as error:
+        size = size_text(_MOST_CLASS_BYTES)
+        raise ConfigError(f"{path} has more than {size}. Give a file of the names of at most 256 classes") from error
+    return ClassTable(parse_class_file(path, data), where, (path,))
 
 
 def _describe_pair(pair: FolderPair, image_root: str, mask_root: str) -> str:

@@ -244,6 +244,8 @@ def test_masks_after_many_images(tmp_path, monkeypatch):
         ({"a/1.jpg": GREY}, {}),
         ({"a/1.jpg": GREY, "m/2.png": TWO}, {"mask_images": "m"}),
         ({"images/1.jpg": GREY, "masks/1.png": TWO}, {"class_names": "missing.txt"}),
+        ({"images/1.jpg": GREY, "masks/1.png": TWO, "n.txt": "<!doctype html>\n<html>"}, {"class_names": "n.txt"}),
+        ({"images/1.jpg": GREY, "masks/1.png": TWO, "n.txt": "a\n" + "b" * 1_000_001}, {"class_names": "n.txt"}),
         ({"images/1.jpg": GREY, "masks/1.png": TWO}, {"void": "256"}),
         ({"images/1.jpg": GREY, "masks/1.png": TWO}, {"min_area": 1}),
         ({"a/1.jpg": GREY, "b/2.jpg": GREY, "m/1.png": TWO}, {"data": "m", "images": ["a", "b"]}),
