@@ -54,7 +54,8 @@ def source(options: MasksOptions) -> Source:
     is_one_root = image_root == mask_root
     apart = tuple(_folders_below(image_root, (*options.mask_images, *options.depth_images)))
     names = [name for name in list_names(image_root) if not name.startswith(apart)]
-    pairs = find_pairs(names) if is_one_root else [pair_names(names, list_names(mask_root))]
+    mask_names = names if is_one_root else list_names(mask_root)
+    pairs = find_pairs(names) if is_one_root else [pair_names(names, mask_names)]
     pairs = [pair for pair in pairs if pair.pairs]
     if not pairs and options.depth_images and not options.mask_images:
         images = _image_source(options, image_root, [FolderPair(images_folder(names), "")], names)
@@ -62,7 +63,8 @@ def source(options: MasksOptions) -> Source:
     if not pairs:
         raise ConfigError(_describe_missing(names, image_root, mask_root))
     paths = [join_path(mask_root, posixpath.join(pair.masks, mask)) for pair in pairs for _, mask in pair.pairs]
-    table = _find_classes(options, pairs, names, mask_root)
+    files = {join_path(root, name) for root, own in ((image_root, names), (mask_root, mask_names)) for name in own}
+    table = _find_classes(options, pairs, sorted(files))
     classes = resolve_values(table, sample_masks(paths), options.void_values, options.data)
     built = _image_source(options, image_root, pairs, names)
     in_images = tuple(pair._replace(pairs=()) for pair in pairs) if is_one_root else ()
@@ -145,8 +147,12 @@ def _image_folders(root: str, pair: FolderPair, names: Iterable[str]) -> Iterato
         yield SourceFolder(join_path(path, top), f"{prefix}{top}/", SPLIT_OF_WORD[top.lower()])
 
 
-def _find_classes(options: MasksOptions, pairs: Sequence[FolderPair], names: Sequence[str], root: str) -> ClassTable:
-    """Return the classes of `--class-names`, of a file of the data set, or of a known data set."""
+def _find_classes(options: MasksOptions, pairs: Sequence[FolderPair], files: Sequence[str]) -> ClassTable:
+    """Return the classes of `--class-names`, of a file of the data set, or of a known data set.
+
+    Args:
+        files: Paths in the folders of images and of masks.
+    """
     if options.class_names:
         (first, *more) = options.class_names
         is_file = not more and storage_for(first).size(first) is not None
@@ -155,10 +161,10 @@ def _find_classes(options: MasksOptions, pairs: Sequence[FolderPair], names: Seq
         if not more and first.lower().endswith((".txt", ".csv", ".tsv")):
             raise ConfigError(f"--class-names {shlex.quote(first)}: no such file")
         return ClassTable(parse_names(options.class_names), "--class-names")
-    by_name = {name: [path for path in names if posixpath.basename(path) == name] for name in CLASS_FILES}
+    by_name = {name: [path for path in files if posixpath.basename(path) == name] for name in CLASS_FILES}
     for name, paths in by_name.items():
         if paths:
-            tables = [_read_table(join_path(root, path), join_path(root, path)) for path in paths]
+            tables = [_read_table(path, path) for path in paths]
             if other := next((table for table in tables if table.classes != tables[0].classes), None):
                 raise ConfigError(f"{tables[0].where} and {other.where} have different classes. Add --class-names FILE")
             about = [f"the names of the classes are those of {tables[0].where}"]
@@ -166,7 +172,7 @@ def _find_classes(options: MasksOptions, pairs: Sequence[FolderPair], names: Seq
                 about.append("pixels of the value 0, which ADE20K's benchmark ignores, are written as 255, unknown")
             return tables[0]._replace(notes=tuple(about))
     for pair in pairs:
-        is_voc = any(f"{folder}/" in path for folder in _LISTS for path in names)
+        is_voc = any(f"{folder}/" in path for folder in _LISTS for path in files)
         if known := known_classes(pair.masks, pair.map_ends.end, is_voc):
             return known
     return ClassTable()

@@ -183,6 +183,18 @@ def test_masks_elsewhere(given, tmp_path, monkeypatch):
     assert [folder.path for folder in found.folders] == ["i"]
 
 
+@pytest.mark.parametrize("folder", ["i", "m"])
+@pytest.mark.parametrize("given", [{"mask_images": "m"}, {"data": "m", "images": "i"}])
+def test_names_of_classes_are_beside_the_images_or_the_masks(given, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_files(tmp_path, {"i/1.jpg": GREY, "m/1.png": TWO, f"{folder}/classes.txt": "sky\ncar\n"})
+    found = source(MasksOptions(**{"data": "i", "output": "out", **given}))
+    assert ([category.name for category in found.segments], found.inputs) == (
+        ["sky", "car"],
+        (f"{folder}/classes.txt",),
+    )
+
+
 def test_other_formats_come_first(tmp_path):
     """Masks beside label files, or beside a table that names the images, change nothing."""
     write_files(tmp_path, {"images/1.jpg": GREY, "masks/1.png": TWO})
