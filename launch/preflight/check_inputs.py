@@ -60,7 +60,13 @@ class _Paths(NamedTuple):
 def _check_paths(options: ConvertOptions) -> _Paths:
     """Return all paths of the options of a job, or of one of its data sets."""
     checked = _Paths([], {}, [*options.more_files], [])
-    data_options = {"data", "images", *(name for entry in formats().values() for name in entry.files)}
+    data_options = {
+        "data",
+        "images",
+        "mask_images",
+        "depth_images",
+        *(name for entry in formats().values() for name in entry.files),
+    }
     for option, path in named_paths(options):
         if name_fault := _name_fault(option.typed, path):
             checked.faults.append(name_fault)

@@ -304,6 +304,18 @@ def test_paths_of_two_data_sets(words, message, tmp_path, monkeypatch):
     assert message in str(caught.value)
 
 
+def test_maps_of_one_folder_are_not_those_of_two_sets(tmp_path, monkeypatch):
+    """An image of another set with the same name and size would have a wrong depth map."""
+    monkeypatch.chdir(tmp_path)
+    write_files(tmp_path, {"depth/1.png": b""})
+    for name in "ab":
+        write_files(tmp_path / name, {"Annotations/1.xml": "<annotation></annotation>", "JPEGImages/1.jpg": b""})
+    sets = [{"data": name, "format": "voc"} for name in "ab"]
+    given = {"sets": sets, "output": "out", "depth_images": ["depth"], "depth_scale": 1}
+    with pytest.raises(ConfigError, match="depth and depth are one path of two data sets"):
+        check_inputs.check_inputs(parse_values("convert", given).options)
+
+
 def test_files_of_options_may_be_those_of_several_sets(tmp_path, monkeypatch):
     write_files(tmp_path, {"e.txt": "1.jpg\n"})
     for name in "ab":
