@@ -10,7 +10,7 @@ _VERB = re.compile(r"\brecordmill (convert|verify|extract|show|report|index|samp
 _VERB_OR_FLAGS = re.compile(rf"{_VERB.pattern}|\b([Cc]onvert again with)(?= --)")
 _WORD = re.compile(r" ((?:'[^']*'|\"[^\"]*\"|[^\s'\"])+)")
 _FLAG = re.compile(r"(?<![\w/.-])--[a-z]+(?:-[a-z]+)*")
-_VALUE = re.compile(r" ('[^']*'|[A-Z]{2,}\b|-?\d+(?:\.\d+)?(?![\w.])|\w+=\S*\w|[\w-]+(?:,[\w-]+)+|[\w-]*\w)")
+_VALUE = re.compile(r" ('[^']*'|[A-Z]{2,}\b|[\w-]+(?:,[\w-]+)+|-?\d+(?:\.\d+)?(?![\w.])|\w+=\S*\w|[\w-]*\w)")
 _END = re.compile(r"[.,;:)]+$")
 _CLEAR_VALUE = re.compile(r"'.*'|[A-Z]{2,}|-?\d+(\.\d+)?|\w+=.*|[\w-]+(,[\w-]+)+", re.DOTALL)
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
