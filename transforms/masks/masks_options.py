@@ -7,7 +7,10 @@ from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE
 from recordmill.schemas.inputs.option import READ, Data, Images, Masks, Names, redefine_option
 from recordmill.transforms.annotated.format_options import FormatOptions
 
-_OF_OBJECTS = ("masks", "boxes", "fields", "no_crowd", "min_area", "categories", "stratify", "max_per_class")
+_OF_OBJECTS = (
+    *("masks", "boxes", "fields", "no_crowd", "min_area", "categories", "stratify", "max_per_class"),
+    *("tile_min_visible", "keep_empty"),
+)
 """Options that do something to objects alone."""
 
 

@@ -262,6 +262,7 @@ def test_masks_after_many_images(tmp_path, monkeypatch):
         ({"images/1.jpg": GREY, "masks/1.png": TWO}, {"min_area": 1}),
         ({"a/1.jpg": GREY, "b/2.jpg": GREY, "m/1.png": TWO}, {"data": "m", "images": ["a", "b"]}),
         ({"a/1.jpg": GREY, "m/1.png": TWO, "n/1.png": TWO}, {"data": "a", "mask_images": ["m", "n"]}),
+        ({"images/1.jpg": GREY, "masks/1.png": TWO}, {"tile": 8, "keep_empty": 0.5}),
         (
             {
                 "train/1.jpg": GREY,
