@@ -355,8 +355,10 @@ class DataSet:
         """Return classes, rejects, possible problems and the path of the page."""
         entries, page = self.manifest.splits, join_path(self.path, REPORT)
         has_page = is_remote(page) or os.path.isfile(page)  # no request for a page in a bucket
+        of_pixels = len(self.manifest.segments) if self.manifest.labels.has_pixel_ids else 0
+        number = self.num_classes or of_pixels
         return (
-            f"{self.num_classes:,} class{'es' * (self.num_classes != 1)}",
+            f"{number:,} class{'es' * (number != 1)}",
             number_text(sum(entry.rejects for entry in entries.values()), "reject"),
             number_text(sum(map(self._problems, entries)), "possible problem"),
             f"report {printable(page)}" if has_page else f"no {REPORT}",

@@ -67,6 +67,7 @@ def name_of(record: dict) -> str:
 
 def test_maps_are_those_of_their_files_everywhere(pairs, out, tmp_path, recordmill):
     data = open_data_set(str(out))
+    assert f", {len(NAMES)} classes, " in repr(data)
     for split in ("train", "val"):
         records = {name_of(record): record for record in data[split]}
         assert {(split, name) for name in records} == {key for key in pairs.masks if key[0] == split}
