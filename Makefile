@@ -123,8 +123,8 @@ bench: $(VENV)/installed  ## Measure speed and memory (minutes)
 bench-engines: $(VENV)/installed .venv-worker/installed .engines/fetched  ## Measure one job on each engine
 	PYTHONPATH=. $(BIN)/python benchmarks/engines.py
 
-bench-peers: $(VENV)/installed .venv-model-garden/installed $(PEERS:%=.peers/%/installed)  ## Measure what others make of the same pictures (20 minutes, 2 GB)
-	cd benchmarks && ../$(BIN)/python compare_peers.py
+bench-peers: $(VENV)/installed .venv-model-garden/installed $(PEERS:%=.peers/%/installed)  ## Measure what others make of the same images, and draw the chart of README.md (20 minutes, 2 GB)
+	cd benchmarks && ../$(BIN)/python compare_peers.py --chart ../docs/images/peers.svg
 
 bench-readers: $(VENV)/installed .consumers/torchvision/installed $(READERS:%=.peers/%/installed)  ## Measure how fast others read the same images, and draw the chart of docs/performance.md (15 minutes, 2 GB)
 	cd benchmarks && ../$(BIN)/python read_images.py --images 1500 --chart ../docs/images/readers.svg

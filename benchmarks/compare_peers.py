@@ -1,6 +1,7 @@
 """One table of twelve other programs and Recordmill with each container, which write the same images and boxes.
 
-    python benchmarks/compare_peers.py [--images 5000] [--shards 8] [--runs 3] [--only NAME,NAME] [--folder DIR]
+    python benchmarks/compare_peers.py [--images 5000] [--shards 8] [--runs 3] [--only NAME,NAME]
+        [--folder DIR] [--chart FILE.svg]
 
 `make bench-peers` installs them first, each in an environment of its own below .peers; benchmarks/peers/ has a script
 of each, with the settings that are fastest here. Whole processes are timed, in turn, round after round; those that take
@@ -20,10 +21,13 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from datetime import date
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from arguments import read_arguments
+from chart import draw_bars
 from coco import IMPORTS, coco
 from make_coco import HEIGHT, WIDTH, make
 from measure import Measure, measured
@@ -233,7 +237,7 @@ def imports_of(peer: Peer, output: Path) -> Measure:
 
 
 def main() -> None:
-    arguments, folder = read_arguments(__doc__, images=5000, shards=8, runs=3, only="")
+    arguments, folder = read_arguments(__doc__, images=5000, shards=8, runs=3, only="", chart="")
     chosen = choose(arguments.only)
     peers = {name: ROWS[name] for name in chosen if ROWS[name].python.exists()}
     data, output = folder / f"coco-{arguments.images}", folder / "output"
@@ -247,8 +251,41 @@ def main() -> None:
                 imports[name].append(imports_of(peer, output))
                 runs[name].append(timed(peer, data, output, arguments.shards))
                 print(f"{name}: {runs[name][-1]}, importing {imports[name][-1]}", file=sys.stderr)
+    if arguments.chart:
+        draw(Path(arguments.chart), runs, arguments.images)
     report(chosen, runs, imports, answers(peers, folder))
     shutil.rmtree(output, ignore_errors=True)
+
+
+CHARTED = {
+    "recordmill --check header": "Recordmill, --check header",
+    "recordmill --check decode": "Recordmill, decodes every image",
+    "webdataset": "webdataset",
+    "tf.io.TFRecordWriter in a loop": "tf.io.TFRecordWriter in a loop",
+    "Hugging Face datasets to Parquet": "Hugging Face datasets, Parquet",
+    "TensorFlow Datasets": "TensorFlow Datasets",
+    "Model Garden": "Model Garden's script",
+    "img2dataset": "img2dataset",
+}
+"""Rows of the chart, and their names in it."""
+
+
+def draw(path: Path, runs: Mapping[str, list[Measure]], images: int) -> None:
+    """Write the chart of README.md: elapsed time of each program, relative to the default of Recordmill."""
+    seconds = {
+        CHARTED[name]: statistics.median(measure.seconds for measure in measures)
+        for name, measures in runs.items()
+        if name in CHARTED
+    }
+    ours = seconds[CHARTED["recordmill --check decode"]]
+    bars = {name: number / ours for name, number in sorted(seconds.items(), key=itemgetter(1))}
+    draw_bars(
+        path,
+        f"Time to write {images:,} COCO images of 130 kB with their boxes",
+        f"Whole processes on two virtual cores, {date.today()}. Shorter is better. `make bench-peers` repeats it.",
+        {"relative to the default": bars},
+        "{:.1f}",
+    )
 
 
 def report(
