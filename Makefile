@@ -159,7 +159,7 @@ templates: $(VENV)/installed-beam  ## Write what follows from the code: template
 	$(BIN)/python -m recordmill.launch.command_line.documentation docs/cli.md docs/formats.md docs/architecture.md
 	$(BIN)/python -m recordmill.launch.command_line.keywords recordmill/_keywords.py recordmill/_convert.py
 
-pictures: $(VENV)/installed .browser/installed  ## Draw the pictures of README.md again
+pictures: $(VENV)/installed .browser/installed  ## Draw the pictures of README.md and docs/cli.md again
 	$(BIN)/python docs/make_pictures.py
 
 $(BIN)/uv:

@@ -1,4 +1,4 @@
-"""The images of README.md, made of the drawn data set: `make images`. A function draws each."""
+"""The images of README.md and docs/cli.md, made of the drawn data set: `make pictures`. A function draws each."""
 
 import io
 import os
