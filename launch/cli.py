@@ -106,7 +106,7 @@ def _run_commands(own: list[str], beam_arguments: list[str], debug: bool, signal
         with importing():  # recognition of a data set imports Arrow
             command = _parse([*own, "--", *beam_arguments] if own[0] in OLD_VERBS and beam_arguments else own)
         if beam_arguments and not VERBS[command.verb].runs_beam:
-            raise ConfigError(f"{command.verb} does not run a pipeline, so {' '.join(beam_arguments)} would do nothing")
+            raise ConfigError(f"{command.verb} does not run a pipeline, so {' '.join(beam_arguments)} has no effect")
         for line in command.notes:
             print(printable(line), flush=True)
         code, _ = run_command(command, beam_arguments)
@@ -122,7 +122,7 @@ def _run_commands(own: list[str], beam_arguments: list[str], debug: bool, signal
             _print_error(interrupt, debug)
         else:
             goes_on = own[0] in VERBS and VERBS[own[0]].resumes
-            left = "; finished shards are kept, and the same command resumes from there" if goes_on else ""
+            left = ". Finished shards are kept: run the same command again to resume" if goes_on else ""
             print(f"recordmill: {'terminated' if signals else 'interrupted'}{left}", file=error_stream())
         return 128 + signals[0] if signals else INTERRUPTED
 

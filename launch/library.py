@@ -18,6 +18,7 @@ from typing import Any, TextIO
 from recordmill.launch.cli import command, log_to_stderr, run_command
 from recordmill.launch.command_line.parser import old_verb_fault, parse_values
 from recordmill.launch.runners.signals import interrupt_on_termination
+from recordmill.pipelines.choose_format import convert_fields
 from recordmill.pipelines.formats import FORMATS
 from recordmill.pipelines.verbs import OLD_VERBS
 from recordmill.schemas.errors import ConfigError, JobError, RecordmillError, missing_extra
@@ -48,7 +49,7 @@ def convert(
         # Without an output, nothing is read to recognise the format.
         asked = parse_values("convert", values, recognises=bool({"output", "config"} & {*values}))
         if asked.options is None:
-            raise ConfigError("--output is missing")
+            raise ConfigError(next(field.missing for field in convert_fields() if field.name == "output"))
         for line in asked.notes:
             print(printable(line))
         mode, output = asked.terminal.progress, asked.options.output

@@ -261,7 +261,7 @@ def _foreign_flag(name: str, entry: Format, why: str) -> str:
         return f"--add is a flag of formats whose images have names to compare; {why}. Write all rows to a new --output"
     users = [*fields_by_name()[name]]
     if {entry.name, f"{entry.name} --model"} & {*users}:
-        return f"{flag(name)} would do nothing {'with' if entry.has_model else 'without'} --model"
+        return f"{flag(name)} has no effect {'with' if entry.has_model else 'without'} --model"
     users = [user for user in users if user in formats()] or users
     shown = ", ".join(users[:3]) + (" and others" if len(users) > 3 else "")
     return f"{flag(name)} is a flag of {shown}; {why}"
@@ -345,12 +345,7 @@ def _not_recognised(data: Sequence[str]) -> str:
     """Return the error for data that no format recognises."""
     from recordmill.pipelines.recognise import describe_data
 
-    labelled = [entry.name for entry in formats().values() if entry.has_label_files]
-    return (
-        f"{', '.join(data)}: the format is not recognised. {describe_data(data)}Looked for: the names and contents of "
-        f"label files of coco, {', '.join(labelled)}, tables, and class folders (a folder for each class). "
-        "Or name the labels by --instances FILE or --labels FILE"
-    )
+    return f"{', '.join(data)}: {describe_data(data)}"
 
 
 def _command(values: Mapping[str, Any]) -> str:

@@ -110,34 +110,49 @@ def _is_rows_file(path: str) -> bool:
 
 
 def describe_data(data: Sequence[str]) -> str:
-    """Return what DATA has, for the error if nothing is recognised: kinds of files, and the nearest candidates."""
+    """Return the error of DATA that is not recognised: its kinds of files, the nearest candidates, and the cure."""
     (path, *more_paths) = data
-    if more_paths or not storage_for(path).is_folder(path):
-        return ""
+    if more_paths:
+        return "the format is not recognised. Give one data set, or name the format by --format NAME"
+    if not storage_for(path).is_folder(path):
+        if is_image_name(path):
+            return "a single image is not a data set. Give the folder of the images, or their file of labels"
+        return f"the format of the file is not recognised. Give a data set, {_FORMATS_ADVICE}"
     names = list_names(path)
-    images = sum(map(is_image_name, names))
+    if not names:
+        return "the folder has no files. Give the folder of a data set"
+    images = [name for name in names if is_image_name(name)]
     endings = {posixpath.splitext(name)[1].lower() or "no ending" for name in names if not is_image_name(name)}
-    summary = f"It has {number_text(images, 'image')}, and {number_text(len(names) - images, 'other file')}"
-    summary += f" ({', '.join(sorted(endings)[:_SHOWN])}). " if endings else ". "
-    commands = ", or ".join(_working_commands(path, endings, images))
-    return (
-        summary
-        + "".join(_near_candidates(path, names))
-        + (f"If it is one of these, run {commands}. " if commands else "")
-    )
+    summary = f"the format is not recognised: {number_text(len(images), 'image')}, "
+    summary += f"{number_text(len(names) - len(images), 'other file')} ({', '.join(sorted(endings)[:_SHOWN])}). "
+    if not endings:
+        summary = f"the format is not recognised: {number_text(len(images), 'image')} without labels. "
+    cures = [f"run {command}" for command in _working_commands(path, endings, images)]
+    cures += ["name the labels by --instances FILE or --labels FILE"] if images else []
+    near = "".join(_near_candidates(path, names))
+    if not cures and not near:
+        return f"{summary}Give a data set, {_FORMATS_ADVICE}"
+    advice = ", or ".join(cures)
+    return f"{summary}{near}{advice[:1].upper()}{advice[1:]}".rstrip()
 
 
-def _working_commands(path: str, endings: set[str], images: int) -> Iterator[str]:
+_FORMATS_ADVICE = "or name its format by --format NAME (recordmill convert --help lists the formats)"
+
+
+def _working_commands(path: str, endings: set[str], images: Sequence[str]) -> Iterator[str]:
     """Yield the command of each format that reads the files if it is named."""
+    convert = ["recordmill", "convert", path, "-o", "OUT", "--format"]
     for entry in formats().values():
         options: Any = entry.options
         if images and entry.has_label_files and endings & {*options.endings} and reads_data(entry.name, path):
-            yield shlex.join(["recordmill", "convert", path, "-o", "OUT", "--format", entry.name])
+            yield shlex.join([*convert, entry.name])
     if endings & {*ENDINGS} - {".json"}:  # .json is rarely JSON Lines
-        yield shlex.join(["recordmill", "convert", path, "-o", "OUT", "--format", "table"])
-    if images > 1:
-        labels = ["--format", "folder", "--label-from", "name"]
-        yield f"{shlex.join(['recordmill', 'convert', path, '-o', 'OUT', *labels])} for names like cat_1.jpg"
+        yield shlex.join([*convert, "table"])
+    tops = {name.partition("/")[0] if "/" in name else "" for name in images}
+    if len(tops) == 1 and (top := tops.pop()) and not endings:
+        yield f"{shlex.join([*convert, 'folder', '--classes', top])} if {top} is the only class"
+    elif any("_" in posixpath.basename(name) for name in images[1:]):
+        yield f"{shlex.join([*convert, 'folder', '--label-from', 'name'])} for names like cat_1.jpg"
 
 
 def reads_data(name: str, path: str, images: Sequence[str] = ()) -> bool:

@@ -68,7 +68,7 @@ def _unknown_faults(method: str, named: Mapping[str, Any], known: list[str]) -> 
         if call:
             cure = f"; write {call.format(name, value)}"
         elif near:
-            cure = f"; did you mean {near[0]}={_corrected(near[0], value)}?"
+            cure = f". Did you mean {near[0]}={_corrected(near[0], value)}?"
         else:
             cure = f"; the arguments are {', '.join(known)}"
         yield f"unknown argument {name}={value!r}{cure}"

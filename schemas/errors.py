@@ -22,7 +22,7 @@
         └── RecordError          a TFRecord file cannot be read to its end
 
 Bad data is not an error: it becomes a `recordmill.schemas.rejects.Rejected`. A message is one line (it crosses process
-borders as the last line of a traceback). It says what was found, the consequence, and what to do.
+borders as the last line of a traceback). It says what happened, where, and what to do.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,9 +45,9 @@ def missing_extra(what: str, extra: str) -> ConfigError:
     """Return the error for an extra of the distribution that is not installed.
 
     >>> missing_extra("gs://", "gs")
-    ConfigError('gs:// needs pip install "recordmill[gs]"')
+    ConfigError('gs:// needs the extra gs. Run: pip install "recordmill[gs]"')
     """
-    return ConfigError(f'{what} needs pip install "recordmill[{extra}]"')
+    return ConfigError(f'{what} needs the extra {extra}. Run: pip install "recordmill[{extra}]"')
 
 
 @contextmanager

@@ -163,8 +163,8 @@ def add_fields(
     if not is_part and (unknown := [key for key in names if key not in usual]):
         keys = sorted([*usual, *added])
         near = difflib.get_close_matches(unknown[0], keys, 1, 0.5)
-        hint = f"did you mean {near[0]}?" if near else f"they have {', '.join(keys)}"
-        raise ConfigError(f"--rename: records have no feature {unknown[0]!r}; {hint}")
+        hint = f"Did you mean {near[0]}?" if near else f"They have {', '.join(keys)}"
+        raise ConfigError(f"--rename: records have no feature {unknown[0]!r}. {hint}")
     features_by_name = tuple(added[name] for name in sorted(added))
     return FieldsOfTable(msgspec.structs.replace(table, features=features_by_name), faults)
 

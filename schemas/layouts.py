@@ -320,8 +320,8 @@ def _check_keys(option: str, keys: Iterable[str], table: FeatureTable) -> None:
     for key in keys:
         if key not in known:
             near = difflib.get_close_matches(key, known, 1, 0.5)
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
-            raise ConfigError(f"{option}: layout {table.layout} has no feature {key!r}; {hint}")
+            hint = f"Did you mean {near[0]}?" if near else f"It has {', '.join(known)}"
+            raise ConfigError(f"{option}: layout {table.layout} has no feature {key!r}. {hint}")
 
 
 def _change_kind(feature: Feature, kind: FeatureKind) -> Feature:

@@ -179,7 +179,7 @@ def _verb_fault(word: str) -> str:
         is_known = any(name == field.flag for verb in VERBS for field in verb_fields(verb))
         return f"{name} must come after the verb" if is_known else f"unknown flag {name}; the verb must come first"
     near = difflib.get_close_matches(word, VERBS, 1)
-    return f"{word!r} is not a verb" + (f"; did you mean {near[0]}?" if near else f"; the verbs are {', '.join(VERBS)}")
+    return f"{word!r} is not a verb" + (f". Did you mean {near[0]}?" if near else f". The verbs are {', '.join(VERBS)}")
 
 
 def read_words(fields: Iterable[OptionField], words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -210,7 +210,7 @@ def read_words(fields: Iterable[OptionField], words: Sequence[str]) -> tuple[dic
             if not advice:
                 meant, advice = _closest_argument(name, fields, _CLOSE) or ("", "")
             if not advice and takes_arguments and os.path.exists(word):
-                advice = f"; to give the path, write ./{word}"
+                advice = f". To give the path, write ./{word}"
             faults.append(f"unknown flag {name}{advice}")
             field = flags.get(meant)
         has_value_next = bool(waiting) and not _is_flag(waiting[0])
@@ -246,7 +246,7 @@ def _closest_argument(name: str, fields: Iterable[OptionField], cutoff: float = 
     """Return what `_closest_flag` does, for an argument that was typed as a flag."""
     for field in fields:
         if field.is_argument and difflib.get_close_matches(name[2:], (field.name, *field.also), 1, cutoff):
-            return "", f"; give {field.metavar} without a flag"
+            return "", f". Give {field.metavar} without a flag"
     return None
 
 
@@ -255,9 +255,9 @@ def _closest_flag(name: str, known: Mapping[str, OptionField]) -> tuple[str, str
     plain = "--" + name.lstrip("-").replace("_", "-").lower()
     near = [plain] if plain in known else [flag for flag in known if plain[2:] in known[flag].also]
     if not near and name.startswith("--") and ("_" in name or name in _BEAM_FLAGS):
-        return "", "; Beam's flags go after a lone --"
+        return "", ". Beam's flags go after a lone --"
     near = near or difflib.get_close_matches(plain, known, 1, _CLOSE)
-    return (near[0], f"; did you mean {near[0]}?") if near else ("", "")
+    return (near[0], f". Did you mean {near[0]}?") if near else ("", "")
 
 
 def _is_flag(word: str) -> bool:
@@ -304,7 +304,7 @@ def drop_unknown(
         renamed = _RENAMED_FLAGS.get(flag(name), "").removeprefix("--").replace("-", "_")
         near = [renamed] if renamed in known else near
         near = near or difflib.get_close_matches(name, known, 1, _CLOSE)
-        faults.append(f"{where}unknown option {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
+        faults.append(f"{where}unknown option {name!r}" + (f". Did you mean {near[0]}?" if near else ""))
         kept |= {near[0]: values[name]} if near and near[0] not in kept else {}
     return kept
 

@@ -125,7 +125,7 @@ def _file_fault(name: str, path: str) -> str:
         return ""
     if storage.is_folder(path):
         if not find_archive(path):
-            return f"{name} {path} is a folder; give the file{_other_format(path)}"
+            return f"{name} {path} is a folder. Give the file{_other_format(path)}"
         files = sorted(file.name for file in storage.walk(path) if file.name.endswith((".json", ".csv")))
         files = [name for name in files if not is_system_file(name)]
         example = f", {join_path(path, files[0])} for example" if files else ""
@@ -160,7 +160,7 @@ def _image_fault(name: str, path: str) -> str:
             return f"{name} {path}: an archive within an archive is not read; unpack {find_archive(path)}"
         what = "is a file; give the folder that holds the images" if is_file else "no such folder"
         return f"{name} {path}: {what}{suggest_path(path)}"
-    return "" if any(storage.walk(path)) else f"{name} {path}: no file in it, nor in any folder below"
+    return "" if any(storage.walk(path)) else f"{name} {path}: the folder has no files. Give the folder of the images"
 
 
 def _data_fault(name: str, path: str) -> str:

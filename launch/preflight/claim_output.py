@@ -182,7 +182,7 @@ def _split_state(
     if noted and noted.unlisted.is_same_content(recipe):
         return OutputState.UNFINISHED
     if noted and not overwrite and finished_shards(output, [recipe]):
-        same = "give all parts of a job the same options and paths, " if has_parts else ""
+        same = "Give all parts of a job the same options and paths, add " if has_parts else ""
         _check_same_recipe(output, noted.unlisted, recipe, "has an unfinished run of", same)
     shards = [name for name in storage.names(output) if recipe.shard_names.is_one(name)]
     if shards and not overwrite and not recorded:
@@ -232,8 +232,8 @@ def _check_same_recipe(output: str, known: Recipe, wanted: Recipe, holds: str, c
     """Refuse another recipe, and name the differences. `cure` comes before other ones."""
     if known != wanted:
         raise ConfigError(
-            f"{output} {holds} {known.name}-{known.split}, written with other options ({known.changes(wanted)}); "
-            f"{cure}add --overwrite to replace it, or choose another --output or --split"
+            f"{output} {holds} {known.name}-{known.split}, written with other options ({known.changes(wanted)}). "
+            f"{cure or 'Add '}--overwrite to replace it, or choose another --output or --split"
         )
 
 
@@ -248,7 +248,7 @@ def _cure_by_adding(known: Recipe, wanted: Recipe) -> str:
     has_same_options = options == of_job and wanted == msgspec.structs.replace(
         known, inputs=wanted.inputs, images=wanted.images, options=wanted.options
     )
-    return "add --add to write only the images that it lacks, " if has_same_options else ""
+    return "Add --add to write only the images that it lacks, " if has_same_options else ""
 
 
 def _read_note(output: str, split: str, overwrite: bool) -> Recipe | None:
@@ -351,8 +351,8 @@ def check_division(output: str, manifest: Manifest, recipe: Recipe, other_splits
         known, wanted = other.options.get("split"), recipe.options.get("split")
         if known != wanted and _share_images(other, recipe):
             raise ConfigError(
-                f"{output} holds the split {name} of the same images, divided by --split {known or name}: with --split "
-                f"{wanted or recipe.split} some images would be in both; give the same --split, or another --output"
+                f"{output} has the split {name} of the same images, divided by --split {known or name}, and --split "
+                f"{wanted or recipe.split} would write some of them again. Give the same --split, or another --output"
             )
 
 

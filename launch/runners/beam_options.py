@@ -198,5 +198,5 @@ def _check_flags(beam_arguments: Sequence[str]) -> None:
         if runner is Runner.PORTABLE and with_underscores not in parser._option_string_actions:
             continue  # a job server has its own flags
         near = difflib.get_close_matches(flag, parser._option_string_actions, 1, _LIKE)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = f". Did you mean {near[0]}?" if near else ""
         raise ConfigError(f"after --, {argument} is not a flag of Beam{hint}")

@@ -343,13 +343,13 @@ def _failure_message(error: Exception, name: str, message: str, step: str) -> st
             "--setup_file=./setup.py or --extra_package=recordmill-….whl"
         )
     if _CANCELLED.search(str(error)):
-        return "the job was cancelled; finished shards are kept, and the same command resumes from there"
+        return "the job was cancelled. Finished shards are kept: run the same command again to resume"
     if type(error).__name__ == "DataflowRuntimeException" and "Traceback" not in str(error):
         return " ".join(str(error).split())
     if name == "BrokenProcessPool" or message.startswith("Channel closed prematurely"):
         return (
-            "a worker process died, perhaps because memory ran out; finished shards are kept, and the same command "
-            "resumes from there"
+            "a worker process died, perhaps because memory ran out. Finished shards are kept: run the same "
+            "command again to resume"
         )
     if message.startswith("Service failed to start up"):
         return (

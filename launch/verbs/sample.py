@@ -26,7 +26,7 @@ def run(options: SampleOptions) -> None:
     if fault := folder_fault(folder):
         raise ConfigError(fault)
     if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
-        raise ConfigError(f"{folder} exists and is not empty; give a new or an empty DIR")
+        raise ConfigError(f"{folder} exists and is not empty. Choose a new or empty DIR")
     files = write_sample(folder, count, options.seed, options.odd)
     console = terminal()
     console.print(

@@ -109,7 +109,7 @@ def _draw_record_image(record: Record, side: int) -> tuple[Image.Image, Overlay]
         ) from fault
     if image is None:
         raise ConfigError(
-            f"{where} does not have an image that can be recognised and drawn; without --save its values are printed"
+            f"{where} does not have an image that can be recognised and drawn. Leave out --save to print its values"
         )
     overlay = record.overlay(record.view(image.size))
     return draw_record(image, overlay, side), overlay

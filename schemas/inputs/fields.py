@@ -69,7 +69,7 @@ def field_choices(value: Any) -> Any:
         if choice.kind not in ("", *KINDS):
             raise ValueError(f"kind {choice.kind!r} must be one of {', '.join(KINDS)}")
         if not choice.path:
-            raise ValueError("a path is expected")
+            raise ValueError("a path is missing")
     paths = [choice.path for choice in choices]
     if repeated := sorted({path for path in paths if paths.count(path) > 1}):
         raise ValueError(f"{repeated[0]} is named twice")
@@ -257,7 +257,7 @@ def check_number(paths: Collection[str]) -> None:
     if len(paths) > MOST_FIELDS:
         raise ConfigError(
             f"--fields: at least {len(paths):,} fields, more than {MOST_FIELDS}: {first_texts([*paths], _SHOWN)}. Name "
-            "the fields to store. A map whose keys differ between rows is no field"
+            "the fields to store. The keys of a map that differ between rows are not fields"
         )
 
 

@@ -157,7 +157,7 @@ def misread_numbers(labels: LabelMap) -> Iterator[str]:
     """Yield a warning if all class names are integers, and some differ from their labels.
 
     >>> next(misread_numbers(LabelMap((Category(0, "1"), Category(1, "2"))))).split(" (")[0]
-    "labels count the classes from 0, so that of class '1' is 0"
+    "labels are class indices from 0, so class '1' has label 0"
     """
     names = [category.name for category in labels.categories]
     if not all(_WHOLE.fullmatch(name) for name in names):
@@ -165,10 +165,14 @@ def misread_numbers(labels: LabelMap) -> Iterator[str]:
     shifted = [(index, name) for index, name in enumerate(names) if Decimal(name) != index]
     if shifted:
         index, name = shifted[0]
-        cure = "" if any(Decimal(name) < 0 for name in names) else ", or give --classes with every number from 0 on"
+        cure = (
+            ""
+            if any(Decimal(name) < 0 for name in names)
+            else ". To keep the numbers, give --classes with every number from 0 on"
+        )
         yield (
-            f"labels count the classes from 0, so that of class {name!r} is {index} ({len(shifted):,} of "
-            f"{len(names):,} are other numbers than their class): labels.csv has both{cure}"
+            f"labels are class indices from 0, so class {name!r} has label {index} ({len(shifted):,} of {len(names):,} "
+            f"labels differ from their class). labels.csv lists both{cure}"
         )
 
 

@@ -92,7 +92,7 @@ def size_bytes(value: Any) -> Any:
         return value
     match = _SIZE.fullmatch(value.strip())
     if not match or len(match[1]) > 18:
-        raise ValueError("a size like 150MB, 1.5GB, 100MiB or a number of bytes is expected")
+        raise ValueError("not a size. Give a number of bytes, or a size such as 150MB, 1.5GB or 100MiB")
     return int(Decimal(match[1]) * _UNITS[(match[2] or "").upper()])
 
 
@@ -114,7 +114,7 @@ def split_shares(value: Any) -> Any:
         return ((value, Fraction(1)),)
     matches = [_SHARE.fullmatch(part.strip()) for part in value.split(",")]
     if not all(matches):
-        raise ValueError("a name, or shares like train=0.8,val=0.1,test=0.1, is expected")
+        raise ValueError("neither a name nor shares. Give a name, or shares such as train=0.8,val=0.1,test=0.1")
     return tuple((match[1], Fraction(match[2])) for match in matches if match)
 
 
@@ -131,7 +131,7 @@ def split_names(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     if not all(str(name).strip() for name in value):
-        raise ValueError("names, separated by commas, are expected")
+        raise ValueError("not a list of names. Separate names by commas")
     return tuple(map(str, value))
 
 
@@ -290,13 +290,20 @@ class OptionField:
             return self.usual
         return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
 
+    @property
+    def missing(self) -> str:
+        """Error without a value."""
+        first = self.help[0] if self.help[1:2].isupper() else self.help[0].lower()
+        what = f"{first}{self.help[1:]}"
+        if self.is_argument:
+            return f"{self.typed} is missing ({what})"
+        return f"{self.flag} is missing: give the {what.partition('; ')[0]}"
+
     def fault(self, error: Any) -> str:
         """Return the message for pydantic's error about the value."""
         kind, value = error["type"], error["input"]
         if kind == "missing":
-            first = self.help[0] if self.help[1:2].isupper() else self.help[0].lower()
-            what = f" ({first}{self.help[1:]})" if self.is_argument else ""
-            return f"{self.typed} is missing{what}"
+            return self.missing
         if kind == "value_error":
             if isinstance(value, dict):
                 value = [f"{name}={share}" for name, share in value.items()]
@@ -305,9 +312,9 @@ class OptionField:
         if self.choices:
             return f"{self.typed} must be one of {', '.join(self.choices)} (got {value!r})"
         if kind.startswith(("greater", "less", "finite")):
-            return f"{self.typed} {value} must be {self._bounds}"
+            return f"{self.typed} must be {self._bounds} (got {value})"
         expected = {bool: "true or false", int: "a whole number", float: "a number"}.get(self.type, "a text")
-        return f"{self.typed} {value!r}: {expected} is expected"
+        return f"{self.typed} must be {expected} (got {value!r})"
 
     @property
     def _bounds(self) -> str:
@@ -354,7 +361,7 @@ class Options(BaseModel):
         """Yield an error for each option that has no effect without another option."""
         for field in fields:
             if field.needs and self.given(field.attribute) and not self.given(*field.needs):
-                yield f"{field.flag} would do nothing without {' or '.join(map(flag, field.needs))}"
+                yield f"{field.flag} has no effect without {' or '.join(map(flag, field.needs))}"
 
     def _faults(self) -> Iterator[str]:
         """Yield errors of combinations of options."""

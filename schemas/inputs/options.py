@@ -5,7 +5,7 @@ Nothing here imports Beam, so that errors of the command line are reported witho
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
@@ -312,10 +312,30 @@ class ConvertOptions(Options):
         total = sum(share for _, share in self.split)
         if len(self.split) < 2 and self.split_seed:
             yield "--split-seed divides a data set, but --split names a single split"
-        if any(not 0 < share <= 1 for _, share in self.split):
-            yield "--split: every share must be more than 0 and at most 1"
+        if wrong := [f"{name}={float(share):g}" for name, share in self.split if not 0 < share <= 1]:
+            cure = f"Give fractions: --split {_fractions(self.split)}"
+            if any(share <= 0 for _, share in self.split):
+                cure = "Leave out splits without images"
+            yield f"--split: shares must be more than 0 and at most 1 (got {wrong[0]}). {cure}"
         elif total != 1:
-            yield f"--split: the shares sum to {float(total):.15g}, not 1 (thirds can be given as 1/3)"
+            advice = "Change a share, or add a split (a third is 1/3)"
+            yield f"--split: the shares sum to {float(total):.15g}, not 1. {advice}"
+
+
+def _fractions(split: Sequence[tuple[str, Fraction]]) -> str:
+    """Return splits with fractions for numbers or percentages.
+
+    >>> _fractions((("train", Fraction(80)), ("val", Fraction(20))))
+    'train=0.8,val=0.2'
+    >>> _fractions((("a", Fraction(2)), ("b", Fraction(4))))
+    'a=1/3,b=2/3'
+    """
+    total = sum(share for _, share in split)
+    shares = {name: share / total for name, share in split}
+    is_short = {name: share.denominator > 1 and 10**6 % share.denominator == 0 for name, share in shares.items()}
+    return ",".join(
+        f"{name}={f'{float(share):.6f}'.rstrip('0') if is_short[name] else share}" for name, share in shares.items()
+    )
 
 
 class ImageOptions(ConvertOptions):
@@ -599,7 +619,7 @@ def pair_faults(name: str, values: tuple[str, ...], form: str, allowed: Iterable
     for value in values:
         key, _, text = value.partition("=")
         if not key or "=" not in value or (allowed and text not in allowed):
-            yield f"--{name} {value!r}: {form} is expected"
+            yield f"--{name} must be {form} (got {value!r})"
     if len(parse_pairs(values)) < len(values):
         yield f"--{name} names a key twice"
 

@@ -93,7 +93,7 @@ class TextOptions(Options):
         """Yield the errors of the text options, if the flag `asking` chooses `form`."""
         if form is TextForm.RAW:
             given = self.given(*FITTED, "encoders", "text_names")
-            yield from (f"{flag} would do nothing without {asking} counts, tfidf or tokens" for flag in given)
+            yield from (f"{flag} has no effect without {asking} counts, tfidf or tokens" for flag in given)
             return
         if not self.encoders and self.given("part"):
             yield (

@@ -319,7 +319,7 @@ def test_ctrl_c_asks_about_job(dataflow, answer, state):
     last = typed.shown.splitlines()[-1]
     if state == "CANCELLED":
         assert f"Cancelled job {JOB_ID}" in typed.shown
-        assert last.endswith("the same command resumes from there")
+        assert last.endswith("run the same command again to resume")
     else:
         assert last.endswith(f"continues without this process; to stop it: {CANCEL}")
     assert "Traceback" not in typed.shown

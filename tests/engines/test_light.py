@@ -94,4 +94,7 @@ def test_sample_is_drawn_and_its_conversion_names_extra(run, sample, tmp_path):
         assert "recordmill[beam]" in line
     assert not (tmp_path / "out").exists()
     in_a_bucket = run("show", "gs://bucket/out")
-    assert (in_a_bucket.returncode, in_a_bucket.stderr) == (2, 'recordmill: gs:// needs pip install "recordmill[gs]"\n')
+    assert (in_a_bucket.returncode, in_a_bucket.stderr) == (
+        2,
+        'recordmill: gs:// needs the extra gs. Run: pip install "recordmill[gs]"\n',
+    )

@@ -219,6 +219,6 @@ def test_without_the_extra_one_sentence(sample, tmp_path, recordmill, monkeypatc
     outcome = recordmill(*coco_flags(sample, tmp_path / "out", *CONTAINER))
     assert (outcome.code, outcome.err) == (
         2,
-        'recordmill: --container arrayrecord needs pip install "recordmill[arrayrecord]"\n',
+        'recordmill: --container arrayrecord needs the extra arrayrecord. Run: pip install "recordmill[arrayrecord]"\n',
     )
     assert not (tmp_path / "out").exists()

@@ -553,7 +553,7 @@ def test_options_in_words_of_python(tmp_path):
     [
         ({"data": "absent"}, "absent: no such file or folder"),
         ({"images": "absent", "instances": "a.json"}, "images absent: no such folder; instances a.json: no such file"),
-        ({"data": ".", "instnaces": "a.json"}, "unknown option 'instnaces'; did you mean instances?"),
+        ({"data": ".", "instnaces": "a.json"}, "unknown option 'instnaces'. Did you mean instances?"),
         ({"data": ".", "images": "images", "instances": "a.json"}, ". and images images both name the images; give"),
         ({}, "data is missing: the folder, .zip or file of the data set"),
         ({"data": ".", "format": "yollo"}, "Did you mean yolo?"),

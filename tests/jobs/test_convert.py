@@ -72,7 +72,7 @@ def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
     with pytest.raises(recordmill.ConfigError) as raised:
         recordmill.convert(format="coco", imges="x", shards=2, num_shards=0, boxes="cut", runner_options=runner_options)
     faults = str(raised.value).split("; ")
-    assert {"output is missing", "num_shards=0 must be 1 to 99999"} < set(faults)
+    assert {"output is missing: give the folder of the data set", "num_shards must be 1 to 99999 (got 0)"} < set(faults)
     assert {
         "did you mean images?",
         "did you mean num_shards?",
@@ -93,14 +93,14 @@ def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
         (COCO | {"dry_run": True}, "^dry_run does not write a data set"),
         (COCO | {"part": "0/2"}, "^part does not write a whole data set"),
         (COCO | {"data": "/no/images"}, "images /no/images: no such folder"),
-        (COCO | {"rows": "r.csv"}, "^unknown option 'rows'; did you mean data"),
+        (COCO | {"rows": "r.csv"}, "^unknown option 'rows'. Did you mean data"),
         ({"runner_options": PipelineOptions(use_public_ips=False)}, "^runner_options: use_public_ips=False"),
         (ROWS | {"runner_options": [3]}, "^after --, 3 "),
         ({"output": "o"}, r"^data is missing: .* \(help\(recordmill.convert\) has examples\)"),
         ({"data": "/no/data", "output": "o"}, "^/no/data: no such file"),
-        ({"data": "/no/data"}, "^output is missing$"),
-        ({"data": "/no/data", "label_column": "kind"}, r"^unknown option 'label_column'; did you mean label\?$"),
-        ({"data": "/no/data", "outptu": "o"}, r"^unknown option 'outptu'; did you mean output\?$"),
+        ({"data": "/no/data"}, "^output is missing: give the folder of the data set$"),
+        ({"data": "/no/data", "label_column": "kind"}, r"^unknown option 'label_column'. Did you mean label\?$"),
+        ({"data": "/no/data", "outptu": "o"}, r"^unknown option 'outptu'. Did you mean output\?$"),
         (
             {"data": "coco", "images": "i", "instances": ["a b", "c"], "output": "o", "gzip": True},
             r"The same call is: recordmill.convert\("

@@ -49,6 +49,6 @@ def test_ctrl_c_reaches_all_and_is_named_once(sample, tmp_path):
     for process in (*found, command.process.pid):
         os.kill(process, signal.SIGINT)
     assert command.end(60).code == 130, command
-    assert command.err.startswith("recordmill: interrupted; finished shards are kept")
+    assert command.err.startswith("recordmill: interrupted. Finished shards are kept")
     assert len(command.err.splitlines()) == 1
     assert not any(Path(f"/proc/{process}").exists() for process in found)

@@ -39,7 +39,7 @@ def test_local_job_imports_little(sample, tmp_path, copy_converted):
     folders = str(tmp_path / "out"), str(tmp_path / "new")
     ended = run(WITHOUT_CLIENTS, *folders, *coco_flags(sample, tmp_path / "out", "--num-shards", 3, "--workers", 1))
     assert ended.stdout.splitlines()[-1] == "[0, 0, 2, 2] [] [] True"
-    assert ended.stderr.count('recordmill: gs:// needs pip install "recordmill[gs]"\n') == 2
+    assert ended.stderr.count('recordmill: gs:// needs the extra gs. Run: pip install "recordmill[gs]"\n') == 2
     copy_converted(tmp_path / "here", "--num-shards", 3)
     assert shard_bytes(tmp_path / "out") == shard_bytes(tmp_path / "here") != {}
 

@@ -416,7 +416,7 @@ def test_ambiguous_or_unknown_is_refused(tmp_path, recordmill):
     for words, said in (
         ((), "DATA is missing"),
         (("--dta", "flat"), "unknown flag --dta; give DATA without a flag (recordmill"),
-        (("flat", "--label_as=text"), "unknown flag --label_as; did you mean --label-as? (recordmill"),
+        (("flat", "--label_as=text"), "unknown flag --label_as. Did you mean --label-as? (recordmill"),
         (("flat", "--format", "yollo"), "(got 'yollo'). Did you mean yolo?"),
         (("flat", "--format", "embed"), "To store features of a model, give --model NAME"),
         (("flat", "--format", "jpeg"), "To store images as jpeg, give --image-format jpeg"),

@@ -684,6 +684,20 @@ CURES = [
     ),
     Cure(
         "pipelines/recognise.py",
+        "if {} is the only class",
+        images("a b/c d/1.png", "a b/c d/2.png"),
+        ("convert 'a b' -o out",),
+        "recordmill convert 'a b' -o OUT --format folder --classes 'c d'",
+    ),
+    Cure(
+        "schemas/inputs/options.py",
+        "Give fractions: --split {}",
+        CLASSES,
+        ("convert set -o out --split train=50,val=50",),
+        "--split train=0.5,val=0.5",
+    ),
+    Cure(
+        "pipelines/recognise.py",
         "recordmill convert {} -o OUT {}",
         images("a b/cat_1.png", "a b/dog_1.png"),
         ("convert 'a b' -o out",),

@@ -91,8 +91,8 @@ def test_model_is_no_format(given):
             {"data": "d", "format": "yolo", "pool": "avg"},
             "--pool is a flag of folder --model, table --model; --format is",
         ),
-        ({"data": "d", "format": "folder", "pool": "avg"}, "--pool would do nothing without --model"),
-        ({"data": "d", "format": "folder", "model": "m", "max_side": 9}, "--max-side would do nothing with --model"),
+        ({"data": "d", "format": "folder", "pool": "avg"}, "--pool has no effect without --model"),
+        ({"data": "d", "format": "folder", "model": "m", "max_side": 9}, "--max-side has no effect with --model"),
         ({"data": "d", "format": "table", "model": "m", "task": "pose"}, "--task is a flag of yolo; --format is table"),
     ],
 )
@@ -244,16 +244,17 @@ def test_tables_of_boxes_do_not_become_classes(folder, name, text, given, outcom
 
 
 @pytest.mark.parametrize(
-    ("names", "advised"), [(["cat_1.jpg", "dog_1.jpg"], True), (["1.jpg"], False), (["a.md", "b.md", "c.json"], False)]
+    ("names", "advised"),
+    [(["cat_1.jpg", "dog_1.jpg"], True), (["1.jpg", "2.jpg"], False), (["a.md", "b.md", "c.json"], False)],
 )
 def test_names_of_images_may_have_the_classes(folder, names, advised):
-    """The command is advised if there are several images."""
+    """The command is advised if some names have a separator."""
     (folder / "flat").mkdir()
     for name in names:
         (folder / "flat" / name).touch()
     with pytest.raises(ConfigError) as caught:
         choose_conversion({"data": "flat"})
-    assert ("run recordmill convert flat -o OUT --format folder --label-from name for" in str(caught.value)) is advised
+    assert ("Run recordmill convert flat -o OUT --format folder --label-from name for" in str(caught.value)) is advised
     assert "--format table" not in str(caught.value)
 
 

@@ -112,7 +112,7 @@ class Options(FormatOptions):
     command = parse(["convert", str(data), "-o", "out"])
     assert (command.format, command.notes[0]) == (formats()["points"], f"{data} is read as points: 0.pts")
     other = images_with_points(tmp_path / "other", "3 4")
-    with pytest.raises(Exception, match=f"run recordmill convert {other} -o OUT --format points"):
+    with pytest.raises(Exception, match=f"Run recordmill convert {other} -o OUT --format points"):
         parse(["convert", str(other), "-o", "out"])
 
 
@@ -237,7 +237,7 @@ class Options(FormatOptions):
     text = POINTS.replace("FormatOptions as Options", "FormatOptions, READ")
     install("dotted", text + option, points="dotted")
     images_with_points(tmp_path / "data" / "part", "1 2")
-    with pytest.raises(Exception, match=r"^--radius-px -1 must be 0 or more$"):
+    with pytest.raises(Exception, match=r"^--radius-px must be 0 or more \(got -1\)$"):
         parse(["convert", str(tmp_path / "data"), "--radius-px", "-1", "-o", "out"])
 
 

@@ -150,11 +150,11 @@ def test_groups_of_the_job_are_for_its_limit_and_not_for_sets_with_their_own(fol
         (
             [{"data": "yolo", "taks": "pose"}, {"data": "voc"}],
             {},
-            "--sets, item 1: unknown option 'taks'; did you mean",
+            "--sets, item 1: unknown option 'taks'. Did you mean",
         ),
         ([{"data": "yolo", "format": "yollo"}, {"data": "voc"}], {}, "yolo: --format must be one of coco, yolo, voc"),
         ([{"data": "yolo"}, {"data": "gone"}], {}, "gone: no such file or folder"),
-        ([{"data": "yolo"}, {"data": "flat"}], {}, "flat: the format is not recognised."),
+        ([{"data": "yolo"}, {"data": "flat"}], {}, "flat: the format is not recognised"),
         ([{"data": ["yolo", "voc"]}, {"data": "coco"}], {}, "yolo: its data are 2 data sets; list each by itself"),
         ([{"data": "yolo", "name": "a/b"}, {"data": "voc"}], {}, "--sets: name 'a/b' has a slash; file names begin"),
         ([{"data": "yolo", "name": False}, {"data": "voc"}], {}, "--sets: name False is not a text; file names begin"),
@@ -206,7 +206,7 @@ def test_groups_of_the_job_are_for_its_limit_and_not_for_sets_with_their_own(fol
             "--classes is not an option of coco, the format of the",
         ),
         ([{"data": "coco"}, {"data": "yolo"}], {"task": "pose"}, "coco: --task is a flag of yolo; coco is coco ("),
-        ([{"data": "yolo"}, {"data": "voc"}], {"shard_size": "x"}, "--shard-size 'x': a size like 150MB"),
+        ([{"data": "yolo"}, {"data": "voc"}], {"shard_size": "x"}, "--shard-size 'x': not a size"),
         (
             [{"data": "yolo"}, {"data": "voc"}],
             {"split": "a=0.5,b=0.5", "groups": "g.csv", "split_by": "rank"},

@@ -47,19 +47,19 @@ def test_public_names(out):
 @pytest.mark.parametrize(
     ("reader", "arguments", "message"),
     [
-        ("tensorflow", {"batch_size": 32}, "unknown argument batch_size=32; did you mean batch=32?"),
-        ("tensorflow", {"image_size": 224}, "unknown argument image_size=224; did you mean resize=(224, 224)?"),
-        ("tensorflow", {"drop_last": True}, "unknown argument drop_last=True; did you mean drop_remainder=True?"),
-        ("tensorflow", {"shufle": True}, "unknown argument shufle=True; did you mean shuffle=True?"),
+        ("tensorflow", {"batch_size": 32}, "unknown argument batch_size=32. Did you mean batch=32?"),
+        ("tensorflow", {"image_size": 224}, "unknown argument image_size=224. Did you mean resize=(224, 224)?"),
+        ("tensorflow", {"drop_last": True}, "unknown argument drop_last=True. Did you mean drop_remainder=True?"),
+        ("tensorflow", {"shufle": True}, "unknown argument shufle=True. Did you mean shuffle=True?"),
         (
             "torch",
             {"batch_size": 8, "transforms": None},
             "unknown argument batch_size=8; write DataLoader(split.torch(), batch_size=8); "
-            "unknown argument transforms=None; did you mean transform=None?",
+            "unknown argument transforms=None. Did you mean transform=None?",
         ),
         ("torch", {"batch": 8}, "unknown argument batch=8; write DataLoader(split.torch(), batch_size=8)"),
         ("grain", {"batch": 8}, "unknown argument batch=8; write grain.MapDataset.source(split.grain()).batch(8)"),
-        ("numpy", {"columns": ["image"]}, "unknown argument columns=['image']; did you mean keys=['image']?"),
+        ("numpy", {"columns": ["image"]}, "unknown argument columns=['image']. Did you mean keys=['image']?"),
         ("numpy", {"copies": 2}, "unknown argument copies=2; the arguments are keys, threads, resize, draft"),
         ("numpy", {"threads": "2"}, "threads='2' must be a number of threads: threads=2"),
     ],

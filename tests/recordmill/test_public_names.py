@@ -59,7 +59,8 @@ def parse_spec() -> object:
 def test_missing_tensorflow_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     with pytest.raises(
-        recordmill.ConfigError, match=r'recordmill.parse_spec needs pip install "recordmill\[tensorflow\]"'
+        recordmill.ConfigError,
+        match=r'recordmill.parse_spec needs the extra tensorflow. Run: pip install "recordmill\[tensorflow\]"',
     ):
         parse_spec()
 
@@ -69,4 +70,6 @@ def test_missing_beam_is_named():
         "import sys\nsys.modules['apache_beam'] = None\nimport recordmill.beam"  # before any other module imports Beam
     )
     run = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    assert run.stderr.splitlines()[-1].endswith('ConfigError: recordmill.beam needs pip install "recordmill[beam]"')
+    assert run.stderr.splitlines()[-1].endswith(
+        'ConfigError: recordmill.beam needs the extra beam. Run: pip install "recordmill[beam]"'
+    )

@@ -85,7 +85,7 @@ def test_documentation_lists_every_reason_and_part():
 @pytest.mark.parametrize(
     ("names", "kinds", "word"),
     [
-        ({"objects/bboxes": "b"}, {}, "did you mean objects/bbox"),
+        ({"objects/bboxes": "b"}, {}, "Did you mean objects/bbox"),
         ({"image": "objects/image"}, {}, "have the same length"),
         ({"image": "objects/bbox"}, {}, "have the same length"),
         ({"objects/id": "image"}, {}, "image would be the name of two"),

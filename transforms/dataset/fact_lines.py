@@ -473,7 +473,7 @@ def _shared_lines(manifest: Manifest, job_splits: Sequence[SplitManifest]) -> It
             first_last = f"{category.keypoints[0]} to {category.keypoints[-1]}"
             yield (
                 "keypoints",
-                f"{number} for {printable(category.name)}, as in most rows: {first_last}, because the file names none",
+                f"{number} for {printable(category.name)}, as in most rows: {first_last} (the file has no names)",
             )
     if Part.CATEGORY_ID in manifest.parts:
         yield (
@@ -487,8 +487,8 @@ def _shared_lines(manifest: Manifest, job_splits: Sequence[SplitManifest]) -> It
         are_labelled = all(rows.kind == "images" for rows in inputs)
         are_of_table = any(rows.kind == "rows" for rows in inputs)  # rejects and dropped classes have a row
         row = "converted row" if are_of_table else "row"
-        what = "that are not images" if are_labelled else f"in the folders of images without a {row}"
-        yield "files", f"{unlisted.files:,} {what}, not converted ({shown})"
+        what = "not images" if are_labelled else f"no {row} names them"
+        yield "files", f"{unlisted.files:,} not converted: {what} ({shown})"
 
 
 def _format_set(text: str) -> str:

@@ -49,8 +49,8 @@ def application_name(name: str) -> str:
     if official_name := known.get(_fold_model_name(name)):
         return official_name
     near = difflib.get_close_matches(_fold_model_name(name), known, 1)
-    meant = f"; did you mean {known[near[0]]}?" if near else ""
-    raise ConfigError(f"--model {name}: it is neither a model of keras.applications nor an existing .keras file{meant}")
+    meant = f". Did you mean {known[near[0]]}?" if near else ""
+    raise ConfigError(f"--model {name} is neither a model of keras.applications nor a .keras file{meant}")
 
 
 def _fold_model_name(name: str) -> str:
@@ -110,7 +110,8 @@ def _construct_application(name: str, size: tuple[int, int], weights: str | None
         if weights is None:
             raise ConfigError(fault) from error
         raise ConfigError(
-            f"{fault}; if its weights are not available, use --weights FILE, or --weights {RANDOM} for random weights"
+            f"{fault}. If its weights cannot be downloaded, give --weights FILE, or --weights {RANDOM} for random "
+            "weights"
         ) from error
     if weights is None:
         _draw_weights(model)
@@ -147,14 +148,14 @@ def forbid_downloads() -> Iterator[None]:
         expected = named.get("file_hash")
         if not (folder / fname).is_file():
             raise ConfigError(
-                f"--weights {ON_DISK}: {folder / fname} does not exist; use --weights {FETCHED} to let Keras "
+                f"--weights {ON_DISK}: {folder / fname} does not exist. Give --weights {FETCHED} to let Keras "
                 f"download it, --weights FILE for other weights, or --weights {RANDOM} for random weights"
             )
         data = (folder / fname).read_bytes()
         if expected and len(expected) == 32 and hashlib.md5(data, usedforsecurity=False).hexdigest() != expected:
             raise ConfigError(
-                f"--weights {ON_DISK}: {folder / fname} is not the file that Keras publishes (its MD5 differs); "
-                f"delete it, and use --weights {FETCHED} to let Keras download it again"
+                f"--weights {ON_DISK}: {folder / fname} is not the file that Keras publishes (its MD5 differs). "
+                f"Delete it, and give --weights {FETCHED} to let Keras download it again"
             )
         return str(folder / fname)
 
@@ -179,7 +180,7 @@ def _load_keras_file(choice: ModelChoice) -> Any:
     import keras
 
     if not choice.model.endswith(_ENDING):
-        raise ConfigError(f"--model {choice.model} is not a .keras file; save the model with model.save('model.keras')")
+        raise ConfigError(f"--model {choice.model} is not a .keras file. Save the model with model.save('model.keras')")
     with local_copy(choice.model) as path:
         try:
             return keras.models.load_model(path, compile=False, safe_mode=True)

@@ -214,5 +214,5 @@ def _has_unfinished_extraction(folder: str, note: str, recipe: bytes, option: st
     else:
         is_taken = os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder) not in ([], [STATE]))
     if is_taken:
-        raise ConfigError(f"{folder} exists and is not empty; choose a new or empty {option}")
+        raise ConfigError(f"{folder} exists and is not empty. Choose a new or empty {option}")
     return False

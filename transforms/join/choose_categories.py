@@ -87,10 +87,10 @@ def comma_fault(flag: str, names: Sequence[str], known: set[str]) -> str:
 
 def _describe_unknown(name: str, known: set[str]) -> str:
     if near := difflib.get_close_matches(name, known, 1):
-        hint = f"did you mean {near[0]!r}?"
+        hint = f"Did you mean {near[0]!r}?"
     else:
-        hint = f"the categories are: {first_texts(sorted(known), _CATEGORIES_SHOWN) or 'none'}"
-    return f"--categories {name!r}: no category has this name; {hint}"
+        hint = f"The categories are {first_texts(sorted(known), _CATEGORIES_SHOWN) or 'none'}"
+    return f"--categories {name!r}: no category has this name. {hint}"
 
 
 def class_labels(
@@ -122,7 +122,7 @@ def class_labels(
     for name in sorted(set(names) - classes):  # not an error by itself: a split may lack a class
         for candidate in sorted(classes - set(names)):
             if name.casefold().strip() == candidate.casefold().strip():
-                raise NoSuchClassError(f"--classes {name!r}: no image has this class; did you mean {candidate!r}?")
+                raise NoSuchClassError(f"--classes {name!r}: no image has this class. Did you mean {candidate!r}?")
     return LabelMap(tuple(Category(index, name) for index, name in enumerate(ordered)))
 
 

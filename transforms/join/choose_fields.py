@@ -211,16 +211,16 @@ def _absence(axis: Axis, path: str, known: Sequence[str]) -> str:
         return "its values are lists of objects, which are no field. Leave it out"
     known = [name for name in known if not name.endswith(OBJECTS)]
     if below := [f"{prefix}{name}" for name in known if name.startswith(f"{path}.")]:
-        return f"it has several values; name those that records need: {first_texts(below, _SHOWN)}"
+        return f"it has several values. Name those that records need: {first_texts(below, _SHOWN)}"
     name, _, kind = path.rpartition(":")
     if name in known and kind in _KINDS:
         return f"names of a list are literal. Give kinds by a mapping: {{{name!r}: {kind!r}}}"
     near = difflib.get_close_matches(path, known, 1)
-    hint = f"did you mean {prefix}{near[0]}?" if near else ""
+    hint = f"Did you mean {prefix}{near[0]}?" if near else ""
     what = "images" if axis == "image" else "objects"
     fields = first_texts([f"{prefix}{name}" for name in known], _SHOWN)
-    hint = hint or (f"they have {fields}" if known else f"{what} of this data set have no fields")
-    return f"no {what[:-1]} has this field; {hint}"
+    hint = hint or (f"They have {fields}" if known else f"{what.capitalize()} of this data set have no fields")
+    return f"no {what[:-1]} has this field. {hint}"
 
 
 def _choose_column(axis: Axis, path: str, values: ColumnStats, kind: str) -> FieldColumn:

@@ -348,7 +348,7 @@ def _check_requested(names: Sequence[str], columns: Sequence[FieldColumn], parts
             raise ConfigError(f"--fields {path}: no set has this field{shown}")
 
 
-_HINTS = "did you mean", "has several values", "lists of objects", "they have"
+_HINTS = "Did you mean", "has several values", "lists of objects", "They have"
 """Parts of the sentences about fields that a set lacks, the most helpful one first."""
 
 

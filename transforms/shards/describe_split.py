@@ -239,10 +239,10 @@ def check_rejects(
             continue
         first = msgspec.json.decode(rejected.first[what], type=RejectLine)
         counted = ", ".join(f"{reason} {count}" for reason, count in reasons.items())
-        accept = ", or with a larger --max-rejects to accept this" if may_accept and number < total else ""
+        accept = ", or accept the rejects by a larger --max-rejects" if may_accept and number < total else ""
         raise TooManyRejectsError(
             f"{number} of {total} {what}s ({number / total:.1%}) are rejected, more than --max-rejects {max_rejects:g} "
-            f"allows: {counted}; the first: {first.detail}. {advice}. "
+            f"allows: {counted}. The first: {first.detail}. {advice}. "
             f"Fix the data and run again{accept}"
         )
 
@@ -267,7 +267,7 @@ def check_limited_rejects(
         raise TooManyRejectsError(
             f"{rejected} of the {total} {what} within the limits ({rejected / total:.1%}) are rejected, more than "
             f"--max-rejects {max_rejects:g} allows. They are listed in {rejects_path}. The shards are kept. Fix the "
-            "data and run again, or with a larger --max-rejects to accept this"
+            "data and run again, or accept the rejects by a larger --max-rejects"
         )
 
 
@@ -293,7 +293,7 @@ def check_examples(splits: Mapping[str, SplitManifest], rejects: Mapping[str, Re
             f"{rejected} are rejected, and the pipeline removed {images.removed}" if images.removed else reason_text
         )
         counted = ", ".join(f"{reason} {count}" for reason, count in images.rejected.items())
-        first = next((f": {counted}; the first: {line.detail}" for line in rejects[name].first if rejected), "")
+        first = next((f": {counted}. The first: {line.detail}" for line in rejects[name].first if rejected), "")
         raise EmptyDatasetError(
             f"of the {images.rows} {split.recipe.unit}s of split {name} {reason_text}{first}. See {rejects_path}. "
             "Nothing was written"

@@ -120,7 +120,7 @@ def sizing_warnings(split: str, plan: SplitPlan, requested: ShardSizing, what: s
     if empty > 0 and requested.num_shards is not None:
         yield f"{plan_text}: {empty:,} of them are empty. Use a smaller number"
     elif what != "row" and plan.shards > 1 and (requested.shard_bytes or _MIN_SHARD_BYTES) < _MIN_SHARD_BYTES:
-        yield f"{plan_text}. {what.capitalize()}s are larger than that; did you mean {requested.shard_bytes}MB?"
+        yield f"{plan_text}. {what.capitalize()}s are larger than that. Did you mean {requested.shard_bytes}MB?"
     elif plan.shards >= _MIN_SHARDS and plan.images < _MIN_IMAGES_PER_SHARD * plan.shards:
         yield f"{plan_text}, about one in each. {_sizing_fix(requested)}"
     elif plan.shards > _MAX_SHARDS:

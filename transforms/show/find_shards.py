@@ -92,7 +92,7 @@ def find_shards(path: str, split: str, marks: Sequence[str] = FILE_MARKS) -> Sha
         paths = {file: os.path.basename(file) for file in _drop_indexes(match_files(path))}
         shards = [known.get(name) or Shard(file, _split_in_name(name)) for file, name in paths.items()]
         if missing := [shard.path for shard in shards if storage_for(shard.path).size(shard.path) is None]:
-            fix = tilde_hint(path) or "; name the folder of a data set, or a file of records"
+            fix = tilde_hint(path) or ". Name the folder of a data set, or a file of records"
             raise ConfigError(f"{missing[0]}: no such file or folder{fix}")
         if not all(shard.records is not None for shard in shards):
             manifest = None  # the folder has other tools' files, too
@@ -100,8 +100,8 @@ def find_shards(path: str, split: str, marks: Sequence[str] = FILE_MARKS) -> Sha
         splits = sorted({shard.split for shard in shards} - {""})
         shards = [shard for shard in shards if shard.split == split]
         if not shards:
-            known_splits = f"its splits are {', '.join(splits)}" if splits else "its file names have no splits"
-            raise ConfigError(f"--split {split!r}: {path} has no such split; {known_splits}")
+            known_splits = f"Its splits are {', '.join(splits)}" if splits else "Its file names have no splits"
+            raise ConfigError(f"--split {split!r}: {path} has no such split. {known_splits}")
     return Shards(tuple(shards), folder, manifest, is_folder, {} if manifest else _read_class_names(folder))
 
 

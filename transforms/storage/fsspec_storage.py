@@ -137,7 +137,7 @@ def _translate_client_errors(path: str, cure: str) -> Iterator[None]:
             words = "no such object" if path.endswith(words) else words
             raise FileNotFoundError(errno.ENOENT, words, path) from error
         number = errno.EACCES if isinstance(error, PermissionError) else getattr(error, "errno", None) or errno.EIO
-        raise OSError(number, f"{words}; {cure}", path) from error
+        raise OSError(number, f"{words.rstrip('.')}. {cure}", path) from error
 
 
 @lru_cache(maxsize=8)

@@ -156,21 +156,21 @@ def _explanation(error: Exception, path: str, version: str) -> Exception:
     words = error_text(error)
     status = http_status(error)
     if isinstance(error, RetryError):
-        strerror = f"gave up after {RETRY_S:g} s of retries; the last error: {error_text(error.cause or error)}"
+        strerror = f"gave up after {RETRY_S:g} s of retries. The last error: {error_text(error.cause or error)}"
         return OSError(errno.EIO, strerror, path)
     if isinstance(error, GoogleAuthError) or status == 401:
-        return ConfigError(f"{path}: the credentials were rejected ({words}); {CREDENTIALS_CURE}")
+        return ConfigError(f"{path}: the credentials were rejected ({words}). {CREDENTIALS_CURE}")
     if status == 403:
         return PermissionError(errno.EACCES, f"{words}{_account(words)}", path)
     if status == 404 and is_bucket_missing(error):
-        return ConfigError(f"{path}: the bucket {bucket} does not exist; check its name, or create it")
+        return ConfigError(f"{path}: the bucket {bucket} does not exist. Check its name, or create it")
     if status == 404:
         gone = f"the object is gone or was replaced since it was listed as generation {version}"
         return FileNotFoundError(errno.ENOENT, gone if version else "no such object", path)
     if status == 400 and "requester pays" in words:
         return ConfigError(
-            f"{path}: the bucket {bucket} is set to requester pays ({words}), which is not supported; "
-            "copy the data to a bucket of your own: gcloud storage cp --recursive --billing-project=PROJECT"
+            f"{path}: the bucket {bucket} is set to requester pays ({words}), which is not supported. "
+            "Copy the data to a bucket of your own: gcloud storage cp --recursive --billing-project=PROJECT"
         )
     return OSError(errno.EIO, f"{type(error).__name__}: {words}", path)
 
@@ -216,9 +216,10 @@ _CONNECTIONS: dict[tuple[int, str], "Connection"] = {}
 _warned_at_s = float("-inf")
 _found_none = (float("-inf"), "")
 """Time (monotonic clock) and message of the last failed search for credentials."""
+_NO_CREDENTIALS = "Your default credentials were not found"  # Google's text, which has no cause
 CREDENTIALS_CURE = (
-    "run `gcloud auth application-default login`, or let GOOGLE_APPLICATION_CREDENTIALS name a service account's key "
-    "file, or use a machine that has a service account"
+    "Run `gcloud auth application-default login`, set GOOGLE_APPLICATION_CREDENTIALS to the key file of a service "
+    "account, or use a machine that has a service account"
 )
 
 
@@ -294,6 +295,8 @@ def find_credentials(scopes: tuple[str, ...]) -> "Credentials":
     try:
         return google.auth.default(scopes, BoundedRequest())[0]
     except GoogleAuthError as error:
-        message = f"no credentials for Google Cloud Storage were found ({error_text(error)}); {CREDENTIALS_CURE}"
+        words = error_text(error)
+        why = "" if words.startswith(_NO_CREDENTIALS) else f" ({words})"
+        message = f"gs:// needs credentials of Google Cloud, and none were found{why}. {CREDENTIALS_CURE}"
         _found_none = time.monotonic(), message
         raise ConfigError(message) from error

@@ -357,7 +357,11 @@ class LocalUpload:
     """Temporary file in `folder`. `commit` flushes it to the disk and renames it."""
 
     def __init__(self, path: str, folder: str):
-        os.makedirs(folder or ".", exist_ok=True)
+        try:
+            os.makedirs(folder or ".", exist_ok=True)
+        except FileNotFoundError as error:  # in /proc, for example
+            text = "the folder cannot be created. Give a folder on a disk"
+            raise FileNotFoundError(errno.ENOENT, text, error.filename) from error
         self._path = path
         self._temporary = os.path.join(folder, TemporaryName.make(os.path.basename(path)))
         self._file = open(self._temporary, "xb")  # noqa: SIM115  closed by commit or abandon

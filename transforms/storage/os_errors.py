@@ -19,34 +19,36 @@ class _Meaning(NamedTuple):
     is_command_error: bool = False
 
 
-_NO_SPACE = _Meaning("no space is left", "free some, or write elsewhere, and run the command again")
-_CONNECTION = "check the network and the address, and run the command again"
+_NO_SPACE = _Meaning("no space is left", "Free some, or give a folder on another disk, and run the command again")
+_CONNECTION = "Check the network and the address, and run the command again"
 
 _MEANINGS = {
     errno.EACCES: _Meaning(
-        "permission denied", "this user needs rights for it and for the folders above it (see ls -ld)", True
+        "permission denied", "Change its permissions or those of the folders above it (see ls -ld)", True
     ),
-    errno.EPERM: _Meaning("not permitted", "it may be protected from changes (see lsattr), or another user's", True),
-    errno.EROFS: _Meaning("its file system is read-only", "write elsewhere, or mount it for writing", True),
-    errno.ENOENT: _Meaning("no such file or folder", "check the path", True),
-    errno.ENOTDIR: _Meaning("a parent of the path is a file, not a folder", "check the path", True),
-    errno.EISDIR: _Meaning("it is a folder", "give a file", True),
-    errno.ELOOP: _Meaning("its links form a loop", "give the path that they should lead to", True),
+    errno.EPERM: _Meaning(
+        "not permitted", "Check its owner (ls -ld), and whether it is protected from changes (lsattr)", True
+    ),
+    errno.EROFS: _Meaning("its file system is read-only", "Write elsewhere, or mount it for writing", True),
+    errno.ENOENT: _Meaning("no such file or folder", "Check the path", True),
+    errno.ENOTDIR: _Meaning("a parent of the path is a file, not a folder", "Check the path", True),
+    errno.EISDIR: _Meaning("it is a folder", "Give a file", True),
+    errno.ELOOP: _Meaning("its links form a loop", "Give the path of the folder or file itself", True),
     errno.ENAMETOOLONG: _Meaning(
-        "the name is too long", "most file systems take 255 bytes a name and 4,095 a path", True
+        "the name is too long", "Shorten it: most file systems allow 255 bytes per name and 4,095 per path", True
     ),
     errno.ENOSPC: _NO_SPACE,
-    errno.EDQUOT: _Meaning("this user's disk quota is used up", _NO_SPACE.cure),
+    errno.EDQUOT: _Meaning("the disk quota of this user is used up", _NO_SPACE.cure),
     errno.EFBIG: _Meaning(
-        "it would exceed the maximum size of files", "raise the limit (ulimit -f), or write elsewhere"
+        "it would exceed the maximum size of files", "Raise the limit (ulimit -f), or write elsewhere"
     ),
     errno.EMFILE: _Meaning(
-        "too many open files in this process", "raise the limit (ulimit -n 4096), or lower --workers"
+        "too many open files in this process", "Raise the limit (ulimit -n 4096), or lower --workers"
     ),
-    errno.ENFILE: _Meaning("too many open files on this machine", "close other programs, and run the command again"),
-    errno.ENOMEM: _Meaning("there is not enough memory", "lower --workers, or use a machine that has more"),
-    errno.EIO: _Meaning("the disk failed to read or write", "check the disk (dmesg), and run the command again"),
-    errno.ESTALE: _Meaning("the network drive lost the file", "mount the drive again, and run the command again"),
+    errno.ENFILE: _Meaning("too many open files on this machine", "Close other programs, and run the command again"),
+    errno.ENOMEM: _Meaning("there is not enough memory", "Lower --workers, or use a machine that has more"),
+    errno.EIO: _Meaning("the disk failed to read or write", "Check the disk (dmesg), and run the command again"),
+    errno.ESTALE: _Meaning("the network drive lost the file", "Mount the drive again, and run the command again"),
     errno.ETIMEDOUT: _Meaning("the connection timed out", _CONNECTION),
     errno.ECONNREFUSED: _Meaning("the connection was refused", _CONNECTION),
     errno.ECONNRESET: _Meaning("the connection was cut", _CONNECTION),
@@ -69,7 +71,7 @@ def explain_os_error(error: OSError) -> str:
     """Return a message with file, cause and cure.
 
     >>> explain_os_error(PermissionError(errno.EACCES, os.strerror(errno.EACCES), "out"))
-    'out: permission denied; this user needs rights for it and for the folders above it (see ls -ld)'
+    'out: permission denied. Change its permissions or those of the folders above it (see ls -ld)'
     """
     if error.errno is None:
         return str(error)
@@ -88,7 +90,7 @@ def explain_text(text: str) -> str:
 def _sentence(number: int, words: str, path: str | bytes | int | None) -> str:
     meaning = _MEANINGS.get(number)
     # Storages set other texts if they know more than the system.
-    text = f"{meaning.what}; {meaning.cure}" if meaning and words == os.strerror(number) else words
+    text = f"{meaning.what}. {meaning.cure}" if meaning and words == os.strerror(number) else words
     if path is None:
         return text
     shown = os.fsdecode(path) if not isinstance(path, int) else f"file {path}"

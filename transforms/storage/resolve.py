@@ -25,8 +25,8 @@ from recordmill.transforms.storage.zip_storage import ZipStorage
 
 _LOCAL = LocalStorage()
 _S3_CURE = (
-    "credentials come from AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; AWS_ENDPOINT_URL names another "
-    "server than Amazon's"
+    "Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and for another server than Amazon's "
+    "AWS_ENDPOINT_URL"
 )
 # By scheme: the storage, the module that it needs, and the extra that installs the module.
 _REMOTE: dict[str, tuple[Storage, str, str]] = {
@@ -40,7 +40,7 @@ def tilde_hint(path: str) -> str:
     home = os.path.expanduser(path)
     if home == path or os.path.exists(path.split("/")[0]):
         return ""
-    return f": only a shell expands ~; give {home}"
+    return f": only a shell expands ~, so give {home}"
 
 
 def suggest_path(path: str) -> str:
@@ -73,11 +73,11 @@ def file_storage_for(path: str) -> Storage:
     scheme, separator, rest = path.partition("://")
     if not separator:
         if path.startswith(tuple(f"{known}:/" for known in _REMOTE)):
-            raise ConfigError(f"{path} lacks a slash; give {path.partition(':')[0]}://bucket/folder")
+            raise ConfigError(f"{path} lacks a slash. Give {path.partition(':')[0]}://bucket/folder")
         return _LOCAL
     if scheme not in _REMOTE:
         known = " or ".join(f"{known}://bucket/folder" for known in _REMOTE)
-        raise ConfigError(f"{path}: {scheme}:// is not supported; give a local path, {known}")
+        raise ConfigError(f"{path}: {scheme}:// is not supported. Give a local path, {known}")
     if not rest.strip("/"):  # a path joined to "gs://" would be a local path
         raise ConfigError(f"{path} does not name a bucket; give {scheme}://bucket/folder")
     storage, module, extra = _REMOTE[scheme]

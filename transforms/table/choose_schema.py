@@ -107,7 +107,7 @@ def choose_schema(
     if stats.first_bad and not stats.rows:
         file, row, detail = stats.first_bad
         raise ConfigError(
-            f"none of {sum(stats.bad.values()):,} rows can be read; the first is {paths[file]} row {row}: {detail}"
+            f"none of {sum(stats.bad.values()):,} rows can be read. The first is {paths[file]} row {row}: {detail}"
         )
     _check_requested_columns(stats, options, known, paths)
     dtypes = options.column_types
@@ -380,12 +380,12 @@ def _check_requested_columns(
     }
     if options.writes("") and "" in stats.columns:
         files = _list_names([paths[file] for file in sorted(stats.in_files[""])])
-        raise ConfigError(f"{files}: a column has no name; name it, or list the columns to write with --columns")
+        raise ConfigError(f"{files}: a column has no name. Name it, or list the columns to write with --columns")
     for flag, names in requested.items():
         if missing := [name for name in names if name not in stats.columns]:
             # With --columns, the other columns were not read.
-            left_out = "" if flag == "--columns" else ", or --columns leaves it out"
-            advice = left_out if options.columns else f"; the columns are {_list_names(stats.columns)}"
+            left_out = "" if flag == "--columns" else " among --columns"
+            advice = left_out if options.columns else f". The columns are {_list_names(stats.columns)}"
             advice += f". {NAMES_CURE}" if stats.unnamed else ""
             raise ConfigError(f"{flag}: no column {missing[0]!r}{advice}")
     if len(image_columns) > 1:
@@ -393,7 +393,7 @@ def _check_requested_columns(
     for name in (*options.required_columns, *requested["--label"], *requested["--image-column"]):
         if lacking := sorted(stats.rows.keys() - stats.in_files[name]):
             files = _list_names([paths[file] for file in lacking])
-            raise ConfigError(f"column {name} is not in {files}; every row needs a value")
+            raise ConfigError(f"column {name} is not in {files}. Every row needs a value")
 
 
 def image_bytes_column(columns: Container[str], column: str) -> str:
@@ -409,7 +409,7 @@ def _check_image_bytes(stats: TableStats, column: str) -> str:
     """
     name = image_bytes_column(stats.columns, column)
     if name not in stats.columns:
-        raise ConfigError(f"--image-column: no column {column!r}; the columns are {_list_names(stats.columns)}")
+        raise ConfigError(f"--image-column: no column {column!r}. The columns are {_list_names(stats.columns)}")
     if other_looks := stats.columns[name].seen.keys() - {Seen.BINARY}:
         raise ConfigError(
             f"--image-column {column} has {min(other_looks).value} instead of the bytes of image files. If these are "

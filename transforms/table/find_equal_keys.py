@@ -44,11 +44,11 @@ def equal_keys_warning(
     if not keys:
         return ""
     one, other = (f"{path} row {line:,}" for path, line in example)
-    advice = f"; --group-column {shlex.quote(column)} keeps them in one" if may_group else ""
-    advice = f" Those of {divided:,} are in several splits{advice}." if divided else ""
+    advice = f": --group-column {shlex.quote(column)} keeps them in one" if may_group else ""
+    advice = f" The rows of {divided:,} keys are in several splits{advice}." if divided else ""
     return (
-        f"--key {column}: {rows:,} rows have {keys:,} keys between them, {one} and {other} the same one, "
-        "for example; all are kept. Leave out rows that are there twice, or give a --key of which each row has its own."
+        f"--key {column}: {rows:,} rows share {keys:,} keys, for example {one} and {other}. All are kept. "
+        "Delete repeated rows, or give a --key that differs in each row."
         f"{advice}"
     )
 

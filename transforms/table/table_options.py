@@ -268,7 +268,7 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
     def _image_faults(self) -> Iterator[str]:
         if not self.image_column:
             given = self.given("images", "raw_size", *_FILE_OPTIONS, "workers", "duplicates", "exclude")
-            yield from (f"{option} would do nothing without --image-column" for option in given)
+            yield from (f"{option} has no effect without --image-column" for option in given)
             if self.part:
                 yield "--part writes images, and rows without --image-column are written by one job: leave --part out"
             return
@@ -282,7 +282,7 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
         yield from self._text_faults(form, "--text")
         if form is TextForm.RAW:
             if self.text_column and not self.text:
-                yield "--text-column says which columns become numbers, and --text not what: counts, tfidf or tokens"
+                yield "--text-column names columns to encode, but --text is missing: add --text counts, tfidf or tokens"
             return
         if len(set(self.text_column)) < len(self.text_column):
             yield "--text-column names a column twice"

@@ -128,7 +128,7 @@ def is_taken(format_: str, field: OptionField) -> bool:
             parse([*words, *more])
         except ConfigError as error:
             if re.match(
-                f"{field.flag} (is a flag of|applies to|is not needed|would do nothing with(out)? --model)", str(error)
+                f"{field.flag} (is a flag of|applies to|is not needed|has no effect with(out)? --model)", str(error)
             ):
                 continue
         return True

@@ -46,7 +46,9 @@ def test_required_options_match_command():
     assert (required(parameters("convert")), required(parameters("verify"))) == ({"--output"}, {"OUT", "--check"})
     with pytest.raises(ConfigError, match=r"^DATA is missing"):
         parse(["convert"])
-    with pytest.raises(ConfigError, match=r"^--output is missing; DATA is missing \(folder or \.zip"):
+    with pytest.raises(
+        ConfigError, match=r"^--output is missing: give the folder of the data set; DATA is missing \(folder or \.zip"
+    ):
         parse(["convert", "--format", "folder"])
 
 

@@ -124,7 +124,7 @@ REFUSED = [
     ("coco", {"images": "images/depe"}, ["--images images/depe: no such folder", "images/deep?"]),
     ("coco", {"images": "instances.json"}, ["--images instances.json", "is a file"]),
     ("coco", {"images": "instances.json/x"}, ["--images instances.json/x"]),
-    ("coco", {"images": "empty"}, ["--images empty: no file"]),
+    ("coco", {"images": "empty"}, ["--images empty: the folder has no files"]),
     ("coco", {"images": "ftp://b/images"}, ["is not supported"]),
     ("coco", {"output": "instances.json"}, ["--output instances.json is a file"]),
     ("coco", {"output": "~/x"}, ["--output ~/x: only a shell expands ~"]),
@@ -158,7 +158,7 @@ REFUSED = [
     ("folder", {"labels": "images"}, ["--labels images", "folder"]),
     ("folder", {"labels": ("labels.csv", "./labels.csv")}, ["--labels", "the same"]),
     ("folder", {"data": ("images", "images/")}, ["DATA", "the same"]),
-    ("folder", {"data": "empty.zip"}, ["DATA empty.zip: no file"]),
+    ("folder", {"data": "empty.zip"}, ["DATA empty.zip: the folder has no files"]),
     *(
         (format_, {name: images}, [f"{typed}: {{here}}/{inner} is within {{here}}{outer}"])
         for format_, name, typed in (("coco", "images", "--images"), ("folder", "data", "DATA"))

@@ -126,7 +126,7 @@ REFUSED = [
     (finished(), [changed(options={}, inputs=GROWN)], r"categories: cat, now default"),
     (finished(text_recipe("train", min_df="2")), [text_recipe("train", min_df="3")], r"\(min-df: 2, now 3\)"),
     (HALVES, divided_recipes("train val", "train=0.9,val=0.1", inputs=GROWN), r"0.5,val=0.5, now train=0.9,val=0.1\)"),
-    (finished(), divided_recipes("train val", HALF), r"the split train of the same images, divided by --split train:"),
+    (finished(), divided_recipes("train val", HALF), r"the split train of the same images, divided by --split train,"),
     (finished(with_options(stratify=True, split=HALF)), [with_options(split=HALF)], r"\(stratify: True, now default\)"),
     (finished(KERAS), [changed(layout="keras", split="val", inputs=OTHER_INPUTS)], "separate --output for --split val"),
     (finished(), [changed(split="TRAIN", inputs=GROWN)], "differ only in case"),

@@ -362,12 +362,12 @@ def test_images_are_listed_once_for_complete_splits(tmp_path, monkeypatch):
     assert claim_output(str(output), asked, overwrite=True) == [UNFINISHED] * 2
     assert claim_output(str(output), asked, overwrite=False) == [COMPLETE] * 2
     assert listed == [folder]
-    with pytest.raises(ConfigError, match=r"seed: 0, now 1.*; add --overwrite"):
+    with pytest.raises(ConfigError, match=r"seed: 0, now 1.*\. Add --overwrite"):
         claim(output, msgspec.structs.replace(asked[1], options=RECIPE.options | {"seed": 1}))
     assert listed == [folder]
     with_file("images/2.jpg", b"1")(tmp_path)
     with pytest.raises(
-        ConfigError, match=r"inputs: DATA .*images \(3 bytes.* now .*\(4 bytes.*; add --add to write only"
+        ConfigError, match=r"inputs: DATA .*images \(3 bytes.* now .*\(4 bytes.*\. Add --add to write only"
     ):
         claim(output, asked[0])
 
@@ -386,7 +386,7 @@ def test_other_images_may_be_added(tmp_path, recipe, names_add):
     finish(tmp_path, RECIPE)
     with pytest.raises(ConfigError) as caught:
         claim_output(str(tmp_path), [recipe], overwrite=False)
-    assert ("add --add to write only the images that it lacks" in str(caught.value)) == names_add
+    assert ("Add --add to write only the images that it lacks" in str(caught.value)) == names_add
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -31,7 +31,10 @@ def refusal(outcome) -> str:
 def test_conversion_needs_beam(format_, recordmill, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     words = ARGUMENTS["convert"] if format_ == "coco" else ["d", "--format", format_, "--output", "o"]
-    assert refusal(recordmill("convert", *words)) == 'recordmill: convert needs pip install "recordmill[beam]"'
+    assert (
+        refusal(recordmill("convert", *words))
+        == 'recordmill: convert needs the extra beam. Run: pip install "recordmill[beam]"'
+    )
 
 
 @pytest.mark.parametrize("words", [["x"], ["x", "y"]])
@@ -41,13 +44,16 @@ def test_recognition_of_a_data_set_needs_beam(words, recordmill, tmp_path, monke
     for module in ("apache_beam", "recordmill.pipelines.recognise"):
         monkeypatch.setitem(sys.modules, module, None)
     refused = recordmill("convert", *words, "--output", "o")
-    assert refusal(refused) == 'recordmill: convert needs pip install "recordmill[beam]"'
+    assert refusal(refused) == 'recordmill: convert needs the extra beam. Run: pip install "recordmill[beam]"'
 
 
 @pytest.mark.parametrize("verb", sorted(name for name, verb in VERBS.items() if verb.runs_beam))
 def test_verb_that_runs_pipeline_needs_beam(verb, recordmill, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    assert refusal(recordmill(verb, *ARGUMENTS[verb])) == f'recordmill: {verb} needs pip install "recordmill[beam]"'
+    assert (
+        refusal(recordmill(verb, *ARGUMENTS[verb]))
+        == f'recordmill: {verb} needs the extra beam. Run: pip install "recordmill[beam]"'
+    )
 
 
 def test_verify_without_tensorflow_names_missing_checks(copy_converted, tmp_path, recordmill, monkeypatch):
@@ -84,4 +90,4 @@ def test_clone_on_the_path_is_not_installed(recordmill, monkeypatch):
 def test_dataflow_needs_google_s_clients(verb, recordmill, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam.runners.dataflow.internal.apiclient", None)
     outcome = recordmill(verb, *ARGUMENTS[verb], *DATAFLOW)
-    assert refusal(outcome) == 'recordmill: DataflowRunner needs pip install "recordmill[gcp]"'
+    assert refusal(outcome) == 'recordmill: DataflowRunner needs the extra gcp. Run: pip install "recordmill[gcp]"'

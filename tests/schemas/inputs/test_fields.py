@@ -60,7 +60,7 @@ def test_names_are_literal_but_on_the_command_line(value, choices):
         ({"score": "double"}, "kind 'double' must be one of int, float, text"),
         ("score,score:int", "score is named twice"),
         ("all,score", "all stands alone"),
-        ([""], "a path is expected"),
+        ([""], "a path is missing"),
     ],
 )
 def test_wrong_fields(value, fault):

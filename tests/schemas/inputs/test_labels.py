@@ -202,7 +202,7 @@ def test_label_map_json():
     assert "semantic_by_id" not in json.loads(maps(GAPPED)["label_map.json"])
 
 
-_COUNT = "labels count the classes from 0, so "
+_COUNT = "labels are class indices from 0, so "
 
 
 @pytest.mark.parametrize(
@@ -212,8 +212,8 @@ _COUNT = "labels count the classes from 0, so "
         (["00", "01", "02"], ""),
         (["1", "2", "x"], ""),
         ([], ""),
-        (["0", "1", "5"], "that of class '5' is 2 (1 of 3 are other numbers than their class): labels.csv has both"),
-        (["-1", "1"], "that of class '-1' is 0 (1 of 2 are other numbers than their class): labels.csv has both"),
+        (["0", "1", "5"], "class '5' has label 2 (1 of 3 labels differ from their class). labels.csv lists both"),
+        (["-1", "1"], "class '-1' has label 0 (1 of 2 labels differ from their class). labels.csv lists both"),
     ],
 )
 def test_numeric_class_names(names, told):

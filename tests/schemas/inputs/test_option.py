@@ -77,20 +77,23 @@ def test_choice_is_a_number():
 @pytest.mark.parametrize(
     ("changed", "fault"),
     [
-        ({"files": []}, "--files is missing"),
+        ({"files": []}, "--files is missing: give the files to read"),
         ({"folder": ""}, "OUT is missing (a folder)"),
-        ({"share": "-0.1"}, "--share -0.1 must be 0 to 1"),
-        ({"share": "nan"}, "--share nan must be 0 to 1"),
-        ({"share": "2px"}, "--share '2px': a number is expected"),
-        ({"count": 0}, "--count 0 must be 1 or more"),
-        ({"count": "many"}, "--count 'many': a whole number is expected"),
+        ({"share": "-0.1"}, "--share must be 0 to 1 (got -0.1)"),
+        ({"share": "nan"}, "--share must be 0 to 1 (got nan)"),
+        ({"share": "2px"}, "--share must be a number (got '2px')"),
+        ({"count": 0}, "--count must be 1 or more (got 0)"),
+        ({"count": "many"}, "--count must be a whole number (got 'many')"),
         ({"mode": "quick"}, "--mode must be one of fast, slow (got 'quick')"),
-        ({"names": ","}, "--names ',': names, separated by commas, are expected"),
-        ({"names": ["a", " "]}, "--names 'a, ': names, separated by commas, are expected"),
-        ({"names": ["a"]}, "--names would do nothing without --schema-file or --count"),
+        ({"names": ","}, "--names ',': not a list of names. Separate names by commas"),
+        ({"names": ["a", " "]}, "--names 'a, ': not a list of names. Separate names by commas"),
+        ({"names": ["a"]}, "--names has no effect without --schema-file or --count"),
         ({"mode": "slow", "count": 1}, "--mode slow and --count contradict each other: give one"),
         # A wrong value is not compared with others.
-        ({"mode": "slow", "count": -1, "files": []}, "--files is missing; --count -1 must be 1 or more"),
+        (
+            {"mode": "slow", "count": -1, "files": []},
+            "--files is missing: give the files to read; --count must be 1 or more (got -1)",
+        ),
     ],
 )
 def test_faults(changed, fault):
@@ -183,7 +186,7 @@ def test_split_shares_are_exact(text, expected):
     ("kind", "example", "texts"),
     [
         (Size, "150MB", ["", "MB", "-1", "1,5GB", "1e6", "1TB", "1.MB", "150 M B", ".5MB", "nan", "9" * 400 + "GB"]),
-        (Names, "separated by commas", ["", " , ,"]),  # no name would mean all names
+        (Names, "Separate names by commas", ["", " , ,"]),  # no name would mean all names
         (Shares, r"train=0\.8", ["a,b", "train=0.8,val", "train=0.8,val=0.2,", ",", "=", "train=", "train==1"]),
         (Shares, r"train=0\.8", ["a=1=2", "train=80%,val=20%", "a=1/0", "a=nan", "a=0,8,b=0,2"]),
     ],

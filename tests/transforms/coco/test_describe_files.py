@@ -197,10 +197,10 @@ def test_select_categories(names, expected):
 @pytest.mark.parametrize(
     ("names", "hint"),
     [
-        (("dgo",), "did you mean 'dog'"),
-        (("cat", "zebra"), "the categories are: bird, cat, dog"),
-        (("Dog",), "did you mean 'dog'"),
-        (("grass",), "the categories are: bird, cat, dog"),
+        (("dgo",), "Did you mean 'dog'"),
+        (("cat", "zebra"), "The categories are bird, cat, dog"),
+        (("Dog",), "Did you mean 'dog'"),
+        (("grass",), "The categories are bird, cat, dog"),
     ],
 )
 def test_name_that_no_category_has_is_error(names, hint):

@@ -149,7 +149,7 @@ def test_fields_have_other_keys():
 @pytest.mark.parametrize(
     ("key", "name", "fault"),
     [
-        ("image/object/g", "f", "records have no feature 'image/object/g'; did you mean image/object/f?"),
+        ("image/object/g", "f", "records have no feature 'image/object/g'. Did you mean image/object/f?"),
         ("image/object/f", "a\n", "a key has 1 to 200 bytes of printable text"),
     ],
 )

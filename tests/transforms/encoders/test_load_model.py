@@ -270,15 +270,15 @@ def test_model_that_cannot_be_used_so(tmp_path, model, choice, told):
 @pytest.mark.parametrize(
     ("choice", "told"),
     [
-        (ModelChoice("efficientnet-b9", "none"), "neither a model of keras.applications.*did you mean EfficientNet"),
+        (ModelChoice("efficientnet-b9", "none"), "neither a model of keras.applications.*Did you mean EfficientNet"),
         (
             ModelChoice("mobilenet", "none", input_size=(8, 8)),
             "MobileNet of 8x8 pixels cannot be built: (?!.*--weights)",
         ),
         (ModelChoice("{folder}/none.keras"), "cannot be loaded as a .keras file"),
         (ModelChoice("{folder}/text.keras"), "cannot be loaded as a .keras file"),
-        (ModelChoice("{folder}/empty"), "is not a .keras file; save the model"),
-        (ModelChoice("{folder}/tiny.h5"), "is not a .keras file; save the model"),
+        (ModelChoice("{folder}/empty"), "is not a .keras file. Save the model"),
+        (ModelChoice("{folder}/tiny.h5"), "is not a .keras file. Save the model"),
         (ModelChoice("{folder}/tiny.keras", "{folder}/text.keras"), "text.keras do not fit"),
         (ModelChoice("{folder}/tiny.keras", "{folder}/less.weights.h5"), "less.weights.h5 do not fit"),
         (ModelChoice("{folder}/tiny.keras", "{folder}/wider.weights.h5"), "wider.weights.h5 do not fit"),
@@ -303,7 +303,7 @@ def test_files_no_model_or_none_of_its_weights(tmp_path, choice, told):
 def test_published_weights_are_local(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     with pytest.raises(
-        ConfigError, match=rf"{tmp_path}/models/.*\.h5 does not exist; use --weights imagenet-download to let"
+        ConfigError, match=rf"{tmp_path}/models/.*\.h5 does not exist\. Give --weights imagenet-download to let"
     ):
         load_model(ModelChoice("mobilenet-v2", input_size=(32, 32)))
     (tmp_path / "models").mkdir()

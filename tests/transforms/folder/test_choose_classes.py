@@ -87,12 +87,12 @@ FIRST_TENS = ", ".join(map(repr, TENS[:10]))
         ),
         (TENS[:10], ("x",), (), f"--classes x: no image has one of these classes; the classes are {FIRST_TENS}"),
         (TENS, ("x",), (), f"--classes x: no image has one of these classes; the classes are {FIRST_TENS} and 7 more"),
-        (["cat", "dog"], ("cat", "Dog"), (), "--classes 'Dog': no image has this class; did you mean 'dog'?"),
+        (["cat", "dog"], ("cat", "Dog"), (), "--classes 'Dog': no image has this class. Did you mean 'dog'?"),
         (
             ["cat", "dog"],
             ("cat", "ZEBRA", "DOG "),
             (),
-            "--classes 'DOG ': no image has this class; did you mean 'd",
+            "--classes 'DOG ': no image has this class. Did you mean 'd",
         ),
         (
             ["a,b", "c"],

@@ -143,12 +143,12 @@ def test_all_are_the_leaves_of_both_axes():
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
-        ("scor", "--fields scor: no object has this field; did you mean score?"),
-        ("attributes", "--fields attributes: it has several values; name those that records need: attributes.color"),
-        ("image.x", "--fields image.x: no image has this field; they have image.date"),
+        ("scor", "--fields scor: no object has this field. Did you mean score?"),
+        ("attributes", "--fields attributes: it has several values. Name those that records need: attributes.color"),
+        ("image.x", "--fields image.x: no image has this field. They have image.date"),
         ('"score:int"', "--fields score:int: names of a list are literal. Give kinds by a mapping: {'score': 'int'}"),
         ("parts", "--fields parts: its values are lists of objects, which are no field. Leave it out"),
-        ("zzz", "--fields zzz: no object has this field; they have attributes.color, score"),
+        ("zzz", "--fields zzz: no object has this field. They have attributes.color, score"),
     ],
 )
 def test_unknown_path_shows_the_paths_that_exist(choice, said):
@@ -162,7 +162,7 @@ def test_one_of_several_sets_may_lack_a_field():
     picker.pick(sample({"score": 1}))
     request = FieldRequest(*selections, {"image/object/scor": "x"}, None, is_part=True)
     table = add_requested_fields(DETECTION, request, picker.observed(0)).table
-    assert table.lacking == (("scor", "no object has this field; did you mean score?"),)
+    assert table.lacking == (("scor", "no object has this field. Did you mean score?"),)
 
 
 def test_map_with_keys_of_its_own_is_refused_with_their_number():

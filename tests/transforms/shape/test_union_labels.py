@@ -157,12 +157,12 @@ def test_requested_field_that_no_set_has_is_an_error():
     tables = [SetTable("a", DETECTION), SetTable("b", with_field(INT64))]
     union_tables(tables, LabelMap(()), REQUEST._replace(fields=("x:int",)))
     lacking = [
-        msgspec.structs.replace(table, lacking=(("y", f"no object has this field; {hint}"),))
-        for (_, table), hint in zip(tables, ("objects of this data set have no fields", "did you mean x?"), strict=True)
+        msgspec.structs.replace(table, lacking=(("y", f"no object has this field. {hint}"),))
+        for (_, table), hint in zip(tables, ("Objects of this data set have no fields", "Did you mean x?"), strict=True)
     ]
     with pytest.raises(
         ConfigError,
-        match=r"^--fields y: no set has this field\. Set b: no object has this field; did you mean x\?$",
+        match=r"^--fields y: no set has this field\. Set b: no object has this field. Did you mean x\?$",
     ):
         union_tables([*map(SetTable, "ab", lacking)], LabelMap(()), REQUEST._replace(fields=("x", "y")))
 
@@ -181,7 +181,7 @@ def test_a_field_of_one_set_is_renamed():
     request = REQUEST._replace(renames={"image/object/y": "z"})
     table, _ = union_tables([SetTable("a", part), SetTable("b", with_other)], LabelMap(()), request)
     assert {feature.name for feature in table.features} >= {"image/object/x", "z"}
-    with pytest.raises(ConfigError, match="--rename: records have no feature 'image/object/y'; did you mean"):
+    with pytest.raises(ConfigError, match=r"--rename: records have no feature 'image/object/y'\. Did you mean"):
         union_tables([SetTable("a", part)], LabelMap(()), request)
 
 

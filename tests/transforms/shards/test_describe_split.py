@@ -262,7 +262,7 @@ def test_rejects_up_to_limit_are_accepted(rows, rejected, max_rejects):
     [
         (ROWS, IMAGES[:10], 0.5, r"10 of 10 images .*\. Fix the data and run again$"),
         (ROWS, ANNOTATIONS, 0.06, r"2 of 33 annotations \(6\.1%\)"),
-        (ROWS, ASKED_FOR, 0.4, "^1 of 2 images .*: image_missing 1; the first: gone"),
+        (ROWS, ASKED_FOR, 0.4, "^1 of 2 images .*: image_missing 1. The first: gone"),
         (HUNDRED, IMAGES, 0.29, "30 of 100 images"),
         (TWO_SPLITS, REJECTED, 0.019, r"2 of 100 images \(2\.0%\) are rejected"),
     ],
@@ -277,8 +277,8 @@ def test_too_many_rejects_are_named_with_cure():
         check(max_rejects=0.19)
     assert str(caught.value) == (
         "2 of 10 images (20.0%) are rejected, more than --max-rejects 0.19 allows: "
-        "image_missing 1, malformed_image 1; the first: no file 'ü.jpg'. Do this. "
-        "Fix the data and run again, or with a larger --max-rejects to accept this"
+        "image_missing 1, malformed_image 1. The first: no file 'ü.jpg'. Do this. "
+        "Fix the data and run again, or accept the rejects by a larger --max-rejects"
     )
 
 
@@ -293,13 +293,13 @@ def test_paths_of_no_images_are_named():
     [
         (
             ImageCounts(2, 0, 0, {"image_missing": 1, "too_large": 1}),
-            "all are rejected: image_missing 1, too_large 1; the first: gone. See rejects.jsonl. Nothing",
+            "all are rejected: image_missing 1, too_large 1. The first: gone. See rejects.jsonl. Nothing",
         ),
         (ImageCounts(2, 0, 2, {}), "none has an object. See"),
         (ImageCounts(2, 0, 0, {}, without_tile=2), "2 have no tile with an object "),
         (
             ImageCounts(2, 0, 0, {"image_missing": 1}, removed=1),
-            "1 are rejected, and the pipeline removed 1: image_missing 1; the first: gone. See",
+            "1 are rejected, and the pipeline removed 1: image_missing 1. The first: gone. See",
         ),
         (ImageCounts(2, 0, 0, {"image_missing": 1}, of_other_classes=1), "none has one of the requested classes"),
     ],

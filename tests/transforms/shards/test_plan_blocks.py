@@ -285,7 +285,7 @@ def warned(shards: int, images: int, **asked: int) -> list[str]:
             {"shard_bytes": 200},
             "--shard-size of 200 bytes gives split val 89 shards for 239 images. Images are larger than that",
         ),
-        (89, 239, {"shard_bytes": 200}, "did you mean 200MB?"),
+        (89, 239, {"shard_bytes": 200}, "Did you mean 200MB?"),
         (20, 20, {"shard_bytes": 100_000}, "about one in each. Use a larger number"),
         (10_001, 1_000_000, {"shard_bytes": 20_000}, "--shard-size of 20,000 bytes gives split val 10,001 shards"),
         (10_001, 1_000_000, {"num_shards": 10_001}, "slow to list and open. Use a smaller number"),

@@ -19,7 +19,7 @@ def test_a_data_set_s_folder(tmp_path, copy_converted):
     assert shards.manifest.layout == "detection"
     assert [shard.split for shard in shards.shards] == ["train"] * 3
     assert sum(shard.records for shard in shards.shards) == 22
-    with pytest.raises(ConfigError, match="its splits are train"):
+    with pytest.raises(ConfigError, match="Its splits are train"):
         find_shards(str(tmp_path), "val")
 
 

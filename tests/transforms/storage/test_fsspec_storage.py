@@ -139,6 +139,6 @@ def test_threads_share_one_client(s3):
 def test_without_the_extra(monkeypatch):
     monkeypatch.setattr(resolve, "find_spec", lambda name: None)
     resolve._require.cache_clear()
-    with pytest.raises(ConfigError, match=r's3:// needs pip install "recordmill\[fsspec\]"'):
+    with pytest.raises(ConfigError, match=r's3:// needs the extra fsspec. Run: pip install "recordmill\[fsspec\]"'):
         storage_for("s3://bucket/a")
     resolve._require.cache_clear()

@@ -113,7 +113,7 @@ def test_token_that_cannot_be_had_for_moment(gcs, monkeypatch):
         raise next(answers)
 
     monkeypatch.setattr(gcs_client.connection()[0].credentials, "before_request", refuse)
-    with pytest.raises(ConfigError, match=r"the credentials were rejected \(account disabled\); run `gcloud auth"):
+    with pytest.raises(ConfigError, match=r"the credentials were rejected \(account disabled\)\. Run `gcloud auth"):
         STORAGE.read(path_of("a"))
 
 
@@ -163,7 +163,7 @@ def test_no_permission_names_account_where_server_does_not(gcs, monkeypatch):
 
 def test_credentials_not_accepted(gcs):
     gcs.faults.append(Fault(Kind.STATUS, times=ALWAYS, status=401, message="Invalid Credentials"))
-    with pytest.raises(ConfigError, match=r"the credentials were rejected \(.*\); run `gcloud auth"):
+    with pytest.raises(ConfigError, match=r"the credentials were rejected \(.*\)\. Run `gcloud auth"):
         STORAGE.size(path_of("a"))
 
 

@@ -344,7 +344,7 @@ def test_staying_faults_end(gcs, monkeypatch, kind):
         gcs.faults = [Fault(kind, times=ALWAYS, status=503, message="try later")]
         if name == "delete" and kind is Kind.TRUNCATED:  # its answer is empty
             continue
-        with pytest.raises(OSError, match=r"gave up after 0\.1 s of retries; the last error: .") as caught:
+        with pytest.raises(OSError, match=r"gave up after 0\.1 s of retries\. The last error: .") as caught:
             call()
         assert caught.value.filename.startswith(path_of("f")), name
         assert "\n" not in str(caught.value)

@@ -14,7 +14,7 @@ def os_error(number: int, *files: object) -> OSError:
 @pytest.mark.parametrize("number", _MEANINGS)
 def test_sentence_has_file_fault_and_cure(number):
     text = explain_os_error(os_error(number, "a b/c"))
-    assert text.startswith(f"a b/c: {_MEANINGS[number].what}; {_MEANINGS[number].cure}")
+    assert text.startswith(f"a b/c: {_MEANINGS[number].what}. {_MEANINGS[number].cure}")
     assert "Errno" not in text
 
 

@@ -32,7 +32,7 @@ def test_paths_of_known_and_unknown_storages():
     for path in ("gs://", "s3://", "s3:///"):
         with pytest.raises(ConfigError, match="does not name a bucket"):
             storage_for(path)
-    with pytest.raises(ConfigError, match=r"^gs:/b/x lacks a slash; give gs://bucket/folder$"):
+    with pytest.raises(ConfigError, match=r"^gs:/b/x lacks a slash\. Give gs://bucket/folder$"):
         storage_for("gs:/b/x")
     with pytest.raises(ConfigError, match="ftp:// is not supported"):
         storage_for("ftp://b/a")

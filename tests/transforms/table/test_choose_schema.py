@@ -153,7 +153,7 @@ def test_columns_without_value_in_some_row_are_optional():
 
 def test_warning_of_numeric_class_names():
     (text,) = choose({"c": ["1", "2"]}, label="c").warnings
-    assert "that of class '1' is 0" in text
+    assert "class '1' has label 0" in text
     assert choose({"c": ["1", "2"]}, label="c", classes=("1", "2")).warnings == ()
     (text,) = choose({"g": ["1", "2"]}, {"g": ["1.0"]}, key="g").warnings
     assert text.startswith("column g has 2 numbers without a fraction and 1 with one: as names they are text")
@@ -213,7 +213,7 @@ def test_where_no_row_can_be_read_first_is_named():
     stats = TableStats()
     for number, of_file in ((1, bad(1)), (0, bad(5)), (0, bad(7, 8))):
         stats.add(observe(of_file, number))
-    with pytest.raises(ConfigError, match=r"^none of 4 rows can be read; the first is a\.csv row 5: odd 5$"):
+    with pytest.raises(ConfigError, match=r"^none of 4 rows can be read\. The first is a\.csv row 5: odd 5$"):
         choose_from(stats, label="a")
     stats.add(observe(batch({"a": ["1"]}, False), 1))
     assert choose_from(stats).warnings == ()
@@ -268,7 +268,7 @@ def test_default_is_class_and_fills_no_list():
 
 
 def test_columns_that_differ_in_blanks_are_quoted():
-    with pytest.raises(ConfigError, match=r"no column 'lable'; the columns are 'label', ' label', c$"):
+    with pytest.raises(ConfigError, match=r"no column 'lable'. The columns are 'label', ' label', c$"):
         choose({"label": ["a"], " label": ["b"], "c": ["1"]}, label="lable")
 
 
@@ -294,9 +294,9 @@ def test_classes_are_numbered(monkeypatch):
     ("more", "fault"),
     [
         ({"columns": ("a", "x")}, "--columns: no column 'x'"),
-        ({"columns": ("a", "x"), "label": "x"}, "--label: no column 'x', or --columns leaves it out"),
-        ({"label": "x"}, "--label: no column 'x'; the columns are a, b"),
-        ({"label": "b"}, "column b is not in b.csv; every row needs a value"),
+        ({"columns": ("a", "x"), "label": "x"}, "--label: no column 'x' among --columns"),
+        ({"label": "x"}, "--label: no column 'x'. The columns are a, b"),
+        ({"label": "b"}, "column b is not in b.csv. Every row needs a value"),
         ({"key": "x"}, "no column 'x'"),
         ({"label": "a", "rename": (f"a={'x' * 201}",)}, "--rename it"),
         ({"label": "a", "rename": ("a=x\ny",)}, "--rename it"),
@@ -308,7 +308,7 @@ def test_classes_are_numbered(monkeypatch):
         ({"text_column": ("a",), "text": "counts", "dtype": ("a=int64",)}, "--dtype a: column a has texts"),
         ({**IMAGES, "image_column": "x", "key": "a"}, "--image-column: no column 'x'"),
         ({**IMAGES, "image_column": "x", "columns": ("a",)}, "--image-column: no column 'x'"),
-        ({**IMAGES, "image_column": "b"}, "column b is not in b.csv; every row needs a value"),
+        ({**IMAGES, "image_column": "b"}, "column b is not in b.csv. Every row needs a value"),
         ({"rename": ("a=",)}, "column 'a' would be a feature without a name; --rename it"),
         ({"default": ("a=x",)}, "--default: column a: 'x' is not of type int64"),
         ({"default": ("a=nan",), "schema": (Column("a", "a", ColumnType.FLOAT),)}, "--default: column a: 'nan'"),
@@ -325,7 +325,7 @@ def test_columns_missing_in_table(more, fault):
 
 
 def test_column_without_name_is_no_feature():
-    with pytest.raises(ConfigError, match=r"^b\.csv: a column has no name; name it"):
+    with pytest.raises(ConfigError, match=r"^b\.csv: a column has no name\. Name it"):
         choose({"a": ["1"]}, {"": ["1"]})
 
 

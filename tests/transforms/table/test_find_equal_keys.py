@@ -34,9 +34,9 @@ def test_keys_of_several_rows(tmp_path, rows):
     places |= {key: [("a", 1005 + key - 500), ("b", 1001 + key - 500)] for key in range(500, 510)}
     one, other = (f"{path} row {line:,}" for path, line in places[keys[min(keys)]])
     number = 3 + 3 + 2 + 20
-    assert text.startswith(f"--key id: {number} rows have 13 keys between them, {one} and {other} the same one")
-    assert text.endswith(" Those of 1 are in several splits; --group-column id keeps them in one.")
-    assert equal_keys_warning(spills, str(tmp_path), "id", False).endswith(" Those of 1 are in several splits.")
+    assert text.startswith(f"--key id: {number} rows share 13 keys, for example {one} and {other}. All are kept.")
+    assert text.endswith(" The rows of 1 keys are in several splits: --group-column id keeps them in one.")
+    assert equal_keys_warning(spills, str(tmp_path), "id", False).endswith(" The rows of 1 keys are in several splits.")
 
 
 def test_unique_keys_have_no_warning(tmp_path):
