@@ -289,7 +289,9 @@ def test_too_many_rejects(tmp_path):
     assert text.startswith("7 of 10 images (70.0%) are rejected, more than --max-rejects 0.1 allows: image_missing 7. ")
     paths = ", ".join(f"{tmp_path}/.recordmill-{split}/rejects.jsonl" for split in ("train", "val"))
     assert f"They are listed in {paths}. a.json names '1.jpg'; img has '1.JPG'. Names differ in case" in text
-    assert text.endswith("No image was read. Fix the data and run again, or accept the rejects by a larger --max-rejects")
+    assert text.endswith(
+        "No image was read. Fix the data and run again, or accept the rejects by a larger --max-rejects"
+    )
     assert [(line["split"], line["id"]) for line in rejects_of(tmp_path)] == [
         *(("train", id_) for id_ in range(6)),
         ("val", 0),
