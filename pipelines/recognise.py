@@ -141,18 +141,19 @@ _FORMATS_ADVICE = "or name its format by --format NAME (recordmill convert --hel
 
 def _working_commands(path: str, endings: set[str], images: Sequence[str]) -> Iterator[str]:
     """Yield the command of each format that reads the files if it is named."""
-    convert = ["recordmill", "convert", path, "-o", "OUT", "--format"]
     for entry in formats().values():
         options: Any = entry.options
         if images and entry.has_label_files and endings & {*options.endings} and reads_data(entry.name, path):
-            yield shlex.join([*convert, entry.name])
+            yield shlex.join(["recordmill", "convert", path, "-o", "OUT", "--format", entry.name])
     if endings & {*ENDINGS} - {".json"}:  # .json is rarely JSON Lines
-        yield shlex.join([*convert, "table"])
+        yield shlex.join(["recordmill", "convert", path, "-o", "OUT", "--format", "table"])
     tops = {name.partition("/")[0] if "/" in name else "" for name in images}
     if len(tops) == 1 and (top := tops.pop()) and not endings:
-        yield f"{shlex.join([*convert, 'folder', '--classes', top])} if {top} is the only class"
+        named = ["--format", "folder", "--classes", top]
+        yield f"{shlex.join(['recordmill', 'convert', path, '-o', 'OUT', *named])} if {top} is the only class"
     elif any("_" in posixpath.basename(name) for name in images[1:]):
-        yield f"{shlex.join([*convert, 'folder', '--label-from', 'name'])} for names like cat_1.jpg"
+        labels = ["--format", "folder", "--label-from", "name"]
+        yield f"{shlex.join(['recordmill', 'convert', path, '-o', 'OUT', *labels])} for names like cat_1.jpg"
 
 
 def reads_data(name: str, path: str, images: Sequence[str] = ()) -> bool:

@@ -89,7 +89,7 @@ def test_a_full_disk(pictures, tmp_path, container):
         failed = job.start(output).end()
         assert failed.code == 1
         warned = r"warning: the shards take up to 7\.\d MB, and the disk of \S+ has 4\.2 MB free\. .*\n"
-        error = rf"recordmill: {output}/\S+coco-train\S+: no space is left; .*\n"
+        error = rf"recordmill: {output}/\S+coco-train\S+: no space is left\. .*\n"
         assert re.fullmatch(warned + error, failed.err), failed
         left = job.place.files(output)
         assert_consistent(left, whole)

@@ -103,10 +103,10 @@ def test_image_bytes_that_tiles_repeat_are_a_warning(folder, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        pytest.param({"size": 0}, "^size 0 must be 1 or more$", id="size"),
+        pytest.param({"size": 0}, "^size must be 1 or more \\(got 0\\)$", id="size"),
         pytest.param({"size": 20_000}, "^size 20000 is larger than any image that is read", id="large"),
         pytest.param({"size": 9, "overlap": 1}, "^overlap must be below 1", id="overlap"),
-        pytest.param({"size": 9, "keep_empty": 2}, "^keep_empty 2 must be 0 to 1$", id="keep_empty"),
+        pytest.param({"size": 9, "keep_empty": 2}, "^keep_empty must be 0 to 1 \\(got 2\\)$", id="keep_empty"),
     ],
 )
 def test_faults_of_the_transform_name_its_arguments(options, text):

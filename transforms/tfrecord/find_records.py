@@ -113,7 +113,7 @@ def _of_paths(paths: Sequence[str]) -> TfrecordFiles:
 def _packed_text(folder: str, packed: Sequence[str], data: str) -> str:
     """Return the error of compressed files, with the command that unpacks them."""
     path = join_path(folder, packed[0])
-    what = f"{path} is compressed by gzip, so an image is no range of its bytes. Unpack it"
+    what = f"{path} is compressed by gzip, so its images cannot be read by ranges of bytes. Unpack it"
     if is_remote(path) or find_archive(path):
         return f"{what} into a folder, and give that"
     if path == data or len(packed) == 1:

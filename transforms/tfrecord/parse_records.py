@@ -61,7 +61,7 @@ _WHOLE = re.compile(r"-?[1-9][0-9]{0,17}|0")
 _NOT_LETTERS = re.compile(r"[^a-z]+")
 _PARTS_OF_NUMBERS = frozenset(("of",))
 _FOUND_BY = 64
-"""Number of first bytes by which an image is looked for in its record."""
+"""Number of the first bytes of an image that are searched for in its record."""
 
 
 class RecordRules(NamedTuple):
