@@ -22,7 +22,6 @@ from recordmill.transforms.extract.label_format import (
     trace_mask,
     without_crowds,
 )
-from recordmill.transforms.join.image_names import label_file
 
 _HELD = {
     "detect": (),
@@ -33,7 +32,9 @@ _HELD = {
 _JOINED = "masks with several parts or holes, written as one polygon"
 _NO_MASK = "objects without a mask, written as the polygon of their box"
 _CUT = "boxes beyond the image, clipped at its edge"
-_ELSEWHERE = "label files outside labels/, next to a folder named images, where Ultralytics looks for them"
+_RENAMED = (
+    "image files below a folder named images, now without it, because Ultralytics would look for labels beside it"
+)
 _OUTSIDE = "boxes outside of their image"
 _SAME = "objects with the same class and box as another object of their image"
 
@@ -50,10 +51,18 @@ def yolo_task(labels: LabelMap, table: FeatureTable) -> str:
 def write_yolo(image: ExtractedImage, labels: LabelMap, table: FeatureTable) -> WrittenLabels:
     """Return an image's label file, empty without objects."""
     lines = object_numbers(image, labels, table)
-    path = label_file(f"/images/{image.split}/{image.name}").lstrip("/")
-    image.notes[_ELSEWHERE] += not path.startswith("labels/")
-    file = ExtractedFile(path, "".join(f"{' '.join(line)}\n" for line in lines).encode())
-    return WrittenLabels(len(lines), file)
+    text = "".join(f"{' '.join(line)}\n" for line in lines)
+    return WrittenLabels(len(lines), ExtractedFile(f"labels/{image.split}/{image.stem}.txt", text.encode()))
+
+
+def yolo_name(name: str) -> str:
+    """Return a name without folders named `images`: Ultralytics finds labels by the last one in the path of an image.
+
+    >>> yolo_name("train/images/a.jpg")
+    'train/a.jpg'
+    """
+    *folders, file = name.split("/")
+    return "/".join((*(folder for folder in folders if folder != "images"), file))
 
 
 def object_numbers(image: ExtractedImage, labels: LabelMap, table: FeatureTable, *held: str) -> list[tuple[str, ...]]:
@@ -148,4 +157,12 @@ def yolo_warnings(splits: Iterable[str], labels: LabelMap, table: FeatureTable) 
         yield "data.yaml has no flip_idx, so Ultralytics does not mirror images: add it"
 
 
-YOLO = LabelFormat("images/{split}", "labels/{split}", write_yolo, finish=write_yaml, warn=yolo_warnings)
+YOLO = LabelFormat(
+    "images/{split}",
+    "labels/{split}",
+    write_yolo,
+    rename=yolo_name,
+    renamed=_RENAMED,
+    finish=write_yaml,
+    warn=yolo_warnings,
+)

@@ -287,7 +287,8 @@ def test_no_objects(format_):
     [
         ("<script>.jpg", "images/val/<script>.jpg", "labels/val/<script>.txt"),
         ("images/val/a.x.jpg", "images/val/a.x.jpg", "labels/val/a.x.txt"),  # of a data set that was YOLO's
-        ("images/a.jpg", "images/val/images/a.jpg", "images/val/labels/a.txt"),  # where Ultralytics looks for it
+        ("images/a.jpg", "images/val/a.jpg", "labels/val/a.txt"),
+        ("train/images/a.jpg", "images/val/train/a.jpg", "labels/val/train/a.txt"),  # Roboflow's layout
         ("a", "images/val/a.png", "labels/val/a.txt"),
         ("a.gif", "images/val/a.gif.png", "labels/val/a.gif.txt"),
         ("./b//c.PNG", "images/val/b/c.PNG", "labels/val/b/c.txt"),
@@ -296,7 +297,7 @@ def test_no_objects(format_):
 def test_names(name, image, labels):
     rows, files, _ = extract("yolo", NONE | {"image.file_name": name.encode()})
     assert [file.path for file in files] == [image, labels]
-    assert bool(rows.notes) == (name in ("a", "a.gif", "images/a.jpg"))
+    assert bool(rows.notes) == (name in ("a", "a.gif", "images/a.jpg", "train/images/a.jpg"))
 
 
 @pytest.mark.parametrize("name", [".a.jpg", ".x/a.jpg", "@eaDir/a.jpg", "a .jpg", "x/ a.jpg", "x /a.jpg", "a\\b.jpg"])
