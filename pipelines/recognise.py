@@ -16,9 +16,11 @@ from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
 from recordmill.schemas.inputs.tables import ENDINGS
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.annotated.recognise_format import reads_labels
+from recordmill.transforms.dataset.dataset_folder import read_manifest
 from recordmill.transforms.rows.data_contents import CLASS_FOLDERS, LISTED, ROWS, DataContents, Interpretation
 from recordmill.transforms.rows.find_rows import find_rows, format_fault
 from recordmill.transforms.storage.resolve import join_path, storage_for, suggest_path
+from recordmill.transforms.tfrecord.find_records import own_data_set_error
 
 _FORMAT_FOLDERS = frozenset(("images", "labels", "annotations", "jpegimages", "data", *SPLIT_OF_WORD))
 """Folders that belong to a format, in lower case. Archives do not wrap a data set in one of them."""
@@ -219,7 +221,7 @@ def recognise(data: str, given: Mapping[str, Any] = {}, only: str = "") -> list[
         only: Format to try; "" for all.
 
     Raises:
-        ConfigError: The file does not exist.
+        ConfigError: The file does not exist; or no format can read it, and Recordmill wrote it.
     """
     storage = storage_for(data)
     if storage.size(data) is not None and not storage.is_folder(data):
@@ -233,4 +235,15 @@ def recognise(data: str, given: Mapping[str, Any] = {}, only: str = "") -> list[
     candidates = [(entry.name, match) for entry in entries for match in entry.ways(contents)]
     rank = min((match.rank for _, match in candidates), default=0)
     matches = [(name, match) for name, match in candidates if match.rank == rank]
-    return matches[:1] if all(match.fault for _, match in matches) else matches
+    if not all(match.fault for _, match in matches):
+        return matches
+    if MANIFEST in names and not only and _has_own_manifest(folder):
+        raise own_data_set_error(folder, str(given.get("as") or "coco") if given.get("labels_only") else "")
+    return matches[:1]
+
+
+def _has_own_manifest(folder: str) -> bool:
+    try:
+        return read_manifest(folder) is not None
+    except ConfigError:  # of another tool
+        return False

@@ -472,6 +472,19 @@ def test_output_in_data_is_not_recognised(tmp_path, recordmill):
         assert (done.code, f"{data} is read as folder: 2 class folders" in done.out) == (0, True), done
 
 
+@pytest.mark.parametrize(
+    ("flags", "cure"),
+    [
+        ([], "recordmill repack {} OUT --replan"),
+        (["--labels-only", "--as", "yolo"], "recordmill extract {} OUT --as yolo"),
+    ],
+)
+def test_data_set_that_convert_wrote(flags, cure, copy_converted, tmp_path, recordmill):
+    copy_converted(tmp_path / "old")
+    refused = recordmill("convert", tmp_path / "old", *flags, "--output", tmp_path / "out")
+    assert (refused.code, cure.format(tmp_path / "old") in refused.err) == (2, True), refused.err
+
+
 def test_layout_without_names_of_splits(tmp_path, recordmill):
     """Shards of two splits would have the same names."""
     data = draw_all(tmp_path / "data", ["train/1.jpg", "val/2.jpg"])

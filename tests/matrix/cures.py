@@ -491,6 +491,14 @@ CURES = [
         "recordmill repack 'o 1' OUT --replan",
         words={"OUT": "again"},
     ),
+    Cure(
+        "transforms/tfrecord/find_records.py",
+        "recordmill extract {} OUT --as {}",
+        CLASSES,
+        ("convert set -o 'o 1'", "convert 'o 1' --labels-only --as hf -o out"),
+        "recordmill extract 'o 1' OUT --as hf",
+        words={"OUT": "again"},
+    ),
     *(
         Cure("transforms/tfrecord/read_tfrecord.py", message, files, ("convert 'o 1' -o out",), cure, words=words)
         for message, files, cure, words in (

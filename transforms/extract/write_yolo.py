@@ -148,12 +148,14 @@ def write_yaml(splits: Iterable[str], labels: LabelMap, table: FeatureTable) -> 
 def yolo_warnings(splits: Iterable[str], labels: LabelMap, table: FeatureTable) -> Iterator[str]:
     """Yield warnings about contents that Ultralytics does not find."""
     splits = set(splits)
-    yield f"data.yaml has the task {yolo_task(labels, table)}: all lines of label files have one kind of shape"
+    task = yolo_task(labels, table)
+    cure = ". For polygons, convert without keypoints" if task == "pose" and table.has_masks else ""
+    yield f"data.yaml has the task {task}: all lines of label files have one kind of shape{cure}"
     if missing := [split for split in ("train", "val") if split not in splits]:
         yield f"data.yaml has no images for {' and '.join(missing)}, which Ultralytics needs: add the folder"
     if unknown := sorted(splits - set(SPLITS)):
         yield f"data.yaml has {', '.join(unknown)}, but readers know only train, val and test: rename it"
-    if yolo_task(labels, table) == "pose":
+    if task == "pose":
         yield "data.yaml has no flip_idx, so Ultralytics does not mirror images: add it"
 
 

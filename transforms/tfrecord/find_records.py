@@ -95,11 +95,25 @@ def find_record_files(options: TfrecordOptions) -> TfrecordFiles:
     if packed := [name for name in found.packed if name in found.names]:
         raise ConfigError(_packed_text(found.folder, packed, data))
     if MANIFEST in found.others:
-        raise ConfigError(
-            f"{found.folder} is a data set that Recordmill wrote ({MANIFEST}). To write it in other shards, run: "
-            f"{shlex.join(['recordmill', 'repack', found.folder, 'OUT', '--replan'])}"
-        )
+        raise own_data_set_error(found.folder, options.as_ if options.labels_only else "")
     return found
+
+
+def own_data_set_error(folder: str, labels: str) -> ConfigError:
+    """Return the error of a data set that Recordmill wrote.
+
+    Args:
+        labels: Format of `--as`, if only labels are written.
+    """
+    what = f"{folder} is a data set that Recordmill wrote ({MANIFEST})"
+    if labels:
+        return ConfigError(
+            f"{what}. To write it as {labels}, run: "
+            f"{shlex.join(['recordmill', 'extract', folder, 'OUT', '--as', labels])}"
+        )
+    return ConfigError(
+        f"{what}. To write it in other shards, run: {shlex.join(['recordmill', 'repack', folder, 'OUT', '--replan'])}"
+    )
 
 
 def _of_paths(paths: Sequence[str]) -> TfrecordFiles:

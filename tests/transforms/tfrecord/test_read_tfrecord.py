@@ -71,6 +71,7 @@ def test_names_of_classes(files, options, categories, tmp_path):
         ({"a.txt": "x"}, {}, "has no TFRecord file"),
         ({"a.record": RECORD}, {"files": "b.record"}, "has no TFRecord file 'b.record'"),
         ({"a.record": RECORD, "manifest.json": "{}"}, {}, "recordmill repack .*/old OUT --replan"),
+        ({"a.record": RECORD, "manifest.json": "{}"}, {"labels_only": True}, "recordmill extract .*/old OUT --as coco"),
         ({"a.record": tfrecord(example(img=jpeg(1)))}, {}, "--keys image/encoded=img"),
         ({"a.record": tfrecord(example(image=[0.5], label=[1]))}, {}, "image has 1 float values, not an encoded image"),
         ({"a.record": tfrecord(old_record(image__encoded=bytes(60)))}, {}, r"60 bytes that begin with b'\\x00"),
