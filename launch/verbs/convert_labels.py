@@ -87,11 +87,11 @@ def convert_labels(
             target, manifest, extract.shards_to_extract(records, manifest, ""), progress_mode, beams
         )
         rejects = _write_rejects(options.output, manifest, extracted)
-        _print_summary(target, manifest, extracted, rejects)
         storage = storage_for(options.output)
         storage.delete_folder(records)
         for split in job.splits:  # of several sets, which keep images of tables there
             storage.delete_folder(join_path(options.output, state_folder(split)))
+    _print_summary(target, manifest, extracted, rejects)  # a closed pipe leaves no state
     return any(split.faults for split in extracted), job.splits
 
 

@@ -48,12 +48,12 @@ def run(options: ExtractOptions, progress_mode: str, beams: PipelineOptions) -> 
                 f"Resuming an unfinished extraction in {options.target}: {finished:,} shards were extracted"
             )
         extracted = run_extract(options, manifest, shards, progress_mode, beams)
-        splits = [split.split for split in extracted]
-        notes = [*extract.missing_contents(manifest, splits, options.format_, options.target)]
-        if options.labels_only:
-            notes += extract.convert_commands(options.target, manifest, splits, options.format_)
-        units = {split: entry.images.unit for split, entry in manifest.splits.items()}
-        print_extracted(options, extracted, units, notes)
+    splits = [split.split for split in extracted]
+    notes = [*extract.missing_contents(manifest, splits, options.format_, options.target)]
+    if options.labels_only:
+        notes += extract.convert_commands(options.target, manifest, splits, options.format_)
+    units = {split: entry.images.unit for split, entry in manifest.splits.items()}
+    print_extracted(options, extracted, units, notes)
     return any(split.faults for split in extracted)
 
 

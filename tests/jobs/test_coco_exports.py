@@ -20,6 +20,7 @@ from tests.conftest import (
     manifest_of,
     read_examples,
     shard_bytes,
+    write_coco,
 )
 
 ROBOFLOW = [{"id": 0, "name": "pets", "supercategory": "none"}] + [
@@ -216,6 +217,15 @@ def test_incomplete_folders(deleted, message, tmp_path):
     shutil.rmtree(data / deleted)
     with pytest.raises(ConfigError, match=message):
         given(data)
+
+
+def test_archive_with_no_folder_but_that_of_its_images(tmp_path):
+    """Storage finds members of an only folder without its name, too."""
+    draw_jpeg(tmp_path / "data/images/a.jpg")
+    write_coco(tmp_path / "data", [image_row(1, "a.jpg")], [annotation(1, 1)], CATEGORIES)
+    packed = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path / "data"))
+    (part,) = given(packed).parts
+    assert part.images == (f"{packed}/images",)
 
 
 def test_archive_within_an_archive(tmp_path):

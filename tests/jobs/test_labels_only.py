@@ -119,6 +119,17 @@ def test_killed_run_resumes_and_another_command_is_refused(labels, tmp_path, mon
     assert (again.code, "exists and is not empty" in again.err) == (2, True)
 
 
+def test_summary_that_cannot_be_printed_leaves_no_state(labels, tmp_path, monkeypatch):
+    """`| head` closes the pipe."""
+
+    def stop(*_: object) -> None:
+        raise JobError("closed")
+
+    monkeypatch.setattr(convert_labels, "_print_summary", stop)
+    assert labels("yolo").code == 1
+    assert sorted(os.listdir(tmp_path / "out")) == ["data.yaml", "images", "labels", "rejects.jsonl"]
+
+
 def test_run_without_a_finished_shard_may_be_replaced(labels, data, tmp_path):
     assert labels("yolo", "--max-rejects", 0).code == 1
     os.remove(data / "instances.json")

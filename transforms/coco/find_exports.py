@@ -315,9 +315,12 @@ def _find_image_folder(data: str, file: ExportFile, match: Match) -> str:
     known = [name for name in names if not name_fault(name)]
     for place in places:
         path = join_path(data, place) if place else data
-        files = (join_path(path, name) for name in known)
-        if not names or any(storage_for(file).size(file) is not None for file in files):
+        if not names:
             return path
+        for name in known:
+            stored = storage_for(path).stat(join_path(path, name))
+            if stored is not None:  # of a .zip, perhaps in its only folder, which the path lacks
+                return stored.path.removesuffix(f"/{name}") if find_archive(path) else path
     if match != "path":
         return data
     raise ConfigError(
