@@ -86,8 +86,9 @@ def label_digests(facts: FactColumns, objects: SortedObjects | None) -> np.ndarr
     if objects is not None:
         starts = facts.first_object_of_image
         classes, boxes = _digest_rows(objects.rows[:, 0], starts), _digest_rows(objects.rows, starts)
-        for row in np.flatnonzero(np.diff(starts) == 0).tolist() if facts.pixels else ():
-            boxes[row] = _digest(np.array(sorted(facts.pixels[row].items()), np.int64).tobytes())
+        if pixels := facts.pixels:
+            for row in np.flatnonzero(np.diff(starts) == 0).tolist():
+                boxes[row] = _digest(np.array(sorted(pixels[row].items()), np.int64).tobytes())
         digests = classes << np.uint64(_HALF) | boxes
     else:
         digests = np.full(len(facts), _NO_CLASS << _HALF, np.uint64)
