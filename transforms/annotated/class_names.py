@@ -1,6 +1,7 @@
 """Names of classes in `--class-names`, and in files of a data set."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,5 +36,5 @@ def check_distinct(where: str, values: Mapping[str, Sequence[Any]]) -> None:
         values: What must differ, such as `name`, and its value of each class.
     """
     for what, own in values.items():
-        if repeated := [value for value in own if own.count(value) > 1]:
+        if repeated := [value for value, number in Counter(own).items() if number > 1]:
             raise ConfigError(f"{where}: two classes have the {what} {repeated[0]!r}. Give each a different {what}")
