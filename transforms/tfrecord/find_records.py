@@ -4,17 +4,20 @@ import re
 import shlex
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, takewhile
+from concurrent.futures import ThreadPoolExecutor
+from itertools import takewhile
 from typing import NamedTuple
 
 from recordmill.schemas.dataset.dataset_files import MANIFEST
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.paths import is_remote
+from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.annotated.recognise_format import source_fault
 from recordmill.transforms.records.tfrecord import HEADER_BYTES, is_tfrecord
 from recordmill.transforms.rows.data_contents import RECORDS, DataContents, Interpretation
 from recordmill.transforms.storage.resolve import GZIP, find_archive, join_path, match_files, split_folder, storage_for
+from recordmill.transforms.storage.zip_storage import WHOLE_BYTES
 from recordmill.transforms.tfrecord.tfrecord_options import TfrecordOptions
 
 _USUAL = re.compile(r".*\.(tf_?records?|tfrec|records?)([-_.].*)?|.*-\d{5}-of-\d{5}", re.IGNORECASE)
@@ -25,9 +28,13 @@ _OTHERS = re.compile(
 )
 """Names of files that are not looked into."""
 _PATTERN = re.compile(r"[*?\[]")
-_LOOKED_INTO = 20
-"""Number of files of unusual names that are looked into, and of usual ones; others of usual names count as records."""
+RECORD_FILE, PACKED, EMPTY, OTHER = "record file", "packed", "empty", "other"
+_SAMPLE = 20
+"""Number of files of unusual names, and of usual ones, by which a data set is recognised."""
 _HEAD = 4096
+_SHOWN = 5
+_THREADS = 16
+"""Threads that read the first bytes of files, each a request to a bucket."""
 
 
 class TfrecordFiles(NamedTuple):
@@ -37,40 +44,51 @@ class TfrecordFiles(NamedTuple):
         folder: Folder that their names begin at.
         names: Paths below it, sorted.
         packed: Those that are compressed by gzip.
+        misnamed: Files with the usual names of TFRecord files that are not, and are not empty.
         others: Paths of the other files below it.
     """
 
     folder: str
     names: tuple[str, ...]
     packed: tuple[str, ...] = ()
+    misnamed: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
 
 
-def list_record_files(folder: str, names: Sequence[str]) -> TfrecordFiles:
-    """Return the TFRecord files among the files below a folder."""
+def list_record_files(folder: str, names: Sequence[str], most: int | None = None) -> TfrecordFiles:
+    """Return the TFRecord files among the files below a folder.
+
+    Args:
+        most: Maximum number of files of usual names that are looked into, and of unusual ones; None for all. Other
+            files of usual names count as TFRecord files.
+    """
     usual = [name for name in names if _USUAL.fullmatch(name) and not _OTHERS.fullmatch(name)]
-    unusual = (name for name in names if not (_USUAL.fullmatch(name) or _OTHERS.fullmatch(name) or is_image_name(name)))
-    looked_into = [*usual[:_LOOKED_INTO], *islice(unusual, _LOOKED_INTO)]
-    kinds = {name: content_kind(join_path(folder, name)) for name in looked_into}
-    records = [name for name in usual if kinds.get(name, "records")] + [
-        name for name in looked_into if kinds[name] and name not in usual
-    ]
-    packed = tuple(sorted(name for name, kind in kinds.items() if kind == "gzip"))
-    others = tuple(name for name in names if name not in {*records})
-    return TfrecordFiles(folder, tuple(sorted(records)), packed, others)
+    unusual = [name for name in names if not (_USUAL.fullmatch(name) or _OTHERS.fullmatch(name) or is_image_name(name))]
+    looked_into = [*usual[:most], *unusual[:most]]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found_kinds = pool.map(content_kind, [join_path(folder, name) for name in looked_into])
+        kinds = dict(zip(looked_into, found_kinds, strict=True))
+    records = sorted(name for name in {*usual, *looked_into} if kinds.get(name, RECORD_FILE) in (RECORD_FILE, PACKED))
+    return TfrecordFiles(
+        folder,
+        names=tuple(records),
+        packed=tuple(name for name in records if kinds.get(name) == PACKED),
+        misnamed=tuple(name for name in usual if kinds.get(name) == OTHER),
+        others=tuple(name for name in names if name not in {*records}),
+    )
 
 
 def content_kind(path: str) -> str:
-    """Return `records` for a TFRecord file, `gzip` for a compressed one, or ""."""
+    """Return RECORD_FILE, PACKED for one that is compressed by gzip, EMPTY or OTHER."""
     storage = storage_for(path)
     head = storage.read_range(path, 0, _HEAD if not is_remote(path) else HEADER_BYTES)
     if head.startswith(GZIP):
         head = head if len(head) > HEADER_BYTES else storage.read_range(path, 0, _HEAD)
         try:
-            return "gzip" if is_tfrecord(zlib.decompressobj(31).decompress(head, HEADER_BYTES)) else ""
+            return PACKED if is_tfrecord(zlib.decompressobj(31).decompress(head, HEADER_BYTES)) else OTHER
         except zlib.error:
-            return ""
-    return "records" if is_tfrecord(head) else ""
+            return OTHER
+    return (RECORD_FILE if is_tfrecord(head) else OTHER) if head else EMPTY
 
 
 def find_record_files(options: TfrecordOptions) -> TfrecordFiles:
@@ -93,7 +111,7 @@ def find_record_files(options: TfrecordOptions) -> TfrecordFiles:
     if not found.names:
         raise ConfigError(f"{data} has no TFRecord file: none begins with the header of a record")
     if packed := [name for name in found.packed if name in found.names]:
-        raise ConfigError(_packed_text(found.folder, packed, data))
+        raise ConfigError(_packed_text(found.folder, packed[0], data, is_alone=len(found.names) == 1))
     if MANIFEST in found.others:
         raise own_data_set_error(found.folder, options.as_ if options.labels_only else "")
     return found
@@ -116,6 +134,24 @@ def own_data_set_error(folder: str, labels: str) -> ConfigError:
     )
 
 
+def file_warnings(files: TfrecordFiles) -> Iterator[str]:
+    """Yield warnings of files that are not read, and of files that are slow to read."""
+    if files.misnamed:
+        yield (
+            f"files with names of TFRecord files are not read, because they do not begin with the header of a record: "
+            f"{first_texts(files.misnamed, _SHOWN)}"
+        )
+    archive = find_archive(files.folder)
+    members = (storage_for(path).stat(path) for path in (join_path(files.folder, name) for name in files.names))
+    if archive and any(file and file.packed_bytes is not None and file.size_bytes > WHOLE_BYTES for file in members):
+        target = f"{archive.removesuffix('.zip')}.unpacked"
+        yield (
+            f"{archive} compresses TFRecord files, and all of a file is decompressed for each of its images. It is "
+            f"quicker to unpack the archive: {shlex.join(['python3', '-m', 'zipfile', '-e', archive, target])}, and "
+            f"give {target}"
+        )
+
+
 def _of_paths(paths: Sequence[str]) -> TfrecordFiles:
     """Return the TFRecord files at these paths."""
     folders = zip(*(path.split("/")[:-1] for path in paths), strict=False)  # up to the shortest
@@ -124,26 +160,31 @@ def _of_paths(paths: Sequence[str]) -> TfrecordFiles:
     return list_record_files(folder or ".", names)
 
 
-def _packed_text(folder: str, packed: Sequence[str], data: str) -> str:
-    """Return the error of compressed files, with the command that unpacks them."""
-    path = join_path(folder, packed[0])
+def _packed_text(folder: str, name: str, data: str, is_alone: bool) -> str:
+    """Return the error of compressed files, with the command that unpacks them.
+
+    Args:
+        name: The first of them.
+        is_alone: True if DATA has no other TFRecord file.
+    """
+    path = join_path(folder, name)
     what = f"{path} is compressed by gzip, so its images cannot be read by ranges of bytes. Unpack it"
     if is_remote(path) or find_archive(path):
         return f"{what} into a folder, and give that"
-    if path == data or len(packed) == 1:
+    if path == data or is_alone:
         target = f"{path.removesuffix('.gz')}.unpacked"
         return f"{what}: gzip -dc < {shlex.quote(path)} > {shlex.quote(target)}, and give {target}"
     target = f"{folder}.unpacked"
     copied, script = shlex.quote(folder), 'gzip -dcf < "$1" > "$1.part" && mv "$1.part" "$1"'
     return (
-        f"{what}, and the others: cp -r {copied} {shlex.quote(target)} && find {shlex.quote(target)} -type f -exec sh "
-        f"-c {shlex.quote(script)} sh {{}} \\;, and give {target}"
+        f"{what}, and all others like it: cp -r {copied} {shlex.quote(target)} && find {shlex.quote(target)} -type f "
+        f"-exec sh -c {shlex.quote(script)} sh {{}} \\;, and give {target}"
     )
 
 
 def ways(contents: DataContents, options: type[TfrecordOptions]) -> Iterator[Interpretation]:
     """Yield the Interpretation of TFRecord files."""
-    found = list_record_files(contents.folder, contents.names)
+    found = list_record_files(contents.folder, contents.names, _SAMPLE)
     if found.names:
         why = f"{found.names[0]} is a TFRecord file"
         yield Interpretation(why, {"data": [contents.data]}, RECORDS, fault=source_fault(contents, options))

@@ -16,6 +16,9 @@ _PACKAGE = "recordmill.label_map"
 _BACKGROUND = "background"
 _STATED = r"(.+)=(\d{1,9})"
 """Name and number."""
+_SLIM_LINE = re.compile(r"(\d{1,9}):(.+)")
+_LABEL_MAP = re.compile(r".*\.pbtxt|(.*/)?([^/]*-)?labels?\.labels\.txt", re.IGNORECASE)
+_SLIM = re.compile(r"(.*/)?labels\.txt", re.IGNORECASE)
 
 
 class ClassNames(NamedTuple):
@@ -61,7 +64,7 @@ def numbered_names(names: Sequence[str]) -> ClassNames:
 
 
 def read_label_map(path: str) -> ClassNames:
-    """Return the classes of a label map: a `.pbtxt`, or the lines of a list of TFDS.
+    """Return the classes of a label map: a `.pbtxt`, or the lines of a list, of TFDS (`cat`) or slim (`0:cat`).
 
     Raises:
         ConfigError: It is not one, or has a number or a name twice.
@@ -72,8 +75,22 @@ def read_label_map(path: str) -> ClassNames:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not a label map: it is not UTF-8 ({error})") from error
     if path.endswith(".txt"):
-        return class_names((number, name, "") for number, name in enumerate(text.splitlines()))
+        lines = text.splitlines()
+        return class_names(_slim_lines(lines) or ((number, name, "") for number, name in enumerate(lines)))
     return _parse_label_map(text, path)
+
+
+def is_label_map(path: str) -> bool:
+    """Return True for the label map of the records in its folder. A `labels.txt` must have the numbers of classes."""
+    if not _SLIM.fullmatch(path):
+        return bool(_LABEL_MAP.fullmatch(path))
+    return bool(_slim_lines(storage_for(path).read(path).decode(errors="replace").splitlines()))
+
+
+def _slim_lines(lines: Sequence[str]) -> list[tuple[int, str, str]]:
+    """Return the classes of lines as slim writes them, `0:daisy`; [] if there are others."""
+    matches = [_SLIM_LINE.fullmatch(line) for line in lines]
+    return [(int(match[1]), match[2], "") for match in matches if match] if all(matches) else []
 
 
 def _parse_label_map(text: str, path: str) -> ClassNames:

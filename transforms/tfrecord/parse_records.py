@@ -27,7 +27,7 @@ from recordmill.transforms.annotated.source import ImageParts, LabelledImage, pa
 from recordmill.transforms.images.load_images import encoded_size
 from recordmill.transforms.images.open_image import image_kind
 from recordmill.transforms.records.example import cut_large_values
-from recordmill.transforms.records.parse_record import TypedValues, Values, first_line, parse_example
+from recordmill.transforms.records.parse_record import TypedValues, Values, first_line, parse_example, parse_record
 from recordmill.transforms.records.tfrecord import HEADER_BYTES, read_usable_records
 from recordmill.transforms.tfrecord.label_map import ClassNames
 from recordmill.transforms.tfrecord.record_keys import (
@@ -90,12 +90,14 @@ class RecordReader:
         """Raises UnusableError if the record is not a tf.train.Example."""
         rest, large = cut_large_values(record)  # protobuf would copy an image
         try:
-            values = parse_example(bytes(rest))
+            values, steps = parse_record(bytes(rest))
             if any(name in values for name in large):  # the last one counts
                 values, large = parse_example(record), {}
         except DecodeError as error:
             detail = f"it is not a tf.train.Example: {first_line(error)}"
             raise UnusableError(Reason.MALFORMED_IMAGE, detail) from error
+        if steps:
+            raise UnusableError(Reason.MALFORMED_IMAGE, "it is a tf.train.SequenceExample, not a tf.train.Example")
         self.values: dict[str, TypedValues] = values
         self.values |= {name: (FeatureKind.BYTES, [bytes(value)]) for name, value in large.items()}
         self._names = keys.names
@@ -327,7 +329,9 @@ def _class_name(text: str, label: int | None, rules: RecordRules) -> str:
     """
     classes = rules.classes
     if text.strip():
-        return classes.name_by_text.get(text, text) if classes else text
+        if classes and text not in classes.name_by_text:
+            raise UnusableError(Reason.UNKNOWN_CATEGORY, f"class {text!r} is not in the label map or --class-names")
+        return classes.name_by_text[text] if classes else text
     if classes and label is not None:
         if label not in classes.name_by_id:
             raise UnusableError(Reason.UNKNOWN_CATEGORY, f"no class has the number {label}")

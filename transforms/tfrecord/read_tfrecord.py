@@ -1,7 +1,6 @@
 """Source of TFRecord files of other tools: the Object Detection API's, keras' recipe, TFDS's, and classification."""
 
 import posixpath
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -19,8 +18,8 @@ from recordmill.transforms.images.load_images import encoded_size
 from recordmill.transforms.records.parse_record import TypedValues
 from recordmill.transforms.records.tfrecord import read_usable_records
 from recordmill.transforms.storage.resolve import join_path, storage_for
-from recordmill.transforms.tfrecord.find_records import TfrecordFiles, find_record_files
-from recordmill.transforms.tfrecord.label_map import ClassNames, numbered_names, read_label_map
+from recordmill.transforms.tfrecord.find_records import TfrecordFiles, file_warnings, find_record_files
+from recordmill.transforms.tfrecord.label_map import ClassNames, is_label_map, numbered_names, read_label_map
 from recordmill.transforms.tfrecord.parse_records import RecordReader, RecordRules, file_split, parse_records
 from recordmill.transforms.tfrecord.record_keys import (
     BOXES,
@@ -40,7 +39,6 @@ _LABELS = (*EDGES, *BOXES, TAG_TEXT, TAG_LABEL, CAPTION)
 _FILES, _RECORDS = 8, 8
 """Number of files, and of records of each, that show the keys."""
 _SHOWN = 12
-_LABEL_MAP = re.compile(r".*\.pbtxt|(.*/)?([^/]*-)?labels?\.labels\.txt", re.IGNORECASE)
 
 
 class _FirstRecord(NamedTuple):
@@ -91,7 +89,7 @@ def source(options: TfrecordOptions) -> Source:
         check=mask_warnings,
         parts=(Part.CAPTIONS,) if has_captions else (),
         inputs=(options.label_map,) if options.label_map else (),
-        warnings=tuple(warnings),
+        warnings=(*warnings, *file_warnings(files)),
         notes=tuple(notes),
         holds_images=True,
     )
@@ -123,13 +121,18 @@ def _choose_keys(records: Sequence[_FirstRecord], options: TfrecordOptions) -> R
     """
     names: set[str] = set()
     images: set[str] = set()
+    faults: list[str] = []
     for where, data in records:
         try:
             values = RecordReader(data, choose_keys((), options.roles)).values
             names |= values.keys()
             images |= {name for name, typed in values.items() if _is_image(typed)}
         except UnusableError as fault:
-            raise ConfigError(f"{where}: {fault.detail}. TFRecord files of images have one in each record") from fault
+            faults.append(f"{where}: {fault.detail}. TFRecord files of images have one in each record")
+    if not names and faults:
+        raise ConfigError(faults[0])
+    if not names and records:
+        raise ConfigError(f"{options.data}: the first records are empty. TFRecord files of images have one in each")
     keys = choose_keys(names, options.roles)
     if records and not any(name in names for name in keys.names.get(IMAGE, ())):
         raise ConfigError(
@@ -141,9 +144,9 @@ def _choose_keys(records: Sequence[_FirstRecord], options: TfrecordOptions) -> R
 
 
 def _usable_reader(data: bytes, keys: RecordKeys) -> RecordReader | None:
-    """Return the reader of a record; None if a text or a number of its labels is unusable, which the job reports."""
-    reader = RecordReader(data, keys)
+    """Return the reader of a record; None if it, or a value of its labels, is unusable, which the job reports."""
     try:
+        reader = RecordReader(data, keys)
         _ = [reader.texts(role) for role in (TEXT, TAG_TEXT, CAPTION)]
         _ = [reader.whole_numbers(role) for role in (LABEL, TAG_LABEL)]
     except UnusableError:
@@ -233,8 +236,8 @@ def _find_classes(
         None,
     )
     needs_names = numbered is not None and not texts
-    names = [name for name in files.others if _LABEL_MAP.fullmatch(name)]
-    maps = {name: read_label_map(join_path(files.folder, name)) for name in sorted(names)}
+    paths = {name: join_path(files.folder, name) for name in sorted(files.others)}
+    maps = {name: read_label_map(path) for name, path in paths.items() if is_label_map(path)}
     different = list({one.categories: name for name, one in reversed(maps.items())}.values())[::-1]
     if len(different) == 1:
         classes = maps[different[0]]

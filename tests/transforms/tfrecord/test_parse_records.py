@@ -183,6 +183,19 @@ def test_a_record_that_is_no_example():
     assert usable.sample.file_name == "1.jpg"
 
 
+def test_a_sequence_example_with_an_image_in_its_context():
+    steps = b"\x12\x07\x0a\x05\x0a\x01a\x12\x00"  # a feature list `a` without steps
+    (image,) = parse(old_record() + steps)
+    assert "SequenceExample" in image.faults[0].detail
+
+
+def test_a_class_that_the_label_map_lacks():
+    (image,) = parse(old_record(), rules=RecordRules(API, numbered_names(["dog"])))
+    assert [(fault.reason, fault.detail) for fault in image.faults] == [
+        ("unknown_category", "class 'cat' is not in the label map or --class-names")
+    ]
+
+
 def test_records_after_a_wrong_checksum_are_read():
     data = bytearray(tfrecord(old_record(0), old_record(1)))
     data[30] ^= 1

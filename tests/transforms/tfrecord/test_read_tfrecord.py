@@ -3,6 +3,7 @@
 import gzip
 import re
 import subprocess
+import zipfile
 
 import pytest
 
@@ -14,6 +15,8 @@ from tests.literal_data import example, jpeg, old_record, tfrecord, write_files
 
 RECORD = tfrecord(old_record())
 NUMBERED = tfrecord(old_record(image__object__class__text=[]))
+SEQUENCE = b"\x12\x07\x0a\x05\x0a\x01a\x12\x00"
+"""SequenceExample of a feature list `a` without steps."""
 MAP, OTHER_MAP = "item { id: 1 name: 'cat' }", "item { id: 1 name: 'dog' }"
 
 
@@ -41,6 +44,34 @@ def test_splits_of_names(names, splits, tmp_path):
     assert [name for name in (*names, "README.md", "1.jpg", "other") if read.is_label(name)] == names
 
 
+def test_all_files_of_unusual_names_are_looked_into(tmp_path, monkeypatch):
+    names = [f"{number:02}" for number in range(30)]
+    read = source_of(tmp_path, dict.fromkeys(names, RECORD) | {"a.record": RECORD})
+    assert [name for name in names if read.is_label(name)] == names
+    monkeypatch.chdir(tmp_path)
+    assert recognise_paths([f"old/{name}" for name in names]) == {"data": ["old"], "files": names}
+
+
+def test_files_that_only_have_the_name_of_a_tfrecord_file(tmp_path):
+    read = source_of(
+        tmp_path, {"a.record": RECORD, "b.record": "version https://git-lfs.github.com/spec/v1", "c.record": ""}
+    )
+    assert [name for name in ("a.record", "b.record", "c.record") if read.is_label(name)] == ["a.record"]
+    (warning,) = read.warnings
+    assert warning.endswith("they do not begin with the header of a record: b.record")
+
+
+def test_a_large_file_that_an_archive_compresses(tmp_path):
+    (tmp_path / "old").mkdir()
+    with zipfile.ZipFile(tmp_path / "old" / "a b.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("train.record", tfrecord(old_record(image__other=bytes(9 << 20))))
+    read = source_of(tmp_path, {}, data=str(tmp_path / "old" / "a b.zip"))
+    (warning,) = read.warnings
+    command, target = re.search(r"unpack the archive: (.*), and give (.*)$", warning).groups()
+    subprocess.run(command, shell=True, check=True)
+    assert source(TfrecordOptions(data=target, output="out")).warnings == ()
+
+
 def test_files_of_which_some_name_a_split(tmp_path):
     with pytest.raises(ConfigError, match=r"train\.record names the split train, and more\.record none"):
         source_of(tmp_path, {"train.record": RECORD, "more.record": RECORD})
@@ -52,10 +83,12 @@ def test_files_of_which_some_name_a_split(tmp_path):
         ({"a.record": RECORD}, {}, None),
         ({"a.record": NUMBERED, "map.pbtxt": MAP}, {}, [(1, "cat")]),
         ({"train/a.record": NUMBERED, "train/a_label_map.pbtxt": MAP, "valid/a.pbtxt": MAP}, {}, [(1, "cat")]),
+        ({"a.record": NUMBERED, "labels.txt": "1:cat\n3:dog\n"}, {}, [(1, "cat"), (3, "dog")]),
         ({"a.record": NUMBERED}, {"class_names": "background,cat"}, [(1, "cat")]),
         ({"a.record": NUMBERED}, {"class_names": "cat=1,dog=4"}, [(1, "cat"), (4, "dog")]),
         ({"a.record": RECORD, "map.pbtxt": OTHER_MAP}, {}, None),
         ({"a.record": tfrecord(old_record(image__object__class__text=b"\xff"), old_record(1))}, {}, None),
+        ({"a.record": tfrecord(b"\xff", SEQUENCE, old_record(1))}, {}, None),
     ],
 )
 def test_names_of_classes(files, options, categories, tmp_path):
@@ -67,7 +100,10 @@ def test_names_of_classes(files, options, categories, tmp_path):
     ("files", "options", "detail"),
     [
         ({"a.record": NUMBERED}, {}, r"record 0: image/object/class/label has the class 1, .* --label-map FILE.pbtxt"),
+        ({"a.record": NUMBERED, "labels.txt": "cat"}, {}, r"has the class 1, and no key and no file"),
         ({"a.record": NUMBERED, "a.pbtxt": MAP, "b.pbtxt": OTHER_MAP}, {}, "several files .*: a.pbtxt, b.pbtxt"),
+        ({"a.record": tfrecord(SEQUENCE)}, {}, "record 0: it is a tf.train.SequenceExample, not a tf.train.Example"),
+        ({"a.record": tfrecord(b"")}, {}, "the first records are empty"),
         ({"a.txt": "x"}, {}, "has no TFRecord file"),
         ({"a.record": RECORD}, {"files": "b.record"}, "has no TFRecord file 'b.record'"),
         ({"a.record": RECORD, "manifest.json": "{}"}, {}, "recordmill repack .*/old OUT --replan"),
@@ -91,13 +127,23 @@ def test_refused_data(files, options, detail, tmp_path):
         source_of(tmp_path, files, **options)
 
 
-@pytest.mark.parametrize("names", [["a b.record"], ["train/a.tfrecord", "valid/b.tfrecord.gz"]])
-def test_the_command_for_compressed_files(names, tmp_path):
+@pytest.mark.parametrize(
+    ("names", "plain"),
+    [
+        (["a b.record"], []),
+        (["train/a.tfrecord", "valid/b.tfrecord.gz"], []),
+        (["z.record"], [f"{number:02}.record" for number in range(30)]),
+    ],
+)
+def test_the_command_for_compressed_files(names, plain, tmp_path):
     with pytest.raises(ConfigError, match="compressed by gzip") as error:
-        source_of(tmp_path, dict.fromkeys(names, gzip.compress(RECORD)))
-    command, target = re.search(r"(?:Unpack it|and the others): (.*), and give (.*)$", str(error.value)).groups()
+        source_of(tmp_path, dict.fromkeys(names, gzip.compress(RECORD)) | dict.fromkeys(plain, RECORD))
+    command, target = re.search(
+        r"(?:Unpack it|and all others like it): (.*), and give (.*)$", str(error.value)
+    ).groups()
     subprocess.run(command, shell=True, check=True)
-    assert len(source(TfrecordOptions(data=target, output="out")).folders) == 1
+    read = source(TfrecordOptions(data=target, output="out"))
+    assert [name for name in plain if not read.is_label(name)] == []
 
 
 def test_other_names_of_keys(tmp_path):
