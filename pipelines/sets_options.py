@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 from pydantic import PrivateAttr
@@ -32,7 +32,7 @@ from recordmill.schemas.inputs.option import (
 )
 from recordmill.schemas.inputs.options import RecipeValue
 from recordmill.schemas.inputs.splits import Division
-from recordmill.schemas.layouts import CocoLayout
+from recordmill.schemas.layouts import CLASSIFICATION, CocoLayout
 from recordmill.schemas.names import NameSources, set_name_fault
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.sizes import shorten
@@ -268,14 +268,23 @@ class SetsOptions(AnnotatedOptions):
         """Yield an error if some sets have objects, and others one class for each image."""
         kinds: dict[bool, list[str]] = {}
         for given in self.sets:
-            has_objects = issubclass(formats()[given["format"]].options, ObjectOptions)
+            read = formats()[given["format"]].options
+            has_objects = issubclass(read, ObjectOptions) and not (self.has_image_classes and _stores_classes(read))
             kinds.setdefault(has_objects, []).append(f"{given['name']} ({given['format']})")
         if len(kinds) > 1:
             objects, classes = (", ".join(kinds[has_objects]) for has_objects in (True, False))
+            can_store = all(_stores_classes(formats()[given["format"]].options) for given in self.sets)
+            cure = ", or add --layout classification if all images have one class" if can_store else ""
             yield (
                 f"all records have one layout, but images of {classes} have one class each, and images of {objects} "
-                "have objects. Convert each kind to its own --output"
+                f"have objects. Convert each kind to its own --output{cure}"
             )
+
+
+def _stores_classes(read: type[Any]) -> bool:
+    """Return True for the options of a format that can be written in the layout `classification`."""
+    values = get_args(read.model_fields["layout"].annotation)
+    return not issubclass(read, ObjectOptions) or CLASSIFICATION.layout in values
 
 
 def check_given(given: Mapping[str, Any], sets: Sequence[Mapping[str, Any]]) -> None:

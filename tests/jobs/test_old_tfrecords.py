@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import examples_by_name, read_examples, rejects_of
-from tests.literal_data import jpeg, old_record, tfrecord, write_coco_set, write_files
+from tests.conftest import examples_by_name, manifest_of, read_examples, rejects_of
+from tests.literal_data import example, jpeg, old_record, tfrecord, write_coco_set, write_files
 
 
 def feature(values: list):
@@ -109,16 +109,53 @@ def test_records_of_an_annotation_each_become_one_image(tmp_path, recordmill):
     assert examples["images/1.jpg"]["image/encoded"] == [jpeg(1)]
 
 
-def test_a_class_of_each_image(tmp_path, recordmill):
+@pytest.mark.parametrize(("layout", "labels"), [("detection", ([3], [7])), ("classification", ([0], [1]))])
+def test_a_class_of_each_image(layout, labels, tmp_path, recordmill):
     records = [
         {"image/encoded": [jpeg(label)], "image/class/label": [label], "image/class/text": [text]}
         for label, text in ((3, b"tench, Tinca"), (7, b"cat"))
     ]
     write_by_tensorflow(tmp_path / "old" / "train-00000-of-00001", records)
-    outcome = recordmill("convert", tmp_path / "old", "-o", tmp_path / "out")
+    outcome = recordmill("convert", tmp_path / "old", "-o", tmp_path / "out", "--layout", layout)
     assert outcome.code == 0, outcome
     tags = [(record["image/class/label"], record["image/class/text"]) for record in read_examples(tmp_path / "out")]
-    assert sorted(tags) == [([3], [b"tench, Tinca"]), ([7], [b"cat"])]
+    assert sorted(tags) == [(labels[0], [b"tench, Tinca"]), (labels[1], [b"cat"])]
+    (warning,) = manifest_of(tmp_path / "out")["splits"]["train"]["warnings"]
+    assert ("--layout classification stores the class" in warning) == (layout == "detection")
+    assert ("'tench, Tinca' is 0, and was 3" in warning) == (layout == "classification")
+
+
+def test_images_without_one_class_are_rejects_and_others_are_stratified(tmp_path, recordmill):
+    def record(number: int, *classes: bytes) -> bytes:
+        return example(
+            image__encoded=jpeg(number),
+            image__filename=f"{number}.jpg".encode(),
+            image__class__text=[*classes],
+            image__class__label=[1 if name == b"cat" else 2 for name in classes],
+        )
+
+    records = [record(number, b"cat" if number < 4 else b"dog") for number in range(8)]
+    records += [record(8, b"cat", b"dog"), record(9)]
+    write_files(tmp_path / "old", {"a.record": tfrecord(*records)})
+    shares = "--split", "train=0.5,val=0.5", "--stratify", "--max-rejects", 1
+    outcome = recordmill("convert", tmp_path / "old", "-o", tmp_path / "out", "--layout", "classification", *shares)
+    assert outcome.code == 0, outcome
+    splits = manifest_of(tmp_path / "out")["splits"]
+    assert [split["class_counts"] for split in splits.values()] == [[2, 2], [2, 2]]
+    rejects = rejects_of(tmp_path / "out")
+    assert {reject["file_name"]: (reject["reason"], reject["detail"]) for reject in rejects} == {
+        "8.jpg": ("no_class", "record 8 in a.record: the image has 2 classes, not one"),
+        "9.jpg": ("no_class", "record 9 in a.record: the image has 0 classes, not one"),
+    }
+
+
+def test_records_of_the_class_of_an_image_lack_its_objects(tmp_path, recordmill):
+    write_files(tmp_path / "old", {"a.record": tfrecord(old_record(0, image__class__text=b"cat"))})
+    outcome = recordmill("convert", tmp_path / "old", "-o", tmp_path / "out", "--layout", "classification")
+    assert outcome.code == 0, outcome
+    (warning,) = manifest_of(tmp_path / "out")["splits"]["train"]["warnings"]
+    assert warning == "the layout classification has no feature for objects and captions: they are not written"
+    assert [record["image/class/text"] for record in read_examples(tmp_path / "out")] == [[b"cat"]]
 
 
 def test_what_is_read_of_damaged_files(tmp_path, recordmill):

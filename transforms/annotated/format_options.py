@@ -2,11 +2,11 @@
 
 import re
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from pydantic import PrivateAttr
@@ -18,6 +18,7 @@ from recordmill.schemas.inputs.image_options import MASKS, AnnotatedOptions, mat
 from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.inputs.maps import MapFolder
 from recordmill.schemas.inputs.option import ARGUMENT, Data, Images, redefine_option
+from recordmill.schemas.layouts import CLASSIFICATION, CocoLayout
 from recordmill.schemas.names import Match, NameSources
 from recordmill.transforms.annotated.source import Source
 
@@ -40,6 +41,7 @@ class FormatOptions(AnnotatedOptions):
     )
 
     name: str = redefine_option(AnnotatedOptions, "name", ..., usual="the name of the format")
+    layout: Literal[CocoLayout, "classification"] = redefine_option(AnnotatedOptions, "layout")  # type: ignore[assignment]
 
     known_names: ClassVar[str] = ""
     known_columns: ClassVar[frozenset[str]] = frozenset()
@@ -68,8 +70,18 @@ class FormatOptions(AnnotatedOptions):
         return self._with_fields(import_module(f"recordmill.transforms.{name}.read_{name}").source(self))
 
     def _with_fields(self, source: Source) -> Source:
-        """Return the source with the requested fields."""
-        return replace(source, fields=self.selected_fields(source.image_fields)) if self.fields else source
+        """Return the source with the requested fields and layout."""
+        source = replace(source, fields=self.selected_fields(source.image_fields)) if self.fields else source
+        return replace(source, has_image_classes=True) if self.has_image_classes else source
+
+    @property
+    def has_image_classes(self) -> bool:
+        return self.layout == CLASSIFICATION.layout
+
+    def _faults(self) -> Iterator[str]:
+        if self.has_image_classes and (flags := self.given("categories", "masks", "tile")):
+            yield f"--layout classification stores a class for each image, so leave {', '.join(flags)} out"
+        yield from super()._faults()
 
     @classmethod
     def format_name(cls) -> str:

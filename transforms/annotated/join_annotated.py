@@ -12,7 +12,7 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection, TaggedOutput
 from recordmill.schemas.block import Block, join_blocks, ragged_bytes
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import PARTS_OF_FIELDS
+from recordmill.schemas.features import PARTS_OF_FIELDS, Part
 from recordmill.schemas.field_features import WELL_KNOWN, field_columns
 from recordmill.schemas.inputs.annotations import Caption, ImageLabels
 from recordmill.schemas.inputs.fields import fields_flag, split_name
@@ -21,6 +21,7 @@ from recordmill.schemas.inputs.labels import ExistingLabels, LabelMap, adopt_lab
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.shared_images import Clash, check_clashes, drop_copies
 from recordmill.transforms.annotated.source import (
@@ -30,6 +31,7 @@ from recordmill.transforms.annotated.source import (
     LABELLED,
     NO_FILE,
     NOTE,
+    OTHER_LABELS,
     PIXELS,
     Source,
     noted_fields,
@@ -49,9 +51,11 @@ from recordmill.transforms.join.match_blocks import FileState, drop_faulty_image
 from recordmill.transforms.join.observed_labels import ObservedLabel, choose_labels, label_warnings, observed_parts
 from recordmill.transforms.join.screen_objects import screen_annotations, selected_labels
 from recordmill.transforms.runtime.beam_steps import pack, unpacker
+from recordmill.transforms.shape.finish_labels import select_classes
 from recordmill.transforms.shards.limit_records import limit_records
 
 _UNPACK_REJECTED = unpacker(list[Rejected])
+_SHOWN = 5
 _LABELS, _TABLE, _CLASHES = "labels", "table", "clashes"
 _FIX = "write all splits with one command, or give each the same classes"
 
@@ -100,11 +104,14 @@ def _describe_traits(
     warnings += frame_warnings(traits, source, "bbox_format" in type(options).model_fields)
     known = source.categories
     categories = choose_labels(traits, is_image_class=False) if known is None else LabelMap(known)
+    if options.has_image_classes:
+        categories, class_warnings = _index_classes(categories, options, traits)
+        warnings += class_warnings
     categories = msgspec.structs.replace(categories, segments=source.segments, has_pixel_ids=bool(source.segments))
     warnings += label_warnings(traits, categories if options.has_final_labels else LabelMap(()))
     labels = select_categories(categories, options.read_categories, options.add)
     if existing and options.has_final_labels:
-        labels, absent = adopt_labels(labels, existing, True, _FIX)
+        labels, absent = adopt_labels(labels, existing, not options.has_image_classes, _FIX)
         warnings += [absent] if absent else []
     yield categories
     yield TaggedOutput(_LABELS, labels)
@@ -120,6 +127,8 @@ def _describe_traits(
     facts.preview(previews)
     yield TaggedOutput(_TABLE, with_fields)
     # The command has warned about the rest.
+    if Part.TAGS in parts and not {FRACTIONS, PIXELS} & {trait.kind for trait in traits}:
+        warnings.append("no image has objects, only classes: --layout classification stores the class of each image")
     lacks = f"the layout {layout.layout} has no feature for"
     if lacking := sorted({*parts} - {*source.parts, *layout.parts, *PARTS_OF_FIELDS}):
         warnings.append(f"{lacks} {', '.join(lacking)}: not written")
@@ -129,6 +138,25 @@ def _describe_traits(
     if unwritten and not options.unwritten_parts:
         warnings.append(f"{lacks} {', '.join(unwritten)}: add {fields_flag(unwritten, len(unwritten))}")
     facts.warn_all(splits[:1], warnings)
+
+
+def _index_classes(
+    labels: LabelMap, options: FormatOptions, traits: Iterable[ObservedLabel]
+) -> tuple[LabelMap, list[str]]:
+    """Return classes with indices as ids, in the order of their numbers; and warnings about what records lack."""
+    kinds, warnings = {(trait.kind, trait.category_id >= 0) for trait in traits}, []
+    indexed = select_classes(labels, options)
+    pairs = zip(labels.categories, indexed.categories, strict=True)
+    moved = next(((old, new) for old, new in pairs if old.id != new.id), None)
+    if moved and ("category", False) not in kinds:
+        old, new = moved
+        warnings.append(
+            f"records have class indices from 0, not the numbers of {options.data}: {new.name!r} is {new.id}, and was "
+            f"{old.id}"
+        )
+    if (OTHER_LABELS, False) in kinds:
+        warnings.append("the layout classification has no feature for objects and captions: they are not written")
+    return indexed, warnings
 
 
 def empty_splits(traits: Iterable[ObservedLabel], source: Source, splits: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -216,9 +244,19 @@ def _check_clashes(
 def label_pairs(keyed: Keyed, labels: LabelMap, options: FormatOptions, source: Source) -> Iterator[Keyed]:
     """Yield the result of `selected_labels` for the objects of a Block."""
     block = unpack_block(keyed[1])
+    if block.class_name is not None:
+        yield keyed[0], _class_pairs(block.take(block.state == FileState.FOUND), labels)
+        return
     block = number_categories(block.take(block.state == FileState.FOUND), labels, source)
     if block.num_objects:
         yield keyed[0], selected_labels(block, labels, options)
+
+
+def _class_pairs(block: Block, labels: LabelMap) -> bytes:
+    """Return int64 [N, 2] as bytes: the ids of images and of their classes."""
+    ids = {category.name: category.id for category in labels.categories}
+    pairs = zip(block.image_id.tolist(), block.class_name.texts(), strict=True)
+    return np.array([(image, ids[name]) for image, name in pairs if name in ids], np.int64).reshape(-1, 2).tobytes()
 
 
 # Long list of arguments: the options of JoinAnnotated, as this runs on workers.
@@ -282,15 +320,19 @@ def merge_rows(block: Block) -> Block:
         [[] for _ in range(len(block))] if block.rejected is None else list(map(_unpack_rejects, block.rejected.rows()))
     )
     columns["image_size_px"] = block.image_size_px[firsts]
+    class_names = [] if block.class_name is None else block.class_name.texts()
     for row, (start, end) in enumerate(spans):
         if sizes := sorted({*map(tuple, block.image_size_px[start:end].tolist())} - {(0, 0)}):
             columns["image_size_px"][row] = sizes[0]
-        if len(sizes) > 1:
-            name = block.file_name.texts()[start]
-            detail = f"{name!r} is {' but '.join(f'{width}x{height}' for width, height in sizes)} in its label files"
-            image_id, total = int(block.image_id[start]), int(numbers[row])
-            rejected = Rejected("image", image_id, Reason.SIZE_MISMATCH, detail, annotations=total, file_name=name)
-            rejects[start].append(rejected)
+        classes = first_texts(sorted({*class_names[start:end]}), _SHOWN)
+        for reason, number, words in (
+            (Reason.SIZE_MISMATCH, len(sizes), " but ".join(f"{width}x{height}" for width, height in sizes)),
+            (Reason.NO_CLASS, len({*class_names[start:end]}), f"of several classes, {classes},"),
+        ):
+            if number > 1:
+                name, image_id = block.file_name.texts()[start], int(block.image_id[start])
+                detail, total = f"{name!r} is {words} in its label files", int(numbers[row])
+                rejects[start].append(Rejected("image", image_id, reason, detail, annotations=total, file_name=name))
     if any(rejects):
         columns["rejected"] = ragged_bytes([pack([*chain(*rejects[start:end])]) for start, end in spans])
     if block.image_fields is not None:

@@ -32,6 +32,7 @@ from recordmill.transforms.annotated.source import (
     LABELLED,
     NO_FILE,
     NOTE,
+    OTHER_LABELS,
     PIXELS,
     LabelFault,
     LabelledImage,
@@ -295,13 +296,19 @@ def labelled_rows(
     """
     finder = CategoryFinder(None if source.categories is None else LabelMap(source.categories))
     picker = FieldPicker(source.fields, source.text_fields)
-    samples, objects, rejected = [], [], []
+    samples, objects, rejected, has_other_labels = [], [], [], False
     for name, image, file in zip(names, images, files, strict=True):
         sample = image.sample or Sample("")
         if sample.file_name != name:
             sample = msgspec.structs.replace(sample, file_name=name)
         sample = picker.pick(sample)
         rejects = list(_faults_of(image, sample, file)) if image.faults else []
+        if source.has_image_classes and image.sample:
+            sample, class_fault = _with_class(sample, finder)
+            has_other_labels |= image.sample.annotation_rows > 0
+            if class_fault:
+                where = LabelFault(Reason.NO_CLASS, class_fault, where=image.entry).text(file)
+                rejects.append(Rejected("image", id_of(sample), Reason.NO_CLASS, where).named(name))
         fault = size_fault(sample)
         sample = msgspec.structs.replace(sample, width=None, height=None) if fault else sample
         samples.append(sample)
@@ -311,7 +318,7 @@ def labelled_rows(
             reject = Rejected("image", id_of(sample), Reason.TOO_LARGE, detail, annotations=len(objects[-1]))
             rejects.append(reject.named(name))
         rejected.append(pack(rejects) if rejects else b"")
-    block = sample_rows(samples, objects)
+    block = sample_rows(samples, objects, source.has_image_classes)
     if any(rejected):
         block = block.replace(rejected=ragged_bytes(rejected))
     usable = [given for pairs in objects for _, given in pairs] if source.categories is None else []
@@ -334,9 +341,22 @@ def labelled_rows(
         tagged = [(image.sample.tags, image.tag_ids) for image in images if image.sample]
         pairs = (pair for tags, ids in tagged for pair in zip(tags, ids or [-1] * len(tags), strict=True))
         traits |= {ObservedLabel("category", *pair) for pair in pairs}
+    traits |= {ObservedLabel(OTHER_LABELS)} if has_other_labels else set()
     traits |= set(picker.observed(crc32(names[0].encode()) if names else 0))
     notes = {note for image in images for note in image.notes} | field_notes(picker.names)
     return block, traits | {ObservedLabel(NOTE, note) for note in notes}
+
+
+def _with_class(sample: Sample, finder: CategoryFinder) -> tuple[Sample, str]:
+    """Return the Sample of an image with its only tag as its class, without other labels; and why it has no class."""
+    fault = ""
+    if len(sample.tags) != 1:
+        fault = f"the image has {len(sample.tags)} classes, not one"
+    elif finder.knows_names and sample.tags[0] not in finder.by_name:
+        fault = f"class {sample.tags[0]!r} is not a label"
+    class_name = sample.tags[0] if len(sample.tags) == 1 else ""
+    without = {"objects": (), "captions": (), "tags": (), "stuff": (), "panoptic": None}
+    return msgspec.structs.replace(sample, class_name=class_name, **without), fault
 
 
 def _faults_of(image: LabelledImage, sample: Sample, file: str) -> Iterator[Rejected]:

@@ -229,8 +229,9 @@ def _is_written(axis: Axis, path: str, source: "Source") -> bool:
     return selection.is_all or path in selection.kinds or (axis == "object" and path in WELL_KNOWN)
 
 
-NOTE, FILES, FRACTIONS, PIXELS = "note", "files", "fractions", "pixels"
-"""Kinds of ObservedLabels: a note; label files that name their images; boxes in pixels, all within 0..1 or beyond."""
+NOTE, FILES, FRACTIONS, PIXELS, OTHER_LABELS = "note", "files", "fractions", "pixels", "other labels"
+"""Kinds of ObservedLabels: a note; label files that name their images; boxes in pixels, all within 0..1 or beyond;
+labels that the layout `classification` does not store."""
 LABELLED, EMPTY, NO_FILE = "labelled ", "empty ", "no label file "
 """Kinds of ObservedLabels, followed by a split, which is empty if --split decides: an image with a label, one whose
 label file has none, and one without a label file. The name is that of the first image of a bucket."""
@@ -276,6 +277,7 @@ class Source:
         text_fields: True if values of open fields are texts whose looks decide their kind, as in CSV and XML.
         holds_images: True if label files hold the images, each a `LabelledImage.file`. Entries of one image join.
         fields: Requested open fields of images, and of objects. `FormatOptions.source` sets them.
+        has_image_classes: True if records have the only tag of an image, as its class. `FormatOptions.source` sets it.
         notes: Sentences about the contents, for the terminal.
     """
 
@@ -302,6 +304,7 @@ class Source:
     text_fields: bool = False
     holds_images: bool = False
     fields: tuple[FieldSelection, FieldSelection] = (NO_FIELDS, NO_FIELDS)
+    has_image_classes: bool = False
     notes: tuple[str, ...] = ()
 
     def own_split(self, index: int, splits: tuple[str, ...]) -> str:

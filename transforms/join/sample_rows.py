@@ -55,6 +55,11 @@ class CategoryFinder:
         self.by_name = {name: id_ for (name, id_) in self._by_both if self._numbers[name] == 1}
         self._known: dict[tuple[str, int | None], int] = {}
 
+    @property
+    def knows_names(self) -> bool:
+        """True if there are no other classes than those of `by_name`."""
+        return not self._makes_ids
+
     def find(self, given: SampleObject) -> int:
         """Return the category id of an object. Raise UnusableError unless exactly one category matches."""
         name, given_id = key = given.category, given.category_id

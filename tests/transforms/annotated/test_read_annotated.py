@@ -4,17 +4,19 @@ import json
 from contextlib import nullcontext
 
 import msgspec
+import numpy as np
 import pytest
 
 from recordmill.launch.runners.beam_options import beam_options
 from recordmill.launch.verbs.convert import convert
 from recordmill.pipelines.annotated import prepare
+from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import CollidingImagesError, ConfigError
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Rejected, UnusableError
 from recordmill.transforms.annotated import read_labels
-from recordmill.transforms.annotated.join_annotated import frame_warnings
+from recordmill.transforms.annotated.join_annotated import frame_warnings, merge_rows
 from recordmill.transforms.annotated.naming import decode_part
 from recordmill.transforms.annotated.read_labels import labelled_rows
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage
@@ -70,6 +72,24 @@ def test_a_copy_of_a_label_file_counts_once_and_another_version_is_an_error(fold
     (data / "a copy.rows").write_text(LINES["a.rows"][0])
     with pytest.raises(ConfigError, match=r"a\.rows \(2 images, 1 shared\), a copy\.rows \(1 image, 1 shared\)"):
         run(folder, overwrite=True)
+
+
+def test_rows_of_an_image_with_several_classes_are_a_reject():
+    block = Block(
+        image_id=np.array([7, 7, 8]),
+        source=np.array([1, 1, 1]),
+        part=np.array([0, 1, 2]),
+        split=np.array([0, 0, 0]),
+        file_name=ragged_texts(["7.jpg", "7.jpg", "8.jpg"]),
+        image_size_px=np.zeros((3, 2), np.int64),
+        class_name=ragged_texts(["dog", "cat", "dog"]),
+    )
+    merged = merge_rows(block)
+    rejects, none = (msgspec.msgpack.decode(row, type=list[Rejected]) for row in merged.rejected.rows())
+    assert [(reject.reason, reject.detail) for reject in rejects] == [
+        ("no_class", "'7.jpg' is of several classes, cat, dog, in its label files")
+    ]
+    assert none == []
 
 
 def test_categories_split_and_stratify(folder):
