@@ -66,7 +66,7 @@ def source(options: TfrecordOptions) -> Source:
     _check_images(readers)
     if not options.allow_empty:
         _check_labels(readers, options)
-    classes, notes, warnings = _find_classes(files, readers, options)
+    classes, label_map, warnings = _find_classes(files, readers, options)
     only_class = options.class_names[0] if len(options.class_names) == 1 else ""
     splits = {name: file_split(name) for name in files.names}
     named = [name for name, split in splits.items() if split]
@@ -88,9 +88,9 @@ def source(options: TfrecordOptions) -> Source:
         splits=tuple(split for split in USUAL_SPLITS if split in splits.values()),
         check=mask_warnings,
         parts=(Part.CAPTIONS,) if has_captions else (),
-        inputs=(options.label_map,) if options.label_map else (),
+        inputs=(label_map,) if label_map else (),
         warnings=(*warnings, *file_warnings(files)),
-        notes=tuple(notes),
+        notes=(f"names and ids of classes are those of {label_map}",) if label_map and not options.label_map else (),
         holds_images=True,
     )
 
@@ -214,17 +214,17 @@ def _check_images(readers: Sequence[tuple[_FirstRecord, RecordReader]]) -> None:
 
 def _find_classes(
     files: TfrecordFiles, readers: Sequence[tuple[_FirstRecord, RecordReader]], options: TfrecordOptions
-) -> tuple[ClassNames | None, list[str], list[str]]:
-    """Return the names of classes that records give by number, None if records have the names; a note with the file
-    that has them; and a warning of a file that is not read.
+) -> tuple[ClassNames | None, str, list[str]]:
+    """Return the names of classes that records give by number, None if records have the names; the file that has them,
+    or ""; and a warning of a file that is not read.
 
     Raises:
         ConfigError: No file has the names, or several have different ones.
     """
     if options.class_names:
-        return numbered_names(options.class_names), [], []
+        return numbered_names(options.class_names), "", []
     if options.label_map:
-        return read_label_map(options.label_map), [], []
+        return read_label_map(options.label_map), options.label_map, []
     texts = {text for _, reader in readers for role in (TEXT, TAG_TEXT) for text in reader.texts(role) if text.strip()}
     numbered = next(
         (
@@ -236,14 +236,14 @@ def _find_classes(
         None,
     )
     needs_names = numbered is not None and not texts
-    paths = {name: join_path(files.folder, name) for name in sorted(files.others)}
-    maps = {name: read_label_map(path) for name, path in paths.items() if is_label_map(path)}
+    maps, warnings = _read_label_maps(files, needs_names)
     different = list({one.categories: name for name, one in reversed(maps.items())}.values())[::-1]
     if len(different) == 1:
         classes = maps[different[0]]
         if unknown := sorted(texts - classes.name_by_text.keys()):
-            return None, [], [f"{different[0]} is not read: records have the class {unknown[0]!r}, and it has not"]
-        return classes, [f"names and ids of classes are those of {join_path(files.folder, different[0])}"], []
+            lack = f"{different[0]} is not read: records have the class {unknown[0]!r}, and it has not"
+            return None, "", [lack, *warnings]
+        return classes, join_path(files.folder, different[0]), warnings
     if needs_names and numbered:
         where, key, number = numbered
         which = f"several files have different names of classes: {first_texts(different, 3)}" if different else ""
@@ -252,4 +252,23 @@ def _find_classes(
             f"--label-map {posixpath.basename(different[0]) if different else 'FILE.pbtxt'}, or --class-names "
             f"cat={number},dog={number + 1} with the names and numbers of all classes"
         )
-    return None, [], []
+    return None, "", warnings
+
+
+def _read_label_maps(files: TfrecordFiles, needs_names: bool) -> tuple[dict[str, ClassNames], list[str]]:
+    """Return the classes of each label map beside the records, and warnings of those that are not usable.
+
+    Raises:
+        ConfigError: One is not usable, and records have no names of classes.
+    """
+    maps: dict[str, ClassNames] = {}
+    warnings: list[str] = []
+    for name in sorted(files.others):
+        path = join_path(files.folder, name)
+        try:
+            maps |= {name: read_label_map(path)} if is_label_map(path) else {}
+        except ConfigError as fault:
+            if needs_names:
+                raise
+            warnings.append(f"{name} is not read: {fault}")
+    return maps, warnings

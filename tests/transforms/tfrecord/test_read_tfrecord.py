@@ -87,6 +87,8 @@ def test_files_of_which_some_name_a_split(tmp_path):
         ({"a.record": NUMBERED}, {"class_names": "background,cat"}, [(1, "cat")]),
         ({"a.record": NUMBERED}, {"class_names": "cat=1,dog=4"}, [(1, "cat"), (4, "dog")]),
         ({"a.record": RECORD, "map.pbtxt": OTHER_MAP}, {}, None),
+        ({"a.record": RECORD, "graph.pbtxt": "node { name: 'conv' }"}, {}, None),
+        ({"a.record": RECORD, "graph.pbtxt": "node", "map.pbtxt": MAP}, {}, [(1, "cat")]),
         ({"a.record": tfrecord(old_record(image__object__class__text=b"\xff"), old_record(1))}, {}, None),
         ({"a.record": tfrecord(b"\xff", SEQUENCE, old_record(1))}, {}, None),
     ],
@@ -94,12 +96,14 @@ def test_files_of_which_some_name_a_split(tmp_path):
 def test_names_of_classes(files, options, categories, tmp_path):
     read = source_of(tmp_path, files, **options)
     assert (read.categories and [(one.id, one.name) for one in read.categories]) == categories
+    assert bool(read.inputs) == bool(categories and not options)  # a change of the label map is one of the data
 
 
 @pytest.mark.parametrize(
     ("files", "options", "detail"),
     [
         ({"a.record": NUMBERED}, {}, r"record 0: image/object/class/label has the class 1, .* --label-map FILE.pbtxt"),
+        ({"a.record": NUMBERED, "a.pbtxt": "item {}"}, {}, "a.pbtxt: the item of id 0 has no name"),
         ({"a.record": NUMBERED, "labels.txt": "cat"}, {}, r"has the class 1, and no key and no file"),
         ({"a.record": NUMBERED, "a.pbtxt": MAP, "b.pbtxt": OTHER_MAP}, {}, "several files .*: a.pbtxt, b.pbtxt"),
         ({"a.record": tfrecord(SEQUENCE)}, {}, "record 0: it is a tf.train.SequenceExample, not a tf.train.Example"),
