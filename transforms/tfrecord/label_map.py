@@ -97,7 +97,7 @@ def _parse_label_map(text: str, path: str) -> ClassNames:
     label_map = _label_map_class()()
     try:
         text_format.Parse(text, label_map, allow_unknown_extension=True, allow_unknown_field=True)
-    except text_format.ParseError as error:
+    except (text_format.ParseError, RecursionError) as error:  # the parser calls itself for each opening brace
         raise ConfigError(
             f"{path} is not a label map of the Object Detection API: {error}. It has items like "
             "item { id: 1 name: 'cat' }"

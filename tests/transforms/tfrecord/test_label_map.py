@@ -35,6 +35,7 @@ def test_names_of_tfds_are_numbered_from_0(tmp_path):
     ("text", "detail"),
     [
         ("item { id: 1 name: 'a'", "map.pbtxt is not a label map"),
+        ("a { " * 5000, "map.pbtxt is not a label map"),
         ("", "has no item"),
         ("item { id: 1 }", "the item of id 1 has no name"),
         ("item { id: 1 name: 'a' } item { id: 1 name: 'b' }", "two classes have the id 1"),

@@ -172,4 +172,5 @@ def test_paths_and_patterns_of_files(tmp_path, monkeypatch):
     assert recognise_paths(["old/a*.record"]) == one
     assert recognise_paths(["old/a.record", "c.csv"]) == {}
     assert recognise_paths(["old/a.record"]) == {}
+    assert recognise_paths(["old/a.record", "old/gone.record"]) == {}
     assert recognise_paths(["old", "c.csv"]) == {}
