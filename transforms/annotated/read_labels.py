@@ -304,11 +304,9 @@ def labelled_rows(
         sample = picker.pick(sample)
         rejects = list(_faults_of(image, sample, file)) if image.faults else []
         if source.has_image_classes and image.sample:
-            sample, class_fault = _with_class(sample, finder)
-            has_other_labels |= image.sample.annotation_rows > 0
-            if class_fault:
-                where = LabelFault(Reason.NO_CLASS, class_fault, where=image.entry).text(file)
-                rejects.append(Rejected("image", id_of(sample), Reason.NO_CLASS, where).named(name))
+            has_other_labels |= sample.annotation_rows > 0
+            sample, class_rejects = _with_class(sample, finder, image.entry, file)
+            rejects += class_rejects
         fault = size_fault(sample)
         sample = msgspec.structs.replace(sample, width=None, height=None) if fault else sample
         samples.append(sample)
@@ -347,8 +345,8 @@ def labelled_rows(
     return block, traits | {ObservedLabel(NOTE, note) for note in notes}
 
 
-def _with_class(sample: Sample, finder: CategoryFinder) -> tuple[Sample, str]:
-    """Return the Sample of an image with its only tag as its class, without other labels; and why it has no class."""
+def _with_class(sample: Sample, finder: CategoryFinder, entry: str, file: str) -> tuple[Sample, list[Rejected]]:
+    """Return the Sample of an image with its only tag as its class, without other labels; and a reject without one."""
     fault = ""
     if len(sample.tags) != 1:
         fault = f"the image has {len(sample.tags)} classes, not one"
@@ -356,7 +354,9 @@ def _with_class(sample: Sample, finder: CategoryFinder) -> tuple[Sample, str]:
         fault = f"class {sample.tags[0]!r} is not a label"
     class_name = sample.tags[0] if len(sample.tags) == 1 else ""
     without = {"objects": (), "captions": (), "tags": (), "stuff": (), "panoptic": None}
-    return msgspec.structs.replace(sample, class_name=class_name, **without), fault
+    detail = LabelFault(Reason.NO_CLASS, fault, where=entry).text(file)
+    rejected = Rejected("image", id_of(sample), Reason.NO_CLASS, detail).named(sample.file_name)
+    return msgspec.structs.replace(sample, class_name=class_name, **without), [rejected] if fault else []
 
 
 def _faults_of(image: LabelledImage, sample: Sample, file: str) -> Iterator[Rejected]:

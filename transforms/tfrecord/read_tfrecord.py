@@ -68,6 +68,32 @@ def source(options: TfrecordOptions) -> Source:
         _check_labels(readers, options)
     classes, label_map, warnings = _find_classes(files, readers, options)
     only_class = options.class_names[0] if len(options.class_names) == 1 else ""
+    splits = _splits_of(files, options)
+    has_captions = any(reader.texts(CAPTION) for _, reader in readers)
+    rules = RecordRules(keys, classes, only_class, bool(splits), options.masks != "none", has_captions)
+    return Source(
+        path=options.data,
+        kind=options.format_name(),
+        folders=(SourceFolder(files.folder, has_images=False),),
+        parse=partial(parse_records, rules=rules),
+        is_label=frozenset(files.names).__contains__,
+        categories=classes.categories if classes else None,
+        splits=splits,
+        check=mask_warnings,
+        parts=(Part.CAPTIONS,) if has_captions else (),
+        inputs=(label_map,) if label_map else (),
+        warnings=(*warnings, *file_warnings(files)),
+        notes=(f"names and ids of classes are those of {label_map}",) if label_map and not options.label_map else (),
+        holds_images=True,
+    )
+
+
+def _splits_of(files: TfrecordFiles, options: TfrecordOptions) -> tuple[str, ...]:
+    """Return the splits that all files name; () if none names one.
+
+    Raises:
+        ConfigError: Only some name one.
+    """
     splits = {name: file_split(name) for name in files.names}
     named = [name for name, split in splits.items() if split]
     if named and len(named) < len(splits):
@@ -76,23 +102,7 @@ def source(options: TfrecordOptions) -> Source:
             f"{options.data}: {named[0]} names the split {splits[named[0]]}, and {other} none. Rename files, or choose "
             f"some by --files {shlex.quote(named[0])}"
         )
-    has_captions = any(reader.texts(CAPTION) for _, reader in readers)
-    rules = RecordRules(keys, classes, only_class, bool(named), options.masks != "none", has_captions)
-    return Source(
-        path=options.data,
-        kind=options.format_name(),
-        folders=(SourceFolder(files.folder, has_images=False),),
-        parse=partial(parse_records, rules=rules),
-        is_label=frozenset(files.names).__contains__,
-        categories=classes.categories if classes else None,
-        splits=tuple(split for split in USUAL_SPLITS if split in splits.values()),
-        check=mask_warnings,
-        parts=(Part.CAPTIONS,) if has_captions else (),
-        inputs=(label_map,) if label_map else (),
-        warnings=(*warnings, *file_warnings(files)),
-        notes=(f"names and ids of classes are those of {label_map}",) if label_map and not options.label_map else (),
-        holds_images=True,
-    )
+    return tuple(split for split in USUAL_SPLITS if split in splits.values())
 
 
 def _spread(names: Sequence[str]) -> Sequence[str]:
@@ -226,15 +236,8 @@ def _find_classes(
     if options.label_map:
         return read_label_map(options.label_map), options.label_map, []
     texts = {text for _, reader in readers for role in (TEXT, TAG_TEXT) for text in reader.texts(role) if text.strip()}
-    numbered = next(
-        (
-            (record.where, reader.name(role), reader.whole_numbers(role)[0])
-            for record, reader in readers
-            for role in (LABEL, TAG_LABEL)
-            if reader.whole_numbers(role)
-        ),
-        None,
-    )
+    roles = ((where, reader, role) for (where, _), reader in readers for role in (LABEL, TAG_LABEL))
+    numbered = next((one for one in roles if one[1].whole_numbers(one[2])), None)
     needs_names = numbered is not None and not texts
     maps, warnings = _read_label_maps(files, needs_names)
     different = list({one.categories: name for name, one in reversed(maps.items())}.values())[::-1]
@@ -245,11 +248,12 @@ def _find_classes(
             return None, "", [lack, *warnings]
         return classes, join_path(files.folder, different[0]), warnings
     if needs_names and numbered:
-        where, key, number = numbered
+        where, reader, role = numbered
+        number = reader.whole_numbers(role)[0]
         which = f"several files have different names of classes: {first_texts(different, 3)}" if different else ""
         raise ConfigError(
-            f"{where}: {key} has the class {number}, and {which or 'no key and no file has its name'}. Add "
-            f"--label-map {posixpath.basename(different[0]) if different else 'FILE.pbtxt'}, or --class-names "
+            f"{where}: {reader.name(role)} has the class {number}, and {which or 'no key and no file has its name'}. "
+            f"Add --label-map {posixpath.basename(different[0]) if different else 'FILE.pbtxt'}, or --class-names "
             f"cat={number},dog={number + 1} with the names and numbers of all classes"
         )
     return None, "", warnings
