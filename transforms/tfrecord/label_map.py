@@ -1,5 +1,6 @@
 """Names of the classes that records give by number: label maps of the Object Detection API, TFDS's lists of names."""
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
