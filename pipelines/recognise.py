@@ -15,12 +15,11 @@ from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
 from recordmill.schemas.inputs.tables import ENDINGS
 from recordmill.schemas.sizes import number_text
-from recordmill.transforms.annotated.recognise_format import reads_labels
+from recordmill.transforms.annotated.recognise_format import own_data_set_error, reads_labels
 from recordmill.transforms.dataset.dataset_folder import read_manifest
 from recordmill.transforms.rows.data_contents import CLASS_FOLDERS, LISTED, ROWS, DataContents, Interpretation
 from recordmill.transforms.rows.find_rows import find_rows, format_fault
 from recordmill.transforms.storage.resolve import join_path, storage_for, suggest_path
-from recordmill.transforms.tfrecord.find_records import own_data_set_error
 
 _FORMAT_FOLDERS = frozenset(("images", "labels", "annotations", "jpegimages", "data", *SPLIT_OF_WORD))
 """Folders that belong to a format, in lower case. Archives do not wrap a data set in one of them."""

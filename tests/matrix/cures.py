@@ -484,7 +484,7 @@ CURES = [
         words={"LABEL": "kind"},
     ),
     Cure(
-        "transforms/tfrecord/find_records.py",
+        "transforms/annotated/recognise_format.py",
         "recordmill repack {} OUT --replan",
         CLASSES,
         ("convert set -o 'o 1'", "convert 'o 1' -o out"),
@@ -492,7 +492,7 @@ CURES = [
         words={"OUT": "again"},
     ),
     Cure(
-        "transforms/tfrecord/find_records.py",
+        "transforms/annotated/recognise_format.py",
         "recordmill extract {} OUT --as {}",
         CLASSES,
         ("convert set -o 'o 1'", "convert 'o 1' --labels-only --as hf -o out"),
@@ -546,6 +546,21 @@ CURES = [
         {"o 1/a.record": tfrecord(old_record(0), old_record(1, image__filename=b"0.jpg"))},
         ("convert 'o 1' -o out",),
         "--keys image/filename=",
+    ),
+    Cure(
+        "transforms/annotated/join_annotated.py",
+        "--layout classification stores the class of each image",
+        {"o 1/a.record": tfrecord(example(image__encoded=noise(1), image__class__text=b"cat"))},
+        ("convert 'o 1' -o out",),
+        "--layout classification",
+        fresh=True,
+    ),
+    Cure(
+        "pipelines/sets_options.py",
+        "add --layout classification if all images have one class",
+        CLASSES | {"o 1/a.record": tfrecord(example(image__encoded=noise(1), image__class__text=b"cat"))},
+        ("convert set 'o 1' -o out",),
+        "--layout classification",
     ),
     Cure(
         "transforms/annotated/shared_images.py",

@@ -113,6 +113,7 @@ EXEMPT = {  # module, literal part of the message: why no small input brings it
     ("transforms/table/table_options.py", "add --text counts, tfidf or tokens"): "any of several values",
     ("schemas/inputs/file_kinds.py", "--format {} reads"): "a reject of a stray file; the flag is not for all of DATA",
     ("schemas/inputs/image_options.py", "--writer beam"): _SUBJECT,
+    ("transforms/annotated/format_options.py", "--layout classification stores a class"): _SUBJECT,
     ("schemas/inputs/options.py", "--writer beam"): _SUBJECT,
     ("transforms/shards/write_shards.py", "--writer beam"): _SUBJECT,
     ("transforms/shards/write_shards.py", "--container {} has no empty shards"): _SUBJECT,

@@ -1,8 +1,10 @@
 """Recognition of a format by the names and columns in its options."""
 
+import shlex
 from collections.abc import Iterator
 from itertools import islice
 
+from recordmill.schemas.dataset.dataset_files import MANIFEST
 from recordmill.schemas.errors import ConfigError, RecordmillError
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.option import option_fields
@@ -84,3 +86,20 @@ def _describe_candidates(contents: DataContents, options: type[FormatOptions]) -
     other_endings = tuple(ending for ending in options.endings if ending not in (*LABEL_ENDINGS, *TABLE_ENDINGS))
     for name, head in contents.heads_with(other_endings).items():
         yield name if options.recognise_content(head) else ""
+
+
+def own_data_set_error(folder: str, labels: str) -> ConfigError:
+    """Return the error of a data set that Recordmill wrote.
+
+    Args:
+        labels: Format of `--as`, if only labels are written.
+    """
+    what = f"{folder} is a data set that Recordmill wrote ({MANIFEST})"
+    if labels:
+        return ConfigError(
+            f"{what}. To write it as {labels}, run: "
+            f"{shlex.join(['recordmill', 'extract', folder, 'OUT', '--as', labels])}"
+        )
+    return ConfigError(
+        f"{what}. To write it in other shards, run: {shlex.join(['recordmill', 'repack', folder, 'OUT', '--replan'])}"
+    )

@@ -13,7 +13,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.sizes import first_texts
-from recordmill.transforms.annotated.recognise_format import source_fault
+from recordmill.transforms.annotated.recognise_format import own_data_set_error, source_fault
 from recordmill.transforms.records.tfrecord import HEADER_BYTES, is_tfrecord
 from recordmill.transforms.rows.data_contents import RECORDS, DataContents, Interpretation
 from recordmill.transforms.storage.resolve import GZIP, find_archive, join_path, match_files, split_folder, storage_for
@@ -115,23 +115,6 @@ def find_record_files(options: TfrecordOptions) -> TfrecordFiles:
     if MANIFEST in found.others:
         raise own_data_set_error(found.folder, options.as_ if options.labels_only else "")
     return found
-
-
-def own_data_set_error(folder: str, labels: str) -> ConfigError:
-    """Return the error of a data set that Recordmill wrote.
-
-    Args:
-        labels: Format of `--as`, if only labels are written.
-    """
-    what = f"{folder} is a data set that Recordmill wrote ({MANIFEST})"
-    if labels:
-        return ConfigError(
-            f"{what}. To write it as {labels}, run: "
-            f"{shlex.join(['recordmill', 'extract', folder, 'OUT', '--as', labels])}"
-        )
-    return ConfigError(
-        f"{what}. To write it in other shards, run: {shlex.join(['recordmill', 'repack', folder, 'OUT', '--replan'])}"
-    )
 
 
 def file_warnings(files: TfrecordFiles) -> Iterator[str]:
