@@ -129,8 +129,8 @@ def describe_data(data: Sequence[str]) -> str:
     if not endings:
         summary = f"the format is not recognised: {number_text(len(images), 'image')} without labels. "
     cures = [f"run {command}" for command in _working_commands(path, endings, images)]
-    cures += ["name the labels by --instances FILE or --labels FILE"] if images else []
     near = "".join(_near_candidates(path, names))
+    cures += ["name the labels by --instances FILE or --labels FILE"] if images and not near else []
     if not cures and not near:
         return f"{summary}Give a data set, {_FORMATS_ADVICE}"
     advice = ", or ".join(cures)

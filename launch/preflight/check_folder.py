@@ -33,10 +33,10 @@ def folder_fault(path: str) -> str:
         above = os.path.dirname(above) or "."
     if not os.path.isdir(above):
         what = "is a file" if above == path else f"is below {above}, which is a file"
-        return f"{path} {what}; choose a folder (it is created if needed)"
+        return f"{path} {what}. Choose a folder (it is created if needed)"
     if not os.access(above, os.W_OK | os.X_OK):
         start = "" if above == path else f"{path} cannot be created: "
         return (
-            f"{start}this user may not write to {above}; choose another folder, or change its permissions (see ls -ld)"
+            f"{start}this user may not write to {above}. Choose another folder, or change its permissions (see ls -ld)"
         )
     return ""

@@ -89,21 +89,21 @@ def _shared_path_faults(sets: Iterable[Iterable[str]]) -> Iterator[str]:
     for one, other in permutations(range(len(real)), 2):
         for outer, inner in product(real[one], real[other]):
             if inner == outer and one < other:
-                yield f"{real[one][outer]} and {real[other][inner]} are one path of two data sets; give it once"
+                yield f"{real[one][outer]} and {real[other][inner]} are one path of two data sets. Give it once"
             elif inner.startswith(f"{outer}/"):
                 yield (
                     f"{real[other][inner]} of one data set is within {real[one][outer]} of another, so its files would "
-                    "be read twice; give one of them"
+                    "be read twice. Give one of them"
                 )
 
 
 def _name_fault(typed: str, path: str) -> str:
     if not path:
-        return f"{typed} is empty; give a path"
+        return f"{typed} is empty. Give a path"
     try:
         path.encode()
     except UnicodeEncodeError:
-        return f"{typed} {path} is not UTF-8, which manifests need; rename it"
+        return f"{typed} {path} is not UTF-8, which manifests need. Rename it"
     return ""
 
 
@@ -129,9 +129,9 @@ def _file_fault(name: str, path: str) -> str:
         files = sorted(file.name for file in storage.walk(path) if file.name.endswith((".json", ".csv")))
         files = [name for name in files if not is_system_file(name)]
         example = f", {join_path(path, files[0])} for example" if files else ""
-        return f"{name} {path} is an archive; name the file in it{example}"
+        return f"{name} {path} is an archive. Name the file in it{example}"
     if not is_remote(path) and os.path.exists(path):
-        return f"{name} {path} is a pipe or a device, and it has to be read twice; give a file"
+        return f"{name} {path} is a pipe or a device, and it has to be read twice. Give a file"
     return f"{name} {path}: no such file{suggest_path(path)}"
 
 
@@ -157,8 +157,8 @@ def _image_fault(name: str, path: str) -> str:
     if not storage.is_folder(path):
         is_file = storage.size(path) is not None
         if is_file and path.endswith(".zip"):
-            return f"{name} {path}: an archive within an archive is not read; unpack {find_archive(path)}"
-        what = "is a file; give the folder that holds the images" if is_file else "no such folder"
+            return f"{name} {path}: an archive within an archive is not read. Unpack {find_archive(path)}"
+        what = "is a file. Give the folder that holds the images" if is_file else "no such folder"
         return f"{name} {path}: {what}{suggest_path(path)}"
     return "" if any(storage.walk(path)) else f"{name} {path}: the folder has no files. Give the folder of the images"
 
@@ -189,7 +189,7 @@ def _repeated_path_faults(name: str, paths: list[str]) -> Iterator[str]:
         yield f"{name} {' '.join(paths)}: two of these are the same"
     for outer, inner in permutations(sorted(set(real)), 2):
         if inner.startswith(f"{outer}/"):
-            yield f"{name}: {inner} is within {outer}, so its files would be read twice; give one of them"
+            yield f"{name}: {inner} is within {outer}, so its files would be read twice. Give one of them"
 
 
 def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
@@ -207,9 +207,9 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
         folder, name = os.path.split(real_path(path))
         if folder == real_path(output) and is_metadata(name):
             reported.add(name)
-            yield f"{path} would be replaced by the {name} of the data set; give another --output"
+            yield f"{path} would be replaced by the {name} of the data set. Give another --output"
         elif folder.startswith(f"{real_path(output)}/{state_folder('')}"):
-            yield f"{path} is in the state of a run, which is deleted when the run ends; copy it elsewhere"
+            yield f"{path} is in the state of a run, which is deleted when the run ends. Copy it elsewhere"
     is_there = not is_remote(output) and os.path.isdir(output)
     for name in sorted(filter(is_metadata, os.listdir(output))) if is_there else ():
         path = os.path.join(output, name)
@@ -224,7 +224,7 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
     if found and not unfinished_splits(output) and storage.size(join_path(output, MANIFEST)) is None:
         yield (
             f"--output {output} has {', '.join(found)}, which would be replaced, and no manifest or unfinished run "
-            "lists them; give another --output, or move them"
+            "lists them. Give another --output, or move them"
         )
 
 
@@ -237,11 +237,11 @@ def _overlap_faults(output: str, by_flag: Mapping[str, Iterable[str]]) -> Iterat
         top = real_path(path)
         if target == top and storage_for(path).is_folder(path):
             what = "DATA" if typed == "DATA" else "a folder of images"
-            yield f"--output {output} is {what}, too; give another folder"
+            yield f"--output {output} is {what}, too. Give another folder"
         elif not is_remote(output) and target.startswith(f"{top}/"):
             folder = target
             while folder != top and not (os.path.isdir(folder) and any(map(is_image_name, os.listdir(folder)))):
                 folder = os.path.dirname(folder)
             if folder != top:
                 of_data = " of DATA" if typed == "DATA" else ""
-                yield f"--output {output} is in {folder}, which holds images{of_data}; give a folder elsewhere"
+                yield f"--output {output} is in {folder}, which holds images{of_data}. Give a folder elsewhere"

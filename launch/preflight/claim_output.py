@@ -119,7 +119,7 @@ def note_recipes(output: str, recipes: Sequence[Recipe], states: Sequence[Output
     for recipe in new:  # not every storage can refuse to replace a file
         noted = _read_note(output, recipe.split, overwrite=True)
         if noted and not noted.unlisted.is_same_content(recipe):
-            raise ConfigError(f"{output}: another job is writing {recipe.split} with other options; wait until it ends")
+            raise ConfigError(f"{output}: another job is writing {recipe.split} with other options. Wait until it ends")
     for recipe, state in zip(recipes, states, strict=True):
         if state is not OutputState.COMPLETE:
             _check_bucket_unlocked(output, recipe)
@@ -188,11 +188,11 @@ def _split_state(
     if shards and not overwrite and not recorded:
         raise ConfigError(
             f"{output} has {len(shards)} shards with the names of the new ones ({shards[0]} …), but no manifest lists "
-            "them; choose another --output, --name or --split, or add --overwrite to delete them"
+            "them. Choose another --output, --name or --split, or add --overwrite to delete them"
         )
     if strange := find_unknown_file(output, recipe.split):
         folder = join_path(output, state_folder(recipe.split))
-        raise ConfigError(f"{folder} has {strange}, which is not a file of a run and would be deleted; move it")
+        raise ConfigError(f"{folder} has {strange}, which is not a file of a run and would be deleted. Move it")
     return OutputState.NEW
 
 
@@ -215,7 +215,7 @@ def _check_bucket_unlocked(output: str, recipe: Recipe) -> None:
     if why := storage_for(note).protection(note):
         raise ConfigError(
             f"{note} can be neither deleted nor replaced ({why}). The same would hold for shards and manifest.json, so "
-            "no job could finish there; choose an --output in another bucket, and copy the finished data set: gcloud "
+            "no job could finish there. Choose an --output in another bucket, and copy the finished data set: gcloud "
             "storage cp --recursive"
         )
 

@@ -143,7 +143,7 @@ def _complete_reason(job: Job, recipes: Sequence[Recipe]) -> str:
         text = f"{job.options.output} already has all that this command adds."
         return f"{text} Image files were not compared." if not_compared else text
     what = "the complete split" if len(recipes) == 1 else "all these splits"
-    text = f"{job.options.output} already has {what}; add --overwrite to write again."
+    text = f"{job.options.output} already has {what}. Add --overwrite to write again."
     return f"{text} Image files were not compared: add --overwrite if any of them changed." if not_compared else text
 
 

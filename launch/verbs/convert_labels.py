@@ -155,7 +155,7 @@ def _write_records(
         states = claim_output(records, recipes, overwrite=False)
     except ConfigError as error:
         raise ConfigError(
-            f"{target} has an unfinished run of images that have changed since; delete it, or choose another --output"
+            f"{target} has an unfinished run of images that have changed since. Delete it, or choose another --output"
         ) from error
     if set(states) != {OutputState.COMPLETE}:
         run_job(job, recipes, progress_mode, beams)

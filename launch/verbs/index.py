@@ -75,7 +75,7 @@ def _check_indexable(path: str, manifest: Manifest | None) -> None:
                     raise
                 raise ConfigError(
                     f"{path} is a tar file in GZIP, which can only be read from its beginning, so it cannot have an "
-                    "index; unpack it with gunzip, and index the tar file"
+                    "index. Unpack it with gunzip, and index the tar file"
                 ) from error
     elif not CONTAINERS[manifest.container].has_index:
         raise ConfigError(f"{path}: {manifest.container} files have no index; records are read by number without one")

@@ -50,12 +50,12 @@ def run(options: RepackOptions, progress_mode: str, beams: PipelineOptions) -> b
     """
     check_runner(beams, options.paths)
     if job_purpose(beams) == "dry run":
-        raise ConfigError("repack does not support a dry run of Beam; put --dry-run before the lone --")
+        raise ConfigError("repack does not support a dry run of Beam. Put --dry-run before the lone --")
     manifest = require_manifest(options.folder)
     folder, output = real_path(options.folder), real_path(options.output)
     if output == folder or output.startswith(join_path(folder, "")):
         where = "the folder of the data set itself" if output == folder else "in the folder of the data set"
-        raise ConfigError(f"{options.output} is {where}; choose another one for the new files")
+        raise ConfigError(f"{options.output} is {where}. Choose another one for the new files")
     if fault := folder_fault(options.output):
         raise ConfigError(fault)
     source = repack.read_source(options, manifest)
@@ -85,11 +85,11 @@ def _check_output(source: repack.Repack) -> None:
     for split, recipe in known.items():
         if recipe is None or split not in wanted or recipe.unlisted != wanted[split]:
             differs = f" ({recipe.unlisted.changes(wanted[split])})" if recipe and split in wanted else ""
-            raise ConfigError(f"{output} has another data set, with split {split}{differs}; choose another folder")
+            raise ConfigError(f"{output} has another data set, with split {split}{differs}. Choose another folder")
     storage = storage_for(output)
     if not known and storage.is_folder(output) and (name := next(iter(storage.walk_names(output)), "")):
         raise ConfigError(
-            f"{output} is not empty ({name}), and is not an unfinished repack of {options.folder}; choose "
+            f"{output} is not empty ({name}), and is not an unfinished repack of {options.folder}. Choose "
             "another folder"
         )
     for split, entry in manifest.splits.items() if manifest else ():

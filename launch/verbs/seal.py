@@ -36,7 +36,7 @@ def run(options: SealOptions, progress_mode: str | Show, beams: PipelineOptions)
     """
     output = options.folder
     if chosen_runner(beams) is not Runner.LOCAL:
-        raise ConfigError("seal runs on this machine only; leave out the flags after the lone --")
+        raise ConfigError("seal runs on this machine only. Leave out the flags after the lone --")
     jobs = _jobs(options)
     if not jobs:
         splits = _complete_splits(output, options.split)

@@ -88,7 +88,7 @@ def _target_fault(options: ShowOptions) -> str:
     if not options.saves_one_image:
         return folder_fault(options.save)
     if not is_remote(options.save) and os.path.isdir(options.save):
-        return f"{options.save} is a folder; choose a name without the suffix of an image"
+        return f"{options.save} is a folder. Choose a name without the suffix of an image"
     return folder_fault(split_folder(options.save)[0])
 
 

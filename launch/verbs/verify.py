@@ -44,7 +44,7 @@ def run(options: VerifyOptions, progress_mode: str, beams: PipelineOptions) -> b
                 "use --check decode, which decodes as the writer does, or --check hashes"
             )
         if job_purpose(beams) == "dry run":
-            raise ConfigError("verify does not support a dry run; leave --dry_run out")
+            raise ConfigError("verify does not support a dry run. Leave --dry_run out")
         check_staging(beams)
     expected = verify.expected_shards(options)
     if job_purpose(beams) == "template":

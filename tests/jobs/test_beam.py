@@ -493,12 +493,14 @@ def test_element_no_sample_is_refused(tmp_path):
 
 def test_output_is_not_the_data_that_is_read(sample):
     data = Path(sample.images).parent / "classes"
-    with pytest.raises(ConfigError, match=f"^output {data} is data, too; give another folder$"):
+    with pytest.raises(ConfigError, match=f"^output {data} is data, too\\. Give another folder$"):
         beam.Pipeline() | ReadDataset(data) | WriteDataset(data)
 
 
 def test_output_is_not_the_folder_of_images_that_is_read(coco, sample):
-    with pytest.raises(ConfigError, match=f"^output {sample.images} is a folder of images, too; give another folder$"):
+    with pytest.raises(
+        ConfigError, match=f"^output {sample.images} is a folder of images, too\\. Give another folder$"
+    ):
         beam.Pipeline() | ReadDataset(**coco) | WriteDataset(sample.images)
 
 

@@ -74,8 +74,8 @@ def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
     faults = str(raised.value).split("; ")
     assert {"output is missing: give the folder of the data set", "num_shards must be 1 to 99999 (got 0)"} < set(faults)
     assert {
-        "did you mean images?",
-        "did you mean num_shards?",
+        "unknown option 'imges'. Did you mean images?",
+        "unknown option 'shards'. Did you mean num_shards?",
         "boxes must be one of clip, drop, keep (got 'cut')",
     } < set(faults)
     assert "--" not in str(raised.value)
@@ -88,7 +88,7 @@ def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
         ({"data": {"a"}}, "^data: text, .* is expected, not set$"),
         ({"data": SimpleNamespace(to_parquet=print)}, r"^data: .* write it to a file: data.to_parquet\(…\)$"),
         ({"runner_options": {"runner": "DirectRunner"}}, "^runner_options: .* not dict"),
-        (COCO | {"split": [1, 2]}, '^split="1,2": a name'),
+        (COCO | {"split": [1, 2]}, '^split="1,2": neither a name'),
         (COCO | {"rename": {"a": "b"}}, "no feature 'a'"),
         (COCO | {"dry_run": True}, "^dry_run does not write a data set"),
         (COCO | {"part": "0/2"}, "^part does not write a whole data set"),
@@ -152,7 +152,7 @@ def test_format_is_recognised_and_logged(tmp_path, caplog, monkeypatch):
     data = recordmill.convert("yolo", "val", format="yolo", no_crowd=False)  # a path, and a verb of earlier versions
     assert [*data] == ["val"]
     assert recordmill.convert("yolo", "val", format="yolo").path == str(tmp_path / "val")
-    assert "val already has the complete split; add overwrite=True to write again." in caplog.text
+    assert "val already has the complete split. Add overwrite=True to write again." in caplog.text
 
 
 @pytest.mark.parametrize("runner_options", [None, ["--runner=DirectRunner"]], ids=["child", "here"])

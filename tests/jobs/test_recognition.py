@@ -415,7 +415,7 @@ def test_ambiguous_or_unknown_is_refused(tmp_path, recordmill):
         assert recordmill("convert", data, "--output", tmp_path / "no").code == 2
     for words, said in (
         ((), "DATA is missing"),
-        (("--dta", "flat"), "unknown flag --dta; give DATA without a flag (recordmill"),
+        (("--dta", "flat"), "unknown flag --dta. Give DATA without a flag (recordmill"),
         (("flat", "--label_as=text"), "unknown flag --label_as. Did you mean --label-as? (recordmill"),
         (("flat", "--format", "yollo"), "(got 'yollo'). Did you mean yolo?"),
         (("flat", "--format", "embed"), "To store features of a model, give --model NAME"),
@@ -501,8 +501,8 @@ def test_nearest_candidate_is_named(tmp_path, recordmill):
     (data / "run.sh").touch()
     refused = recordmill("convert", data, "--output", tmp_path / "out")
     assert refused.code == 2
-    assert "It has 2 images, and 1 other file (.sh). " in refused.err
-    assert f"{data}/PetImages is read as folder (2 class folders): give that. " in refused.err
+    assert ": 2 images, 1 other file (.sh). " in refused.err
+    assert f"{data}/PetImages is read as folder (2 class folders): give that." in refused.err
     write_export(data / "PetImages")
     refused = recordmill("convert", data, "--output", tmp_path / "out")
     assert "has no annotation file of a COCO export" in refused.err

@@ -221,9 +221,9 @@ def test_output_that_is_data_or_within_its_images_is_refused(folder):
         (folder / name).touch()
     (folder / "to_zoo").symlink_to("zoo")
     for data in ("zoo", "zoo/", str(folder / "to_zoo")):
-        assert fault("folder", data=(data,), output="zoo") == "--output zoo is DATA, too; give another folder"
+        assert fault("folder", data=(data,), output="zoo") == "--output zoo is DATA, too. Give another folder"
     for output in ("zoo/cat", "zoo/cat/out", "zoo/cat/new/out"):
-        within = f"--output {output} is in {folder}/zoo/cat, which holds images of DATA; give a folder elsewhere"
+        within = f"--output {output} is in {folder}/zoo/cat, which holds images of DATA. Give a folder elsewhere"
         assert fault("folder", data=("zoo",), output=output) == within
     for output in ("zoo/out", "zoo/train/out", "zoo2"):
         assert fault("folder", data=("zoo",), output=output) == ""
@@ -232,9 +232,9 @@ def test_output_that_is_data_or_within_its_images_is_refused(folder):
 def test_output_that_is_a_folder_of_images_is_refused(folder):
     (folder / "coco" / "2017").mkdir(parents=True)
     (folder / "coco" / "2017" / "1.jpg").touch()
-    images = "--output coco/2017 is a folder of images, too; give another folder"
+    images = "--output coco/2017 is a folder of images, too. Give another folder"
     assert fault("coco", images=("coco/2017",), output="coco/2017") == images
-    within = f"--output coco/2017/out is in {folder}/coco/2017, which holds images; give a folder elsewhere"
+    within = f"--output coco/2017/out is in {folder}/coco/2017, which holds images. Give a folder elsewhere"
     assert fault("coco", images=("coco",), output="coco/2017/out") == within
     assert fault("coco", images=("coco/2017",), output="coco/out") == ""
 
@@ -244,9 +244,9 @@ def test_paths_that_are_no_names_are_refused(folder):
     (folder / name).mkdir()
     for given in ({"data": (name,)}, {"output": name}):
         typed = "--output" if "output" in given else "DATA"
-        assert fault("folder", **given) == f"{typed} {name} is not UTF-8, which manifests need; rename it"
-    assert fault("folder", data=("",)) == "DATA is empty; give a path"
-    assert fault("table", data=("",)) == "DATA is empty; give a path"
+        assert fault("folder", **given) == f"{typed} {name} is not UTF-8, which manifests need. Rename it"
+    assert fault("folder", data=("",)) == "DATA is empty. Give a path"
+    assert fault("table", data=("",)) == "DATA is empty. Give a path"
     (folder / "none").mkdir()
     assert fault("table", data=("none",)).startswith("DATA none is a folder without files of rows (.csv, ")
 
@@ -280,12 +280,12 @@ def test_files_of_data_set_or_of_unfinished_run_are_ours(folder, ours):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("yolo yolo/", "yolo and yolo/ are one path of two data sets; give it once"),
-        ("yolo ./yolo", "yolo and ./yolo are one path of two data sets; give it once"),
-        ("yolo link", "yolo and link are one path of two data sets; give it once"),
+        ("yolo yolo/", "yolo and yolo/ are one path of two data sets. Give it once"),
+        ("yolo ./yolo", "yolo and ./yolo are one path of two data sets. Give it once"),
+        ("yolo link", "yolo and link are one path of two data sets. Give it once"),
         ("yolo inner", "link/inner of one data set is within yolo of another"),
         ("inner yolo", "link/inner of one data set is within yolo of another"),
-        ("yolo voc --output yolo", "--output yolo is DATA, too; give another folder"),
+        ("yolo voc --output yolo", "--output yolo is DATA, too. Give another folder"),
         ("yolo voc --output voc/JPEGImages/out", "--output voc/JPEGImages/out is in "),
     ],
 )
