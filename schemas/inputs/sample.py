@@ -89,6 +89,7 @@ class Sample(msgspec.Struct, frozen=True):
             else is in the frame of the tile.
         ignores_exif: True if the labels are those of the pixels in the order of the file. EXIF does not turn the image
             then. It only matters without `width` and `height`, and for Samples of a `Read` that turns images.
+        offset: Offset of the image in the file at `path`, of `size_bytes` bytes; -1 if the file is the image.
     """
 
     file_name: str
@@ -111,6 +112,7 @@ class Sample(msgspec.Struct, frozen=True):
     fields: dict[str, Any] = {}
     tile: SampleTile | None = None
     ignores_exif: bool = False
+    offset: int = -1
 
     @property
     def annotation_rows(self) -> int:

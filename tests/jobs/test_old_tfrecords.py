@@ -150,7 +150,10 @@ def test_images_without_one_class_are_rejects_and_others_are_stratified(tmp_path
 
 
 def test_records_of_the_class_of_an_image_lack_its_objects(tmp_path, recordmill):
-    write_files(tmp_path / "old", {"a.record": tfrecord(old_record(0, image__class__text=b"cat"))})
+    write_files(
+        tmp_path / "old",
+        {"a.record": tfrecord(old_record(0, image__class__text=b"cat", image__object__bbox__xmax=[9.0]))},
+    )
     outcome = recordmill("convert", tmp_path / "old", "-o", tmp_path / "out", "--layout", "classification")
     assert outcome.code == 0, outcome
     (warning,) = manifest_of(tmp_path / "out")["splits"]["train"]["warnings"]

@@ -59,6 +59,11 @@ CONVERSIONS = {  # name: command, and 32 digits of the SHA-256 of shards, indexe
         "2f8dec15195140ebf097051695a2e8c0",
     ),
     "ndjson": ("convert ndjson --format ndjson --masks rle", "3c5afdb7b91340c043a49d058e168876"),
+    "tfrecord": ("convert tfrecord --format tfrecord", "8bd18c76a948135fb92506f4ef2aece4"),
+    "tfrecord classes": (
+        "convert tfrecord --format tfrecord --layout classification --num-shards 2",
+        "26391a1d0db590d0f45c08c01d823040",
+    ),
     "folder split": (
         "convert classes/images --format folder --split train=0.5,val=0.25,test=0.25 --stratify --seed 3"
         " --num-shards 2",

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.conftest import CATEGORIES, image_row
-from tests.literal_data import csv_rows, jpeg, png, write_coco_set, write_files
+from tests.literal_data import csv_rows, jpeg, old_record, png, tfrecord, write_coco_set, write_files
 
 IMAGES = ("1.png", "2.jpg", "ö 3.png", "4.jpg", "5.png", "6.jpg")
 """40x30 pixels each. Formats have no objects in 4.jpg."""
@@ -234,6 +234,26 @@ def write_ndjson(folder: Path) -> None:
     write_files(folder, {**images("images"), "set.ndjson": lines(header, *rows)})
 
 
+def write_tfrecord(folder: Path) -> None:
+    """Write records of objects and of a class of each image; an image in two records, and a box beyond its image."""
+    kinds = ("cat", "dög", "big dog")
+    records = [
+        old_record(
+            number,
+            image__object__class__text=kinds[number % 3].encode(),
+            image__object__class__label=[number % 3 + 1],
+            image__class__text=kinds[number % 2].encode(),
+            image__class__label=[number % 2 + 1],
+        )
+        for number in range(12)
+    ]
+    records += [
+        old_record(0, image__class__text=b"cat", image__class__label=[1]),
+        old_record(12, image__object__bbox__xmax=[9.0], image__class__text=b"cat", image__class__label=[1]),
+    ]
+    write_files(folder, {"train.record": tfrecord(*records[::2]), "val.record": tfrecord(*records[1::2])})
+
+
 def write_classes(folder: Path) -> None:
     kinds = ("cat", "dög", "big dog")
     names = [f"{kinds[number % 3]}/{number:02}" for number in range(24)]
@@ -271,6 +291,7 @@ def write_inputs(folder: Path) -> None:
         "openimages": write_openimages,
         "vertex": write_vertex,
         "ndjson": write_ndjson,
+        "tfrecord": write_tfrecord,
         "classes": write_classes,
         "tables": write_tables,
     }.items():

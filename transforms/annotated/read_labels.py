@@ -302,10 +302,12 @@ def labelled_rows(
         if sample.file_name != name:
             sample = msgspec.structs.replace(sample, file_name=name)
         sample = picker.pick(sample)
-        rejects = list(_faults_of(image, sample, file)) if image.faults else []
+        # Faults of objects that are not read do not count. An image whose class is unusable is a reject.
+        is_read = image.sample is None or not source.has_image_classes
+        rejects = list(_faults_of(image, sample, file)) if image.faults and is_read else []
         if source.has_image_classes and image.sample:
             has_other_labels |= sample.annotation_rows > 0
-            sample, class_rejects = _with_class(sample, finder, image.entry, file)
+            sample, class_rejects = _with_class(sample, finder, image, file)
             rejects += class_rejects
         fault = size_fault(sample)
         sample = msgspec.structs.replace(sample, width=None, height=None) if fault else sample
@@ -345,16 +347,19 @@ def labelled_rows(
     return block, traits | {ObservedLabel(NOTE, note) for note in notes}
 
 
-def _with_class(sample: Sample, finder: CategoryFinder, entry: str, file: str) -> tuple[Sample, list[Rejected]]:
-    """Return the Sample of an image with its only tag as its class, without other labels; and a reject without one."""
+def _with_class(
+    sample: Sample, finder: CategoryFinder, image: LabelledImage, file: str
+) -> tuple[Sample, list[Rejected]]:
+    """Return the Sample with its only tag as its class, without other labels; and a reject without one tag."""
     fault = ""
     if len(sample.tags) != 1:
-        fault = f"the image has {len(sample.tags)} classes, not one"
+        unknown = [fault.detail for fault in image.faults if fault.reason == Reason.UNKNOWN_CATEGORY]
+        fault = f"the image has {len(sample.tags)} classes, not one{''.join(f' ({text})' for text in unknown[:1])}"
     elif finder.knows_names and sample.tags[0] not in finder.by_name:
         fault = f"class {sample.tags[0]!r} is not a label"
     class_name = sample.tags[0] if len(sample.tags) == 1 else ""
     without = {"objects": (), "captions": (), "tags": (), "stuff": (), "panoptic": None}
-    detail = LabelFault(Reason.NO_CLASS, fault, where=entry).text(file)
+    detail = LabelFault(Reason.NO_CLASS, fault, where=image.entry).text(file)
     rejected = Rejected("image", id_of(sample), Reason.NO_CLASS, detail).named(sample.file_name)
     return msgspec.structs.replace(sample, class_name=class_name, **without), [rejected] if fault else []
 

@@ -304,6 +304,8 @@ def convert_samples(
         image_data=ragged_bytes([sample.data for sample in usable]) if any(sample.data for sample in usable) else None,
         file_version=ragged_texts([file.version for file in files]),
     )
+    if any(sample.offset >= 0 for sample in usable):
+        block = block.replace(file_offset=np.array([sample.offset for sample in usable], np.int64))
     return block.take(image_order(block, hash_in_order(block, options.seed)))
 
 
@@ -390,6 +392,7 @@ def convert_block(
             {path: _number(value, numeric.get(path)) for path, value in _decode_fields(text).items()},
             sample_tile(task.tile) if task.tile else None,
             task.ignores_exif,
+            task.ref.offset,
         )
 
 

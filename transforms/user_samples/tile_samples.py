@@ -76,9 +76,8 @@ def _find_size(sample: Sample, upright: bool) -> tuple[int, int] | None:
     if sample.width and sample.height:
         return sample.width, sample.height
     file = find_sample_file(sample)
-    return measure_size(
-        ImageFile(sample.path, file.size_bytes, file.version, sample.data), upright and not sample.ignores_exif
-    )
+    image = ImageFile(sample.path, file.size_bytes, file.version, sample.data, sample.offset)
+    return measure_size(image, upright and not sample.ignores_exif)
 
 
 def _tile_samples(sample: Sample, pairs: Sequence[tuple[Annotation, SampleObject]], block: Block) -> Iterator[Sample]:
