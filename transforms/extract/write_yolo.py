@@ -31,6 +31,7 @@ _HELD = {
 }
 _JOINED = "masks with several parts or holes, written as one polygon"
 _NO_MASK = "objects without a mask, written as the polygon of their box"
+_NOT_ORIENTED = "objects that are no oriented box, written as their upright box"
 _CUT = "boxes beyond the image, clipped at its edge"
 _RENAMED = (
     "image files below a folder named images, now without it, because Ultralytics would look for labels beside it"
@@ -99,7 +100,9 @@ def _line_numbers(object_: ExtractedObject, image: ExtractedImage, task: str, po
     rectangle = [xmin / width, ymin / height, xmax / width, ymin / height]
     rectangle += [xmax / width, ymax / height, xmin / width, ymax / height]
     if task == "obb":
-        return list(object_.corners) if any(object_.corners) else rectangle
+        corners = _oriented_corners(object_, image)
+        image.notes[_NOT_ORIENTED] += not corners
+        return corners or rectangle
     if task == "segment":
         polygon = _mask_polygon(object_, image)
         image.notes[_NO_MASK] += not polygon
@@ -113,6 +116,17 @@ def _line_numbers(object_: ExtractedObject, image: ExtractedImage, task: str, po
         xyv[at] = min(max(xyv[at] / width, 0.0), 1.0)
         xyv[at + 1] = min(max(xyv[at + 1] / height, 0.0), 1.0)
     return [*box, *xyv]
+
+
+def _oriented_corners(object_: ExtractedObject, image: ExtractedImage) -> list[float]:
+    """Return the corners of an oriented box, or of a polygon of four points, as fractions; empty for other shapes."""
+    if any(object_.corners):
+        return list(object_.corners)
+    rings = object_.polygons
+    if [len(ring) for ring in rings] != [4]:
+        return []
+    width, height = image.image.width, image.image.height
+    return [side for x, y in rings[0] for side in (min(max(x / width, 0.0), 1.0), min(max(y / height, 0.0), 1.0))]
 
 
 def _mask_polygon(object_: ExtractedObject, image: ExtractedImage) -> list[float]:

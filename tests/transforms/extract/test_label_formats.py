@@ -191,7 +191,10 @@ def test_oriented_boxes_of_cvat(corners, tag, expected):
     xs, ys = np.array(corners[::2]) / 40, np.array(corners[1::2]) / 30
     values = with_objects((ys.min(), xs.min(), ys.max(), xs.max()))
     values |= {"objects.corners": np.float32(np.transpose([xs, ys]).ravel())}
+    (x1, y1, x2, y2), (x3, y3, x4, y4) = corners[:4], corners[4:]
+    values |= {"objects.area": np.float32([abs((x3 - x1) * (y4 - y2) - (y3 - y1) * (x4 - x2)) / 2])}
     rows, _, _ = extract("cvat", values, Part.ORIENTED)
+    assert "areas that differ from those of the shapes" not in rows.lost
     ring = json.dumps([corners]).encode()
     masks = np.array([compress_segmentation(ring, 40, 30)], object)
     with_mask, _, _ = extract("cvat", values | {"objects.mask_rle": masks}, Part.ORIENTED, Part.MASK_RLE)
@@ -347,15 +350,32 @@ def test_boxes_that_yolo_does_not_take():
     assert rows.lost["boxes outside of their image"] == 1
 
 
+def test_polygons_beside_oriented_boxes():
+    """CVAT has no shape for an oriented box that is no rectangle, so it comes back as a polygon of four points."""
+    polygons = [b"[[10,6,22,3,20,15,-4,12]]", b"[[0,0,20,0,20,15]]"]
+    values = with_objects((0.25, 0.25, 0.5, 0.75), *[(0, 0, 0.5, 0.5)] * 2)
+    values["objects.mask_rle"] = np.array([b""] * 3, object)
+    values["objects.polygons"] = np.array([b"", *polygons], object)
+    values["objects.corners"] = np.float32([0.25, 0.25, 0.75, 0.25, 0.75, 0.5, 0.25, 0.5, *[0] * 16])
+    values["objects.area"] = np.float32([150, 1, 1])
+    rows, (_, labels), _ = extract("yolo", values, Part.ORIENTED, Part.MASK_RLE)
+    assert labels.data.decode().splitlines() == [
+        "0 0.25 0.25 0.75 0.25 0.75 0.5 0.25 0.5",
+        "1 0.25 0.2 0.55 0.1 0.5 0.5 0 0.4",
+        "2 0 0 0.5 0 0.5 0.5 0 0.5",
+    ]
+    assert rows.notes == {"objects that are no oriented box, written as their upright box": 1}
+
+
 def test_kinds_that_are_lost():
     values = with_objects((0, 0, 1, 1), objects__track_id=np.array([7]), captions__text=np.array([b"a", b"b"]))
     values |= {
         "semantic.png": b"PNG",
         "image.tag_names": np.array([b"day"]),
-        "objects.corners": np.float32([0, 0, 1, 0, 1, 1, 0, 1]),
+        "objects.corners": np.float32([0.25, 0, 1, 0, 1, 1, 0.25, 1]),
     }
     rows, (_, labels), _ = extract("yolo", values, Part.TRACKS, Part.CAPTIONS, Part.SEMANTIC, Part.ORIENTED)
-    assert labels.data == b"0 0 0 1 0 1 1 0 1\n"
+    assert labels.data == b"0 0.25 0 1 0 1 1 0.25 1\n"
     assert {"track ids": 1, "captions": 2, "masks of whole images": 1, "tags of images": 1}.items() <= rows.lost.items()
     assert "oriented boxes" not in rows.lost
 

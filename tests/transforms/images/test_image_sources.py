@@ -69,8 +69,9 @@ def test_use_of_file(check, data, sides, use, size, inspect):
         (b"", SIDES, Reason.IMAGE_UNREADABLE),
     ],
 )
-def test_unusable_file(data, sides, reason, inspect):
-    rejected = inspect(data, sides)
+@pytest.mark.parametrize("check", ["header", "decode"])
+def test_unusable_file(check, data, sides, reason, inspect):
+    rejected = inspect(data, sides, check)
     assert isinstance(rejected, Rejected)
     assert rejected.reason is reason
 
