@@ -175,6 +175,12 @@ def test_output_in_the_data_is_refused(labels, data):
     assert sorted(os.listdir(data / "images")) == ["a.jpg", "b"]
 
 
+def test_error_before_any_label_leaves_no_folder(labels, data, tmp_path):
+    (data / "instances.json").write_text("{}")
+    assert labels("yolo").code
+    assert not os.path.exists(tmp_path / "out")
+
+
 def test_plan_writes_nothing(labels, tmp_path):
     plan = labels("yolo", "--dry-run")
     assert plan.code == 0, plan

@@ -11,6 +11,7 @@ from recordmill.schemas.dataset.checks import Fault
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.transforms.containers.read_shards import FaultList, ManifestShard, readable_records
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.extract.extract_files import (
@@ -170,9 +171,8 @@ class LabelExtractor(RowExtractor):
     def __call__(self, values: dict[str, Any]) -> Extracted:
         faults: list[tuple[str, str]] = []
         record, image = self.read_image(values, faults)
-        # Names of data sets that were read in this format already begin with the split's folder.
         (data, source), folder = read_image_file(values, Use.LINK), f"{self._folder}/"
-        name = extraction_path(self._folder, image.file_name).removeprefix(folder).removeprefix(folder)
+        name = self._name_in_split(image.file_name)
         notes: Counter[str] = Counter()
         if posixpath.splitext(name)[1].lower() not in _SUFFIXES:
             kind = source.format if source else image_kind(data)
@@ -206,6 +206,17 @@ class LabelExtractor(RowExtractor):
             image, line=labels.line, objects=labels.objects, lost=dict(+extracted.lost), notes=dict(+notes)
         )
         return rows, tuple(files), faults
+
+    def _name_in_split(self, file_name: str) -> str:
+        """Return a name without a folder of its split, with which names of many data sets begin: `images/val`, `valid`.
+
+        Raises:
+            UnusableRecordError: See `extraction_path`.
+        """
+        folder = f"{self._folder}/"
+        name = extraction_path(self._folder, file_name).removeprefix(folder).removeprefix(folder)
+        top, _, rest = name.partition("/")
+        return rest if rest and SPLIT_OF_FOLDER.get(top.lower()) == self._split else name
 
     def _objects(
         self, record: RecordView, image: ImageEntry, faults: list[tuple[str, str]]

@@ -292,6 +292,9 @@ def test_no_objects(format_):
         ("images/val/a.x.jpg", "images/val/a.x.jpg", "labels/val/a.x.txt"),  # of a data set that was YOLO's
         ("images/a.jpg", "images/val/a.jpg", "labels/val/a.txt"),
         ("train/images/a.jpg", "images/val/train/a.jpg", "labels/val/train/a.txt"),  # Roboflow's layout
+        ("valid/images/a.jpg", "images/val/a.jpg", "labels/val/a.txt"),
+        ("VAL/a.jpg", "images/val/a.jpg", "labels/val/a.txt"),
+        ("val", "images/val/val.png", "labels/val/val.txt"),
         ("a", "images/val/a.png", "labels/val/a.txt"),
         ("a.gif", "images/val/a.gif.png", "labels/val/a.gif.txt"),
         ("./b//c.PNG", "images/val/b/c.PNG", "labels/val/b/c.txt"),
@@ -300,7 +303,9 @@ def test_no_objects(format_):
 def test_names(name, image, labels):
     rows, files, _ = extract("yolo", NONE | {"image.file_name": name.encode()})
     assert [file.path for file in files] == [image, labels]
-    assert bool(rows.notes) == (name in ("a", "a.gif", "images/a.jpg", "train/images/a.jpg"))
+    assert bool(rows.notes) == (
+        name in ("a", "a.gif", "val", "images/a.jpg", "train/images/a.jpg", "valid/images/a.jpg")
+    )
 
 
 @pytest.mark.parametrize("name", [".a.jpg", ".x/a.jpg", "@eaDir/a.jpg", "a .jpg", "x/ a.jpg", "x /a.jpg", "a\\b.jpg"])
