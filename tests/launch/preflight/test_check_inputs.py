@@ -97,7 +97,7 @@ REFUSED = [
             "convert the folder: recordmill convert yolo -o OUT --format yolo (data.yaml)",
         ],
     ),
-    ("coco", {"images": "ann.zip/more.zip"}, ["--images ann.zip/more.zip: an archive within", "unpack ann.zip"]),
+    ("coco", {"images": "ann.zip/more.zip"}, ["--images ann.zip/more.zip: an archive within", "Unpack ann.zip"]),
     ("coco", {"instances": ("instances.json", "./instances.json")}, ["--instances", "the same"]),
     ("coco", {"instances": "ann.zip"}, ["--instances", "archive", "ann.zip/annotations/instances_val.json"]),
     ("coco", {"instances": "masks.zip"}, ["--instances", "archive"]),
