@@ -65,9 +65,9 @@ def test_links_in_a_circle(tmp_path):
 def test_folder_that_may_not_be_written_to(open_folder):
     (open_folder / "out").mkdir(mode=0o555)
     out = open_folder / "out"
-    assert fault_for_nobody(out).startswith(f"this user may not write to {out};")
+    assert fault_for_nobody(out).startswith(f"this user may not write to {out}.")
     assert fault_for_nobody(out / "a" / "b").startswith(
-        f"{out}/a/b cannot be created: this user may not write to {out};"
+        f"{out}/a/b cannot be created: this user may not write to {out}."
     )
 
 
@@ -81,6 +81,6 @@ def test_file_system_that_may_only_be_read(tmp_path):
     if subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("no file system may be mounted here")
     try:
-        assert f"this user may not write to {tmp_path};" in folder_fault(str(tmp_path / "out"))
+        assert f"this user may not write to {tmp_path}." in folder_fault(str(tmp_path / "out"))
     finally:
         subprocess.run(["umount", tmp_path], check=True)
