@@ -327,7 +327,7 @@ def merge_rows(block: Block) -> Block:
         classes = first_texts(sorted({*class_names[start:end]}), _SHOWN)
         for reason, number, words in (
             (Reason.SIZE_MISMATCH, len(sizes), " but ".join(f"{width}x{height}" for width, height in sizes)),
-            (Reason.NO_CLASS, len({*class_names[start:end]}), f"of several classes, {classes},"),
+            (Reason.NO_CLASS, len({*class_names[start:end]}), f"more than one class ({classes})"),
         ):
             if number > 1:
                 name, image_id = block.file_name.texts()[start], int(block.image_id[start])

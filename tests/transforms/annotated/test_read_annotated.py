@@ -87,7 +87,7 @@ def test_rows_of_an_image_with_several_classes_are_a_reject():
     merged = merge_rows(block)
     rejects, none = (msgspec.msgpack.decode(row, type=list[Rejected]) for row in merged.rejected.rows())
     assert [(reject.reason, reject.detail) for reject in rejects] == [
-        ("no_class", "'7.jpg' is of several classes, cat, dog, in its label files")
+        ("no_class", "'7.jpg' is more than one class (cat, dog) in its label files")
     ]
     assert none == []
 
