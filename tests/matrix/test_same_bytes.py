@@ -18,8 +18,8 @@ from tests.matrix.conversions import CONVERSIONS, VARYING, convert, files_of, wr
 OTHER_ZLIB = "zlib-ng" in zlib.ZLIB_RUNTIME_VERSION
 WITH_DRAWN_PNGS = "coco masks", "coco panoptic"
 NOT_SAMPLES = {"coco captions", "table CSV", "table JSON Lines", "table Parquet", "embed", "Beam", "tfrecord classes"}
-"""Conversions that `ReadDataset` does not have: encoded captions, rows, features, tags as classes of images; and Samples
-that a pipeline makes."""
+"""Conversions that `ReadDataset` does not have: encoded captions, rows, features, tags as classes of images, and
+Samples that a pipeline makes."""
 
 
 @pytest.fixture(scope="module")
