@@ -306,7 +306,7 @@ def labelled_rows(
         is_read = image.sample is None or not source.has_image_classes
         rejects = list(_faults_of(image, sample, file)) if image.faults and is_read else []
         if source.has_image_classes and image.sample:
-            has_other_labels |= sample.annotation_rows > 0
+            has_other_labels |= sample.annotation_rows > 0 or bool(image.faults)
             sample, class_rejects = _with_class(sample, finder, image, file)
             rejects += class_rejects
         fault = size_fault(sample)
