@@ -124,9 +124,6 @@ _LABEL_FILE_FORMATS = {
     "with a class; each holds its image.",
 }
 
-_BY_CONTENT = {"tfrecord": "recordmill.transforms.tfrecord.find_records"}
-"""Modules of formats whose files have any name: recognition, of a data set and of paths."""
-
 
 def _label_file_format(name: str, text: str, options_path: str = "", package: str = "") -> Format:
     """Return a format of images with label files. Our options are NAME_options.NameOptions in transforms/NAME."""
@@ -136,8 +133,7 @@ def _label_file_format(name: str, text: str, options_path: str = "", package: st
         _LABEL_FILES_MODULE,
         text,
         "its folder, .zip or file",
-        f"{_BY_CONTENT.get(name, 'recordmill.transforms.annotated.recognise_format')}.ways",
-        paths_path=f"{_BY_CONTENT[name]}.recognise_paths" if name in _BY_CONTENT else "",
+        "recordmill.transforms.annotated.recognise_format.ways",
         package=package,
     )
 
@@ -156,6 +152,10 @@ FORMATS = {
     **{name: _label_file_format(name, text) for name, text in _LABEL_FILE_FORMATS.items()},
     "masks": _label_file_format("masks", _LABEL_FILE_FORMATS["masks"])._replace(
         ways_path="recordmill.transforms.masks.recognise_masks.ways"
+    ),
+    "tfrecord": _label_file_format("tfrecord", _LABEL_FILE_FORMATS["tfrecord"])._replace(
+        ways_path="recordmill.transforms.tfrecord.find_records.ways",
+        paths_path="recordmill.transforms.tfrecord.find_records.recognise_paths",
     ),
     "folder": Format(
         "folder",

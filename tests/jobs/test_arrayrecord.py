@@ -209,7 +209,7 @@ def test_without_extra_no_target_is_claimed(out, tmp_path, recordmill, monkeypat
     monkeypatch.setattr("recordmill.schemas.containers.find_spec", lambda name: None)
     outcome = recordmill("extract", out, tmp_path / "images")
     assert outcome.code == 2
-    assert outcome.err.startswith("recordmill: Container arrayrecord needs pip install")
+    assert outcome.err.startswith("recordmill: Container arrayrecord needs the extra arrayrecord")
     assert not (tmp_path / "images").exists()
 
 

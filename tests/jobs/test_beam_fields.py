@@ -79,7 +79,7 @@ def test_only_requested_fields(fields, keys, samples, tmp_path):
 
 
 def test_a_field_that_no_sample_has(samples, tmp_path):
-    with pytest.raises(Exception, match=r"did you mean image.prompt\?"):
+    with pytest.raises(Exception, match=r"Did you mean image.prompt\?"):
         write(samples, tmp_path / "out", fields=["image.promt"])
 
 

@@ -269,7 +269,7 @@ def test_overwrite_keeps_shards_if_input_is_malformed(tmp_path, recordmill):
     ("name", "step"),
     [
         ("coco.join_images.limit_records", "join annotations"),
-        ("shards.encode_images.load_image", "read images"),
+        ("encoders.encode_examples.load_image", "read images"),
         ("encoders.encode_examples.ExampleEncoder._fit", "encode images"),
     ],
 )

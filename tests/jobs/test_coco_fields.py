@@ -232,9 +232,9 @@ def test_first_file_s_values_hold(tmp_path, recordmill):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ("scor", "did you mean score?"),
-        ("attributes", "name those that records need: attributes.color"),
-        ("image.licence", "did you mean image.license?"),
+        ("scor", "Did you mean score?"),
+        ("attributes", "Name those that records need: attributes.color"),
+        ("image.licence", "Did you mean image.license?"),
         ("area", "stores area"),
         ("image.width", "stores width"),
         ("mood", "fields of captions, of regions of stuff and of panoptic segments are not read"),

@@ -18,7 +18,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import recordmill
-from recordmill.launch.command_line.keywords import convert_module, keywords_module
+from recordmill.launch.command_line.keywords import convert_module, keyword_name, keywords_module
 from recordmill.pipelines.verbs import verb_fields
 from recordmill.schemas.errors import WrongFlagError
 from tests.conftest import shard_bytes
@@ -191,7 +191,7 @@ def test_findings_are_logged_once_as_warnings(tmp_path, caplog, capfd, runner_op
 
 def test_signature_has_every_option():
     parameters = inspect.signature(recordmill.convert).parameters
-    names = {field.name for field in verb_fields("convert")} - {"dry_run", "part", "debug", "print_config"}
+    names = {keyword_name(field) for field in verb_fields("convert")} - {"dry_run", "part", "debug", "print_config"}
     assert set(parameters) == names | {"runner_options", "format_options"}
     assert [name for name in parameters if f" {name}: " not in recordmill.convert.__doc__] == []
     assert parameters["image_format"].annotation == "Literal['keep', 'jpeg', 'png'] | None"

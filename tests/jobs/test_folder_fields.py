@@ -119,7 +119,7 @@ def test_without_the_flag(folder, recordmill):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ("colr", "did you mean image.colour?"),
+        ("colr", "Did you mean image.colour?"),
         ("label", "paths, classes or splits"),
         ("age:double", "kind"),
     ],

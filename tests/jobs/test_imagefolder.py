@@ -126,7 +126,7 @@ def test_rejects_with_file_and_line(folder, recordmill):
         "train/deep/2.jpg": 1,
     }
     assert found["train/1.jpg"]["image/caption"] == [b"image 1.jpg", b"again"]
-    assert "1 in" in done.out  # train/3.jpg, which no row names
+    assert "1 not converted: no row names them (train/3.jpg)" in done.out
 
 
 def test_images_in_parquet_files(folder, recordmill):

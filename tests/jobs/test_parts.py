@@ -222,7 +222,7 @@ def test_parts_with_other_options(flags, recordmill, tmp_path):
     write_parts(recordmill, flags, out, ["0/3", "1/3"])
     text = error(recordmill, *flags, "--seed", 4, "--output", out, "--part", "2/3")
     assert "seed: default, now 4" in text
-    assert "give all parts of a job the same options" in text
+    assert "Give all parts of a job the same options" in text
     write_parts(recordmill, [*flags, "--duplicates", "fail"], out, ["2/3"])
     text = error(recordmill, "seal", out)
     assert "part 2/3 differs from parts 0/3, 1/3 (--duplicates: report, now fail)" in text
@@ -330,14 +330,14 @@ def test_error_of_one_part_keeps_shards_of_others(recordmill, tmp_path):
 
 def test_error_of_first_part_keeps_what_others_began(flags, recordmill, monkeypatch, tmp_path):
     """It noted the recipe, and fails before its first shard, while another part writes."""
-    out, run_job = tmp_path / "out", convert_module._run_job
+    out, run_job = tmp_path / "out", convert_module.run_job
 
     def fail_after_other(*_: object) -> None:
-        monkeypatch.setattr(convert_module, "_run_job", run_job)
+        monkeypatch.setattr(convert_module, "run_job", run_job)
         write_parts(recordmill, flags, out, ["1/2"])
         raise ConfigError("this machine has no images")
 
-    monkeypatch.setattr(convert_module, "_run_job", fail_after_other)
+    monkeypatch.setattr(convert_module, "run_job", fail_after_other)
     assert "this machine has no images" in error(recordmill, *flags, "--output", out, "--part", "0/2")
     write_parts(recordmill, flags, out, ["0/2"])
     seal(recordmill, out)

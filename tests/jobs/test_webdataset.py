@@ -228,7 +228,7 @@ def test_foreign_tars_are_indexed(tmp_path, recordmill):
     with tarfile.open(tmp_path / "c.tar.gz", "w:gz") as archive:
         archive.addfile(tarfile.TarInfo("0.jpg"), io.BytesIO())
     outcome = recordmill("index", tmp_path / "c.tar.gz")
-    assert (outcome.code, "unpack it with gunzip" in outcome.err) == (2, True)
+    assert (outcome.code, "Unpack it with gunzip" in outcome.err) == (2, True)
     assert "c.tar.gz is a tar file" in recordmill("show", tmp_path / "c.tar.gz").err
 
 
