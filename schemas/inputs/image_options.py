@@ -385,7 +385,11 @@ class AnnotatedOptions(ObjectOptions, LabelsOnlyOptions, DividedOptions):
     @property
     def map_folders(self) -> tuple[MapFolder, ...]:
         """Folders of the maps of images: semantic masks and depth maps."""
-        return tuple(MapFolder(Part.DEPTH, folder) for folder in self.depth_images)
+        roots = [f"{image_root.rstrip('/')}/" for image_root in self.images]
+        return tuple(
+            MapFolder(Part.DEPTH, folder, has_others=any(root.startswith(f"{folder.rstrip('/')}/") for root in roots))
+            for folder in self.depth_images
+        )
 
     @property
     def metres_per_unit(self) -> float | None:

@@ -45,6 +45,7 @@ class MapFolder(NamedTuple):
         image_ends, map_ends: Ends of the names of images, and of the PNGs. Other files of the folder are no maps.
         changes: Values of pixels, and the values that are written instead: 255 for unknown pixels, 256 for a reject.
         colours: Red, green and blue of the values from 0 on, three bytes each, for masks with colours; empty without.
+        has_others: True if the folder has images, too, so that only files with a word for depth in their path are maps.
     """
 
     part: Part
@@ -54,6 +55,7 @@ class MapFolder(NamedTuple):
     map_ends: NameEnds = NameEnds()
     changes: tuple[tuple[int, int], ...] = ()
     colours: bytes = b""
+    has_others: bool = False
 
     def image_key(self, name: str) -> str:
         """Return the text that the names of an image and of its map have in common; empty for other images.
@@ -75,22 +77,26 @@ class MapFolder(NamedTuple):
         Args:
             name: Path below the folder, as `name_key` returns it.
         """
+        path = posixpath.splitext(name)[0]
+        if self.has_others and _without_words(path, _DEPTH_WORDS, _DEPTH_WORDS) == path:
+            return ""
         return self._pair_key(name, self.map_ends, _DEPTH_WORDS)
 
     def _pair_key(self, name: str, ends: NameEnds, words: tuple[str, ...]) -> str:
         key = ends.key(name)
         if self.part is Part.DEPTH:
-            key = _without_words(key, words)
+            key = _without_words(key, words, (*_IMAGE_WORDS, *_DEPTH_WORDS))
         return key and self.prefix + key
 
 
-def _without_words(key: str, words: tuple[str, ...]) -> str:
-    """Return a path without folders for images or depth maps, and its name without a word at one end.
+def _without_words(key: str, words: tuple[str, ...], folder_words: tuple[str, ...]) -> str:
+    """Return a path without folders of some names, and its name without a word at one end.
 
-    >>> [_without_words(key, ("color", "rgb")) for key in ("rgb/a/frame-1.color", "RGB_1", "rgb", "rgba_1")]
+    >>> words = ("color", "rgb")
+    >>> [_without_words(key, words, words) for key in ("rgb/a/frame-1.color", "RGB_1", "rgb", "rgba_1")]
     ['a/frame-1', '1', 'rgb', 'rgba_1']
     """
     *folders, stem = key.split("/")
     either = "|".join(words)
     plain = re.sub(f"^(?:{either})[._-](?=.)|(?<=.)[._-](?:{either})$", "", stem, count=1, flags=re.IGNORECASE)
-    return "/".join((*(one for one in folders if one.lower() not in (*_IMAGE_WORDS, *_DEPTH_WORDS)), plain))
+    return "/".join((*(one for one in folders if one.lower() not in folder_words), plain))

@@ -38,8 +38,8 @@ def folder(tmp_path) -> Path:
     return tmp_path
 
 
-def flags(folder: Path, *more: object) -> list[object]:
-    depth = "--depth-images", folder / "data" / "depth", "--depth-scale", 0.002
+def flags(folder: Path, *more: object, depth_folder: str = "data/depth") -> list[object]:
+    depth = "--depth-images", folder / depth_folder, "--depth-scale", 0.002
     return ["convert", folder / "data", "--format", "yolo", "--output", folder / "out", *depth, *more]
 
 
@@ -119,6 +119,17 @@ def test_changed_depth_maps_are_noticed(folder, recordmill):
     assert (depth(examples_by_name(folder / "out")["images/train/a.jpg"]) == DEPTH * 3).all()
     annotations = manifest_of(folder / "out")["splits"]["train"]["annotations"]
     assert (annotations["depth_maps"], annotations["replaced"]) == (3, 2)
+
+
+def test_folder_of_depth_maps_may_have_the_images_too(folder, recordmill):
+    for path in (folder / "data" / "images" / "train").iterdir():
+        Image.open(path).save(path.with_suffix(".png"))
+        path.unlink()
+    done = recordmill(*flags(folder, depth_folder="data"))
+    assert (done.code, "without an image" in done.out) == (0, False), done
+    assert {name: int(depth(record)[0, 0]) for name, record in examples_by_name(folder / "out").items()} == {
+        f"images/train/{name}.png": ord(name) for name in ("a", "b", "c")
+    }
 
 
 def test_two_files_for_one_map_are_an_error(folder, recordmill):

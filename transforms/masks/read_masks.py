@@ -10,6 +10,7 @@ from functools import partial
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.images import is_image_name
+from recordmill.schemas.inputs.maps import MapFolder
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD, USUAL_SPLITS
 from recordmill.schemas.paths import is_remote
 from recordmill.schemas.sizes import first_texts, number_text, size_text
@@ -54,6 +55,9 @@ def source(options: MasksOptions) -> Source:
     is_one_root = image_root == mask_root
     apart = tuple(_folders_below(image_root, (*options.mask_images, *options.depth_images)))
     names = [name for name in list_names(image_root) if not name.startswith(apart)]
+    if image_root in (folder.rstrip("/") for folder in options.depth_images):
+        depth_maps = MapFolder(Part.DEPTH, image_root, has_others=True)
+        names = [name for name in names if not depth_maps.map_key(name)]
     mask_names = names if is_one_root else list_names(mask_root)
     pairs = find_pairs(names) if is_one_root else [pair_names(names, mask_names)]
     pairs = [pair for pair in pairs if pair.pairs]

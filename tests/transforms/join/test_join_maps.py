@@ -13,6 +13,7 @@ from recordmill.transforms.join.join_maps import JoinMaps, choose_file
 from tests.transforms.dataset.kinds import applied
 
 DEPTH = MapFolder(Part.DEPTH, "depth")
+WITH_IMAGES = MapFolder(Part.DEPTH, "data", has_others=True)
 CITYSCAPES = MapFolder(Part.SEMANTIC, "gtFine", "", NameEnds("", "_leftImg8bit"), NameEnds("", "_labelIds"))
 CAMVID = MapFolder(Part.SEMANTIC, "labels", "train/", map_ends=NameEnds("", "_L"))
 
@@ -28,6 +29,8 @@ CAMVID = MapFolder(Part.SEMANTIC, "labels", "train/", map_ends=NameEnds("", "_L"
         (DEPTH, "color/1.jpg", "1.png"),
         (DEPTH, "frame-0.color.png", "frame-0.depth.png"),
         (DEPTH, "./rgb_1.v2.png", "depth_1.v2.png"),
+        (WITH_IMAGES, "train/images/1.png", "train/depth/1.png"),
+        (WITH_IMAGES, "train/1.png", "train/1_depth.png"),
     ],
 )
 def test_names_of_an_image_and_its_map(folder, image, file):
@@ -42,6 +45,7 @@ def test_names_of_an_image_and_its_map(folder, image, file):
         (CAMVID, "train/1.png", "2_L.png"),
         (DEPTH, "a/1.jpg", "b/1.png"),
         (DEPTH, "frame-0.color.png", "frame-0.color.png"),
+        (WITH_IMAGES, "train/images/1.png", "train/images/1.png"),
     ],
 )
 def test_names_of_other_images(folder, image, file):
