@@ -84,7 +84,6 @@ def test_two_extractions_at_once(pictures, tmp_path):
     job = Job(place, tmp_path, lambda output: ["extract", f"{tmp_path}/data", output])
     whole_output = job.new_output()
     job.run(whole_output)
-    refused = "recordmill: another recordmill extract is writing to {}; wait until it ends, or choose another DIR\n"
     told = []
     for after in (0, 0, job.seconds / 3, job.seconds / 2):
         output = job.new_output()
@@ -93,7 +92,7 @@ def test_two_extractions_at_once(pictures, tmp_path):
         other = job.start(output)
         assert_done_or_refused(one.end(), other.end())
         assert job.place.files(output) == job.place.files(whole_output)
-        told += [one.err + other.err == refused.format(output)]
+        told += [f" is writing to {output};" in one.err + other.err]
     assert sum(told) >= 2  # and the others came too late
 
 
