@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 CODE = ("recordmill/*.py", "pipelines/*.py", "transforms/**/*.py", "schemas/**/*.py", "launch/**/*.py")
-PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "docs/tutorials/*.md")
+PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "docs/decisions/*.md", "docs/tutorials/*.md")
 HEAD = re.compile(r"(What|Of|That|Which|Those|Likewise|As|Whether it|They|Where) ")
 WORD = re.compile(
     r"\b(anew|likewise|whatever|lest|is told|are told|of its own|as it is|as they are|those of which|that are there)\b",
