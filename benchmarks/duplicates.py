@@ -70,7 +70,7 @@ def fingerprint(data: bytes) -> np.void:
         size = picture.size
     values = {"image.file_name": b"", "image.width": size[0], "image.height": size[1], "image.encoded": data}
     facts = RecordView(values).facts(measure_file(data, kind))
-    return fingerprint_images(facts, RecordPlaces(*np.zeros((4, 1), np.int64)), None)[0]
+    return fingerprint_images(facts, RecordPlaces(*np.zeros((4, 1), np.int64)))[0]
 
 
 def are_near(one: np.ndarray, other: np.ndarray) -> bool:

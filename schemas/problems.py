@@ -105,7 +105,7 @@ the positions of its objects, see `recordmill.transforms.insight.fingerprint_ima
 NO_FINGERPRINT_OFFSET = (1 << 64) - 1
 """`offset` in FINGERPRINT without a byte range. `bytes` is the number of records then."""
 
-FINGERPRINT_VERSION = 1
+FINGERPRINT_VERSION = 2
 """Version of the algorithm that computes fingerprints from images and labels."""
 
 

@@ -174,15 +174,18 @@ class SortedObjects(NamedTuple):
     order: np.ndarray
 
 
-def sort_objects(facts: FactColumns) -> SortedObjects:
-    """Sort the objects of images; the facts must have objects.
+def sort_objects(facts: FactColumns, edges: np.ndarray | None = None) -> SortedObjects:
+    """Sort the objects of images by class and edges; the facts must have objects.
+
+    Args:
+        edges: float32 [M, 4]; by default yxyx_frac.
 
     >>> boxes = np.array([[0, 0, 1, 1], [0, 0, 0.5, 1], [0, 0, 1, 1]], np.float32)
     >>> facts = FactColumns(*[None] * 8, np.array([0, 2, 3]), np.array([7, 3, 3]), boxes)
     >>> sort_objects(facts).rows[:, 0].tolist()
     [3.0, 7.0, 3.0]
     """
-    edges, classes = facts.yxyx_frac, facts.class_index
+    edges, classes = facts.yxyx_frac if edges is None else edges, facts.class_index
     image = np.repeat(np.arange(len(facts.first_object_of_image) - 1), np.diff(facts.first_object_of_image))
     order = _order(image, classes, edges)
     rows = np.column_stack((classes[order], edges[order])).astype(np.float64)

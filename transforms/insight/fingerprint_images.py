@@ -15,7 +15,6 @@ from recordmill.transforms.blocks.image_facts import (
     NO_OFFSET,
     FactColumns,
     RecordPlaces,
-    SortedObjects,
     sort_objects,
 )
 from recordmill.transforms.images.measure_pixels import HASH_SIDE, perceptual_hashes
@@ -24,6 +23,8 @@ _PARTS = 4
 _HALF = 32
 """Bits of each half of the label digest: the digest of classes, and the digest of boxes."""
 _NO_CLASS = (1 << _HALF) - 1
+_SCALE_OF_UNKNOWN_SIZE = 1e6
+"""Boxes of records without an image are compared in millionths of its sides."""
 
 
 class ImageFingerprints:
@@ -33,13 +34,12 @@ class ImageFingerprints:
         self._names: list[str] = []
         self._rows: list[bytes] = []
 
-    def add(self, facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> None:
-        """Fingerprint images, and whole images in place of tiles. `objects` has their sorted objects; None if records
-        have no objects."""
+    def add(self, facts: FactColumns, places: RecordPlaces) -> None:
+        """Fingerprint images, and whole images in place of tiles."""
         facts = facts.of_source()
         is_counted = np.array(list(map(bool, facts.sha256)), bool) & ~facts.is_continuation
         self._names += facts.name.take(np.flatnonzero(is_counted)).texts()
-        self._rows.append(fingerprint_images(facts, places, objects)[is_counted].tobytes())
+        self._rows.append(fingerprint_images(facts, places)[is_counted].tobytes())
 
     def collect(self, shard: str) -> Fingerprints:
         """Return the fingerprints of all added images. `shard` is the name of their shard."""
@@ -47,7 +47,7 @@ class ImageFingerprints:
         return Fingerprints(shard, names, b"".join(self._rows), FINGERPRINT_VERSION)
 
 
-def fingerprint_images(facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> np.ndarray:
+def fingerprint_images(facts: FactColumns, places: RecordPlaces) -> np.ndarray:
     """Return FINGERPRINT [N], a row per image."""
     fingerprints = np.zeros(len(facts), FINGERPRINT)
     digests = bytes.fromhex("".join([sha256[:32] or "0" * 32 for sha256 in facts.sha256]))
@@ -59,7 +59,7 @@ def fingerprint_images(facts: FactColumns, places: RecordPlaces, objects: Sorted
         fingerprints["hash"][has_grey] = perceptual_hashes(small)
         fingerprints["form"][has_grey, :-1] = _mean_levels(small)
     fingerprints["form"][:, -1] = [_aspect_level(width, height) for width, height in facts.size_px.tolist()]
-    fingerprints["labels"] = label_digests(facts, objects)
+    fingerprints["labels"] = label_digests(facts)
     fingerprints["record"] = places.record
     fingerprints["offset"] = places.offset  # NO_OFFSET becomes NO_FINGERPRINT_OFFSET
     fingerprints["bytes"] = np.where(places.offset == NO_OFFSET, places.records, places.bytes)
@@ -79,24 +79,33 @@ def _aspect_level(width: int, height: int) -> int:
     return min(255, max(0, 128 + round(80 * log2(width / height)))) if height else 0
 
 
-def label_digests(facts: FactColumns, objects: SortedObjects | None) -> np.ndarray:
+def label_digests(facts: FactColumns) -> np.ndarray:
     """Return label digests: uint64 [N]. The upper half is the class of the image, or the digest of its objects'
-    classes. The lower half is the digest of the objects' classes and boxes; of an image without objects, that of the
-    number of pixels of each value of its semantic mask."""
-    if objects is not None:
-        starts = facts.first_object_of_image
-        classes, boxes = _digest_rows(objects.rows[:, 0], starts), _digest_rows(objects.rows, starts)
+    classes. The lower half is the digest of the objects' classes and boxes, in hundredths of a pixel; of an image
+    without objects, that of the number of pixels of each value of its semantic mask."""
+    starts = facts.first_object_of_image
+    if starts is not None:
+        rows = sort_objects(facts, _hundredths_px(facts)).rows
+        classes, boxes = _digest_rows(rows[:, 0], starts), _digest_rows(rows, starts)
         if pixels := facts.pixels:
             for row in np.flatnonzero(np.diff(starts) == 0).tolist():
                 boxes[row] = _digest(np.array(sorted(pixels[row].items()), np.int64).tobytes())
         digests = classes << np.uint64(_HALF) | boxes
     else:
         digests = np.full(len(facts), _NO_CLASS << _HALF, np.uint64)
-    if facts.source_labels is not None and objects is not None:
+    if facts.source_labels is not None and starts is not None:
         digests = facts.source_labels.copy()
     has_class = facts.image_class != NO_CLASS
     digests[has_class] = facts.image_class[has_class].astype(np.uint64) << np.uint64(_HALF)
     return digests
+
+
+def _hundredths_px(facts: FactColumns) -> np.ndarray:
+    """Return the boxes' edges in hundredths of a pixel: float32 [M, 4]. Label files round: of one box, the fractions of
+    COCO's pixels and of YOLO's six decimals differ. COCO's pixels have at most two decimals."""
+    sides = facts.size_px[:, [1, 0, 1, 0]] * 100.0
+    scale = np.where(sides > 0, sides, _SCALE_OF_UNKNOWN_SIZE)
+    return np.rint(facts.yxyx_frac * scale.repeat(np.diff(facts.first_object_of_image), axis=0)).astype(np.float32)
 
 
 def digest_labels(block: Block, class_ids: np.ndarray) -> np.ndarray:
@@ -124,7 +133,7 @@ def digest_labels(block: Block, class_ids: np.ndarray) -> np.ndarray:
         class_index,
         np.concatenate([low[:, ::-1], high[:, ::-1]], axis=1).astype(np.float32),
     )
-    return label_digests(facts, sort_objects(facts)).view(np.int64)
+    return label_digests(facts).view(np.int64)
 
 
 def _digest_rows(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:

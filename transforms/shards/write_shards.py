@@ -260,7 +260,7 @@ class _ShardFacts:
         places = RecordPlaces(*map(np.concatenate, zip(*self._places, strict=True)))
         objects = None if facts.first_object_of_image is None else sort_objects(facts)
         self.images.add(facts, places, objects, self._fields)
-        self._fingerprints.add(facts, places, objects)
+        self._fingerprints.add(facts, places)
         self._facts, self._places, self._fields = [], [], {}
 
     def fingerprints_of(self, shard: str) -> Fingerprints:

@@ -105,8 +105,8 @@ def assert_is_that_of_each_image(labels: LabelMap, table: FeatureTable, policy: 
         (together, found.facts, places),
         *((alone, part.facts, [place]) for part, place in zip(written, places, strict=True)),
     ):
-        for counter in counters:
-            counter.add(facts, record_places(of), sorted_objects(facts))
+        counters[0].add(facts, record_places(of), sorted_objects(facts))
+        counters[1].add(facts, record_places(of))
     assert str(together[0].statistics("s")) == str(alone[0].statistics("s"))
     assert together[1].collect("s") == alone[1].collect("s")
 

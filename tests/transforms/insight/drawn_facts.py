@@ -104,7 +104,7 @@ def counted(*images: ImageFacts, shard: str = "s", places: Sequence[Place] = ())
 
 def fingerprinted(*images: ImageFacts, places: Sequence[Place] = ()) -> Fingerprints:
     facts, fingerprints = fact_columns(images), ImageFingerprints()
-    fingerprints.add(facts, record_places(places or usual_places(images)), sorted_objects(facts))
+    fingerprints.add(facts, record_places(places or usual_places(images)))
     return fingerprints.collect("s")
 
 

@@ -258,7 +258,7 @@ def test_classes_of_images_are_looked_at_where_they_have_one():
 def test_position_of_duplicate(position, stored):
     fingerprints = ImageFingerprints()
     facts = fact_columns([ImageFacts(name, 8, 8, "jpeg", 9, sha256="ab" * 32) for name in "xy"])
-    fingerprints.add(facts, RecordPlaces(*np.array([position] * 2).T), None)
+    fingerprints.add(facts, RecordPlaces(*np.array([position] * 2).T))
     (group,) = _Images([("train", fingerprints.collect("s"))], np.ones(2, bool)).groups()
     known = msgspec.to_builtins(group.images[0])
     assert known == {"split": "train", "file_name": "x", "shard": "s"} | stored

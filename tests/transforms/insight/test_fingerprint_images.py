@@ -8,7 +8,7 @@ from recordmill.schemas.problems import NO_HASH
 from recordmill.schemas.statistics import PixelMeasures
 from recordmill.transforms.images.measure_pixels import perceptual_hashes
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints, image_class, label_digests
-from tests.transforms.insight.drawn_facts import ImageFacts, draw_facts, fact_columns, fingerprinted, sorted_objects
+from tests.transforms.insight.drawn_facts import ImageFacts, draw_facts, fact_columns, fingerprinted
 
 GREY = np.random.default_rng(0).integers(0, 256, (5, 32, 32), dtype=np.uint8)
 
@@ -48,8 +48,7 @@ def test_of_no_image_there_is_nothing():
 
 
 def digest(image: ImageFacts) -> int:
-    columns = fact_columns([image])
-    return int(label_digests(columns, sorted_objects(columns))[0])
+    return int(label_digests(fact_columns([image]))[0])
 
 
 def object_digest(*objects: tuple[int, float, float, float, float]) -> int:
@@ -77,6 +76,20 @@ def test_labels_are_equal_in_any_order_of_objects():
     rows = [(1 << 40, 0.5, 0, 1, 1), (70_000, 0.1, 0, 1, 1)]
     assert object_digest(*rows) == object_digest(*reversed(rows))
     assert object_digest(*rows) != object_digest((70_000, 0.5, 0, 1, 1), (1 << 40, 0.1, 0, 1, 1))
+
+
+def test_boxes_that_differ_by_rounding_are_the_same_labels():
+    """Of a COCO box in pixels with two decimals, and of the same box in YOLO's fractions with six."""
+    pixels = [(10.25, 20.5, 33.33, 40.01), (10.25, 5, 630.7, 100)]  # ymin, xmin, ymax, xmax of 480 x 640
+    exact = [(1, ymin / 480, xmin / 640, ymax / 480, xmax / 640) for ymin, xmin, ymax, xmax in pixels]
+    rounded = [(1, *(round(edge, 6) for edge in box[1:])) for box in exact]
+    moved = [exact[0], (1, exact[1][1] + 0.02 / 480, *exact[1][2:])]
+    assert exact != rounded
+    digests = [
+        digest(facts(width=640, height=480, boxes=tuple(zip(*(box[1:] for box in boxes), strict=True)), classes=[1, 1]))
+        for boxes in (exact, rounded, rounded[::-1], moved)
+    ]
+    assert digests[0] == digests[1] == digests[2] != digests[3]
 
 
 def test_masks_are_the_labels_of_images_without_objects():
