@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.fields import field_choices, quote_item
+from recordmill.schemas.sizes import shorten
 
 COMMON, OF_FORMAT, RARE = "common", "of a format", "rare"
 """Ranks of options: what most jobs use; what a format uses; what few jobs use."""
@@ -166,18 +167,24 @@ def mappings(value: Any) -> Any:
     >>> mappings(['{"data": "a"}', {"data": "b"}]), mappings('[{"data": "a"}]')
     (({'data': 'a'}, {'data': 'b'}), ({'data': 'a'},))
     """
-    items = list(value) if isinstance(value, list | tuple) else [value]
-    try:
-        items = [msgspec.json.decode(item) if isinstance(item, str) else item for item in items]
-    except msgspec.DecodeError as error:
-        raise ValueError(f"it is not JSON ({error}). {_MAPPINGS}") from None
+    items = [
+        _read_json(item) if isinstance(item, str) else item
+        for item in (value if isinstance(value, list | tuple) else [value])
+    ]
     items = [mapping for item in items for mapping in (item if isinstance(item, list | tuple) else [item])]
     if not all(isinstance(item, Mapping) and all(isinstance(name, str) for name in item) for item in items):
         raise ValueError(_MAPPINGS)
     return tuple({name.replace("-", "_"): option for name, option in item.items()} for item in items)
 
 
-_MAPPINGS = 'Options by name are expected for each set, like {"data": "A", "format": "coco"}'
+_MAPPINGS = 'Give the options of each set by name, such as {"data": "A", "format": "coco"}'
+
+
+def _read_json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{shorten(repr(text), 80)} is not JSON ({error}). {_MAPPINGS}") from None
 
 
 def one_or_more(value: Any) -> Any:

@@ -138,8 +138,8 @@ def test_groups_of_the_job_are_for_its_limit_and_not_for_sets_with_their_own(fol
     ("sets", "more", "message"),
     [
         ([{"data": "yolo"}], {}, "--sets needs two or more data sets (got 1); give a single one as DATA"),
-        (["x"], {}, "--sets: it is not JSON (JSON is malformed: invalid character (byte 0)). Options by name are"),
-        ([["yolo"], "voc"], {}, "--sets: it is not JSON"),
+        (["x"], {}, "--sets: 'x' is not JSON (JSON is malformed: invalid character (byte 0)). Give the options of"),
+        ([["yolo"], "voc"], {}, "--sets: 'voc' is not JSON"),
         ([{"data": "yolo"}, {"data": "voc"}], {"data": "coco"}, "DATA and --sets both name the data sets; give only"),
         ([{"data": "yolo", "num_shards": 2}, {"data": "voc"}], {}, "yolo: --num-shards is an option of the whole job;"),
         (
