@@ -58,7 +58,7 @@ test-airflow: $(VENV)/installed .venv-airflow/installed .venv-airflow-dataflow/i
 
 test-faults:  ## Kill jobs, fill disks, break requests: nothing may be lost or half-written
 test-engines: .venv-worker/installed .venv-light/installed .engines/fetched  ## Have Flink, Spark, Prism and several processes run the jobs
-test-matrix:  ## Run slow matrices: 25 conversions write the bytes that they always wrote, cures work as printed
+test-matrix:  ## Run slow matrices: 28 conversions write the bytes that they always wrote, cures work as printed
 test-browser: .browser/installed build/site/index.html  ## Have headless Chromium open report.html, and the site where it is built
 # One process needs no other that hands it the tests.
 test-faults test-engines test-matrix test-browser: $(VENV)/installed
