@@ -34,7 +34,10 @@ values["num_classes"] = semantic_classes if args.model == "segmentation" else ma
 values["max_objects"] = max([100, *(int(numbers.largest) for numbers in numbers_of_objects if numbers)])
 values["is_jpeg"] = all(split.formats.keys() <= {"jpeg"} for split in statistics)
 for name, split in (("train", train), ("validation", validation)):
-    pattern = re.sub(r"-\d+-of-", "-*-of-", f"{data.path.rstrip('/')}/{split.shards[0].file}")
-    values[name] = {"examples": split.examples, "path": json.dumps(pattern, ensure_ascii=False)}
+    files = [f"{data.path.rstrip('/')}/{shard.file}" for shard in split.shards]
+    patterns = {re.sub(r"-\d+-of-", "-*-of-", file) for file in files}
+    # File names of a data set that has grown have several numbers of shards, and old files may lie next to new ones.
+    path = ",".join(patterns if len(patterns) == 1 else files)
+    values[name] = {"examples": split.examples, "path": json.dumps(path, ensure_ascii=False)}
 text = Path(__file__).with_name(f"model-garden-{args.model}.yaml").read_text()
 print(jinja2.Template(text, trim_blocks=True, undefined=jinja2.StrictUndefined).render(values))

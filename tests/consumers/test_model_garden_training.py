@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,20 @@ def test_configuration_follows_from_data_set(consumer, request):
     assert trainer["steps_per_loop"] == examples["train"] // 2
     assert trainer["validation_steps"] == math.ceil(examples["val"] / 2)
     assert trainer["train_steps"] % trainer["steps_per_loop"] == 0
+
+
+def test_files_of_data_set_that_has_grown(sample, tmp_path, recordmill):
+    """A pattern of the first shard's name would match the shards of the first run only."""
+    data, out = tmp_path / "data", tmp_path / "out"
+    flags = ["convert", data, "--output", out, "--split", "train=0.7,val=0.3"]
+    shutil.copytree(sample.classes, data)
+    (data / "star").rename(tmp_path / "star")
+    assert recordmill(*flags).code == 0
+    (tmp_path / "star").rename(data / "star")
+    assert recordmill(*flags, "--add").code == 0
+    files = [str(out / shard["file"]) for shard in manifest_of(out)["splits"]["train"]["shards"]]
+    assert len(files) == 2
+    assert yaml.safe_load(config("classification", out))["task"]["train_data"]["input_path"].split(",") == files
 
 
 def test_data_set_without_masks_is_refused(sample, tmp_path, recordmill):
