@@ -177,7 +177,7 @@ VALUES = (
     ),
     _int64("image.class_index", (), "0..classes-1", "class index")
     .written(_run("image_class"))
-    .read("label", f"of an image of one class: {_CLASS}"),
+    .read("label", f"of an image with one class: {_CLASS}"),
     _bytes("image.class_name", (), "utf-8", "class name").written(
         _labels_column(lambda labels: (labels.class_name or "").encode())
     ),
@@ -193,7 +193,7 @@ VALUES = (
     .read("boxes", _YXYX),
     _float("objects.bbox_xywh_px", _N_4, "px", "x, y, width, height")
     .written(_fitted_boxes_px)
-    .read("box_xywh_px", "in place of boxes, in the layout keras: x, y, width, height in pixels"),
+    .read("box_xywh_px", "layout keras, instead of boxes: x, y, width, height in pixels"),
     # Objects
     _int64("objects.class_index", _N, "0..classes-1", "contiguous class index")
     .written(_run("class_index"))
@@ -212,7 +212,7 @@ VALUES = (
     .read("annotation_ids", _AS_IN_JSON, _NO_ID),
     _int64("objects.is_crowd", _N, "0 or 1", "1 where the box holds a crowd")
     .written(_run("block.is_crowd"))
-    .read("is_crowd", "1 where the box holds a crowd"),
+    .read("is_crowd", "1 if the box contains a crowd"),
     _float("objects.area", _N, "px²", "area, from the JSON")
     .written(_run("block.area_px2"))
     .read("area", "pixels² of the JSON's image"),
@@ -249,13 +249,13 @@ VALUES = (
     ).written(_keypoint_column("text"), Part.KEYPOINTS),
     _int64("objects.difficult", _N, "0 or 1", "1 where the source says that the object is hard to recognise")
     .written(_field_column("objects.difficult"), Part.FLAGS)
-    .read("difficult", "1 where the object is hard to recognise"),
+    .read("difficult", "1 if the object is hard to recognise"),
     _int64("objects.truncated", _N, "0 or 1", "1 where the source says that the object is not all in the box")
     .written(_field_column("objects.truncated"), Part.FLAGS)
-    .read("truncated", "1 where the object is not all in the box"),
+    .read("truncated", "1 if the object extends beyond the box"),
     _bytes("objects.view", _N, "utf-8", "side of the object that is seen, in the source's words")
     .written(_field_column("objects.view"), Part.FLAGS)
-    .read("view", "UTF-8: side that is seen"),
+    .read("view", "UTF-8: visible side of the object"),
     _float(
         "objects.corners",
         ("N", "8"),
@@ -294,12 +294,12 @@ VALUES = (
     .read("semantic", "see semantic_by_id in label_map.json; 255 unknown", *_GREY),
     _bytes("depth.png", (), "grey PNG of 16 bits", "distance of each pixel in units of --depth-scale; 0 unknown")
     .written(_mask_column("depth.png"), Part.DEPTH)
-    .read("depth", "metres; 0 where nothing is known", 0, Form.DEPTH, "float32", _PIXELS),
+    .read("depth", "metres; 0 unknown", 0, Form.DEPTH, "float32", _PIXELS),
     _bytes("panoptic.category_png", (), "grey PNG", "label of each pixel's category, as in class/label; void 0")
     .written(_mask_column("panoptic.category_png"), Part.PANOPTIC)
     .read(
         "categories",
-        "category id of the panoptic segment, void 0; where an id is 0 or less, see label_by_id in label_map.json",
+        "category id of the panoptic segment, void 0; if an id is 0 or less, see label_by_id in label_map.json",
         *_GREY,
     ),
     _bytes(
@@ -330,7 +330,7 @@ VALUES = (
     .read("segment_areas", "pixels²"),
     _int64("segments.is_crowd", _S, "0 or 1", "1 where the segment is a crowd")
     .written(_mask_column("segments.is_crowd"), Part.PANOPTIC)
-    .read("segment_is_crowd", "1 where it is a crowd"),
+    .read("segment_is_crowd", "1 if the segment is a crowd"),
     # LVIS and tags
     _int64("image.neg_category_ids", ("G",), "COCO id", "LVIS: categories that are known to be absent")
     .written(_labels_column(attrgetter("neg_category_ids")), Part.LVIS)
