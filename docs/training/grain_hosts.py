@@ -1,4 +1,4 @@
-"""Read batches by Grain, of which each host has a part, from the data set in the folder `out`."""
+"""Read batches on several hosts with Grain, a part on each, from the data set in the folder `out`."""
 
 import grain
 import numpy as np

@@ -19,7 +19,7 @@ from recordmill.schemas.errors import ConfigError
 
 # Settings.
 ROOT = "/data/runs"  # Or gs://…. A run writes to ROOT/DAG_ID/TIME.
-DATA_SETS: dict[str, dict[str, Any]] = {  # A DAG for each; its name is recordmill_NAME.
+DATA_SETS: dict[str, dict[str, Any]] = {  # One DAG per row, recordmill_NAME.
     # "pets": {"schedule": "@daily", "options": {"data": ["gs://b/{%Y/%m/%d}"], "format": "folder", "num_shards": 8}},
     # "farm": {"schedule": "@daily", "options": {"data": ["gs://b/{%Y/%m/%d}"], "output": "/data/farm", "add": True}},
     # "street": {"schedule": "@weekly", "on_dataflow": True, "options": {…}},
@@ -27,11 +27,11 @@ DATA_SETS: dict[str, dict[str, Any]] = {  # A DAG for each; its name is recordmi
     "convert_dataflow": {"on_dataflow": True},
 }
 VERIFY = {"check": "decode"}  # Options of `recordmill verify`.
-TIMEOUT = timedelta(hours=24)  # Of a run.
+TIMEOUT = timedelta(hours=24)  # Of one run.
 RETRY = {"retries": 3, "retry_delay": timedelta(minutes=1), "retry_exponential_backoff": 2.0}
 
 # Settings of data sets that workers convert.
-RECORDMILL = "/opt/recordmill/bin/recordmill"  # Installed on every worker, in an environment of its own.
+RECORDMILL = "/opt/recordmill/bin/recordmill"  # On every worker, in a separate environment.
 BEAM: list[str] = []  # Beam's flags, for example ["--runner=FlinkRunner", "--flink_master=flink:8081"].
 
 # Settings of data sets on Dataflow. These DAGs exist if PROJECT is set.
