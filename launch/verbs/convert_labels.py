@@ -99,10 +99,10 @@ def _check_classes(options: LabelsOnlyOptions) -> None:
     """Raise ConfigError if images have one class each, and the format cannot store it."""
     has_objects = "objects.id" in options.layout_table.sources
     if not has_objects and options.as_ in extract.WITHOUT_CLASSES:
-        others = (f"--as {name}" for name in extract.LABEL_FORMATS if name not in extract.WITHOUT_CLASSES)
+        formats = (f"--as {name}" for name in extract.LABEL_FORMATS if name not in extract.WITHOUT_CLASSES)
         raise ConfigError(
             f"--as {options.as_} stores objects, but the images of DATA have one class each and no objects: give --as "
-            f"coco, {', '.join(others)}"
+            f"coco, {', '.join(formats)}"
         )
 
 

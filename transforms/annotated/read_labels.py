@@ -214,9 +214,9 @@ class ReadBeside(_LabelReader):
             rows.take(~is_found), [keys[row] for row in missing], [wanted[row] for row in missing], facts, bits
         )
         yield from (item for item in counted if not isinstance(item, TaggedOutput))  # only to count their labels
-        found = np.flatnonzero(is_found).tolist()
-        rows, keys, wanted = rows.take(is_found), [keys[row] for row in found], [wanted[row] for row in found]
-        is_bare = is_bare[found]
+        matched = np.flatnonzero(is_found).tolist()
+        rows, keys, wanted = rows.take(is_found), [keys[row] for row in matched], [wanted[row] for row in matched]
+        is_bare = is_bare[matched]
         if source.stated_label:
             bare, labelled = rows.take(is_bare), np.flatnonzero(~is_bare).tolist()
             if len(bare):

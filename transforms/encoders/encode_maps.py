@@ -238,9 +238,9 @@ def _values_of_colours(image: Image.Image, colours: bytes) -> np.ndarray:
     values = np.empty((image.height, image.width), np.uint8)
     unknown, number = set[int](), 0
     for rows, indices, pixels in find_colours(image, np.frombuffer(colours, np.uint8).reshape(-1, 3)):
-        others = pixels[indices < 0]
-        unknown.update(np.unique(others)[:_SHOWN].tolist())
-        number += len(others)
+        unknown_pixels = pixels[indices < 0]
+        unknown.update(np.unique(unknown_pixels)[:_SHOWN].tolist())
+        number += len(unknown_pixels)
         values[rows] = indices
     if unknown:
         shown = first_texts((f"#{colour:06x}" for colour in sorted(unknown)), _SHOWN)

@@ -393,8 +393,8 @@ def yield_segmentations(
     source, polygons = record.mask_source, record.column("objects.polygons") or [b""] * len(ids)
     masks: Iterator[Any] = repeat(None)
     if source:
-        others = [mask for mask, text in zip(record.values[source], polygons, strict=True) if not text]
-        masks = RecordView({source: others}, record.size).masks()
+        encoded = [mask for mask, text in zip(record.values[source], polygons, strict=True) if not text]
+        masks = RecordView({source: encoded}, record.size).masks()
     for id_, text in zip(ids, polygons, strict=True):
         pixels = None if text else next(masks)
         if text:

@@ -202,15 +202,15 @@ def count_lost(image: ExtractedImage, objects: Sequence[ExtractedObject], *held:
 
 
 def free_fields(
-    fields: Mapping[str, Any], taken: Callable[[str], bool], lost: "Counter[str]", prefix: str = ""
+    fields: Mapping[str, Any], is_reserved: Callable[[str], bool], lost: "Counter[str]", prefix: str = ""
 ) -> dict[str, Any]:
     """Return the open fields whose paths a format does not use for other values. The others are counted.
 
     Args:
         prefix: Prefix of the fields in `--fields`.
     """
-    lost.update(f"field {prefix}{path}" for path in fields if taken(path))
-    return {path: value for path, value in fields.items() if not taken(path)}
+    lost.update(f"field {prefix}{path}" for path in fields if is_reserved(path))
+    return {path: value for path, value in fields.items() if not is_reserved(path)}
 
 
 def _area_differs(object_: ExtractedObject, image: ExtractedImage, held: Sequence[str]) -> bool:

@@ -190,15 +190,15 @@ def write_imagefolder(image: ExtractedImage, labels: LabelMap, table: FeatureTab
             "area": [row.area for row in rows],
             "iscrowd": [row.iscrowd for row in rows],
         }
-        taken = tuple(entry["objects"])
-        fields = [free_fields(object_.fields, taken.__contains__, image.lost) for object_ in image.objects]
-        for path in (path for path in columns["object"] if path not in taken):
+        object_keys = tuple(entry["objects"])
+        fields = [free_fields(object_.fields, object_keys.__contains__, image.lost) for object_ in image.objects]
+        for path in (path for path in columns["object"] if path not in object_keys):
             entry["objects"][path] = [own.get(path) for own in fields]
     if Part.CAPTIONS in table.parts:
         entry["captions"] = image.captions
-    taken = *entry, "label", "objects", "captions"
-    own = free_fields(image.fields, taken.__contains__, image.lost, "image.")
-    entry |= {path: own.get(path) for path in columns["image"] if path not in taken}
+    image_keys = *entry, "label", "objects", "captions"
+    own = free_fields(image.fields, image_keys.__contains__, image.lost, "image.")
+    entry |= {path: own.get(path) for path in columns["image"] if path not in image_keys}
     held = "crowds", "areas", "ids of annotations", "captions", "classes of images", "ids of images"
     count_lost(image, image.objects, *held, *FIELDS)
     num_labels = len(image.objects) + (image.class_name is not None)

@@ -210,9 +210,9 @@ def _pair(images: _Folder, masks: _Folder, candidates: Iterable[_Ends] = ()) -> 
     best, pairs = (NameEnds(), NameEnds()), list[tuple[str, str]]()
     for ends in candidates or dict.fromkeys((*_ENDS, *_differences(images[1], masks[1]))):
         by_key = {key: name for name in names if (key := ends[1].key(name))}
-        some = [(name, by_key[key]) for name in images[1] if (key := ends[0].key(name)) in by_key]
-        if len(some) > len(pairs):
-            best, pairs = ends, some
+        matches = [(name, by_key[key]) for name in images[1] if (key := ends[0].key(name)) in by_key]
+        if len(matches) > len(pairs):
+            best, pairs = ends, matches
     return FolderPair(images[0], masks[0], *best, tuple(pairs), len(images[1]), len(masks[1]))
 
 
@@ -264,13 +264,14 @@ def _differences(image_names: Sequence[str], mask_names: Sequence[str]) -> Itera
             yield NameEnds(image[: len(image) - common]), NameEnds(mask[: common - 1 : -1])
 
 
-def _most_similar(name: str, others: Iterable[str]) -> tuple[str, int]:
+def _most_similar(name: str, candidates: Iterable[str]) -> tuple[str, int]:
     """Return the name with the longest beginning in common, and its length."""
     lengths = {
-        other: next(
-            (place for place, (a, b) in enumerate(zip(name, other, strict=False)) if a != b), min(len(name), len(other))
+        candidate: next(
+            (place for place, (a, b) in enumerate(zip(name, candidate, strict=False)) if a != b),
+            min(len(name), len(candidate)),
         )
-        for other in others
+        for candidate in candidates
     }
     return max(lengths.items(), key=lambda item: item[1])
 

@@ -88,8 +88,8 @@ def source(options: MasksOptions) -> Source:
 
 def _folders_below(root: str, paths: Iterable[str]) -> Iterator[str]:
     """Yield the paths that are in a folder, as beginnings of names below it."""
-    top, *others = (path.rstrip("/") if is_remote(path) else os.path.normpath(path) for path in (root, *paths))
-    yield from (f"{path.removeprefix(f'{top}/')}/" for path in others if path.startswith(f"{top}/"))
+    top, *folders = (path.rstrip("/") if is_remote(path) else os.path.normpath(path) for path in (root, *paths))
+    yield from (f"{path.removeprefix(f'{top}/')}/" for path in folders if path.startswith(f"{top}/"))
 
 
 def stem_name(name: str) -> str:
@@ -142,10 +142,10 @@ def _image_folders(root: str, pair: FolderPair, names: Iterable[str]) -> Iterato
     if not {top.lower() for top in tops} & SPLIT_OF_WORD.keys():
         yield SourceFolder(path, prefix)
         return
-    if others := [top for top in tops if top.lower() not in SPLIT_OF_WORD]:
+    if other_tops := [top for top in tops if top.lower() not in SPLIT_OF_WORD]:
         raise ConfigError(
-            f"{path} has folders of splits, and {others[0] or 'images beside them'} of no split. Move it elsewhere, or "
-            "give the folders of one split by themselves"
+            f"{path} has folders of splits, and {other_tops[0] or 'images beside them'} of no split. Move it "
+            "elsewhere, or give the folders of one split by themselves"
         )
     for top in tops:
         yield SourceFolder(join_path(path, top), f"{prefix}{top}/", SPLIT_OF_WORD[top.lower()])
@@ -216,7 +216,7 @@ def _describe_missing(names: Sequence[str], image_root: str, mask_root: str) -> 
             f"{image_root} has no images with masks: a folder images beside a folder masks, for example, whose files "
             "have the same names, or 1_mask.png beside 1.jpg. If the masks are elsewhere, add --mask-images DIR"
         )
-    image, mask = (next(filter(is_image_name, some), "") for some in (names, list_names(mask_root)))
+    image, mask = (next(filter(is_image_name, listing), "") for listing in (names, list_names(mask_root)))
     if image and mask:
         return f"no mask in {mask_root} is named like an image in {image_root}: {mask!r}, and {image!r}, for example"
     return f"{image_root if mask else mask_root} has no images"

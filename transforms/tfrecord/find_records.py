@@ -45,14 +45,14 @@ class TfrecordFiles(NamedTuple):
         names: Paths below it, sorted.
         packed: Those that are compressed by gzip.
         misnamed: Files with the usual names of TFRecord files that are not, and are not empty.
-        others: Paths of the other files below it.
+        other_names: Paths of the other files below it.
     """
 
     folder: str
     names: tuple[str, ...]
     packed: tuple[str, ...] = ()
     misnamed: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
+    other_names: tuple[str, ...] = ()
 
 
 def list_record_files(folder: str, names: Sequence[str], most: int | None = None) -> TfrecordFiles:
@@ -74,7 +74,7 @@ def list_record_files(folder: str, names: Sequence[str], most: int | None = None
         names=tuple(records),
         packed=tuple(name for name in records if kinds.get(name) == PACKED),
         misnamed=tuple(name for name in usual if kinds.get(name) == OTHER),
-        others=tuple(name for name in names if name not in {*records}),
+        other_names=tuple(name for name in names if name not in {*records}),
     )
 
 
@@ -100,21 +100,21 @@ def find_record_files(options: TfrecordOptions) -> TfrecordFiles:
     data, storage = options.data, storage_for(options.data)
     if storage.size(data) is not None and not storage.is_folder(data):
         folder, name = split_folder(data)
-        found = list_record_files(folder, [name])
-        found = found._replace(others=tuple(other for other in storage.names(folder) if other != name))
+        files = list_record_files(folder, [name])
+        files = files._replace(other_names=tuple(other for other in storage.names(folder) if other != name))
     else:
-        found = list_record_files(data.rstrip("/"), sorted(storage.walk_names(data)))
+        files = list_record_files(data.rstrip("/"), sorted(storage.walk_names(data)))
     if options.files:
-        if missing := [name for name in options.files if name not in found.names]:
-            raise ConfigError(f"--files: {found.folder} has no TFRecord file {missing[0]!r}")
-        found = found._replace(names=tuple(sorted(options.files)))
-    if not found.names:
+        if missing := [name for name in options.files if name not in files.names]:
+            raise ConfigError(f"--files: {files.folder} has no TFRecord file {missing[0]!r}")
+        files = files._replace(names=tuple(sorted(options.files)))
+    if not files.names:
         raise ConfigError(f"{data} has no TFRecord file: none begins with the header of a record")
-    if packed := [name for name in found.packed if name in found.names]:
-        raise ConfigError(_packed_text(found.folder, packed[0], data, is_alone=len(found.names) == 1))
-    if MANIFEST in found.others:
-        raise own_data_set_error(found.folder, options.as_ if options.labels_only else "")
-    return found
+    if packed := [name for name in files.packed if name in files.names]:
+        raise ConfigError(_packed_text(files.folder, packed[0], data, is_alone=len(files.names) == 1))
+    if MANIFEST in files.other_names:
+        raise own_data_set_error(files.folder, options.as_ if options.labels_only else "")
+    return files
 
 
 def file_warnings(files: TfrecordFiles) -> Iterator[str]:
@@ -135,7 +135,7 @@ def file_warnings(files: TfrecordFiles) -> Iterator[str]:
         )
 
 
-def _of_paths(paths: Sequence[str]) -> TfrecordFiles:
+def _record_files_at(paths: Sequence[str]) -> TfrecordFiles:
     """Return the TFRecord files at these paths."""
     folders = zip(*(path.split("/")[:-1] for path in paths), strict=False)  # up to the shortest
     folder = "/".join(parts[0] for parts in takewhile(lambda parts: len({*parts}) == 1, folders))
@@ -167,9 +167,9 @@ def _packed_text(folder: str, name: str, data: str, is_alone: bool) -> str:
 
 def ways(contents: DataContents, options: type[TfrecordOptions]) -> Iterator[Interpretation]:
     """Yield the Interpretation of TFRecord files."""
-    found = list_record_files(contents.folder, contents.names, _SAMPLE)
-    if found.names:
-        why = f"{found.names[0]} is a TFRecord file"
+    files = list_record_files(contents.folder, contents.names, _SAMPLE)
+    if files.names:
+        why = f"{files.names[0]} is a TFRecord file"
         yield Interpretation(why, {"data": [contents.data]}, RECORDS, fault=source_fault(contents, options))
 
 
@@ -183,11 +183,11 @@ def recognise_paths(data: Sequence[str]) -> Mapping[str, object]:
         paths = sorted({path for pattern in data for path in match_files(pattern)})
         if paths == list(data[:1]) or any(storage_for(path).size(path) is None for path in paths):
             return {}
-        found = _of_paths(paths)
-        if len(found.names) < len(paths):
+        files = _record_files_at(paths)
+        if len(files.names) < len(paths):
             return {}
-        below = list_record_files(found.folder, sorted(storage_for(found.folder).walk_names(found.folder)))
+        below = list_record_files(files.folder, sorted(storage_for(files.folder).walk_names(files.folder)))
     except (ConfigError, OSError):
         return {}
-    inputs: dict[str, object] = {"data": [found.folder]}
-    return inputs if below.names == found.names else inputs | {"files": list(found.names)}
+    inputs: dict[str, object] = {"data": [files.folder]}
+    return inputs if below.names == files.names else inputs | {"files": list(files.names)}

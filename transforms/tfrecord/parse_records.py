@@ -255,8 +255,8 @@ def _read_record(record: bytes, number: int, offset: int, file: str, rules: Reco
     )
     at = _find_bytes(image, record)
     # The second checksum is of all but the image: a record with both is the same record again.
-    others = record[:at] + record[at + len(image) :]
-    version = f"{google_crc32c.value(image):08x}{google_crc32c.value(others):08x}"
+    rest = record[:at] + record[at + len(image) :]
+    version = f"{google_crc32c.value(image):08x}{google_crc32c.value(rest):08x}"
     place = ImageFile("", len(image), version, offset=offset + HEADER_BYTES + at)
     labelled = parts.image(sample)
     return labelled._replace(
@@ -424,10 +424,9 @@ def _convert_object(
     else:
         category = _class_name(row.get(TEXT, ""), label, rules)
     width, height = size
-    left, top, *others = box
     numbers: tuple[float, ...] = box
     if not in_pixels:
-        numbers = fraction_box(left, top, *others)
+        numbers = fraction_box(*box)
         if width and height:
             numbers = tuple(number * side for number, side in zip(numbers, (width, height) * 2, strict=True))
     is_px = in_pixels or bool(width and height)

@@ -267,7 +267,7 @@ def _read_label_maps(files: TfrecordFiles, needs_names: bool) -> tuple[dict[str,
     """
     maps: dict[str, ClassNames] = {}
     warnings: list[str] = []
-    for name in sorted(files.others):
+    for name in sorted(files.other_names):
         path = join_path(files.folder, name)
         try:
             maps |= {name: read_label_map(path)} if is_label_map(path) else {}
