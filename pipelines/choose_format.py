@@ -152,9 +152,9 @@ def _join_sets(sets: Sequence[Mapping[str, Any]], given: Mapping[str, Any], reco
     from recordmill.pipelines.sets_options import SETS, check_given, common_layout, set_names
 
     check_given(given, sets)
-    of_job = {field.name for field in option_fields(SETS.options)} - {"images"}
-    job = {name: value for name, value in given.items() if name in of_job}
-    shared = {name: value for name, value in given.items() if name not in (*of_job, "data")}
+    job_names = {field.name for field in option_fields(SETS.options)} - {"images"}
+    job = {name: value for name, value in given.items() if name in job_names}
+    shared = {name: value for name, value in given.items() if name not in (*job_names, "data")}
     members, descriptions = list[dict[str, Any]](), list[str]()
     for name, one in zip(set_names(sets), sets, strict=True):
         try:

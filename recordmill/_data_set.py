@@ -355,8 +355,8 @@ class DataSet:
         """Return classes, rejects, possible problems and the path of the page."""
         entries, page = self.manifest.splits, join_path(self.path, REPORT)
         has_page = is_remote(page) or os.path.isfile(page)  # no request for a page in a bucket
-        of_pixels = len(self.manifest.segments) if self.manifest.labels.has_pixel_ids else 0
-        number = self.num_classes or of_pixels
+        num_pixel_classes = len(self.manifest.segments) if self.manifest.labels.has_pixel_ids else 0
+        number = self.num_classes or num_pixel_classes
         return (
             f"{number:,} class{'es' * (number != 1)}",
             number_text(sum(entry.rejects for entry in entries.values()), "reject"),

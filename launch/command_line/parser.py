@@ -298,15 +298,15 @@ def drop_unknown(
 ) -> dict[str, Any]:
     """Return the values of known options, and append an error for each other name. A misspelt option counts as
     given."""
-    kept = {name: value for name, value in values.items() if name in known}
+    known_values = {name: value for name, value in values.items() if name in known}
     for name in [name for name in values if name not in known]:
         near = [option for option in known if name.replace("_", "-") in known[option].also]
         renamed = _RENAMED_FLAGS.get(flag(name), "").removeprefix("--").replace("-", "_")
         near = [renamed] if renamed in known else near
         near = near or difflib.get_close_matches(name, known, 1, _CLOSE)
         faults.append(f"{where}unknown option {name!r}" + (f". Did you mean {near[0]}?" if near else ""))
-        kept |= {near[0]: values[name]} if near and near[0] not in kept else {}
-    return kept
+        known_values |= {near[0]: values[name]} if near and near[0] not in known_values else {}
+    return known_values
 
 
 def to_config(command: Command) -> str:

@@ -219,12 +219,12 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
                 "--output"
             )
     storage = storage_for(output)
-    found = [name for name in storage.names(output) if is_metadata(name) and name not in reported]
+    metadata_names = [name for name in storage.names(output) if is_metadata(name) and name not in reported]
     # Checked in this order, because an ending run writes its manifest before it deletes its state.
-    if found and not unfinished_splits(output) and storage.size(join_path(output, MANIFEST)) is None:
+    if metadata_names and not unfinished_splits(output) and storage.size(join_path(output, MANIFEST)) is None:
         yield (
-            f"--output {output} has {', '.join(found)}, which would be replaced, and no manifest or unfinished run "
-            "lists them. Give another --output, or move them"
+            f"--output {output} has {', '.join(metadata_names)}, which would be replaced, and no manifest or "
+            "unfinished run lists them. Give another --output, or move them"
         )
 
 
@@ -243,5 +243,5 @@ def _overlap_faults(output: str, by_flag: Mapping[str, Iterable[str]]) -> Iterat
             while folder != top and not (os.path.isdir(folder) and any(map(is_image_name, os.listdir(folder)))):
                 folder = os.path.dirname(folder)
             if folder != top:
-                of_data = " of DATA" if typed == "DATA" else ""
-                yield f"--output {output} is in {folder}, which holds images{of_data}. Give a folder elsewhere"
+                images = "images of DATA" if typed == "DATA" else "images"
+                yield f"--output {output} is in {folder}, which holds {images}. Give a folder elsewhere"

@@ -243,9 +243,9 @@ def _cure_by_adding(known: Recipe, wanted: Recipe) -> str:
         return ""
     if (known.inputs, known.images) == (wanted.inputs, wanted.images):
         return ""
-    kept, of_job = (dict.fromkeys(SIZING_OPTIONS) | recipe.options for recipe in (known, wanted))
-    options = kept | {name: of_job[name] for name in SIZING_OPTIONS}
-    has_same_options = options == of_job and wanted == msgspec.structs.replace(
+    known_options, wanted_options = (dict.fromkeys(SIZING_OPTIONS) | recipe.options for recipe in (known, wanted))
+    options = known_options | {name: wanted_options[name] for name in SIZING_OPTIONS}
+    has_same_options = options == wanted_options and wanted == msgspec.structs.replace(
         known, inputs=wanted.inputs, images=wanted.images, options=wanted.options
     )
     return "Add --add to write only the images that it lacks, " if has_same_options else ""

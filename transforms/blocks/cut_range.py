@@ -36,7 +36,7 @@ def _bytes_of(block: Block) -> np.ndarray:
     for column in (block.labels, block.rejected, block.image_data):
         if column is not None:
             size += column.lengths
-    for column, each in ((block.segmentation, 1), (block.keypoints_xyv, 8)):
+    for column, item_bytes in ((block.segmentation, 1), (block.keypoints_xyv, 8)):
         if column is not None:
-            size += each * np.diff(column.starts[block.first_object_of_image])
+            size += item_bytes * np.diff(column.starts[block.first_object_of_image])
     return size

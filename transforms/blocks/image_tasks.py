@@ -180,9 +180,9 @@ def object_columns(objects: Sequence[Annotation]) -> dict[str, Any]:
 
 def label_column(labels: Sequence[ImageLabels]) -> Ragged | None:
     """Return the column `labels`; None if no image has any."""
-    if all(each is NO_LABELS or each == NO_LABELS for each in labels):
+    if all(image_labels is NO_LABELS or image_labels == NO_LABELS for image_labels in labels):
         return None
-    return ragged_bytes([b"" if each == NO_LABELS else pack(each) for each in labels])
+    return ragged_bytes([b"" if image_labels == NO_LABELS else pack(image_labels) for image_labels in labels])
 
 
 _AT_ONCE = 64

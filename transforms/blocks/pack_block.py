@@ -142,12 +142,12 @@ def _encoded(column: _Narrow, start: int, end: int) -> tuple:
 
 
 def _decoded(column: list) -> Any:
-    number, dtype, divisor, width, narrow, data, *of_lengths = column
+    number, dtype, divisor, width, narrow, data, *encoded_lengths = column
     values = np.frombuffer(data, narrow).astype(dtype, copy=False)
     if divisor > 1:
         values = values / divisor
-    if of_lengths:
-        lengths = np.frombuffer(of_lengths[1], of_lengths[0]).astype(np.int64)
+    if encoded_lengths:
+        lengths = np.frombuffer(encoded_lengths[1], encoded_lengths[0]).astype(np.int64)
         if number >= 0:
             values, lengths = np.tile(values, number), np.repeat(lengths, number)
         return Ragged(values, starts_of(lengths))

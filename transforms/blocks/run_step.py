@@ -52,8 +52,8 @@ def image_order(block: Block, hashes: np.ndarray) -> np.ndarray:
     order = np.lexsort((block.image_id, hashes))
     if block.labels is None or not (np.diff(block.image_id[order]) == 0).any():
         return order
-    found = zip((labels.row for labels in labels_of(block)), block.file_name.texts(), strict=True)
-    rows = [(row.record, name, row.place) if row else (b"", "", "") for row, name in found]
+    row_names = zip((labels.row for labels in labels_of(block)), block.file_name.texts(), strict=True)
+    rows = [(row.record, name, row.place) if row else (b"", "", "") for row, name in row_names]
     numbers, ids = hashes.tolist(), block.image_id.tolist()
     return np.array(sorted(order.tolist(), key=lambda image: (numbers[image], ids[image], rows[image])), np.int64)
 
@@ -85,8 +85,8 @@ def run_step(
         raise
     except Exception as error:  # any other exception is a bug, and ends the job
         ids = np.unique(np.concatenate([block.image_id for block in blocks if block.image_id is not None]))
-        images, found = fewest(lambda some: function(_with_images(blocks, some)), ids, error)
-        raise step_error(step, found, _with_images(blocks, images), sources) from found
+        images, cause = fewest(lambda half: function(_with_images(blocks, half)), ids, error)
+        raise step_error(step, cause, _with_images(blocks, images), sources) from cause
 
 
 def fewest(run: Callable[[np.ndarray], object], images: np.ndarray, error: Exception) -> tuple[np.ndarray, Exception]:
@@ -97,7 +97,7 @@ def fewest(run: Callable[[np.ndarray], object], images: np.ndarray, error: Excep
         images: int64 [N], ids or rows, the argument of `run`.
         error: Exception of `run` with all of them.
 
-    >>> fewest(lambda some: [1 // image for image in some.tolist()], np.array([3, 0, 2, 1]), ZeroDivisionError())[0]
+    >>> fewest(lambda half: [1 // image for image in half.tolist()], np.array([3, 0, 2, 1]), ZeroDivisionError())[0]
     array([0])
     """
     while len(images) > 1:
@@ -117,7 +117,7 @@ def fewest(run: Callable[[np.ndarray], object], images: np.ndarray, error: Excep
 def step_error(step: str, error: Exception, blocks: Sequence[Block], sources: Sequence[str] = ()) -> StepError:
     """Return an error with the step, and the images and objects of the Blocks. With debug logging, write the Blocks to
     files."""
-    of_blocks: dict[str, list[set[Any]]] = {
+    values_by_kind: dict[str, list[set[Any]]] = {
         "image": [set(block.image_id.tolist()) for block in blocks if block.image_id is not None],
         "file name": [set(block.file_name.texts()) for block in blocks if block.file_name is not None],
         "annotation": [set(block.object_id.tolist()) for block in blocks if block.object_id is not None],
@@ -128,8 +128,8 @@ def step_error(step: str, error: Exception, blocks: Sequence[Block], sources: Se
         ],
     }
     parts = [f"step {step!r} failed with {type(error).__name__}: {' '.join(str(error).split())}"]
-    for what, found in of_blocks.items():
-        if unique := sorted(set().union(*found), key=str):
+    for what, values in values_by_kind.items():
+        if unique := sorted(set().union(*values), key=str):
             more = f" and {len(unique) - _SHOWN} more" * (len(unique) > _SHOWN)
             parts.append(f"{what} {', '.join(map(repr, unique[:_SHOWN]))}{more}")
     return StepError(f"{'; '.join(parts)}. This is a fault of Recordmill: please report it{_kept(blocks)}")
@@ -137,8 +137,8 @@ def step_error(step: str, error: Exception, blocks: Sequence[Block], sources: Se
 
 def _with_images(blocks: Sequence[Block], images: np.ndarray) -> list[Block]:
     """Return Blocks with these images. Blocks of files stay complete."""
-    some = [block if block.image_id is None else block.take(np.isin(block.image_id, images)) for block in blocks]
-    return [block for block in some if len(block)]
+    reduced = [block if block.image_id is None else block.take(np.isin(block.image_id, images)) for block in blocks]
+    return [block for block in reduced if len(block)]
 
 
 def _kept(blocks: Sequence[Block]) -> str:

@@ -214,8 +214,8 @@ def _decode_rows(path: str, data: bytes, row: _RowType) -> CocoRows:
     if rows is None or (row.fills_boxes and any(map(_has_no_box, rows.annotations))):
         rows = _decode_row_by_row(path, data, row)
     else:
-        of_images, of_objects = row.pick(file.images, file.annotations or [])
-        rows = rows._replace(image_fields=of_images, object_fields=of_objects)
+        image_fields, object_fields = row.pick(file.images, file.annotations or [])
+        rows = rows._replace(image_fields=image_fields, object_fields=object_fields)
     if row.type is PanopticRow and (segment_counts := count_entry_fields(data, "segments_info", SegmentRow)):
         counts = {**rows.unread.get("annotations", {}), **segment_counts}
         rows = rows._replace(unread={**rows.unread, "annotations": dict(sorted(counts.items()))})
@@ -229,14 +229,14 @@ def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
     except msgspec.ValidationError as error:
         raise _not_coco_error(path, data, error) from error
     images, annotations = [], []
-    kept: tuple[list[msgspec.Raw], list[msgspec.Raw]] = [], []
+    raw_images, raw_annotations = list[msgspec.Raw](), list[msgspec.Raw]()  # of rows that decode
     rejected = []
     texts = IdTexts({}, {})
     decode_image, decode = RowDecoder(AddressedImageRow, texts), RowDecoder(row.type, texts)
     for raw in file.images:
         try:
             images.append(decode_image(raw))
-            kept[0].append(raw)
+            raw_images.append(raw)
         except msgspec.ValidationError as error:
             id_ = _peek_id(raw, "id", texts.images)
             rejected.append(Rejected("image", id_, Reason.MALFORMED_IMAGE, f"image row: {error}"))
@@ -246,7 +246,7 @@ def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
         try:
             filled = _fill_box(raw) if row.fills_boxes else raw
             annotations.append(decode(filled))
-            kept[1].append(raw)
+            raw_annotations.append(raw)
             without_box += filled is not raw
         except msgspec.ValidationError as error:
             detail = f"annotation row: {error}"
@@ -259,10 +259,10 @@ def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
     for raw in rows[row.sampled]:
         with contextlib.suppress(msgspec.DecodeError):
             sampled.append(decode_sampled(raw))
-    of_images, of_objects = row.pick(*kept)
+    image_fields, object_fields = row.pick(raw_images, raw_annotations)
     return decoded._replace(
-        image_fields=of_images,
-        object_fields=of_objects,
+        image_fields=image_fields,
+        object_fields=object_fields,
         without_box=without_box,
         id_texts=texts,
         number_texts=decode_image.number_texts + decode.number_texts,

@@ -126,11 +126,11 @@ def _check_unread(selection: FieldSelection, files: Sequence[AnnotationFile]) ->
     """
     for path in selection.kinds:
         names = {path, path.partition(".")[0], f"segments_info.{path}"}
-        having = [file for file in files if names & file.unread.get("annotations", {}).keys()]
-        if having and not any(file.kind in OBJECT_KINDS for file in having):
+        files_with_field = [file for file in files if names & file.unread.get("annotations", {}).keys()]
+        if files_with_field and not any(file.kind in OBJECT_KINDS for file in files_with_field):
             raise ConfigError(
-                f"--fields {path}: only rows of --{having[0].kind.value} {having[0].path} have it, and fields of "
-                "captions, of regions of stuff and of panoptic segments are not read. Leave it out"
+                f"--fields {path}: only rows of --{files_with_field[0].kind.value} {files_with_field[0].path} have it, "
+                "and fields of captions, of regions of stuff and of panoptic segments are not read. Leave it out"
             )
 
 

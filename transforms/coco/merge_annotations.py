@@ -60,7 +60,7 @@ def _merge_rows(image_id: int, parts: list[FileAnnotations]) -> Iterator[Annotat
             yield Rejected("annotation", getattr(row, "id", None), Reason.UNKNOWN_IMAGE, detail, image_id)
         return
     image, reason, detail = _choose_image_row(listing)
-    fields, others = merge_fields(row.fields for part in listing for row in part.rows)
+    fields, other_values = merge_fields(row.fields for part in listing for row in part.rows)
     image = msgspec.structs.replace(image, fields=fields)
     annotated = AnnotatedImage(image, "", merged.annotations, merged.labels, merged.joined)
     same = f"another row of its file says the same of {image.file_name!r}"
@@ -68,8 +68,8 @@ def _merge_rows(image_id: int, parts: list[FileAnnotations]) -> Iterator[Annotat
     yield from [again] * sum(len(part.rows) - 1 for part in listing)
     if len(listing) > 1:
         yield Count(Metric.ROWS_MERGED, len(listing) - 1)
-    if merged.other_fields + others:
-        yield Count(Metric.OTHER_FIELDS, merged.other_fields + others)
+    if merged.other_fields + other_values:
+        yield Count(Metric.OTHER_FIELDS, merged.other_fields + other_values)
     yield Rejected("image", image_id, reason, detail, annotations=annotated.annotation_rows) if reason else annotated
 
 
@@ -170,10 +170,10 @@ def _merge_objects(
             continue
         is_joined = first.kind is AnnotationKind.INSTANCES and part.kind is AnnotationKind.KEYPOINTS
         if is_joined and before.category_id == annotation.category_id:
-            fields, others = merge_fields((before.fields, annotation.fields))
+            fields, other_values = merge_fields((before.fields, annotation.fields))
             merged[-1] = msgspec.structs.replace(before, keypoints_xyv=annotation.keypoints_xyv, fields=fields), part
             joined += 1
-            other_fields += others
+            other_fields += other_values
         else:
             rejected.append(_reject_duplicate(image_id, annotation.id, first.source, part.source))
     return tuple(annotation for annotation, _ in merged), joined, other_fields

@@ -397,11 +397,11 @@ def _lists_coding(feature: Feature, field: FieldColumn) -> Coding:
         values, numbers = columns
         starts = starts_of(numbers)
         if isinstance(values, list):
-            texts, of_image = [*chain.from_iterable(values)], starts_of(np.array([*map(len, values)], np.int64))
+            texts, image_starts = [*chain.from_iterable(values)], starts_of(np.array([*map(len, values)], np.int64))
             lists: Any = [texts[start:end] for start, end in pairwise(starts.tolist())]
         else:
-            of_image, lists = values.starts, Ragged(_normalised(column, values.values), starts)
-        if numbers.min(initial=0) < 0 or not np.array_equal(starts[samples.starts], of_image):
+            image_starts, lists = values.starts, Ragged(_normalised(column, values.values), starts)
+        if numbers.min(initial=0) < 0 or not np.array_equal(starts[samples.starts], image_starts):
             raise ValueError(f"the lengths of {feature.name} are not those of its values")
         return [lists]
 

@@ -72,7 +72,7 @@ class SampleJson:
         if len(structs) != len(texts):
             raise ValueError("a text has several values")
         rows = [*zip(*map(msgspec.structs.astuple, structs), strict=True)]
-        of_images = dict(zip((column.key for column in self._columns), rows, strict=False))
+        image_columns = dict(zip((column.key for column in self._columns), rows, strict=False))
         starts, objects = np.zeros(len(texts) + 1, np.int64), {}
         if self._has_objects:
             starts = starts_of(np.array([*map(len, rows[-1])], np.int64))
@@ -80,7 +80,7 @@ class SampleJson:
             objects = dict(zip((column.key for column in self._object_columns), values, strict=False))
         try:
             samples = Samples(
-                {column.key: _column(column, of_images.get(column.key, ())) for column in self._columns} | images,
+                {column.key: _column(column, image_columns.get(column.key, ())) for column in self._columns} | images,
                 {column.key: _column(column, objects.get(column.key, ())) for column in self._object_columns},
                 starts,
                 files,

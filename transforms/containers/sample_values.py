@@ -155,8 +155,8 @@ class SampleCodec:
         columns: dict[str, Column] = {}
         for coding in self._codings:
             held = samples.objects if coding.is_object else samples.images
-            of_records = coding.to_record([held[column.key] for column in coding.columns], samples)
-            for source, column in of_records.items():
+            record_columns = coding.to_record([held[column.key] for column in coding.columns], samples)
+            for source, column in record_columns.items():
                 if feature := self._features.get(source):
                     column = column if feature.kind is FeatureKind.BYTES else _with_kind(feature, column)
                     columns[source] = _group(column, samples.starts) if is_of_objects(feature) else column

@@ -90,12 +90,12 @@ class _SampleFiles:
         Raises:
             ValueError: A file is not that of a sample.
         """
-        images, texts, *others = map(list, zip(*samples, strict=True))
+        images, texts, *other_files = map(list, zip(*samples, strict=True))
         labels: dict[str, Any] = {}
         try:
             if self._has_class:
-                labels[CLASS_KEY] = np.array([int(text) for text in others.pop(0)], np.int64)
-            files = {IMAGE_FILE: images, **dict(zip(self._maps, others, strict=True))}
+                labels[CLASS_KEY] = np.array([int(text) for text in other_files.pop(0)], np.int64)
+            files = {IMAGE_FILE: images, **dict(zip(self._maps, other_files, strict=True))}
             decoded = self._json.decode(texts, labels, files)
             records = list(self.codec.records(decoded))
         except (ValueError, OverflowError) as fault:

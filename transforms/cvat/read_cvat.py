@@ -101,8 +101,8 @@ def source(options: CvatOptions) -> Source:
         folders.append(SourceFolder(folder, has_images=not images))
     labels = LabelFolders(tuple(folders), tuple(dict.fromkeys(splits.values())), partial(eq, name))
     has_masks = options.masks != "none"
-    kept = {"has_masks": has_masks, "has_fields": bool(options.fields), "subset_folders": frozenset(subset_folders)}
-    parse = partial(parse_cvat, prefix=prefix, frame_name=frame_name, splits=splits, **kept)
+    settings = {"has_masks": has_masks, "has_fields": bool(options.fields), "subset_folders": frozenset(subset_folders)}
+    parse = partial(parse_cvat, prefix=prefix, frame_name=frame_name, splits=splits, **settings)
     return naming_source(
         options, labels, parse, check=_check_cvat_notes, inputs=(file,), warnings=warnings, text_fields=True
     )
@@ -124,16 +124,16 @@ def _find_xml(options: CvatOptions) -> tuple[str, tuple[str, ...]]:
         raise ConfigError(f"{data} has no .xml file: give CVAT's annotations.xml")
     paths = {name: join_path(data.rstrip("/"), name) for name in names}
     first = _FILE if _FILE in paths else names[0]
-    others = [name for name in names if name != first]
-    same_size = [name for name in others if storage.size(paths[name]) == storage.size(paths[first])]
+    other_names = [name for name in names if name != first]
+    same_size = [name for name in other_names if storage.size(paths[name]) == storage.size(paths[first])]
     copies = [name for name in same_size if storage.checksum(paths[name]) == storage.checksum(paths[first])]
-    if versions := [name for name in others if name not in copies] if first != _FILE else []:
+    if versions := [name for name in other_names if name not in copies] if first != _FILE else []:
         text, largest = describe_versions({name: partial(_image_names, paths[name]) for name in (first, *versions)})
         images = [word for folder in options.images for word in ("--images", folder)]
         command = shlex.join(["recordmill", "convert", paths[largest], *images, "-o", "OUT", "--format", "cvat"])
         raise ConfigError(f"{data} has several .xml files: {text}. Convert one: {command}")
-    texts = (f"{name}, which has the same bytes" if name in copies else name for name in others)
-    return paths[first], (f"{paths[first]} is read, and not {first_texts(texts, _MOST_SHOWN)}",) if others else ()
+    texts = (f"{name}, which has the same bytes" if name in copies else name for name in other_names)
+    return paths[first], (f"{paths[first]} is read, and not {first_texts(texts, _MOST_SHOWN)}",) if other_names else ()
 
 
 def _image_names(file: str) -> Iterator[str]:
@@ -428,13 +428,13 @@ def _child_attributes(shape: Element) -> dict[str, str]:
 
 
 def _with_fields(
-    objects: list[SampleObject], shape: Element, of_track: Mapping[str, str], has_fields: bool
+    objects: list[SampleObject], shape: Element, track_attributes: Mapping[str, str], has_fields: bool
 ) -> list[SampleObject]:
     """Return the objects of a shape with its open fields, and those of its track."""
     if not has_fields:
         return objects
     left_out = {"label", "id", "task_id", *_GEOMETRY, *_PLACE}
-    fields: dict[str, Any] = {key: value for key, value in {**of_track, **shape.attributes}.items() if value}
+    fields: dict[str, Any] = {key: value for key, value in {**track_attributes, **shape.attributes}.items() if value}
     fields = {key: value for key, value in fields.items() if key not in left_out}
     fields["attributes"] = _child_attributes(shape)
     return [with_fields(object_, fields) for object_ in objects]

@@ -708,10 +708,10 @@ def uncarried_lines(inputs: Iterable[InputRows], layout: str, container: str = T
                 cures[list_, name] = "" if has_objects and cure == _ADD_OBJECTS else cure
                 if _is_open(rows.kind, list_, name):
                     leaves = rows.leaves.get(list_, {}).get(name, (name,))
-                    if kept := tuple(
+                    if usable_paths := tuple(
                         path for path in leaves if path and path.isprintable() and not path.endswith(OBJECTS)
                     ):
-                        paths[list_, name] = kept
+                        paths[list_, name] = usable_paths
     usual = [(list_, name) for list_, names in _USUAL.items() for name in names if (list_, name) in counts]
     for list_ in _LISTS:
         names = sorted(

@@ -260,9 +260,9 @@ def _merge_listed(
         again = Counter(lines) & Counter(kinds[kind].lines() if kind in kinds else ())
         if kind[1] == "image" and written:
             again |= Counter(line for line in lines if _decode_listed(line).file_name in written)
-        others = list((Counter(lines) - again).elements())
-        if others:
-            listed.merge(kind, Rejects(0, 0, b"", _pack_lines(others)))
+        earlier_only = list((Counter(lines) - again).elements())
+        if earlier_only:
+            listed.merge(kind, Rejects(0, 0, b"", _pack_lines(earlier_only)))
         if again:
             annotations = sum(_decode_listed(line).annotations for line in again.elements())
             repeated[kind] = Rejects(again.total(), annotations, min(again), b"")

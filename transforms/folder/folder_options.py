@@ -23,8 +23,8 @@ class FolderOptions(LabelledOptions, TileOptions, LabelsOnlyOptions):
     @property
     def requested_columns(self) -> FieldSelection:
         """Requested columns of `--labels`, which are fields of images."""
-        of_images, of_objects = select_fields(self.fields)
-        return FieldSelection({**of_objects.kinds, **of_images.kinds}, of_images.is_all, self.dry_run)
+        image_fields, object_fields = select_fields(self.fields)
+        return FieldSelection({**object_fields.kinds, **image_fields.kinds}, image_fields.is_all, self.dry_run)
 
     @property
     def input_rows(self) -> InputRows:

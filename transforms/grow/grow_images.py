@@ -267,8 +267,8 @@ def _find_known(group: tuple[int, tuple[Iterable, Iterable]], job: GrowJob) -> I
         wanted.append(wholes[are_among(wholes, listed)])
         if len(wanted[-1]):
             yield key, wanted[-1].tobytes()
-    of_job = np.unique(np.concatenate(wanted))
-    is_wanted = are_among(rows["whole"], of_job)
+    job_wholes = np.unique(np.concatenate(wanted))
+    is_wanted = are_among(rows["whole"], job_wholes)
     if is_wanted.any():
         yield TaggedOutput(_REFERENCE, (bucket, rows[is_wanted].tobytes()))
     if not job.needs_names:
@@ -278,7 +278,7 @@ def _find_known(group: tuple[int, tuple[Iterable, Iterable]], job: GrowJob) -> I
     names = dict(zip(rows["whole"].tolist(), zip(splits, texts, strict=True), strict=True))
     if job.sync:
         known = known_images(rows)
-        for whole in known[~are_among(known, of_job)].tolist():
+        for whole in known[~are_among(known, job_wholes)].tolist():
             split, name = names[whole]
             if split in job.splits and name.startswith(job.prefixes):
                 yield TaggedOutput(_CHANGES, (split, ("gone", name)))

@@ -174,8 +174,8 @@ def _read_group(folder: str, manifest: Manifest, group: _Group) -> tuple[_Group,
         first_records = _read_undamaged(file, [example.record for example in examples])
         for example in examples:
             with suppress(*_DAMAGE, KeyError):
-                others = (file.read([number])[0] for number in range(example.record + 1, len(file)))
-                following = chain([first_records[example.record]], others)
+                later_records = (file.read([number])[0] for number in range(example.record + 1, len(file)))
+                following = chain([first_records[example.record]], later_records)
                 records[shard, example.record] = _image_records(example, following)
     missing = {example.record: example for example in examples if (shard, example.record) not in records}
     if missing:  # in a damaged shard, those before the damage can be read in order

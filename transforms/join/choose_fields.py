@@ -50,8 +50,8 @@ class FieldRequest(NamedTuple):
     """Requested open fields.
 
     Attributes:
-        of_images: Fields of images.
-        of_objects: Fields of objects.
+        image_fields: Fields of images.
+        object_fields: Fields of objects.
         names: Other keys by the fields' usual ones, those of `--rename`.
         existing: Data set that gets more splits. Its fields, their kinds and keys stay.
         is_usual: True if the fields are requested by no option.
@@ -59,8 +59,8 @@ class FieldRequest(NamedTuple):
         is_added: True for images that are added to a data set, which has chosen the kinds.
     """
 
-    of_images: FieldSelection
-    of_objects: FieldSelection
+    image_fields: FieldSelection
+    object_fields: FieldSelection
     names: Mapping[str, str]
     existing: ExistingLabels | None
     is_usual: bool = False
@@ -97,13 +97,13 @@ def add_requested_fields(
     previews: dict[str, str] = {}
     lacking: list[tuple[str, str]] = []
     existing = (request.existing and request.existing.table) or None
-    there = field_columns(existing) if existing else ()
+    existing_columns = field_columns(existing) if existing else ()
     is_all = False
     for axis, selection in zip(AXES, request[:2], strict=True):
         if selection:
             stats = merge_stats(label.name for label in labels if label.kind == f"{axis} fields")
             paths = [label.name for label in labels if label.kind == f"{axis} path"]
-            known = [column.path for column in there if column.axis == axis]
+            known = [column.path for column in existing_columns if column.axis == axis]
             if request.is_part:
                 names = {path: kind for path, kind in selection.kinds.items() if _is_present(path, stats)}
                 absent = [path for path in selection.kinds if path not in names]
@@ -155,9 +155,9 @@ def _check_existing(ours: Iterable[FieldColumn], theirs: Iterable[FieldColumn], 
     Raises:
         ConfigError: They differ.
     """
-    asked, there = ({column.shown for column in part} for part in (ours, theirs))
-    if asked != there:
-        shown = [first_texts(sorted(part), _SHOWN) or "no field" for part in (there, asked)]
+    requested, present = ({column.shown for column in part} for part in (ours, theirs))
+    if requested != present:
+        shown = [first_texts(sorted(part), _SHOWN) or "no field" for part in (present, requested)]
         raise ConfigError(
             f"{where} has {shown[0]}, and --fields gives {shown[1]}. All splits of a data set have the same fields: "
             "give the same --fields, or another output"
@@ -231,8 +231,8 @@ def _choose_column(axis: Axis, path: str, values: ColumnStats, kind: str) -> Fie
         return FieldColumn(axis, path, stored, is_bool=is_bool)
     if Seen.NESTED in values.seen or values.shapes - {()} or values.lists < values.present:
         return FieldColumn(axis, path, FeatureKind.BYTES)  # as JSON text
-    (length, *others) = values.lengths
-    return FieldColumn(axis, path, stored, RAGGED if others or not length else length, is_bool)
+    (length, *other_lengths) = values.lengths
+    return FieldColumn(axis, path, stored, RAGGED if other_lengths or not length else length, is_bool)
 
 
 def _kind_warnings(column: FieldColumn, values: ColumnStats) -> Iterator[str]:

@@ -311,7 +311,7 @@ class ReportCopies(beam.PTransform):
         self._splits = tuple(splits)
 
     def expand(self, blocks: PCollection):  # has no output
-        pairs = blocks | GroupCopies(self._splits, of_sets=True) | "Pairs" >> beam.FlatMap(_pair_copies)
+        pairs = blocks | GroupCopies(self._splits, across_sets=True) | "Pairs" >> beam.FlatMap(_pair_copies)
         number = pairs | "CountCopies" >> beam.combiners.Count.Globally()
         first = pairs | "FirstCopies" >> beam.combiners.Top.Smallest(_SHOWN)
         number | "WarnCopies" >> WithFacts(_warn_copies, AsSingleton(first), self._splits[0])
@@ -324,12 +324,12 @@ class GroupCopies(beam.PTransform):
     bytes. Unreadable files are in no group, because the step that writes records rejects them.
 
     Args:
-        of_sets: True for groups of several sets only, by the first folder of `file_name`.
+        across_sets: True for groups of several sets only, by the first folder of `file_name`.
     """
 
-    def __init__(self, splits: Sequence[str], of_sets: bool = False):
+    def __init__(self, splits: Sequence[str], across_sets: bool = False):
         super().__init__()
-        self._splits, self._of_sets = tuple(splits), of_sets
+        self._splits, self._across_sets = tuple(splits), across_sets
 
     def expand(self, blocks: PCollection) -> PCollection:
         list_all = beam.FlatMap(_list_candidates, self._splits).with_output_types(tuple[int, Any])
@@ -345,7 +345,7 @@ class GroupCopies(beam.PTransform):
         return (
             candidates
             | f"By{key}" >> beam.GroupByKey()
-            | f"DropUnique{key}" >> beam.FlatMap(_drop_unique, self._of_sets).with_output_types(Any)
+            | f"DropUnique{key}" >> beam.FlatMap(_drop_unique, self._across_sets).with_output_types(Any)
             | f"SpreadReads{key}" >> beam.Reshuffle()
         )
 
@@ -383,9 +383,9 @@ def labels_digest(image: Block) -> bytes:
     return blake2b(data, digest_size=8).digest()
 
 
-def _drop_unique(group: tuple[Any, Iterable[Candidate]], of_sets: bool) -> Iterator[Candidate]:
-    """Yield the images of a group, unless it has a single one, or with `of_sets` those of a single set."""
-    if len(list(islice(_different_sets(group[1]) if of_sets else group[1], 2))) > 1:
+def _drop_unique(group: tuple[Any, Iterable[Candidate]], across_sets: bool) -> Iterator[Candidate]:
+    """Yield the images of a group, unless it has a single one, or with `across_sets` those of a single set."""
+    if len(list(islice(_different_sets(group[1]) if across_sets else group[1], 2))) > 1:
         yield from group[1]
 
 
@@ -457,8 +457,8 @@ def find_copies(candidates: Iterable[Candidate]) -> Iterator[tuple[CopyKey, str]
 
 def _pair_copies(group: tuple[bytes, Iterable[Candidate]]) -> Iterator[tuple[str, str]]:
     """Yield the name of each image of another set than the first image of its content, and the name of that."""
-    first, *others = sorted(map(Candidate._make, group[1]), key=lambda image: copy_order(image.split, image.file_name))
-    yield from ((image.file_name, first.file_name) for image in others if image.set_name != first.set_name)
+    first, *copies = sorted(map(Candidate._make, group[1]), key=lambda image: copy_order(image.split, image.file_name))
+    yield from ((image.file_name, first.file_name) for image in copies if image.set_name != first.set_name)
 
 
 def _warn_copies(number: int, facts: FactsBuilder, first: list[tuple[str, str]], split: str) -> None:

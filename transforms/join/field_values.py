@@ -177,7 +177,7 @@ def merge_fields(texts: Iterable[bytes]) -> tuple[bytes, int]:
     if len(given) < 2:
         return next(iter(given), b""), 0
     merged: dict[str, Any] = {}
-    others = 0
+    other_values = 0
     for row in map(msgspec.json.decode, given):
-        others += sum(merged.setdefault(path, value) != value for path, value in row.items())
-    return msgspec.json.encode(merged), others
+        other_values += sum(merged.setdefault(path, value) != value for path, value in row.items())
+    return msgspec.json.encode(merged), other_values

@@ -69,8 +69,8 @@ class _Shape(msgspec.Struct):
 
 def source(options: LabelmeOptions) -> Source:
     labels = find_labels(options, is_json)
-    kept = {"ignored_labels": options.ignore_labels, "has_masks": options.masks != "none"}
-    return naming_source(options, labels, partial(parse_shapes, **kept), check=mask_warnings)
+    settings = {"ignored_labels": options.ignore_labels, "has_masks": options.masks != "none"}
+    return naming_source(options, labels, partial(parse_shapes, **settings), check=mask_warnings)
 
 
 @parser

@@ -131,8 +131,8 @@ def source(options: LabelstudioOptions) -> Source:
         drops_code = True
         warnings = ["no image has the code of an upload in its name, so codes are dropped (--upload-prefix keep)"]
     choice, has_masks = options.of_several or "", options.masks != "none"
-    kept = {"drops_code": drops_code, "has_masks": has_masks, "is_background": options.unfinished == "background"}
-    parse = partial(parse_tasks, image_key=options.image_key or "", choice=choice, **kept)
+    settings = {"drops_code": drops_code, "has_masks": has_masks, "is_background": options.unfinished == "background"}
+    parse = partial(parse_tasks, image_key=options.image_key or "", choice=choice, **settings)
     return naming_source(options, labels, parse, check=partial(_check_tasks, choice=choice, warnings=warnings))
 
 
@@ -265,12 +265,12 @@ def _convert_task(
     # A shape and its labels may be two results with the same id, which its fields have, too.
     labelled = {result.id for _, result in results if result.id and _result_labels(result)}
     shapes = {result.id for _, result in results if result.id and result.is_shape}
-    of_region: dict[str | int, dict[str, Any]] = {}
-    of_image: dict[str, Any] = {}
+    region_fields: dict[str | int, dict[str, Any]] = {}
+    image_fields: dict[str, Any] = {}
     unread: list[str] = []
     for _, result in results:
         if result.field and result.id in shapes:
-            of_region.setdefault(result.id, {}).update(result.field)
+            region_fields.setdefault(result.id, {}).update(result.field)
     for number, result in results:
         if result.id in shapes and (result.field or (result.id in labelled and not _result_labels(result))):
             unread += [] if result.field or result.is_shape else [result.type]
@@ -281,12 +281,12 @@ def _convert_task(
             continue
         if not result.is_shape:
             is_field = bool(result.field) and "x" not in result.value
-            of_image |= result.field if is_field else {}
+            image_fields |= result.field if is_field else {}
             unread += [] if is_field else [result.type]
             continue
         with parts.rejecting(f"result {number} of {task_name}"):
             objects = _convert_result(result, has_masks, parts)
-            fields = {"score": result.score, "meta": result.meta} | of_region.get(result.id, {})
+            fields = {"score": result.score, "meta": result.meta} | region_fields.get(result.id, {})
             parts.objects += (replace(object_, fields=fields) for object_ in objects)
             if result.original_width and result.original_height:
                 sizes.add((result.original_width, result.original_height))
@@ -296,7 +296,7 @@ def _convert_task(
         return LabelledImage(None, (LabelFault(Reason.SIZE_MISMATCH, detail, where=task_name),))
     width, height = sizes.pop() if sizes else (None, None)
     times = [row.lead_time for row in chosen if row.lead_time is not None]
-    fields = {"lead_time": next(iter(times), None), "data": _other_data(task.data), **of_image}
+    fields = {"lead_time": next(iter(times), None), "data": _other_data(task.data), **image_fields}
     image = parts.image(Sample(name, width=width, height=height, tags=tuple(tags), fields=fields))
     return image._replace(warnings=(*image.warnings, *(_UNREAD.format(kind=kind) for kind in unread)))
 

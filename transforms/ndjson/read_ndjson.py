@@ -166,8 +166,8 @@ def source(options: NdjsonOptions) -> Source:
     labels = one_folder(folder, names, options.images)
     images = _image_names(labels)
     summaries = {path: _summarise(path, images) for path in paths}
-    (first, summary), *others = summaries.items()
-    for path, other in others:
+    (first, summary), *other_summaries = summaries.items()
+    for path, other in other_summaries:
         if other._replace(**_OF_LINES) != summary._replace(**_OF_LINES):
             raise ConfigError(f"{first} and {path} differ in task, class_names, kpt_shape or path: give one of them")
     stated = {SPLIT_OF_FOLDER.get(split) for one in summaries.values() for split in one.splits}

@@ -258,7 +258,7 @@ def cut_large_values(example: Buffer) -> tuple[Buffer, dict[str, memoryview]]:
         size, start = read_varint(data, 1)
         if data[0] != _TAG_1 or start + size != len(data):
             return example, {}
-        end = kept = start
+        end = piece_start = start
         while end < len(data):
             start = end
             size, entry = read_varint(data, start + 1)
@@ -271,13 +271,13 @@ def cut_large_values(example: Buffer) -> tuple[Buffer, dict[str, memoryview]]:
             if name in values:  # the last one counts
                 return example, {}
             values[name] = data[offset:end]
-            pieces.append(data[kept:start])
-            kept = end
+            pieces.append(data[piece_start:start])
+            piece_start = end
     except (IndexError, ValueError):
         return example, {}
     if not values or end != len(data):
         return example, {}
-    pieces.append(data[kept:])
+    pieces.append(data[piece_start:])
     return b"".join((_FIELD_1, varint(sum(map(len, pieces))), *pieces)), values
 
 

@@ -326,10 +326,10 @@ def _add_partitions(file: RowsFile, batch: RowBatch, wanted: Sequence[str]) -> R
             continue
         scalar = pa.scalar(value, pa.int64() if isinstance(value, int) else pa.large_string())
         own = columns.get(name)
-        if own is not None and len(others := _other_values(own, scalar)):
+        if own is not None and len(other_values := _other_values(own, scalar)):
             raise AnnotationFileError(
-                f"{file.path}: column {name} has {format_value(others[0])}, and the folder {name}={value} says another "
-                "value; rename the column or the folder"
+                f"{file.path}: column {name} has {format_value(other_values[0])}, and the folder {name}={value} says "
+                "another value; rename the column or the folder"
             )
         if own is None or own.null_count:
             columns[name] = pa.repeat(scalar, len(batch.lines))

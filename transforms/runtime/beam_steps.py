@@ -123,8 +123,8 @@ def repacked_versions(
     Args:
         made_by: Versions of the shards, whose container is `source`.
     """
-    of_records = {"pyarrow"} if layout == TABLE.layout else set()
-    dropped = {CONTAINERS[source].package} - of_records
+    record_packages = {"pyarrow"} if layout == TABLE.layout else set()
+    dropped = {CONTAINERS[source].package} - record_packages
     versions = {name: text for name, text in made_by.items() if name not in dropped} | _container_versions(container)
     return versions | ({"zlib": zlib.ZLIB_RUNTIME_VERSION} if gzip else {})
 

@@ -24,7 +24,7 @@ from recordmill.transforms.blocks.run_step import run_step
 from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.choose_categories import check_label_names, select_categories
-from recordmill.transforms.shape.join_sets import Ids, RenumberTaken, buckets_of, name_images
+from recordmill.transforms.shape.join_sets import Ids, RenumberClashes, buckets_of, name_images
 from recordmill.transforms.shape.map_classes import ClassMapping
 from recordmill.transforms.shape.union_labels import grow_labels
 
@@ -160,9 +160,9 @@ class RenumberImages(beam.PTransform):
             (block_ids, known_ids)
             | "AllIds" >> beam.Flatten()
             | "ByBucket" >> beam.GroupByKey()
-            | "FindTaken" >> beam.FlatMap(_find_taken).with_output_types(tuple[BlockKey, Ids])
+            | "FindClashes" >> beam.FlatMap(_find_clashes).with_output_types(tuple[BlockKey, Ids])
         )
-        return (blocks, owned) | "Renumber" >> RenumberTaken()
+        return (blocks, owned) | "Renumber" >> RenumberClashes()
 
 
 def _by_bucket(ids: Sequence[np.ndarray], owners: Sequence[np.ndarray]) -> Iterator[tuple[int, OwnedIds]]:
@@ -202,7 +202,7 @@ def _list_known(images: ShardImages) -> Iterator[tuple[int, tuple[BlockKey, Owne
         yield bucket, (_KNOWN, owned)
 
 
-def _find_taken(group: tuple[int, Iterable[tuple[BlockKey, OwnedIds]]]) -> Iterator[tuple[BlockKey, Ids]]:
+def _find_clashes(group: tuple[int, Iterable[tuple[BlockKey, OwnedIds]]]) -> Iterator[tuple[BlockKey, Ids]]:
     """Yield the ids of each Block that another file of the data set has."""
     pieces = [*group[1]]
     known_ids = [ids for key, ids in pieces if key == _KNOWN]

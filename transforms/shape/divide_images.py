@@ -102,36 +102,36 @@ def divide_images(
     images = np.repeat(np.arange(len(block)), grid.number)
     xywh = grid.xywh_px(images, spans(np.zeros(len(block), np.int64), grid.number))
     usable = usable_objects(block, sides_px, box_policy, min_area_px2)
-    found = find_objects(usable, grid, xywh, rules, box_policy)
+    tile_objects = find_objects(usable, grid, xywh, rules, box_policy)
     labels = labels_of(block) if block.labels is not None or block.class_name is not None else []
     regions = _find_regions(block, labels, grid, xywh)
     is_filled = _are_labelled(labels, len(block), class_ids is None or len(class_ids) > 0)[images]
-    is_filled[found.tiles] = is_filled[list(regions.by_tile)] = True
+    is_filled[tile_objects.tiles] = is_filled[list(regions.by_tile)] = True
     names = _TileNames(block, images, xywh)
     is_kept = is_filled | names.are_chosen(~is_filled, rules.keep_empty)
-    kept = np.flatnonzero(is_kept)
-    columns = _image_columns(block, images[kept], xywh[kept], names.texts(kept))
+    kept_tiles = np.flatnonzero(is_kept)
+    columns = _image_columns(block, images[kept_tiles], xywh[kept_tiles], names.texts(kept_tiles))
     if block.labels is not None:
-        columns["labels"] = _tile_labels(labels, images, kept, regions)
+        columns["labels"] = _tile_labels(labels, images, kept_tiles, regions)
     if block.first_object_of_image is not None:
-        columns["first_object_of_image"] = starts_of(np.bincount(found.tiles, minlength=len(images))[kept])
+        columns["first_object_of_image"] = starts_of(np.bincount(tile_objects.tiles, minlength=len(images))[kept_tiles])
         columns |= dict(usable.block.object_columns())
     if usable.block.num_objects:
-        ids = _new_object_ids(names.texts(found.tiles), usable.block.object_id[found.objects])
-        columns |= object_columns_of_tiles(usable.block, found, xywh, sides_px[images], ids)
+        ids = _new_object_ids(names.texts(tile_objects.tiles), usable.block.object_id[tile_objects.objects])
+        columns |= object_columns_of_tiles(usable.block, tile_objects, xywh, sides_px[images], ids)
         if class_ids is not None:
-            columns["whole_labels"] = digest_labels(usable.block, class_ids)[images[kept]]
-    unseen, copies = _count_unseen(usable, found, images)
-    unseen_captions, caption_copies = _count_captions(labels, images[kept], len(block))
+            columns["whole_labels"] = digest_labels(usable.block, class_ids)[images[kept_tiles]]
+    unseen, copies = _count_unseen(usable, tile_objects, images)
+    unseen_captions, caption_copies = _count_captions(labels, images[kept_tiles], len(block))
     counts = TileCounts(
         np.bincount(images[~is_kept], minlength=len(block)),
         np.bincount(images[is_kept & grid.is_narrow(images, xywh)], minlength=len(block)),
         unseen + regions.unseen + unseen_captions,
         copies + regions.copies + caption_copies,
         usable.small,
-        *_count_edges(usable, found, sides_px),
+        *_count_edges(usable, tile_objects, sides_px),
     )
-    return Tiles(Block(**columns), images[kept], usable.rejects + regions.rejects, counts)
+    return Tiles(Block(**columns), images[kept_tiles], usable.rejects + regions.rejects, counts)
 
 
 def _new_object_ids(names: list[str], object_ids: np.ndarray) -> np.ndarray:
@@ -156,22 +156,26 @@ def _count_captions(labels: list[ImageLabels], images: np.ndarray, number: int) 
     return (captions + maps) * (tiles == 0), captions * np.maximum(tiles - 1, 0)
 
 
-def _count_unseen(usable: UsableObjects, found: TileObjects, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _count_unseen(
+    usable: UsableObjects, tile_objects: TileObjects, images: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return `unseen` and `copies` of TileCounts for objects.
 
     Args:
         images: int64 [T], index of each tile's image.
     """
     owner, number = usable.block.image_of_object, len(usable.block)
-    is_seen = np.bincount(found.objects, minlength=len(owner)) > 0
+    is_seen = np.bincount(tile_objects.objects, minlength=len(owner)) > 0
     unseen, seen = (np.bincount(owner[objects], minlength=number) for objects in (~is_seen, is_seen))
-    return unseen, np.bincount(images[found.tiles], minlength=number) - seen
+    return unseen, np.bincount(images[tile_objects.tiles], minlength=number) - seen
 
 
-def _count_edges(usable: UsableObjects, found: TileObjects, sides_px: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _count_edges(
+    usable: UsableObjects, tile_objects: TileObjects, sides_px: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return `clipped` and `keypoints_outside` of TileCounts."""
     block, owner = usable.block, usable.block.image_of_object
-    is_seen = np.bincount(found.objects, minlength=len(owner)) > 0
+    is_seen = np.bincount(tile_objects.objects, minlength=len(owner)) > 0
     clipped = np.bincount(owner[is_seen & usable.is_clipped], minlength=len(block))
     if block.keypoints_xyv is None:
         return clipped, np.zeros_like(clipped)
@@ -195,22 +199,22 @@ def _are_labelled(labels: list[ImageLabels], number: int, has_objects: bool) -> 
 def _find_regions(block: Block, labels: list[ImageLabels], grid: TileGrid, xywh_px: np.ndarray) -> _Regions:
     """Return the stuff regions of each tile: those that have a pixel in it."""
     none = np.zeros(len(block), np.int64)
-    found = _Regions({}, none, none.copy(), [])
+    tile_regions = _Regions({}, none, none.copy(), [])
     masks: list[tuple[int, StuffAnnotation, MaskSpans]] = []
     for image, image_labels in enumerate(labels):
         for region in image_labels.regions:
             try:
                 mask = mask_spans(region.segmentation, *grid.sides_px[image].tolist())
             except UnusableError as fault:
-                found.rejects.append(reject_in_image(block, image, region.id, fault))
+                tile_regions.rejects.append(reject_in_image(block, image, region.id, fault))
             else:
-                found.unseen[image] += not mask.pixels
+                tile_regions.unseen[image] += not mask.pixels
                 masks += [(image, region, mask)] if mask.pixels else []
     if not masks:
-        return found
+        return tile_regions
     images = np.array([image for image, _, _ in masks])
     bounds = np.array([mask.bounds_px for _, _, mask in masks], np.float64)
-    found.copies[:] = -np.bincount(images, minlength=len(block))
+    tile_regions.copies[:] = -np.bincount(images, minlength=len(block))
     touched = list_touched(grid, images, bounds[:, :2], bounds[:, 2:])
     for number, tile in zip(*(column.tolist() for column in touched), strict=True):
         image, region, mask = masks[number]
@@ -218,9 +222,9 @@ def _find_regions(block: Block, labels: list[ImageLabels], grid: TileGrid, xywh_
         crop = mask.crop(*place)
         if crop.pixels:
             region = msgspec.structs.replace(region, segmentation=crop.segmentation(*place[2:]))
-            found.by_tile.setdefault(tile, []).append(region)
-            found.copies[image] += 1
-    return found
+            tile_regions.by_tile.setdefault(tile, []).append(region)
+            tile_regions.copies[image] += 1
+    return tile_regions
 
 
 class _TileNames:
@@ -288,13 +292,18 @@ def _image_columns(block: Block, images: np.ndarray, xywh_px: np.ndarray, names:
     }
 
 
-def _tile_labels(labels: list[ImageLabels], images: np.ndarray, kept: np.ndarray, regions: _Regions) -> Any:
-    """Return the column `labels` of the tiles that are kept."""
+def _tile_labels(labels: list[ImageLabels], images: np.ndarray, tiles: np.ndarray, regions: _Regions) -> Any:
+    """Return the column `labels` of tiles.
+
+    Args:
+        images: int64 [T], index of each tile's image, also of tiles that are not kept.
+        tiles: int64, indices of the tiles that are kept.
+    """
     return label_column(
         [
             msgspec.structs.replace(labels[image], regions=tuple(regions.by_tile.get(tile, ())))
             if labels[image].regions
             else labels[image]
-            for tile, image in zip(kept.tolist(), images[kept].tolist(), strict=True)
+            for tile, image in zip(tiles.tolist(), images[tiles].tolist(), strict=True)
         ]
     )

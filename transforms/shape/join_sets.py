@@ -155,27 +155,27 @@ class _RenumberSets(beam.PTransform):
 
     def expand(self, sets):  # several PCollections: Beam accepts no type hints
         first, *later = sets
-        taken = (
+        clashes = (
             sets
             | "AllSets" >> beam.Flatten()
             | "ListIds" >> beam.FlatMap(_list_ids).with_output_types(tuple[int, tuple[SetKey, Ids]])
             | "ByBucket" >> beam.GroupByKey()
-            | "FindTaken" >> beam.FlatMap(_find_taken).with_output_types(tuple[SetKey, Ids])
+            | "FindClashes" >> beam.FlatMap(_find_clashes).with_output_types(tuple[SetKey, Ids])
         )
-        renumbered = (flatten_collections(later, "LaterSets"), taken) | "Renumber" >> RenumberTaken()
+        renumbered = (flatten_collections(later, "LaterSets"), clashes) | "Renumber" >> RenumberClashes()
         return (first, renumbered) | "Renumbered" >> beam.Flatten() | "WithoutKeys" >> beam.Values()
 
 
-class RenumberTaken(beam.PTransform):
+class RenumberClashes(beam.PTransform):
     """Give images and objects a hash in place of an id that is taken, see `renumber_block`.
 
     Input is (key, packed Block), and the taken ids of a Block by its key. Output is (key, packed Block).
     """
 
-    def expand(self, blocks_and_taken):  # several PCollections: Beam accepts no type hints
+    def expand(self, blocks_and_clashes):  # several PCollections: Beam accepts no type hints
         renumbered = (
-            blocks_and_taken
-            | "BlocksAndTaken" >> beam.CoGroupByKey()
+            blocks_and_clashes
+            | "BlocksAndClashes" >> beam.CoGroupByKey()
             | "Renumber" >> beam.FlatMap(_renumber).with_outputs(_HASHES, main=_BLOCKS)
         )
         renumbered[_HASHES] | "ByHash" >> beam.GroupByKey() | "CheckHashes" >> beam.Map(_check_hashes)
@@ -270,39 +270,39 @@ def _list_ids(keyed: tuple[SetKey, bytes]) -> Iterator[tuple[int, tuple[SetKey, 
         yield bucket, (keyed[0], (image_ids, object_ids))
 
 
-def _find_taken(group: tuple[int, Iterable[tuple[SetKey, Ids]]]) -> Iterator[tuple[SetKey, Ids]]:
+def _find_clashes(group: tuple[int, Iterable[tuple[SetKey, Ids]]]) -> Iterator[tuple[SetKey, Ids]]:
     """Yield the ids of each Block that an earlier set has."""
     pieces = sorted(group[1])
     pairs = ([(key[0], np.frombuffer(ids[kind], np.int64)) for key, ids in pieces] for kind in (0, 1))
-    for (key, _), *taken in zip(pieces, *map(taken_ids, pairs), strict=True):
-        if any(map(len, taken)):
-            yield key, (taken[0].tobytes(), taken[1].tobytes())
+    for (key, _), *clashes in zip(pieces, *map(clashing_ids, pairs), strict=True):
+        if any(map(len, clashes)):
+            yield key, (clashes[0].tobytes(), clashes[1].tobytes())
 
 
-def taken_ids(pieces: Sequence[tuple[int, np.ndarray]]) -> list[np.ndarray]:
+def clashing_ids(pieces: Sequence[tuple[int, np.ndarray]]) -> list[np.ndarray]:
     """Return the ids of each piece that an earlier set has.
 
     Args:
         pieces: Number of a set, ascending, and ids: int64.
 
-    >>> [ids.tolist() for ids in taken_ids([(0, np.array([7, 8])), (1, np.array([9, 8])), (2, np.array([9, 7]))])]
+    >>> [ids.tolist() for ids in clashing_ids([(0, np.array([7, 8])), (1, np.array([9, 8])), (2, np.array([9, 7]))])]
     [[], [8], [9, 7]]
     """
-    taken, earlier, own, number = [], np.zeros(0, np.int64), list[np.ndarray](), 0
+    clashes, earlier, own, number = [], np.zeros(0, np.int64), list[np.ndarray](), 0
     for set_number, ids in pieces:
         if set_number != number:
             earlier, own, number = np.unique(np.concatenate([earlier, *own])), [], set_number
-        taken.append(ids[are_among(ids, earlier)])
+        clashes.append(ids[are_among(ids, earlier)])
         own.append(ids)
-    return taken
+    return clashes
 
 
 def _renumber(keyed: tuple[Any, tuple[Iterable[bytes], Iterable[Ids]]]) -> Iterator[Any]:
     """Yield a Block without ids that are taken, by its key, and with a tag the hashes of its objects, by bucket and
     split."""
-    packed, taken = keyed[1]
+    packed, clashes = keyed[1]
     image_ids, object_ids = (
-        np.unique(np.frombuffer(b"".join(ids[kind] for ids in taken), np.int64)) for kind in (0, 1)
+        np.unique(np.frombuffer(b"".join(ids[kind] for ids in clashes), np.int64)) for kind in (0, 1)
     )
 
     def renumber(blocks: list[Block]) -> Block:

@@ -233,13 +233,13 @@ def _limit_classes(split: str, columns: _Columns, is_left: np.ndarray, maximum: 
         is_left: bool [N], images that remain after `--limit`.
     """
     numbers = np.where(is_left, np.diff(columns.starts), 0)
-    of_left = np.repeat(is_left, np.diff(columns.starts))
-    if not of_left.any():
+    is_left_entry = np.repeat(is_left, np.diff(columns.starts))
+    if not is_left_entry.any():
         facts.warn(split, f"--max-per-class {maximum} does nothing, because no image of {split} has a class or object")
         return is_left
     # Images that are left out already have no class here, so they do not count.
     chosen = choose_by_class(
-        columns.names, starts_of(numbers), columns.classes[of_left], columns.objects[of_left], maximum
+        columns.names, starts_of(numbers), columns.classes[is_left_entry], columns.objects[is_left_entry], maximum
     )
     is_chosen = is_left & are_among(columns.names, chosen)
     facts.count(split, Metric.OVER_CLASS_LIMIT, int(is_left.sum() - is_chosen.sum()))

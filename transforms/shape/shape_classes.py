@@ -128,14 +128,14 @@ def shape_classes(
     """
     count_mapped(block, labels, mapping, splits, facts)
     mapped = map_block(block, mapping)
-    kept = _select_labels(mapped, selected)
-    steps = (block, mapped, Metric.FILTERED_CLASS_MAP), (mapped, kept, Metric.FILTERED_CATEGORY)
+    remaining = _select_labels(mapped, selected)
+    steps = (block, mapped, Metric.FILTERED_CLASS_MAP), (mapped, remaining, Metric.FILTERED_CATEGORY)
     for before, after, metric in steps:
         _count_by_split(facts, splits, Metric.OF_OTHER_CLASSES, before.split, after.split)
         _count_by_split(facts, splits, metric, *map(_splits_of_annotations, (before, after)))
-    emptied = [part.split[part.objects_per_image > 0] for part in (block, kept)]
+    emptied = [part.split[part.objects_per_image > 0] for part in (block, remaining)]
     _count_by_split(facts, splits, Metric.EMPTIED, *emptied)
-    return kept
+    return remaining
 
 
 def count_mapped(

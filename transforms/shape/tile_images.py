@@ -147,8 +147,10 @@ def drop_other_tags(block: Block, labels: LabelMap) -> Block:
     images = [] if block.labels is None else labels_of(block)
     if all(names.issuperset(image.tags) for image in images):
         return block
-    kept = [msgspec.structs.replace(image, tags=tuple(filter(names.__contains__, image.tags))) for image in images]
-    return block.replace(labels=label_column(kept))
+    image_labels = [
+        msgspec.structs.replace(image, tags=tuple(filter(names.__contains__, image.tags))) for image in images
+    ]
+    return block.replace(labels=label_column(image_labels))
 
 
 def measure_block(block: Block, upright: bool, map_: Any = map) -> Block:

@@ -178,9 +178,9 @@ def find_objects(
             left, top, right, bottom = crop.bounds_px
             boxes[pair], area[pair] = (left, top, right - left, bottom - top), crop.pixels
             segmentation[pair] = crop.segmentation(*tile[2:])
-    kept = np.flatnonzero(is_kept)
-    found = TileObjects(objects, tiles, boxes, area, segmentation)
-    return found.take(kept[np.argsort(tiles[kept], kind="stable")])
+    kept_pairs = np.flatnonzero(is_kept)
+    tile_objects = TileObjects(objects, tiles, boxes, area, segmentation)
+    return tile_objects.take(kept_pairs[np.argsort(tiles[kept_pairs], kind="stable")])
 
 
 def _high(boxes_xywh_px: np.ndarray) -> np.ndarray:
@@ -208,7 +208,7 @@ def _cut_boxes(
 
 
 def object_columns_of_tiles(
-    block: Block, found: TileObjects, xywh_px: np.ndarray, sides_px: np.ndarray, ids: np.ndarray
+    block: Block, tile_objects: TileObjects, xywh_px: np.ndarray, sides_px: np.ndarray, ids: np.ndarray
 ) -> dict[str, Any]:
     """Return the columns of the objects of tiles.
 
@@ -218,18 +218,18 @@ def object_columns_of_tiles(
         sides_px: int64 [T, 2], width and height of each tile's image.
         ids: int64 [P], new ids of the objects.
     """
-    columns = {name: take_rows(column, found.objects) for name, column in block.object_columns()}
-    place, size = xywh_px[found.tiles, :2], xywh_px[found.tiles, 2:]
+    columns = {name: take_rows(column, tile_objects.objects) for name, column in block.object_columns()}
+    place, size = xywh_px[tile_objects.tiles, :2], xywh_px[tile_objects.tiles, 2:]
     columns |= {
         "object_id": ids,
-        "whole_object_id": block.object_id[found.objects],
-        "boxes_xywh_px": found.boxes_xywh_px,
-        "area_px2": found.area_px2,
+        "whole_object_id": block.object_id[tile_objects.objects],
+        "boxes_xywh_px": tile_objects.boxes_xywh_px,
+        "area_px2": tile_objects.area_px2,
     }
     if "segmentation" in columns:
-        columns["segmentation"] = ragged_bytes(found.segmentation)
+        columns["segmentation"] = ragged_bytes(tile_objects.segmentation)
     if "keypoints_xyv" in columns:
-        columns["keypoints_xyv"] = _tile_keypoints(columns["keypoints_xyv"], place, size, sides_px[found.tiles])
+        columns["keypoints_xyv"] = _tile_keypoints(columns["keypoints_xyv"], place, size, sides_px[tile_objects.tiles])
     if "corners_px" in columns:
         corners = columns["corners_px"]
         is_oriented = corners.any(axis=1, keepdims=True)

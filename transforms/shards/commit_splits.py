@@ -297,11 +297,11 @@ def _withdraw(output: str, replaced: Mapping[str, Manifest], current_shards: set
     their shards that are not in `current_shards`, and encoders that no other split has."""
     storage = storage_for(output)
     splits = read_split_manifests(output)
-    others = {split: manifest for split, manifest in splits.items() if split not in replaced}
-    kept = _folder_files(output, others)
-    for of_files in [{split: manifest} for split, manifest in replaced.items()] if others else [splits]:
-        for name, data in _folder_files(output, of_files).items():
-            if name not in kept and read_file(output, name) == data:  # edited ones have a user's text
+    remaining = {split: manifest for split, manifest in splits.items() if split not in replaced}
+    remaining_files = _folder_files(output, remaining)
+    for manifests in [{split: manifest} for split, manifest in replaced.items()] if remaining else [splits]:
+        for name, data in _folder_files(output, manifests).items():
+            if name not in remaining_files and read_file(output, name) == data:  # edited ones have a user's text
                 storage.delete(join_path(output, name))
     for split in replaced:
         storage.delete(join_path(output, split_manifest(split)))

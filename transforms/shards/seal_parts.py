@@ -38,7 +38,7 @@ def find_parts(output: str) -> dict[str, list[JobPart]]:
     for name in storage.walk_names(output) if storage.is_folder(output) else ():
         if match := _PART_PATH.fullmatch(name):
             parts[match[1]].append(JobPart(int(match[2]), int(match[3])))
-    return {split: sorted(found) for split, found in sorted(parts.items())}
+    return {split: sorted(split_parts) for split, split_parts in sorted(parts.items())}
 
 
 def read_parts(output: str, split: str, parts: Sequence[JobPart]) -> list[FinishedPart]:
@@ -83,8 +83,10 @@ def choose_parts(output: str, parts: Sequence[JobPart], splits: Iterable[str]) -
     count = min(by_count, key=lambda count: (len(by_count[count]) < count, -len(by_count[count])))
     missing = [part for index in range(count) if (part := JobPart(index, count)) not in by_count[count]]
     if missing:
-        others = [f"N = {other}" for other in sorted(by_count) if other != count]
-        mixed = f" There are parts of {' and '.join(others)}, too, which do not count here." if others else ""
+        other_counts = [f"N = {other}" for other in sorted(by_count) if other != count]
+        mixed = (
+            f" There are parts of {' and '.join(other_counts)}, too, which do not count here." if other_counts else ""
+        )
         raise ConfigError(
             f"{output}: {_list_parts(missing)} of {' and '.join(sorted(splits))} {_are(missing)} missing, or still "
             f"running.{mixed} Run the same command with {_part_flags(missing)}, and then: recordmill seal "
@@ -147,16 +149,16 @@ def _check_plans(output: str, parts: Sequence[FinishedPart]) -> None:
     by_digest: dict[str, list[FinishedPart]] = defaultdict(list)
     for part in parts:
         by_digest[part.digest].append(part)
-    most, *others = sorted(by_digest.values(), key=len, reverse=True)
-    if others:
-        odd = others[0]
+    majority, *other_groups = sorted(by_digest.values(), key=len, reverse=True)
+    if other_groups:
+        odd = other_groups[0]
         raise ConfigError(
             f"{output}: {_list_parts([part.part for part in odd])} {'differ' if len(odd) > 1 else 'differs'} from "
-            f"{_list_parts([part.part for part in most])} ({most[0].plan.differences(odd[0].plan)}). All parts need "
-            "the same command, the same versions, and the same files under the same paths: run the outdated parts "
+            f"{_list_parts([part.part for part in majority])} ({majority[0].plan.differences(odd[0].plan)}). All parts "
+            "need the same command, the same versions, and the same files under the same paths: run the outdated parts "
             "again"
         )
-    plan = most[0].plan
+    plan = majority[0].plan
     versions = library_versions(plan.recipes[0].of_layout(plan.table.layout).layout, plan.recipes[0].container)
     if plan.made_by != versions:
         here = msgspec.structs.replace(plan, made_by=dict(versions))

@@ -21,8 +21,8 @@ def ways(contents: DataContents, _: type[TableOptions]) -> Iterator[Interpretati
     is_file = contents.folder != contents.data.rstrip("/")
     rows = [name for name in contents.names if rows_format(name)]
     has_partitions = bool(rows) and all(map(is_partition, rows))
-    others = {name for name in contents.names if not posixpath.basename(name).startswith(_HIDDEN)} - {*rows}
-    if rows and (is_file or has_partitions or not any("/" in name for name in rows)) and not others:
+    other_names = {name for name in contents.names if not posixpath.basename(name).startswith(_HIDDEN)} - {*rows}
+    if rows and (is_file or has_partitions or not any("/" in name for name in rows)) and not other_names:
         in_one = is_file or has_partitions or find_row_splits(contents.data)
         data = [contents.data] if in_one else [join_path(contents.folder, name) for name in rows]
         why = f"{len(rows)} files of rows" if len(rows) > 1 else f"{rows[0]} has rows"

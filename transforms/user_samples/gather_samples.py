@@ -208,15 +208,15 @@ def _describe_samples(
     labels = known[0] if known else choose_labels(distinct, options.is_image_class)
     yield labels
     category_id = (Part.CATEGORY_ID,) if labels.is_shifted and not options.is_image_class else ()
-    of_samples = [part for part in observed_parts(distinct) if part not in options.unwritten_parts]
-    parts = (*options.parts, *of_samples, *options.observed_parts(kinds), *category_id)
+    sample_parts = [part for part in observed_parts(distinct) if part not in options.unwritten_parts]
+    parts = (*options.parts, *sample_parts, *options.observed_parts(kinds), *category_id)
     request = FieldRequest(*options.selected_fields(), options.names_of_fields, None, not options.fields)
     labels_of_fields = (ObservedLabel(*label) for label in observed if stores_axis(options.layout, _axis(label)))
     table, field_warnings, _ = add_requested_fields(options.layout_table.with_parts(parts), request, labels_of_fields)
     yield TaggedOutput(_TABLE, table)
     facts.warn_all(options.splits[:1], field_warnings)
     facts.warn_all(options.splits[:1], label_warnings(distinct, labels))
-    facts.warn_all(options.splits[:1], _warn_unstored(kinds, of_samples, options))
+    facts.warn_all(options.splits[:1], _warn_unstored(kinds, sample_parts, options))
     facts.warn_all(options.splits[:1], _warn_classes(distinct, labels, bool(known), options.is_image_class))
 
 

@@ -114,11 +114,11 @@ class RecordOptions(ObjectOptions):
             return super().selected_fields(image_paths)
         read = self._source.selected_fields() if isinstance(self._source, ObjectOptions) else NONE_SELECTED
         by_axis = zip(*(self._kinds_of_fields or [read]), strict=True)
-        of_images, of_objects = (
+        image_fields, object_fields = (
             FieldSelection({path: kind for part in reversed(parts) for path, kind in part.kinds.items()}, True)
             for parts in by_axis
         )
-        return of_images, of_objects
+        return image_fields, object_fields
 
     @property
     def splits(self) -> tuple[str, ...]:

@@ -77,8 +77,8 @@ class _Polygon(msgspec.Struct):
 def source(options: ViaOptions) -> Source:
     labels = find_labels(options, is_json)
     attribute, class_name, has_masks = options.class_attribute or "", options.class_name or "", options.masks != "none"
-    kept = {"has_masks": has_masks, "has_fields": bool(options.fields)}
-    parse = partial(parse_regions, class_attribute=attribute, class_name=class_name, **kept)
+    settings = {"has_masks": has_masks, "has_fields": bool(options.fields)}
+    parse = partial(parse_regions, class_attribute=attribute, class_name=class_name, **settings)
     check, paths = partial(_check_via_notes, class_attribute=attribute), (f"{_FILE_ATTRIBUTES}.",)
     return naming_source(options, labels, parse, check=check, image_fields=paths, text_fields=True)
 
@@ -175,8 +175,8 @@ def _convert_via_image(
 ) -> LabelledImage:
     regions = image.regions if isinstance(image.regions, list) else list(image.regions.values())
     parts = ImageParts()
-    of_file = {key: value for key, value in image.file_attributes.items() if value not in ("", {})}
-    parts.notes |= field_notes(f"{_FILE_ATTRIBUTES}.{path}" for path, _ in leaf_values(of_file))
+    file_fields = {key: value for key, value in image.file_attributes.items() if value not in ("", {})}
+    parts.notes |= field_notes(f"{_FILE_ATTRIBUTES}.{path}" for path, _ in leaf_values(file_fields))
     for number, raw in enumerate(regions, 1):
         with parts.rejecting(f"region {number} of {image.filename}"):
             region = decode_part(raw, _Region)
@@ -189,7 +189,7 @@ def _convert_via_image(
             object_ = _convert_region(region.shape, category, has_masks, parts)
             parts.objects.append(replace(object_, fields={_REGION_ATTRIBUTES: given}) if has_fields else object_)
     parts.notes |= mask_notes(parts.objects)
-    return parts.image(Sample(name, fields={_FILE_ATTRIBUTES: of_file} if has_fields else {}))
+    return parts.image(Sample(name, fields={_FILE_ATTRIBUTES: file_fields} if has_fields else {}))
 
 
 def _convert_region(shape: dict[str, Any], category: str, has_masks: bool, parts: ImageParts) -> SampleObject:

@@ -229,7 +229,7 @@ def parse_voc(
     parts, name, number = ImageParts(), "", 0
     sides: tuple[int | None, int | None] = None, None
     numbers: list[int] = []
-    others: list[Element] = []
+    other_elements: list[Element] = []
     for element in read_file_elements(data, "annotation", "object"):
         if element.tag == "size":
             sides = sides_px(element.child_text("width"), element.child_text("height"), parts.warnings)
@@ -255,14 +255,14 @@ def parse_voc(
             parts.add(with_fields(object_, fields) if has_fields else object_, line=element.line)
             numbers.append(number)
         else:
-            others.append(element)
+            other_elements.append(element)
     parts.notes |= set(_edge_notes(parts.objects, sides[0], origin))
     if mask_root:
         pair = next((pair for pair in folders if file.startswith(pair.labels)), folders[0])
         stem = posixpath.splitext(file.removeprefix(pair.labels))[0]
         path = join_path(mask_root, posixpath.join(pair.masks, f"{stem}.png"))
         parts.warnings |= _add_masks(parts.objects, numbers, number, path)
-    image_fields = element_values(others) if has_fields else {}
+    image_fields = element_values(other_elements) if has_fields else {}
     yield parts.image(Sample(name, width=sides[0], height=sides[1], fields=image_fields))
 
 

@@ -128,17 +128,19 @@ def _box_fields(options: YoloOptions, task: str) -> tuple[str, ...]:
     Raises:
         ConfigError: Boxes have no such column, or lines of the task have none.
     """
-    of_image, of_object = select_fields(options.fields)
+    image_fields, object_fields = select_fields(options.fields)
     if options.is_part:
-        return tuple(name for name in BOX_FIELDS if name in of_object.kinds and task in ("", "detect"))
-    if of_image or of_object.is_all or not of_object.kinds.keys() <= {*BOX_FIELDS}:
+        return tuple(name for name in BOX_FIELDS if name in object_fields.kinds and task in ("", "detect"))
+    if image_fields or object_fields.is_all or not object_fields.kinds.keys() <= {*BOX_FIELDS}:
         raise ConfigError(
             "--fields: the label files do not name their columns. Name the sixth number of a box: score or track_id, "
             "or both, if the seventh is a track_id"
         )
-    if of_object and task not in ("", "detect"):
-        raise ConfigError(f"--fields {','.join(of_object.kinds)}: only boxes have it, and lines are of the task {task}")
-    return tuple(name for name in BOX_FIELDS if name in of_object.kinds)
+    if object_fields and task not in ("", "detect"):
+        raise ConfigError(
+            f"--fields {','.join(object_fields.kinds)}: only boxes have it, and lines are of the task {task}"
+        )
+    return tuple(name for name in BOX_FIELDS if name in object_fields.kinds)
 
 
 def label_name(name: str, top: str, usual: str = "", base: str = "") -> str:
