@@ -30,7 +30,7 @@ def find_image_sets(root: str, folders: Sequence[str]) -> list[SplitList]:
 
 
 def parse_image_set(path: str, lines: Iterable[str], images: str) -> Iterator[str]:
-    """Yield the names of the images in a list, with a suffix, which lists lack.
+    """Yield the names of the images in a list, and add the suffix that lists omit.
 
     In ImageSets/Layout, the number of an object follows the name.
 

@@ -183,7 +183,11 @@ def empty_splits(traits: Iterable[ObservedLabel], source: Source, splits: tuple[
 
 
 def _describe_expected(source: Source, name: str) -> str:
-    """Return why images have no label: an image lacks its label file, or, without a name, label files have none."""
+    """Return why images have no label.
+
+    Args:
+        name: An image without a label file; empty if all have one.
+    """
     if not (source.label_name and name):
         return "no label file has one"
     label = source.label_name(name_key(name))
@@ -355,7 +359,8 @@ def merge_rows(block: Block) -> Block:
 
 
 def _is_repeated_id(owner: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Return True for the objects of images of which several have one id: bool. Rows that number their objects have.
+    """Return True for all objects of an image in which an id repeats: bool. Formats that number the objects of each row
+    have such ids.
 
     Args:
         owner: Image of each object.

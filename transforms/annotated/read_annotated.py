@@ -109,7 +109,7 @@ class ReadAnnotated(beam.PTransform):
                 | "SpreadLabels" >> beam.Reshuffle()
                 | "ReadLabels" >> WithFacts(ReadNaming(*job, threads), bits, types=Keyed, tags=(TRAITS, NOTICES))
             )
-            # Rows of one name meet, also without files.
+            # Rows are matched even without image files, so that rows of one image meet.
             has_sides = source.holds_images or any(folder.has_images for folder in source.folders)
             sides = (rows, images) if has_sides else (rows,)
             rows = sides | "MatchRows" >> MatchRows(options.matching, self._division, options.seed, bits)

@@ -56,13 +56,13 @@ from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _MOST_BITS = 8
-"""2 ** 8 buckets of names, and ranges of images: of a million images, some 4,000 are in memory together."""
+"""Maximum of `bucket_bits`. With 2 ** 8 buckets and ranges, 4,000 of a million images are in memory together."""
 _BUCKET_IMAGES, _BUCKET_BYTES = 4096, 4 << 20
-"""Images of a bucket, and bytes of their label files. Each bucket has a Block for each range, and Blocks of a few rows
-take more time to pack than their label files to read."""
+"""Usual maximum number of images of a bucket, and of bytes of its label files. It is not smaller, because a bucket has a
+Block for each range, and small Blocks take more time to pack than their label files to read."""
 TRAITS, NOTICES = "traits", "notices"
 BARE, ALONE = "bare", "alone"
-"""Images without a label file, and label files without an image, if label files also state image names."""
+"""Tags of images without a label file, and of label files without an image, for label files that state image names."""
 _MAX_LABEL_BYTES = 64 << 20
 """Maximum size of a label file beside an image."""
 SMALL_FILE_BYTES = 1 << 20
@@ -123,7 +123,7 @@ class _LabelReader(ThreadedDoFn):
         return look_ahead(parse, labels, self.pool, self.threads) if self.threads > 1 else map(parse, labels)
 
     def _split_of(self, label: LabelFile) -> str:
-        """Return the split that a label file counts in."""
+        """Return the split that counts a label file."""
         return label.split if label.split in self._splits else self._splits[0]
 
     def _reject_alone(
@@ -131,10 +131,10 @@ class _LabelReader(ThreadedDoFn):
     ) -> Iterator[TaggedOutput]:
         """Reject label files without an image. Yield a notice of files without a label.
 
-        A label file that is in no folder of a split is of no image of the job, if lists name the images.
+        If lists name the images, label files outside the folders of the job's splits are ignored.
 
         Args:
-            alone: Name that each label file should have, and the file.
+            alone: Expected name of each label file, and the file.
             excluded: Names of label files whose images `--exclude` names.
         """
         source, files = self._source, []
@@ -302,7 +302,7 @@ def labelled_rows(
         if sample.file_name != name:
             sample = msgspec.structs.replace(sample, file_name=name)
         sample = picker.pick(sample)
-        # Faults of objects that are not read do not count. An image whose class is unusable is a reject.
+        # If records have the classes of images, objects are not read, and their faults do not count.
         is_read = image.sample is None or not source.has_image_classes
         rejects = list(_faults_of(image, sample, file)) if image.faults and is_read else []
         if source.has_image_classes and image.sample:
@@ -350,7 +350,7 @@ def labelled_rows(
 def _with_class(
     sample: Sample, finder: CategoryFinder, image: LabelledImage, file: str
 ) -> tuple[Sample, list[Rejected]]:
-    """Return the Sample with its only tag as its class, without other labels; and a reject without one tag."""
+    """Return the Sample with its only tag as its class and without other labels, and a reject unless it has one tag."""
     fault = ""
     if len(sample.tags) != 1:
         unknown = [fault.detail for fault in image.faults if fault.reason == Reason.UNKNOWN_CATEGORY]
@@ -405,7 +405,7 @@ class ReadNaming(_LabelReader):
         yield TaggedOutput(TRAITS, tuple(ObservedLabel(FILES)))
 
     def _named_rows(self, rows: list[_Named], bits: int) -> Iterator[Any]:
-        """Yield images with their label files and their numbers in these."""
+        """Yield the rows of images, given with their label files and their numbers in the files."""
         if not rows:
             return
         labels, parts, images = zip(*rows, strict=True)
@@ -499,10 +499,10 @@ def _parse_naming_file(label: LabelFile, file: Fetched, source: Source) -> Itera
 
 
 def _parse(source: Source, contents: Any, file: str) -> Iterator[LabelledImage]:
-    """Yield what the parser of a source yields.
+    """Yield the images that the parser of a source finds in a file.
 
     Raises:
-        JobError: It raised anything else than the errors of a file that cannot be read.
+        JobError: The parser has a bug. OSError and RecordmillError are not changed.
     """
     try:
         yield from source.parse(contents, file)

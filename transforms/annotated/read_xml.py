@@ -24,7 +24,7 @@ _MAX_PLAIN_BYTES = 1 << 20
 
 
 class Element:
-    """An element of XML: a node of ElementTree, which its C code makes, with its line.
+    """An XML element: a node of ElementTree, made by its C code for speed, and its line.
 
     Attributes:
         line: Line of its start tag, from 1; 0 if unknown, see `read_elements`.

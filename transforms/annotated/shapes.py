@@ -17,7 +17,7 @@ from recordmill.schemas.rejects import Reason, UnusableError
 Point = tuple[float, float]
 _ELLIPSE_POINTS = 64
 _BEYOND = 0.01
-"""Fractions may exceed 0..1 by so much."""
+"""Tolerance of fractions outside 0..1."""
 
 
 def box_object(category: str, left: float, top: float, right: float, bottom: float, **fields: Any) -> SampleObject:
@@ -104,7 +104,8 @@ def column_runs(mask: np.ndarray, left: int, top: int, width: int, height: int) 
     >>> column_runs(np.array([[0, 1], [1, 1]]), 1, 1, 4, 3)
     [5, 1, 1, 2, 3]
     """
-    rows = mask.shape[0] + (mask.shape[0] < height)  # a row of zeros ends the runs of a column below which are others
+    # A row of zeros ends the runs of each column of a part that does not reach the bottom of the image.
+    rows = mask.shape[0] + (mask.shape[0] < height)
     columns = np.zeros((mask.shape[1], rows), np.int8)
     columns[:, : mask.shape[0]] = mask.T
     column, row = np.divmod(np.flatnonzero(np.diff(columns.ravel(), prepend=0, append=0)), rows)
@@ -126,7 +127,7 @@ def finite_numbers(texts: Mapping[str, str], owner: str) -> list[float]:
     except ValueError as error:
         fault = f"{owner} has a text that is not a number: {show_texts(texts)}"
         raise UnusableError(Reason.MALFORMED_BOX, fault) from error
-    if False not in [abs(number) <= LARGEST for number in numbers]:  # NaN is not, either
+    if False not in [abs(number) <= LARGEST for number in numbers]:  # False for NaN, too
         return numbers
     fault = "beyond any image" if all(map(math.isfinite, numbers)) else "not finite"
     raise UnusableError(Reason.MALFORMED_BOX, f"{owner} has a number that is {fault}: {show_texts(texts)}")

@@ -46,7 +46,7 @@ class Clash(NamedTuple):
 
 
 def drop_copies(block: Block, source: Source) -> tuple[Block, list[Clash]]:
-    """Return the rows of a range without those of copies of label files, and the first clashes of each kind."""
+    """Drop the rows of label files that are copies of others. Return the rest, and the first clashes of each kind."""
     if block.label_file is None:
         return block, []
     if source.holds_images:
@@ -77,7 +77,7 @@ def drop_copies(block: Block, source: Source) -> tuple[Block, list[Clash]]:
 
 
 def _drop_equal_records(block: Block) -> tuple[Block, list[Clash]]:
-    """Return the rows without those of a record that is there again, and the clashes of entries of one image."""
+    """Drop the rows of records that equal an earlier one. Return the rest, and the clashes of records of one image."""
     _, files = np.unique(np.array(block.label_file.texts(), object), return_inverse=True)
     block = block.take(np.lexsort((block.part, files, block.split, block.image_id)))
     is_first = np.append(True, (np.diff(block.image_id) != 0) | (np.diff(block.split) != 0))
@@ -118,7 +118,7 @@ def _repeated_entries(block: Block, rows: np.ndarray, is_same_file: np.ndarray) 
 
 
 def _originals(files: Sequence[str], source: Source) -> dict[str, str]:
-    """Return the first file with the same bytes, by file."""
+    """Return, for each file, the first file with the same bytes."""
     first: dict[tuple[int, str], str] = {}
     paths = {file: _label_path(file, _label_folder(file, source)) for file in files}
     stats = {file: storage_for(path).stat(path) for file, path in paths.items()}
@@ -173,7 +173,7 @@ def check_clashes(clashes: Sequence[Clash], options: FormatOptions, source: Sour
 def _describe_files(files: Sequence[str], options: FormatOptions, source: Source) -> str:
     """Return the error of label files that annotate the same images, with the command that reads one of them."""
     text, largest = describe_versions({file: partial(_image_names, file, source) for file in files})
-    # A file of one image is one of many, as in LabelMe.
+    # Files of one image each, as in LabelMe, are many: to convert one of them is no cure.
     is_one = len({*islice(_image_names(largest, source), 2)}) < 2
     cure = "" if is_one else f", or convert one: {_command(largest, options, source)}"
     return (
@@ -189,8 +189,8 @@ def _image_names(file: str, source: Source) -> Iterator[str]:
 
 
 def _command(file: str, options: FormatOptions, source: Source) -> str:
-    """Return the command that reads a single label file. Its images are looked for below its folder without --images,
-    and their names begin there."""
+    """Return the command that reads a single label file. Without --images, its images are searched below its folder,
+    and names are relative to that."""
     folder, below = _label_folder(file, source), posixpath.dirname(file)
     path = _label_path(file, folder)
     output = "OUT" if options.output.startswith(os.devnull) else options.output  # ReadDataset writes nothing

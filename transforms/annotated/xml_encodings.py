@@ -42,7 +42,7 @@ _LABELS = {
     "windows-949",
 }
 _CODECS = {label: codec for codec, labels in _LABELS.items() for label in labels.split()}
-"""Codecs of Python by label. Labels of one byte a character that Python knows are missing: expat asks Python."""
+"""Codecs of Python by label. Single-byte encodings that Python knows are omitted: expat asks Python for them."""
 
 
 def declared_encoding(head: bytes) -> str:

@@ -170,7 +170,7 @@ class FileWriter:
             return False
         stored = storage_for(source.path).stat(source.path)
         if stored is None or source.version not in ("", stored.version):
-            return False  # its read says why
+            return False  # the read of its bytes reports why
         with _name_errors(path):
             return self._storage.link_file(join_path(self._folder, path), source.path)
 
@@ -206,7 +206,7 @@ def _file_name_error(path: str, why: str) -> UnusableRecordError:
 
 
 def is_unchanged(folder: str, file: WrittenFile) -> bool:
-    """Return True if a file still has the written bytes, and can be read; for a link, if it is there."""
+    """Return True if a file still has the written bytes, and can be read; for a link, if it exists."""
     try:
         if file.is_linked:
             return storage_for(folder).size(join_path(folder, file.path)) == file.bytes

@@ -160,7 +160,7 @@ def claim_target(
             yield finished
         except BaseException:
             with suppress(OSError):  # report the error of the block; the next run deletes the leftovers
-                _delete_leftovers(folder)  # of forked processes, which were killed
+                _delete_leftovers(folder)  # temporary files of forked processes that were killed
             raise
         storage.delete_folder(pieces)
         storage.delete_folder(join_path(folder, STATE))  # the recipe goes last: a run without it would start again

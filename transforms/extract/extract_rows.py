@@ -157,7 +157,7 @@ class RowExtractor:
         self._fields = field_columns(table)
         self._categories = {category.id: category for category in labels.categories}
         self._segments = labels.segments
-        # Without a JSON that has the names of files, those of data sets of such folders need not repeat their folder.
+        # A data set of maps alone gets no JSON with names of images, so the names need not repeat their folder.
         self._own_folder = f"images/{split}/" if has_maps_only(table, labels) else ""
         self._map_folders = MAPS | ({"semantic.png": PAIRED_MASKS} if labels.has_pixel_ids else {})
         self._keypoints = labels.keypoints

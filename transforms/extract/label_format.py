@@ -204,9 +204,10 @@ def count_lost(image: ExtractedImage, objects: Sequence[ExtractedObject], *held:
 def free_fields(
     fields: Mapping[str, Any], is_reserved: Callable[[str], bool], lost: "Counter[str]", prefix: str = ""
 ) -> dict[str, Any]:
-    """Return the open fields whose paths a format does not use for other values. The others are counted.
+    """Return the open fields whose paths are free, and count the others in `lost`.
 
     Args:
+        is_reserved: Return True for a path that the format uses for another value.
         prefix: Prefix of the fields in `--fields`.
     """
     lost.update(f"field {prefix}{path}" for path in fields if is_reserved(path))

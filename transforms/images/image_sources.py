@@ -28,15 +28,15 @@ READABLE = ("bmp", "jpeg", "png", "tiff", "webp")
 """Formats that readers of label files decode."""
 _END_BYTES = 1 << 16
 _WHOLE_BYTES = 1 << 19
-"""Larger files are read at both ends only."""
+"""Size in bytes above which a file is read at both ends only."""
 
 
 class Use(str, Enum):
     """How an image file is used beside labels."""
 
-    LINK = "link"  # the file itself
-    COPY = "copy"  # its bytes: of a file with other contents, or of an image that was transcoded
-    WITHOUT_EXIF = "without_exif"  # EXIF would turn the pixels, but not the labels
+    LINK = "link"  # a link to the file
+    COPY = "copy"  # a file of its bytes, which are a part of a file or were transcoded
+    WITHOUT_EXIF = "without_exif"  # a copy without EXIF, which would turn the pixels but not the labels
 
 
 class ImageSource(msgspec.Struct, frozen=True, array_like=True):
@@ -73,7 +73,7 @@ def inspect_image_file(task: ImageTask, rules: ImageRules) -> StoredImage | Reje
             try:
                 return _describe(task, rules, ends, task.ref.size_bytes)
             except UnusableError:
-                pass  # of the part that was left out
+                pass  # perhaps of the bytes that were not read: read all
     described = read_or_reject(task, lambda data: _describe(task, rules, data, len(data)))
     if decoded is None or isinstance(described, Rejected):
         return described
@@ -91,7 +91,7 @@ def _read_ends(file: ImageFile) -> bytes:
         if not kind:
             return b""
         end = storage.read_range(file.path, file.size_bytes - _END_BYTES, _END_BYTES, file.version)
-    except (OSError, UnusableError):  # reported by the read of the file
+    except (OSError, UnusableError):  # the read of the whole file reports it
         return b""
     return b"" if kind == "png" and png_may_have_exif(start) else start + end
 
@@ -123,11 +123,12 @@ def _describe(task: ImageTask, rules: ImageRules, data: bytes, num_bytes: int) -
         stored = store_image(data, ImageRules(rules.check, upright=turn))
         data, format_, size, transcoding = stored.data, stored.format, (stored.width, stored.height), stored.transcoding
     file, use = task.ref, Use.WITHOUT_EXIF if may_turn and not transcoding else Use.LINK
-    # A file of many images may be one of the job's that is deleted at its end.
+    # A file of many images may be a temporary one, which the job deletes at its end: keep the bytes.
     if transcoding or file.offset >= 0:
         file = ImageFile(file.path, len(data), data=data)
     if use is Use.LINK and (file.data or num_bytes != file.size_bytes):
         use = Use.COPY
-    digest = hashlib.sha256(msgspec.msgpack.encode(task.ref)).hexdigest()  # equal files are not searched for
+    # Of the reference, not the bytes, because nothing searches for equal images.
+    digest = hashlib.sha256(msgspec.msgpack.encode(task.ref)).hexdigest()
     source = _ENCODER.encode(ImageSource(file, use, format_))
     return StoredImage(source, format_, *size, digest, transcoding=transcoding)

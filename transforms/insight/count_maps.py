@@ -1,4 +1,4 @@
-"""Numbers of the pixels of an image's maps: classes of a semantic mask, metres of a depth map."""
+"""Count the pixels of an image's maps: classes of a semantic mask, metres of a depth map."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ _DECIMALS = 9
 
 
 def count_numbers(pixels: np.ndarray, least: int = 1) -> np.ndarray:
-    """Return the number of pixels of each value: int64, of at least the length `least`.
+    """Return the number of pixels of each value: int64 [n], n at least `least`.
 
     >>> count_numbers(np.array([[0, 2], [2, 2]], np.uint8))
     array([1, 0, 3])

@@ -29,23 +29,22 @@ from recordmill.transforms.join.match_blocks import assign_buckets
 from recordmill.transforms.runtime.beam_steps import pack, unpacker
 
 _BUCKETS = 64
-"""A million maps are some 3 MB in each."""
+"""Number of buckets of names. Of a million maps, each has some 3 MB."""
 _SHOWN = 5
 _UNPAIRED = "unpaired"
 _MapOfRow = tuple[int, MapFile]
-"""Row of an image in its Block, and a map of it."""
+"""Row of an image in its Block, and a map of the image."""
 _UNPACK_FILES = unpacker(list[tuple[str, MapFile]])
 _UNPACK_MAPS = unpacker(list[_MapOfRow])
 
 
 class JoinMaps(beam.PTransform):
-    """Convert (BlockKey, packed Block) of images to the same with their maps in `ImageLabels.maps`. An image without
-    one of its maps is a reject. Facts have the numbers of maps, the listings of their folders, and a warning of maps
-    without an image.
+    """Add maps to the images of (BlockKey, packed Block), in `ImageLabels.maps`. An image that lacks a map is a reject.
+    Facts get the number of maps, the listings of their folders, and a warning of maps without an image.
 
     Args:
         folders: Folders of the maps. Each image has a map of each part that they have.
-        output: Folder of the data set, whose files are no maps.
+        output: Folder of the data set. Its files are not maps.
     """
 
     def __init__(self, folders: Sequence[MapFolder], splits: Sequence[str], output: str):
@@ -88,7 +87,7 @@ def list_maps(files: Files, _: FactsBuilder, folder: MapFolder) -> Iterator[Keye
 def _list_pairs(
     keyed: tuple[BlockKey, bytes], folders: Sequence[MapFolder]
 ) -> Iterator[tuple[int, tuple[BlockKey, list[tuple[str, Part, int]]]]]:
-    """Yield for each bucket the pairs that the images of a Block are of: key, part, row."""
+    """Yield, for each bucket, the maps that the images of a Block should have: key of the name, part, row."""
     pairs = [
         (key, part, row)
         for row, name in enumerate(unpack_block(keyed[1]).file_name.texts())
@@ -102,7 +101,7 @@ def _list_pairs(
 
 
 def _image_key(name: str, folders: Sequence[MapFolder]) -> str:
-    """Return the key of the folder that is nearest to an image: the one with the longest prefix."""
+    """Return the key of an image by the folder nearest to it, the one with the longest prefix; "" without."""
     ordered = sorted(folders, key=lambda folder: -len(folder.prefix))
     return next(filter(None, (folder.image_key(name) for folder in ordered)), "")
 
@@ -139,7 +138,7 @@ def choose_file(candidates: Sequence[MapFile]) -> MapFile:
     Raises:
         CollidingImagesError: Several files are PNGs, or none of several is.
     """
-    # One of several folders that are in each other has the shortest name below it.
+    # Nested folders list a file several times. It counts in the innermost, where its name is the shortest.
     ordered = sorted(candidates, key=lambda file: (-len(file.file_name), file.file_name))
     by_path = {file.file.path: file for file in ordered}
     pngs = {path: file for path, file in by_path.items() if path.lower().endswith(".png")}
@@ -189,7 +188,7 @@ def _add_maps(
 def _count_maps(
     image_splits: list[int], labels: Sequence, folders: Sequence[MapFolder], splits: Sequence[str], facts: FactsBuilder
 ) -> None:
-    """Add the numbers of maps, by the first folder of their part, to `facts`."""
+    """Add the number of maps of each part to `facts`, as rows of the first folder of the part."""
     first = {folder.part: folder for folder in reversed(folders)}
     numbers = Counter(
         (splits[split], file.part) for split, one in zip(image_splits, labels, strict=True) for file in one.maps

@@ -1,4 +1,4 @@
-"""Classes of semantic masks, and the pixels that mean them: tables in files, and those of known data sets."""
+"""Classes of semantic masks and their pixels: parsed from files and options, or those of known data sets."""
 
 import csv
 import posixpath
@@ -35,8 +35,8 @@ class MaskClass(NamedTuple):
     """A class of semantic masks.
 
     Attributes:
-        name: Its name; empty if its pixels are unknown.
-        value: Its number.
+        name: Empty if pixels of the class are unknown.
+        value: Number of the class.
         colour: Colour of its pixels, 0xRRGGBB; None if its pixels are `value`.
     """
 
@@ -51,7 +51,7 @@ class ClassTable(NamedTuple):
     Attributes:
         where: File or option that names them; empty without classes.
         inputs: The file.
-        notes: Sentences about them.
+        notes: Sentences about the classes, for the terminal.
     """
 
     classes: Sequence[MaskClass] = ()
@@ -61,7 +61,7 @@ class ClassTable(NamedTuple):
 
 
 def parse_names(names: Sequence[str]) -> list[MaskClass]:
-    """Return the classes of `--class-names`: name n is that of the value n, unless all names state values or colours.
+    """Return the classes of `--class-names`: name n is the class of value n, unless names state values or colours.
 
     Raises:
         ConfigError: Some names state their value or colour, and others do not.

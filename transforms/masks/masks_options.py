@@ -11,7 +11,7 @@ _OF_OBJECTS = (
     *("masks", "boxes", "fields", "no_crowd", "min_area", "categories", "stratify", "max_per_class"),
     *("tile_min_visible", "keep_empty"),
 )
-"""Options that do something to objects alone."""
+"""Options that only affect objects."""
 
 
 class MasksOptions(FormatOptions):

@@ -23,15 +23,15 @@ _MASK_WORDS = (
     *("groundtruth", "ground_truth", "gt", "segmentations", "segmentation", "annotations", "annotation", "annot"),
     *("labels", "label", "label_images_semantic", "labeledapproved_full"),
 )
-"""Names, and ends and beginnings of names, of folders, in lower case; of masks in order of preference."""
+"""Names of folders in lower case, also as beginnings and ends of longer names. Those of masks: best first."""
 _SPELLINGS = (
     *(spelling for word in (*_IMAGE_WORDS, *_MASK_WORDS) for spelling in (word, word.title(), word.upper())),
     *("JPEGImages", "SegmentationClass", "leftImg8bit", "gtFine", "gtCoarse"),
 )
 _Folder = tuple[str, list[str]]
-"""Name of a folder, and the names of its files below it."""
+"""A folder, and the names of its files, relative to it."""
 _Ends = tuple[NameEnds, NameEnds]
-"""Ends of the names of images, and of their masks."""
+"""NameEnds of images, and of their masks."""
 _ENDS: tuple[_Ends, ...] = tuple(
     (NameEnds("", image_end), NameEnds("", mask_end))
     for image_end, mask_end in (
@@ -43,12 +43,13 @@ _ENDS: tuple[_Ends, ...] = tuple(
 )
 """Usual ends, in order of preference."""
 _MOST_FOLDERS = 10
-"""Number of folders with other names that are compared."""
+"""Maximum number of folders with unusual names that are compared."""
 _COMPARED, _COMPARED_MASKS = 8, 500
-"""Number of images, and masks of their folder, whose names show other ends."""
+"""Maximum number of images, and of masks per folder, whose names are compared to find unusual ends."""
 LISTED = 20_000
-"""Number of files of a folder that are looked at."""
+"""Maximum number of files that are listed of a folder."""
 _MANY, _ENOUGH = LISTED // 4, 50
+"""Two folders of at least `_MANY` files are likely a pair if `_ENOUGH` images have a mask."""
 
 
 class FolderPair(NamedTuple):
@@ -71,8 +72,8 @@ class FolderPair(NamedTuple):
 
     @property
     def is_likely(self) -> bool:
-        """True if at least half of the images, or of the masks, have a partner. Of many, the first ones of both folders
-        may be different ones."""
+        """True if at least half of the images, or of the masks, have a partner. Of large folders, fewer are enough:
+        only the first files are listed, and may be of different images."""
         fewest = min(self.image_count, self.mask_count)
         return 0 < fewest <= 2 * len(self.pairs) or (fewest >= _MANY and len(self.pairs) >= _ENOUGH)
 
@@ -122,7 +123,7 @@ def _pairs_beside(images: Sequence[str]) -> Iterator[FolderPair]:
 
 
 def _pairs_apart(images: Sequence[str]) -> Iterator[FolderPair]:
-    """Yield the pairs of a folder SegmentationClass, which tools export without the images, and other folders."""
+    """Yield pairs of other folders with each folder SegmentationClass, which tools export without the images."""
     by_folder: dict[str, list[str]] = defaultdict(list)
     for name in images:
         folder, base = posixpath.split(name)
@@ -134,8 +135,8 @@ def _pairs_apart(images: Sequence[str]) -> Iterator[FolderPair]:
 
 
 def list_names(folder: str) -> list[str]:
-    """Return the names of the first files of a folder, and of the folders in it for images or masks: of a large data
-    set, the first files may be images alone."""
+    """Return the first `LISTED` names of a folder. If it has more, add the first names of each of its folders of images
+    and of masks, because the first names alone may all be images."""
     storage = storage_for(folder)
     names = dict.fromkeys(islice(storage.walk_names(folder), LISTED))
     if len(names) == LISTED:
@@ -151,7 +152,7 @@ def list_names(folder: str) -> list[str]:
 
 
 def _places(name: str) -> Iterator[str]:
-    """Yield the folder that has the folder of images or masks of a file, if there is one."""
+    """Yield the parent of each folder in the path of a file whose name is a word for images or masks."""
     parts = name.split("/")
     yield from ("/".join(parts[:depth]) for depth, part in enumerate(parts[:-1]) if _describe_folder(part)[1] == "")
 
@@ -245,7 +246,7 @@ def _subfolders(names: Sequence[str], kind: str) -> list[_Folder]:
 
 
 def _differences(image_names: Sequence[str], mask_names: Sequence[str]) -> Iterator[_Ends]:
-    """Yield the texts by which the first images differ from the mask with the most similar name."""
+    """Yield the ends by which the names of the first images differ from the most similar name of a mask."""
     by_folder: dict[str, list[str]] = defaultdict(list)
     for name in mask_names:
         folder, base = posixpath.split(posixpath.splitext(name)[0])
@@ -265,7 +266,7 @@ def _differences(image_names: Sequence[str], mask_names: Sequence[str]) -> Itera
 
 
 def _most_similar(name: str, candidates: Iterable[str]) -> tuple[str, int]:
-    """Return the name with the longest beginning in common, and its length."""
+    """Return the candidate with the longest common prefix, and the length of the prefix."""
     lengths = {
         candidate: next(
             (place for place, (a, b) in enumerate(zip(name, candidate, strict=False)) if a != b),

@@ -17,7 +17,7 @@ from recordmill.transforms.masks.sample_masks import MaskSample
 
 _MOST_NAMED, _MOST_COLOURS, _SHOWN = 40, 64, 10
 _GREY = 0x010101
-"""Factor of a number, and its grey as a colour."""
+"""Factor from a grey level to its colour, 0xRRGGBB."""
 
 
 class PixelClasses(NamedTuple):
@@ -79,7 +79,7 @@ def resolve_values(table: ClassTable, sample: MaskSample, void: frozenset[int], 
 
 
 def _describe_changes(rows: Sequence[MaskClass]) -> Iterator[str]:
-    """Yield sentences about classes that get their row's number as value, because 255 is the value of one."""
+    """Yield a sentence for each class whose pixels get its row as value, because a class has the value 255."""
     for row, one in enumerate(rows):
         if one.name and row != one.value:
             why = f", because {SEMANTIC_IGNORE} is unknown in records" * (one.value == SEMANTIC_IGNORE)
@@ -94,7 +94,7 @@ def _check_distinct(table: ClassTable) -> None:
 
 
 def _rank_values(values: Sequence[int]) -> dict[int, int]:
-    """Return the row of each value, and for a value that is another's row a number that no class has.
+    """Map each value to its row, and each row that is not a value to a number without a class.
 
     >>> _rank_values([0, 7, 255])
     {0: 0, 7: 1, 255: 2, 1: 256, 2: 256}
@@ -104,7 +104,7 @@ def _rank_values(values: Sequence[int]) -> dict[int, int]:
 
 
 def _check_values(table: ClassTable, segments: Sequence[Category]) -> None:
-    """Raise ConfigError if no class is left, or its value does not fit a byte."""
+    """Raise ConfigError if all classes are unknown, or a class has a value outside 0..254."""
     if not segments:
         raise ConfigError(f"{table.where}: all classes are unknown. Name one that is not")
     if large := next((one for one in segments if not 0 <= one.id < SEMANTIC_IGNORE), None):
@@ -114,7 +114,8 @@ def _check_values(table: ClassTable, segments: Sequence[Category]) -> None:
 
 
 def _has_colours(classes: Sequence[MaskClass], sample: MaskSample) -> bool:
-    """Return True if pixels are the colours of the classes: false if they are the numbers of the classes."""
+    """Return True if pixels are colours of the classes, False if they are their numbers. A palette has both: the better
+    match counts."""
     colours = {one.colour for one in classes}
     if colours == {None}:
         return False

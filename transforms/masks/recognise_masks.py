@@ -18,8 +18,8 @@ _SHOWN = 3
 
 
 def ways(contents: DataContents, options: type[MasksOptions]) -> Iterator[Interpretation]:
-    """Yield the way to read images with masks. A folder `images` and a folder `masks` whose files have other names may
-    be classes, and classes may have masks beside their images: an error has both commands."""
+    """Yield the Interpretation of images with masks. If the folders may be classes instead, its error has a command for
+    each."""
     inputs = {"data": [contents.data]}
     if contents.folder != contents.data.rstrip("/"):
         return
@@ -63,7 +63,7 @@ def _class_fault(contents: DataContents, pairs: list[FolderPair]) -> ConfigError
 
 
 def _may_be_classes(contents: DataContents, pairs: list[FolderPair]) -> bool:
-    """Return True if two folders could be classes: of JPEGs, or with names like `cat` and `cat_mask`."""
+    """Return True if the two folders of a pair may be classes: masks are JPEGs, or names are like `cat`, `cat_mask`."""
     are_jpegs = all(mask.lower().endswith((".jpg", ".jpeg")) for pair in pairs for _, mask in pair.pairs)
     is_known = is_images_folder(pairs[0].images) or pairs[0].images.lower() in SPLIT_OF_WORD
     return _has_only(contents, pairs) and "/" not in pairs[0].images and (are_jpegs or not is_known)
@@ -75,7 +75,7 @@ def _class_command(contents: DataContents, pair: FolderPair) -> str:
 
 
 def _has_only(contents: DataContents, pairs: list[FolderPair]) -> bool:
-    """Return True if all images are in folders of images and masks, so that these would be the classes."""
+    """Return True if all images are in one pair of folders, which may then be two classes."""
     folders = tuple(f"{folder}/" for pair in pairs for folder in (pair.images, pair.masks))
     return len(pairs) == 1 and all(name.startswith(folders) for name in contents.images)
 

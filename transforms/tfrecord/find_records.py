@@ -45,14 +45,14 @@ class TfrecordFiles(NamedTuple):
         names: Paths below it, sorted.
         packed: Those that are compressed by gzip.
         misnamed: Files with the usual names of TFRecord files that are not, and are not empty.
-        other_names: Paths of the other files below it.
+        others: Paths of the other files below it.
     """
 
     folder: str
     names: tuple[str, ...]
     packed: tuple[str, ...] = ()
     misnamed: tuple[str, ...] = ()
-    other_names: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 def list_record_files(folder: str, names: Sequence[str], most: int | None = None) -> TfrecordFiles:
@@ -74,7 +74,7 @@ def list_record_files(folder: str, names: Sequence[str], most: int | None = None
         names=tuple(records),
         packed=tuple(name for name in records if kinds.get(name) == PACKED),
         misnamed=tuple(name for name in usual if kinds.get(name) == OTHER),
-        other_names=tuple(name for name in names if name not in {*records}),
+        others=tuple(name for name in names if name not in {*records}),
     )
 
 
@@ -101,7 +101,7 @@ def find_record_files(options: TfrecordOptions) -> TfrecordFiles:
     if storage.size(data) is not None and not storage.is_folder(data):
         folder, name = split_folder(data)
         files = list_record_files(folder, [name])
-        files = files._replace(other_names=tuple(other for other in storage.names(folder) if other != name))
+        files = files._replace(others=tuple(other for other in storage.names(folder) if other != name))
     else:
         files = list_record_files(data.rstrip("/"), sorted(storage.walk_names(data)))
     if options.files:
@@ -112,7 +112,7 @@ def find_record_files(options: TfrecordOptions) -> TfrecordFiles:
         raise ConfigError(f"{data} has no TFRecord file: none begins with the header of a record")
     if packed := [name for name in files.packed if name in files.names]:
         raise ConfigError(_packed_text(files.folder, packed[0], data, is_alone=len(files.names) == 1))
-    if MANIFEST in files.other_names:
+    if MANIFEST in files.others:
         raise own_data_set_error(files.folder, options.as_ if options.labels_only else "")
     return files
 

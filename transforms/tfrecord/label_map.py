@@ -37,7 +37,7 @@ class ClassNames(NamedTuple):
 
 
 def class_names(pairs: Iterable[tuple[int, str, str]]) -> ClassNames:
-    """Return classes by their number, name, and another text that records may have for them.
+    """Return the ClassNames of triples: number, name, and another text that records may have for the class.
 
     >>> class_names([(1, "Tortoise", "/m/011k07")]).name_by_text
     {'Tortoise': 'Tortoise', '/m/011k07': 'Tortoise'}
@@ -50,7 +50,7 @@ def class_names(pairs: Iterable[tuple[int, str, str]]) -> ClassNames:
 
 
 def numbered_names(names: Sequence[str]) -> ClassNames:
-    """Return the classes of a list of names, numbered from 0; or, if all have one, by the numbers after them.
+    """Return the classes of `--class-names`: numbered from 0, or by the numbers in `NAME=NUMBER`.
 
     Raises:
         ConfigError: Some names have a number, and others do not; or two have the same.
@@ -89,7 +89,7 @@ def is_label_map(path: str) -> bool:
 
 
 def _slim_lines(lines: Sequence[str]) -> list[tuple[int, str, str]]:
-    """Return the classes of lines as slim writes them, `0:daisy`; [] if there are others."""
+    """Return the classes of lines as slim writes them, `0:daisy`; [] if a line has another form."""
     matches = [_SLIM_LINE.fullmatch(line) for line in lines]
     return [(int(match[1]), match[2], "") for match in matches if match] if all(matches) else []
 

@@ -148,7 +148,7 @@ class RecordReader:
             UnusableError: They are not.
         """
         numbers = self.get(role)
-        if other := next((number for number in numbers if number % 1), None):  # NaN % 1 is NaN, as of infinity
+        if other := next((number for number in numbers if number % 1), None):  # also NaN and infinity
             raise UnusableError(Reason.MALFORMED_IMAGE, f"{self.name(role)} has {other}, which is not a whole number")
         return list(map(int, numbers))
 
@@ -164,7 +164,7 @@ class RecordReader:
             raise UnusableError(Reason.MALFORMED_IMAGE, f"{self.name(role)} is not UTF-8") from error
 
     def words(self, role: str) -> list[str]:
-        """Return values as text, of numbers or texts."""
+        """Return the values of a role as texts, also those that are numbers."""
         kind, values = self._find(role)
         return list(map(str, values)) if kind is FeatureKind.INT64 else self.texts(role)
 
@@ -184,7 +184,7 @@ class RecordReader:
 
 
 def file_split(name: str) -> str:
-    """Return the split in the path of a file: the last word of its name that is one, or the last folder; "" without.
+    """Return the split in a path: the last word of the file's name that is a split, else the last folder; "" without.
 
     >>> file_split("coco_train.record-00000-of-00100"), file_split("voc-validation.tfrecord-00000-of-00001")
     ('train', 'val')
@@ -281,7 +281,7 @@ def _read_size(reader: RecordReader, image: bytes) -> tuple[int, int]:
 
 
 def _find_bytes(data: bytes, record: bytes) -> int:
-    """Return the offset of bytes that a record has."""
+    """Return the offset of `data` in a record that contains it."""
     at = record.find(data[:_FOUND_BY])
     while not record.startswith(data, at):
         at = record.find(data[:_FOUND_BY], at + 1)
@@ -289,7 +289,7 @@ def _find_bytes(data: bytes, record: bytes) -> int:
 
 
 def _name_image(reader: RecordReader, kind: str, number: int, file: str) -> tuple[str, str]:
-    """Return the name of an image, and the text of its id; "" without. A name is relative, and ends as an image's."""
+    """Return the name of an image, relative and with the suffix of an image, and the text of its id; "" without one."""
     texts, ids = reader.words(NAME), reader.words(ID)
     id_text = ids[0].strip() if len(ids) == 1 else ""
     stated = texts[0] if len(texts) == 1 else ""
@@ -302,7 +302,8 @@ def _name_image(reader: RecordReader, kind: str, number: int, file: str) -> tupl
 
 
 def _id_of(text: str) -> int | None:
-    """Return the id of an image: its number, or the hash of its text; None for the hash of the image's name."""
+    """Return the id of an image: its number, or the hash of its text; None without one. (The hash of the
+    image's name is then its id.)"""
     if _WHOLE.fullmatch(text):
         return int(text)
     return name_id(text) if text else None
@@ -475,7 +476,7 @@ def _read_keypoints(reader: RecordReader, objects: int) -> list[tuple[float, ...
         raise UnusableError(Reason.MALFORMED_IMAGE, f"keypoints of {number_text(objects, 'object')}: {shown}")
     points: list[float] = []
     for at, (x, y) in enumerate(zip(xs, ys, strict=True)):
-        is_there = x == x and y == y  # NaN where there is none
+        is_there = x == x and y == y  # a missing point is NaN
         points += (x, y, float(visible[at]) if visible else 2.0 * bool(x or y)) if is_there else (0.0, 0.0, 0.0)
     step = 3 * len(xs) // objects
     return [tuple(points[start : start + step]) for start in range(0, len(points), step)]
@@ -501,7 +502,7 @@ def _scaled_points(
 
 
 def _plain_values(typed: TypedValues) -> list[Any] | None:
-    """Return values as those of open fields; None for bytes that are not texts."""
+    """Return the values of an open field; None for bytes that are not UTF-8."""
     kind, values = typed
     if kind is not FeatureKind.BYTES:
         return values.tolist()  # type: ignore[union-attr]

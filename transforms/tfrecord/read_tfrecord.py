@@ -106,7 +106,7 @@ def _splits_of(files: TfrecordFiles, options: TfrecordOptions) -> tuple[str, ...
 
 
 def _spread(names: Sequence[str]) -> Sequence[str]:
-    """Return some names, from the first to the last."""
+    """Return at most `_FILES` names, evenly spaced."""
     step = max(1, len(names) // _FILES)
     return names[::step][:_FILES]
 
@@ -267,7 +267,7 @@ def _read_label_maps(files: TfrecordFiles, needs_names: bool) -> tuple[dict[str,
     """
     maps: dict[str, ClassNames] = {}
     warnings: list[str] = []
-    for name in sorted(files.other_names):
+    for name in sorted(files.others):
         path = join_path(files.folder, name)
         try:
             maps |= {name: read_label_map(path)} if is_label_map(path) else {}

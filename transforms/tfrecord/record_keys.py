@@ -1,4 +1,4 @@
-"""Keys of the records of other tools, by those of the Object Detection API."""
+"""Keys in the records of other tools. A role is the name of a key in the Object Detection API."""
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
@@ -30,7 +30,7 @@ _NOT_READ = frozenset(
         *("image/object/category_id", "objects/category_id"),
     )
 )
-"""Keys that follow from others."""
+"""Keys whose values follow from those of other keys."""
 
 
 _UNREAD = "unread"
@@ -41,9 +41,9 @@ class RecordKeys(NamedTuple):
     """Names of keys in the records of a data set.
 
     Attributes:
-        layout: Name of the layout, for a person.
-        names: Names of each role. The first one that a record has counts.
-        objects: Beginning of the names of fields of objects; empty if all fields are those of the record's object.
+        layout: Name of the layout.
+        names: Keys of each role. The first one that a record has counts.
+        objects: Prefix of the keys of objects' fields; empty if a record is one object with all fields.
     """
 
     layout: str
@@ -103,7 +103,7 @@ _LAYOUTS = {
     "tfds classes": RecordKeys("tfds classes", _TFDS_CLASSES, "objects/"),
 }
 _MARKS = {"keras": ("image", "bbox"), "tfds": ("image", "objects/bbox"), "tfds classes": ("image", "label")}
-"""Keys of the records of a layout."""
+"""Keys by which a layout is recognised."""
 API = RecordKeys("detection", _API, "image/object/")
 
 
