@@ -190,8 +190,8 @@ def _near_candidates(path: str, names: Sequence[str], only: str = "") -> Iterato
 
 
 def list_names(folder: str) -> list[str]:
-    """Return the names of the first files in a folder and the folders in it, without those of data sets that we wrote
-    there: a command whose output is in its data can be repeated."""
+    """Return the names of the first files in a folder and the folders in it. Data sets that we wrote there are skipped,
+    so that a command whose output is in its data can be repeated."""
     names = list(islice(storage_for(folder).walk_names(folder), LISTED))
     outputs = tuple(name.removesuffix(MANIFEST) for name in names if name.endswith(f"/{MANIFEST}"))
     written = tuple(output for output in outputs if f"{output}{FEATURES}" in names)

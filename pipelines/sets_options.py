@@ -95,7 +95,7 @@ def is_of_set(field: OptionField) -> bool:
 
 
 class SetsOptions(AnnotatedOptions):
-    """Options of a conversion of several data sets: those of the job, and in `sets` those of each."""
+    """Options of a conversion of several data sets. `sets` has the options of each set."""
 
     sets: Sets = redefine_option(DataOptions, "sets")
     images: Images = redefine_option(AnnotatedOptions, "images", ())

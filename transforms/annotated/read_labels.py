@@ -58,8 +58,8 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 _MOST_BITS = 8
 """Maximum of `bucket_bits`. With 2 ** 8 buckets and ranges, 4,000 of a million images are in memory together."""
 _BUCKET_IMAGES, _BUCKET_BYTES = 4096, 4 << 20
-"""Usual maximum number of images of a bucket, and of bytes of its label files. It is not smaller, because a bucket has a
-Block for each range, and small Blocks take more time to pack than their label files to read."""
+"""Usual maximum number of images of a bucket, and of bytes of its label files. Smaller ones would be slower: a bucket
+has a Block for each range, and small Blocks take more time to pack than their label files to read."""
 TRAITS, NOTICES = "traits", "notices"
 BARE, ALONE = "bare", "alone"
 """Tags of images without a label file, and of label files without an image, for label files that state image names."""

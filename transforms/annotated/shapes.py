@@ -85,7 +85,7 @@ def mask_text(mask: np.ndarray, left: int, top: int, width: int, height: int) ->
     """Return COCO's run lengths of an image as JSON, from the mask of a part of it. See `column_runs`.
 
     Raises:
-        UnusableError: The image is said to have more than `MAX_PIXELS`.
+        UnusableError: The stated size is more than `MAX_PIXELS`.
     """
     if width * height > MAX_PIXELS:
         detail = f"a mask in an image of {width}x{height} pixels, where the limit is {MAX_PIXELS:,}"

@@ -251,8 +251,8 @@ def _read_listed(split: str, data: bytes) -> dict[RejectKind, list[bytes]]:
 def _merge_listed(
     kinds: Mapping[RejectKind, Rejects], earlier: Mapping[RejectKind, list[bytes]], written: Collection[str]
 ) -> tuple[dict[RejectKind, Rejects], RejectTally]:
-    """Return the lines of a run and of earlier ones, each as often as the one that has it most, without those of images
-    that the run has written; and the tally of the earlier lines that the run has again, or that are left out."""
+    """Merge the lines of a run and of earlier ones. A line in both counts as often as in the one with more of it.
+    Drop earlier lines of images that the run has written. Return also the tally of repeated and dropped lines."""
     listed, repeated = KindsBuilder(), dict[RejectKind, Rejects]()
     for kind, rejects in kinds.items():
         listed.merge(kind, rejects)

@@ -109,7 +109,7 @@ def _items(column: FieldColumn, columns: Mapping[str, Column], is_alone: bool) -
     """Return the values of a field that are not missing.
 
     Args:
-        is_alone: True if a record has the field of one image, or of one object.
+        is_alone: True if a record has the values of one image or object.
     """
     is_ragged = column.size == RAGGED
     stored: Any = columns[f"{column.source}{FLAT_VALUES}" if is_ragged and not is_alone else column.source]

@@ -128,8 +128,8 @@ class RecordEstimate:
 
 
 def _image_bytes(block: Block, image_format: str) -> np.ndarray:
-    """Return the bytes of each image: those of its file, or for a tile, by its share of the image's pixels, about those
-    of its encoding: int64 [N]."""
+    """Return the bytes of each image: int64 [N]. The size of its file; for a tile, an estimate from its share of the
+    image's pixels."""
     if block.tile_xy_px is None:
         return block.file_bytes
     pixels, whole_pixels = block.image_size_px.prod(axis=1), block.whole_size_px.prod(axis=1)

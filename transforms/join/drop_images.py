@@ -341,7 +341,7 @@ class GroupCopies(beam.PTransform):
         return same_ends | "Digest" >> digest | "ByDigest" >> beam.GroupByKey()
 
     def _several(self, candidates: PCollection, key: str) -> PCollection:
-        """Return the candidates whose key others have, too."""
+        """Return the candidates that share their key with others."""
         return (
             candidates
             | f"By{key}" >> beam.GroupByKey()
@@ -399,8 +399,8 @@ END_BYTES = 4096
 
 
 def _digest_ends(candidate: Candidate) -> Iterator[tuple[bytes, Candidate]]:
-    """Yield an image with the digest of its size and ends, or of its content if that is known. A label file with an
-    image has other ends than a copy of it may have."""
+    """Yield an image with the digest of its size and ends, or of its content if that is known. An image in a
+    label file may have a copy with other ends."""
     size, start = candidate.size_bytes, max(candidate.offset, 0)
     if candidate.digest:
         yield candidate.digest, candidate

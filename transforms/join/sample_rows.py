@@ -57,7 +57,7 @@ class CategoryFinder:
 
     @property
     def knows_names(self) -> bool:
-        """True if there are no other classes than those of `by_name`."""
+        """True if the classes are known, so that another name is a fault."""
         return not self._makes_ids
 
     def find(self, given: SampleObject) -> int:

@@ -1,1 +1,1 @@
-"""LabelMe and X-AnyLabeling: a JSON file an image."""
+"""LabelMe and X-AnyLabeling: one JSON file per image."""

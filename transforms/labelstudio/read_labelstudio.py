@@ -98,7 +98,7 @@ class _Result(msgspec.Struct):
 
     @property
     def kind(self) -> str:
-        """The shape, `rectangle` for example; "" for a shape of any kind; the type of a result that is not a shape."""
+        """Kind of the shape, such as `rectangle`, or "" for any kind; for another result, its type."""
         kind = self.type.removesuffix("labels")
         return kind if kind in ("", *_SHAPES) else self.type
 
@@ -108,7 +108,7 @@ class _Result(msgspec.Struct):
 
     @property
     def field(self) -> dict[str, Any]:
-        """The open field that it is; empty for a shape."""
+        """Open field of a result that is not a shape, by name; empty for a shape."""
         value = self.value.get(_VALUES.get(self.type, ""))
         return {} if value is None else {str(self.from_name or self.type): value}
 

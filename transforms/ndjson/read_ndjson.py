@@ -105,7 +105,7 @@ class _Poses(msgspec.Struct):
 
 
 _ANY = frozenset[str]([""])
-"""Names of so many image files that they are not compared."""
+"""Stands for the names of image files that are too many to compare."""
 
 
 class FileSummary(NamedTuple):

@@ -1,4 +1,4 @@
-"""Write the metadata of a repacked data set. All of it stays but names of shards and positions of records."""
+"""Write the metadata of a repacked data set. Only names of shards and positions of records change."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

@@ -218,7 +218,7 @@ _MOST_EXACT_SINGLE = 1 << 24
 _MOST_EXACT = 1 << 53  # beyond it, a float64 may be another whole number than the one in the file
 
 
-_SURE_DIGITS = 15  # a number of so many digits is another float64 than any other such number
+_SURE_DIGITS = 15  # two numbers of at most 15 digits are never the same float64
 
 
 def _count_rounded(values: pa.Array, cast: pa.Array, column: ColumnStats) -> None:

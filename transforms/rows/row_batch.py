@@ -187,7 +187,7 @@ def list_like(array: pa.Array, items: pa.Array) -> pa.Array:
 
 
 def _list_array(array: pa.Array, counts: np.ndarray, items: pa.Array) -> pa.Array:
-    """Return lists of so many items each; missing where `array` has a missing value."""
+    """Return lists of `counts` items each; missing where `array` has a missing value."""
     ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     return pa.LargeListArray.from_arrays(pa.array(ends), items, mask=array.is_null())
 

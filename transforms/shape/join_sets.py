@@ -222,7 +222,7 @@ def _name_block(
 def name_images(
     block: Block, name: str, mapping: ClassMapping, splits: Sequence[int], ignores_exif: bool = False
 ) -> Block:
-    """Return a complete Block of a set with the names, classes and splits that its images have among several sets.
+    """Return a complete Block of a set with the names, classes and splits of the job.
 
     Args:
         name: Name of the set, the prefix of file names; empty for none.
@@ -386,7 +386,7 @@ def _join_range(group: tuple[int, Iterable[bytes]], seed: int) -> Iterator[tuple
 
 
 def check_distinct_ids(block: Block) -> None:
-    """Check that images of one id, which follow each other, have one name and are of several splits.
+    """Check that images with one id, which are adjacent, have one name and different splits.
 
     Raises:
         CollidingImagesError: Two images have one id.

@@ -217,8 +217,8 @@ def map_pairs(keyed: Keyed, ids: Mapping[int, int]) -> Keyed:
 
 
 class MapNames(beam.PTransform):
-    """Convert (key, packed Block) of images of one class each to those of the images that a class map and the selection
-    leave, for splits that depend on them.
+    """Map the classes of (key, packed Block) of images of one class each. Drop images whose class the class map or the
+    selection drops, because splits depend on the remaining images.
 
     Args:
         options: Options with a class map.
@@ -237,11 +237,11 @@ class MapNames(beam.PTransform):
 def _map_names(keyed: Keyed, class_map: ClassMap, selected: tuple[str, ...]) -> Iterator[Keyed]:
     block = unpack_block(keyed[1])
     new_names = {name: class_map.new_name(name) for name in set(block.class_name.texts())}
-    stay = {
+    mapped_names = {
         name: new_name
         for name, new_name in new_names.items()
         if new_name is not None and (not selected or new_name in selected)
     }
-    block = map_block(block, ClassMapping({}, stay))
+    block = map_block(block, ClassMapping({}, mapped_names))
     if len(block):
         yield keyed[0], pack_block(block)

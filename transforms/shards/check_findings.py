@@ -492,7 +492,7 @@ class RejectLimit:
             self._stop(rows, earlier)
 
     def _is_over(self, rows: Mapping[str, Rows], earlier: KindRejects) -> bool:
-        """Return True at too many rejects, enough of them listed."""
+        """Return True if rejects exceed the limit, and enough of them are listed."""
         if max(self._numbers.values()) < MIN_LISTED_REJECTS:
             return False
         if self._earlier is None:

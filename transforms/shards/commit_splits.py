@@ -404,8 +404,8 @@ def publish(output: str) -> Manifest | None:
 
 
 def merge_manifests(output: str, splits: Mapping[str, Manifest]) -> Manifest | None:
-    """Return the manifest of all splits. It has the classes of the split with the most, with which those of the others
-    begin.
+    """Return the manifest of all splits, with the classes of the split that has the most. Other splits
+    have the first of these classes.
 
     Raises:
         CategoryError: Splits differ in label map or features.

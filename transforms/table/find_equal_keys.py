@@ -22,7 +22,7 @@ def equal_keys_warning(
     spills: Sequence[Spill], output: str, column: str, may_group: bool = True, slice_rows: int = _SLICE_ROWS
 ) -> str:
     """Return a sentence about rows that share a key; empty if there are none. Only the indices of the files are read,
-    20 bytes a row.
+    20 bytes per row.
 
     Args:
         output: Folder of the data set.
@@ -54,7 +54,7 @@ def equal_keys_warning(
 
 
 def slices(rows: int, spills: Sequence[Spill]) -> Iterator[tuple[int, int]]:
-    """Yield the first and end of ranges of the hash with about so many rows. All rows with one key are in one slice."""
+    """Yield the start and end of hash ranges with about `rows` rows each. All rows of a key are in one slice."""
     before = rows_before(spills)
     first = 0 if spills else RANGES
     while first < RANGES:

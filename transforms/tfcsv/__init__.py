@@ -1,1 +1,1 @@
-"""TensorFlow CSV: a row an object, with the columns of the Object Detection API's tutorials and Roboflow."""
+"""TensorFlow CSV: one row per object, with the columns of the Object Detection API's tutorials and Roboflow."""

@@ -65,8 +65,7 @@ def _collect_labels(_: bytes, traits: list[tuple[str, str, int, int]]) -> LabelM
 
 
 def collect_labels(traits: Sequence[ObservedLabel]) -> LabelMap:
-    """Return the classes of Samples: those of objects with their ids, see `choose_labels`, and those of images with ids
-    of their own.
+    """Return the classes of Samples: of objects, with the ids of `choose_labels`, and of images, with separate ids.
 
     Raises:
         ConfigError: Samples have segments, whose classes have no names.

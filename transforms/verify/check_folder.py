@@ -36,7 +36,7 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
 def all_faults(folder: str, checks: Sequence[ShardCheck]) -> Faults:
-    """Return the faults of a data set: those of `folder_faults`, then those of its shards."""
+    """Return the faults of a data set: of its folder, see `folder_faults`, then of its shards."""
     faults = FaultList()
     faults.add(folder_faults(folder, checks))
     for check in checks:

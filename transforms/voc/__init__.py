@@ -1,1 +1,1 @@
-"""Data sets of Pascal VOC: an XML file an image."""
+"""Data sets of Pascal VOC: one XML file per image."""
