@@ -284,7 +284,7 @@ class SplitRecords:
         return iter(self._with_decoding(keys, Decoding(*decoding)))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        records = (record for piece in self._pieces() for record in self._of_piece(piece))
+        records = (record for piece in self._pieces() for record in self._piece_records(piece))
         return self._decode_in_order(zip(records, count()))
 
     def _with_keys(self: Records, keys: Sequence[str] | None, pad: int | None = None) -> Records:
@@ -321,7 +321,7 @@ class SplitRecords:
         if pad is not None and self._contents.table.record_of is RecordOf.IMAGE:
             check_pad(pad, self.folder, self.name, self._readings)
 
-    def _of_piece(self, piece: SplitPiece) -> Iterator[Buffer]:
+    def _piece_records(self, piece: SplitPiece) -> Iterator[Buffer]:
         number = piece.first
         file = self._files.files[piece.number]
         # Threads decode several records at a time.

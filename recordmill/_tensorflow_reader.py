@@ -213,7 +213,7 @@ def _read_pieces(split: SplitRecords, pieces: list[SplitPiece], steps: Steps) ->
     import tensorflow as tf
 
     def generate(number: np.integer, first: np.integer, end: np.integer) -> Iterator[bytes]:
-        return map(bytes, split._of_piece(SplitPiece(int(number), int(first), int(end))))
+        return map(bytes, split._piece_records(SplitPiece(int(number), int(first), int(end))))
 
     def read(path: "tf.Tensor", *piece: "tf.Tensor") -> "tf.data.Dataset":
         if split.container != TFRECORD:  # which TensorFlow does not read

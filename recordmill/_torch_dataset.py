@@ -29,12 +29,12 @@ class TorchDataset(Dataset):
         split._check_random_access()
         self._split = split
         self._transform = transform
-        self._is_of_rows = split._contents.table.record_of is RecordOf.ROW
+        self._has_rows = split._contents.table.record_of is RecordOf.ROW
         label = split.features.get("label")
         self._label = "label" if label and not is_field(label.source) else ""
         image_names = (name for name, reading in split.features.items() if reading.form in (Form.IMAGE, Form.PIXELS))
         self._picture = next(image_names, None)
-        if not (self._is_of_rows or {"image", "feature"} & split.features.keys()):
+        if not (self._has_rows or {"image", "feature"} & split.features.keys()):
             raise ConfigError(f"{split.folder}, split {split.name}: keys must have image, the first item of a pair")
 
     def __len__(self) -> int:
@@ -45,22 +45,22 @@ class TorchDataset(Dataset):
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
         """Return several records by few reads; DataLoader calls it."""
-        return list(map(self._made, self._split._examples(numbers)))
+        return list(map(self._make_item, self._split._examples(numbers)))
 
     def in_order(self, numbers: Iterator[int]) -> Iterator[Any]:
         """Yield records in the order of `numbers`. `_AT_ONCE` are read together."""
         runs = iter(lambda: list(islice(numbers, _AT_ONCE)), [])
         records = (record for run in runs for record in zip(self._split.read(run), run, strict=True))
-        return map(self._made, self._split._decode_in_order(records))
+        return map(self._make_item, self._split._decode_in_order(records))
 
-    def _made(self, example: dict[str, Any]) -> Any:
-        made = self._of_row(example) if self._is_of_rows else torch_example(example, self._label)
+    def _make_item(self, example: dict[str, Any]) -> Any:
+        made = self._row_example(example) if self._has_rows else torch_example(example, self._label)
         if self._transform:
             made = self._transform(*made) if isinstance(made, tuple) else self._transform(made)
         is_sent = get_worker_info() and isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], dict)
         return (made[0], pack_tensors(made[1])) if is_sent else made
 
-    def _of_row(self, row: dict[str, Any]) -> Any:
+    def _row_example(self, row: dict[str, Any]) -> Any:
         """Return the image, if there is one, and a dict of the other columns, unchanged."""
         target = {name: _tensor(value) for name, value in row.items() if name != self._picture}
         return (_channels_first(row[self._picture]), target) if self._picture else target

@@ -183,9 +183,9 @@ def test_no_thread_by_default(split):
 
 def test_threads_have_few_records_ahead(tmp_path, monkeypatch):
     split = write_split(tmp_path, CLASSES, [draw(CLASSES, number) for number in range(40)])
-    read, starts = type(split)._of_piece, []
+    read, starts = type(split)._piece_records, []
     monkeypatch.setattr(
-        type(split), "_of_piece", lambda self, piece: (starts.append(1) or record for record in read(self, piece))
+        type(split), "_piece_records", lambda self, piece: (starts.append(1) or record for record in read(self, piece))
     )
     records = split.numpy(threads=2)
     next(records)

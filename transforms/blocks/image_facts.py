@@ -97,7 +97,7 @@ class FactColumns(NamedTuple):
     is_counted: Any = None
     source_labels: Any = None
 
-    def of_source(self) -> "FactColumns":
+    def without_tiles(self) -> "FactColumns":
         """Return the facts of whole images instead of those of tiles. Each image counts with one of its tiles."""
         if self.is_counted is None:
             return self
@@ -115,11 +115,11 @@ class FactColumns(NamedTuple):
 
     def take(self, images: np.ndarray) -> "FactColumns":
         """Return the facts of images by index: int64."""
-        columns = {name: _taken(getattr(self, name), images) for name in _IMAGE_COLUMNS}
+        columns = {name: _take(getattr(self, name), images) for name in _IMAGE_COLUMNS}
         if self.first_object_of_image is not None:
             lengths = np.diff(self.first_object_of_image)[images]
             objects = spans(self.first_object_of_image[images], lengths)
-            columns |= {name: _taken(getattr(self, name), objects) for name in _OBJECT_COLUMNS}
+            columns |= {name: _take(getattr(self, name), objects) for name in _OBJECT_COLUMNS}
             columns["first_object_of_image"] = starts_of(lengths)
         return FactColumns(**columns)
 
@@ -128,7 +128,7 @@ _OBJECT_COLUMNS = ("class_index", "yxyx_frac", "mask_bounds_px", "object_id")
 _IMAGE_COLUMNS = tuple(name for name in FactColumns._fields if name not in (*_OBJECT_COLUMNS, "first_object_of_image"))
 
 
-def _taken(column: Any, rows: np.ndarray) -> Any:
+def _take(column: Any, rows: np.ndarray) -> Any:
     if isinstance(column, list):
         return [column[row] for row in rows.tolist()]
     return None if column is None else take_rows(column, rows)

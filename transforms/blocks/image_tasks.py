@@ -188,7 +188,7 @@ def label_column(labels: Sequence[ImageLabels]) -> Ragged | None:
 _AT_ONCE = 64
 
 
-def each_task(block: Block, splits: Sequence[str]) -> Iterator[ImageTask]:
+def stream_tasks(block: Block, splits: Sequence[str]) -> Iterator[ImageTask]:
     """Yield each image of a complete Block as an ImageTask; only a few exist at a time, to save memory."""
     for start in range(0, len(block), _AT_ONCE):
         yield from image_tasks(block.cut(start, min(start + _AT_ONCE, len(block))), splits)

@@ -132,7 +132,9 @@ def step_error(step: str, error: Exception, blocks: Sequence[Block], sources: Se
         if unique := sorted(set().union(*values), key=str):
             more = f" and {len(unique) - _SHOWN} more" * (len(unique) > _SHOWN)
             parts.append(f"{what} {', '.join(map(repr, unique[:_SHOWN]))}{more}")
-    return StepError(f"{'; '.join(parts)}. This is a fault of Recordmill: please report it{_kept(blocks)}")
+    return StepError(
+        f"{'; '.join(parts)}. This is a fault of Recordmill: please report it{_describe_saved_blocks(blocks)}"
+    )
 
 
 def _with_images(blocks: Sequence[Block], images: np.ndarray) -> list[Block]:
@@ -141,7 +143,8 @@ def _with_images(blocks: Sequence[Block], images: np.ndarray) -> list[Block]:
     return [block for block in reduced if len(block)]
 
 
-def _kept(blocks: Sequence[Block]) -> str:
+def _describe_saved_blocks(blocks: Sequence[Block]) -> str:
+    """With debug logging, write the Blocks to files. Return the end of the message, which names them."""
     if not logging.getLogger().isEnabledFor(logging.DEBUG):
         return " (--debug keeps its Blocks)"
     paths = []

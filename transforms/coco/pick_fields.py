@@ -132,14 +132,14 @@ def _decode_values(texts: Sequence[Any], is_quoted: bool) -> list[Any]:
 def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return _each(_finite, value)
+    return _change_items(_finite, value)
 
 
 def _unquoted(value: Any) -> Any:
-    return None if value in _QUOTED else _each(_unquoted, value)
+    return None if value in _QUOTED else _change_items(_unquoted, value)
 
 
-def _each(change: Any, value: Any) -> Any:
+def _change_items(change: Any, value: Any) -> Any:
     """Return a value whose items are changed."""
     if isinstance(value, dict):
         return {key: change(item) for key, item in value.items()}

@@ -38,7 +38,7 @@ class Names(NamedTuple):
     def sample(names: Sequence[str]) -> "Names":
         return Names(len(names), tuple(heapq.nsmallest(_SHOWN, names)), _sample_names(names))
 
-    def of_set(self, name: str) -> "Names":
+    def with_set_name(self, name: str) -> "Names":
         """Return the names with that of their set."""
         first, compared = (tuple(f"{name}/{own_name}" for own_name in part) for part in self[1:])
         return Names(self.number, first, compared)

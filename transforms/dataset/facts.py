@@ -148,13 +148,13 @@ class Facts(msgspec.Struct):
         _merge_values(self.mapped, other.mapped, MappedClass.plus)
         _merge_values(self.sets, other.sets, lambda *parts: add_facts(parts))
 
-    def of_set(self, name: str) -> "Facts":
+    def with_set_name(self, name: str) -> "Facts":
         """Return the Facts of a step of one of several sets, with its name in texts and in names of images."""
         return msgspec.structs.replace(
             self,
-            rejects={kind: rejects.of_set(name) for kind, rejects in self.rejects.items()},
-            unlisted=self.unlisted.of_set(name),
-            unmatched=self.unmatched.of_set(name),
+            rejects={kind: rejects.with_set_name(name) for kind, rejects in self.rejects.items()},
+            unlisted=self.unlisted.with_set_name(name),
+            unmatched=self.unmatched.with_set_name(name),
             warnings={(split, f"{name}: {text}") for split, text in self.warnings},
             largest_group=(self.largest_group[0], self.largest_group[1] and f"{name}/{self.largest_group[1]}"),
             previews={f"{name}: {field}": text for field, text in self.previews.items()},

@@ -82,7 +82,7 @@ class Rejects(msgspec.Struct, frozen=True, array_like=True):
         sums = self.number + other.number, self.annotations + other.annotations
         return Rejects(*sums, min(self.first, other.first), b"")
 
-    def of_set(self, name: str) -> "Rejects":
+    def with_set_name(self, name: str) -> "Rejects":
         """Return the rejects of one step of a set, with the set in the names of their images."""
         packed = _pack_lines(lines := [_with_set(line, name) for line in self.lines()])
         return msgspec.structs.replace(self, first=lines[0], packed=packed) if lines else self

@@ -14,7 +14,7 @@ from recordmill.schemas.inputs.images import ImageTask
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.models import FeatureModel, ModelChoice
 from recordmill.schemas.rejects import Metric, Reason, Rejected
-from recordmill.transforms.blocks.image_tasks import each_task
+from recordmill.transforms.blocks.image_tasks import stream_tasks
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.encoders.load_model import load_expected_model
@@ -47,7 +47,7 @@ class EmbedImages(msgspec.Struct, frozen=True, tag=True):
 
     def start(self, context: RecordContext) -> EncodeBlock:
         encoder = FeatureEncoder(context.labels, context.table, self.dtype)
-        return lambda block, split: encode_runs(embed_tasks(each_task(block, (split,)), self, context, encoder))
+        return lambda block, split: encode_runs(embed_tasks(stream_tasks(block, (split,)), self, context, encoder))
 
 
 def embed_tasks(

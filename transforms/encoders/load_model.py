@@ -401,7 +401,7 @@ def _preprocessing(model: Any, choice: ModelChoice) -> tuple[str, Callable[[Any]
     if name := application_name(choice.model):
         module = str(_constructor(name).__module__).rpartition(".")[2]
         return f"keras.applications.{module}.preprocess_input", getattr(applications, module).preprocess_input
-    if any(type(layer).__name__ in _SELF_SCALING for layer in _each_layer(model)):
+    if any(type(layer).__name__ in _SELF_SCALING for layer in _walk_layers(model)):
         return "none", lambda pixels: pixels
     raise ConfigError(
         f"--model {choice.model} has no {' or '.join(_SELF_SCALING)} layer, so its preprocessing is unknown: set "
@@ -409,11 +409,11 @@ def _preprocessing(model: Any, choice: ModelChoice) -> tuple[str, Callable[[Any]
     )
 
 
-def _each_layer(model: Any) -> Iterator[Any]:
+def _walk_layers(model: Any) -> Iterator[Any]:
     """Yield the layers of a model, and those of layers that are models, as a backbone is."""
     for layer in model.layers:
         yield layer
-        yield from _each_layer(layer) if hasattr(layer, "layers") else ()
+        yield from _walk_layers(layer) if hasattr(layer, "layers") else ()
 
 
 def _apply_model(part: Any, pixels: Any, choice: ModelChoice) -> Any:

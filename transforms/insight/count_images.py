@@ -108,7 +108,7 @@ class ImageCounter:
             fields: Values of their open fields, by the source of their feature.
         """
         boxes = None if objects is None else BoxColumns(facts, objects)
-        source = facts.of_source()
+        source = facts.without_tiles()
         groups = [*(boxes.find_problems() if boxes else ()), *find_odd_images(source)]
         counted = _count_images(facts, places, objects, boxes, groups)
         field_counts = {source: count_items(items) for source, items in fields.items()}

@@ -36,7 +36,7 @@ class ImageFingerprints:
 
     def add(self, facts: FactColumns, places: RecordPlaces) -> None:
         """Fingerprint images, and whole images in place of tiles."""
-        facts = facts.of_source()
+        facts = facts.without_tiles()
         is_counted = np.array(list(map(bool, facts.sha256)), bool) & ~facts.is_continuation
         self._names += facts.name.take(np.flatnonzero(is_counted)).texts()
         self._rows.append(fingerprint_images(facts, places)[is_counted].tobytes())

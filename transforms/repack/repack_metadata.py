@@ -115,12 +115,12 @@ def is_repacked(source: SplitManifest, target: SplitManifest, plan: Replan | Non
     """
     fields = set(SplitManifest.__struct_fields__) - {*_OF_CONTAINER}
     is_same = all(getattr(source, field) == getattr(target, field) for field in fields)
-    is_same &= _kept_runs(source, plan) == target.additions
+    is_same &= _repacked_runs(source, plan) == target.additions
     examples = [shard.examples for shard in source.numbered_shards] if plan is None else plan.examples.tolist()
     return is_same and examples == [shard.examples for shard in target.numbered_shards]
 
 
-def _kept_runs(entry: SplitManifest, plan: Replan | None) -> tuple[Addition, ...] | msgspec.UnsetType:
+def _repacked_runs(entry: SplitManifest, plan: Replan | None) -> tuple[Addition, ...] | msgspec.UnsetType:
     """Return the runs of --add of a repacked split. After a new plan, they have no shards."""
     if plan is None or not entry.runs:
         return entry.additions
@@ -200,7 +200,7 @@ def _write_split(job: _Job, notes: Mapping[ShardKey, str]) -> tuple[SplitManifes
         statistics_sha256=msgspec.UNSET if data is None else sha256(data).hexdigest(),
         fingerprints_sha256=fingerprints_file.sha256,
         images_sha256=images_file.sha256,
-        additions=_kept_runs(entry, job.plan),
+        additions=_repacked_runs(entry, job.plan),
         changes_sha256=msgspec.UNSET,
         replaced_shards=msgspec.UNSET,
     )

@@ -70,11 +70,11 @@ class DataSetPart(NamedTuple):
 
 @contextmanager
 def facts_of_set(name: str) -> Iterator[None]:
-    """Name the set in the Facts of all steps that are applied in the `with` block, see `Facts.of_set`."""
+    """Name the set in the Facts of all steps that are applied in the `with` block, see `Facts.with_set_name`."""
     with collect_facts() as collected:
         yield
     for number, facts in enumerate(collected):
-        hand_over(facts | f"NameFacts{number}" >> beam.Map(Facts.of_set, name).with_output_types(Facts))
+        hand_over(facts | f"NameFacts{number}" >> beam.Map(Facts.with_set_name, name).with_output_types(Facts))
 
 
 class JoinSets(beam.PTransform):

@@ -7,7 +7,7 @@ import numpy as np
 from recordmill.schemas.block import Block
 from recordmill.schemas.inputs.images import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.blocks.image_tasks import each_task
+from recordmill.transforms.blocks.image_tasks import stream_tasks
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 
@@ -20,7 +20,7 @@ def limit_records(block: Block, estimate: RecordEstimate, splits: Sequence[str],
     is_too_large = least > MAX_RECORD_BYTES
     if not is_too_large.any():
         return block
-    for size, task in zip(least[is_too_large].tolist(), each_task(block.take(is_too_large), splits), strict=True):
+    for size, task in zip(least[is_too_large].tolist(), stream_tasks(block.take(is_too_large), splits), strict=True):
         detail = (
             f"{len(task.annotations):,} masks of {task.width}x{task.height} pixels take at least "
             f"{size:,} bytes as PNG; a record has at most {MAX_RECORD_BYTES:,}: --masks rle takes far less"

@@ -7,7 +7,13 @@ from recordmill.schemas.block import Block, ragged_texts, take_rows
 from recordmill.schemas.inputs.annotations import Annotation, ImageLabels
 from recordmill.schemas.inputs.files import ImageFile
 from recordmill.schemas.inputs.images import ImageTask
-from recordmill.transforms.blocks.image_tasks import annotations_of, each_task, image_tasks, labels_of, object_columns
+from recordmill.transforms.blocks.image_tasks import (
+    annotations_of,
+    image_tasks,
+    labels_of,
+    object_columns,
+    stream_tasks,
+)
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from tests.transforms.blocks.drawn_blocks import SPLITS, tasks
 from tests.transforms.blocks.of_tasks import block_of_tasks
@@ -21,7 +27,7 @@ def test_block_of_tasks(images):
     assert image_tasks(block, SPLITS) == images
     if images:
         assert image_tasks(unpack_block(pack_block(block)), SPLITS) == images
-    assert list(each_task(block, SPLITS)) == images
+    assert list(stream_tasks(block, SPLITS)) == images
     continued = block.replace(is_continuation=block.image_id > 5)
     assert image_tasks(continued, SPLITS) == [
         msgspec.structs.replace(task, is_continuation=task.image_id > 5) for task in images
@@ -31,7 +37,7 @@ def test_block_of_tasks(images):
 def test_more_tasks_than_are_made_at_a_time():
     block = Block(**{name: take_rows(column, np.zeros(130, np.int64)) for name, column in ONE.image_columns()})
     many = block.replace(image_id=np.arange(130))
-    assert [task.image_id for task in each_task(many, SPLITS)] == list(range(130))
+    assert [task.image_id for task in stream_tasks(many, SPLITS)] == list(range(130))
 
 
 ONE = block_of_tasks([ImageTask(0, "a", None, None, ImageFile("x", 1), "val", ())], SPLITS)

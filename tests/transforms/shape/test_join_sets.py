@@ -255,7 +255,7 @@ def test_facts_name_the_set():
     facts.warn("train", "two")
     facts.add_unmatched("1.jpg")
     facts.preview({"score": "1 to 2"})
-    named_facts = facts.build().of_set("a")
+    named_facts = facts.build().with_set_name("a")
     names = [one.reject.file_name for one in listed(named_facts)]
     assert names == ["/data/labels.json", "", "a/1.jpg", "a/x/3.jpg"]
     assert (named_facts.warnings, named_facts.previews) == ({("train", "a: two")}, {"a: score": "1 to 2"})

@@ -101,7 +101,7 @@ def _mapped(data_set: str, **new_names: str) -> Facts:
     facts = FactsBuilder()
     for name, new_name in new_names.items():
         facts.add_mapped("train", MappedClass(name, new_name, objects=2))
-    return facts.build().of_set(data_set)
+    return facts.build().with_set_name(data_set)
 
 
 @pytest.mark.parametrize(
@@ -186,12 +186,12 @@ def test_annotation_files_of_different_data_sets():
         builder = FactsBuilder()
         for kind in kinds:
             builder.add_rows("train", InputRows(f"{kind}.json", kind, 9, 9))
-        facts[name] = builder.build().of_set(name)
+        facts[name] = builder.build().with_set_name(name)
     assert list(disjoint_kinds(add_facts([facts["one"], facts["two"], Facts()]))) == []
     merged = FactsBuilder()
     merged.count("train", Metric.ROWS_MERGED, 9)
-    assert list(disjoint_kinds(add_facts([facts["three"], merged.build().of_set("three")]))) == []
-    (text,) = disjoint_kinds(add_facts([*facts.values(), merged.build().of_set("one")]))
+    assert list(disjoint_kinds(add_facts([facts["three"], merged.build().with_set_name("three")]))) == []
+    (text,) = disjoint_kinds(add_facts([*facts.values(), merged.build().with_set_name("one")]))
     assert text.startswith("three: the annotation files share 0 images (images of each kind: captions 9, keypoints 9)")
 
 

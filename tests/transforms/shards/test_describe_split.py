@@ -377,6 +377,6 @@ def test_mapped_classes_of_several_sets_add_up():
     for name, new_name in (("birds", ""), ("cats", ""), ("dogs", "bird")):
         builder = FactsBuilder()
         builder.add_mapped("train", MappedClass("crow", new_name, objects=2))
-        collected.append(builder.build().of_set(name))
+        collected.append(builder.build().with_set_name(name))
     split = describe_split(RECIPE, add_facts(collected), RejectList(tally([]), "", ()), [], b"")
     assert split.class_map == (MappedClass("crow", "", objects=4), MappedClass("crow", "bird", objects=2))

@@ -279,7 +279,7 @@ def test_panoptic_file_of_another_size_is_one_reject(tmp_path, split_at):
 def test_fingerprints_and_pixel_problems_are_of_images(tmp_path):
     Image.new("RGB", (WIDTH, HEIGHT)).save(tmp_path / "black.png")
     (run,) = encode(tiles(tmp_path / "black.png", 1))
-    facts = run.facts.of_source()
+    facts = run.facts.without_tiles()
     assert facts.name.texts() == ["black.png"] * 6
     assert facts.is_continuation.tolist() == [False] + [True] * 5
     assert facts.size_px.tolist() == [[WIDTH, HEIGHT]] * 6
