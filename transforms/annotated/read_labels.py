@@ -302,7 +302,7 @@ def labelled_rows(
         if sample.file_name != name:
             sample = msgspec.structs.replace(sample, file_name=name)
         sample = picker.pick(sample)
-        # If records have the classes of images, objects are not read, and their faults do not count.
+        # Faults of objects that are not read do not count. An image whose class is unusable is a reject.
         is_read = image.sample is None or not source.has_image_classes
         rejects = list(_faults_of(image, sample, file)) if image.faults and is_read else []
         if source.has_image_classes and image.sample:

@@ -211,9 +211,9 @@ def _pair(images: _Folder, masks: _Folder, candidates: Iterable[_Ends] = ()) -> 
     best, pairs = (NameEnds(), NameEnds()), list[tuple[str, str]]()
     for ends in candidates or dict.fromkeys((*_ENDS, *_differences(images[1], masks[1]))):
         by_key = {key: name for name in names if (key := ends[1].key(name))}
-        matches = [(name, by_key[key]) for name in images[1] if (key := ends[0].key(name)) in by_key]
-        if len(matches) > len(pairs):
-            best, pairs = ends, matches
+        some = [(name, by_key[key]) for name in images[1] if (key := ends[0].key(name)) in by_key]
+        if len(some) > len(pairs):
+            best, pairs = ends, some
     return FolderPair(images[0], masks[0], *best, tuple(pairs), len(images[1]), len(masks[1]))
 
 

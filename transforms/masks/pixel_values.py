@@ -17,7 +17,7 @@ from recordmill.transforms.masks.sample_masks import MaskSample
 
 _MOST_NAMED, _MOST_COLOURS, _SHOWN = 40, 64, 10
 _GREY = 0x010101
-"""Factor from a grey level to its colour, 0xRRGGBB."""
+"""Factor of a number, and its grey as a colour."""
 
 
 class PixelClasses(NamedTuple):

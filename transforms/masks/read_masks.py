@@ -88,8 +88,8 @@ def source(options: MasksOptions) -> Source:
 
 def _folders_below(root: str, paths: Iterable[str]) -> Iterator[str]:
     """Yield the paths that are in a folder, as beginnings of names below it."""
-    top, *folders = (path.rstrip("/") if is_remote(path) else os.path.normpath(path) for path in (root, *paths))
-    yield from (f"{path.removeprefix(f'{top}/')}/" for path in folders if path.startswith(f"{top}/"))
+    top, *others = (path.rstrip("/") if is_remote(path) else os.path.normpath(path) for path in (root, *paths))
+    yield from (f"{path.removeprefix(f'{top}/')}/" for path in others if path.startswith(f"{top}/"))
 
 
 def stem_name(name: str) -> str:

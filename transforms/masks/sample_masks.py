@@ -23,8 +23,8 @@ class MaskPixels(NamedTuple):
     """Number of pixels of a mask.
 
     Attributes:
-        numbers: By grey level or index of the palette; None for RGB pixels.
-        colours: By colour, 0xRRGGBB. Indices of a palette count as their colours.
+        numbers: By value, of grey pixels and indices of a palette; None if the pixels are RGB.
+        colours: By colour, 0xRRGGBB; of a palette, its colours.
     """
 
     numbers: Counter[int] | None

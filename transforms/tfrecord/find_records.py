@@ -167,9 +167,9 @@ def _packed_text(folder: str, name: str, data: str, is_alone: bool) -> str:
 
 def ways(contents: DataContents, options: type[TfrecordOptions]) -> Iterator[Interpretation]:
     """Yield the Interpretation of TFRecord files."""
-    files = list_record_files(contents.folder, contents.names, _SAMPLE)
-    if files.names:
-        why = f"{files.names[0]} is a TFRecord file"
+    found = list_record_files(contents.folder, contents.names, _SAMPLE)
+    if found.names:
+        why = f"{found.names[0]} is a TFRecord file"
         yield Interpretation(why, {"data": [contents.data]}, RECORDS, fault=source_fault(contents, options))
 
 
