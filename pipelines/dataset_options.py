@@ -106,21 +106,21 @@ class RepackOptions(DataSetOptions):
 
     output: Output = ARGUMENT.opt("Folder of the new data set: new or empty.", ..., "OUT2")
     container: ContainerName | None = WRITE.opt(
-        "Kind of the new shards' files. See [containers.md](containers.md#repack).",
+        "File format of the new shards. See [containers.md](containers.md#repack).",
         usual="with `--replan`, the container and compression of OUT",
     )
     gzip: bool = redefine_option(ConvertOptions, "gzip")
     replan: bool = WRITE.opt(
-        "Plan the shards again: those of one conversion of all images, byte for byte. For a data set that has grown. "
-        "See [containers.md](containers.md#repack).",
+        "Plan the shards again, byte for byte as in one conversion of all images. For a data set that has grown. See "
+        "[containers.md](containers.md#repack).",
         False,
     )
     dry_run: bool = redefine_option(ConvertOptions, "dry_run")
     workers: int | None = redefine_option(
         ImageOptions,
         "workers",
-        text="A local job of 1,000 records or more starts one process per core, at most 8, each of which writes whole "
-        "shards; 1 turns these off.",
+        text="A local job of 1,000 records or more starts one process per core, at most 8, and with `1` none. Each "
+        "process writes complete shards.",
         usual="one process per core",
     )
 
@@ -206,16 +206,16 @@ class DataOptions(Options):
         "What to convert: a folder, a .zip, a file, or a quoted pattern of files.", (), "DATA", also="rows"
     )
     format_: str | None = READ.opt(
-        "Format of DATA, if it is not recognised, or in two ways.",
+        "Format of DATA, if none, or more than one, is recognised.",
         metavar="NAME",
         alias="format",
         recorded=False,
         rank=COMMON,
     )
     sets: Sets = READ.opt(
-        "Data sets that become one, each with its own options. In a `--config` file a list of mappings, in Python a "
-        'list of dicts; on the command line JSON, repeatable: `--sets \'{"data": "A", "split": "val"}\'`. Sets '
-        "without options of their own are several DATA. See [shape.md](shape.md#several-sets).",
+        "Data sets to combine, each with its own options. A list of mappings in a `--config` file, a list of dicts in "
+        'Python, JSON on the command line (repeatable): `--sets \'{"data": "A", "split": "val"}\'`. For sets '
+        "without separate options, give several DATA. See [shape.md](shape.md#several-sets).",
         (),
         "JSON",
         recorded=False,
@@ -235,10 +235,10 @@ class TerminalOptions(Options):
     """Options of all verbs: output on the terminal."""
 
     progress: Literal["auto", "plain", "none"] = RUN.opt(
-        "Show progress as a live line, as plain lines, or not. `auto`: a live line on a terminal.", "auto"
+        "Show progress as a live line, as plain lines, or not at all. `auto`: a live line on a terminal.", "auto"
     )
     debug: bool = RUN.opt("Show tracebacks and Beam's log.", False)
     config: str = RUN.opt(
-        "YAML file of options, by their names without dashes in front. Flags replace its values.", "", "FILE"
+        "YAML file of options, by their names without leading dashes. Flags override its values.", "", "FILE"
     )
-    print_config: bool = RUN.opt("Print the options as YAML for `--config`, and do nothing else.", False)
+    print_config: bool = RUN.opt("Print the options as YAML for `--config`, and exit.", False)

@@ -105,23 +105,24 @@ _LABEL_FILE_FORMATS = {
     "yolo": "a YOLO data set. Boxes, polygons, keypoints or oriented boxes; all splits of data.yaml.",
     "voc": "a data set of Pascal VOC. Boxes of XML files; all splits of ImageSets, or of folders.",
     "cvat": "CVAT's XML. Boxes, polygons, masks, points, tags and tracks of CVAT's XML 1.1; all subsets.",
-    "labelme": "JSON files of LabelMe and X-AnyLabeling. Each names its image. Shapes of one label and one group_id "
-    "are one object.",
-    "via": "JSON files of the VGG Image Annotator (VIA). Exports of annotations, and projects, of versions 1 and 2. "
+    "labelme": "JSON files of LabelMe and X-AnyLabeling. Each file names its image. Shapes with the same label and "
+    "group_id are one object.",
+    "via": "JSON files of the VGG Image Annotator (VIA). Exported annotations and projects of versions 1 and 2. "
     "Folders train and val are splits.",
-    "createml": "CreateML's JSON. Boxes by their centre, in pixels. Folders train, valid and test are splits.",
-    "labelstudio": "Label Studio's JSON. Tasks with their annotations, in percent.",
-    "tfcsv": "TensorFlow CSV. Rows `filename,width,height,class,xmin,ymin,xmax,ymax`, an object each, in pixels.",
+    "createml": "CreateML's JSON. Boxes as centre, width and height in pixels. Folders train, valid and test are "
+    "splits.",
+    "labelstudio": "Label Studio's JSON. Tasks with annotations, in percent of the image size.",
+    "tfcsv": "TensorFlow CSV. One object per row, `filename,width,height,class,xmin,ymin,xmax,ymax`, in pixels.",
     "openimages": "Open Images' CSV. Boxes in fractions; IsGroupOf is a crowd.",
     "vertex": "import files of Vertex AI. JSON Lines, or CSV, of images with boxes in fractions; `ml_use` is the "
     "split.",
-    "ndjson": "Ultralytics' NDJSON. The export of its platform: a line of the data set, and one per image with boxes, "
-    "polygons, keypoints, oriented boxes or classes; `split` is the split.",
-    "imagefolder": "Hugging Face's imagefolder. A metadata file beside images has objects or captions.",
-    "masks": "images with semantic masks. A folder of PNGs has the class of each pixel; the layouts of Cityscapes, "
-    "ADE20K, CamVid, Pascal VOC's SegmentationClass, Roboflow and CVAT are known.",
-    "tfrecord": "TFRecord files of other tools. Records of the Object Detection API, keras' recipe, TFDS, or of images "
-    "with a class; each holds its image.",
+    "ndjson": "Ultralytics' NDJSON. The export of its platform: one line for the data set, and one line per image "
+    "with its `split` and its boxes, polygons, keypoints, oriented boxes or classes.",
+    "imagefolder": "Hugging Face's imagefolder. A metadata file next to the images has objects or captions.",
+    "masks": "images with semantic masks. Masks are PNGs with the class of each pixel. The layouts of Cityscapes, "
+    "ADE20K, CamVid, Pascal VOC's SegmentationClass, Roboflow and CVAT are recognised.",
+    "tfrecord": "TFRecord files of other tools. Records of the Object Detection API, of keras.io's recipe, of TFDS, "
+    "or of images with a class. Each record contains its image.",
 }
 
 
@@ -143,8 +144,8 @@ FORMATS = {
         "coco",
         "recordmill.transforms.coco.coco_options.CocoOptions",
         "recordmill.pipelines.coco",
-        "COCO's JSON. Instances, keypoints, captions, panoptic, stuff or image-info; or the folder that a tool "
-        "exported.",
+        "COCO's JSON. Files of instances, keypoints, captions, panoptic, stuff or image-info, or the folder that a "
+        "tool exported.",
         "the folder that a tool exported; or with annotation files, the folder or .zip of images",
         "recordmill.transforms.coco.recognise_coco.ways",
         files=("instances", "keypoints", "captions", "panoptic", "stuff", "image_info"),

@@ -39,9 +39,9 @@ class ModelOptions(Options):
         "A model of keras.applications, `efficientnet-b0`, or a `.keras` file.", ..., "NAME|FILE", rank=COMMON
     )
     weights: str = MODEL.opt(
-        f"File of weights, or `{RANDOM}`, `{ON_DISK}` or `{FETCHED}`. A file that was saved from the model. "
-        f"`{RANDOM}`: random ones, the same every time. `{ON_DISK}`: those that Keras publishes, from "
-        f"`~/.keras/models`. `{FETCHED}` lets Keras download them.",
+        f"File of weights, or `{RANDOM}`, `{ON_DISK}` or `{FETCHED}`. The file must be saved from the same "
+        f"model. `{RANDOM}`: random weights, the same in every run. `{ON_DISK}`: the weights that Keras publishes, "
+        f"from `~/.keras/models`. `{FETCHED}` lets Keras download them.",
         "",
         "FILE|none|imagenet",
         f"{ON_DISK}, or those in the model's file",

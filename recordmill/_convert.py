@@ -184,14 +184,14 @@ def convert(
     Options:
 
     What to read:
-        format: Format of data, if it is not recognised, or in two ways.
-        sets: Data sets that become one, each with its own options.
-        images: Folder or .zip of images, with all folders in it; or a list (default that of the format).
+        format: Format of data, if none, or more than one, is recognised.
+        sets: Data sets to combine, each with its own options.
+        images: Folder or .zip of images, including its subfolders; or a list (default that of the format).
         class_map: Rename, merge or drop classes by name.
-        depth_images: Folder or .zip of depth maps, with all folders in it; or a list.
+        depth_images: Folder or .zip of depth maps, including its subfolders; or a list.
         depth_scale: Metres per unit of the depth maps.
-        allow_empty: Write images of which none has a label, as background.
-        instances: Objects: boxes, areas, crowd flags, segmentations; or a list, as all annotation files.
+        allow_empty: Accept a data set without any label: all images are background.
+        instances: Objects: boxes, areas, crowd flags, segmentations; or a list, like all annotation files.
         keypoints: Objects with keypoints, joined with instances on annotation id.
         captions: Captions.
         panoptic: Panoptic segments; needs panoptic_masks.
@@ -200,34 +200,34 @@ def convert(
         panoptic_masks: Folder or .zip of the PNGs of each panoptic file.
         bbox_format: Meaning of the four numbers of a bbox, in instances and keypoints (default that of the format).
         no_list: Do not list images: assume that every file exists and has 133 kB.
-        match: How a file_name finds its file (default that of the format).
-        task: What a line is: a box, a polygon, a box with keypoints, or the four corners of an oriented box (default
+        match: How to find the file of a file_name (default that of the format).
+        task: Meaning of a line: a box, a polygon, a box with keypoints, or the four corners of an oriented box (default
             pose with kpt_shape, else by the lines).
         voc_origin: Number of the first pixel (default 0).
-        frame_name: Name of the image of a video's frame, with its number in braces: frame_{:06d}.png (default
-            frame_{:06d} with the suffix of the images).
+        frame_name: File name of a video frame, with the frame number in braces: frame_{:06d}.png (default frame_{:06d}
+            with the suffix of the images).
         class_attribute: Attribute of regions that has the class (default the only one).
-        class_name: Class of regions that have no class attribute, as in data sets of one class.
+        class_name: Class of regions without a class attribute, as in data sets with one class.
         image_key: Key of a task's data that has the image (default image, or the only one that names an image).
-        of_several: Annotations to read of a task with several, for example by several people.
-        unfinished: Tasks that were skipped, or that nobody has annotated: leave out their images, or write them without
-            objects (default drop).
-        upload_prefix: Keep or drop the code that Label Studio puts before the name of an uploaded image:
-            48c220e9-cat.jpg (default drop, if no image has one).
-        class_descriptions: CSV file of the names of classes: /m/01g317,Person (default that of the format).
-        class_names: Names of the classes that objects give by number, from 0 (default that of the format).
-        mask_images: Folder or .zip of masks, where they are not in data (default in data).
-        void: Values of pixels that are unknown, besides 255: they are written as 255.
-        files: Only these TFRecord files of the folder data: their paths below it (default all).
-        keys: Keys with other names in the records that are read, by their names in the Object Detection API.
-        label_map: Label map of the Object Detection API, a .pbtxt: names of the classes that records give by number
+        of_several: Annotations to read if a task has several, for example from several people.
+        unfinished: What to do with images of skipped and unannotated tasks: skip them, or write them without objects
+            (default drop).
+        upload_prefix: Keep or drop the prefix that Label Studio adds to the name of an uploaded image: 48c220e9-cat.jpg
+            (default drop, if no image has one).
+        class_descriptions: CSV file of class names: /m/01g317,Person (default that of the format).
+        class_names: Class names, if objects has class numbers, from 0 (default that of the format).
+        mask_images: Folder or .zip of masks, if they are not in data (default in data).
+        void: Pixel values of unknown pixels, which are written as 255.
+        files: Only these TFRecord files, as paths below the folder data (default all).
+        keys: Names of keys in the records to read, if they differ from the Object Detection API.
+        label_map: Label map of the Object Detection API, a .pbtxt: class names, if records have only class numbers
             (default the only one in the folder of data).
-        labels: Tables of image paths and their labels, and perhaps splits; or a list.
+        labels: Tables of image paths, labels and, optionally, splits; or a list.
         image_column: Column of paths in labels.
         label: Column of labels in labels.
         split_column: Column of splits in labels.
-        label_from: Source of the class of an image: its first folder, or the start of its file's name (default folder).
-        label_separator: Separator after the class in a file's name, as in cat_0.jpg (default _).
+        label_from: Source of the class of an image: its first folder, or the start of its file name (default folder).
+        label_separator: Separator after the class in a file name, as in cat_0.jpg (default _).
         key: Column that determines a row's split and position.
         schema: Types of columns: schema.json of a data set, or TensorFlow Metadata's schema.pbtxt.
         encoding: Encoding of CSV and TSV files (default utf-8).
@@ -251,39 +251,39 @@ def convert(
         name: Prefix of the shards' file names (default that of the format).
         layout: Features of a record (default that of the format).
         rename: Keys of records that differ from the layout's.
-        label_as: Store the label as a number, or as the name of the class (default index).
-        container: Kind of the shards' files (default tfrecord).
+        label_as: Store the label as a class index, or as the class name (default index).
+        container: File format of the shards (default tfrecord).
         shard_size: Target size of a shard, before compression (default 150MB).
-        num_shards: Number of shards of each split.
-        examples_per_shard: Number of records in each shard but the last (default that of the format).
-        gzip: Compress the shards by GZIP, named .gz.
+        num_shards: Number of shards per split.
+        examples_per_shard: Number of records in each shard except the last (default that of the format).
+        gzip: Compress the shards with gzip.
         seed: Seed of the order of records (default 0).
         writer: Write planned shards, or shards of Beam's own WriteToTFRecord (default planned).
         split: One split, or several with their shares (default train).
         split_seed: Seed of the split assignment (default 0).
         overwrite: Replace these splits.
         split_by: How images, or rows, are assigned to splits (default hash).
-        group_from: Keep images in one split whose paths have the same match.
-        groups: Keep images in one split that a file groups.
-        add: Add the images that the output lacks to it.
+        group_from: Keep images whose paths have the same match in one split.
+        groups: File of groups of images that must stay in one split.
+        add: Add new images to a finished data set.
         add_as: Add the images as a set of this name.
-        sync: Also write images again that changed.
+        sync: Also rewrite changed images.
         prune: Delete the files that sync=True replaces at the end of the run.
         dtype: Numeric types of keys of records.
         labels_only: Write labels in another format instead of records.
         as_: Format of the labels (default coco).
         masks: Masks of objects (default none).
-        fields: Open fields: values of objects or images that the source has and the layout does not know.
+        fields: Fields to store: values of objects or images for which the layout has no feature.
         stratify: Give each split its share of the images of every category.
         classes: Only these classes, in the order of their indices (default that of the format).
-        group_column: Keep rows in one split that have the same value here.
+        group_column: Keep rows with the same value in this column in one split.
 
     What to leave out:
         max_rejects: Fraction of images, or of annotations, that may be rejected (default 0.01).
-        exclude: Leave out the images and annotations that a file names; or a list.
-        exclude_kinds: Kinds of problems that exclude leaves out, see records.md (default all).
-        limit: Maximum number of images, or rows, of each split.
-        max_per_class: Leave out images whose classes all have N objects already.
+        exclude: Skip the images and annotations that a file lists; or a list.
+        exclude_kinds: Kinds of problems that exclude skips, see records.md (default all).
+        limit: Maximum number of images, or rows, per split.
+        max_per_class: Skip images whose classes all have N objects already.
         check: How thoroughly images are checked (default decode).
         duplicates: What to do about duplicate images (default report).
         boxes: What to do about a box that crosses its image's edge (default clip).
@@ -296,30 +296,29 @@ def convert(
         image_format: Format of stored images (default keep).
         max_side: Shrink images whose longer side has more pixels.
         jpeg_quality: Quality of images that are encoded as JPEG (default 95).
-        tile: Divide images into tiles of this width and height, each with a record.
-        tile_overlap: Share of a tile that the next one repeats, 0 to below 1 (default 0).
-        tile_min_visible: A tile has an object if it shows at least this share of it: of the pixels of its mask if masks
-            reads masks, else of its box (default 0.3).
-        keep_empty: Share of the tiles without objects that is written, by a hash of their names (default 0).
+        tile: Divide images into tiles of this width and height, one record per tile.
+        tile_overlap: Overlap of neighbouring tiles as a share of a tile, 0 to below 1 (default 0).
+        tile_min_visible: Minimum visible share of an object in a tile (default 0.3).
+        keep_empty: Share of the tiles without objects to write (default 0).
         raw_size: Store pixels of this height and width, image/pixels, instead of files.
 
     Texts:
-        text_features: Maximum number of terms of a vocabulary (default all).
+        text_features: Maximum number of terms in a vocabulary (default all).
         min_df: Minimum number, or fraction, of texts that contain a term (default 1).
         ngrams: Minimum and maximum number of tokens of a term (default 1,1).
-        no_lower: Do not lower-case texts first.
-        stop_words: Tokens to leave out, one per line, UTF-8; or a list (default none).
-        fit_split: Split whose texts give the vocabulary (default train, or the only split).
-        encoders: Folder of saved encoders, which are applied and not fitted; or a list.
+        no_lower: Do not convert texts to lower case.
+        stop_words: File of tokens to ignore, one per line, UTF-8; or a list (default none).
+        fit_split: Split on whose texts the vocabulary is fitted (default train, or the only split).
+        encoders: Folder of fitted encoders to apply instead of fitting; or a list.
         text_names: Names of the features (default {column}/index, {column}/value, {column}/tokens).
-        caption_text: Numbers that the captions of an image are encoded as, besides the captions (default raw).
+        caption_text: How to encode captions as numbers (default raw).
         text_column: Columns of texts to encode as numbers; or a list.
         text: How to encode these texts.
 
     How to run:
         workers: Threads that fetch and check images, per Beam worker (default one per core, 64 for buckets).
-        progress: Show progress as a live line, as plain lines, or not (default auto).
-        config: YAML file of options, by their names without dashes in front.
+        progress: Show progress as a live line, as plain lines, or not at all (default auto).
+        config: YAML file of options, by their names without leading dashes.
 
     Raises:
         ConfigError: The options are wrong. The message has all errors.

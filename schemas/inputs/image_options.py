@@ -34,9 +34,9 @@ ALLOW_EMPTY = "--allow-empty"
 LabelFormatName = Literal["coco", "yolo", "voc", "labelme", "hf", "ndjson", "cvat", "createml"]
 LABEL_FORMATS_TEXT = (
     "`coco`: COCO JSON. `yolo`: data.yaml, images and labels, for Ultralytics. `voc`: Pascal VOC. `labelme`: a JSON "
-    "file beside each image. `hf`: Hugging Face's imagefolder, with metadata.jsonl. `ndjson`: images and "
-    "dataset.ndjson, as of Ultralytics' platform. `cvat`: images and annotations.xml, CVAT's XML 1.1. `createml`: "
-    "Apple's JSON beside the images."
+    "file next to each image. `hf`: Hugging Face's imagefolder, with metadata.jsonl. `ndjson`: images and "
+    "dataset.ndjson, as Ultralytics' platform exports them. `cvat`: images and annotations.xml, CVAT's XML 1.1. "
+    "`createml`: Apple's JSON next to the images."
 )
 _MOST_METRES = 10
 """Maximum metres per unit of depth maps. Data sets that state units per metre have larger numbers."""
@@ -45,10 +45,10 @@ _MOST_METRES = 10
 def match_option() -> Any:
     """Return the field of `--match`, for sources that name images."""
     return READ.opt(
-        "How a `file_name` finds its file. `path`: it is the path below the folder of images. `suffix`: the file whose "
-        "path has the longest end in common with it, at least the file's name. `name`: the file with this name, in any "
-        "folder. With the last two, a `file_name` may be an absolute or a Windows path, and the record has the file's "
-        "path below that folder instead. A name that two files match is an error.",
+        "How to find the file of a `file_name`. `path`: it is the path below the folder of images. `suffix`: the file "
+        "whose path has the longest common suffix with it, at least the file name. `name`: the file with this name, "
+        "in any folder. With `suffix` and `name`, a `file_name` may be an absolute or a Windows path, and the record "
+        "stores the file's path below the folder of images instead. A name that matches two files is an error.",
         "path",
     )
 
@@ -63,8 +63,8 @@ def bbox_format_option(boxes: str, more: str = "") -> Any:
     return READ.opt(
         f"Meaning of the four numbers of a {boxes}. Left, top, width, height; or "
         "left, top, right, bottom; or (`cxcywh`) centre, width, height; in pixels, or (`rel-`) as fractions of the "
-        f"image size{more}. Without it, a file whose boxes do not look like `xywh` is refused.",
-        usual="xywh, if the boxes look like it",
+        f"image size{more}. Without it, a file whose boxes do not fit `xywh` is refused.",
+        usual="xywh, if the boxes fit it",
     )
 
 
@@ -72,17 +72,17 @@ class StoredImageOptions(ImageOptions):
     """Options of conversions whose records hold images."""
 
     check: Literal["none", "header", "decode"] = LEAVE_OUT.opt(
-        "How thoroughly images are checked. `none` trusts the sizes in the JSON; `header` reads them and looks for the "
-        "end of the file; `decode` also reads every marker or chunk and decodes every pixel.",
+        "How thoroughly images are checked. `none` trusts the sizes in the JSON. `header` reads the header and checks "
+        "that the file is not truncated. `decode` also reads every marker or chunk and decodes every pixel.",
         "decode",
     )
     duplicates: Literal["report", "leakage", "fail", "drop"] = LEAVE_OUT.opt(
         "What to do about duplicate images. `report` lists them in [duplicates.jsonl](records.md#duplicatesjsonl); "
-        "`leakage` refuses an image that is in two splits, exactly or nearly; `fail` also one that is in a split "
-        "twice. The shards are kept: the same command with `report` accepts them at once. Complete splits are checked, "
-        "too, and stay. `drop` keeps one of a job's images whose files have the same bytes; the others are rejects, "
-        "`duplicate`, which `--max-rejects` does not limit. Near copies are found when images "
-        "are decoded: `--exclude` drops them in the next run.",
+        "`leakage` fails the job if two splits have an exact or near copy of an image. `fail` also fails it if one "
+        "split has copies. The shards are kept: the same command with `report` accepts them without writing them "
+        "again. Complete splits are compared, too, and stay. `drop` keeps one of a job's images with identical files. "
+        "The others are rejected as `duplicate`, which `--max-rejects` does not count. Near copies are known only "
+        "when images are decoded: `--exclude` drops them in the next run.",
         "report",
         recorded=False,
     )
@@ -105,8 +105,8 @@ class StoredImageOptions(ImageOptions):
     )
 
     dtype: Pairs = WRITE.opt(
-        "Numeric types of keys of records. `--dtype area=int64`. The job fails at the first number that the type does "
-        "not hold exactly.",
+        "Numeric types of keys of records. `--dtype area=int64`. The job fails at the first number that the type "
+        "cannot represent exactly.",
         (),
         "KEY=int64|float32[,…]",
     )
@@ -174,8 +174,8 @@ class LabelsOnlyOptions(StoredImageOptions):
     has_objects: ClassVar[bool] = True
 
     labels_only: bool = WRITE.opt(
-        "Write labels in another format instead of records. Images are linked, or copied if they cannot be. See "
-        "[recipes.md](recipes.md#labels-of-one-format-to-labels-of-another).",
+        "Write labels in another format instead of records. Images are linked, or copied where links are not "
+        "possible. See [recipes.md](recipes.md#labels-of-one-format-to-labels-of-another).",
         False,
         rank=COMMON,
     )
@@ -238,20 +238,20 @@ class TileOptions(StoredImageOptions):
     """Options of records that hold images, or tiles of images."""
 
     tile: int | None = IMAGES.opt(
-        "Divide images into tiles of this width and height, each with a record. Boxes, masks, keypoints and panoptic "
-        "maps follow. The last tile of a row or column is what is left; a smaller image is one tile. See "
-        "[shape.md](shape.md#tiles).",
+        "Divide images into tiles of this width and height, one record per tile. Boxes, masks, keypoints and panoptic "
+        "maps follow. The last tile of a row or column has the remaining pixels. An image smaller than a tile is one "
+        "tile. See [shape.md](shape.md#tiles).",
         metavar="PX",
         ge=1,
         also="tile-size slice-size crop-size",
         rank=COMMON,
     )
     tile_overlap: float = IMAGES.opt(
-        "Share of a tile that the next one repeats, 0 to below 1.", 0.0, "SHARE", needs="tile", ge=0, le=1
+        "Overlap of neighbouring tiles as a share of a tile, 0 to below 1.", 0.0, "SHARE", needs="tile", ge=0, le=1
     )
     tile_min_visible: float = IMAGES.opt(
-        "A tile has an object if it shows at least this share of it: of the pixels of its mask if `--masks` reads "
-        "masks, else of its box.",
+        "Minimum visible share of an object in a tile. Objects with a smaller share are dropped from the tile. The "
+        "share is that of the mask's pixels if `--masks` reads masks, otherwise that of the box.",
         0.3,
         "SHARE",
         needs="tile",
@@ -259,7 +259,7 @@ class TileOptions(StoredImageOptions):
         le=1,
     )
     keep_empty: float = IMAGES.opt(
-        "Share of the tiles without objects that is written, by a hash of their names.",
+        "Share of the tiles without objects to write. A hash of their names selects them.",
         0.0,
         "SHARE",
         needs="tile",
@@ -304,16 +304,16 @@ class ObjectOptions(TileOptions):
         rank=COMMON,
     )
     boxes: Literal["clip", "drop", "keep"] = LEAVE_OUT.opt(
-        "What to do about a box that crosses its image's edge. `clip` cuts it there, `drop` skips it, `keep` stores it "
-        "unchanged, beyond 0..1.",
+        "What to do about a box that crosses its image's edge. `clip` clips it to the image, `drop` rejects it, "
+        "`keep` stores it unchanged, outside of 0..1.",
         "clip",
     )
     fields: Fields = WRITE.opt(
-        "Open fields: values of objects or images that the source has and the layout does not know. `NAME` is a path "
-        "in the words of the source: `score`, `attributes.occluded`; `image.NAME` is a field of the image. `:int`, "
-        "`:float` and `:text` choose the kind, which else all values decide. `all` stores all, and `none` also leaves "
-        "out difficult, truncated, view and track_id. On the command line, a "
-        "path with a comma or a colon is quoted as in CSV. See [formats.md](formats.md#fields).",
+        "Fields to store: values of objects or images for which the layout has no feature. `NAME` is the path of the "
+        "value in the source: `score`, `attributes.occluded`. `image.NAME` is a field of the image. `:int`, `:float` "
+        "and `:text` set the kind; by default, it is inferred from all values. `all` stores all fields. `none` also "
+        "omits difficult, truncated, view and track_id. On the command line, quote a path with a comma or a colon as "
+        "in CSV. See [formats.md](formats.md#fields).",
         (),
         "NAME[:KIND][,…]|all|none",
     )
@@ -345,38 +345,39 @@ class AnnotatedOptions(ObjectOptions, LabelsOnlyOptions, DividedOptions):
     """Options of sources of images with objects."""
 
     stratify: bool = WRITE.opt(
-        "Give each split its share of the images of every category. Iterative stratification: rare categories first; "
-        "the number of images of a split is exact to one image, or one group. Images may move when others are added.",
+        "Give each split its share of the images of every category. Iterative stratification: rare categories first. "
+        "The number of images per split is exact to one image, or one group. Images may change splits when others are "
+        "added.",
         False,
         rank=COMMON,
     )
     no_crowd: bool = LEAVE_OUT.opt("Skip annotations with `iscrowd` 1.", False)
     min_area: float = LEAVE_OUT.opt("Skip annotations with a smaller `area`.", 0.0, "PX2", ge=0)
     categories: Names = LEAVE_OUT.opt(
-        "Keep only annotations of these categories; repeatable. Images without any of them stay.",
+        "Keep only annotations of these categories; repeatable. Images without them stay, as background.",
         (),
         "NAME[,NAME…]",
         "all",
         rank=COMMON,
     )
     depth_images: Images = READ.opt(
-        "Folder or .zip of depth maps, with all folders in it; repeatable. Grey PNGs of 16 bits, one for each image, "
-        "with its path and name. Folders and ends of names like `images`, `rgb` or `depth` do not count: the depth map "
-        "of `rgb/1.jpg` is `depth/1.png` or `1_depth.png`. Needs `--depth-scale`. An image without a depth map is a "
-        "reject. See [formats.md](formats.md#depth-maps).",
+        "Folder or .zip of depth maps, including its subfolders; repeatable. 16-bit greyscale PNGs, one per image, "
+        "with the path and name of the image. Folder names and suffixes such as `images`, `rgb` or `depth` are "
+        "ignored: the depth map of `rgb/1.jpg` is `depth/1.png` or `1_depth.png`. Needs `--depth-scale`. An image "
+        "without a depth map is rejected. See [formats.md](formats.md#depth-maps).",
         (),
         "DIR|ZIP",
         also="depth depth-dir depth-maps",
     )
     depth_scale: float | None = READ.opt(
-        "Metres per unit of the depth maps. 0.001 where they have millimetres, as of NYU, ScanNet and RealSense; "
-        "0.00390625 for KITTI; 0.0002 for TUM. Readers return metres.",
+        "Metres per unit of the depth maps. 0.001 for millimetres (NYU, ScanNet, RealSense), 0.00390625 for KITTI, "
+        "0.0002 for TUM. Readers return metres.",
         metavar="METRES",
         needs="depth_images",
     )
     allow_empty: bool = READ.opt(
-        "Write images of which none has a label, as background. Without it, a job that reads no label is an error, "
-        "because label files are probably elsewhere. Captions, panoptic segments and `--image-info` need no flag.",
+        "Accept a data set without any label: all images are background. Without it, a job that reads no label fails, "
+        "because the label files are probably elsewhere. Captions, panoptic segments and `--image-info` need no flag.",
         False,
         recorded=False,
         rank=RARE,

@@ -29,13 +29,13 @@ class LabelledOptions(DividedOptions):
     """Options of conversions of images of one class each."""
 
     images: Images = ARGUMENT.opt(
-        "Folder or .zip of images, with all folders in it; several. A name that two folders have is an error.",
+        "Folder or .zip of images, including its subfolders; several. The same path in two folders is an error.",
         ...,
         "DATA",
         alias="data",
     )
     labels: Files = READ.opt(
-        "Tables of image paths and their labels, and perhaps splits; repeatable. CSV in UTF-8, JSON Lines or Parquet.",
+        "Tables of image paths, labels and, optionally, splits; repeatable. CSV in UTF-8, JSON Lines or Parquet.",
         (),
         "FILE",
         also="csv annotations",
@@ -51,10 +51,10 @@ class LabelledOptions(DividedOptions):
     )
     split_column: str | None = _column_option("split", "`split`, `set`, `subset` or `ml_use`")
     label_from: Literal["folder", "name"] = READ.opt(
-        "Source of the class of an image: its first folder, or the start of its file's name.", "folder"
+        "Source of the class of an image: its first folder, or the start of its file name.", "folder"
     )
     label_separator: str = READ.opt(
-        "Separator after the class in a file's name, as in cat_0.jpg. If there are several, the last.",
+        "Separator after the class in a file name, as in cat_0.jpg. If the name has several, the last one counts.",
         "_",
         "TEXT",
         needs="label_from",
@@ -65,7 +65,7 @@ class LabelledOptions(DividedOptions):
         DividedOptions,
         "split",
         text="One split, or several with their shares. `train=0.8,val=0.1,test=0.1`: shares are decimals or fractions "
-        "(`1/3`) and sum to 1. A column of splits in the tables decides instead, in lower case.",
+        "(`1/3`) and sum to 1. A split column in the tables takes precedence. Its values are lower-cased.",
         usual="train",
     )
     stratify: bool = WRITE.opt("Give each split its share of every class.", False, rank=COMMON)

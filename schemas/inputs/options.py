@@ -67,43 +67,43 @@ class ConvertOptions(Options):
     name: str = WRITE.opt("Prefix of the shards' file names.", ..., recorded=False)
     layout: str = WRITE.opt("Features of a record. See [records.md](records.md).", ..., recorded=False)
     rename: Pairs = WRITE.opt(
-        "Keys of records that differ from the layout's. `--rename image/encoded=image,image/height=rows`. The "
-        "readers of Recordmill find them in the manifest.",
+        "Keys of records that differ from the layout's. `--rename image/encoded=image,image/height=rows`. "
+        "Recordmill's readers look them up in the manifest.",
         (),
         "KEY=NAME[,…]",
     )
     label_as: Literal["index", "text"] = WRITE.opt(
-        "Store the label as a number, or as the name of the class. It keeps its key.", "index"
+        "Store the label as a class index, or as the class name. The key is the same.", "index"
     )
     container: ContainerName = WRITE.opt(
-        "Kind of the shards' files. The records in them are the same. See [containers.md](containers.md).",
+        "File format of the shards. The records are the same in each. See [containers.md](containers.md).",
         TFRECORD,
         also="output-format shard-format",
         rank=COMMON,
     )
     shard_size: Size | None = WRITE.opt(
-        "Target size of a shard, before compression. Each shard but the last is within an image of it. If one image is "
-        "larger, its size is the target.",
+        "Target size of a shard, before compression. Each shard except the last differs from it by less than one "
+        "image. If one image is larger, its size is the target.",
         metavar="150MB",
         usual=f"{DEFAULT_SHARD_BYTES // 10**6}MB",
         rank=COMMON,
     )
     num_shards: int | None = WRITE.opt(
-        "Number of shards of each split. Their numbers of images differ by at most one.",
+        "Number of shards per split. Shards differ by at most one image.",
         ge=1,
         le=MAX_SHARDS,
         also="shards",
     )
     examples_per_shard: int | None = WRITE.opt(
-        "Number of records in each shard but the last. An image that turns out to be broken while it is written is "
-        "missing from its shard.",
+        "Number of records in each shard except the last. A shard has fewer if images turn out to be broken while it "
+        "is written.",
         ge=1,
         also="images-per-shard records-per-shard",
         rank=RARE,
     )
     gzip: bool = WRITE.opt(
-        "Compress the shards by GZIP, named `.gz`. JPEGs do not get smaller. Writing (40 MB/s per core) and reading "
-        "get slower.",
+        "Compress the shards with gzip. Their names end in `.gz`. JPEGs do not get smaller, and both writing (40 MB/s "
+        "per core) and reading get slower.",
         False,
     )
     seed: int = WRITE.opt(
@@ -115,10 +115,9 @@ class ConvertOptions(Options):
         rank=RARE,
     )
     writer: Literal["planned", "beam"] = WRITE.opt(
-        "Write planned shards, or shards of Beam's own `WriteToTFRecord`. Each planned shard is written by one worker. "
-        "`beam` shuffles every record, and the shard of a record differs from run to run. Only `--num-shards` sizes "
-        "its shards, a stopped job restarts from the beginning, and statistics and the search for duplicates are "
-        "missing.",
+        "Write planned shards, or shards of Beam's own `WriteToTFRecord`. `planned`: one worker writes each shard. "
+        "`beam` shuffles every record, so the shard of a record differs between runs. Only `--num-shards` sizes its "
+        "shards, an interrupted job restarts from the beginning, and there are no statistics and no duplicate search.",
         "planned",
         rank=RARE,
     )
@@ -131,14 +130,14 @@ class ConvertOptions(Options):
         rank=COMMON,
     )
     split_seed: int = WRITE.opt(
-        "Seed of the split assignment. `--seed` only orders records: it moves nothing from one split to another.",
+        "Seed of the split assignment. `--seed` only orders records and does not change splits.",
         0,
         ge=-INT64,
         le=INT64 - 1,
         rank=RARE,
     )
     overwrite: bool = WRITE.opt(
-        "Replace these splits. Existing ones stay until the new ones are complete.",
+        "Replace these splits. Existing splits stay until the new ones are complete.",
         False,
         also="force",
         recorded=False,
@@ -146,17 +145,17 @@ class ConvertOptions(Options):
     )
     dry_run: bool = WRITE.opt("Print the plan and write nothing.", False, recorded=False, rank=COMMON)
     part: str | None = RUN.opt(
-        "Write one part of the job: the shards of each split whose number modulo N is K. N processes on machines that "
-        "share only the output write parts 0/N to N-1/N; `recordmill seal` then writes the manifest. See "
+        "Write one part of the job: the shards of each split whose number modulo N is K. N processes, on machines "
+        "that share only the output, write parts 0/N to N-1/N. `recordmill seal` then writes the manifest. See "
         "[parts.md](parts.md).",
         metavar="K/N",
         rank=RARE,
     )
     max_rejects: float = LEAVE_OUT.opt(
-        "Fraction of images, or of annotations, that may be rejected. If more of all splits are rejected, the job "
-        "fails: before the first image is read, if annotations and file names show it; as soon as images have made it "
-        "certain and 100 rejects are known; or at its end. The shards are kept: the same command with a larger "
-        "fraction accepts them at once.",
+        "Fraction of images, or of annotations, that may be rejected. If more are rejected, counted over all splits, "
+        "the job fails: before it reads the first image, if annotations and file names show it; otherwise as soon as "
+        "it is certain and 100 rejects are known, or at the end. The shards are kept: the same command with a larger "
+        "fraction accepts them without writing them again.",
         0.01,
         "FRACTION",
         recorded=False,
@@ -342,8 +341,8 @@ class ImageOptions(ConvertOptions):
     """Options of all conversions of image files."""
 
     images: Images = READ.opt(
-        "Folder or .zip of images, with all folders in it; repeatable. Local or in a bucket. A name that two folders "
-        "have is an error.",
+        "Folder or .zip of images, including its subfolders; repeatable. Local or in a bucket. The same path in two "
+        "folders is an error.",
         ...,
         "DIR|ZIP",
         also="image-dir img-dir input",
@@ -351,7 +350,8 @@ class ImageOptions(ConvertOptions):
     )
     workers: int | None = RUN.opt(
         "Threads that fetch and check images, per Beam worker. A local job of 1,000 images or more also starts one "
-        "process per core, at most 8, each of which writes whole shards with two threads; 1 turns these off.",
+        "process per core, at most 8, and each process writes complete shards with two threads. `1` disables these "
+        "processes.",
         usual="one per core, 64 for buckets",
         ge=1,
         le=256,
@@ -379,44 +379,44 @@ class ChoiceOptions(ImageOptions):
     """Options of conversions that read image files: which images are skipped, and the split assignment."""
 
     split_by: Literal["hash", "rank"] = WRITE.opt(
-        "How images, or rows, are assigned to splits. `hash`: by a hash of the name, or of the key of a row, so "
-        "that an image never moves when others are added; the shares of a small data set are not exact. `rank`: in the "
-        "order of these hashes, each split gets its share, exact to one image or one group; images may move when "
+        "How images, or rows, are assigned to splits. `hash`: by a hash of the name, or of the key of a row. An image "
+        "never changes its split when others are added, but the shares of a small data set are not exact. `rank`: in "
+        "the order of these hashes. Shares are exact to one image or one group, but images may change splits when "
         "others are added.",
         "hash",
     )
     exclude: Files = LEAVE_OUT.opt(
-        "Leave out the images and annotations that a file names; repeatable. The "
-        "[problems-SPLIT.jsonl](records.md#problems-splitjsonl) of a data set of the same images, or a file name or an "
-        "image id a line. They are rejects, `excluded`, which `--max-rejects` does not limit.",
+        "Skip the images and annotations that a file lists; repeatable. The "
+        "[problems-SPLIT.jsonl](records.md#problems-splitjsonl) of a data set of the same images, or one file name or "
+        "image id per line. They are rejected as `excluded`, which `--max-rejects` does not count.",
         (),
         "FILE",
     )
     exclude_kinds: Names = LEAVE_OUT.opt(
-        "Kinds of problems that `--exclude` leaves out, see [records.md](records.md#problems-splitjsonl).",
+        "Kinds of problems that `--exclude` skips, see [records.md](records.md#problems-splitjsonl).",
         (),
         "KIND[,…]",
         "all",
         needs="exclude",
     )
     class_map: File | None = READ.opt(
-        "Rename, merge or drop classes by name. A CSV or YAML file of names and new names: `car,vehicle`. An empty new "
-        "name drops the class, and `*` is all classes that the file does not name. `--categories` and `--classes` "
-        "select by the new names, and set the order. See [shape.md](shape.md#classes).",
+        "Rename, merge or drop classes by name. A CSV or YAML file of names and new names: `car,vehicle`. An empty "
+        "new name drops the class. `*` stands for all classes that the file does not name. `--categories` and "
+        "`--classes` select by the new names and set the order. See [shape.md](shape.md#classes).",
         metavar="FILE",
         rank=COMMON,
     )
     limit: int | None = LEAVE_OUT.opt(
-        "Maximum number of images, or rows, of each split. A hash of the name, or of the key of a row, chooses them, "
-        "so that a smaller number is a subset. Groups stay whole. See [shape.md](shape.md#less).",
+        "Maximum number of images, or rows, per split. A hash of the name, or of the key of a row, selects them, so a "
+        "smaller N selects a subset. Groups stay complete. See [shape.md](shape.md#less).",
         metavar="N",
         ge=1,
         also="max-images max-samples num-images num-samples subset",
         rank=COMMON,
     )
     max_per_class: int | None = LEAVE_OUT.opt(
-        "Leave out images whose classes all have N objects already. For each split, in the order of a hash of names; "
-        "the class of an image, or row, counts as an object. See [shape.md](shape.md#less).",
+        "Skip images whose classes all have N objects already. Per split, in the order of a hash of the names. The "
+        "class of an image, or row, counts as one object. See [shape.md](shape.md#less).",
         metavar="N",
         ge=1,
         also="max-objects-per-class max-images-per-class balance undersample",
@@ -480,36 +480,36 @@ class DividedOptions(ChoiceOptions):
     """Options of conversions that assign splits by image names."""
 
     group_from: str | None = WRITE.opt(
-        "Keep images in one split whose paths have the same match. A regular expression, searched in each path below "
-        "the folder of images. Images with the same match (its first group, or else all of it) belong together, for "
-        "example those of a patient or a video: `'patient[0-9]+'`, `'^(.*)_frame'`.",
+        "Keep images whose paths have the same match in one split. A regular expression, searched in each path below "
+        "the folder of images. Images with the same match (its first group, or the complete match without a group) "
+        "stay together, for example all images of a patient or a video: `'patient[0-9]+'`, `'^(.*)_frame'`.",
         metavar="REGEX",
         rank=COMMON,
     )
     groups: File | None = WRITE.opt(
-        "Keep images in one split that a file groups. The `duplicates.jsonl` of a data set of the same images, or a "
-        "table with the columns `file_name` and `group` (a patient, a video, a place).",
+        "File of groups of images that must stay in one split. The `duplicates.jsonl` of a data set of the same "
+        "images, or a table with the columns `file_name` and `group` (a patient, a video, a place).",
         metavar="FILE",
     )
     add: bool = WRITE.opt(
-        "Add the images that the output lacks to it. Their records go to new shards beside those of the data set; an "
-        "image that it has, by split and file name, is skipped and counted. See [grow.md](grow.md).",
+        "Add new images to a finished data set. Their records are written to new shards. An image that the data set "
+        "already has (same split and file name) is skipped and counted. See [grow.md](grow.md).",
         False,
         also="append",
         recorded=False,
         rank=COMMON,
     )
     add_as: str | None = WRITE.opt(
-        "Add the images as a set of this name. Their file names begin with it, so that images of one name that are "
-        "others do not meet.",
+        "Add the images as a set of this name. Their file names begin with it, so that different images with the same "
+        "name do not collide.",
         metavar="NAME",
         needs="add",
         rank=RARE,
     )
     sync: bool = WRITE.opt(
-        "Also write images again that changed. Their labels, masks, fields or bytes differ from those of the data set: "
-        "their shards are written again under new names, and the old files stay until the next run. Images that are "
-        "gone from the source are listed and stay.",
+        "Also rewrite changed images. An image is changed if its labels, masks, fields or bytes differ from the data "
+        "set. Its shard is rewritten under a new name, and the old file stays until the next run. Images that are "
+        "missing from the source are listed and stay.",
         False,
         needs="add",
         also="update",

@@ -29,15 +29,15 @@ class RowsOptions(ChoiceOptions):
         alias="data",
     )
     images: Images = READ.opt(
-        "Folder or .zip of the images that `--image-column` names; repeatable. With all folders in it. A name that two "
-        "folders have is an error.",
+        "Folder or .zip of the images that `--image-column` names; repeatable. Subfolders are included. The same path "
+        "in two folders is an error.",
         (),
         "DIR|ZIP",
     )
     image_column: str | None = READ.opt(
-        "Column of image paths below `--images`; without `--images`, of the image files themselves (bytes, or Hugging "
-        "Face's `image` of `bytes` and `path`). Each record has the image of its row, checked, and the path only as "
-        "`image/filename`. Without `--key`, the image is the key of its row.",
+        "Column of image paths below `--images`, or without `--images` of the image files themselves. Image files are "
+        "bytes, or Hugging Face's `image` with `bytes` and `path`. The image is checked and stored in the record of "
+        "its row, and the path only as `image/filename`. Without `--key`, the image is the key of its row.",
         metavar="COLUMN",
     )
     key: str | None = READ.opt(
@@ -62,28 +62,29 @@ class RowsOptions(ChoiceOptions):
     max_per_class: int | None = redefine_option(ChoiceOptions, "max_per_class", needs="label")
     schema_file: File | None = READ.opt(
         "Types of columns: `schema.json` of a data set, or TensorFlow Metadata's `schema.pbtxt`. A value of another "
-        "type is rejected. Without it, types follow from all values.",
+        "type is rejected. Without it, types are inferred from all values.",
         metavar="FILE",
         alias="schema",
     )
     encoding: str = READ.opt("Encoding of CSV and TSV files.", "utf-8", "NAME", rank=RARE)
     delimiter: str = READ.opt(
-        "Separator of the cells of CSV and TSV files. One character, or `tab`. Without it, the one of `,` `;` tab `|` "
-        "that the first line has most of, or the one in a line `sep=;` before it.",
+        "Separator of the cells of CSV and TSV files. One character, or `tab`. Without it, the most frequent of `,` "
+        "`;` tab `|` in the first line, or the one in a line `sep=;` before it.",
         "",
         "CHAR",
         rank=RARE,
     )
     split_column: str | None = WRITE.opt(
-        "Column of each row's split, instead of `--split`. In lower case.",
+        "Column of each row's split, instead of `--split`. Its values are lower-cased.",
         metavar="COLUMN",
     )
     group_column: str | None = WRITE.opt(
-        "Keep rows in one split that have the same value here. A patient, a video.",
+        "Keep rows with the same value in this column in one split. For example a patient or a video.",
         metavar="COLUMN",
     )
     stratify: bool = WRITE.opt(
-        "Give each split its share of every class. Of `--label`, exact to the row. Rows are read once more for it.",
+        "Give each split its share of every class. The classes are those of `--label`. The shares are exact to one "
+        "row. The rows are read once more.",
         False,
         needs="label",
         rank=COMMON,

@@ -19,8 +19,8 @@ class TextOptions(Options):
     """Options of text encoders, see docs/text.md."""
 
     text_features: int | None = TEXTS.opt(
-        "Maximum number of terms of a vocabulary. The most frequent ones are kept; of the same frequency, the first "
-        "in alphabetical order.",
+        "Maximum number of terms in a vocabulary. The most frequent terms are kept. Ties are broken by alphabetical "
+        "order.",
         usual="all",
         ge=1,
         le=1 << 31,
@@ -36,20 +36,20 @@ class TextOptions(Options):
         "1,1",
         "MIN,MAX",
     )
-    no_lower: bool = TEXTS.opt("Do not lower-case texts first.", False)
-    stop_words: Files = TEXTS.opt("Tokens to leave out, one per line, UTF-8; repeatable.", (), "FILE", "none")
+    no_lower: bool = TEXTS.opt("Do not convert texts to lower case.", False)
+    stop_words: Files = TEXTS.opt("File of tokens to ignore, one per line, UTF-8; repeatable.", (), "FILE", "none")
     fit_split: str | None = TEXTS.opt(
-        "Split whose texts give the vocabulary.", metavar="NAME", usual="train, or the only split"
+        "Split on whose texts the vocabulary is fitted.", metavar="NAME", usual="train, or the only split"
     )
     encoders: Folders = TEXTS.opt(
-        "Folder of saved encoders, which are applied and not fitted; repeatable. The folder of a data set, or its "
+        "Folder of fitted encoders to apply instead of fitting; repeatable. The folder of a data set, or its "
         "`encoders/`.",
         (),
         "DIR",
     )
     text_names: str | None = TEXTS.opt(
-        "Names of the features. `index=words_index,value=words_value`, or `tokens=…`; `{column}` stands for the column "
-        "of the texts.",
+        "Names of the features. `index=words_index,value=words_value`, or `tokens=…`. `{column}` is replaced by the "
+        "name of the column.",
         metavar="index=NAME,value=NAME",
         usual="{column}/index, {column}/value, {column}/tokens",
     )

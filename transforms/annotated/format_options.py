@@ -37,7 +37,7 @@ class FormatOptions(AnnotatedOptions):
 
     data: Data = ARGUMENT.opt("The data set: its file, or its folder or .zip.", ..., "DATA")
     images: Images = redefine_option(
-        AnnotatedOptions, "images", (), "Folder or .zip that the paths of images begin at.", "the folder of DATA"
+        AnnotatedOptions, "images", (), "Folder or .zip to which image paths are relative.", "the folder of DATA"
     )
 
     name: str = redefine_option(AnnotatedOptions, "name", ..., usual="the name of the format")

@@ -46,14 +46,14 @@ class CocoOptions(TextOptions, AnnotatedOptions):
 
     images: Images = redefine_option(AnnotatedOptions, "images", (), usual="those of DATA")
     data: Data | None = ARGUMENT.opt(
-        "Folder or .zip that a tool exported, in place of `--images` and annotation files. Roboflow's, CVAT's, "
-        "FiftyOne's, Label Studio's and COCO's own names of files and folders are known, see [formats.md](formats.md). "
-        "All splits are written.",
+        "Folder or .zip that a tool exported, instead of `--images` and annotation files. The file and folder names "
+        "of Roboflow, CVAT, FiftyOne, Label Studio and COCO are recognised, see "
+        "[formats.md](formats.md#coco-exports). All splits are written.",
         metavar="DATA",
     )
     instances: Files = _file_option(
-        "Objects: boxes, areas, crowd flags, segmentations; repeatable, as all annotation files. All are joined on "
-        "image id. LVIS files are read, too.",
+        "Objects: boxes, areas, crowd flags, segmentations; repeatable, like all annotation files. All files are "
+        "joined on image id. LVIS files are also read.",
         "annotations ann-file",
         COMMON,
     )
@@ -74,12 +74,12 @@ class CocoOptions(TextOptions, AnnotatedOptions):
         "Folder or .zip of the PNGs of each `--panoptic` file. Give them in the order of `--panoptic`.", (), "DIR|ZIP"
     )
     bbox_format: Literal["xywh", "xyxy", "cxcywh", "rel-xywh", "rel-xyxy", "rel-cxcywh"] | None = bbox_format_option(
-        "`bbox`, in `--instances` and `--keypoints`", ", which the file has to state"
+        "`bbox`, in `--instances` and `--keypoints`", ", which the file must state"
     )
     no_list: bool = READ.opt(
         "Do not list `--images`: assume that every file exists and has 133 kB. For one folder. It saves minutes if a "
-        "bucket's folder has millions of objects. Shards then have equal numbers of images rather than bytes, and "
-        "missing files are found when they are read, even if all are missing.",
+        "folder in a bucket has millions of objects. Shards then have equal numbers of images instead of bytes. "
+        "Missing files are found only when they are read, even if all are missing.",
         False,
         rank=RARE,
     )
@@ -89,8 +89,9 @@ class CocoOptions(TextOptions, AnnotatedOptions):
         AnnotatedOptions, "masks", needs="instances keypoints data"
     )
     caption_text: TextChoice = TEXTS.opt(
-        "Numbers that the captions of an image are encoded as, besides the captions. All captions are one text: "
-        "`counts` of its terms, these as `tfidf`, or its `tokens` as ids; see [text.md](text.md).",
+        "How to encode captions as numbers. The captions themselves are also stored. All captions of an image are one "
+        "text. `counts`: the count of each term. `tfidf`: these counts weighted by tf-idf. `tokens`: ids of the "
+        "tokens. See [text.md](text.md).",
         "raw",
         needs="captions data",
     )

@@ -16,10 +16,10 @@ class CvatOptions(NamingOptions):
         "annotations.xml of an export as `CVAT for images 1.1` or `CVAT for video 1.1`, or its folder or .zip.",
     )
     images: Images = redefine_option(
-        FormatOptions, "images", text="Folder or .zip of images.", usual="`images` beside the file, or its folder"
+        FormatOptions, "images", text="Folder or .zip of images.", usual="`images` next to the file, or its folder"
     )
     frame_name: str | None = READ.opt(
-        "Name of the image of a video's frame, with its number in braces: `frame_{:06d}.png`.",
+        "File name of a video frame, with the frame number in braces: `frame_{:06d}.png`.",
         metavar="NAME",
         usual="`frame_{:06d}` with the suffix of the images",
     )

@@ -21,11 +21,11 @@ class ImagefolderOptions(FormatOptions):
     images: Images = redefine_option(
         FormatOptions,
         "images",
-        text="Folder or .zip that `file_name` begins at.",
+        text="Folder or .zip to which `file_name` is relative.",
         usual="the folder of the metadata file",
     )
     class_names: Names = READ.opt(
-        "Names of the classes that `objects` give by number, from 0. One name for objects without a class.",
+        "Class names, if `objects` has class numbers, from 0. One name, if objects have no class.",
         (),
         "NAME[,NAME…]",
     )

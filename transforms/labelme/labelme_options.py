@@ -13,7 +13,8 @@ class LabelmeOptions(NamingOptions):
     """Options of the format `labelme`, see docs/formats.md."""
 
     ignore_labels: Names = LEAVE_OUT.opt(
-        "Labels of shapes that are not objects. They are rejects, `excluded`, which `--max-rejects` does not limit.",
+        "Labels of shapes that are not objects. These shapes are rejected as `excluded`, which `--max-rejects` does "
+        "not count.",
         IGNORED_LABELS,
         "NAME[,NAME…]",
         ",".join(IGNORED_LABELS),

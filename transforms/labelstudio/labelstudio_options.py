@@ -14,14 +14,14 @@ class LabelstudioOptions(NamingOptions):
         "Key of a task's `data` that has the image.", metavar="NAME", usual="image, or the only one that names an image"
     )
     of_several: Literal["first", "last", "all"] | None = READ.opt(
-        "Annotations to read of a task with several, for example by several people. Without it, several are an error."
+        "Annotations to read if a task has several, for example from several people. Without it, several are an error."
     )
     unfinished: Literal["drop", "background"] = READ.opt(
-        "Tasks that were skipped, or that nobody has annotated: leave out their images, or write them without objects.",
+        "What to do with images of skipped and unannotated tasks: skip them, or write them without objects.",
         "drop",
     )
     upload_prefix: Literal["keep", "drop"] | None = READ.opt(
-        "Keep or drop the code that Label Studio puts before the name of an uploaded image: 48c220e9-cat.jpg.",
+        "Keep or drop the prefix that Label Studio adds to the name of an uploaded image: 48c220e9-cat.jpg.",
         usual="drop, if no image has one",
     )
     match: Match = redefine_option(NamingOptions, "match", "suffix")

@@ -21,31 +21,31 @@ class MasksOptions(FormatOptions):
         FormatOptions,
         "data",
         ...,
-        "Folder or .zip with a folder of images and a folder of masks, such as `images` and `masks`; or with images "
-        "that have their masks beside them; or of images alone, with `--mask-images`.",
+        "Folder or .zip with a folder of images and a folder of masks, such as `images` and `masks`; or with each "
+        "mask next to its image; or only of images, with `--mask-images`.",
     )
     images: Images = redefine_option(
-        FormatOptions, "images", text="Folder or .zip of images. DATA is then that of the masks.", usual="in DATA"
+        FormatOptions, "images", text="Folder or .zip of images. DATA is then the folder of the masks.", usual="in DATA"
     )
     mask_images: Masks = READ.opt(
-        "Folder or .zip of masks, where they are not in DATA. A mask is a PNG, or another lossless image, of the size "
-        "of its image, and has its name, but for what all names begin or end with: `1_leftImg8bit.png` and "
+        "Folder or .zip of masks, if they are not in DATA. A mask is a PNG, or another lossless image, with the size "
+        "and the name of its image. A prefix or suffix that all names share is ignored: `1_leftImg8bit.png` and "
         "`1_gtFine_labelIds.png`.",
         (),
         "DIR|ZIP",
         "in DATA",
     )
     class_names: Names = READ.opt(
-        "Names of the classes: name n is for pixels of value n. Or `NAME=VALUE`, or `NAME=#RRGGBB` for masks that "
-        "are colours, which become the values 0, 1, … Or a file: a name per line; a table with the columns `name` and "
-        "`value`, or `name`, `r`, `g` and `b`; CVAT's labelmap.txt.",
+        "Class names: name n is for pixels with value n, from 0. Or `NAME=VALUE`. Or `NAME=#RRGGBB` for coloured "
+        "masks, whose colours become the values 0, 1, … Or a file: one name per line; a table with the columns `name` "
+        "and `value`, or `name`, `r`, `g` and `b`; CVAT's labelmap.txt.",
         (),
         "NAME[=VALUE][,…]|FILE",
         "a file of DATA such as _classes.csv, class_dict.csv, labelmap.txt or classes.txt",
     )
     void: Names = READ.opt(
-        "Values of pixels that are unknown, besides 255: they are written as 255. Where masks are colours, the number "
-        "of the class in `--class-names`, from 0.",
+        "Pixel values of unknown pixels, which are written as 255. The value 255 is always unknown. For coloured "
+        "masks, the number of the class in `--class-names`, from 0.",
         (),
         "VALUE[,…]",
     )

@@ -11,9 +11,9 @@ class OpenimagesOptions(NamingOptions):
     """Options of the format `openimages`, see docs/formats.md."""
 
     class_descriptions: File | None = READ.opt(
-        "CSV file of the names of classes: `/m/01g317,Person`.",
+        "CSV file of class names: `/m/01g317,Person`.",
         metavar="FILE",
-        usual="class-descriptions*.csv beside the boxes, or metadata/classes.csv",
+        usual="class-descriptions*.csv next to the boxes, or metadata/classes.csv",
     )
     match: Match = redefine_option(NamingOptions, "match", "name")
     name: str = redefine_option(FormatOptions, "name", "openimages")

@@ -41,7 +41,7 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
     """Options of the format `table`, see docs/tables.md."""
 
     columns: Names = READ.opt(
-        "Only these columns; repeatable. Members of nested ones are named `a.b`.", (), "NAME[,NAME…]", "all"
+        "Only these columns; repeatable. Members of nested columns are named `a.b`.", (), "NAME[,NAME…]", "all"
     )
     default: Pairs = READ.opt(
         "Values that replace missing ones. Without it, the record lacks the feature.", (), "COLUMN=VALUE[,…]"
@@ -51,8 +51,8 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
     rename: Pairs = redefine_option(
         ConvertOptions,
         "rename",
-        text="Keys of records that differ from their columns' names. `--rename image/encoded=image` is a key of the "
-        "image that a row names. Encoded texts have `--text-names`.",
+        text="Keys of records that differ from the names of their columns. `--rename image/encoded=image` renames a "
+        "feature of the image of a row. For encoded texts, use `--text-names`.",
     )
     label_as: Literal["index", "text"] = redefine_option(ConvertOptions, "label_as", needs="label")
     split: Shares = redefine_option(
@@ -78,7 +78,8 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
         "Columns of texts to encode as numbers; repeatable. See [text.md](text.md).", (), "COLUMN[,COLUMN…]"
     )
     text: TextChoice | None = TEXTS.opt(
-        "How to encode these texts. `counts` of terms, these as `tfidf`, `tokens` as ids; or, `raw`, as bytes.",
+        "How to encode these texts. `counts`: the count of each term. `tfidf`: these counts weighted by tf-idf. "
+        "`tokens`: ids of the tokens. `raw`: bytes.",
         needs="text_column",
     )
 

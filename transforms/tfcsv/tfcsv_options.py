@@ -13,8 +13,8 @@ class TfcsvOptions(NamingOptions):
 
     bbox_format: Literal["xywh", "xyxy", "cxcywh", "rel-xywh", "rel-xyxy", "rel-cxcywh"] | None = READ.opt(
         "Meaning of the four numbers of a box. Left, top, width, height; or left, top, right, bottom; or (`cxcywh`) "
-        "centre, width, height; in pixels, or (`rel-`) as fractions of the image size. One column with four numbers "
-        "needs it.",
+        "centre, width, height; in pixels, or (`rel-`) as fractions of the image size. Required if one column has all "
+        "four numbers.",
         usual="by the names of the columns",
     )
     name: str = redefine_option(FormatOptions, "name", "tfcsv")

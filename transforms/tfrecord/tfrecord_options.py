@@ -19,34 +19,34 @@ class TfrecordOptions(FormatOptions):
         FormatOptions,
         "data",
         ...,
-        "TFRecord files of any name: their folder or .zip, one of them, or several, also with `*` and `?`.",
+        "TFRecord files with any names: their folder or .zip, one file, or several, also by `*` and `?`.",
     )
     images: Images = redefine_option(
         FormatOptions, "images", text="Not used: records hold their images.", usual="the records"
     )
     files: Names = READ.opt(
-        "Only these TFRecord files of the folder DATA: their paths below it. Several files as DATA are the same.",
+        "Only these TFRecord files, as paths below the folder DATA. The same as several files as DATA.",
         (),
         "NAME[,NAME…]",
         "all",
     )
     record_keys: Pairs = READ.opt(
-        "Keys with other names in the records that are read, by their names in the Object Detection API. `--keys "
-        "image/encoded=img,image/object/bbox/xmin=x1`. `bbox` has x, y, width and height in pixels, `objects/bbox` "
-        "ymin, xmin, ymax and xmax in fractions. A key without a name, `--keys image/filename=`, is not read. "
-        "`--rename` names keys of the records that are written.",
+        "Names of keys in the records to read, if they differ from the Object Detection API. `--keys "
+        "image/encoded=img,image/object/bbox/xmin=x1`. Use `bbox` for x, y, width and height in pixels, and "
+        "`objects/bbox` for ymin, xmin, ymax and xmax in fractions. A key without a name, `--keys image/filename=`, "
+        "is not read. To name keys of the written records, use `--rename`.",
         (),
         "KEY=NAME[,…]",
         alias="keys",
     )
     label_map: File | None = READ.opt(
-        "Label map of the Object Detection API, a `.pbtxt`: names of the classes that records give by number.",
+        "Label map of the Object Detection API, a `.pbtxt`: class names, if records have only class numbers.",
         metavar="FILE",
         usual="the only one in the folder of DATA",
     )
     class_names: Names = READ.opt(
-        "Names of the classes that records give by number: name n is for number n, from 0. Or `NAME=NUMBER` of "
-        "each. One name for objects without a class.",
+        "Class names, if records have only class numbers: name n is for number n, from 0. Or `NAME=NUMBER`. One name, "
+        "if objects have no class.",
         (),
         "NAME[=NUMBER][,…]",
     )

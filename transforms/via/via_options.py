@@ -10,12 +10,13 @@ class ViaOptions(NamingOptions):
     """Options of the format `via`, see docs/formats.md."""
 
     class_attribute: str | None = READ.opt(
-        "Attribute of regions that has the class. Where regions have several attributes, it is required.",
+        "Attribute of regions that has the class. Required if regions have several attributes.",
         metavar="NAME",
         usual="the only one",
     )
     class_name: str | None = READ.opt(
-        "Class of regions that have no class attribute, as in data sets of one class. Without it, they are rejects.",
+        "Class of regions without a class attribute, as in data sets with one class. Without it, these regions are "
+        "rejected.",
         metavar="NAME",
     )
     name: str = redefine_option(FormatOptions, "name", "via")

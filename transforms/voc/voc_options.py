@@ -13,11 +13,11 @@ class VocOptions(FormatOptions):
         FormatOptions,
         "data",
         ...,
-        "Folder or .zip of the data set: with `Annotations` and `JPEGImages`, with XML files beside the images, or "
-        "with such folders train, val and test.",
+        "Folder or .zip of the data set: with `Annotations` and `JPEGImages`, with XML files next to the images, or "
+        "with folders train, val and test of either form.",
     )
     images: Images = redefine_option(
-        FormatOptions, "images", text="Folder or .zip of images.", usual="`JPEGImages`, or beside the XML files"
+        FormatOptions, "images", text="Folder or .zip of images.", usual="`JPEGImages`, or next to the XML files"
     )
     voc_origin: Literal["0", "1"] = READ.opt(
         "Number of the first pixel. With 1, as in Pascal VOC's own files, left and top edges move by one pixel. TFDS "

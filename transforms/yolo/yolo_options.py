@@ -13,16 +13,15 @@ class YoloOptions(FormatOptions):
         FormatOptions,
         "data",
         ...,
-        "data.yaml of the data set, or its folder or .zip. A folder without data.yaml has the names of the classes in "
-        "classes.txt.",
+        "data.yaml of the data set, or its folder or .zip. Without data.yaml, class names are read from classes.txt.",
     )
     images: Images = redefine_option(
-        FormatOptions, "images", text="Folder or .zip that the paths in data.yaml begin at.", usual="its `path`"
+        FormatOptions, "images", text="Folder or .zip to which the paths in data.yaml are relative.", usual="its `path`"
     )
     task: Literal["detect", "segment", "pose", "obb"] | None = READ.opt(
-        "What a line is: a box, a polygon, a box with keypoints, or the four corners of an oriented box. Lines of nine "
-        "numbers alone are polygons or oriented boxes: an error without `--task`. With `detect`, polygons are read as "
-        "their boxes.",
+        "Meaning of a line: a box, a polygon, a box with keypoints, or the four corners of an oriented box. If all "
+        "lines have nine numbers, they may be polygons or oriented boxes: an error without `--task`. With `detect`, "
+        "polygons are read as their boxes.",
         usual="pose with `kpt_shape`, else by the lines",
     )
     name: str = redefine_option(FormatOptions, "name", "yolo")
