@@ -45,8 +45,8 @@ VERBS = {
     "convert": Verb(
         "recordmill.pipelines.dataset_options.DataOptions",
         "recordmill.launch.verbs.convert",
-        "Convert a data set of images, labels or rows to TFRecord shards. The format of DATA is recognised, and said. "
-        "A manifest says what is in the shards.",
+        "Convert a data set of images, labels or rows to TFRecord shards. The format of DATA is recognised and "
+        "printed. A manifest lists the contents of the shards.",
         "[DATA ...] -o OUT [more flags]",
         (
             _DRAW,
@@ -70,7 +70,7 @@ VERBS = {
         "recordmill.pipelines.dataset_options.ExtractOptions",
         "recordmill.launch.verbs.extract",
         "Convert records back to image files and labels. Image files get their stored bytes. Labels are COCO JSON, or "
-        "files of YOLO, Pascal VOC, LabelMe or Hugging Face's imagefolder.",
+        "files of YOLO, Pascal VOC, LabelMe, Hugging Face's imagefolder, Ultralytics' NDJSON, CVAT or CreateML.",
         "OUT DIR [more flags]",
         (
             *_CONVERTED,
@@ -91,8 +91,8 @@ VERBS = {
     "seal": Verb(
         "recordmill.pipelines.dataset_options.SealOptions",
         "recordmill.launch.verbs.seal",
-        "Complete a data set whose parts were written by separate processes. Each is a conversion with --part K/N, and "
-        "they share only the output. The parts are compared, missing ones are named, and the manifest is written.",
+        "Complete a data set whose parts were written by separate processes. Each part is a conversion with --part "
+        "K/N, and the parts share only the output. Compare the parts, report missing ones, and write the manifest.",
         "OUT [more flags]",
         (
             _DRAW,

@@ -154,8 +154,8 @@ class ConvertOptions(Options):
     max_rejects: float = LEAVE_OUT.opt(
         "Fraction of images, or of annotations, that may be rejected. If more are rejected, counted over all splits, "
         "the job fails: before it reads the first image, if annotations and file names show it; otherwise as soon as "
-        "it is certain and 100 rejects are known, or at the end. The shards are kept: the same command with a larger "
-        "fraction accepts them without writing them again.",
+        "100 rejects are known and the limit is certain to be exceeded, or at the end. The shards are kept: the same "
+        "command with a larger fraction accepts them without writing them again.",
         0.01,
         "FRACTION",
         recorded=False,
