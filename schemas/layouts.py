@@ -136,7 +136,7 @@ DETECTION = _build_layout(
     },
     {
         "objects.category_id": {
-            "meaning": "category id as in the JSON, where class/label is not",
+            "meaning": "category id as in the JSON, if class/label is not",
             "part": Part.CATEGORY_ID,
         }
     },
@@ -418,7 +418,7 @@ def row_image_features(raw_size: tuple[int, int] | None) -> tuple[Feature, ...]:
     if raw_size is None:
         features = CLASSIFICATION.with_parts(()).features
         return tuple(feature for feature in features if not feature.source.startswith("image.class_"))
-    meaning = "red, green and blue of each pixel, by rows from the top, 0 to 255"
+    meaning = "red, green and blue of each pixel, row by row from the top, 0 to 255"
     pixels = Feature("image/pixels", _PIXELS, FeatureKind.BYTES, (*map(str, raw_size), "3"), "uint8", meaning)
     file_features = (feature for feature in CLASSIFICATION.features if feature.source in _PIXELS_SOURCES)
     return tuple(sorted((pixels, *file_features), key=lambda feature: feature.name))

@@ -68,7 +68,7 @@ _FEATURE_SHAPE = ("height", "width", "channels")
 # Arguments of readings that several values have.
 _IMAGE_ID = "image_id", f"{_AS_IN_JSON}; of class folders a hash of the name"
 _CATEGORY_ID = "category_ids", _AS_IN_JSON, _NO_ID
-_WHOLE_ID = "whole_image_id", "image_id of a tile's whole image"
+_WHOLE_ID = "whole_image_id", "image_id of a tile's source image"
 _GREY = 0, Form.GREY, "uint8", _PIXELS
 
 
@@ -166,7 +166,7 @@ VALUES = (
     _bytes("image.file_name", (), "utf-8", "COCO file_name")
     .written(lambda run: run.block.file_name.rows())
     .read("file_name", "UTF-8"),
-    _bytes("image.format", (), "jpeg or png", "format of the bytes, independent of the name of the file").written(
+    _bytes("image.format", (), "jpeg or png", "format of the bytes, independent of the file name").written(
         _image_column(lambda image: image.format.encode())
     ),
     _int64("image.height", (), "px", "height of the encoded pixels").written(lambda run: run.size_px[:, 1]),
@@ -193,7 +193,7 @@ VALUES = (
     .read("boxes", _YXYX),
     _float("objects.bbox_xywh_px", _N_4, "px", "x, y, width, height")
     .written(_fitted_boxes_px)
-    .read("box_xywh_px", "layout keras, instead of boxes: x, y, width, height in pixels"),
+    .read("box_xywh_px", "instead of boxes, in the layout keras: x, y, width, height in pixels"),
     # Objects
     _int64("objects.class_index", _N, "0..classes-1", "contiguous class index")
     .written(_run("class_index"))
@@ -201,7 +201,12 @@ VALUES = (
     _int64("objects.category_id", _N, "COCO id", "category id as in the JSON")
     .written(_run("block.category_id"))
     .read(*_CATEGORY_ID),
-    _int64("objects.label", _N, "1 or more", "category id as in the JSON; class index + 1 where one is 0 or less")
+    _int64(
+        "objects.label",
+        _N,
+        "1 or more",
+        "category id as in the JSON; class index + 1 if an id of the data set is 0 or less",
+    )
     .written(lambda run: run.label_of_class[run.class_index])
     .read(*_CATEGORY_ID),
     _bytes("objects.category_name", _N, "utf-8", "category name").written(
@@ -210,25 +215,25 @@ VALUES = (
     _int64("objects.id", _N, "COCO id", "annotation id")
     .written(_run("block.object_id"))
     .read("annotation_ids", _AS_IN_JSON, _NO_ID),
-    _int64("objects.is_crowd", _N, "0 or 1", "1 where the box holds a crowd")
+    _int64("objects.is_crowd", _N, "0 or 1", "1 if the box contains a crowd")
     .written(_run("block.is_crowd"))
     .read("is_crowd", "1 if the box contains a crowd"),
-    _float("objects.area", _N, "px²", "area, from the JSON")
+    _float("objects.area", _N, "px²", "area, as in the JSON")
     .written(_run("block.area_px2"))
     .read("area", "pixels² of the JSON's image"),
-    _int64("objects.area_whole", _N, "px²", "area, without its fraction")
+    _int64("objects.area_whole", _N, "px²", "area, truncated to an integer")
     .written(_whole_areas)
-    .read("area", "the same without its fraction: layout tfds"),
-    _bytes("objects.mask_png", _N, "grey PNG, 0 and 1", "mask of the full image; all 0 where the object has none")
+    .read("area", "the same, truncated to an integer: layout tfds"),
+    _bytes("objects.mask_png", _N, "greyscale PNG, 0 and 1", "mask of the complete image; all 0 if the object has none")
     .written(lambda run: [png for image in run.images for png in image.masks.png], Part.MASK_PNG)
     .read("masks", _MASK_VALUES, form=Form.PNG_MASKS, dtype="uint8", shape=("N", *_PIXELS)),
-    _bytes("objects.mask_rle", _N, "COCO RLE", "mask as compressed counts; its size is height, width")
+    _bytes("objects.mask_rle", _N, "COCO RLE", "mask as compressed run lengths; its size is height, width")
     .written(lambda run: [rle for image in run.images for rle in image.masks.rle], Part.MASK_RLE)
     .read("masks", _MASK_VALUES, form=Form.RLE_MASKS, dtype="uint8", shape=("N", *_PIXELS)),
     _bytes("objects.polygons", _N, "JSON", "mask as polygons in px, as in the source; empty for other masks").written(
         _polygons, Part.MASK_RLE
     ),
-    _float("objects.keypoint_x", _N_K, _WIDTH_FRACTION, "0 where not labelled")
+    _float("objects.keypoint_x", _N_K, _WIDTH_FRACTION, "0 if not labelled")
     .written(_keypoint_column("x"), Part.KEYPOINTS)
     .read(
         "keypoints",
@@ -237,7 +242,7 @@ VALUES = (
         form=Form.KEYPOINTS,
         shape=("N", "K", "3"),
     ),
-    _float("objects.keypoint_y", _N_K, _HEIGHT_FRACTION, "0 where not labelled").written(
+    _float("objects.keypoint_y", _N_K, _HEIGHT_FRACTION, "0 if not labelled").written(
         _keypoint_column("y"), Part.KEYPOINTS
     ),
     _int64(
@@ -245,17 +250,17 @@ VALUES = (
     ).written(_keypoint_column("visibility"), Part.KEYPOINTS),
     _int64("objects.keypoint_num", _N, "0..K", "labelled keypoints").written(_keypoint_column("num"), Part.KEYPOINTS),
     _bytes(
-        "objects.keypoint_text", _N_K, "utf-8", "keypoint names; empty beyond those of the object's category"
+        "objects.keypoint_text", _N_K, "utf-8", "keypoint names; empty after the last keypoint of the object's category"
     ).written(_keypoint_column("text"), Part.KEYPOINTS),
-    _int64("objects.difficult", _N, "0 or 1", "1 where the source says that the object is hard to recognise")
+    _int64("objects.difficult", _N, "0 or 1", "1 if the source marks the object as hard to recognise")
     .written(_field_column("objects.difficult"), Part.FLAGS)
     .read("difficult", "1 if the object is hard to recognise"),
-    _int64("objects.truncated", _N, "0 or 1", "1 where the source says that the object is not all in the box")
+    _int64("objects.truncated", _N, "0 or 1", "1 if the source marks the object as only partly inside the box")
     .written(_field_column("objects.truncated"), Part.FLAGS)
-    .read("truncated", "1 if the object extends beyond the box"),
-    _bytes("objects.view", _N, "utf-8", "side of the object that is seen, in the source's words")
+    .read("truncated", "1 if the object is only partly inside the box"),
+    _bytes("objects.view", _N, "utf-8", "visible side of the object, as named in the source")
     .written(_field_column("objects.view"), Part.FLAGS)
-    .read("view", "UTF-8: visible side of the object"),
+    .read("view", "UTF-8: visible side"),
     _float(
         "objects.corners",
         ("N", "8"),
@@ -264,7 +269,7 @@ VALUES = (
     )
     .written(_corners, Part.ORIENTED)
     .read("corners", "x, y of the four corners of an oriented box as fractions of width and height"),
-    _int64("objects.track_id", _N, "id", "track that the object is of; -1 without")
+    _int64("objects.track_id", _N, "id", "id of the object's track; -1 without a track")
     .written(_field_column("objects.track_id"), Part.TRACKS)
     .read("track_id", "-1 without", _NO_ID),
     # Captions
@@ -287,15 +292,15 @@ VALUES = (
     _bytes(
         "semantic.png",
         (),
-        "grey PNG",
-        "things 1, stuff above (semantic_by_id in label_map.json), 255 where nothing is known",
+        "greyscale PNG",
+        "1 for things, larger values for stuff (semantic_by_id in label_map.json), 255 for unknown pixels",
     )
     .written(_mask_column("semantic.png"), Part.SEMANTIC)
     .read("semantic", "see semantic_by_id in label_map.json; 255 unknown", *_GREY),
-    _bytes("depth.png", (), "grey PNG of 16 bits", "distance of each pixel in units of --depth-scale; 0 unknown")
+    _bytes("depth.png", (), "16-bit greyscale PNG", "distance of each pixel in units of --depth-scale; 0 unknown")
     .written(_mask_column("depth.png"), Part.DEPTH)
-    .read("depth", "metres; 0 unknown", 0, Form.DEPTH, "float32", _PIXELS),
-    _bytes("panoptic.category_png", (), "grey PNG", "label of each pixel's category, as in class/label; void 0")
+    .read("depth", "metres; 0 if unknown", 0, Form.DEPTH, "float32", _PIXELS),
+    _bytes("panoptic.category_png", (), "greyscale PNG", "label of each pixel's category, as in class/label; void 0")
     .written(_mask_column("panoptic.category_png"), Part.PANOPTIC)
     .read(
         "categories",
@@ -305,7 +310,7 @@ VALUES = (
     _bytes(
         "panoptic.instance_png",
         (),
-        "grey PNG",
+        "greyscale PNG",
         "index of the segment in segments_info, from 1, for things; 0 for stuff and void",
     )
     .written(_mask_column("panoptic.instance_png"), Part.PANOPTIC)
@@ -313,7 +318,7 @@ VALUES = (
     _bytes("panoptic.png", (), "PNG", "the panoptic PNG, unchanged: segment ids R + 256 G + 65536 B")
     .written(_mask_column("panoptic.png"), Part.PANOPTIC)
     .read("segment_map", "id of the panoptic segment: layout tfds", 0, Form.SEGMENT_IDS, "int32", _PIXELS),
-    _bytes("panoptic.file_name", (), "utf-8", "file_name of the panoptic PNG; empty where the image has none").written(
+    _bytes("panoptic.file_name", (), "utf-8", "file_name of the panoptic PNG; empty if the image has none").written(
         _mask_column("panoptic.file_name"), Part.PANOPTIC
     ),
     _int64("segments.id", _S, "segment id", "value of its pixels in panoptic_image")
@@ -328,9 +333,9 @@ VALUES = (
     _int64("segments.area", _S, "px²", "area of a segment")
     .written(_mask_column("segments.area"), Part.PANOPTIC)
     .read("segment_areas", "pixels²"),
-    _int64("segments.is_crowd", _S, "0 or 1", "1 where the segment is a crowd")
+    _int64("segments.is_crowd", _S, "0 or 1", "1 if the segment is a crowd")
     .written(_mask_column("segments.is_crowd"), Part.PANOPTIC)
-    .read("segment_is_crowd", "1 if the segment is a crowd"),
+    .read("segment_is_crowd", "1 if it is a crowd"),
     # LVIS and tags
     _int64("image.neg_category_ids", ("G",), "COCO id", "LVIS: categories that are known to be absent")
     .written(_labels_column(attrgetter("neg_category_ids")), Part.LVIS)
@@ -339,39 +344,39 @@ VALUES = (
         "image.not_exhaustive_category_ids",
         ("E",),
         "COCO id",
-        "LVIS: categories of which not every object is annotated",
+        "LVIS: categories whose objects are not all annotated",
     )
     .written(_labels_column(attrgetter("not_exhaustive_category_ids")), Part.LVIS)
-    .read("not_exhaustive_category_ids", "LVIS: not every object is annotated", _NO_ID),
-    _int64("image.tag_labels", ("U",), "1 or more", "classes of the whole image, as image/object/class/label")
+    .read("not_exhaustive_category_ids", "LVIS: objects not all annotated", _NO_ID),
+    _int64("image.tag_labels", ("U",), "1 or more", "classes of the image itself, numbered as image/object/class/label")
     .written(lambda run: [[int(run.label_of_class[index]) for index in indices] for indices in _tags(run)], Part.TAGS)
-    .read("tag_ids", "classes of the whole image, as category_ids", _NO_ID),
-    _bytes("image.tag_names", ("U",), "utf-8", "their names")
+    .read("tag_ids", "classes of the image itself, as category_ids", _NO_ID),
+    _bytes("image.tag_names", ("U",), "utf-8", "names of these classes")
     .written(lambda run: [[run.class_names[index] for index in indices] for indices in _tags(run)], Part.TAGS)
     .read("tags", "UTF-8"),
     # Tiles
-    _int64("tile.x", (), "px", "left of the tile in its whole image")
+    _int64("tile.x", (), "px", "left edge of the tile in the source image")
     .written(_tile_column(lambda task: task.tile.x if task.tile else 0), Part.TILES)
-    .read("tile_x", "pixels: left of the tile in its whole image"),
-    _int64("tile.y", (), "px", "top of the tile in its whole image")
+    .read("tile_x", "pixels: left edge of the tile in the source image"),
+    _int64("tile.y", (), "px", "top edge of the tile in the source image")
     .written(_tile_column(lambda task: task.tile.y if task.tile else 0), Part.TILES)
-    .read("tile_y", "pixels: top of the tile in its whole image"),
-    _bytes("tile.file_name", (), "utf-8", "file_name of the whole image")
+    .read("tile_y", "pixels: top edge of the tile in the source image"),
+    _bytes("tile.file_name", (), "utf-8", "file_name of the source image")
     .written(lambda run: [image.task.source_name.encode() for image in run.images], Part.TILES)
-    .read("whole_file_name", "UTF-8: file_name of a tile's whole image"),
-    _int64("tile.image_number", (), "COCO id", "image id of the whole image")
+    .read("whole_file_name", "UTF-8: file_name of a tile's source image"),
+    _int64("tile.image_number", (), "COCO id", "image id of the source image")
     .written(_tile_column(lambda task: task.source_id), Part.TILES)
     .read(*_WHOLE_ID),
-    _bytes("tile.image_id", (), "decimal", "COCO image id of the whole image")
+    _bytes("tile.image_id", (), "decimal", "COCO image id of the source image")
     .written(lambda run: [b"%d" % image.task.source_id for image in run.images], Part.TILES)
     .read(*_WHOLE_ID, form=Form.DECIMAL, dtype="int64"),
     # Features of models
-    _float("feature.values", (), "as the model gives", "the feature").read(
+    _float("feature.values", (), "output of the model", "the feature").read(
         "feature", "of the model", shape=_FEATURE_SHAPE
     ),
-    _bytes("feature.bytes", (), "little-endian float16", "the feature, of feature/shape").read(
+    _bytes("feature.bytes", (), "little-endian float16", "the feature, with the shape feature/shape").read(
         "feature", "of the model", form=Form.FLOAT16, dtype="float16", shape=_FEATURE_SHAPE
     ),
-    _int64("feature.shape", (), "numbers", "its height, width, channels"),
+    _int64("feature.shape", (), "numbers", "height, width, channels of the feature"),
 )
 VALUE_OF = {value.source: value for value in VALUES}

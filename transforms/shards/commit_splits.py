@@ -29,7 +29,7 @@ from recordmill.schemas.dataset.dataset_files import (
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json, encode_manifest, with_digest
 from recordmill.schemas.dataset.tfds import is_readable, shard_links, tfds_files
 from recordmill.schemas.errors import CategoryError, ConfigError, JobError
-from recordmill.schemas.features import RecordOf, format_parts
+from recordmill.schemas.features import Feature, RecordOf, format_parts
 from recordmill.schemas.image_records import split_images
 from recordmill.schemas.inputs.encoders import CLASSES, TextEncoder, classes_file, encode_encoder, encoder_file
 from recordmill.schemas.inputs.labels import LABEL_FILES, label_files
@@ -435,7 +435,7 @@ def _check_agreement(output: str, one: Manifest, other: Manifest) -> None:
             f"{format_parts(other.parts)} in its records where {split} has {format_parts(one.parts)}",
             "readers could not use both",
         ),
-        (one.features == other.features, "other features in its records", "readers could not use both"),
+        (_keys(one) == _keys(other), "other features in its records", "readers could not use both"),
         (one.depth_scale == other.depth_scale, "another scale of its depth maps", "readers could not use both"),
         (one.encoders == other.encoders, "another vocabulary of its texts", "one index would stand for two terms"),
         (have_labels, "other categories", "one label map cannot serve both"),
@@ -446,6 +446,11 @@ def _check_agreement(output: str, one: Manifest, other: Manifest) -> None:
                 f"{output}: split {second} has {what} than split {split}; {harm}. Its shards are kept. Write one "
                 "of the two splits to another folder"
             )
+
+
+def _keys(manifest: Manifest) -> list[Feature]:
+    """Return the features without their descriptions, which may differ between versions of Recordmill."""
+    return [msgspec.structs.replace(feature, unit="", meaning="") for feature in manifest.features]
 
 
 def companions(manifest: Manifest) -> Mapping[str, bytes]:

@@ -10,7 +10,7 @@ import pytest
 
 from recordmill.schemas.dataset.manifest import FORMAT, Manifest, decode_manifest, encode_json
 from recordmill.schemas.errors import CategoryError, ConfigError, JobError
-from recordmill.schemas.features import Part
+from recordmill.schemas.features import Feature, FeatureKind, Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.encoders import TextEncoder, TextForm, TextSettings, decode_encoder
 from recordmill.schemas.inputs.labels import LABEL_FILES
@@ -140,6 +140,14 @@ def test_mismatched_split_is_refused(tmp_path, fields, told):
     with pytest.raises(CategoryError, match=told):
         commit(tmp_path, of_split("val", **fields))
     assert {name: data for name, data in contents(tmp_path).items() if "/" not in name} == before
+
+
+def test_split_of_a_version_with_other_descriptions(tmp_path):
+    feature = Feature("img", "image.encoded", FeatureKind.BYTES, (), "JPEG", "the file")
+    commit(tmp_path, of_split("val", features=(feature,)))
+    described = msgspec.structs.replace(feature, unit="JPEG or PNG", meaning="the image file")
+    commit(tmp_path, of_split("train", features=(described,)))
+    assert listed(tmp_path) == ["train", "val"]
 
 
 def test_late_mismatched_split(tmp_path, monkeypatch):
