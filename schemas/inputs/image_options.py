@@ -175,7 +175,7 @@ class LabelsOnlyOptions(StoredImageOptions):
 
     labels_only: bool = WRITE.opt(
         "Write labels in another format instead of records. Images are linked, or copied where links are not "
-        "possible. See [recipes.md](recipes.md#labels-of-one-format-to-labels-of-another).",
+        "possible. See [recipes.md](recipes.md#convert-labels-to-another-format).",
         False,
         rank=COMMON,
     )
