@@ -21,7 +21,7 @@ SPLITS = {"train": 4, "val": 2}
 def site(tmp_path_factory) -> Path:
     """The folder in which the package's wheel is installed."""
     package, wheels, site = (tmp_path_factory.mktemp(name) for name in ("package", "wheels", "site"))
-    files = dict(re.findall(r"`(\S+)` (?:names|has) [^\n]*\n\n```\w+\n(.*?)```", PAGE, re.DOTALL))
+    files = dict(re.findall(r"`(\S+)` (?:registers|defines) [^\n]*\n\n```\w+\n(.*?)```", PAGE, re.DOTALL))
     assert sum(text.count("\n") for text in files.values()) <= MOST_LINES
     for name, text in files.items():
         (package / name).write_text(text)
