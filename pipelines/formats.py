@@ -162,8 +162,8 @@ FORMATS = {
         "folder",
         "recordmill.transforms.folder.folder_options.FolderOptions",
         "recordmill.pipelines.folder",
-        "class folders, or images with a table of labels. Each image has one class: the folder that it is in, the "
-        "start of its file's name, or its row in a table.",
+        "class folders, or images with a table of labels. Each image has one class: the folder that contains it, the "
+        "start of its file name, or its row in a table.",
         "folders or .zip files of images",
         "recordmill.transforms.folder.recognise_folder.ways",
         "recordmill.pipelines.model_options.LabelledModelOptions",
@@ -173,8 +173,8 @@ FORMATS = {
         "table",
         "recordmill.transforms.table.table_options.TableOptions",
         "recordmill.pipelines.table",
-        "rows of CSV, JSON Lines or Parquet. Each column is a feature. Types of columns follow from all their values, "
-        "or from a schema.",
+        "rows of CSV, JSON Lines or Parquet. Each column is a feature. The type of a column is inferred from all its "
+        "values, or set by a schema.",
         "files of rows, with `*` and `?`",
         "recordmill.transforms.table.recognise_table.ways",
         "recordmill.pipelines.model_options.RowsModelOptions",

@@ -44,7 +44,7 @@ class ModelOptions(Options):
         f"from `~/.keras/models`. `{FETCHED}` lets Keras download them.",
         "",
         "FILE|none|imagenet",
-        f"{ON_DISK}, or those in the model's file",
+        f"{ON_DISK}, or the weights in the model's file",
     )
     layer: str = MODEL.opt("Layer whose output is the feature.", "", "NAME", "the last before pooling")
     pool: Literal["none", "avg"] = MODEL.opt("Average the feature over height and width, or store all of it.", "none")

@@ -202,7 +202,7 @@ def convert(
         no_list: Do not list images: assume that every file exists and has 133 kB.
         match: How to find the file of a file_name (default that of the format).
         task: Meaning of a line: a box, a polygon, a box with keypoints, or the four corners of an oriented box (default
-            pose with kpt_shape, else by the lines).
+            that of the format).
         voc_origin: Number of the first pixel (default 0).
         frame_name: File name of a video frame, with the frame number in braces: frame_{:06d}.png (default frame_{:06d}
             with the suffix of the images).
@@ -213,7 +213,7 @@ def convert(
         unfinished: What to do with images of skipped and unannotated tasks: skip them, or write them without objects
             (default drop).
         upload_prefix: Keep or drop the prefix that Label Studio adds to the name of an uploaded image: 48c220e9-cat.jpg
-            (default drop, if no image has one).
+            (default drop, if no image file has a prefix).
         class_descriptions: CSV file of class names: /m/01g317,Person (default that of the format).
         class_names: Class names, if objects has class numbers, from 0 (default that of the format).
         mask_images: Folder or .zip of masks, if they are not in data (default in data).
@@ -237,8 +237,8 @@ def convert(
 
     Which model, and which of its outputs:
         model: A model of keras.applications, efficientnet-b0, or a .keras file.
-        weights: File of weights, or none, imagenet or imagenet-download (default imagenet, or those in the model's
-            file).
+        weights: File of weights, or none, imagenet or imagenet-download (default imagenet, or the weights in the
+            model's file).
         layer: Layer whose output is the feature (default the last before pooling).
         pool: Average the feature over height and width, or store all of it (default none).
         input_size: Height and width of the model's input images (default the model's own).

@@ -22,8 +22,8 @@ class RowsOptions(ChoiceOptions):
 
     rows: Rows = ARGUMENT.opt(
         "CSV, TSV, JSON Lines or Parquet (`.csv .tsv .jsonl .parquet`); repeatable. The first three also as `.gz`, "
-        "`.bz2` or `.zst`; local or in a bucket, with `*` and `?` in the file's name. Files of one table may have "
-        "several formats.",
+        "`.bz2` or `.zst`; local or in a bucket, also with `*` and `?` in the file name. Files of one table may have "
+        "different formats.",
         ...,
         "DATA",
         alias="data",

@@ -22,7 +22,7 @@ class LabelstudioOptions(NamingOptions):
     )
     upload_prefix: Literal["keep", "drop"] | None = READ.opt(
         "Keep or drop the prefix that Label Studio adds to the name of an uploaded image: 48c220e9-cat.jpg.",
-        usual="drop, if no image has one",
+        usual="drop, if no image file has a prefix",
     )
     match: Match = redefine_option(NamingOptions, "match", "suffix")
     name: str = redefine_option(FormatOptions, "name", "labelstudio")

@@ -22,7 +22,7 @@ class YoloOptions(FormatOptions):
         "Meaning of a line: a box, a polygon, a box with keypoints, or the four corners of an oriented box. If all "
         "lines have nine numbers, they may be polygons or oriented boxes: an error without `--task`. With `detect`, "
         "polygons are read as their boxes.",
-        usual="pose with `kpt_shape`, else by the lines",
+        usual="pose with `kpt_shape`, otherwise inferred from the lines",
     )
     name: str = redefine_option(FormatOptions, "name", "yolo")
     endings: ClassVar[tuple[str, ...]] = (".txt",)
