@@ -12,6 +12,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.maps import MapFolder, NameEnds
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
+from recordmill.schemas.names import name_key
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _IMAGE_WORDS = (
@@ -19,8 +20,9 @@ _IMAGE_WORDS = (
     *("rgb", "701_stillsraw_full"),
 )
 _MASK_WORDS = (
-    *("masks", "mask", "segmentationclass", "gtfine", "gtcoarse", "semantic", "masks_png", "1st_manual"),
-    *("groundtruth", "ground_truth", "gt", "segmentations", "segmentation", "annotations", "annotation", "annot"),
+    *("masks", "mask", "segmentationclass", "gtfine", "gtcoarse", "semantic", "masks_png", "masks_machine"),
+    *("1st_manual", "groundtruth", "ground_truth", "gt", "segmentations", "segmentation"),
+    *("annotations", "annotation", "annot"),
     *("labels", "label", "label_images_semantic", "labeledapproved_full"),
 )
 """Names of folders in lower case, also as beginnings and ends of longer names. Those of masks: best first."""
@@ -81,11 +83,11 @@ class FolderPair(NamedTuple):
         """Return True for a file of the data set that is a mask of the pair."""
         if self.images == self.masks:
             return bool(self.map_ends.end and self.map_ends.key(name))
-        return name.startswith(f"{self.masks}/")
+        return name_key(name).startswith(f"{name_key(self.masks)}/")
 
     def map_folder(self, mask_root: str) -> MapFolder:
         """Return the MapFolder of the pair. `mask_root` is the folder that `masks` is in."""
-        prefix = f"{self.images}/" if self.images else ""
+        prefix = f"{name_key(self.images)}/" if self.images else ""
         path = join_path(mask_root, self.masks) if self.masks else mask_root
         return MapFolder(Part.SEMANTIC, path, prefix, self.image_ends, self.map_ends)
 
@@ -101,13 +103,30 @@ def find_pairs(names: Iterable[str]) -> list[FolderPair]:
     ('train/img', 'train/mask', '_m', 2)
     """
     images = [name for name in names if is_image_name(name)]
-    pairs = [
-        _best(_pair(one, other) for other in masks for one in folders) for folders, masks in _candidate_folders(images)
-    ]
+    pairs = [_pair_folders(folders, masks) for folders, masks in _candidate_folders(images)]
     if not any(pair.pairs for pair in pairs):
         likely = [pair for pair in (*_pairs_beside(images), *_pairs_apart(images)) if pair.is_likely]
         pairs = [_best(likely)] if likely else pairs
     return pairs
+
+
+def _pair_folders(folders: Sequence[_Folder], masks: Sequence[_Folder]) -> FolderPair:
+    """Return the best pair of folders of images and of masks, or else of the only folders in them."""
+    best = _best(_pair(one, other) for other in masks for one in folders)
+    if best.pairs:
+        return best
+    inner_images, inner_masks = [*folders, *map(_inner_folder, folders)], [*masks, *map(_inner_folder, masks)]
+    return _best(_pair(one, other) for other in inner_masks for one in inner_images)
+
+
+def _inner_folder(folder: _Folder) -> _Folder:
+    """Return the deepest folder that has all files of a folder.
+
+    >>> _inner_folder(("annotations", ["trimaps/a/1.png", "trimaps/b/2.png"]))
+    ('annotations/trimaps', ['a/1.png', 'b/2.png'])
+    """
+    inner = posixpath.commonpath(map(posixpath.dirname, folder[1]))
+    return posixpath.join(folder[0], inner).rstrip("/"), [posixpath.relpath(name, inner or ".") for name in folder[1]]
 
 
 def _best(pairs: Iterable[FolderPair]) -> FolderPair:
@@ -208,10 +227,13 @@ def _pair(images: _Folder, masks: _Folder, candidates: Iterable[_Ends] = ()) -> 
         candidates: Possible ends; by default the usual ones, and those by which the names differ.
     """
     names = sorted(masks[1], key=lambda name: name.lower().endswith(".png"))  # a PNG of two files with one name
+    image_names, mask_names = ({name_key(name): name for name in some} for some in (images[1], names))
     best, pairs = (NameEnds(), NameEnds()), list[tuple[str, str]]()
-    for ends in candidates or dict.fromkeys((*_ENDS, *_differences(images[1], masks[1]))):
-        by_key = {key: name for name in names if (key := ends[1].key(name))}
-        some = [(name, by_key[key]) for name in images[1] if (key := ends[0].key(name)) in by_key]
+    for ends in candidates or dict.fromkeys((*_ENDS, *_differences(list(image_names), list(mask_names)))):
+        by_key = {key: name for composed, name in mask_names.items() if (key := ends[1].key(composed))}
+        some = [
+            (name, by_key[key]) for composed, name in image_names.items() if (key := ends[0].key(composed)) in by_key
+        ]
         if len(some) > len(pairs):
             best, pairs = ends, some
     return FolderPair(images[0], masks[0], *best, tuple(pairs), len(images[1]), len(masks[1]))

@@ -70,14 +70,14 @@ def source(options: MasksOptions) -> Source:
     files = {join_path(root, name) for root, own in ((image_root, names), (mask_root, mask_names)) for name in own}
     table = _find_classes(options, pairs, sorted(files))
     classes = resolve_values(table, sample_masks(paths), options.void_values, options.data)
-    built = _image_source(options, image_root, pairs, names)
+    built = _image_source(options, image_root, pairs, names, mask_root)
     in_images = tuple(pair._replace(pairs=()) for pair in pairs) if is_one_root else ()
     return replace(
         built,
         is_map=partial(_is_map, apart=apart, pairs=in_images),
         parts=(Part.SEMANTIC,),
         inputs=(*built.inputs, *table.inputs),
-        warnings=tuple(_unread_images(names, pairs)) if is_one_root else (),
+        warnings=tuple(_unread_images(names, built.folders, in_images)),
         maps=tuple(
             pair.map_folder(mask_root)._replace(changes=classes.changes, colours=classes.colours) for pair in pairs
         ),
@@ -102,9 +102,15 @@ def _is_map(name: str, apart: tuple[str, ...] = (), pairs: Sequence[FolderPair] 
     return name.startswith(apart) or any(pair.is_mask(name) for pair in pairs)
 
 
-def _image_source(options: MasksOptions, root: str, pairs: Sequence[FolderPair], names: Sequence[str]) -> Source:
-    """Return the Source of the images alone: their folders, and the splits that folders or lists name."""
-    folders = [folder for pair in pairs for folder in _image_folders(root, pair, names)]
+def _image_source(
+    options: MasksOptions, root: str, pairs: Sequence[FolderPair], names: Sequence[str], mask_root: str = ""
+) -> Source:
+    """Return the Source of the images alone: their folders, and the splits that folders or lists name.
+
+    Args:
+        mask_root: Folder that `FolderPair.masks` is in; empty without masks.
+    """
+    folders = [folder for pair in pairs for folder in _image_folders(root, pair, names, mask_root)]
     lists = []
     if len(folders) == 1 and not folders[0].split and posixpath.basename(pairs[0].images) == _VOC_IMAGES:
         lists = find_image_sets(join_path(root, posixpath.dirname(pairs[0].images)).rstrip("/"), _LISTS)
@@ -130,8 +136,8 @@ def _image_source(options: MasksOptions, root: str, pairs: Sequence[FolderPair],
     )
 
 
-def _image_folders(root: str, pair: FolderPair, names: Iterable[str]) -> Iterator[SourceFolder]:
-    """Yield the folder of images of a pair, or the folders of splits in it."""
+def _image_folders(root: str, pair: FolderPair, names: Iterable[str], mask_root: str) -> Iterator[SourceFolder]:
+    """Yield the folder of images of a pair, or the folders of splits in it that have a folder of masks."""
     prefix = f"{pair.images}/" if pair.images else ""
     path = join_path(root, pair.images) if pair.images else root
     if split := split_of_folder(pair.images):
@@ -147,7 +153,10 @@ def _image_folders(root: str, pair: FolderPair, names: Iterable[str]) -> Iterato
             f"{path} has folders of splits, and {other_tops[0] or 'images beside them'} of no split. Move it "
             "elsewhere, or give the folders of one split by themselves"
         )
+    mask_folder = join_path(mask_root, pair.masks) if pair.masks else mask_root
     for top in tops:
+        if mask_root and not storage_for(mask_folder).is_folder(join_path(mask_folder, top)):
+            continue  # test images are often published without masks
         yield SourceFolder(join_path(path, top), f"{prefix}{top}/", SPLIT_OF_WORD[top.lower()])
 
 
@@ -198,9 +207,9 @@ def _describe_pair(pair: FolderPair, image_root: str, mask_root: str) -> str:
     return f"the mask of {image_path} is {join_path(mask_root, posixpath.join(pair.masks, mask))}"
 
 
-def _unread_images(names: Iterable[str], pairs: Sequence[FolderPair]) -> Iterator[str]:
+def _unread_images(names: Iterable[str], folders: Iterable[SourceFolder], pairs: Iterable[FolderPair]) -> Iterator[str]:
     """Yield a warning of images in folders that have no masks."""
-    read = tuple(f"{folder}/" if folder else "" for pair in pairs for folder in (pair.images, pair.masks))
+    read = (*(folder.prefix for folder in folders), *(f"{pair.masks}/" for pair in pairs if pair.masks))
     unread = [name for name in names if is_image_name(name) and not name.startswith(read)]
     if folders := sorted({posixpath.dirname(name) or "." for name in unread} - {_VOC_OBJECTS}):
         yield (

@@ -10,6 +10,7 @@ from PIL import Image
 
 from recordmill.pipelines.recognise import recognise
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.names import name_key
 from recordmill.transforms.masks import pair_folders
 from recordmill.transforms.masks.masks_options import MasksOptions
 from recordmill.transforms.masks.read_masks import source
@@ -135,6 +136,29 @@ LAYOUTS = {
         {"img/a1.jpg": GREY, "img/a2.jpg": GREY, "gt/ma1.png": TWO, "gt/ma2.png": TWO, "classes.txt": "a\nb"},
         ((), [("gt", "img/", "", "")], ["a", "b"]),
     ),
+    "Oxford-IIIT Pet": (
+        {"images/1.jpg": GREY, "annotations/trimaps/1.png": TWO, "annotations/list.txt": "", "classes.txt": "a\nb"},
+        ((), [("annotations/trimaps", "images/", "", "")], ["a", "b"]),
+    ),
+    "BDD100K, whose test images have no masks": (
+        {
+            **{f"images/10k/{split}/1.jpg": GREY for split in ("train", "val", "test")},
+            **{f"labels/sem_seg/masks/{split}/1.png": TWO for split in ("train", "val")},
+            "classes.txt": "a\nb",
+        },
+        (("train", "val"), [("labels/sem_seg/masks", "images/10k/", "", "")], ["a", "b"]),
+    ),
+    "Supervisely": (
+        {
+            **{f"set/{kind}/1.png": TWO for kind in ("img", "masks_machine", "masks_human")},
+            "classes.txt": "a\nb",
+        },
+        ((), [("set/masks_machine", "set/img/", "", "")], ["a", "b"]),
+    ),
+    "names of macOS, whose accents are letters of their own": (
+        {"e\u0301/images/\u00e9 1.jpg": GREY, "e\u0301/masks/e\u0301 1.png": TWO, "classes.txt": "a\nb"},
+        ((), [("e\u0301/masks", "\u00e9/images/", "", "")], ["a", "b"]),
+    ),
     "a folder of masks among images": (
         {"1.jpg": GREY, "masks/1.png": TWO, "classes.txt": "a\nb"},
         ((), [("masks", "", "", "")], ["a", "b"]),
@@ -158,7 +182,10 @@ def test_layouts(layout, tmp_path):
     images = [name for name in files if not found.is_map(name) and name.endswith((".jpg", ".png"))]
     pairs = [(map_, name) for map_ in found.maps for name in images if map_.image_key(name)]
     keys = {
-        (map_.path, map_.map_key(name.removeprefix(map_.path.removeprefix(str(tmp_path)).strip("/")).strip("/")))
+        (
+            map_.path,
+            map_.map_key(name_key(name.removeprefix(map_.path.removeprefix(str(tmp_path)).strip("/")).strip("/"))),
+        )
         for map_ in found.maps
         for name in files
     }
@@ -309,6 +336,16 @@ def test_images_without_masks_are_named(tmp_path):
     depth = {"depth_images": str(tmp_path / "depth"), "depth_scale": 0.001}
     (warning,) = source(MasksOptions(data=str(tmp_path), output="out", class_names="a,b", **depth)).warnings
     assert "test/images (1 image)" in warning
+
+
+@pytest.mark.parametrize("given", [{}, {"data": "images", "mask_images": "masks"}])
+def test_splits_without_masks_are_named(given, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_files(tmp_path, {f"images/{split}/a/1.jpg": GREY for split in ("train", "test")})
+    write_files(tmp_path, {"masks/train/a/1.png": TWO})
+    found = source(MasksOptions(**{"data": ".", "output": "out", "class_names": "a,b", **given}))
+    assert (found.splits, [folder.split for folder in found.folders]) == (("train",), ["train"])
+    assert ["test/a (1 image)" in warning for warning in found.warnings] == [True]
 
 
 def test_maps_in_the_folder_of_images_are_no_images(tmp_path):
