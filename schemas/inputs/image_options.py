@@ -9,7 +9,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import PARTS_OF_FIELDS, FeatureKind, FeatureTable, Part
 from recordmill.schemas.inputs.fields import NONE, Fields, FieldSelection, select_fields
 from recordmill.schemas.inputs.images import MAX_PIXELS, ImageRules, TileRules
-from recordmill.schemas.inputs.maps import MapFolder
+from recordmill.schemas.inputs.maps import MapFolder, depth_folders
 from recordmill.schemas.inputs.option import (
     COMMON,
     IMAGES,
@@ -386,11 +386,7 @@ class AnnotatedOptions(ObjectOptions, LabelsOnlyOptions, DividedOptions):
     @property
     def map_folders(self) -> tuple[MapFolder, ...]:
         """Folders of the maps of images: semantic masks and depth maps."""
-        roots = [f"{image_root.rstrip('/')}/" for image_root in self.images]
-        return tuple(
-            MapFolder(Part.DEPTH, folder, has_others=any(root.startswith(f"{folder.rstrip('/')}/") for root in roots))
-            for folder in self.depth_images
-        )
+        return depth_folders(self.depth_images, self.images)
 
     @property
     def metres_per_unit(self) -> float | None:

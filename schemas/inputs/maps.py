@@ -1,16 +1,21 @@
 """Image and map pairs: which PNG of a folder is the semantic mask, or the depth map, of an image."""
 
+import os
 import posixpath
 import re
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
 from recordmill.schemas.names import name_key
+from recordmill.schemas.paths import is_remote
 
 MAP_NAMES = {Part.SEMANTIC: "mask", Part.DEPTH: "depth map"}
 """Name of a map in messages."""
 _IMAGE_WORDS = ("image", "images", "img", "imgs", "rgb", "color", "colors", "colour")
 _DEPTH_WORDS = ("depth", "depths", "depth_map", "depth_maps", "depthmap", "depthmaps", "depth_images")
+_FOLDER_WORDS = (*_IMAGE_WORDS, *_DEPTH_WORDS)
 
 
 class NameEnds(NamedTuple):
@@ -41,7 +46,8 @@ class MapFolder(NamedTuple):
     Attributes:
         part: SEMANTIC or DEPTH.
         path: Folder, .zip, or URI of the PNGs.
-        prefix: Beginning of the names of its images in the data set: `train/images/`; empty for the root.
+        prefix: Beginning of the names of its images in the data set: `train/images/`; empty for the root. For depth
+            maps, of the paths that an image and its map have in common: `train/`.
         image_ends, map_ends: Ends of the names of images, and of the PNGs. Other files of the folder are no maps.
         changes: Values of pixels, and the values that are written instead: 255 for unknown pixels, 256 for a reject.
         colours: Red, green and blue of the values from 0 on, three bytes each, for masks with colours; empty without.
@@ -68,8 +74,11 @@ class MapFolder(NamedTuple):
         ('', '')
         """
         key = name_key(name)
-        own = key.removeprefix(self.prefix)
-        return self._pair_key(own, self.image_ends, _IMAGE_WORDS) if key == f"{self.prefix}{own}" else ""
+        if self.part is Part.DEPTH:
+            shared = _without_words(posixpath.splitext(key)[0], _IMAGE_WORDS, _FOLDER_WORDS)
+            return shared if shared.startswith(self.prefix) else ""
+        own = self.image_ends.key(key.removeprefix(self.prefix)) if key.startswith(self.prefix) else ""
+        return own and self.prefix + own
 
     def map_key(self, name: str) -> str:
         """Return the same of a file of the folder; empty for a file that is no map.
@@ -80,13 +89,52 @@ class MapFolder(NamedTuple):
         path = posixpath.splitext(name)[0]
         if self.has_others and _without_words(path, _DEPTH_WORDS, _DEPTH_WORDS) == path:
             return ""
-        return self._pair_key(name, self.map_ends, _DEPTH_WORDS)
-
-    def _pair_key(self, name: str, ends: NameEnds, words: tuple[str, ...]) -> str:
-        key = ends.key(name)
-        if self.part is Part.DEPTH:
-            key = _without_words(key, words, (*_IMAGE_WORDS, *_DEPTH_WORDS))
+        is_depth = self.part is Part.DEPTH
+        key = _without_words(path, _DEPTH_WORDS, _FOLDER_WORDS) if is_depth else self.map_ends.key(name)
         return key and self.prefix + key
+
+
+def depth_folders(paths: Iterable[str], images: Sequence[str], root: str = "") -> tuple[MapFolder, ...]:
+    """Return the folders of `--depth-images`.
+
+    Args:
+        images: Folders of images.
+        root: Folder that the names of images begin at, if it is one. A folder of a split below it has the maps of that
+            split.
+
+    >>> folders = depth_folders(["a/./train/depth", "a/maps"], ["a/train/rgb"], "a")
+    >>> [(folder.prefix, folder.has_others) for folder in folders]
+    [('train/', False), ('', False)]
+    """
+    return tuple(
+        MapFolder(
+            Part.DEPTH,
+            path,
+            _split_prefix(path_below(path, root)) if root else "",
+            has_others=any(path_below(image_folder, path) is not None for image_folder in images),
+        )
+        for path in paths
+    )
+
+
+def is_depth_map(name: str, folders: Iterable[MapFolder]) -> bool:
+    """Return True for a file of a data set that is a depth map beside its image, in one of some folders with images."""
+    return any(folder.has_others and folder.part is Part.DEPTH and folder.map_key(name) for folder in folders)
+
+
+def _split_prefix(path: str | None) -> str:
+    folders = [one for one in (path or "").split("/") if one and one.lower() not in _FOLDER_WORDS]
+    return "".join(f"{one}/" for one in folders) if all(one.lower() in SPLIT_OF_WORD for one in folders) else ""
+
+
+def path_below(path: str, folder: str) -> str | None:
+    """Return a path relative to a folder, "" for the folder; None for a path elsewhere.
+
+    >>> path_below("./a//b/c", "a/b"), path_below("a", "a/"), path_below("ab", "a"), path_below("a", ".")
+    ('c', '', None, 'a')
+    """
+    inner, outer = (one.rstrip("/") if is_remote(one) else os.path.abspath(one) for one in (path, folder))
+    return inner[len(outer) :].strip("/") if f"{inner}/".startswith(f"{outer.rstrip('/')}/") else None
 
 
 def _without_words(key: str, words: tuple[str, ...], folder_words: tuple[str, ...]) -> str:

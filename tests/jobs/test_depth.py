@@ -121,11 +121,23 @@ def test_changed_depth_maps_are_noticed(folder, recordmill):
     assert (annotations["depth_maps"], annotations["replaced"]) == (3, 2)
 
 
-def test_folder_of_depth_maps_may_have_the_images_too(folder, recordmill):
+@pytest.mark.parametrize(
+    ("maps", "depth_folder"),
+    [
+        ("depth/train", "data"),
+        ("depth/train", "data/../data/"),
+        ("images/train", "data"),
+        ("images/train", "data/images"),
+    ],
+)
+def test_folder_of_depth_maps_may_have_the_images_too(maps, depth_folder, folder, recordmill):
+    """Depth maps beside the images are no images."""
     for path in (folder / "data" / "images" / "train").iterdir():
         Image.open(path).save(path.with_suffix(".png"))
         path.unlink()
-    done = recordmill(*flags(folder, depth_folder="data"))
+    for path in (folder / "data" / "depth" / "train").iterdir():
+        path.rename(folder / "data" / maps / path.name)
+    done = recordmill(*flags(folder, depth_folder=depth_folder))
     assert (done.code, "without an image" in done.out) == (0, False), done
     assert {name: int(depth(record)[0, 0]) for name, record in examples_by_name(folder / "out").items()} == {
         f"images/train/{name}.png": ord(name) for name in ("a", "b", "c")

@@ -2,9 +2,9 @@
 
 import re
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, ClassVar, Literal
 
@@ -16,7 +16,7 @@ from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.file_kinds import content_format
 from recordmill.schemas.inputs.image_options import MASKS, AnnotatedOptions, match_option
 from recordmill.schemas.inputs.images import ImageRules
-from recordmill.schemas.inputs.maps import MapFolder
+from recordmill.schemas.inputs.maps import MapFolder, depth_folders, is_depth_map
 from recordmill.schemas.inputs.option import ARGUMENT, Data, Images, redefine_option
 from recordmill.schemas.layouts import CLASSIFICATION, CocoLayout
 from recordmill.schemas.names import Match, NameSources
@@ -49,16 +49,17 @@ class FormatOptions(AnnotatedOptions):
     most_folders: ClassVar[int | None] = None
     _parts: tuple[Part, ...] = PrivateAttr(())
     _maps: tuple[MapFolder, ...] = PrivateAttr(())
+    _root: str = PrivateAttr("")
 
     def with_source(self, source: Source) -> "FormatOptions":
         """Return the options with what the data set says."""
         options = self.model_copy(update={"images": source.images})
-        options._parts, options._maps = source.parts, source.maps
+        options._parts, options._maps, options._root = source.parts, source.maps, source.root
         return options
 
     @property
     def map_folders(self) -> tuple[MapFolder, ...]:
-        return (*self._maps, *super().map_folders)
+        return (*self._maps, *depth_folders(self.depth_images, self.images, self._root))
 
     def source(self) -> Source:
         """Look at the data set, but not at each file.
@@ -67,10 +68,13 @@ class FormatOptions(AnnotatedOptions):
             ConfigError: It is not a data set of the format, or can be read in several ways.
         """
         name = self.format_name()
-        return self._with_fields(import_module(f"recordmill.transforms.{name}.read_{name}").source(self))
+        return self._complete(import_module(f"recordmill.transforms.{name}.read_{name}").source(self))
 
-    def _with_fields(self, source: Source) -> Source:
-        """Return the source with the requested fields and layout."""
+    def _complete(self, source: Source) -> Source:
+        """Return the source with the requested fields and layout, and without depth maps among its images."""
+        folders = depth_folders(self.depth_images, source.images)
+        if any(folder.has_others for folder in folders):
+            source = replace(source, is_map=partial(_is_map, is_map=source.is_map, folders=folders))
         source = replace(source, fields=self.selected_fields(source.image_fields)) if self.fields else source
         return replace(source, has_image_classes=True) if self.has_image_classes else source
 
@@ -167,7 +171,7 @@ class _Registered(FormatOptions):
             ) from error
         if not isinstance(source, Source):
             raise ConfigError(f"{self.module}.source returned {type(source).__name__}, not a Source")
-        return self._with_fields(source)
+        return self._complete(source)
 
     def __reduce__(self) -> Any:
         return _restore, (self.format_name(), self.module, self.__getstate__())
@@ -200,6 +204,10 @@ def registered_options(name: str, module: str) -> type[FormatOptions]:
         "module": module,
     }
     return types.new_class(f"{name}Options", bases, exec_body=lambda body: body.update(namespace))
+
+
+def _is_map(name: str, is_map: Callable[[str], bool], folders: Sequence[MapFolder]) -> bool:
+    return is_map(name) or is_depth_map(name, folders)
 
 
 def _restore(name: str, module: str, state: dict[str, Any]) -> FormatOptions:

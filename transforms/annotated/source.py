@@ -324,3 +324,9 @@ class Source:
     def images(self) -> tuple[str, ...]:
         """Folders of images."""
         return tuple(dict.fromkeys(folder.path for folder in self.folders if folder.has_images))
+
+    @property
+    def root(self) -> str:
+        """Folder that the names of images begin at; empty if they begin at several."""
+        roots = {f"{folder.path}/".removesuffix(folder.prefix) for folder in self.folders if folder.has_images}
+        return roots.pop() if len(roots) == 1 else ""

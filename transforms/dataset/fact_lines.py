@@ -245,7 +245,7 @@ def split_lines(
         "depth maps": annotations.depth_maps,
         "keypoint rows joined with their instance": annotations.joined,
     }
-    if set(kinds.values()) != {annotations.objects, 0}:
+    if any(number for kind, number in kinds.items() if kind != "objects"):
         yield "", ", ".join(f"{kind} {number:,}" for kind, number in kinds.items() if number)
     if annotations.tile_copies:
         yield "", f"{annotations.tile_copies:,} more, because a tile has an annotation that another tile has"

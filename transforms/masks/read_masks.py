@@ -1,6 +1,5 @@
 """Images with semantic masks: a folder of images, and a folder of PNGs whose pixels are classes. No label files."""
 
-import os
 import posixpath
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,9 +9,9 @@ from functools import partial
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.images import is_image_name
-from recordmill.schemas.inputs.maps import MapFolder
+from recordmill.schemas.inputs.maps import depth_folders, is_depth_map, path_below
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD, USUAL_SPLITS
-from recordmill.schemas.paths import is_remote
+from recordmill.schemas.names import name_key
 from recordmill.schemas.sizes import first_texts, number_text, size_text
 from recordmill.transforms.annotated.image_sets import SPLITS_BY_NAME, find_image_sets, parse_image_set
 from recordmill.transforms.annotated.source import Source, SourceFolder, is_never, yield_nothing
@@ -53,11 +52,10 @@ def source(options: MasksOptions) -> Source:
     image_root = next(iter(options.images), data).rstrip("/")
     mask_root = next(iter(options.mask_images), data).rstrip("/")
     is_one_root = image_root == mask_root
-    apart = tuple(_folders_below(image_root, (*options.mask_images, *options.depth_images)))
-    names = [name for name in list_names(image_root) if not name.startswith(apart)]
-    if image_root in (folder.rstrip("/") for folder in options.depth_images):
-        depth_maps = MapFolder(Part.DEPTH, image_root, has_others=True)
-        names = [name for name in names if not depth_maps.map_key(name)]
+    below = (path_below(path, image_root) for path in (*options.mask_images, *options.depth_images))
+    apart = tuple(f"{name_key(path)}/" for path in below if path)
+    depth_maps = depth_folders(options.depth_images, [image_root])
+    names = [name for name in list_names(image_root) if not (_is_map(name, apart) or is_depth_map(name, depth_maps))]
     mask_names = names if is_one_root else list_names(mask_root)
     pairs = find_pairs(names) if is_one_root else [pair_names(names, mask_names)]
     pairs = [pair for pair in pairs if pair.pairs]
@@ -86,12 +84,6 @@ def source(options: MasksOptions) -> Source:
     )
 
 
-def _folders_below(root: str, paths: Iterable[str]) -> Iterator[str]:
-    """Yield the paths that are in a folder, as beginnings of names below it."""
-    top, *others = (path.rstrip("/") if is_remote(path) else os.path.normpath(path) for path in (root, *paths))
-    yield from (f"{path.removeprefix(f'{top}/')}/" for path in others if path.startswith(f"{top}/"))
-
-
 def stem_name(name: str) -> str:
     """Return the name of an image without its suffix."""
     return posixpath.splitext(name)[0]
@@ -99,7 +91,7 @@ def stem_name(name: str) -> str:
 
 def _is_map(name: str, apart: tuple[str, ...] = (), pairs: Sequence[FolderPair] = ()) -> bool:
     """Return True for a file in the folders `apart`, or for a mask of `pairs`."""
-    return name.startswith(apart) or any(pair.is_mask(name) for pair in pairs)
+    return name_key(name).startswith(apart) or any(pair.is_mask(name) for pair in pairs)
 
 
 def _image_source(

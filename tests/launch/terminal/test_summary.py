@@ -188,6 +188,12 @@ def test_images_with_nothing_but_depth_maps_have_no_line_of_classes(parts, has_c
     assert ("classes" in lines) == has_classes
 
 
+def test_depth_maps_are_counted_beside_as_many_objects():
+    split = replace(CLEAN, annotations=replace(CLEAN.annotations, rows=8, objects=4, depth_maps=4))
+    texts = [text for _, text in split_lines(manifest({"train": split}), split, [split])]
+    assert "objects 4, depth maps 4" in texts
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("été 日本.jpg", "été 日本.jpg"), ("a\nb\tc", "a\\nb\\tc"), ("\u202eabc", "\\u202eabc"), ("\x9b2J", "\\x9b2J")],

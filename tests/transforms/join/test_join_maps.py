@@ -6,7 +6,7 @@ from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import MapFile
 from recordmill.schemas.inputs.files import File
-from recordmill.schemas.inputs.maps import MapFolder, NameEnds
+from recordmill.schemas.inputs.maps import MapFolder, NameEnds, depth_folders
 from recordmill.transforms.blocks.image_tasks import labels_of
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.join.join_maps import JoinMaps, choose_file
@@ -31,6 +31,10 @@ CAMVID = MapFolder(Part.SEMANTIC, "labels", "train/", map_ends=NameEnds("", "_L"
         (DEPTH, "./rgb_1.v2.png", "depth_1.v2.png"),
         (WITH_IMAGES, "train/images/1.png", "train/depth/1.png"),
         (WITH_IMAGES, "train/1.png", "train/1_depth.png"),
+        (depth_folders(["data/train/depth"], [], "data")[0], "images/train/a/1.png", "a/1.png"),
+        (depth_folders(["data/depth/val"], [], "data")[0], "val/images/1.png", "1.png"),
+        (depth_folders(["data/val/depth"], [], "data/val/")[0], "images/1.png", "1.png"),
+        (depth_folders(["data/maps"], [], "data")[0], "rgb/1.png", "1.png"),
     ],
 )
 def test_names_of_an_image_and_its_map(folder, image, file):
@@ -46,6 +50,7 @@ def test_names_of_an_image_and_its_map(folder, image, file):
         (DEPTH, "a/1.jpg", "b/1.png"),
         (DEPTH, "frame-0.color.png", "frame-0.color.png"),
         (WITH_IMAGES, "train/images/1.png", "train/images/1.png"),
+        (depth_folders(["data/train/depth"], [], "data")[0], "val/images/1.png", "1.png"),
     ],
 )
 def test_names_of_other_images(folder, image, file):

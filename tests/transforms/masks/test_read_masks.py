@@ -348,12 +348,15 @@ def test_splits_without_masks_are_named(given, tmp_path, monkeypatch):
     assert ["test/a (1 image)" in warning for warning in found.warnings] == [True]
 
 
-def test_maps_in_the_folder_of_images_are_no_images(tmp_path):
+def test_maps_in_the_folder_of_images_are_no_images(tmp_path, monkeypatch):
     """Folders that flags name, for depth maps or masks."""
     write_files(tmp_path, {f"{folder}/train/1.jpg": GREY for folder in ("images", "depth", "own")})
     depth = {"depth_images": str(tmp_path / "depth"), "depth_scale": 0.001}
     found = source(MasksOptions(data=str(tmp_path), output="out", **depth))
     assert (found.parts, found.maps, found.segments, found.is_map("depth/train/1.jpg")) == ((), (), (), True)
+    monkeypatch.chdir(tmp_path)
+    found = source(MasksOptions(data=".", output="out", **{**depth, "depth_images": "depth"}))
+    assert (found.is_map("depth/train/1.jpg"), found.is_map("images/train/1.jpg")) == (True, False)
     (tmp_path / "own").rename(tmp_path / "images" / "own")
     data = tmp_path / "images"
     found = source(MasksOptions(data=str(data), output="out", **{**depth, "depth_images": f"{data}/../images/own"}))
