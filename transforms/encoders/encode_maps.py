@@ -23,6 +23,10 @@ from recordmill.transforms.insight.count_maps import count_numbers, count_values
 from recordmill.transforms.storage.interface import ChangedFileError, UnreadableFileError
 
 _DEEP = ("I;16", "I;16B", "I")
+_DEEPEST = 65_535
+"""Value of pixels of 32 bits that do not fit 16: no class has it."""
+_COLOUR_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX")
+"""Modes of pixels with 8 bits. Pillow cuts off the numbers of others at 0 and 255 to make colours of them."""
 _BIT_DEPTH = 24
 """Place of the bit depth in a PNG."""
 _GREY_OF_BITS = {2: 85, 4: 17}
@@ -164,7 +168,9 @@ def read_mask(data: bytes, width: int, height: int, colours: bytes = b"") -> np.
     """
     image = _open_map(data, width, height)
     if colours:
-        return _values_of_colours(image, colours)
+        if (colour_image := mask_colours(image)) is None:
+            raise UnusableError(Reason.MASK_KIND, f"its pixels are not colours of 8 bits (mode {image.mode})")
+        return _values_of_colours(colour_image, colours)
     pixels = mask_numbers(image, data)
     if pixels is None:
         raise UnusableError(
@@ -181,12 +187,22 @@ def mask_numbers(image: Image.Image, data: bytes) -> np.ndarray | None:
         data: The file.
     """
     if image.mode in _DEEP:
-        return np.asarray(image).astype(np.uint16)
+        pixels = np.asarray(image)
+        return np.where((pixels < 0) | (pixels > _DEEPEST), _DEEPEST, pixels).astype(np.uint16)
     if image.mode not in ("1", "L", "P"):
         return None
     pixels = np.asarray(image).astype(np.uint8)
     bits = data[_BIT_DEPTH] if data.startswith(PNG_START) and image.mode == "L" else 8
     return pixels // _GREY_OF_BITS[bits] if bits in _GREY_OF_BITS else pixels
+
+
+def mask_colours(image: Image.Image) -> Image.Image | None:
+    """Return an image whose pixels have colours of 8 bits; None of one with other pixels."""
+    if image.mode in _COLOUR_MODES:
+        return image
+    pixels = np.asarray(image)
+    is_narrow = image.mode in _DEEP and pixels.min() >= 0 and pixels.max() <= SEMANTIC_IGNORE
+    return Image.fromarray(pixels.astype(np.uint8)) if is_narrow else None
 
 
 def read_depth(data: bytes, width: int, height: int) -> np.ndarray:

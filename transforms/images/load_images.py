@@ -4,6 +4,7 @@ import base64
 import binascii
 import hashlib
 import re
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -326,6 +327,8 @@ def convert_decode_errors() -> Iterator[None]:
 
 def describe_pillow_error(error: Exception) -> str:
     """Return Pillow's message about a file, for a reject's detail."""
+    if isinstance(error, struct.error):
+        return "it is truncated"
     # Drop addresses of objects, so that rejects.jsonl is reproducible.
     return re.sub(r" ?<[^<>]* object at 0x[0-9a-f]+>", "", f"{type(error).__name__}: {error}")[:200]
 

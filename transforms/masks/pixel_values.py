@@ -13,11 +13,9 @@ from recordmill.schemas.sizes import first_texts, number_text
 from recordmill.transforms.annotated.class_names import check_distinct
 from recordmill.transforms.insight.charts import format_percent
 from recordmill.transforms.masks.class_values import ClassTable, MaskClass, colour_text
-from recordmill.transforms.masks.sample_masks import MaskSample
+from recordmill.transforms.masks.sample_masks import GREY, MaskSample
 
 _MOST_NAMED, _MOST_COLOURS, _SHOWN = 40, 64, 10
-_GREY = 0x010101
-"""Factor of a number, and its grey as a colour."""
 
 
 class PixelClasses(NamedTuple):
@@ -56,13 +54,13 @@ def resolve_values(table: ClassTable, sample: MaskSample, void: frozenset[int], 
         if not (sample.has_numbers or _is_grey(sample)):
             raise ConfigError(f"{data}: {table.where} has no colours, and {_missing_names(sample)}")
         _check_binary(table, sample, void, data)
-        colours = [] if sample.has_numbers else [number * _GREY for number in range(SEMANTIC_IGNORE + 1)]
+        colours = [] if sample.has_numbers else [number * GREY for number in range(SEMANTIC_IGNORE + 1)]
         if any(one.value == SEMANTIC_IGNORE and one.name for one in rows) and SEMANTIC_IGNORE not in void:
             rows += [MaskClass("", number) for number in sorted(void - {one.value for one in rows})]
             if sample.has_numbers and not _is_grey(sample):  # indices of a palette
                 changes = _rank_values([one.value for one in rows])
             else:
-                colours = [one.value * _GREY for one in rows]
+                colours = [one.value * GREY for one in rows]
             notes = [*_describe_changes(rows)]
             void = frozenset(row for row, one in enumerate(rows) if one.value in void)
             rows = [one._replace(value=row) for row, one in enumerate(rows)]
@@ -129,14 +127,14 @@ def _has_colours(classes: Sequence[MaskClass], sample: MaskSample) -> bool:
 
 
 def _is_grey(sample: MaskSample) -> bool:
-    return all(colour % _GREY == 0 for colour in sample.colours)
+    return all(colour % GREY == 0 for colour in sample.colours)
 
 
 def _count_numbers(sample: MaskSample) -> Counter[int]:
     """Return the number of pixels by value, also of grey pixels that are stored as RGB."""
     if sample.has_numbers:
         return sample.numbers
-    return Counter({colour // _GREY: number for colour, number in sample.colours.items() if colour % _GREY == 0})
+    return Counter({colour // GREY: number for colour, number in sample.colours.items() if colour % GREY == 0})
 
 
 def _check_binary(table: ClassTable, sample: MaskSample, void: frozenset[int], data: str) -> None:
@@ -171,7 +169,7 @@ def _check_unnamed(table: ClassTable, sample: MaskSample, classes: PixelClasses)
         return
     are_colours = bool(triples) and any(one.colour is not None for one in table.classes)
     if triples and not are_colours:  # grey, stored as RGB
-        unnamed = Counter({colour // _GREY: number for colour, number in unnamed.items()})
+        unnamed = Counter({colour // GREY: number for colour, number in unnamed.items()})
     what = "colours" if are_colours else "values"
     cure = "Name them too" if are_colours else f"Name them too, or write them as unknown: --void {_join_first(unnamed)}"
     raise ConfigError(

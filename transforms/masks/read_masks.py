@@ -203,9 +203,9 @@ def _unread_images(names: Iterable[str], folders: Iterable[SourceFolder], pairs:
     """Yield a warning of images in folders that have no masks."""
     read = (*(folder.prefix for folder in folders), *(f"{pair.masks}/" for pair in pairs if pair.masks))
     unread = [name for name in names if is_image_name(name) and not name.startswith(read)]
-    if folders := sorted({posixpath.dirname(name) or "." for name in unread} - {_VOC_OBJECTS}):
+    if unread_folders := sorted({posixpath.dirname(name) or "." for name in unread} - {_VOC_OBJECTS}):
         yield (
-            f"folders whose images have no masks are not read: {first_texts(folders, _SHOWN)} "
+            f"folders whose images have no masks are not read: {first_texts(unread_folders, _SHOWN)} "
             f"({number_text(len(unread), 'image')})"
         )
 

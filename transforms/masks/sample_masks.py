@@ -10,12 +10,14 @@ import numpy as np
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES, MAX_PIXELS
-from recordmill.transforms.encoders.encode_maps import mask_numbers
+from recordmill.transforms.encoders.encode_maps import mask_colours, mask_numbers
 from recordmill.transforms.images.colours import colour_numbers
 from recordmill.transforms.images.open_image import image_kind, open_image
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
 
+GREY = 0x010101
+"""Factor of a number, and its grey as a colour."""
 _SAMPLED = 16
 
 
@@ -24,7 +26,8 @@ class MaskPixels(NamedTuple):
 
     Attributes:
         numbers: By value, of grey pixels and indices of a palette; None if the pixels are RGB.
-        colours: By colour, 0xRRGGBB; of a palette, its colours.
+        colours: By colour, 0xRRGGBB; of a palette, its colours; of grey pixels with more than 8 bits, their value times
+            GREY.
     """
 
     numbers: Counter[int] | None
@@ -91,8 +94,12 @@ def _read_pixels(path: str) -> MaskPixels | None:
             if image.width * image.height > MAX_PIXELS:
                 return None
             image.load()
-            numbers = mask_numbers(image, data)
-            colours = colour_numbers(np.asarray(image.convert("RGB")))
+            numbers, colour_image = mask_numbers(image, data), mask_colours(image)
+            if colour_image is not None:
+                colours = _count(colour_numbers(np.asarray(colour_image.convert("RGB"))))
     except Exception:  # Pillow's decoders raise nearly anything on damaged bytes
         return None
-    return MaskPixels(None if numbers is None else _count(numbers), _count(colours))
+    values = None if numbers is None else _count(numbers)
+    if colour_image is None:
+        colours = Counter({value * GREY: number for value, number in (values or {}).items()})
+    return MaskPixels(values, colours) if colours else None

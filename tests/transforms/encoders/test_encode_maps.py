@@ -79,6 +79,35 @@ def test_colours_are_the_index_in_their_table(mode):
     assert read_mask(saved(Image.fromarray(colours).convert(mode)), 3, len(values), COLOURS).tolist() == values
 
 
+WIDE = np.array([[0, 9, 3]], np.int64)
+
+
+@pytest.mark.parametrize(("dtype", "form"), [(np.uint16, "PNG"), (np.int32, "TIFF")])
+def test_deep_pixels_of_8_bits_are_greys(dtype, form):
+    greys = bytes((0, 0, 0, 9, 9, 9, 3, 3, 3))
+    assert read_mask(saved(Image.fromarray(WIDE.astype(dtype)), form), 3, 1, greys).tolist() == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("pixels", "form"),
+    [
+        (WIDE.astype(np.uint16) * 100, "PNG"),
+        (WIDE.astype(np.int32) - 4, "TIFF"),
+        (WIDE.astype(np.float32), "TIFF"),
+    ],
+)
+def test_other_deep_pixels_are_no_colours(pixels, form):
+    """Pillow would make 0 or 255 of them."""
+    with pytest.raises(UnusableError) as caught:
+        read_mask(saved(Image.fromarray(pixels), form), 3, 1, bytes((0, 0, 0, 255, 255, 255, 9, 9, 9)))
+    assert caught.value.reason is Reason.MASK_KIND
+
+
+@pytest.mark.parametrize("value", [-1, 65_536, 65_537])
+def test_values_beyond_16_bits_are_not_those_of_a_class(value):
+    assert read_mask(saved(Image.fromarray(np.array([[value, 1]], np.int32)), "TIFF"), 2, 1).tolist() == [[65_535, 1]]
+
+
 HUGE = chunk(b"IHDR", struct.pack(">IIBBBBB", 1 << 30, 1 << 30, 8, 0, 0, 0, 0))
 BOMB = b"\x89PNG\r\n\x1a\n" + HUGE + chunk(b"IDAT", zlib.compress(bytes(1 << 24))) + chunk(b"IEND", b"")
 

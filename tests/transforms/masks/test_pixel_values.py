@@ -7,6 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.option import split_names
@@ -135,6 +136,15 @@ def test_refused(masks, text, tmp_path):
 def test_pixels_without_a_class(values, text, pixels, tmp_path):
     with pytest.raises(ConfigError, match=f"does not name the {re.escape(pixels)} in 1 of 1"):
         resolve_values(table(text), sampled(tmp_path, values), frozenset(), "DATA")
+
+
+@pytest.mark.parametrize("other", ["I;16", "RGB"])
+def test_value_of_16_bits_without_a_class(other, tmp_path):
+    Image.fromarray(np.array([[0, 300]], np.uint16)).save(tmp_path / "a.png")
+    Image.new(other, (1, 2), 0).save(tmp_path / "b.png")
+    sample = sample_masks([str(tmp_path / "a.png"), str(tmp_path / "b.png")])
+    with pytest.raises(ConfigError, match="does not name the values 300 \\(25%\\) in 1 of 2"):
+        resolve_values(table("sky,car"), sample, frozenset(), "DATA")
 
 
 def test_one_mask_with_another_value_is_left_to_the_rejects(tmp_path):
