@@ -159,6 +159,11 @@ LAYOUTS = {
         {"e\u0301/images/\u00e9 1.jpg": GREY, "e\u0301/masks/e\u0301 1.png": TWO, "classes.txt": "a\nb"},
         ((), [("e\u0301/masks", "\u00e9/images/", "", "")], ["a", "b"]),
     ),
+    "folders of cities": (
+        {f"{kind}/{city}/1.png": TWO for kind in ("images", "masks") for city in ("bonn", "ulm")}
+        | {"classes.txt": "a\nb"},
+        ((), [("masks", "images/", "", "")], ["a", "b"]),
+    ),
     "a folder of masks among images": (
         {"1.jpg": GREY, "masks/1.png": TWO, "classes.txt": "a\nb"},
         ((), [("masks", "", "", "")], ["a", "b"]),
@@ -251,6 +256,13 @@ def test_folders_that_may_be_classes(files, tmp_path):
     assert f"recordmill convert {tmp_path} --format folder -o OUT" in str(match.fault)
 
 
+def test_folders_of_images_and_masks_are_no_classes(tmp_path):
+    write_files(tmp_path, {"images/1.jpg": GREY, "masks/1.png": TWO})
+    ((_, match),) = recognise(str(tmp_path))
+    assert "--class-names" in str(match.fault)
+    assert "--format folder" not in str(match.fault)
+
+
 def test_classes_stay_classes(tmp_path):
     write_files(tmp_path, {"mask/1.jpg": GREY, "no_mask/1.jpg": GREY, "train/1.jpg": GREY})
     assert [name for name, _ in recognise(str(tmp_path))] == ["folder"]
@@ -263,6 +275,12 @@ def test_images_alone_have_masks_only_if_depth_maps_are_given(tmp_path):
     assert recognise(str(tmp_path / "data")) == []
     assert [name for name, _ in recognise(str(tmp_path / "data"), given)] == ["masks"]
     assert recognise(str(tmp_path / "empty"), given) == []
+
+
+@pytest.mark.parametrize("folders", [("masks", "labels"), ("labels", "masks")])
+def test_masks_come_before_labels(folders):
+    names = [f"{folder}/{number}.png" for folder in ("images", *folders) for number in "12"]
+    assert [pair.masks for pair in pair_folders.find_pairs(names)] == ["masks"]
 
 
 def test_masks_after_many_images(tmp_path, monkeypatch):
@@ -342,10 +360,10 @@ def test_images_without_masks_are_named(tmp_path):
 def test_splits_without_masks_are_named(given, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_files(tmp_path, {f"images/{split}/a/1.jpg": GREY for split in ("train", "test")})
-    write_files(tmp_path, {"masks/train/a/1.png": TWO})
+    write_files(tmp_path, {"masks/train/a/1.png": TWO, "other/1.jpg": GREY})
     found = source(MasksOptions(**{"data": ".", "output": "out", "class_names": "a,b", **given}))
     assert (found.splits, [folder.split for folder in found.folders]) == (("train",), ["train"])
-    assert ["test/a (1 image)" in warning for warning in found.warnings] == [True]
+    assert ["test/a" in warning for warning in found.warnings] == [True]
 
 
 def test_maps_in_the_folder_of_images_are_no_images(tmp_path, monkeypatch):
