@@ -17,12 +17,12 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _IMAGE_WORDS = (
     *("images", "image", "imgs", "img", "jpegimages", "leftimg8bit", "image_2", "images_png", "original_images"),
-    *("rgb", "701_stillsraw_full"),
+    *("rgb", "701_stillsraw_full", "img_dir"),
 )
 _MASK_WORDS = (
     *("masks", "mask", "segmentationclass", "gtfine", "gtcoarse", "semantic", "masks_png", "masks_machine"),
     *("1st_manual", "groundtruth", "ground_truth", "gt", "segmentations", "segmentation"),
-    *("annotations", "annotation", "annot"),
+    *("annotations", "annotation", "annot", "ann_dir", "stuffthingmaps"),
     *("labels", "label", "label_images_semantic", "labeledapproved_full"),
 )
 """Names of folders in lower case, also as beginnings and ends of longer names. Those of masks: best first."""

@@ -148,6 +148,14 @@ LAYOUTS = {
         },
         (("train", "val"), [("labels/sem_seg/masks", "images/10k/", "", "")], ["a", "b"]),
     ),
+    "MMSegmentation": (
+        {"img_dir/train/1.jpg": GREY, "ann_dir/train/1.png": TWO, "classes.txt": "a\nb"},
+        (("train",), [("ann_dir", "img_dir/", "", "")], ["a", "b"]),
+    ),
+    "COCO-Stuff": (
+        {"images/train2017/1.jpg": GREY, "stuffthingmaps/train2017/1.png": TWO, "classes.txt": "a\nb"},
+        ((), [("stuffthingmaps", "images/", "", "")], ["a", "b"]),
+    ),
     "Supervisely": (
         {
             **{f"set/{kind}/1.png": TWO for kind in ("img", "masks_machine", "masks_human")},
