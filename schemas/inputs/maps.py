@@ -51,6 +51,7 @@ class MapFolder(NamedTuple):
         image_ends, map_ends: Ends of the names of images, and of the PNGs. Other files of the folder are no maps.
         changes: Values of pixels, and the values that are written instead: 255 for unknown pixels, 256 for a reject.
         colours: Red, green and blue of the values from 0 on, three bytes each, for masks with colours; empty without.
+        inner: Folders below `path` that are no part of those paths: those of the data set, if it is in `path`.
         has_others: True if the folder has images, too, so that only files with a word for depth in their path are maps.
     """
 
@@ -61,6 +62,7 @@ class MapFolder(NamedTuple):
     map_ends: NameEnds = NameEnds()
     changes: tuple[tuple[int, int], ...] = ()
     colours: bytes = b""
+    inner: str = ""
     has_others: bool = False
 
     def image_key(self, name: str) -> str:
@@ -91,6 +93,7 @@ class MapFolder(NamedTuple):
             return ""
         is_depth = self.part is Part.DEPTH
         key = _without_words(path, _DEPTH_WORDS, _FOLDER_WORDS) if is_depth else self.map_ends.key(name)
+        key = key.removeprefix(self.inner)
         return key and self.prefix + key
 
 
@@ -110,7 +113,8 @@ def depth_folders(paths: Iterable[str], images: Sequence[str], root: str = "") -
         MapFolder(
             Part.DEPTH,
             path,
-            _split_prefix(path_below(path, root)) if root else "",
+            _split_prefix(_shared_folders(path_below(path, root))) if root else "",
+            inner=_shared_folders(path_below(root, path)) if root else "",
             has_others=any(path_below(image_folder, path) is not None for image_folder in images),
         )
         for path in paths
@@ -122,9 +126,15 @@ def is_depth_map(name: str, folders: Iterable[MapFolder]) -> bool:
     return any(folder.has_others and folder.part is Part.DEPTH and folder.map_key(name) for folder in folders)
 
 
-def _split_prefix(path: str | None) -> str:
-    folders = [one for one in (path or "").split("/") if one and one.lower() not in _FOLDER_WORDS]
-    return "".join(f"{one}/" for one in folders) if all(one.lower() in SPLIT_OF_WORD for one in folders) else ""
+def _shared_folders(path: str | None) -> str:
+    """Return a path without the folders whose names do not count: `train/` of `train/depth`."""
+    return "".join(
+        f"{one}/" for one in name_key(path or ".").split("/") if one != "." and one.lower() not in _FOLDER_WORDS
+    )
+
+
+def _split_prefix(path: str) -> str:
+    return path if all(one.lower() in SPLIT_OF_WORD for one in path.split("/")[:-1]) else ""
 
 
 def path_below(path: str, folder: str) -> str | None:

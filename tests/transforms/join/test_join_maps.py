@@ -35,6 +35,8 @@ CAMVID = MapFolder(Part.SEMANTIC, "labels", "train/", map_ends=NameEnds("", "_L"
         (depth_folders(["data/depth/val"], [], "data")[0], "val/images/1.png", "1.png"),
         (depth_folders(["data/val/depth"], [], "data/val/")[0], "images/1.png", "1.png"),
         (depth_folders(["data/maps"], [], "data")[0], "rgb/1.png", "1.png"),
+        (depth_folders(["data"], ["data/in/a/rgb"], "data/in")[0], "a/rgb/1.png", "in/a/depth/1.png"),
+        (depth_folders(["data"], ["data/rgb"], "data/rgb")[0], "1.png", "depth/1.png"),
     ],
 )
 def test_names_of_an_image_and_its_map(folder, image, file):
