@@ -263,12 +263,19 @@ def drop_faulty_images(
 
 
 def _fetch_text(name: str, url: str, folder: str) -> str:
-    """Return how to fetch an image file from its URL.
+    """Return how to fetch an image file from its URL. A file has no command if it would lie outside of the folder, or be
+    a copy of a local file.
 
     >>> _fetch_text("a b.jpg", "https://x/1?k=2", "set")
     ", only a URL. To fetch it: curl --create-dirs -fLo 'set/a b.jpg' 'https://x/1?k=2'"
+    >>> _fetch_text("../b.jpg", "https://x/1", "set"), _fetch_text("b.jpg", "file:///etc/passwd", "set")
+    (', only a URL, and its name has .. in it', ", only the URL 'file:///etc/passwd'")
     """
+    if fault := name_fault(name):
+        return f", only a URL, and its name {fault}"
     path = join_path(folder, name)
+    if not url.startswith(("https://", "http://")):
+        return f", only the URL {url!r}"
     if is_remote(path) or find_archive(path):
         return f", only the URL {url}. Put the file there"
     return f", only a URL. To fetch it: {shlex.join(['curl', '--create-dirs', '-fLo', path, url])}"
