@@ -12,6 +12,7 @@ from recordmill.pipelines.recognise import recognise, recognise_data, unwrap_fol
 from tests.conftest import CATEGORIES, SHARED_DATA, annotation, image_row, manifest_of, shard_bytes, write_coco
 from tests.jobs.folders import draw_all
 from tests.jobs.test_image_table import file_rows
+from tests.literal_data import jpeg, old_record, tfrecord, write_files
 
 FORMATS = SHARED_DATA / "formats"
 
@@ -107,6 +108,22 @@ def test_what_contents_show(tmp_path, files, expected):
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     assert formats(tmp_path / "data") == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "given", "expected"),
+    [
+        ([], {}, ["tfrecord"]),
+        (["a.jpg"], {}, ["tfcsv"]),
+        ([], {"images": ["elsewhere"]}, ["tfcsv"]),
+    ],
+)
+def test_label_files_of_the_images_in_tfrecord_files(files, given, expected, tmp_path):
+    """The many generate_tfrecord.py write train.record from train_labels.csv beside it."""
+    table = "filename,width,height,class,xmin,ymin,xmax,ymax\n0.jpg,40,30,cat,10,6,20,24\n"
+    contents = {"train_labels.csv": table, "train.record": tfrecord(old_record())}
+    write_files(tmp_path / "data", contents | dict.fromkeys(files, jpeg(1)))
+    assert [name for name, _ in recognise(str(tmp_path / "data"), given)] == expected
 
 
 @pytest.mark.parametrize(

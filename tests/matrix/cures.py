@@ -509,13 +509,13 @@ CURES = [
                 {},
             ),
             (
-                "Name the key of encoded images by --keys {}={}, and those of boxes",
+                "Name the key of encoded images by --keys {}={}, and those of labels",
                 {"o 1/a.record": tfrecord(example(img=noise(1), image__class__text=b"cat"))},
                 "--keys image/encoded=img",
                 {},
             ),
             (
-                "Name those of labels by --keys {}=NAME and so on",
+                "Name those of boxes by --keys {}=NAME and so on, or those ",
                 {"o 1/a.record": tfrecord(example(image__encoded=noise(1)))},
                 "--allow-empty",
                 {},

@@ -263,8 +263,8 @@ def drop_faulty_images(
 
 
 def _fetch_text(name: str, url: str, folder: str) -> str:
-    """Return how to fetch an image file from its URL. A file has no command if it would lie outside of the folder, or be
-    a copy of a local file.
+    """Return how to fetch an image file from its URL, without a command for a path outside of the folder, or for a URL
+    of a local file.
 
     >>> _fetch_text("a b.jpg", "https://x/1?k=2", "set")
     ", only a URL. To fetch it: curl --create-dirs -fLo 'set/a b.jpg' 'https://x/1?k=2'"

@@ -35,9 +35,10 @@ class Interpretation(NamedTuple):
     fault: ConfigError | None = None
 
 
-CLASS_FOLDERS, RECORDS, UNCLEAR, ROWS = 5, 6, 7, 8
-"""Ranks after those of tables that show their format. RECORDS: TFRecord files, which may be a copy of the images beside
-them. UNCLEAR: a table of labels without a usual column of them."""
+SOLE_RECORDS, CLASS_FOLDERS, RECORDS, UNCLEAR, ROWS = -1, 5, 6, 7, 8
+"""Ranks before label files, and after tables that show their format. RECORDS: TFRecord files, which may be a copy of
+the images beside them. SOLE_RECORDS: those without an image beside them, which label files beside them lack, too.
+UNCLEAR: a table of labels without a usual column of them."""
 LISTED = 20_000
 """Number of names of a folder that are looked at."""
 

@@ -15,7 +15,7 @@ from recordmill.schemas.paths import is_remote
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.annotated.recognise_format import own_data_set_error, source_fault
 from recordmill.transforms.records.tfrecord import HEADER_BYTES, is_tfrecord
-from recordmill.transforms.rows.data_contents import RECORDS, DataContents, Interpretation
+from recordmill.transforms.rows.data_contents import RECORDS, SOLE_RECORDS, DataContents, Interpretation
 from recordmill.transforms.storage.resolve import GZIP, find_archive, join_path, match_files, split_folder, storage_for
 from recordmill.transforms.storage.zip_storage import WHOLE_BYTES
 from recordmill.transforms.tfrecord.tfrecord_options import TfrecordOptions
@@ -27,11 +27,17 @@ _OTHERS = re.compile(
     re.IGNORECASE,
 )
 """Names of files that are not looked into."""
+_TABLE_OF_IMAGES = re.compile(r"\.(parquet|jsonl|ndjson)$", re.IGNORECASE)
+"""Names of tables that may have images or their URLs."""
 _PATTERN = re.compile(r"[*?\[]")
-RECORD_FILE, PACKED, EMPTY, OTHER = "record file", "packed", "empty", "other"
+RECORD_FILE, GZIPPED, DEFLATED, EMPTY, OTHER = "record file", "gzip", "zlib", "empty", "other"
+_PACKED = (GZIPPED, DEFLATED)
 _SAMPLE = 20
 """Number of files of unusual names, and of usual ones, by which a data set is recognised."""
 _HEAD = 4096
+_ZLIB, _ANY_HEADER = b"x", 47
+"""First byte of zlib's files, and the argument of `zlib.decompressobj` for gzip and zlib."""
+_INFLATE = "import sys, zlib; sys.stdout.buffer.write(zlib.decompress(sys.stdin.buffer.read()))"
 _SHOWN = 5
 _THREADS = 16
 """Threads that read the first bytes of files, each a request to a bucket."""
@@ -43,8 +49,9 @@ class TfrecordFiles(NamedTuple):
     Attributes:
         folder: Folder that their names begin at.
         names: Paths below it, sorted.
-        packed: Those that are compressed by gzip.
+        packed: Those that are compressed by gzip or zlib.
         misnamed: Files with the usual names of TFRecord files that are not, and are not empty.
+        empty: Files with the usual names that are empty.
         others: Paths of the other files below it.
     """
 
@@ -52,6 +59,7 @@ class TfrecordFiles(NamedTuple):
     names: tuple[str, ...]
     packed: tuple[str, ...] = ()
     misnamed: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
 
 
@@ -68,27 +76,31 @@ def list_record_files(folder: str, names: Sequence[str], most: int | None = None
     with ThreadPoolExecutor(_THREADS) as pool:
         found_kinds = pool.map(content_kind, [join_path(folder, name) for name in looked_into])
         kinds = dict(zip(looked_into, found_kinds, strict=True))
-    records = sorted(name for name in {*usual, *looked_into} if kinds.get(name, RECORD_FILE) in (RECORD_FILE, PACKED))
+    records = sorted(name for name in {*usual, *looked_into} if kinds.get(name, RECORD_FILE) in (RECORD_FILE, *_PACKED))
     return TfrecordFiles(
         folder,
         names=tuple(records),
-        packed=tuple(name for name in records if kinds.get(name) == PACKED),
+        packed=tuple(name for name in records if kinds.get(name) in _PACKED),
         misnamed=tuple(name for name in usual if kinds.get(name) == OTHER),
+        empty=tuple(name for name in usual if kinds.get(name) == EMPTY),
         others=tuple(name for name in names if name not in {*records}),
     )
 
 
 def content_kind(path: str) -> str:
-    """Return RECORD_FILE, PACKED for one that is compressed by gzip, EMPTY or OTHER."""
+    """Return RECORD_FILE, its compression (GZIPPED, DEFLATED), EMPTY or OTHER."""
     storage = storage_for(path)
     head = storage.read_range(path, 0, _HEAD if not is_remote(path) else HEADER_BYTES)
-    if head.startswith(GZIP):
-        head = head if len(head) > HEADER_BYTES else storage.read_range(path, 0, _HEAD)
-        try:
-            return PACKED if is_tfrecord(zlib.decompressobj(31).decompress(head, HEADER_BYTES)) else OTHER
-        except zlib.error:
-            return OTHER
-    return (RECORD_FILE if is_tfrecord(head) else OTHER) if head else EMPTY
+    if not head or is_tfrecord(head):
+        return RECORD_FILE if head else EMPTY
+    kind = GZIPPED if head.startswith(GZIP) else DEFLATED
+    if kind == DEFLATED and (head[:1] != _ZLIB or int.from_bytes(head[:2], "big") % 31):  # RFC 1950
+        return OTHER
+    head = head if len(head) > HEADER_BYTES else storage.read_range(path, 0, _HEAD)
+    try:
+        return kind if is_tfrecord(zlib.decompressobj(_ANY_HEADER).decompress(head, HEADER_BYTES)) else OTHER
+    except zlib.error:
+        return OTHER
 
 
 def find_record_files(options: TfrecordOptions) -> TfrecordFiles:
@@ -124,6 +136,8 @@ def file_warnings(files: TfrecordFiles) -> Iterator[str]:
             f"files with names of TFRecord files are not read, because they do not begin with the header of a record: "
             f"{first_texts(files.misnamed, _SHOWN)}"
         )
+    if files.empty:
+        yield f"files with names of TFRecord files are empty: {first_texts(files.empty, _SHOWN)}"
     archive = find_archive(files.folder)
     members = (storage_for(path).stat(path) for path in (join_path(files.folder, name) for name in files.names))
     if archive and any(file and file.packed_bytes is not None and file.size_bytes > WHOLE_BYTES for file in members):
@@ -151,12 +165,16 @@ def _packed_text(folder: str, name: str, data: str, is_alone: bool) -> str:
         is_alone: True if DATA has no other TFRecord file.
     """
     path = join_path(folder, name)
-    what = f"{path} is compressed by gzip, so its images cannot be read by ranges of bytes. Unpack it"
+    compression = content_kind(path)
+    what = f"{path} is compressed by {compression}, so its images cannot be read by ranges of bytes. Unpack it"
     if is_remote(path) or find_archive(path):
         return f"{what} into a folder, and give that"
+    command = "gzip -dc" if compression == GZIPPED else f"python3 -c {shlex.quote(_INFLATE)}"
     if path == data or is_alone:
         target = f"{path.removesuffix('.gz')}.unpacked"
-        return f"{what}: gzip -dc < {shlex.quote(path)} > {shlex.quote(target)}, and give {target}"
+        return f"{what}: {command} < {shlex.quote(path)} > {shlex.quote(target)}, and give {target}"
+    if compression == DEFLATED:
+        return f"{what}, and all others like it, into a folder, each by {command} < FILE, and give that"
     target = f"{folder}.unpacked"
     copied, script = shlex.quote(folder), 'gzip -dcf < "$1" > "$1.part" && mv "$1.part" "$1"'
     return (
@@ -170,7 +188,14 @@ def ways(contents: DataContents, options: type[TfrecordOptions]) -> Iterator[Int
     found = list_record_files(contents.folder, contents.names, _SAMPLE)
     if found.names:
         why = f"{found.names[0]} is a TFRecord file"
-        yield Interpretation(why, {"data": [contents.data]}, RECORDS, fault=source_fault(contents, options))
+        rank = SOLE_RECORDS if _are_sole_images(found, contents) else RECORDS
+        yield Interpretation(why, {"data": [contents.data]}, rank, fault=source_fault(contents, options))
+
+
+def _are_sole_images(files: TfrecordFiles, contents: DataContents) -> bool:
+    """Return True if label files beside TFRecord files of usual names can only be those that they were made from."""
+    has_others = contents.images or contents.given.get("images") or any(map(_TABLE_OF_IMAGES.search, files.others))
+    return not has_others and any(map(_USUAL.fullmatch, files.names))
 
 
 def recognise_paths(data: Sequence[str]) -> Mapping[str, object]:

@@ -241,8 +241,13 @@ def _read_record(record: bytes, number: int, offset: int, file: str, rules: Reco
     name, id_text = _name_image(reader, image_kind(image), number, file)
     width, height = _read_size(reader, image)
     tags, tag_ids = _read_tags(reader, rules, parts)
-    count = _read_objects(reader, rules, (width, height), f"record {number}", parts, tags)
-    captions = tuple(reader.texts(CAPTION)) if rules.has_captions else ()
+    only_tag = {None: tags[0]} if len(tags) == 1 else {}
+    tag_by_number = only_tag | dict(zip(tag_ids, tags, strict=False))
+    count = _read_objects(reader, rules, (width, height), f"record {number}", parts, tag_by_number)
+    captions = tuple(reader.texts(CAPTION))
+    if captions and not rules.has_captions:
+        parts.notes.add(CAPTION)
+        captions = ()
     sample = Sample(
         name,
         width=width if width and height else None,
@@ -338,7 +343,8 @@ def _class_name(text: str, label: int | None, rules: RecordRules) -> str:
             raise UnusableError(Reason.UNKNOWN_CATEGORY, f"no class has the number {label}")
         return classes.name_by_id[label]
     if not rules.only_class:
-        detail = "no class" if label is None else f"class {label} has no name"
+        advice = "--label-map or --class-names gives names"
+        detail = "no class" if label is None else f"class {label} has no name ({advice})"
         raise UnusableError(Reason.UNKNOWN_CATEGORY, detail)
     return rules.only_class
 
@@ -350,12 +356,13 @@ def _read_objects(
     size: tuple[int, int],
     where: str,
     parts: ImageParts,
-    tags: Sequence[str],
+    tag_by_number: Mapping[int | None, str],
 ) -> int:
     """Add the objects of a record to `parts`, and return their number, with those that are rejected.
 
     Args:
         size: Width and height of the image; zeros if the record does not have them.
+        tag_by_number: Classes of the image by their numbers; None for its only class.
 
     Raises:
         UnusableError: Lists of objects differ in length.
@@ -367,14 +374,13 @@ def _read_objects(
     lists |= {role: reader.whole_numbers(role) for role in (LABEL, OBJECT_ID)}
     lists |= {role: reader.get(role) for role in (AREA, CROWD, GROUP)}
     lists |= {role: reader.texts(role) if name == "view" else reader.get(role) for role, name in FIELDS.items()}
-    lists |= {MASK_RLE: reader.texts(MASK_RLE), MASK: reader.get(MASK, FeatureKind.BYTES)}
+    lists |= {MASK_RLE: reader.texts(MASK_RLE), MASK: _split_masks(reader, len(boxes), size)}
     for role, values in lists.items():
         if values and len(values) != len(boxes):
             detail = f"{reader.name(role)} has {number_text(len(values), 'value')} of {number_text(len(boxes), 'box')}"
             raise UnusableError(Reason.MALFORMED_IMAGE, detail)
     points = _read_keypoints(reader, len(boxes))
     extra = _object_fields(reader, rules.keys, len(boxes))
-    only_tag = tags[0] if len(tags) == 1 else ""
     rows = {role: values for role, values in lists.items() if values}
     if not rules.has_masks and (MASK in rows or MASK_RLE in rows):
         parts.notes.add(MASKS)
@@ -382,7 +388,7 @@ def _read_objects(
         with parts.rejecting(f"object {at} of {where}"):
             row = {role: values[at] for role, values in rows.items()}
             fields = extra[at] | {name: row[role] for role, name in FIELDS.items() if role in row}
-            given = _convert_object(row, box, in_pixels, size, rules, only_tag)
+            given = _convert_object(row, box, in_pixels, size, rules, tag_by_number)
             parts.objects.append(
                 msgspec.structs.replace(given, fields=fields, **_scaled_points(points, at, given.frame, size))
             )
@@ -412,18 +418,18 @@ def _convert_object(
     in_pixels: bool,
     size: tuple[int, int],
     rules: RecordRules,
-    only_tag: str,
+    tag_by_number: Mapping[int | None, str],
 ) -> SampleObject:
     """Return an object. Its area is in pixels, so its box is, too, if the size of the image is known.
 
     Raises:
         UnusableError: Its box, class or mask is unusable.
     """
-    label = row.get(LABEL)
-    if label is None and not row.get(TEXT, "").strip() and only_tag:
-        category = only_tag
+    label, text = row.get(LABEL), row.get(TEXT, "")
+    if label in tag_by_number and not text.strip() and not (rules.classes and label is not None):
+        category = tag_by_number[label]
     else:
-        category = _class_name(row.get(TEXT, ""), label, rules)
+        category = _class_name(text, label, rules)
     width, height = size
     numbers: tuple[float, ...] = box
     if not in_pixels:
@@ -443,6 +449,23 @@ def _convert_object(
     )
 
 
+def _split_masks(reader: RecordReader, objects: int, size: tuple[int, int]) -> list[Any]:
+    """Return the mask of each object: a PNG, or its pixels, which a record may have of all objects in one list.
+
+    Raises:
+        UnusableError: The number of pixels does not fit.
+    """
+    pixels = reader.values_of(MASK)
+    if isinstance(pixels, list) or not len(pixels):
+        return reader.get(MASK, FeatureKind.BYTES)
+    width, height = size
+    if len(pixels) != objects * width * height:
+        expected = f"{number_text(objects, 'mask')} of {width}x{height} pixels"
+        detail = f"{reader.name(MASK)} has {number_text(len(pixels), 'value')}, not {expected}"
+        raise UnusableError(Reason.MALFORMED_IMAGE, detail)
+    return [*pixels.reshape(objects, height, width)]
+
+
 def _read_mask(row: Mapping[str, Any], size: tuple[int, int]) -> str:
     """Return COCO's segmentation of a mask as JSON; "" without a mask.
 
@@ -451,10 +474,13 @@ def _read_mask(row: Mapping[str, Any], size: tuple[int, int]) -> str:
     """
     if row.get(MASK_RLE) and all(size):
         return json.dumps({"size": [size[1], size[0]], "counts": row[MASK_RLE]})
-    if not row.get(MASK):
+    mask = row.get(MASK, b"")
+    if isinstance(mask, np.ndarray):
+        return mask_text(mask > 0, 0, 0, mask.shape[1], mask.shape[0])
+    if not mask:
         return ""
     try:
-        with Image.open(io.BytesIO(row[MASK]), formats=("PNG",)) as image:
+        with Image.open(io.BytesIO(mask), formats=("PNG",)) as image:
             pixels = np.asarray(image.convert("L" if image.mode not in ("P", "1") else None)) > 0
     except Exception as error:  # Pillow's decoders raise nearly any exception on bad bytes
         detail = f"the mask is not a PNG ({type(error).__name__})"

@@ -79,13 +79,22 @@ def source(options: TfrecordOptions) -> Source:
         is_label=frozenset(files.names).__contains__,
         categories=classes.categories if classes else None,
         splits=splits,
-        check=mask_warnings,
+        check=_note_warnings,
         parts=(Part.CAPTIONS,) if has_captions else (),
         inputs=(label_map,) if label_map else (),
         warnings=(*warnings, *file_warnings(files)),
         notes=(f"names and ids of classes are those of {label_map}",) if label_map and not options.label_map else (),
         holds_images=True,
     )
+
+
+def _note_warnings(notes: frozenset[str]) -> Iterator[str]:
+    yield from mask_warnings(notes)
+    if CAPTION in notes:
+        yield (
+            f"captions are not written, because the first {_RECORDS} records of the first {_FILES} files have none. "
+            "Rename a file whose first record has captions, so that its name comes first"
+        )
 
 
 def _splits_of(files: TfrecordFiles, options: TfrecordOptions) -> tuple[str, ...]:
@@ -148,7 +157,7 @@ def _choose_keys(records: Sequence[_FirstRecord], options: TfrecordOptions) -> R
         raise ConfigError(
             f"{options.data}: records have no key of an image, {keys.names[IMAGE][0] if keys.names[IMAGE] else IMAGE}. "
             f"Their keys are {first_texts(sorted(names), _SHOWN)}. Name the key of encoded images by --keys "
-            f"{IMAGE}={min(images, default='NAME')}, and those of boxes by --keys {EDGES[0]}=NAME and so on"
+            f"{IMAGE}={min(images, default='NAME')}, and those of labels, {EDGES[0]}=NAME or {TAG_LABEL}=NAME"
         )
     return keys
 
@@ -190,8 +199,8 @@ def _check_labels(readers: Sequence[tuple[_FirstRecord, RecordReader]], options:
     ):
         raise ConfigError(
             f"{options.data}: records have no key of boxes or classes, {EDGES[0]} for example. Their keys are "
-            f"{first_texts(sorted(names), _SHOWN)}. Name those of labels by --keys {EDGES[0]}=NAME and so on. If all "
-            "images are background, add --allow-empty"
+            f"{first_texts(sorted(names), _SHOWN)}. Name those of boxes by --keys {EDGES[0]}=NAME and so on, or those "
+            f"of images' classes by --keys {TAG_LABEL}=NAME. If all images are background, add --allow-empty"
         )
     boxed = next((record.where for record, reader in readers if reader.has_boxes), "")
     has_classes = any(

@@ -16,6 +16,7 @@ MASK = png(np.array([[0, 0, 1], [0, 1, 1]], np.uint8))
 
 
 RULES = RecordRules(API)
+EDGE_NAMES, BOX = ("xmin", "ymin", "xmax", "ymax"), (0.0, 0.0, 1.0, 1.0)
 
 
 def parse(*records: bytes, rules: RecordRules = RULES, file: str = "train.record"):
@@ -129,6 +130,27 @@ def test_masks_are_run_lengths():
     assert (image.sample.objects[0].segmentation, image.notes) == ("", ("polygons",))
 
 
+@pytest.mark.parametrize(("pixels", "counts"), [([0, 0, 1, 0, 1, 1, 1, 0, 0, 0, 0, 0], ([3, 3], [0, 1, 5])), ([1], ())])
+def test_masks_that_are_the_pixels_of_all_objects(pixels, counts):
+    """As create_pet_tf_record.py writes them with --mask_type numerical."""
+    boxes = {f"image__object__bbox__{edge}": [number] * 2 for edge, number in zip(EDGE_NAMES, BOX, strict=True)}
+    labels = {"image__object__class__text": [b"cat", b"cat"], "image__object__class__label": [1, 1]}
+    record = old_record(
+        **boxes, **labels, image__object__mask=list(map(float, pixels)), image__width=[3], image__height=[2]
+    )
+    (image,) = parse(record, rules=RecordRules(API, has_masks=True))
+    objects = image.sample.objects if image.sample else ()
+    assert tuple(json.loads(one.segmentation)["counts"] for one in objects) == counts
+    details = [] if counts else ["image/object/mask has 1 value, not 2 masks of 3x2 pixels"]
+    assert [fault.detail for fault in image.faults] == details
+
+
+@pytest.mark.parametrize(("has_captions", "written"), [(True, ("a cat", "b")), (False, ())])
+def test_captions_that_are_not_written_are_noted(has_captions, written):
+    (image,) = parse(old_record(image__caption=[b"a cat", b"b"]), rules=RecordRules(API, has_captions=has_captions))
+    assert (image.sample.captions, image.notes) == (written, () if written else ("image/caption",))
+
+
 @pytest.mark.parametrize(
     ("features", "name", "image_id", "id_text"),
     [
@@ -220,6 +242,19 @@ def test_an_object_without_a_class_has_that_of_its_image():
     record = old_record(image__object__class__text=[], image__object__class__label=[], image__class__text=b"dog")
     (image,) = parse(record)
     assert [object_.category for object_ in image.sample.objects] == ["dog"]
+
+
+def test_an_object_with_the_number_of_a_class_of_its_image_has_its_name():
+    """As in the records of ImageNet's build_imagenet_data.py."""
+    edges = {f"image__object__bbox__{edge}": [number] for edge, number in zip(EDGE_NAMES, BOX, strict=True)}
+    tags = {"image__class__text": [b"dog", b"tench, Tinca"], "image__class__label": [7, 5]}
+    known, unknown = parse(
+        *(example(image__encoded=jpeg(1), **edges, **tags, image__object__bbox__label=[label]) for label in (5, 6))
+    )
+    assert [(one.category, one.category_id) for one in known.sample.objects] == [("tench, Tinca", 5)]
+    assert [fault.detail for fault in unknown.faults] == [
+        "class 6 has no name (--label-map or --class-names gives names)"
+    ]
 
 
 def test_names_of_files_give_splits():

@@ -4,6 +4,7 @@ import gzip
 import re
 import subprocess
 import zipfile
+import zlib
 
 import pytest
 
@@ -57,8 +58,19 @@ def test_files_that_only_have_the_name_of_a_tfrecord_file(tmp_path):
         tmp_path, {"a.record": RECORD, "b.record": "version https://git-lfs.github.com/spec/v1", "c.record": ""}
     )
     assert [name for name in ("a.record", "b.record", "c.record") if read.is_label(name)] == ["a.record"]
-    (warning,) = read.warnings
-    assert warning.endswith("they do not begin with the header of a record: b.record")
+    assert [warning.rpartition(" ")[::2] for warning in read.warnings] == [
+        (
+            "files with names of TFRecord files are not read, because they do not begin with the header of a record:",
+            "b.record",
+        ),
+        ("files with names of TFRecord files are empty:", "c.record"),
+    ]
+
+
+def test_captions_that_come_after_the_first_records_are_a_warning(tmp_path):
+    read = source_of(tmp_path, {"a.record": RECORD})
+    (warning,) = read.check(frozenset(("image/caption",)))
+    assert warning.startswith("captions are not written, because the first 8 records of the first 8 files have none")
 
 
 def test_a_large_file_that_an_archive_compresses(tmp_path):
@@ -140,8 +152,18 @@ def test_refused_data(files, options, detail, tmp_path):
     ],
 )
 def test_the_command_for_compressed_files(names, plain, tmp_path):
-    with pytest.raises(ConfigError, match="compressed by gzip") as error:
-        source_of(tmp_path, dict.fromkeys(names, gzip.compress(RECORD)) | dict.fromkeys(plain, RECORD))
+    _unpack_as_told(tmp_path, dict.fromkeys(names, gzip.compress(RECORD)), plain, "gzip")
+
+
+def test_the_command_for_a_file_that_zlib_compressed(tmp_path):
+    _unpack_as_told(tmp_path, {"a b.record": zlib.compress(RECORD)}, [], "zlib")
+    with pytest.raises(ConfigError, match=r"compressed by zlib, .* into a folder, each by python3 -c .* < FILE"):
+        source_of(tmp_path, {"c.record": RECORD})
+
+
+def _unpack_as_told(tmp_path, packed, plain, compression):
+    with pytest.raises(ConfigError, match=f"compressed by {compression}") as error:
+        source_of(tmp_path, packed | dict.fromkeys(plain, RECORD))
     command, target = re.search(
         r"(?:Unpack it|and all others like it): (.*), and give (.*)$", str(error.value)
     ).groups()
