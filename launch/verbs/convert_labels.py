@@ -61,13 +61,8 @@ def convert_labels(
     _check_classes(options)
     _check_folder(options)
     if options.dry_run:
-        job = prepare(options)
-        _show_plan(job, progress_mode)
-        return False, job.splits
-    if job_purpose(beams) != "run":
-        raise ConfigError(
-            "--labels-only runs two jobs, one after the other, so it has no template and no dry run of Beam"
-        )
+        return False, _show_plan(prepare(options), progress_mode)
+    _check_runner(beams)
     records = join_path(options.output, _RECORDS)
     job = prepare(options.model_copy(update={"output": records}))
     recipes, absent = job.recipes(), absent_folders(options.output)
@@ -83,14 +78,10 @@ def convert_labels(
             raise
         values: dict[str, Any] = {"as": options.as_, "workers": options.workers}
         target = ExtractOptions(folder=records, target=options.output, **values)
-        extracted = run_extract(
-            target, manifest, extract.shards_to_extract(records, manifest, ""), progress_mode, beams
-        )
+        shards = extract.shards_to_extract(records, manifest, "")
+        extracted = run_extract(target, manifest, shards, progress_mode, beams)
         rejects = _write_rejects(options.output, manifest, extracted)
-        storage = storage_for(options.output)
-        storage.delete_folder(records)
-        for split in job.splits:  # of several sets, which keep images of tables there
-            storage.delete_folder(join_path(options.output, state_folder(split)))
+        _delete_records(options.output, job.splits)
     _print_summary(target, manifest, extracted, rejects)  # a closed pipe leaves no state
     return any(split.faults for split in extracted), job.splits
 
@@ -118,13 +109,22 @@ def _check_folder(options: LabelsOnlyOptions) -> None:
             )
 
 
-def _show_plan(job: Job, progress_mode: str | Show) -> None:
+def _check_runner(beams: PipelineOptions) -> None:
+    if job_purpose(beams) != "run":
+        raise ConfigError(
+            "--labels-only runs two jobs, one after the other, so it has no template and no dry run of Beam"
+        )
+
+
+def _show_plan(job: Job, progress_mode: str | Show) -> tuple[str, ...]:
+    """Print the plan, and return the splits."""
     recipes = job.recipes()
     with show_progress(progress_mode):
         plan = run_for_report(lambda p, path: job.report(p, recipes, path), beam_options([]), Plan)
     terminal().print(f"The plan for {printable(job.options.output)}; nothing is written")
     for name in plan.manifest.splits:
         print_lines(terminal(), [name, *label_lines(plan.manifest, name)])
+    return job.splits
 
 
 def _recipe_digest(recipes: Sequence[Recipe], options: LabelsOnlyOptions) -> bytes:
@@ -164,6 +164,13 @@ def _write_records(
         return manifest
     table = manifest.table.with_parts(tuple(part for part in manifest.parts if part is not Part.MASK_RLE))
     return msgspec.structs.replace(manifest, parts=table.parts, features=table.features)
+
+
+def _delete_records(target: str, splits: Sequence[str]) -> None:
+    storage = storage_for(target)
+    storage.delete_folder(join_path(target, _RECORDS))
+    for split in splits:  # of several sets, which keep images of tables there
+        storage.delete_folder(join_path(target, state_folder(split)))
 
 
 def _write_rejects(target: str, manifest: Manifest, extracted: Sequence[ExtractedSplit]) -> str:

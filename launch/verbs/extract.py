@@ -1,7 +1,7 @@
 """`recordmill extract`: write image files and labels again."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -96,30 +96,9 @@ def print_extracted(
     """
     console, folder = terminal(), options.target
     for split in splits:
-        rows = (
-            f" for {split.rows:,} entries in the JSON, some of which share a file" if split.rows > split.images else ""
-        )
-        images = f"{split.images:,} {units[split.split]}s"
-        links = {"linked": split.linked, "copied": split.images - split.linked} if read is not None else {}
-        ways = ", ".join(f"{number:,} {way}" for way, number in links.items() if number)
-        if options.labels_only:
-            console.print(f"{split.split}: labels of {images}{rows} are in {folder}; no images were written")
-        else:
-            size = size_text(split.image_bytes)
-            console.print(f"{split.split}: {images}{rows}, {size}, are in {folder}{f' ({ways})' if ways else ''}")
+        console.print(_images_line(options, split, units[split.split], is_linked=read is not None))
         print_lines(console, (read or {}).get(split.split, ()))
-        for document in split.documents:
-            console.print(f"  {os.path.join(folder, document.file)}  {document.annotations:,} annotations")
-            if document.shared_ids:
-                console.print(
-                    f"    {number_text(document.shared_ids, 'id')} shared by two or more annotations; tools that look "
-                    "up annotations by id, such as pycocotools, find only one of each: renumber them before evaluation"
-                )
-        for counts, what in ((split.lost, "not written"), (split.notes, "note")):
-            if counts:
-                console.print(
-                    f"  {what}: {', '.join(f'{thing} {number:,}' for thing, number in sorted(counts.items()))}"
-                )
+        print_lines(console, _document_lines(folder, split))
     print_lines(console, notes)
     for split in splits:
         print_faults(split.faults, "" if read is None else f"{split.split}: ")
@@ -128,3 +107,28 @@ def print_extracted(
             "in the records; everything readable was extracted" if read is None else "; all other images were written"
         )
         console.print(f"{folder}: {number_text(number, 'fault')}{' ' * (read is None)}{where}")
+
+
+def _images_line(options: ExtractOptions, split: ExtractedSplit, unit: str, is_linked: bool) -> str:
+    rows = f" for {split.rows:,} entries in the JSON, some of which share a file" if split.rows > split.images else ""
+    images = f"{split.images:,} {unit}s"
+    if options.labels_only:
+        return f"{split.split}: labels of {images}{rows} are in {options.target}; no images were written"
+    links = {"linked": split.linked, "copied": split.images - split.linked} if is_linked else {}
+    ways = ", ".join(f"{number:,} {way}" for way, number in links.items() if number)
+    size = size_text(split.image_bytes)
+    return f"{split.split}: {images}{rows}, {size}, are in {options.target}{f' ({ways})' if ways else ''}"
+
+
+def _document_lines(folder: str, split: ExtractedSplit) -> Iterator[str]:
+    """Yield lines about the files of labels, and about what they do not have."""
+    for document in split.documents:
+        yield f"  {os.path.join(folder, document.file)}  {document.annotations:,} annotations"
+        if document.shared_ids:
+            yield (
+                f"    {number_text(document.shared_ids, 'id')} shared by two or more annotations; tools that look "
+                "up annotations by id, such as pycocotools, find only one of each: renumber them before evaluation"
+            )
+    for counts, what in ((split.lost, "not written"), (split.notes, "note")):
+        if counts:
+            yield f"  {what}: {', '.join(f'{thing} {number:,}' for thing, number in sorted(counts.items()))}"

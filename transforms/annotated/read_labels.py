@@ -19,7 +19,7 @@ from recordmill.schemas.errors import JobError, RecordmillError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.files import File
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.inputs.sample import Sample, parts_of
+from recordmill.schemas.inputs.sample import Sample, SampleObject, parts_of
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Metric, Reason, Rejected
@@ -302,15 +302,13 @@ def labelled_rows(
         if sample.file_name != name:
             sample = msgspec.structs.replace(sample, file_name=name)
         sample = picker.pick(sample)
-        # Faults of objects that are not read do not count. An image whose class is unusable is a reject.
-        is_read = image.sample is None or not source.has_image_classes
-        rejects = list(_faults_of(image, sample, file)) if image.faults and is_read else []
-        if source.has_image_classes and image.sample:
+        if source.has_image_classes and image.sample:  # faults of objects, which are not read, do not count
             has_other_labels |= sample.annotation_rows > 0 or bool(image.faults)
-            sample, class_rejects = _with_class(sample, finder, image, file)
-            rejects += class_rejects
-        fault = size_fault(sample)
-        sample = msgspec.structs.replace(sample, width=None, height=None) if fault else sample
+            sample, rejects = _with_class(sample, finder, image, file)
+        else:
+            rejects = list(_faults_of(image, sample, file))
+        if fault := size_fault(sample):
+            sample = msgspec.structs.replace(sample, width=None, height=None)
         samples.append(sample)
         objects.append(usable_objects(sample, finder, rejects.append, partial(_object_place, image, file)))
         if fault:
@@ -321,30 +319,41 @@ def labelled_rows(
     block = sample_rows(samples, objects, source.has_image_classes)
     if any(rejected):
         block = block.replace(rejected=ragged_bytes(rejected))
-    usable = [given for pairs in objects for _, given in pairs] if source.categories is None else []
+    traits = _label_traits(block, samples)
+    if source.categories is None:
+        traits |= _category_traits(objects, images)
+    traits |= {ObservedLabel(OTHER_LABELS)} if has_other_labels else set()
+    traits |= set(picker.observed(crc32(names[0].encode()) if names else 0))
+    notes = {note for image in images for note in image.notes} | field_notes(picker.names)
+    return block, traits | {ObservedLabel(NOTE, note) for note in notes}
+
+
+def _label_traits(block: Block, samples: Sequence[Sample]) -> set[ObservedLabel]:
+    """Return the frames of boxes, and the parts of records that samples need."""
+    traits = {trait for sample in samples for trait in find_negative_areas(sample)}
+    if block.num_objects:
+        boxes = block.boxes_xywh_px if block.in_fractions is None else block.boxes_xywh_px[~block.in_fractions]
+        is_within = np.abs(np.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]])).max(axis=1) <= 1
+        frames = (FRACTIONS, is_within), (PIXELS, ~is_within)
+        traits |= {ObservedLabel(kind) for kind, is_frame in frames if is_frame.any()}
+    parts = parts_of(samples)
+    parts |= {Part.KEYPOINTS for sample in samples for object_ in sample.objects if object_.keypoints}
+    return traits | {ObservedLabel("part", part.value) for part in parts}
+
+
+def _category_traits(
+    objects: Iterable[Iterable[tuple[Any, SampleObject]]], images: Iterable[LabelledImage]
+) -> set[ObservedLabel]:
+    """Return the classes of objects and of images, with their ids and numbers of keypoints."""
+    usable = (given for pairs in objects for _, given in pairs)
     classes = {(given.category, given.category_id, len(given.keypoints) // 3) for given in usable}
     traits = {
         ObservedLabel("category", name, -1 if category_id is None else category_id, keypoints)
         for name, category_id, keypoints in classes
     }
-    if block.num_objects:
-        boxes = block.boxes_xywh_px if block.in_fractions is None else block.boxes_xywh_px[~block.in_fractions]
-        is_within = np.abs(np.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]])).max(axis=1) <= 1
-        traits |= {
-            ObservedLabel(kind) for kind, is_frame in ((FRACTIONS, is_within), (PIXELS, ~is_within)) if is_frame.any()
-        }
-    parts = parts_of(samples)
-    traits |= {trait for sample in samples for trait in find_negative_areas(sample)}
-    parts |= {Part.KEYPOINTS for sample in samples for object_ in sample.objects if object_.keypoints}
-    traits |= {ObservedLabel("part", part.value) for part in parts}
-    if source.categories is None:
-        tagged = [(image.sample.tags, image.tag_ids) for image in images if image.sample]
-        pairs = (pair for tags, ids in tagged for pair in zip(tags, ids or [-1] * len(tags), strict=True))
-        traits |= {ObservedLabel("category", *pair) for pair in pairs}
-    traits |= {ObservedLabel(OTHER_LABELS)} if has_other_labels else set()
-    traits |= set(picker.observed(crc32(names[0].encode()) if names else 0))
-    notes = {note for image in images for note in image.notes} | field_notes(picker.names)
-    return block, traits | {ObservedLabel(NOTE, note) for note in notes}
+    tagged = [(image.sample.tags, image.tag_ids) for image in images if image.sample]
+    pairs = (pair for tags, ids in tagged for pair in zip(tags, ids or [-1] * len(tags), strict=True))
+    return traits | {ObservedLabel("category", *pair) for pair in pairs}
 
 
 def _with_class(
