@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from recordmill.schemas.inputs.splits import name_id
-from recordmill.transforms.tfrecord.label_map import numbered_names
+from recordmill.transforms.tfrecord.label_map import class_names, numbered_names
 from recordmill.transforms.tfrecord.parse_records import RecordRules, parse_records
 from recordmill.transforms.tfrecord.record_keys import API, choose_keys
 from tests.literal_data import example, jpeg, old_record, png, tfrecord
@@ -255,6 +255,15 @@ def test_an_object_with_the_number_of_a_class_of_its_image_has_its_name():
     assert [fault.detail for fault in unknown.faults] == [
         "class 6 has no name (--label-map or --class-names gives names)"
     ]
+
+
+@pytest.mark.parametrize(("label", "name"), [([1], "cat"), ([], "dog")])
+def test_a_label_map_names_an_object_with_a_number_and_the_class_of_its_image_one_without(label, name):
+    """The classes of images and those of objects may have the same numbers."""
+    numbers = {"image__object__class__text": [], "image__object__class__label": label}
+    record = old_record(**numbers, image__class__text=b"dog", image__class__label=[1])
+    (image,) = parse(record, rules=RecordRules(API, class_names([(1, "cat", ""), (2, "dog", "")])))
+    assert [object_.category for object_ in image.sample.objects] == [name]
 
 
 def test_names_of_files_give_splits():
