@@ -478,3 +478,15 @@ def test_fields_that_are_not_written(format_, expected):
         line = json.loads(rows.line)
         assert (line["place"], line["width"]) == ("sea", 40)
         assert line["objects"]["group_id"] == [None, 7, None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("part", "points", "task", "has_warning"),
+    [(None, (), "detect", False), (Part.MASK_RLE, (), "segment", False), (Part.KEYPOINTS, ("nose",), "pose", True)],
+)
+def test_only_poses_need_the_pairs_of_mirrored_keypoints(part, points, task, has_warning):
+    labels = LabelMap((Category(1, "cat", keypoints=points),))
+    table = LAYOUTS["detection"].with_parts((part,) if part else ())
+    first, *more = LABEL_FORMATS["yolo"].warn(["train", "val"], labels, table)
+    assert first.startswith(f"data.yaml has the task {task}: ")
+    assert [text.partition(",")[0] for text in more] == ["data.yaml has no flip_idx"] * has_warning
