@@ -11,6 +11,7 @@ from recordmill.pipelines.formats import formats
 from recordmill.schemas.dataset.dataset_files import MANIFEST
 from recordmill.schemas.dataset.tfds import FEATURES
 from recordmill.schemas.errors import ConfigError, RecordmillError
+from recordmill.schemas.inputs.file_kinds import describe_container
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
 from recordmill.schemas.inputs.tables import ENDINGS
@@ -19,13 +20,14 @@ from recordmill.transforms.annotated.recognise_format import own_data_set_error,
 from recordmill.transforms.dataset.dataset_folder import read_manifest
 from recordmill.transforms.rows.data_contents import CLASS_FOLDERS, LISTED, ROWS, DataContents, Interpretation
 from recordmill.transforms.rows.find_rows import find_rows, format_fault
-from recordmill.transforms.storage.resolve import join_path, storage_for, suggest_path
+from recordmill.transforms.storage.resolve import join_path, storage_for, suggest_path, tilde_hint
 
 _FORMAT_FOLDERS = frozenset(("images", "labels", "annotations", "jpegimages", "data", *SPLIT_OF_WORD))
 """Folders that belong to a format, in lower case. Archives do not wrap a data set in one of them."""
 _DOCUMENTS = re.compile(r"(\.|__MACOSX/|[^/]*(readme|licen[cs]e|source|citation)[^/]*$)", re.IGNORECASE)
 _PATTERN = re.compile("[*?]")
 _SHOWN = 4
+_HEAD = 512  # bytes
 
 Match = tuple[str, Interpretation]
 
@@ -118,6 +120,9 @@ def describe_data(data: Sequence[str]) -> str:
     if not storage_for(path).is_folder(path):
         if is_image_name(path):
             return "a single image is not a data set. Give the folder of the images, or their file of labels"
+        if what := describe_container(storage_for(path).read_range(path, 0, _HEAD), is_table=True):
+            kind, _, cure = what.partition("; ")
+            return f"the file is {kind}{f'. {cure[:1].upper()}{cure[1:]}' if cure else ''}"
         return f"the format of the file is not recognised. Give a data set, {_FORMATS_ADVICE}"
     names = list_names(path)
     if not names:
@@ -132,11 +137,14 @@ def describe_data(data: Sequence[str]) -> str:
     near = "".join(_near_candidates(path, names))
     cures += ["name the labels by --instances FILE or --labels FILE"] if images and not near else []
     if not cures and not near:
+        if endings & _ARCHIVES:
+            return f"{summary}Archives within a folder are not read. Unpack them, or give one .zip"
         return f"{summary}Give a data set, {_FORMATS_ADVICE}"
     advice = ", or ".join(cures)
     return f"{summary}{near}{advice[:1].upper()}{advice[1:]}".rstrip()
 
 
+_ARCHIVES = {".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".rar", ".7z"}
 _FORMATS_ADVICE = "or name its format by --format NAME (recordmill convert --help lists the formats)"
 
 
@@ -228,6 +236,8 @@ def recognise(data: str, given: Mapping[str, Any] = {}, only: str = "") -> list[
     elif storage.is_folder(data):
         folder, names = data.rstrip("/"), [*dict.fromkeys((*storage.names(data), *list_names(data)))]
     else:
+        if _PATTERN.search(data):
+            raise ConfigError(f"{data}: no file matches{tilde_hint(data)}")
         raise ConfigError(f"{data}: no such file or folder{suggest_path(data)}")
     contents = DataContents(data, folder, names, given)
     entries = [formats()[only]] if only else formats().values()

@@ -172,7 +172,7 @@ class Split(SplitRecords):
         try:
             from recordmill._torch_dataset import TorchDataset, TorchIterableDataset
         except ModuleNotFoundError as error:
-            raise ConfigError("Split.torch needs pip install torch") from error
+            raise ConfigError("Split.torch needs PyTorch. Run: pip install torch") from error
 
         decoding = check_types(Split.torch, threads=threads, resize=resize, draft=draft)
         split = self._with_decoding(keys, Decoding(*decoding))

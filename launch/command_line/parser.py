@@ -2,6 +2,7 @@
 because it stops at the first error."""
 
 import difflib
+import glob
 import logging
 import os
 import shlex
@@ -17,6 +18,7 @@ from recordmill.pipelines.verbs import OLD_VERBS, VERBS, verb_fields
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.fields import config_fields
 from recordmill.schemas.inputs.option import OptionField, Options, flag, mappings, option_fields
+from recordmill.schemas.paths import is_remote
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -85,6 +87,7 @@ def parse(arguments: Sequence[str], recognises: bool = True) -> Command:
         _print_and_exit(verb_help(verb))
     typed, faults = read_words(verb_fields(verb), rest)
     advice = f" (recordmill {verb} --help lists the flags)" if faults else ""
+    faults += _output_faults(typed)
     command = _build_command(verb, typed, faults, advice, recognises)
     if command.terminal.print_config:
         _print_and_exit(to_config(command))
@@ -126,6 +129,17 @@ def _build_command(
     if faults:
         raise ConfigError("; ".join(dict.fromkeys(faults)) + advice)
     return command
+
+
+def _output_faults(typed: Mapping[str, Any]) -> list[str]:
+    """Return the error of a command that gives its output as the last DATA, as `cp DATA OUT` does."""
+    data = typed.get("data", [])
+    if "output" in typed or len(data) < 2 or not os.path.exists(data[0]):
+        return []
+    output = data[-1]
+    if is_remote(output) or glob.has_magic(output) or os.path.lexists(output):
+        return []
+    return [f"--output is missing, and {output} does not exist. If it is the output, write -o {shlex.quote(output)}"]
 
 
 def _known_sets(sets: Any, fields: Mapping[str, OptionField], faults: list[str]) -> list[dict[str, Any]]:
@@ -178,7 +192,7 @@ def _verb_fault(word: str) -> str:
         name = word.partition("=")[0]
         is_known = any(name == field.flag for verb in VERBS for field in verb_fields(verb))
         return f"{name} must come after the verb" if is_known else f"unknown flag {name}; the verb must come first"
-    near = difflib.get_close_matches(word, VERBS, 1)
+    near = difflib.get_close_matches(word, (*VERBS, "--version"), 1)
     return f"{word!r} is not a verb" + (f". Did you mean {near[0]}?" if near else f". The verbs are {', '.join(VERBS)}")
 
 
@@ -209,7 +223,9 @@ def read_words(fields: Iterable[OptionField], words: Sequence[str]) -> tuple[dic
             meant, advice = _closest_argument(name, fields) or _closest_flag(name, flags)
             if not advice:
                 meant, advice = _closest_argument(name, fields, _CLOSE) or ("", "")
-            if not advice and takes_arguments and os.path.exists(word):
+            if name == "--version":
+                advice = ". Run recordmill --version"
+            elif not advice and takes_arguments and os.path.exists(word):
                 advice = f". To give the path, write ./{word}"
             faults.append(f"unknown flag {name}{advice}")
             field = flags.get(meant)

@@ -63,6 +63,7 @@ MODEL, RUN = map(Heading, ("which model, and which of its outputs", "how to run"
 _GROUPS = (ARGUMENT, READ, MODEL, WRITE, LEAVE_OUT, IMAGES, TEXTS, RUN)
 _LINK = re.compile(r"\[(.+?)\]\(.+?\)")
 _SENTENCE_END = re.compile(r"\.(?: |$)")
+_PERCENT = re.compile(r"\d+(?:\.\d+)?%")
 
 
 class Must(Enum):
@@ -321,7 +322,8 @@ class OptionField:
         if kind.startswith(("greater", "less", "finite")):
             return f"{self.typed} must be {self._bounds} (got {value})"
         expected = {bool: "true or false", int: "a whole number", float: "a number"}.get(self.type, "a text")
-        return f"{self.typed} must be {expected} (got {value!r})"
+        share = f". Give {float(value[:-1]) / 100:g}" if self.type is float and _PERCENT.fullmatch(str(value)) else ""
+        return f"{self.typed} must be {expected} (got {value!r}){share}"
 
     @property
     def _bounds(self) -> str:

@@ -195,7 +195,7 @@ def test_find(choice, files, out, recordmill):
 @pytest.mark.parametrize(
     ("choice", "text"),
     [
-        ("attributes.color=green", "none of 3 records in 1 files has this value"),
+        ("attributes.color=green", "none of 3 records in 1 file has this value"),
         ("attributes.colour=red", "the nearest feature is attributes.color"),
     ],
 )

@@ -157,6 +157,10 @@ def test_command_without_recognition_does_the_same(folder, words, format_, comma
         ("pet", "pet: no such file or folder (did you mean pets?)"),
         ("pets/dot", "pets/dot: no such file or folder (did you mean pets/dog?)"),
         ("~/gone", "~/gone: no such file or folder: only a shell expands ~"),
+        ("gone/*", "gone/*: no file matches"),
+        ("~/gone/*", "~/gone/*: no file matches: only a shell expands ~"),
+        (r"pets\dog", r"pets\dog: no such file or folder (did you mean pets/dog?)"),
+        (r"C:\data\pets", r"C:\data\pets: no such file or folder: a path of Windows, in WSL /mnt/c/data/pets"),
         (
             "pets voc",
             "all records have one layout, but images of pets (folder) have one class each, "
@@ -292,6 +296,25 @@ def test_fields_of_a_format():
     assert not names["yolo"] & {"model", "instances", "label", "voc_origin"}
     assert names["folder"] > {"model", "batch", "labels", "image_format"}
     assert {name for name in FORMATS if "model" in names[name]} == {"folder", "table"}
+
+
+@pytest.mark.parametrize(
+    ("files", "data", "message"),
+    [
+        ({"a.tar.gz": b"\x1f\x8b\x08"}, "a.tar.gz", "the file is compressed by gzip. Unpack it"),
+        ({"a.rar": b"Rar!\x1a\x07"}, "a.rar", "the file is a .rar archive. Unpack it"),
+        ({"a.xlsx": b"PK\x03\x04" + bytes(26) + b"xl/"}, "a.xlsx", "the file is an Excel workbook. Save it as CSV"),
+        (
+            {"train2017.zip": b"PK", "a.tar": b""},
+            ".",
+            "the format is not recognised: 0 images, 2 other files (.tar, .zip). "
+            "Archives within a folder are not read. Unpack them, or give one .zip",
+        ),
+    ],
+)
+def test_archives_are_to_be_unpacked(files, data, message, tmp_path):
+    write_files(tmp_path, files)
+    assert describe_data([str(tmp_path / data)]) == message
 
 
 def test_no_format_of_images_is_advised_without_images(tmp_path):

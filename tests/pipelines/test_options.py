@@ -58,7 +58,7 @@ def test_cure_of_missed_shares_is_allowed(kind, more):
 # What is refused: options, and the flags that the faults begin with.
 
 REFUSED = [
-    (CocoOptions, {"images": ()}, "--images"),
+    (CocoOptions, {"images": ()}, "DATA"),
     (CocoOptions, {"instances": ()}, "--instances"),
     (CocoOptions, {"output": ""}, "--output"),
     *((CocoOptions, {"name": name}, "--name") for name in ("a/b", ".a", "é", "a\n")),

@@ -185,7 +185,7 @@ class CocoOptions(TextOptions, AnnotatedOptions):
         if self.data and files:
             yield f"DATA has the annotation files, and {' and '.join(files)} names them: leave one of the two out"
         if not self.data and not self.images:
-            yield "--images is missing"
+            yield "DATA is missing: give the folder or .zip of the images"
         if not self.data and not any(getattr(self, kind) for kind in ANNOTATIONS):
             yield "--instances is missing (or another annotation file: --keypoints, --captions, --panoptic, …)"
         if self.no_list and len(self.images) > 1:

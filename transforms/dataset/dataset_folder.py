@@ -1,5 +1,6 @@
 """Folder of a data set: manifest and state of runs."""
 
+import os
 import re
 from collections.abc import Collection, Iterable
 from contextlib import suppress
@@ -35,7 +36,7 @@ from recordmill.schemas.shards import SHARD_FILES, JobPart
 from recordmill.schemas.statistics import REPORT, STATISTICS, SplitStatistics, split_statistics
 from recordmill.transforms.records.shard_index import ENDING, INDEX, index_file
 from recordmill.transforms.storage.interface import UnreadableFileError
-from recordmill.transforms.storage.resolve import join_path, storage_for, tilde_hint
+from recordmill.transforms.storage.resolve import join_path, storage_for, suggest_path
 
 _RUN_FILES = re.compile(
     rf"{REJECTS}|{FAILED}|{DUPLICATES}|{FINGERPRINTS}|{IMAGES}|{CHANGES}|{STATISTICS}|{COMMIT}|({SHARD_FILES})(\.json)?|"
@@ -80,9 +81,11 @@ def require_manifest(output: str) -> Manifest:
     """
     manifest = read_manifest(output)
     if manifest is None:
-        if not storage_for(output).is_folder(output):
-            cure = tilde_hint(output) or f"; the folder must have a {MANIFEST}"
-            raise ConfigError(f"{output}: no such folder{cure}")
+        storage = storage_for(output)
+        if storage.size(output) is not None:
+            raise ConfigError(f"{output} is a file. Give the folder of the data set: {os.path.dirname(output) or '.'}")
+        if not storage.is_folder(output):
+            raise ConfigError(f"{output}: no such folder{suggest_path(output) or '. Give the folder of a data set'}")
         raise ConfigError(
             f"{output} has no {MANIFEST}: it is not a Recordmill data set, or its conversion did not "
             "finish (run it again)"

@@ -17,6 +17,7 @@ from recordmill.schemas.field_features import field_keys
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import UnusableError
+from recordmill.schemas.sizes import number_text
 from recordmill.transforms.containers.container import Contents, container_of
 from recordmill.transforms.containers.tfrecord import open_records
 from recordmill.transforms.dataset.record_view import RecordView
@@ -257,7 +258,7 @@ class _Filter:
     def describe_miss(self, shards: Shards) -> str:
         """Return the error for a choice without records."""
         choice = self._choice
-        searched = f"none of {self._records:,} records in {len(shards.shards):,} files has"
+        searched = f"none of {number_text(self._records, 'record')} in {number_text(len(shards.shards), 'file')} has"
         if choice.id:
             examples = f"Examples of ids: {', '.join(self._ids)}." if self._ids else "The records have no ids."
             return f"--id {choice.id!r}: {searched} this id. {examples}"

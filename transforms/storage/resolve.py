@@ -35,6 +35,9 @@ _REMOTE: dict[str, tuple[Storage, str, str]] = {
 }
 
 
+_DRIVE = re.compile(r"([A-Za-z]):[\\/]+")
+
+
 def tilde_hint(path: str) -> str:
     """Return a hint at a ~ that no shell has expanded, unless a folder has this name."""
     home = os.path.expanduser(path)
@@ -47,6 +50,11 @@ def suggest_path(path: str) -> str:
     """Return a hint at the path that was probably meant."""
     if hint := tilde_hint(path):
         return hint
+    if (drive := _DRIVE.match(path)) and not os.path.exists(path):
+        below = path[drive.end() :].replace("\\", "/")
+        return f": a path of Windows, in WSL /mnt/{drive[1].lower()}/{below}"
+    if "\\" in path and os.path.exists(plain := path.replace("\\", "/")):
+        return f" (did you mean {plain}?)"
     folder, name = os.path.split(path.rstrip("/"))
     if is_remote(path) or not os.path.isdir(folder or ".") or os.path.exists(path):
         return ""
@@ -77,7 +85,12 @@ def file_storage_for(path: str) -> Storage:
         return _LOCAL
     if scheme not in _REMOTE:
         known = " or ".join(f"{known}://bucket/folder" for known in _REMOTE)
-        raise ConfigError(f"{path}: {scheme}:// is not supported. Give a local path, {known}")
+        cure = f"Give a local path, {known}"
+        if scheme == "file":
+            cure = f"Give {rest}"
+        elif scheme in ("http", "https", "ftp"):
+            cure = "Download it, and give the local path"
+        raise ConfigError(f"{path}: {scheme}:// is not supported. {cure}")
     if not rest.strip("/"):  # a path joined to "gs://" would be a local path
         raise ConfigError(f"{path} does not name a bucket; give {scheme}://bucket/folder")
     storage, module, extra = _REMOTE[scheme]

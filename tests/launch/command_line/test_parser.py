@@ -88,6 +88,8 @@ def test_flag_sets_its_option_and_no_other(flags, changed):
         ("--gzip convert", ["--gzip", "after the verb"]),
         ("--debug convert", ["--debug", "after the verb"]),
         ("--gzpi convert", ["unknown", "--gzpi"]),
+        ("version", ["'version'", "Did you mean --version?"]),
+        ("convert --version", ["unknown flag --version. Run recordmill --version"]),
     ],
 )
 def test_fault_is_named_and_where_help_is(arguments, words):
@@ -97,6 +99,16 @@ def test_fault_is_named_and_where_help_is(arguments, words):
         word in message for word in ("unknown", "unexpected", "needs a value", "not take a value", "verb")
     )
     assert ("--help lists the" in message) == is_of_words
+
+
+def test_output_given_as_data(tmp_path, monkeypatch):
+    """As `cp DATA OUT` does. A path that exists may be DATA, and so may a pattern or a path in a bucket."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pets").mkdir()
+    message = "--output is missing, and my out does not exist. If it is the output, write -o 'my out'"
+    assert fault("convert", "pets", "my out") == message
+    for words in (["pets", "pets"], ["pets", "*.csv"], ["gone", "out"], ["pets"], ["pets", "out", "-o", "x"]):
+        assert "If it is the output" not in fault("convert", *words)
 
 
 def test_faults_of_every_kind_are_named_at_once_and_each_once():

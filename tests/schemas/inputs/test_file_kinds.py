@@ -48,6 +48,8 @@ KINDS = {
     "bzip2": (b"BZh91AY", "bzip2"),
     "zstd": (b"\x28\xb5\x2f\xfd\x04", "zstd"),
     "7z": (b"7z\xbc\xaf\x27\x1c", "7z"),
+    "rar": (b"Rar!\x1a\x07\x01", ".rar"),
+    "tar": (b"a.jpg".ljust(257, b"\0") + b"ustar\x0000", ".tar"),
     "parquet": (b"PAR1\x15", "Parquet"),
 }
 

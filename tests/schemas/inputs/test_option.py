@@ -82,6 +82,7 @@ def test_choice_is_a_number():
         ({"share": "-0.1"}, "--share must be 0 to 1 (got -0.1)"),
         ({"share": "nan"}, "--share must be 0 to 1 (got nan)"),
         ({"share": "2px"}, "--share must be a number (got '2px')"),
+        ({"share": "2.5%"}, "--share must be a number (got '2.5%'). Give 0.025"),
         ({"count": 0}, "--count must be 1 or more (got 0)"),
         ({"count": "many"}, "--count must be a whole number (got 'many')"),
         ({"mode": "quick"}, "--mode must be one of fast, slow (got 'quick')"),

@@ -34,8 +34,15 @@ def test_paths_of_known_and_unknown_storages():
             storage_for(path)
     with pytest.raises(ConfigError, match=r"^gs:/b/x lacks a slash\. Give gs://bucket/folder$"):
         storage_for("gs:/b/x")
-    with pytest.raises(ConfigError, match="ftp:// is not supported"):
-        storage_for("ftp://b/a")
+    for path, cure in (
+        ("ftp://b/a", "Download it, and give the local path"),
+        ("https://b/a.zip", "Download it, and give the local path"),
+        ("file:///data/a", "Give /data/a"),
+        ("hdfs://b/a", "Give a local path, gs://bucket/folder or s3://bucket/folder"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            storage_for(path)
+        assert str(caught.value) == f"{path}: {path.partition(':')[0]}:// is not supported. {cure}"
 
 
 def test_local_copy_of_a_local_file(tmp_path):
