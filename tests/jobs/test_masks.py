@@ -90,6 +90,13 @@ def test_voc_without_xml(tmp_path, recordmill):
             ["--void", "2"],
             {"train/a.png": [255, 1, 0, 255]},
         ),
+        (  # names of images are values of pixels: the table of classes is not one of labels
+            {f"images/{n}.jpg": jpeg(n) for n in (0, 1)}
+            | {f"masks/{n}.png": mask(0, 1, 1, n) for n in (0, 1)}
+            | {"_classes.csv": "Pixel Value,Class\n0,a\n1,b"},
+            [],
+            {"images/0.jpg": [0, 1, 1, 0], "images/1.jpg": [0, 1, 1, 1]},
+        ),
     ],
 )
 def test_layouts(files, flags, values, tmp_path, recordmill):

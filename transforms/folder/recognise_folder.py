@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.box_columns import boxes_fault
+from recordmill.schemas.inputs.class_tables import is_class_table
 from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, is_image_name
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD, USUAL_SPLITS
 from recordmill.schemas.sizes import quote_blanks
@@ -45,6 +46,8 @@ def _label_tables(contents: DataContents) -> Iterator[Interpretation]:
             continue
         path, (name,) = join_path(folder, names[0]), names
         columns = contents.columns(path)
+        if is_class_table(name, {column: values.to_pylist() for column, values in columns.items()}):
+            continue
         by_lower = {column.lower(): column for column in columns}
         usual_label, usual_image = (
             next((by_lower[column] for column in usual if column in by_lower), "")

@@ -7,19 +7,16 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.class_tables import (
+    ADE20K,
+    COLOUR_COLUMNS,
+    NAME_COLUMNS,
+    VALUE_COLUMNS,
+)
 from recordmill.schemas.inputs.file_kinds import describe_container
 from recordmill.schemas.inputs.option import join_names
 from recordmill.transforms.annotated.class_names import match_names
 
-ADE20K = "objectInfo150.txt"
-CLASS_FILES = (
-    *("_classes.csv", "class_dict.csv", "class_dict_seg.csv", "labelmap.txt", "label_colors.txt", ADE20K),
-    *("classes.csv", "codes.txt", "class_names.txt", "classes.txt"),
-)
-"""Names of files that name the classes, in order of preference."""
-_NAME_COLUMNS = ("name", "class", "class_name", "label", "category", "classes")
-_VALUE_COLUMNS = ("value", "pixel value", "pixel_value", "id", "index", "idx", "class_id", "class id")
-_COLOUR_COLUMNS = (("r", "g", "b"), ("red", "green", "blue"))
 _STATED = r"(.*)=(?:(\d{1,5})|#([0-9A-Fa-f]{6}))"
 """Name and value, or name and colour."""
 _LINES = (
@@ -126,9 +123,9 @@ def _parse_table(path: str, lines: Sequence[str]) -> list[MaskClass]:
     except csv.Error as error:
         raise ConfigError(f"{path} is not a table of classes: {error}") from error
     columns = {name.lower(): index for index, name in enumerate(header)}
-    name = next((columns[column] for column in _NAME_COLUMNS if column in columns), None)
-    value = next((columns[column] for column in _VALUE_COLUMNS if column in columns), None)
-    colour = next(([columns[c] for c in channels] for channels in _COLOUR_COLUMNS if {*channels} <= {*columns}), None)
+    name = next((columns[column] for column in NAME_COLUMNS if column in columns), None)
+    value = next((columns[column] for column in VALUE_COLUMNS if column in columns), None)
+    colour = next(([columns[c] for c in channels] for channels in COLOUR_COLUMNS if {*channels} <= {*columns}), None)
     if name is None or (value is None and colour is None):
         raise ConfigError(
             f"{path}: its first line has the columns {', '.join(header)}. Name the classes in a table with the columns "

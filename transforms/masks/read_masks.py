@@ -8,6 +8,7 @@ from functools import partial
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.class_tables import ADE20K, CLASS_FILES
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.maps import depth_folders, is_depth_map, path_below
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD, USUAL_SPLITS
@@ -15,14 +16,7 @@ from recordmill.schemas.names import name_key
 from recordmill.schemas.sizes import first_texts, number_text, size_text
 from recordmill.transforms.annotated.image_sets import SPLITS_BY_NAME, find_image_sets, parse_image_set
 from recordmill.transforms.annotated.source import Source, SourceFolder, is_never, yield_nothing
-from recordmill.transforms.masks.class_values import (
-    ADE20K,
-    CLASS_FILES,
-    ClassTable,
-    known_classes,
-    parse_class_file,
-    parse_names,
-)
+from recordmill.transforms.masks.class_values import ClassTable, known_classes, parse_class_file, parse_names
 from recordmill.transforms.masks.masks_options import MasksOptions
 from recordmill.transforms.masks.pair_folders import (
     FolderPair,
