@@ -54,10 +54,10 @@ def convert(
             print(printable(line))
         mode, output = asked.terminal.progress, asked.options.output
         if asked.options.dry_run:
-            raise ConfigError("dry_run does not write a data set; the command `recordmill convert` prints the plan")
+            raise ConfigError("dry_run does not write a data set. The command `recordmill convert` prints the plan")
         if asked.options.part:
             raise ConfigError(
-                "part does not write a whole data set; the command `recordmill convert` writes parts, and `recordmill "
+                "part does not write a whole data set. The command `recordmill convert` writes parts, and `recordmill "
                 "seal` completes them"
             )
         _, splits = run_command(asked, beam_arguments, show and mode != "none" and show(mode), has_warnings=False)

@@ -255,8 +255,8 @@ class WriteDataset(RecordTransform):
             states = claim_output(options.output, recipes, options.overwrite)
         if OutputState.COMPLETE in states:
             raise ConfigError(
-                f"{options.output} holds {' and '.join(options.splits)}, and only running the pipeline would show "
-                "whether its Samples are the same: give another output, or overwrite=True"
+                f"{options.output} already has {' and '.join(options.splits)}. Whether their Samples are the same is "
+                "unknown before the pipeline runs. Give another output, or overwrite=True"
             )
         written = job.write(samples.pipeline, recipes)
         written | "LogProblems" >> beam.ParDo(_LogProblems(), options.output, options.splits)

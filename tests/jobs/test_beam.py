@@ -412,7 +412,7 @@ def test_layout_follows_what_samples_have(samples, options, layout, piped, tmp_p
     assert len(data["train"]) == len(samples)
     if layout == "classification":
         assert _classes(data) == ["class 0", "class 1"]
-        with pytest.raises(ConfigError, match="only running the pipeline would show"):
+        with pytest.raises(ConfigError, match="is unknown before the pipeline runs"):
             piped(samples)
         piped([drawn_sample(1)], expected="detection", overwrite=True)
     encoded = beam.Pipeline()

@@ -97,7 +97,7 @@ class Difference(Enum):
     DEEPER = "Files are in the subfolder {folder!r}"
     PREFIX = "Names begin with {folder!r}, but paths of files do not"
     FOLDER = "Names differ only in their folders"
-    ENDING = "Names differ in their ending"
+    ENDING = "The names differ in their file extension"
     ZEROS_AND_ENDING = "Names differ in leading zeros and in their ending"
     NOTHING_IN_COMMON = "No file has that name"
 
@@ -224,7 +224,7 @@ def _describe_cause(images: Names, files: Names, sources: NameSources, is_all: b
     cause = max(counts, key=lambda kind: (counts[kind], -_ORDER.index(kind)))
     example = next(pair for pair in pairs if pair.difference is cause)
     like = f"{example.image!r} may be {example.file!r} ({counts[cause]:,} of {len(pairs):,} names compared)"
-    return f"{_describe_pair(example)}: {like}: {_suggest_fix(example, pairs, sources, is_all, suffix_finds_all)}."
+    return f"{_describe_pair(example)}: {like}. {_suggest_fix(example, pairs, sources, is_all, suffix_finds_all)}."
 
 
 def _describe_pair(pair: Pair) -> str:
@@ -237,11 +237,11 @@ def _describe_pair(pair: Pair) -> str:
 
 def _suggest_fix(pair: Pair, pairs: Iterable[Pair], sources: NameSources, is_all: bool, suffix_finds_all: bool) -> str:
     if pair.difference in (Difference.CASE, Difference.ZEROS, Difference.HASH):
-        return "rename the files, or correct the names"
+        return "Rename the files, or correct the names"
     if pair.difference is Difference.ENCODED:
-        return "decode them, with urllib.parse.unquote for example"
+        return "Decode them, with urllib.parse.unquote for example"
     if pair.difference in _ENDINGS:
-        return "were the images converted? Correct the names"
+        return "If the images were converted, correct the names in the labels"
     cures = ["--match suffix"] if suffix_finds_all else []
     # In another folder, images that have files would lose them.
     folders = {other.folder for other in pairs if other.difference is pair.difference}
@@ -251,4 +251,4 @@ def _suggest_fix(pair: Pair, pairs: Iterable[Pair], sources: NameSources, is_all
             cures.append(sources.use_images(f"{folder}/{pair.folder}"))
         elif pair.image == f"{pair.folder}/{pair.file}" and f"/{folder}".endswith(f"/{pair.folder}"):
             cures.append(sources.use_images(folder.removesuffix(pair.folder) or "./"))
-    return f"use {' or '.join(cures)}" if cures else "correct the names"
+    return f"Use {' or '.join(cures)}" if cures else "Correct the names"

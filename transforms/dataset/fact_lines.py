@@ -118,9 +118,9 @@ def _tfds_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Iterat
         copy = f"{folder.rstrip('/')}-replanned"
         yield (
             "TFDS",
-            "cannot read a split that has grown, whose file names have several numbers of shards, so "
-            f"{tfds.DATASET_INFO} and {tfds.FEATURES} are removed. It reads the copy of: recordmill repack "
-            f"{shlex.quote(folder)} {shlex.quote(copy)} --replan",
+            "cannot read a split that has grown: its file names have several numbers of shards. So "
+            f"{tfds.DATASET_INFO} and {tfds.FEATURES} are removed. TFDS reads the copy that this writes: recordmill "
+            f"repack {shlex.quote(folder)} {shlex.quote(copy)} --replan",
         )
 
 

@@ -42,7 +42,7 @@ def ways(contents: DataContents, options: type[MasksOptions]) -> Iterator[Interp
 def _describe(pair: FolderPair) -> str:
     number = f"{len(pair.pairs):,} of {number_text(pair.image_count, 'image')}"
     if pair.images == pair.masks:
-        return f"{number} have a mask beside them, named …{pair.map_ends.end}"
+        return f"{number} have a mask in the same folder, named …{pair.map_ends.end}"
     return f"{number} in {pair.images or 'it'} have a mask in {pair.masks}"
 
 

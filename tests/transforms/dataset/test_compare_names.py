@@ -83,19 +83,19 @@ def test_the_likeliest_file_is_taken():
     ("images", "files", "cause", "cure"),
     [
         (["1.jpg", "2.jpg"], ["t/1.jpg", "t/2.jpg"], "subfolder 't'", "use --match suffix or --images img/t."),
-        (["1.jpg", "2.jpg"], ["t/1.jpg", "v/2.jpg"], "subfolder", "compared): use --match suffix."),
-        (["i/1.jpg"], ["1.jpg"], "begin with 'i', but", "(1 of 1 names compared): use --match suffix."),
+        (["1.jpg", "2.jpg"], ["t/1.jpg", "v/2.jpg"], "subfolder", "compared). Use --match suffix."),
+        (["i/1.jpg"], ["1.jpg"], "begin with 'i', but", "(1 of 1 names compared). Use --match suffix."),
         (["img/1.jpg"], ["1.jpg"], "begin with 'img', but", "use --match suffix or --images ./."),
-        (["/img/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "compared): use --match suffix."),
+        (["/img/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "compared). Use --match suffix."),
         (["https://x.org/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "use --match suffix."),
         (["C:\\i\\1.jpg"], ["1.jpg"], "Names are absolute paths: ", "use --match suffix."),
         (["i\\1.jpg"], ["i/1.jpg"], "Names are Windows paths: ", "use --match suffix."),
         (["i\\1.jpg"], ["1.jpg"], "Names are Windows paths: ", "use --match suffix."),
         (["a/1.jpg"], ["b/1.jpg"], "differ only in their folders: 'a/1.jpg' may be 'b/1.jpg'", "--match suffix."),
-        (["IMG_1.JPG"], ["img_1.jpg"], "differ in case", "rename the files"),
+        (["IMG_1.JPG"], ["img_1.jpg"], "differ in case", "Rename the files"),
         (["%31.jpg"], ["1.jpg"], "Names are percent-encoded: '%31.jpg' may be '1.jpg' (1 of 1", "unquote"),
-        (["1.jpg"], ["01.jpg"], "differ in leading zeros: '1.jpg' may be '01.jpg'", "rename the files"),
-        (["1.png"], ["1.jpg"], "differ in their ending: '1.png' may be '1.jpg'", "converted"),
+        (["1.jpg"], ["01.jpg"], "differ in leading zeros: '1.jpg' may be '01.jpg'", "Rename the files"),
+        (["1.png"], ["1.jpg"], "differ in their file extension: '1.png' may be '1.jpg'", "converted"),
         (["1"], ["01.jpg"], "differ in leading zeros and in their ending: '1' may be '01.jpg'", "Correct the names"),
         (
             ["1.jpg"],
@@ -132,7 +132,7 @@ def test_no_flag_is_advised_that_verb_lacks_or_given(match):
     sources = NameSources(("img", "more"), ("a.csv", "b.csv"), match)
     text = told(["i/1.jpg"], ["1.jpg"], sources)
     assert text.startswith("a.csv b.csv names 'i/1.jpg'; img more has '1.jpg'. ")
-    assert text.endswith("(1 of 1 names compared): correct the names.")
+    assert text.endswith("(1 of 1 names compared). Correct the names.")
 
 
 def test_images_beside_file_that_names_them_are_named_of():
@@ -169,7 +169,7 @@ def test_cures_name_data(images, files, more, cure):
         (1, ["1.jpg"], ["x.jpg"], {"beside": "own", "is_all": False}, "use --images own."),
         (1, ["1.jpg"], ["x.jpg"], {}, "Is it the folder of another split?"),
         (0, ["1.jpg"], ["x.jpg"], {"beside": "own"}, "Is it the folder of another split?"),
-        (0, ["1.jpg"], ["t/1.jpg"], {}, "correct the names."),
+        (0, ["1.jpg"], ["t/1.jpg"], {}, "Correct the names."),
         (0, ["1.jpg"], ["a.zip"], {}, "unpack 'a.zip'."),
     ],
 )
@@ -180,12 +180,12 @@ def test_no_folder_is_advised_that_the_format_refuses(most_folders, images, file
 
 def test_folder_above_is_named():
     sources = NameSources(("data/own/img/",), ("a.csv",), "")
-    assert told(["img/1.jpg", "img/2.jpg"], ["1.jpg", "2.jpg"], sources).endswith("compared): use --images data/own/.")
-    assert told(["n/1.jpg"], ["1.jpg"], NameSources(("own",), ("a.csv",), "")).endswith("correct the names.")
+    assert told(["img/1.jpg", "img/2.jpg"], ["1.jpg", "2.jpg"], sources).endswith("compared). Use --images data/own/.")
+    assert told(["n/1.jpg"], ["1.jpg"], NameSources(("own",), ("a.csv",), "")).endswith("Correct the names.")
 
 
 def test_where_other_images_have_files_folder_is_not_doubted():
-    assert told(["1.jpg"], ["t/1.jpg"], is_all=False).endswith("correct the names.")  # not the folder img/t
+    assert told(["1.jpg"], ["t/1.jpg"], is_all=False).endswith("Correct the names.")  # not the folder img/t
     text = told(["1.jpg"], [], is_all=False)
     assert "img has no other file" in text
     assert "Are some images in another folder?" in text
