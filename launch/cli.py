@@ -122,7 +122,7 @@ def _run_commands(own: list[str], beam_arguments: list[str], debug: bool, signal
             _print_error(interrupt, debug)
         else:
             goes_on = own[0] in VERBS and VERBS[own[0]].resumes
-            left = ". Finished shards are kept: run the same command again to resume" if goes_on else ""
+            left = ". Finished shards are kept. Run the same command again to resume" if goes_on else ""
             print(f"recordmill: {'terminated' if signals else 'interrupted'}{left}", file=error_stream())
         return 128 + signals[0] if signals else INTERRUPTED
 

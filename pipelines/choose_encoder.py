@@ -46,7 +46,7 @@ def choose_encoder(
         saved = _read(path, column, form)
         if known and known.sha256 != saved.info.sha256 and other_splits:
             raise ConfigError(
-                f"{output} holds the split {', '.join(other_splits)}, encoded by another vocabulary than {path}; give "
+                f"{output} holds the split {', '.join(other_splits)}, encoded by another vocabulary than {path}. Give "
                 f"--encoders {shlex.quote(output)} in its place, or another --output"
             )
         return EncoderSource(column, saved.settings, saved=saved, path=path)
@@ -61,14 +61,14 @@ def choose_encoder(
     if split in splits and (saved.split, saved.settings) != (split, settings):
         raise ConfigError(
             f"{output} holds the split {', '.join(other_splits)}, encoded by the vocabulary of {saved.split}, and "
-            f"{split} would get another ({_difference(saved.settings, settings) or 'of its own'}): write all splits in "
+            f"{split} would get another ({_difference(saved.settings, settings) or 'of its own'}). Write all splits in "
             f"one command, keep that vocabulary by --encoders {shlex.quote(output)}, or give another --output"
         )
     if split in splits:
         return EncoderSource(column, settings, split, known=known)
     if saved.settings != settings:
         raise ConfigError(
-            f"{path}, which the split {split} was encoded by, has {_difference(saved.settings, settings)}; give the "
+            f"{path}, which the split {split} was encoded by, has {_difference(saved.settings, settings)}. Give the "
             f"same, or --encoders {shlex.quote(output)} in their place"
         )
     return EncoderSource(column, settings, saved=saved, path=path)
@@ -92,7 +92,7 @@ def _known_encoder(options: TextOptions, form: TextForm, known: EncoderInfo, out
     if words and words != saved.settings.stop_words:
         raise ConfigError(
             f"{path} has {len(saved.settings.stop_words):,} stop words, not these {len(words):,}, and new texts are "
-            "encoded by it as they are: leave --stop-words out, or give another --output"
+            "encoded by it as they are. Leave --stop-words out, or give another --output"
         )
     return EncoderSource(known.column, saved.settings, saved=saved, path=path)
 
@@ -103,7 +103,7 @@ def _check_replaceable(output: str, column: str, manifest: Manifest | None) -> N
     names = [name for name in (encoder_file(column), CLASSES) if storage.size(join_path(output, name)) is not None]
     if names and not unfinished_splits(output) and not (manifest and manifest.encoders):
         raise ConfigError(
-            f"--output {output} has {', '.join(names)}, which would be replaced, and no manifest lists them; give "
+            f"--output {output} has {', '.join(names)}, which would be replaced, and no manifest lists them. Give "
             "another --output, or move them"
         )
 
@@ -127,7 +127,7 @@ def saved_classes(folders: Sequence[str]) -> tuple[str, ...]:
     }
     known = {path: classes for path, classes in classes_by_file.items() if classes}
     if len(set(known.values())) > 1:
-        raise ConfigError(f"--encoders: {' and '.join(known)} have different classes; give one of them")
+        raise ConfigError(f"--encoders: {' and '.join(known)} have different classes. Give one of them")
     return next(iter(known.values()), ())
 
 
@@ -142,10 +142,10 @@ def read_stop_words(paths: Sequence[str]) -> tuple[str, ...]:
         try:
             words = storage_for(path).read(path).decode("utf-8-sig").split("\n")
         except UnicodeDecodeError as error:
-            raise ConfigError(f"--stop-words {path} is not UTF-8 ({error}); write it again as UTF-8") from error
+            raise ConfigError(f"--stop-words {path} is not UTF-8 ({error}). Write it again as UTF-8") from error
         stripped = [word.strip() for word in words if word.strip()]
         if not stripped:
-            raise ConfigError(f"--stop-words {path} has no word; give one a line, or leave it out")
+            raise ConfigError(f"--stop-words {path} has no word. Give one a line, or leave it out")
         all_words += stripped
     return tuple(all_words)
 
@@ -156,19 +156,19 @@ def _fit_split(asked: str | None, splits: Sequence[str], known: EncoderInfo | No
         if asked in splits or (known and known.split == asked):
             return asked
         raise ConfigError(
-            f"--fit-split {asked}: this command writes {', '.join(splits)}, and {output} has no vocabulary of {asked}; "
-            f"write {asked} first, or give --encoders"
+            f"--fit-split {asked}: this command writes {', '.join(splits)}, and {output} has no vocabulary of {asked}. "
+            f"Write {asked} first, or give --encoders"
         )
     if known and (known.split in splits or _TRAIN not in splits):
         return known.split
     if known:
         raise ConfigError(
-            f"{output} has the vocabulary of split {known.split}, and {_TRAIN} would be encoded by it: give "
+            f"{output} has the vocabulary of split {known.split}, and {_TRAIN} would be encoded by it. Give "
             f"--fit-split {known.split} if that is meant, or another --output, {_TRAIN} first"
         )
     if _TRAIN in splits or len(splits) == 1:
         return _TRAIN if _TRAIN in splits else splits[0]
-    raise ConfigError(f"no split of {', '.join(splits)} is called {_TRAIN}; give --fit-split, the one to learn from")
+    raise ConfigError(f"no split of {', '.join(splits)} is called {_TRAIN}. Give --fit-split, the one to learn from")
 
 
 def _saved_path(folders: Sequence[str], column: str) -> str:
@@ -180,7 +180,7 @@ def _saved_path(folders: Sequence[str], column: str) -> str:
     file = encoder_file(column)
     files = _saved_files(folders, file)
     if len(files) > 1:
-        raise ConfigError(f"--encoders: {' and '.join(files)} both encode {column}; give one of them")
+        raise ConfigError(f"--encoders: {' and '.join(files)} both encode {column}. Give one of them")
     if not files:
         raise ConfigError(f"--encoders {' '.join(folders)}: no {file}, which would encode {column}")
     return files[0]

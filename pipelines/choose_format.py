@@ -73,7 +73,7 @@ def choose_conversion(values: Mapping[str, Any], recognises: bool = True) -> Con
     given["data"] = [path for path in map(str, _listed(given.get("data"))) if path]
     if "sets" in given:
         if given["data"]:
-            raise ConfigError("DATA and --sets both name the data sets; give only one of them")
+            raise ConfigError("DATA and --sets both name the data sets. Give only one of them")
         return _join_sets(given.pop("sets"), given, recognises)
     name = given.pop("format", None)
     if name is not None:
@@ -81,7 +81,7 @@ def choose_conversion(values: Mapping[str, Any], recognises: bool = True) -> Con
     by_files = {entry.name: files for entry in formats().values() if (files := [f for f in entry.files if f in given])}
     if len(by_files) > 1:
         shown = " and ".join(f"{flag(files[0])} ({format_})" for format_, files in by_files.items())
-        raise ConfigError(f"{shown} are of two formats; give only one of them")
+        raise ConfigError(f"{shown} are of two formats. Give only one of them")
     if recognises and "labels" in given and (fault := _labels_folder_fault(given)):
         raise ConfigError(fault)
     for format_, files in by_files.items():
@@ -105,7 +105,7 @@ def _labels_folder_fault(given: Mapping[str, Any]) -> str:
     images = given["data"] or _listed(given.get("images"))
     parents = {posixpath.dirname(path.rstrip("/")) for path in (folder, *images)}
     places = [*(parents if len(parents) == 1 else ()), folder]
-    text = f"--labels {folder} is a folder; give the table of image paths and classes, or label files as DATA"
+    text = f"--labels {folder} is a folder. Give the table of image paths and classes, or label files as DATA"
     for place in filter(None, places):
         for name, match in recognise_data([place]):
             if not formats()[name].has_label_files:
@@ -167,11 +167,11 @@ def _join_sets(sets: Sequence[Mapping[str, Any]], given: Mapping[str, Any], reco
         if conversion is None:
             return None
         if conversion.format.name == SETS.name:
-            raise ConfigError(f"{name}: its data are {len(conversion.values['sets'])} data sets; list each by itself")
+            raise ConfigError(f"{name}: its data are {len(conversion.values['sets'])} data sets. List each by itself")
         if conversion.format.name == "table":
             raise ConfigError(
                 f"{name} is rows{''.join(f' ({note})' for note in conversion.notes[:1])}, and tables are not joined. "
-                "Several files of rows are one table: give them as DATA, or convert it on its own"
+                "Several files of rows are one table. Give them as DATA, or convert it on its own"
             )
         members.append({"name": name, "format": conversion.format.name, **conversion.values})
         descriptions += conversion.notes[:-1]
@@ -242,7 +242,7 @@ def _complete(entry: Format, given: Mapping[str, Any], why: str) -> Conversion:
     if "model" in given:
         if not entry.model_options_path:
             raise ConfigError(
-                f"--model applies to class folders, and to rows with --image-column, but {why}; leave --model out"
+                f"--model applies to class folders, and to rows with --image-column, but {why}. Leave --model out"
             )
         entry = entry.with_model()
     given = _place_data(entry, given)
@@ -256,7 +256,7 @@ def _complete(entry: Format, given: Mapping[str, Any], why: str) -> Conversion:
 def _foreign_flag(name: str, entry: Format, why: str) -> str:
     """Return the error of an option that a format does not have, or not with --model."""
     if name == "images" and entry.name == "folder":
-        return f"--images is not needed with class folders: give them as DATA; {why}"
+        return f"--images is not needed with class folders. Give them as DATA; {why}"
     if name == "add" and entry.options.model_fields.get("rows"):
         return f"--add is a flag of formats whose images have names to compare; {why}. Write all rows to a new --output"
     users = [*fields_by_name()[name]]
@@ -274,7 +274,7 @@ def _place_data(entry: Format, given: Mapping[str, Any]) -> dict[str, Any]:
     has_files = any(name in given for name in entry.files)
     if has_files and data and images and sorted(data) != sorted(map(str, images)):
         raise ConfigError(
-            f"{' '.join(data)} and --images {' '.join(map(str, images))} both name the images; give only one of them"
+            f"{' '.join(data)} and --images {' '.join(map(str, images))} both name the images. Give only one of them"
         )
     if has_files:
         is_folder = entry.name == "folder"

@@ -215,7 +215,7 @@ class Job(NamedTuple):
         ):
             raise ConfigError(
                 f"--layout {self.options.layout} names shards without their split, so a folder has one, but the data "
-                f"set has {' and '.join(self.splits)}: convert each split to its own --output, or choose another "
+                f"set has {' and '.join(self.splits)}. Convert each split to its own --output, or choose another "
                 "--layout"
             )
         if self.parts:

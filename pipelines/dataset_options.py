@@ -85,7 +85,7 @@ class VerifyOptions(ServiceVerifyOptions):
 
     def _faults(self) -> Iterator[str]:
         if self.recompute is not None and self.check not in (None, "tensorflow"):
-            yield f"--recompute needs TensorFlow, which --check {self.check} does not use; give only one of them"
+            yield f"--recompute needs TensorFlow, which --check {self.check} does not use. Give only one of them"
 
 
 class ExtractOptions(DataSetOptions):
@@ -126,7 +126,7 @@ class RepackOptions(DataSetOptions):
 
     def _faults(self) -> Iterator[str]:
         if self.container is None and not self.replan:
-            yield "--container is missing: name the container of the new shards, or give --replan to plan them again"
+            yield "--container is missing. Name the container of the new shards, or give --replan to plan them again"
 
 
 class SealOptions(DataSetOptions):
@@ -179,11 +179,11 @@ class ShowOptions(Options):
 
     def _faults(self) -> Iterator[str]:
         if self.save and self.as_json:
-            yield "--save and --json contradict each other; give only one of them"
+            yield "--save and --json contradict each other. Give only one of them"
         if self.find and not all(self.find_terms):
             yield f"--find {self.find!r} must be category=NAME, or FEATURE=VALUE"
         if self.id and self.find:
-            yield "--id and --find both select records; give only one of them"
+            yield "--id and --find both select records. Give only one of them"
         if self.saves_one_image and (self.count or 1) > 1:
             yield f"--save {self.save} is one image, but --count is {self.count}. Name a folder to save them in"
 

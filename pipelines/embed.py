@@ -20,7 +20,7 @@ from recordmill.transforms.shards.plan_blocks import PlanBlocks
 from recordmill.transforms.storage.resolve import storage_for
 
 _RANDOM_WEIGHTS = (
-    "--weights none: the weights are random, so the features mean nothing; give --weights imagenet or a file to train "
+    "--weights none: the weights are random, so the features mean nothing. Give --weights imagenet or a file to train "
     "on them"
 )
 

@@ -84,7 +84,7 @@ def find_parts(options: FolderOptions) -> dict[str, FolderOptions]:
     folders, warnings = find_split_folders(options.images[0])
     if folders and options.is_split_given:
         raise ConfigError(
-            f"{options.images[0]} has folders of the splits {', '.join(folders)}, and --split names splits, too; leave "
+            f"{options.images[0]} has folders of the splits {', '.join(folders)}, and --split names splits, too. Leave "
             "--split out, or give one of the folders as DATA"
         )
     for warning in warnings if folders else ():
@@ -128,7 +128,7 @@ def table_column_splits(options: FolderOptions) -> tuple[str, ...]:
         raise ConfigError(f"{', '.join(with_splits)}: no row is usable, so there is nothing to write")
     if options.is_split_given:
         raise ConfigError(
-            f"{with_splits[0]} has a column of splits ({', '.join(splits)}): leave out --split, or remove the column"
+            f"{with_splits[0]} has a column of splits ({', '.join(splits)}). Leave out --split, or remove the column"
         )
     return splits
 

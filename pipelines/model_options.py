@@ -98,7 +98,7 @@ class ModelOptions(Options):
         if self.input_size and not parse_image_size(self.input_size):
             yield f"--input-size {self.input_size!r} is not a height and width in pixels: 224x224 for example"
         if self.given("add"):
-            yield "--add compares images with stored ones, and --model stores features in their place: leave --add out"
+            yield "--add compares images with stored ones, and --model stores features in their place. Leave --add out"
         yield from super()._faults()
 
 

@@ -107,11 +107,11 @@ def _container_faults(options: RepackOptions, manifest: Manifest, container: str
     if container == manifest.container and compressed == gzip and not options.replan:
         change = " Leave --gzip out to write it uncompressed." if compressed else ""
         change = " Add --gzip to compress it." if CONTAINERS[container].can_gzip and not compressed else change
-        yield f"{folder} already has {named}: copy the folder, or choose another --container.{change}".rstrip(".")
+        yield f"{folder} already has {named}. Copy the folder, or choose another --container.{change}".rstrip(".")
         return
     yield from container_faults(container, manifest.layout, gzip)
     if options.replan and manifest.table.record_of is RecordOf.ROW:
-        yield f"{folder} has rows of a table, which --replan does not plan again: leave it out"
+        yield f"{folder} has rows of a table, which --replan does not plan again. Leave it out"
     if Part.MASK_PNG in manifest.parts and not CONTAINERS[container].has_png_masks:
         yield (
             f"{folder} has masks of objects as PNGs, but {named} stores masks of objects as --masks rle only. Convert "

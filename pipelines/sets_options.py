@@ -222,7 +222,7 @@ class SetsOptions(AnnotatedOptions):
         shown = [f"{scale:g} in {name}" for scale, name in scales.items() if scale is not None]
         if len(shown) > 1:
             yield (
-                f"--depth-scale is {' and '.join(shown)}, and the depth maps of a data set have one scale: write those "
+                f"--depth-scale is {' and '.join(shown)}, and the depth maps of a data set have one scale. Write those "
                 "of one set in the units of the other, or convert each to its own --output"
             )
 
@@ -232,10 +232,10 @@ class SetsOptions(AnnotatedOptions):
         fields = {field.name: field for field in option_fields(entry.options)}
         for option in [option for option in given if option not in _OF_MEMBER]:
             if not is_of_set(fields[option]):
-                yield f"{name}: {flag(option)} is an option of the whole job; give it beside the sets"
+                yield f"{name}: {flag(option)} is an option of the whole job. Give it beside the sets"
         known = {field.attribute for field in fields.values()}
         for option in sorted(self.model_fields_set - {"sets", *known}):
-            yield f"{flag(option)} is not an option of {entry.name}, the format of the set {name}; leave it out"
+            yield f"{flag(option)} is not an option of {entry.name}, the format of the set {name}. Leave it out"
 
     def _member(self, name: str, given: Mapping[str, Any]) -> NamedSet:
         """Return a set.
@@ -262,7 +262,7 @@ class SetsOptions(AnnotatedOptions):
         """Yield an error of groups of images that may be in two sets, if each set is divided by itself."""
         if self.keeps_groups and self.divides_ranked:
             ranked, groups = self.given("split_by", "stratify")[0], self.given("group_from", "groups")[0]
-            yield f"{ranked} divides each data set by itself, but {groups} may group images of two sets; leave out one"
+            yield f"{ranked} divides each data set by itself, but {groups} may group images of two sets. Leave out one"
 
     def _layout_faults(self) -> Iterator[str]:
         """Yield an error if some sets have objects, and others one class for each image."""
@@ -298,10 +298,10 @@ def check_given(given: Mapping[str, Any], sets: Sequence[Mapping[str, Any]]) -> 
         ConfigError: There are not several sets, names are not usable, or an option is not for several sets.
     """
     if len(sets) < 2:
-        raise ConfigError(f"--sets needs two or more data sets (got {len(sets)}); give a single one as DATA")
+        raise ConfigError(f"--sets needs two or more data sets (got {len(sets)}). Give a single one as DATA")
     for option in _REFUSED:
         if any(option in one for one in (given, *sets)):
-            raise ConfigError(f"{flag(option)} is not for several data sets; leave it out, or convert each on its own")
+            raise ConfigError(f"{flag(option)} is not for several data sets. Leave it out, or convert each on its own")
     names = [one["name"] for one in sets if "name" in one]
     named = [str(name) if isinstance(name, int) and not isinstance(name, bool) else name for name in names]
     for name in (*named, *set_names(sets)):
@@ -309,7 +309,7 @@ def check_given(given: Mapping[str, Any], sets: Sequence[Mapping[str, Any]]) -> 
             cure = "file names begin with it" if name in named else "give the set another `name` in --sets"
             raise ConfigError(f"--sets: name {shorten(repr(name), 80)} {fault}; {cure}")
         if named.count(name) > 1:
-            raise ConfigError(f"--sets: two sets are named {name!r}; give each a name of its own")
+            raise ConfigError(f"--sets: two sets are named {name!r}. Give each a name of its own")
 
 
 def _only(values: set[Any], default: Any) -> Any:

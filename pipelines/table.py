@@ -54,7 +54,7 @@ def prepare(options: TableOptions) -> Job:
     if saved and options.classes and options.classes != saved:
         raise ConfigError(
             f"--classes differ from the classes of --encoders, {', '.join(saved[:8])}{' …' if len(saved) > 8 else ''}: "
-            "one index would mean two classes; leave --classes out"
+            "one index would mean two classes. Leave --classes out"
         )
     options = options.model_copy(update={"classes": saved or options.classes})  # an index stays the same class
     column = options.split_column
@@ -88,8 +88,8 @@ def find_parts(options: TableOptions) -> dict[str, TableOptions]:
     dividing += ["--text"] if options.encoded_columns else []
     if by_split and dividing:
         raise ConfigError(
-            f"{options.rows[0]} has files of the splits {', '.join(by_split)}, which {dividing[0]} would divide again; "
-            "leave it out, or give the files of one split as DATA"
+            f"{options.rows[0]} has files of the splits {', '.join(by_split)}, which {dividing[0]} would divide again. "
+            "Leave it out, or give the files of one split as DATA"
         )
     return {
         split: options.model_copy(update={"rows": paths, "split": ((split, Fraction(1)),)})

@@ -87,12 +87,12 @@ def check_windows(name: str, samples: PCollection) -> None:
         parts = f"in windows with the trigger {type(windowing.triggerfn).__name__}"
     if parts:
         raise ConfigError(
-            f"{name} writes all Samples as one data set, but its input is {parts}: add "
+            f"{name} writes all Samples as one data set, but its input is {parts}. Add "
             "beam.WindowInto(beam.window.GlobalWindows()) before it"
         )
     if not samples.is_bounded:
         raise ConfigError(
-            f"{name} writes all Samples as one data set, but its input is unbounded: read them from a source that ends"
+            f"{name} writes all Samples as one data set, but its input is unbounded. Read them from a source that ends"
         )
 
 

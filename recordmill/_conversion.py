@@ -154,7 +154,7 @@ def format_values(options: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
         raise ConfigError(f"format_options must be a dict of options by name (got {options!r})")
     if repeated := [name for name in options if name in values]:
-        raise ConfigError(f"{', '.join(repeated)}: given as a keyword, and in format_options; give it once")
+        raise ConfigError(f"{', '.join(repeated)}: given as a keyword, and in format_options. Give it once")
     return {name: plain_value(name, value) for name, value in options.items()}
 
 
@@ -170,7 +170,7 @@ def plain_value(name: str, value: Any) -> Any:
             return str(one)
         if isinstance(one, Real):
             return float(one)
-        cure = f"; write it to a file: {name}.to_parquet(…)" if hasattr(one, "to_parquet") else ""
+        cure = f". Write it to a file: {name}.to_parquet(…)" if hasattr(one, "to_parquet") else ""
         raise TypeError(f"text, a number, a path or a list is expected, not {type(one).__name__}{cure}")
 
     try:
@@ -211,7 +211,7 @@ def _beam_flags(options: "Sequence[str] | PipelineOptions") -> list[str]:
     flags = []
     for name, value in options.get_all_options(drop_default=True).items():
         if value is False:
-            raise ConfigError(f"runner_options: {name}=False; give the list of flags in place of PipelineOptions")
+            raise ConfigError(f"runner_options: {name}=False. Give the list of flags in place of PipelineOptions")
         for one in value if isinstance(value, list) else [value]:
             text = json.dumps(one) if isinstance(one, dict) else one
             flags.append(f"--{name}" if one is True else f"--{name}={text}")

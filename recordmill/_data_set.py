@@ -212,7 +212,7 @@ class Split(SplitRecords):
         """
         decoding = Decoding(*check_types(Split.grain, threads=threads, resize=resize, draft=draft, pad=pad))
         if raw and decoding != Decoding():
-            raise ConfigError("Split.grain: raw=True returns records as they are stored; leave out the other arguments")
+            raise ConfigError("Split.grain: raw=True returns records as they are stored. Leave out the other arguments")
         return RecordSource(self._with_decoding(keys, decoding), raw)
 
 

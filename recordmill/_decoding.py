@@ -31,13 +31,13 @@ class Decoding(msgspec.Struct, frozen=True):
     def faults(self, readings: Mapping[str, Reading]) -> Iterator[str]:
         """Yield the faults of arguments that are out of range, or contradict themselves or the values to decode."""
         if self.threads < 1:
-            yield f"threads={self.threads}: give 1 or more"
+            yield f"threads={self.threads}. Give 1 or more"
         if self.pad is not None and self.pad < 1:
-            yield f"pad={self.pad}: give 1 or more"
+            yield f"pad={self.pad}. Give 1 or more"
         if self.draft and self.resize is None:
             yield "draft=True needs resize=(height, width)"
         if self.resize is not None and min(self.resize) < 1:
-            yield f"resize={self.resize}: give (height, width), 1 or more each"
+            yield f"resize={self.resize}. Give (height, width), 1 or more each"
         if self.resize is not None and not any(reading.form in IMAGE_SIZED for reading in readings.values()):
             yield f"resize={self.resize}: the records, or keys, have no image, mask or map"
 
@@ -51,7 +51,7 @@ def check_pad(pad: int, folder: str, split: str, readings: Mapping[str, Reading]
         if numbers and numbers.largest > pad:
             raise ConfigError(
                 f"{folder}, split {split}: pad={pad} is too small: an image has "
-                f"{numbers.largest:,.0f} {lists}; give pad={numbers.largest:.0f} or more"
+                f"{numbers.largest:,.0f} {lists}. Give pad={numbers.largest:.0f} or more"
             )
 
 
@@ -112,7 +112,7 @@ def pad_value(name: str, value: Any, reading: Reading, pad: int) -> Any:
 def _pad_axes(name: str, value: np.ndarray, axes: tuple[int, ...], reading: Reading, pad: int) -> np.ndarray:
     longest = max(value.shape[axis] for axis in axes)
     if longest > pad:
-        raise ConfigError(f"pad={pad} is too small: {name} has {longest} values; give pad={longest} or more")
+        raise ConfigError(f"pad={pad} is too small: {name} has {longest} values. Give pad={longest} or more")
     shape = [pad if axis in axes else size for axis, size in enumerate(value.shape)]
     padded = np.full(shape, b"" if reading.dtype == "bytes" else reading.padding, value.dtype)
     padded[tuple(map(slice, value.shape))] = value

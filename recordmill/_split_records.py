@@ -162,7 +162,7 @@ class SplitRecords:
         if not 0 < threshold <= 1:
             raise ConfigError(f"threshold must be a fraction above 0 and up to 1, such as 0.001 (got {threshold})")
         if not isinstance(self._numbers, range):
-            raise ConfigError(f"{self.folder}, split {self.name} is repeated already; repeat the split that was opened")
+            raise ConfigError(f"{self.folder}, split {self.name} is repeated already. Repeat the split that was opened")
         classes = self._record_classes().cut(self._numbers.start, self._numbers.stop)
         numbers, part = np.arange(self._numbers.start, self._numbers.stop), copy(self)
         part._numbers = np.repeat(numbers, round_factors(repeat_factors(classes, threshold), numbers, seed))
@@ -214,7 +214,7 @@ class SplitRecords:
             for example in look_ahead(self._decode_or_raise, _with_error_as_item(records), pool, threads):
                 yield example
                 if os.getpid() != process:  # threads do not survive a fork
-                    raise RuntimeError("an iteration with threads cannot continue in a forked process; start a new one")
+                    raise RuntimeError("an iteration with threads cannot continue in a forked process. Start a new one")
 
     def _decode_or_raise(self, item: tuple[Buffer, int] | Exception) -> dict[str, Any]:
         if isinstance(item, Exception):
@@ -225,12 +225,12 @@ class SplitRecords:
         """Raise ConfigError if the shards are compressed."""
         if self.compression:
             raise ConfigError(
-                f"{self.folder}, split {self.name}: the shards are compressed by GZIP, which has no random access; "
-                "read the split in order, or convert without --gzip"
+                f"{self.folder}, split {self.name}: the shards are compressed by GZIP, which has no random access. "
+                "Read the split in order, or convert without --gzip"
             )
         if not CONTAINERS[self.container].has_random_access:
             raise ConfigError(
-                f"{self.folder}, split {self.name}: {self.container} files have no random access; read the split in "
+                f"{self.folder}, split {self.name}: {self.container} files have no random access. Read the split in "
                 "order"
             )
 
@@ -295,12 +295,12 @@ class SplitRecords:
         if keys is None:
             keys = [name for name, reading in self._readings.items() if reading.dtype != "bytes"]
             if not keys:
-                raise ConfigError(f"{self.folder}, split {self.name}: pad leaves texts out; name them in keys")
+                raise ConfigError(f"{self.folder}, split {self.name}: pad leaves texts out. Name them in keys")
         names = [] if isinstance(keys, str) or not isinstance(keys, Iterable) else list(keys)
         unknown = [key for key in names if key not in list(self._readings)]  # a key may be unhashable
         if not names or unknown:
             wrong = f"no key {', '.join(map(repr, unknown))}" if unknown else f"keys={keys!r}"
-            raise ConfigError(f"{self.folder}, split {self.name}: {wrong}; give a list of {', '.join(self._readings)}")
+            raise ConfigError(f"{self.folder}, split {self.name}: {wrong}. Give a list of {', '.join(self._readings)}")
         part = copy(self)
         part.__dict__.pop("_decoder", None)  # cached for all keys
         part._readings = {name: reading for name, reading in self._readings.items() if name in names}
@@ -312,7 +312,7 @@ class SplitRecords:
         part.__dict__.pop("_decoder", None)  # cached for other arguments
         part._decoding = decoding
         if faults := list(decoding.faults(part._readings)):
-            raise ConfigError(f"{self.folder}, split {self.name}: {'; '.join(faults)}")
+            raise ConfigError(f"{self.folder}, split {self.name}: {'. '.join(faults)}")
         part._check_pad(decoding.pad)
         return part
 

@@ -190,12 +190,12 @@ def _check_arguments(split: SplitRecords, steps: Steps, least: int) -> None:
     forms = {reading.form for reading in split.features.values()}
     faults = {
         f"shard=({index}, {hosts}): the index is 0 to hosts - 1": not 0 <= index < hosts,
-        f"batch={steps.batch}: give 1 or more": steps.batch is not None and steps.batch < 1,
+        f"batch={steps.batch}. Give 1 or more": steps.batch is not None and steps.batch < 1,
         "pad, ragged and drop_remainder need batch": steps.batch is None
         and (steps.pad is not None or steps.ragged or steps.drop_remainder),
-        "pad and ragged: a ragged batch is not padded; give one of them": steps.pad is not None and steps.ragged,
+        "pad and ragged: a ragged batch is not padded. Give one of them": steps.pad is not None and steps.ragged,
         f"seed={steps.seed}: seed needs shuffle=True": steps.seed is not None and not steps.shuffle,
-        "batch: images of different sizes do not form a batch; give resize=(height, width), or ragged=True": bool(
+        "batch: images of different sizes do not form a batch. Give resize=(height, width), or ragged=True": bool(
             steps.batch and not steps.resize and not steps.ragged and forms & (IMAGE_SIZED - {Form.PIXELS})
         ),
         f"drop_remainder: a host has {least:,} records, less than one batch of {steps.batch}": bool(
@@ -204,7 +204,7 @@ def _check_arguments(split: SplitRecords, steps: Steps, least: int) -> None:
     }
     wrong = list(Decoding(resize=steps.resize, pad=steps.pad).faults(split.features))
     if wrong := wrong + [fault for fault, is_so in faults.items() if is_so]:
-        raise ConfigError(f"{split.folder}, split {split.name}: {'; '.join(wrong)}")
+        raise ConfigError(f"{split.folder}, split {split.name}: {'. '.join(wrong)}")
     split._check_pad(steps.pad)
 
 
@@ -325,6 +325,6 @@ def _supervised_names(split: SplitRecords) -> tuple[str, str]:
     if not labels or (inputs and inputs not in features):
         raise ConfigError(
             f"{split.folder}, split {split.name}: as_supervised needs an image or feature and one label per "
-            f"record, and the records have {', '.join(features)}: choose inputs and targets by map"
+            f"record, and the records have {', '.join(features)}. Choose inputs and targets by map"
         )
     return inputs, labels[0]

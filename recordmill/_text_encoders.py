@@ -74,12 +74,12 @@ def encoders(path: str | os.PathLike[str]) -> dict[str, Encoder]:
         name = join_path(path, info.file)
         if storage.size(name) is None:
             raise ConfigError(
-                f"{name} is missing, and the indices of {info.column} mean nothing without it; copy it, too"
+                f"{name} is missing, and the indices of {info.column} mean nothing without it. Copy it, too"
             )
         fitted = decode_encoder(storage.read(name), name)
         if fitted.info != info:
             raise ConfigError(
-                f"{name} was changed after it was written, so indices may mean other terms; run recordmill verify"
+                f"{name} was changed after it was written, so indices may mean other terms. Run recordmill verify"
             )
         start = f"{info.column}."
         features = {

@@ -106,7 +106,7 @@ def check_new_key(key: str, name: str, table: FeatureTable) -> str:
     group = next((prefix for prefix in table.groups if name.startswith(f"{prefix}/")), None)
     if group and not key.startswith(f"{group}/"):
         raise ConfigError(
-            f"--rename {key}={name}: in layout {table.layout} all lists below {group}/ have the same length; choose "
+            f"--rename {key}={name}: in layout {table.layout} all lists below {group}/ have the same length. Choose "
             "another key"
         )
     return name

@@ -383,7 +383,7 @@ def _convert_exactly(feature: Feature, column: Any) -> Any:
     if is_other.any():
         what = "not a whole number" if is_whole else "not exact as float32"
         raise ConfigError(
-            f"--dtype {feature.name}: {np.ravel(numbers)[np.ravel(is_other)][0]} is {what}; omit {feature.name}"
+            f"--dtype {feature.name}: {np.ravel(numbers)[np.ravel(is_other)][0]} is {what}. Omit {feature.name}"
         )
     return Ragged(exact, column.starts) if isinstance(column, Ragged) else exact
 

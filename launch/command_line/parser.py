@@ -127,7 +127,7 @@ def _build_command(
             if not faults:  # a misspelt option may be the one that names DATA or its format
                 raise
     if faults:
-        raise ConfigError("; ".join(dict.fromkeys(faults)) + advice)
+        raise ConfigError(". ".join(dict.fromkeys(faults)) + advice)
     return command
 
 
@@ -244,7 +244,7 @@ def read_words(fields: Iterable[OptionField], words: Sequence[str]) -> tuple[dic
             typed |= {field.name: ["-"]} if field.is_required else {}  # so that it is not reported as missing, too
     faults += [f"unexpected argument {word!r}" for word in unexpected[:_UNEXPECTED_SHOWN]]
     if (more := len(unexpected) - _UNEXPECTED_SHOWN) > 0:
-        faults.append(f"and {more:,} more; quote a file pattern, or the shell expands it")
+        faults.append(f"and {more:,} more. Quote a file pattern, or the shell expands it")
     known = {field.name: field for field in fields}
     return {name: _option_value(known[name], texts) for name, texts in typed.items()}, faults
 

@@ -39,7 +39,7 @@ def check_inputs(options: ConvertOptions, writes: bool = True) -> None:
     faults += chain.from_iterable(_repeated_path_faults(*item) for paths in checked for item in paths.by_flag.items())
     faults += _shared_path_faults([paths.data for paths in checked[1:]])
     if faults:
-        raise ConfigError("; ".join(faults))
+        raise ConfigError(". ".join(faults))
 
 
 class _Paths(NamedTuple):
@@ -215,7 +215,7 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
         path = os.path.join(output, name)
         if not os.path.islink(path) and not os.path.isfile(path):  # a folder, a pipe or the like
             yield (
-                f"--output {output} has {name}, which is not a file, so a data set cannot use its name: choose another "
+                f"--output {output} has {name}, which is not a file, so a data set cannot use its name. Choose another "
                 "--output"
             )
     storage = storage_for(output)

@@ -68,7 +68,7 @@ def check_runner(options: PipelineOptions, paths: Iterable[str]) -> None:
     elif runner is Runner.PORTABLE:
         faults += _portable_faults(options, paths)
     if faults:
-        raise ConfigError("; ".join(faults))
+        raise ConfigError(". ".join(faults))
 
 
 def check_staging(options: PipelineOptions) -> None:
@@ -128,12 +128,12 @@ def _purpose_faults(options: PipelineOptions, runner: Runner) -> Iterator[str]:
     if options.view_as(StandardOptions).streaming:
         yield "--streaming: a conversion is a batch job, so leave this flag out"
     if options.view_as(DirectOptions).direct_num_workers < 0:
-        yield "--direct_num_workers is negative: give a number of processes, or 0 for one per core"
+        yield "--direct_num_workers is negative. Give a number of processes, or 0 for one per core"
     if runner is not Runner.DATAFLOW:
         if options.view_as(TestOptions).dry_run:
             yield "--dry_run is an option of Dataflow: to print the plan, put --dry-run before the lone --"
         if options.view_as(GoogleCloudOptions).template_location:
-            yield "--template_location is an option of Dataflow: add --runner=DataflowRunner"
+            yield "--template_location is an option of Dataflow. Add --runner=DataflowRunner"
 
 
 def _dataflow_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator[str]:
@@ -141,7 +141,7 @@ def _dataflow_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator
     yield from (f"--{name} is missing: {what}" for name, what in _DATAFLOW_NEEDS.items() if not getattr(cloud, name))
     if not (options.view_as(WorkerOptions).sdk_container_image or _ships_packages(options)):
         yield (
-            "the workers would not have Recordmill: give --sdk_container_image=IMAGE of launch/dataflow/Dockerfile, or "
+            "the workers would not have Recordmill. Give --sdk_container_image=IMAGE of launch/dataflow/Dockerfile, or "
             "--setup_file=./setup.py in a clone of the project"
         )
     for name in _LOCATIONS:  # in place of another path, Beam makes a bucket, or retries for eight minutes
@@ -179,7 +179,7 @@ def _portable_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator
     # Beam's default is a container of Beam's image, which lacks Recordmill.
     if kind in (None, "DOCKER") and not (here or config or _ships_packages(options)):
         yield (
-            "the workers would not have Recordmill: choose how they are started: --environment_type=EXTERNAL "
+            "the workers would not have Recordmill. Choose how they are started: --environment_type=EXTERNAL "
             "--environment_config=HOST:PORT of a worker pool, --environment_type=DOCKER --environment_config=IMAGE, "
             "or --environment_type=LOOPBACK for workers in this process"
         )

@@ -173,7 +173,7 @@ def _split_state(
         if recorded.runs:
             raise ConfigError(
                 f"{output}: {first_texts(damaged, _SHOWN)}, and the split {recipe.split} also has images that --add "
-                "added, which this command would not write: restore the files from a copy, or write all images to "
+                "added, which this command would not write. Restore the files from a copy, or write all images to "
                 "another --output"
             )
         _LOGGER.warning("%s: %s; the split is written again", output, ", ".join(damaged))
@@ -281,7 +281,7 @@ def check_split_names(output: str, known: set[str], written: set[str]) -> None:
     for one, other in sorted(product(known, written)):
         if one != other and one.lower() == other.lower():
             raise ConfigError(
-                f"{output} has the split {one}, and the job would add {other}, {ONLY_CASE}: give --split {one}, "
+                f"{output} has the split {one}, and the job would add {other}, {ONLY_CASE}. Give --split {one}, "
                 "another name, or another --output"
             )
 
@@ -308,20 +308,20 @@ def _check_data_set(output: str, manifest: Manifest, recipe: Recipe, kept_splits
     if other_splits and asked != wanted_parts:
         raise ConfigError(
             f"{output} holds records with {format_parts(asked)} (splits: {', '.join(other_splits)}), the new ones "
-            f"would have {format_parts(wanted_parts)}: give the same annotation files and --masks for all splits, or "
+            f"would have {format_parts(wanted_parts)}. Give the same annotation files and --masks for all splits, or "
             "another --output"
         )
     kinds = "tiles" if Part.TILES in manifest.parts else "images", "tiles" if "tile" in recipe.options else "images"
     if other_splits and recipe.inputs and kinds[0] != kinds[1]:  # Samples show only when they are read what they are
         raise ConfigError(
             f"{output} holds records of {kinds[0]} (splits: {', '.join(other_splits)}), the new ones would be of "
-            f"{kinds[1]}: give --tile for all splits or for none, or another --output"
+            f"{kinds[1]}. Give --tile for all splits or for none, or another --output"
         )
     scale, wanted_scale = manifest.depth_scale, recipe.options.get("depth_scale", manifest.depth_scale)
     if other_splits and scale != wanted_scale:
         raise ConfigError(
             f"{output} holds depth maps of --depth-scale {scale} (splits: {', '.join(other_splits)}), the new ones "
-            f"would be of {wanted_scale}: give all splits depth maps of one scale, or another --output"
+            f"would be of {wanted_scale}. Give all splits depth maps of one scale, or another --output"
         )
     check_keras(output, recipe, other_splits)
 
@@ -336,7 +336,7 @@ def check_keras(output: str, recipe: Recipe, other_splits: Iterable[str]) -> Non
     if other_splits and recipe.shard_names.is_keras:
         raise ConfigError(
             f"{output} holds the split {', '.join(other_splits)}; shard names of layout {recipe.layout} do not contain "
-            f"the split: choose a separate --output for --split {recipe.split}"
+            f"the split. Choose a separate --output for --split {recipe.split}"
         )
 
 

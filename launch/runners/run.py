@@ -339,16 +339,16 @@ def _our_class(name: str) -> Any:
 def _failure_message(error: Exception, name: str, message: str, step: str) -> str:
     if name == "ModuleNotFoundError" and re.search(_OURS, message):
         return (
-            f"the workers do not have Recordmill ({message}): install this version on them, or ship it by "
+            f"the workers do not have Recordmill ({message}). Install this version on them, or ship it by "
             "--setup_file=./setup.py or --extra_package=recordmill-….whl"
         )
     if _CANCELLED.search(str(error)):
-        return "the job was cancelled. Finished shards are kept: run the same command again to resume"
+        return "the job was cancelled. Finished shards are kept. Run the same command again to resume"
     if type(error).__name__ == "DataflowRuntimeException" and "Traceback" not in str(error):
         return " ".join(str(error).split())
     if name == "BrokenProcessPool" or message.startswith("Channel closed prematurely"):
         return (
-            "a worker process died, perhaps because memory ran out. Finished shards are kept: run the same "
+            "a worker process died, perhaps because memory ran out. Finished shards are kept. Run the same "
             "command again to resume"
         )
     if message.startswith("Service failed to start up"):
@@ -372,6 +372,6 @@ def _failure_message(error: Exception, name: str, message: str, step: str) -> st
 def _active_job_message(message: str) -> str:
     return (
         f"a job with this name is already running: {message.rstrip('.')}. It writes the same splits into the same "
-        "folder: wait for it, or cancel it (gcloud dataflow jobs list --status=active); --job_name after -- is for a "
+        "folder. Wait for it, or cancel it (gcloud dataflow jobs list --status=active); --job_name after -- is for a "
         "different job"
     )

@@ -36,7 +36,7 @@ def add_image_records(
     if job_purpose(beams) == "template":
         raise ConfigError(
             f"{output} has no digests of its records yet, which new images are compared with, and a template cannot "
-            "add them before its job: run the command once without --template_location"
+            "add them before its job. Run the command once without --template_location"
         )
     shards, mode = shards_to_digest(output, manifests.values()), local_mode(beams)
     terminal().print(

@@ -144,7 +144,7 @@ def _complete_reason(job: Job, recipes: Sequence[Recipe]) -> str:
         return f"{text} Image files were not compared." if not_compared else text
     what = "the complete split" if len(recipes) == 1 else "all these splits"
     text = f"{job.options.output} already has {what}. Add --overwrite to write again."
-    return f"{text} Image files were not compared: add --overwrite if any of them changed." if not_compared else text
+    return f"{text} Image files were not compared. Add --overwrite if any of them changed." if not_compared else text
 
 
 def print_splits(

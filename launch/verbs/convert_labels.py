@@ -92,7 +92,7 @@ def _check_classes(options: LabelsOnlyOptions) -> None:
     if not has_objects and options.as_ in extract.WITHOUT_CLASSES:
         formats = (f"--as {name}" for name in extract.LABEL_FORMATS if name not in extract.WITHOUT_CLASSES)
         raise ConfigError(
-            f"--as {options.as_} stores objects, but the images of DATA have one class each and no objects: give --as "
+            f"--as {options.as_} stores objects, but the images of DATA have one class each and no objects. Give --as "
             f"coco, {', '.join(formats)}"
         )
 
@@ -104,7 +104,7 @@ def _check_folder(options: LabelsOnlyOptions) -> None:
     for path in sorted(inputs):
         if output.startswith(f"{real_path(path)}/"):
             raise ConfigError(
-                f"--output {options.output} is in {path}, where the next run would read its images again: give a "
+                f"--output {options.output} is in {path}, where the next run would read its images again. Give a "
                 "folder outside of it"
             )
 

@@ -127,7 +127,7 @@ def _document_lines(folder: str, split: ExtractedSplit) -> Iterator[str]:
         if document.shared_ids:
             yield (
                 f"    {number_text(document.shared_ids, 'id')} shared by two or more annotations; tools that look "
-                "up annotations by id, such as pycocotools, find only one of each: renumber them before evaluation"
+                "up annotations by id, such as pycocotools, find only one of each. Renumber them before evaluation"
             )
     for counts, what in ((split.lost, "not written"), (split.notes, "note")):
         if counts:

@@ -83,7 +83,7 @@ def _complete_splits(output: str, split: str) -> list[str]:
     """
     if unfinished := unfinished_splits(output):
         raise ConfigError(
-            f"{output} has no finished part, and an unfinished run of {' and '.join(unfinished)}: wait until the parts "
+            f"{output} has no finished part, and an unfinished run of {' and '.join(unfinished)}. Wait until the parts "
             f"have ended, or run the same command again, and then: recordmill seal {shlex.quote(output)}"
         )
     manifest = read_manifest(output)

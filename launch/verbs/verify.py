@@ -40,8 +40,8 @@ def run(options: VerifyOptions, progress_mode: str, beams: PipelineOptions) -> b
         check_runner(beams, options.paths)
         if options.check in (None, "tensorflow"):
             raise ConfigError(
-                "--check tensorflow (the default) runs only on this machine, because remote workers lack TensorFlow; "
-                "use --check decode, which decodes as the writer does, or --check hashes"
+                "--check tensorflow (the default) runs only on this machine, because remote workers lack TensorFlow. "
+                "Use --check decode, which decodes as the writer does, or --check hashes"
             )
         if job_purpose(beams) == "dry run":
             raise ConfigError("verify does not support a dry run. Leave --dry_run out")

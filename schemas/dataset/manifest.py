@@ -487,7 +487,7 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
     if manifest is None:
         raise ConfigError(
             f"{path} has manifest format {format_}, but this version reads format {FORMAT}: a development version of "
-            "Recordmill wrote it; convert again into another folder"
+            "Recordmill wrote it. Convert again into another folder"
         )
     if manifest.layout not in LAYOUTS:
         raise ConfigError(f"{path} has the unknown layout {manifest.layout!r}")

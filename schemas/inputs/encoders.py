@@ -158,7 +158,7 @@ def decode_classes(data: bytes, path: str) -> tuple[str, ...]:
         contents = msgspec.json.decode(data, type=_Classes)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{path} is not a file of classes of Recordmill ({error}); give the folder that has one"
+            f"{path} is not a file of classes of Recordmill ({error}). Give the folder that has one"
         ) from error
     if contents.format != FORMAT or len(set(contents.classes)) < len(contents.classes) or "" in contents.classes:
         raise ConfigError(
@@ -182,7 +182,7 @@ def decode_encoder(data: bytes, path: str) -> TextEncoder:
         encoder = msgspec.json.decode(data, type=TextEncoder)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(
-            f"{path} is not an encoder of Recordmill ({error}); give the folder that has its files"
+            f"{path} is not an encoder of Recordmill ({error}). Give the folder that has its files"
         ) from error
     if fault := _encoder_fault(encoder):
         raise ConfigError(f"{path}: {fault}; was it edited? Write its data set again")

@@ -100,7 +100,7 @@ def describe_container(data: bytes, is_table: bool) -> str:
         is_table: True if a table is wanted, False if annotations are.
     """
     if _HTML.match(data):
-        return "a web page. The download probably failed; download it again"
+        return "a web page. The download probably failed. Download it again"
     for what, (beginning, cure, table_cure) in _CONTAINERS.items():
         if re.match(beginning, data, re.DOTALL):
             return f"{what}; {table_cure if is_table else cure}"
@@ -133,7 +133,7 @@ def _describe_json(data: bytes, text: bytes) -> str | _LabelFileKind:
         names = rows[0].keys()
         if "image_id" in names:
             return (
-                "a list of COCO's annotations or results, without images; give the object that has the lists images, "
+                "a list of COCO's annotations or results, without images. Give the object that has the lists images, "
                 "annotations and categories"
             )
         if {"image", "annotations"} <= names:
@@ -156,7 +156,7 @@ def describe_table(head: str) -> str:
     if text.startswith(("{", "[")) and ('"images"' in text or '"annotations"' in text):
         return str(_LabelFileKind("COCO's JSON", "coco"))
     data = text.encode(errors="replace")
-    what = describe_content(data) or ("JSON Lines; call it .jsonl" if _try_decode(_FIELDS.decode, data) else "")
+    what = describe_content(data) or ("JSON Lines. Call it .jsonl" if _try_decode(_FIELDS.decode, data) else "")
     return "" if what.startswith("a table") else what
 
 
@@ -165,4 +165,4 @@ def describe_parquet(data: bytes) -> str:
     if what := describe_container(data, is_table=True):
         return "" if data.startswith(b"PAR1") else what
     what = describe_content(data)
-    return {"JSON": "JSON Lines; call it .jsonl", "a ta": "CSV; call it .csv"}.get(what[:4], what)
+    return {"JSON": "JSON Lines. Call it .jsonl", "a ta": "CSV. Call it .csv"}.get(what[:4], what)

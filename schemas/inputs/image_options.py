@@ -117,7 +117,7 @@ class StoredImageOptions(ImageOptions):
 
     def _faults(self) -> Iterator[str]:
         if self.writer == "beam" and self.refused_duplicates != "report":
-            yield f"--writer beam does not search for duplicates: leave --duplicates {self.duplicates} out"
+            yield f"--writer beam does not search for duplicates. Leave --duplicates {self.duplicates} out"
         yield from pair_faults("dtype", self.dtype, "KEY=int64 or KEY=float32", NUMERIC)
         yield from super()._faults()
         if not (self.rename or self.dtype):
@@ -221,12 +221,12 @@ class LabelsOnlyOptions(StoredImageOptions):
         if self.layout == CLASSIFICATION.layout:  # that of images of one class each, which users cannot choose
             foreign.remove("layout")
         if flags := self.given(*foreign):
-            yield f"--labels-only writes no records, so {', '.join(flags)} would do nothing: leave {_it(flags)} out"
+            yield f"--labels-only writes no records, so {', '.join(flags)} would do nothing. Leave {_it(flags)} out"
         if (masks := getattr(self, "masks", "rle")) in ("png", "both"):
-            yield f"--labels-only writes masks as --as {self.as_} stores them: leave --masks {masks} out"
+            yield f"--labels-only writes masks as --as {self.as_} stores them. Leave --masks {masks} out"
         if self.refused_duplicates != "report" and self.check != "decode":
             yield (
-                f"--duplicates {self.duplicates} compares pixels, which --labels-only does not read: add --check decode"
+                f"--duplicates {self.duplicates} compares pixels, which --labels-only does not read. Add --check decode"
             )
 
 
@@ -285,7 +285,7 @@ class TileOptions(StoredImageOptions):
             most = isqrt(MAX_PIXELS)
             yield f"--tile {self.tile} is larger than any image that is read, of {MAX_PIXELS:,} pixels: {most} or less"
         if self.tile and self.max_side:
-            yield "--tile and --max-side contradict each other: leave one of the two out"
+            yield "--tile and --max-side contradict each other. Leave one of the two out"
         yield from super()._faults()
 
 
@@ -410,7 +410,7 @@ class AnnotatedOptions(ObjectOptions, LabelsOnlyOptions, DividedOptions):
         if self.stratify and len(self.split) < 2:
             yield "--stratify needs several splits, but --split names one"
         if self.stratify and self.given("split_by"):
-            yield f"--stratify and --split-by {self.split_by} contradict each other; give only one of them"
+            yield f"--stratify and --split-by {self.split_by} contradict each other. Give only one of them"
         if self.depth_images and self.depth_scale is None:
             yield (
                 "--depth-images needs --depth-scale, the metres per unit of its pixels: 0.001 for NYU, ScanNet, "
@@ -425,5 +425,5 @@ class AnnotatedOptions(ObjectOptions, LabelsOnlyOptions, DividedOptions):
                 f"{self.depth_scale:g}){cure}"
             )
         if self.depth_images and Part.DEPTH not in LAYOUTS[self.layout].parts:
-            yield f"--layout {self.layout} has no feature for --depth-images: leave one of the two out"
+            yield f"--layout {self.layout} has no feature for --depth-images. Leave one of the two out"
         yield from super()._faults()

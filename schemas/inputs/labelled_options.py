@@ -96,16 +96,16 @@ class LabelledOptions(DividedOptions):
         if not self.label_separator:
             yield "--label-separator is empty"
         if self.labels and self.label_from != "folder":
-            yield f"--labels and --label-from {self.label_from} contradict each other: give one"
+            yield f"--labels and --label-from {self.label_from} contradict each other. Give one"
         for name in sorted({name for name in self.classes if self.classes.count(name) > 1}):
             yield f"--classes names {name!r} twice"
         if self.stratify and len(self.split) < 2:
             yield "--stratify divides classes, but --split names a single split"
         if self.stratify and self.given("split_by"):
-            yield f"--stratify and --split-by {self.split_by} contradict each other: give one"
+            yield f"--stratify and --split-by {self.split_by} contradict each other. Give one"
         if self.stratify and self.group_from:
             yield (
                 "--stratify and --group-from contradict each other: a group is not divided, and may have images of "
-                "different classes; give one"
+                "different classes. Give one"
             )
         yield from super()._faults()

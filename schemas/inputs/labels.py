@@ -233,10 +233,10 @@ def name_warnings(labels: LabelMap) -> Iterator[str]:
     "the classes 'Hot dog' and 'hot_dog' may be one"
     """
     if blank := sum(not category.name.strip() for category in labels.categories):
-        yield f"{blank:,} of {len(labels.categories):,} classes have a blank name: name them in the labels"
+        yield f"{blank:,} of {len(labels.categories):,} classes have a blank name. Name them in the labels"
     not_numbers = [category.name for category in labels.categories if not _NUMBER.fullmatch(category.name)]
     if 0 < len(not_numbers) < len(labels.categories) and all(map(_NOT_FINITE.fullmatch, not_numbers)):
-        yield f"the class {not_numbers[0]!r} among numbers may be a missing label: leave out its images, or rename it"
+        yield f"the class {not_numbers[0]!r} among numbers may be a missing label. Leave out its images, or rename it"
     groups: dict[str | Decimal, list[str]] = {}
     for category in labels.categories:
         name = unicodedata.normalize("NFKC", category.name).casefold().strip()
@@ -247,7 +247,7 @@ def name_warnings(labels: LabelMap) -> Iterator[str]:
         one, other, *_ = dict.fromkeys(similar[0])
         yield (
             f"the classes {one!r} and {other!r} may be one, as they differ in case, signs or form alone (number of "
-            f"such names: {len(similar):,}); all are separate classes: rename a folder, or fix the "
+            f"such names: {len(similar):,}); all are separate classes. Rename a folder, or fix the "
             "labels, to make them one"
         )
 

@@ -305,7 +305,7 @@ class OptionField:
         what = f"{first}{self.help[1:]}"
         if self.is_argument:
             return f"{self.typed} is missing ({what})"
-        return f"{self.flag} is missing: give the {what.partition('; ')[0]}"
+        return f"{self.flag} is missing. Give the {what.partition('; ')[0]}"
 
     def fault(self, error: Any) -> str:
         """Return the message for pydantic's error about the value."""
@@ -364,7 +364,7 @@ class Options(BaseModel):
         combination_faults = (*self._missing(fields.values()), *self._faults())
         faults += [fault for fault in combination_faults if not reported & set(re.findall(r"--[a-z-]+", fault))]
         if faults:
-            raise ConfigError("; ".join(faults))
+            raise ConfigError(". ".join(faults))
 
     def _missing(self, fields: Iterable[OptionField]) -> Iterator[str]:
         """Yield an error for each option that has no effect without another option."""

@@ -284,11 +284,11 @@ class ConvertOptions(Options):
             yield f"--writer beam cannot write --container {self.container}; it writes --container {TFRECORD}"
         is_keras = shard_names(self.name, "", self.layout, self.container).is_keras
         if len(self.split) > 1 and is_keras:
-            yield f"--layout {self.layout} names shards without their split, so a folder has one: give one --split"
+            yield f"--layout {self.layout} names shards without their split, so a folder has one. Give one --split"
         if self.writer == "beam" and is_keras:
             yield f"--writer beam cannot name shards as --layout {self.layout} does, by their number of examples"
         if len(sizes := self.given(*SIZING_OPTIONS)) > 1:
-            yield f"{' and '.join(sizes)} contradict each other: give one"
+            yield f"{' and '.join(sizes)} contradict each other. Give one"
         if self.writer == "beam" and (self.shard_size or self.examples_per_shard):
             yield "--writer beam sizes shards by --num-shards only (without it, the runner chooses)"
 
@@ -298,7 +298,7 @@ class ConvertOptions(Options):
         except ValueError as fault:
             yield f"--part {part!r}: {fault}"
         if self.writer == "beam":
-            yield "--part needs planned shards, and --writer beam does not plan them: leave out one of the two"
+            yield "--part needs planned shards, and --writer beam does not plan them. Leave out one of the two"
 
     def _share_faults(self) -> Iterator[str]:
         names = self.splits
@@ -307,7 +307,7 @@ class ConvertOptions(Options):
             yield f"--split names {name} twice"
         for one, other in combinations(sorted(set(names)), 2):
             if one.lower() == other.lower():
-                yield f"--split names {one} and {other}, {ONLY_CASE}: give one of them another name"
+                yield f"--split names {one} and {other}, {ONLY_CASE}. Give one of them another name"
         total = sum(share for _, share in self.split)
         if len(self.split) < 2 and self.split_seed:
             yield "--split-seed divides a data set, but --split names a single split"
@@ -555,7 +555,7 @@ class DividedOptions(ChoiceOptions):
         if len(self.split) < 2 and self.given("split_by"):
             yield "--split-by divides a data set, but --split names a single split"
         if len(given) > 1:
-            yield "--groups and --group-from both say which images belong together: give one"
+            yield "--groups and --group-from both say which images belong together. Give one"
         if self.add:
             yield from self._add_faults()
         yield from super()._faults()
@@ -565,7 +565,7 @@ class DividedOptions(ChoiceOptions):
         for name, why in _NOT_ADDED.items():
             if flags := self.given(name):
                 value = getattr(self, name) if isinstance(getattr(self, name), str) else ""
-                yield f"--add does not fit {f'{flags[0]} {value}'.strip()}, which {why}: leave out one of the two"
+                yield f"--add does not fit {f'{flags[0]} {value}'.strip()}, which {why}. Leave out one of the two"
         if self.add_as is not None and (fault := set_name_fault(self.add_as)):
             yield f"--add-as {shorten(repr(self.add_as), 80)} {fault}, and file names begin with it"
 

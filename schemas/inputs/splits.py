@@ -169,7 +169,7 @@ def find_group(pattern: str, name: str) -> str:
     except TimeoutError as error:
         raise SlowPatternError(
             f"--group-from {pattern} takes more than {_SEARCH_S} seconds for {name!r}: repetitions within repetitions "
-            "do that; give one without"
+            "do that. Give one without"
         ) from error
     return (match[1 if match.re.groups else 0] or "") if match else ""
 

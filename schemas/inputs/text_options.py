@@ -97,11 +97,11 @@ class TextOptions(Options):
             return
         if not self.encoders and self.given("part"):
             yield (
-                f"--part does not fit encoders, and {asking} {form.value} fits one to the texts of a split: give saved "
+                f"--part does not fit encoders, and {asking} {form.value} fits one to the texts of a split. Give saved "
                 "ones by --encoders, or leave --part out"
             )
         if self.encoders and (own := self.given(*FITTED)):
-            yield f"--encoders brings its own vocabulary and settings: leave it out, or {', '.join(own)}"
+            yield f"--encoders brings its own vocabulary and settings. Leave it out, or {', '.join(own)}"
         if not re.fullmatch("[1-9] *, *[1-9]", self.ngrams) or self._ngrams[0] > self._ngrams[1]:
             yield f"--ngrams {self.ngrams!r} must be two numbers from 1 to {MOST_TOKENS}, the smaller first: 1,2"
         elif form is TextForm.TOKENS and self._ngrams != (1, 1):

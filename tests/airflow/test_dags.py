@@ -106,7 +106,7 @@ def test_param_that_breaks_its_schema(start, sample, tmp_path):
 def test_contradictions_are_not_retried(start, sample):
     done = start({**coco(sample), "num_shards": 8, "shard_size": "1GB"}).wait()
     assert (done.code, done.tasks) == (1, {"convert": ("failed", 1), "verify": NOT_RUN, "publish": NOT_RUN}), done.log
-    assert "--num-shards and --shard-size contradict each other: give one" in done.log
+    assert "--num-shards and --shard-size contradict each other. Give one" in done.log
     assert "flock" not in done.log
 
 
@@ -114,7 +114,7 @@ def test_second_run_at_once_is_in_use(start, sample, tmp_path):
     waiting = tmp_path / "waiting"
     waiting.write_text(
         f"#!/bin/bash\ntouch {tmp_path}/started\n"
-        f"while [ $1 = convert -a ! -e {tmp_path}/go ]; do sleep 0.1; done\n"
+        f"while [ $1 = convert -a ! -e {tmp_path}/go ]. Do sleep 0.1; done\n"
         f'exec {RECORDMILL} "$@"\n'
     )
     waiting.chmod(0o755)

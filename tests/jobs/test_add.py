@@ -267,7 +267,7 @@ def test_new_tile_with_the_name_of_an_image_of_the_data_set(tmp_path, recordmill
     more = Data(tmp_path / "more", "a")
     outcome = recordmill(*more.flags(), "-o", out, "--add", *tile, *flag)
     assert outcome.code == 1
-    assert "a tile of 'a.jpg' would have the name of the image 'a_0_20.jpg'; name one of the two in" in outcome.err
+    assert "a tile of 'a.jpg' would have the name of the image 'a_0_20.jpg'. Name one of the two in" in outcome.err
     if flag:
         assert recordmill(*more.flags(), "-o", out, "--add", *tile, "--add-as", "new").code == 0
         assert recordmill("verify", out).code == 0

@@ -277,7 +277,7 @@ def test_elements_of_type_any_are_checked(coco, tmp_path):
 def test_windows_are_refused_with_the_cure(transform, coco, tmp_path):
     timed = beam.Map(lambda one: beam.window.TimestampedValue(one, one.image_id))
     windows = beam.Pipeline() | ReadDataset(**coco) | timed | beam.WindowInto(beam.window.FixedWindows(60))
-    with pytest.raises(ConfigError, match=r"is in FixedWindows: add beam.WindowInto\(beam.window.GlobalWindows\(\)\)"):
+    with pytest.raises(ConfigError, match=r"is in FixedWindows. Add beam.WindowInto\(beam.window.GlobalWindows\(\)\)"):
         windows | transform(tmp_path)
     windows | "Global" >> beam.WindowInto(beam.window.GlobalWindows()) | "Again" >> transform(tmp_path)
 
@@ -287,7 +287,7 @@ def test_samples_in_several_parts_are_refused(transform, tmp_path):
     p = beam.Pipeline()
     often = {"trigger": Repeatedly(AfterCount(1)), "accumulation_mode": AccumulationMode.DISCARDING}
     fired = p | beam.Create([drawn_sample(1)]) | beam.WindowInto(beam.window.GlobalWindows(), **often)
-    with pytest.raises(ConfigError, match=r"in windows with the trigger Repeatedly: add beam.WindowInto\(beam.window"):
+    with pytest.raises(ConfigError, match=r"in windows with the trigger Repeatedly. Add beam.WindowInto\(beam.window"):
         fired | transform(tmp_path)
     fired | "Once" >> beam.WindowInto(beam.window.GlobalWindows()) | "Again" >> transform(tmp_path)
     stream = p | PeriodicImpulse(0, 3, 1) | beam.Map(drawn_sample).with_output_types(Sample)
@@ -382,7 +382,7 @@ def test_samples_of_ones_own(piped, caplog):
     assert [category.name for category in data.manifest.categories] == [" ", "cat"]
     assert "1 of 2 classes have a blank name" in caplog.text
     assert "some objects have a negative area" in caplog.text
-    assert "Samples have captions, which is not stored in layout detection: give captions=True" in caplog.text
+    assert "Samples have captions, which is not stored in layout detection. Give captions=True" in caplog.text
     assert "Samples have class_name, which is not stored in layout detection: the layout has no feature" in caplog.text
 
 
@@ -555,7 +555,7 @@ def test_options_in_words_of_python(tmp_path):
         ({"data": "absent"}, "absent: no such file or folder"),
         ({"images": "absent", "instances": "a.json"}, "images absent: no such folder; instances a.json: no such file"),
         ({"data": ".", "instnaces": "a.json"}, "unknown option 'instnaces'. Did you mean instances?"),
-        ({"data": ".", "images": "images", "instances": "a.json"}, ". and images images both name the images; give"),
+        ({"data": ".", "images": "images", "instances": "a.json"}, ". and images images both name the images. Give"),
         ({}, "data is missing: the folder, .zip or file of the data set"),
         ({"data": ".", "format": "yollo"}, "Did you mean yolo?"),
         ({"data": ".", "format": "yolo", "voc_origin": "1"}, "voc_origin is an option of voc; format is yolo"),

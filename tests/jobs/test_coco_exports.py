@@ -231,7 +231,7 @@ def test_archive_with_no_folder_but_that_of_its_images(tmp_path):
 def test_archive_within_an_archive(tmp_path):
     with ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("b.zip", b"")
-    with pytest.raises(ConfigError, match=r"files inside an archive are not read; unpack .*/a\.zip$"):
+    with pytest.raises(ConfigError, match=r"files inside an archive are not read. Unpack .*/a\.zip$"):
         given(tmp_path / "a.zip" / "b.zip")
 
 

@@ -134,7 +134,7 @@ def test_split_added_has_classes_of_others(tmp_path, recordmill):
     refused = split("test", [{"id": 4, "name": "dog"}])
     assert refused.code == 1
     same_name = (
-        "has another id for the class 'dog', so labels would differ between splits: write all splits by one command"
+        "has another id for the class 'dog', so labels would differ between splits. Write all splits by one command"
     )
     assert same_name in refused.err
     refused = split("test", [{"id": 4, "name": "bird"}])

@@ -72,7 +72,7 @@ def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
     with pytest.raises(recordmill.ConfigError) as raised:
         recordmill.convert(format="coco", imges="x", shards=2, num_shards=0, boxes="cut", runner_options=runner_options)
     faults = str(raised.value).split("; ")
-    assert {"output is missing: give the folder of the data set", "num_shards must be 1 to 99999 (got 0)"} < set(faults)
+    assert {"output is missing. Give the folder of the data set", "num_shards must be 1 to 99999 (got 0)"} < set(faults)
     assert {
         "unknown option 'imges'. Did you mean images?",
         "unknown option 'shards'. Did you mean num_shards?",
@@ -98,7 +98,7 @@ def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
         (ROWS | {"runner_options": [3]}, "^after --, 3 "),
         ({"output": "o"}, r"^data is missing: .* \(help\(recordmill.convert\) has examples\)"),
         ({"data": "/no/data", "output": "o"}, "^/no/data: no such file"),
-        ({"data": "/no/data"}, "^output is missing: give the folder of the data set$"),
+        ({"data": "/no/data"}, "^output is missing. Give the folder of the data set$"),
         ({"data": "/no/data", "label_column": "kind"}, r"^unknown option 'label_column'. Did you mean label\?$"),
         ({"data": "/no/data", "outptu": "o"}, r"^unknown option 'outptu'. Did you mean output\?$"),
         (

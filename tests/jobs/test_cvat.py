@@ -58,7 +58,7 @@ def test_project_with_all_shapes(recordmill, tmp_path):
     run(recordmill, tmp_path / "project", tmp_path / "tfds", "--layout", "tfds")
     warnings = manifest_of(tmp_path / "tfds")["splits"]["train"]["warnings"]
     assert any("layout tfds has no feature for keypoints, tags: not written" in text for text in warnings)
-    assert any("not written: add --fields attributes.age,occluded" in text for text in split["warnings"])
+    assert any("not written. Add --fields attributes.age,occluded" in text for text in split["warnings"])
 
 
 def test_tracks_of_a_video(recordmill, tmp_path):
@@ -90,7 +90,7 @@ def test_tracks_of_a_video(recordmill, tmp_path):
 @pytest.mark.parametrize(
     ("files", "flags", "said"),
     [
-        ({}, [], "has no .xml file: give CVAT's annotations.xml"),
+        ({}, [], "has no .xml file. Give CVAT's annotations.xml"),
         (
             {"a.xml": "<annotations><image name='1.jpg'/></annotations>", "b.xml": "<annotation/>"},
             [],

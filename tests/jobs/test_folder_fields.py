@@ -113,7 +113,7 @@ def test_without_the_flag(folder, recordmill):
     assert not {*read_examples(folder / "out")[0]} & {*MISSING}
     split = manifest_of(folder / "out")["splits"]["train"]
     assert "fields" not in split["recipe"]["options"]
-    assert "--labels has columns that are not written: add --fields age,colour,day,is_old,score" in split["warnings"]
+    assert "--labels has columns that are not written. Add --fields age,colour,day,is_old,score" in split["warnings"]
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def test_images_in_parquet_files(folder, recordmill):
     done = recordmill("convert", folder / "hub", "--output", folder / "out", "--max-rejects", 0.5)
     assert done.code == 0, done
     assert "--format imagefolder" in done.out
-    assert "fields that are not written: add --fields mood" in done.out + done.err
+    assert "fields that are not written. Add --fields mood" in done.out + done.err
     found = examples_by_name(folder / "out")
     names = [f"train-0000{shard}-of-00002/{row}-1.jpg" for shard, row in ((0, 1), (0, 2), (1, 1))]
     assert sorted(found) == names
@@ -219,7 +219,7 @@ def test_splits_with_different_names_of_classes(folder, recordmill):
     for name, described in (("train", HUGGING_FACE), ("validation", {})):
         write_shard(folder / "hub" / f"{name}.parquet", [b"-"], described)
     done = recordmill("convert", folder / "hub", "--format", "imagefolder", "--output", folder / "out")
-    assert (done.code, "have different names of classes: add --class-names" in done.err) == (2, True)
+    assert (done.code, "have different names of classes. Add --class-names" in done.err) == (2, True)
 
 
 def only_shards(*names: str, **more: object) -> Callable[[Path], None]:

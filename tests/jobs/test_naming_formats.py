@@ -134,7 +134,7 @@ def test_real_via(tmp_path, recordmill):
     flags = ("--output", tmp_path / "out", "--masks", "rle", "--class-name", "none")
     outcome = recordmill("convert", data, "--format", "via", *flags)
     assert outcome.code == 2
-    assert "the attributes insect, inseto: add --class-attribute" in outcome.err
+    assert "the attributes insect, inseto. Add --class-attribute" in outcome.err
     converted(recordmill, tmp_path, "via", data, *flags, "--class-attribute", "inseto")
     for split in ("train", "val"):
         images = json.loads((data / split / "via_region_data.json").read_text()).values()

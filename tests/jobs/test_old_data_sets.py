@@ -78,8 +78,8 @@ def test_none_leaves_well_known_fields_out(folder, recordmill, name):
 @pytest.mark.parametrize(
     ("name", "flags", "stored", "warning"),
     [
-        ("voc", (), set(), "difficult, truncated, view: add --fields difficult,truncated,view"),
-        ("voc", ("--fields", "view"), {"view"}, "difficult, truncated: add --fields difficult,truncated"),
+        ("voc", (), set(), "difficult, truncated, view. Add --fields difficult,truncated,view"),
+        ("voc", ("--fields", "view"), {"view"}, "difficult, truncated. Add --fields difficult,truncated"),
         ("voc", ("--fields", "all"), {"difficult", "truncated", "view"}, ""),
         ("cvat", ("--fields", "all"), {"attributes/colour", "frame", "occluded", "track_id"}, ""),
         ("voc", ("--fields", "none"), set(), ""),

@@ -179,7 +179,7 @@ def test_table_whose_columns_have_unusual_names(photos, tmp_path, recordmill):
     assert shard_bytes(tmp_path / "out") == shard_bytes(tmp_path / "command") != {}
     by_command[by_command.index("--image-column") :] = []
     refused = recordmill(*by_command, "--output", tmp_path / "no")
-    assert "its columns are 'age', 'photo', 'animal': name the column with --image-column" in refused.err
+    assert "its columns are 'age', 'photo', 'animal'. Name the column with --image-column" in refused.err
 
 
 def test_table_beside_class_folders_that_says_no_classes(tmp_path):
@@ -253,7 +253,7 @@ def test_several_data(tmp_path, recordmill):
     file = write_export(tmp_path / "coco")
     images = [file.parents[1] / "val2017", first]
     refused = recordmill("convert", images[0], "--images", images[1], "--instances", file, "--output", tmp_path / "out")
-    assert (refused.code, "both name the images; give only one of them" in refused.err) == (2, True), refused
+    assert (refused.code, "both name the images. Give only one of them" in refused.err) == (2, True), refused
     refused = recordmill("convert", images[0], file, "--output", tmp_path / "out")
     assert (refused.code, f"convert {images[0]} --instances {file}" in refused.err) == (2, True), refused
     done = recordmill("convert", *images, "--instances", file, "--output", tmp_path / "out", "--dry-run")
@@ -409,7 +409,7 @@ def test_default_split_beside_splits_of_data(tmp_path, recordmill):
         (rows, "has files of the splits train, test, which --split would divide again"),
         (coco, "has a file for each of the splits train, val, and so does --split"),
         (yolo, "names the splits of its images (train, val), and so does --split"),
-        (labels, "has a column of splits (train, val): leave out --split"),
+        (labels, "has a column of splits (train, val). Leave out --split"),
     ):
         refused = recordmill("convert", data, "--split", "train", "--output", tmp_path / "out")
         assert (refused.code, said in refused.err) == (2, True), refused
@@ -509,7 +509,7 @@ def test_layout_without_names_of_splits(tmp_path, recordmill):
         box = '{"label": "cat", "coordinates": {"x": 9, "y": 9, "width": 4, "height": 4}}'
         (data / split / "a.createml.json").write_text(f'[{{"image": "{name}", "annotations": [{box}]}}]')
     refused = recordmill("convert", data, "--layout", "keras", "--output", tmp_path / "out")
-    said = "but the data set has train and val: convert each split to its own --output, or choose another --layout"
+    said = "but the data set has train and val. Convert each split to its own --output, or choose another --layout"
     assert (refused.code, said in refused.err) == (2, True), refused
 
 

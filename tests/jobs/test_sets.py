@@ -97,7 +97,7 @@ def test_sets_of_a_call(folder, empty_pages):
         name: [] if name.startswith("a/") and classes == ["dog"] else classes for name, classes in dogs.items()
     }
     with pytest.raises(
-        public.ConfigError, match=r"^b: num_shards is an option of the whole job; give it beside the sets$"
+        public.ConfigError, match=r"^b: num_shards is an option of the whole job. Give it beside the sets$"
     ):
         public.convert(sets=[{"data": "a"}, {"data": "b", "num_shards": 2}], output="out")
 

@@ -194,7 +194,7 @@ def test_origin_and_split(recordmill, tmp_path, caplog):
     [
         (lambda folder: folder.mkdir(), "has no .xml files: neither in it, nor in Annotations, train, val or test"),
         (lambda folder: (folder / "VOC2007").mkdir(parents=True) or (folder / "VOC2012").mkdir(), "VOC2007, VOC2012"),
-        (lambda folder: folder.write_text("<annotation/>"), "is a file: give the folder that has Annotations"),
+        (lambda folder: folder.write_text("<annotation/>"), "is a file. Give the folder that has Annotations"),
     ],
 )
 def test_not_a_data_set(recordmill, tmp_path, prepare, said):

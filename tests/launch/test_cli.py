@@ -109,4 +109,4 @@ def test_who_interrupts_hears_that_command_goes_on_from_there(verb, monkeypatch,
     monkeypatch.setattr(cli, "parse", lambda own: cli.Command(verb, None, None))
     monkeypatch.setattr(cli, "run_command", interrupted)
     assert cli.main([verb]) == cli.INTERRUPTED
-    assert capsys.readouterr().err.endswith("Finished shards are kept: run the same command again to resume\n")
+    assert capsys.readouterr().err.endswith("Finished shards are kept. Run the same command again to resume\n")

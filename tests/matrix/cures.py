@@ -208,7 +208,7 @@ CURES = [
     ),
     Cure(
         "transforms/annotated/join_annotated.py",
-        "{} {}: add --fields {}",
+        "{} {}. Add --fields {}",
         images("set/JPEGImages/1.png") | {"set/Annotations/1.xml": voc(more="<difficult>1</difficult>")},
         ("convert set --layout keras -o out",),
         "--fields difficult",
@@ -835,7 +835,7 @@ CURES = [
             f"{TEXT_JOB} b.csv --split val -o 'o 1' --fit-split val",
         ),
         "--encoders 'o 1'",
-        "--encoders brings its own vocabulary and settings: leave it out, or --fit-split",
+        "--encoders brings its own vocabulary and settings. Leave it out, or --fit-split",
         fresh=False,
     ),
     Cure(
@@ -1071,7 +1071,7 @@ CURES = [
     ),
     Cure(
         "schemas/inputs/image_options.py",
-        "compares pixels, which --labels-only does not read: add --check decode",
+        "compares pixels, which --labels-only does not read. Add --check decode",
         CLASSES,
         ("convert set -o out --labels-only --as hf --duplicates fail",),
         "--check decode",

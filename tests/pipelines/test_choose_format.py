@@ -65,10 +65,10 @@ def test_model_is_no_format(given):
         ({"data": "d", "format": "sql"}, f"--format must be one of {', '.join(FORMATS)} (got 'sql')"),
         (
             {"data": "i", **INSTANCES, **LABELS},
-            "--instances (coco) and --labels (folder) are of two formats; give only",
+            "--instances (coco) and --labels (folder) are of two formats. Give only",
         ),
-        ({"data": "i", "images": "j", **INSTANCES}, "i and --images j both name the images; give only one of them"),
-        ({"data": "i", "images": "j", **LABELS}, "i and --images j both name the images; give only one of them"),
+        ({"data": "i", "images": "j", **INSTANCES}, "i and --images j both name the images. Give only one of them"),
+        ({"data": "i", "images": "j", **LABELS}, "i and --images j both name the images. Give only one of them"),
         ({"data": "i", "images": {"a": "b"}, **INSTANCES}, "i and --images {'a': 'b'} both name the images"),
         # options of another format
         ({"data": "d", "format": "voc", "task": "pose"}, "--task is a flag of yolo; --format is voc"),
@@ -81,7 +81,7 @@ def test_model_is_no_format(given):
         ({"data": "d", "format": "table", "label_from": "name", "group_from": "x"}, "--label-from is a flag of folder"),
         (
             {"data": "d", "format": "folder", "images": "i"},
-            "--images is not needed with class folders: give them as DA",
+            "--images is not needed with class folders. Give them as DA",
         ),
         ({"data": "d", "format": "yolo", **INSTANCES}, "--instances is a flag of coco; --format is yolo"),
         # --model
@@ -152,7 +152,7 @@ def test_command_without_recognition_does_the_same(folder, words, format_, comma
     [
         ("voc --task pose", "--task is a flag of yolo; voc is voc ("),
         ("voc --model m", "--model applies to class folders"),
-        ("pets --images i", "--images is not needed with class folders: give them as DATA"),
+        ("pets --images i", "--images is not needed with class folders. Give them as DATA"),
         ("gone", "gone: no such file or folder"),
         ("pet", "pet: no such file or folder (did you mean pets?)"),
         ("pets/dot", "pets/dot: no such file or folder (did you mean pets/dog?)"),

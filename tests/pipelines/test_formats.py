@@ -137,7 +137,7 @@ def test_worker_without_the_package_says_so(install):
     options = parse(["convert", "d", "--format", "points", "-o", "out"]).options
     code = "import pickle, sys; pickle.load(sys.stdin.buffer)"
     worker = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(options), capture_output=True)
-    said = "this worker has no module dotted, which the format points needs: install its package on workers\n"
+    said = "this worker has no module dotted, which the format points needs. Install its package on workers\n"
     assert worker.stderr.decode().endswith(said)
 
 
@@ -265,6 +265,6 @@ def test_fields(install, tmp_path, recordmill):
     outcome = recordmill("convert", data, "--format", "points", "--output", tmp_path / "out", "--fields", "score")
     assert outcome.code == 0, outcome
     (warning,) = manifest_of(tmp_path / "out")["splits"]["train"]["warnings"]
-    assert warning == "label files have fields that are not written: add --fields pen.hue"
+    assert warning == "label files have fields that are not written. Add --fields pen.hue"
     (example,) = read_examples(tmp_path / "out")
     assert (example["image/object/score"], example["image/object/difficult"]) == ([0.5], [1])

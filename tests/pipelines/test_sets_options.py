@@ -137,15 +137,15 @@ def test_groups_of_the_job_are_for_its_limit_and_not_for_sets_with_their_own(fol
 @pytest.mark.parametrize(
     ("sets", "more", "message"),
     [
-        ([{"data": "yolo"}], {}, "--sets needs two or more data sets (got 1); give a single one as DATA"),
+        ([{"data": "yolo"}], {}, "--sets needs two or more data sets (got 1). Give a single one as DATA"),
         (["x"], {}, "--sets: 'x' is not JSON (JSON is malformed: invalid character (byte 0)). Give the options of"),
         ([["yolo"], "voc"], {}, "--sets: 'voc' is not JSON"),
-        ([{"data": "yolo"}, {"data": "voc"}], {"data": "coco"}, "DATA and --sets both name the data sets; give only"),
+        ([{"data": "yolo"}, {"data": "voc"}], {"data": "coco"}, "DATA and --sets both name the data sets. Give only"),
         ([{"data": "yolo", "num_shards": 2}, {"data": "voc"}], {}, "yolo: --num-shards is an option of the whole job;"),
         (
             [{"data": "yolo"}, {"data": "voc", "masks": "png"}],
             {},
-            "voc: --masks is an option of the whole job; give it",
+            "voc: --masks is an option of the whole job. Give it",
         ),
         (
             [{"data": "yolo", "taks": "pose"}, {"data": "voc"}],
@@ -155,7 +155,7 @@ def test_groups_of_the_job_are_for_its_limit_and_not_for_sets_with_their_own(fol
         ([{"data": "yolo", "format": "yollo"}, {"data": "voc"}], {}, "yolo: --format must be one of coco, yolo, voc"),
         ([{"data": "yolo"}, {"data": "gone"}], {}, "gone: no such file or folder"),
         ([{"data": "yolo"}, {"data": "flat"}], {}, "flat: the format is not recognised"),
-        ([{"data": ["yolo", "voc"]}, {"data": "coco"}], {}, "yolo: its data are 2 data sets; list each by itself"),
+        ([{"data": ["yolo", "voc"]}, {"data": "coco"}], {}, "yolo: its data are 2 data sets. List each by itself"),
         ([{"data": "yolo", "name": "a/b"}, {"data": "voc"}], {}, "--sets: name 'a/b' has a slash; file names begin"),
         ([{"data": "yolo", "name": False}, {"data": "voc"}], {}, "--sets: name False is not a text; file names begin"),
         ([{"data": "yolo", "name": ".."}, {"data": "voc"}], {}, "--sets: name '..' has .. in it; file names begin"),
@@ -173,12 +173,12 @@ def test_groups_of_the_job_are_for_its_limit_and_not_for_sets_with_their_own(fol
         (
             [{"data": "yolo"}, {"data": "a\nb"}],
             {},
-            "--sets: name 'a\\nb' has a control character; give the set",
+            "--sets: name 'a\\nb' has a control character. Give the set",
         ),
         (
             [{"data": "yolo", "name": "a"}, {"data": "voc", "name": "a"}],
             {},
-            "--sets: two sets are named 'a'; give each",
+            "--sets: two sets are named 'a'. Give each",
         ),
         (
             [{"data": "yolo"}, {"data": "pets"}],
@@ -193,7 +193,7 @@ def test_groups_of_the_job_are_for_its_limit_and_not_for_sets_with_their_own(fol
         (
             [{"data": "pets"}, {"data": "more"}],
             {"model": "m"},
-            "--model is not for several data sets; leave it out, or",
+            "--model is not for several data sets. Leave it out, or",
         ),
         (
             [{"data": "coco"}, {"data": "yolo"}],
@@ -210,7 +210,7 @@ def test_groups_of_the_job_are_for_its_limit_and_not_for_sets_with_their_own(fol
         (
             [{"data": "yolo"}, {"data": "voc"}],
             {"split": "a=0.5,b=0.5", "groups": "g.csv", "split_by": "rank"},
-            "--split-by divides each data set by itself, but --groups may group images of two sets; leave out one",
+            "--split-by divides each data set by itself, but --groups may group images of two sets. Leave out one",
         ),
     ],
 )

@@ -54,11 +54,11 @@ def test_public_names(out):
         (
             "torch",
             {"batch_size": 8, "transforms": None},
-            "unknown argument batch_size=8; write DataLoader(split.torch(), batch_size=8); "
+            "unknown argument batch_size=8. Write DataLoader(split.torch(), batch_size=8); "
             "unknown argument transforms=None. Did you mean transform=None?",
         ),
-        ("torch", {"batch": 8}, "unknown argument batch=8; write DataLoader(split.torch(), batch_size=8)"),
-        ("grain", {"batch": 8}, "unknown argument batch=8; write grain.MapDataset.source(split.grain()).batch(8)"),
+        ("torch", {"batch": 8}, "unknown argument batch=8. Write DataLoader(split.torch(), batch_size=8)"),
+        ("grain", {"batch": 8}, "unknown argument batch=8. Write grain.MapDataset.source(split.grain()).batch(8)"),
         ("numpy", {"columns": ["image"]}, "unknown argument columns=['image']. Did you mean keys=['image']?"),
         ("numpy", {"copies": 2}, "unknown argument copies=2; the arguments are keys, threads, resize, draft"),
         ("numpy", {"threads": "2"}, "threads='2' must be a number of threads: threads=2"),

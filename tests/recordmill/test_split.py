@@ -243,12 +243,12 @@ def test_threads_decode_batches(detected):
 @pytest.mark.parametrize(
     ("reader", "arguments", "fault"),
     [
-        ("grain", {"threads": 0}, "split train: threads=0: give 1 or more"),
+        ("grain", {"threads": 0}, "split train: threads=0. Give 1 or more"),
         ("numpy", {"draft": True}, r"split train: draft=True needs resize=\(height, width\)"),
-        ("numpy", {"resize": (0, 5)}, r"split train: resize=\(0, 5\): give \(height, width\), 1 or more each"),
+        ("numpy", {"resize": (0, 5)}, r"split train: resize=\(0, 5\). Give \(height, width\), 1 or more each"),
         ("numpy", {"resize": (4, 5), "keys": ["boxes"]}, "the records, or keys, have no image, mask or map"),
-        ("grain", {"pad": 0}, "split train: pad=0: give 1 or more"),
-        ("grain", {"pad": 5, "raw": True}, "raw=True returns records as they are stored; leave out the other arg"),
+        ("grain", {"pad": 0}, "split train: pad=0. Give 1 or more"),
+        ("grain", {"pad": 5, "raw": True}, "raw=True returns records as they are stored. Leave out the other arg"),
         ("tensorflow", {"draft": True}, r"split.numpy\(resize=\(224, 224\), draft=True\); TensorFlow's graph decodes"),
     ],
 )
@@ -262,14 +262,14 @@ def test_pad_that_is_too_small(detected):
     source = detected.grain(pad=2, keys=["labels"])
     assert source[2]["labels"].shape == (2,)
     with pytest.raises(
-        ConfigError, match=r"00002-of-00003: record 1: pad=2 is too small: labels has 3 values; give pad=3"
+        ConfigError, match=r"00002-of-00003: record 1: pad=2 is too small: labels has 3 values. Give pad=3"
     ):
         source[3]
 
 
 def test_pad_of_texts_alone(detected):
     texts = detected._with_keys(["captions", "file_name"])
-    with pytest.raises(ConfigError, match="split train: pad leaves texts out; name them in keys"):
+    with pytest.raises(ConfigError, match="split train: pad leaves texts out. Name them in keys"):
         texts.grain(pad=2)
     assert list(texts.grain(pad=2, keys=["captions"])[1]["captions"]) == list(detected[1]["captions"])
 

@@ -233,7 +233,7 @@ def test_supervised(tmp_path):
     with pytest.raises(ConfigError, match="one label per record, and the records have image, image_id"):
         split_of(tmp_path, "detection", 1).tensorflow(as_supervised=True)
     with pytest.raises(
-        ConfigError, match="an image or feature and one label per record, and the records have label: choose"
+        ConfigError, match="an image or feature and one label per record, and the records have label. Choose"
     ):
         split_of(tmp_path, "classification", 1).tensorflow(as_supervised=True, keys=["label"])
 
@@ -241,11 +241,11 @@ def test_supervised(tmp_path):
 @pytest.mark.parametrize(
     ("name", "steps", "told"),
     [
-        ("detection", {"batch": 2}, "images of different sizes do not form a batch; give resize"),
+        ("detection", {"batch": 2}, "images of different sizes do not form a batch. Give resize"),
         ("detection", {"batch": 0, "resize": (2, 2)}, "batch=0"),
         ("detection", {"pad": 3}, "need batch"),
-        ("rows", {"batch": 2, "pad": -1}, "pad=-1: give 1 or more"),
-        ("rows", {"batch": 2, "pad": 0}, "pad=0: give 1 or more"),
+        ("rows", {"batch": 2, "pad": -1}, "pad=-1. Give 1 or more"),
+        ("rows", {"batch": 2, "pad": 0}, "pad=0. Give 1 or more"),
         ("rows", {"pad": 0}, "need batch"),
         ("rows", {"batch": 2, "pad": 0, "ragged": True}, "give one of them"),
         ("detection", {"batch": 2, "resize": (2, 2), "pad": 3, "ragged": True}, "give one of them"),
@@ -255,7 +255,7 @@ def test_supervised(tmp_path):
         ("detection", {"resize": np.array([64, 64])}, r"resize=array.* must be .*: resize=\(64, 64\)$"),
         ("rows", {"batch": "4", "shard": 2}, r"batch='4' must be .*: batch=32; shard=2 must be .*: shard=\(0, 4\)$"),
         ("rows", {"ragged": 2}, "ragged=2 must be True or False: ragged=True$"),
-        ("detection", {"resize": (64, 0)}, r"resize=\(64, 0\): give \(height, width\)"),
+        ("detection", {"resize": (64, 0)}, r"resize=\(64, 0\). Give \(height, width\)"),
         ("rows", {"seed": 0}, "seed=0: seed needs shuffle=True"),
         ("rows", {"shard": (2, 2)}, r"shard=\(2, 2\): the index is 0 to hosts - 1"),
         ("rows", {"shard": (0, 0)}, "the index is 0 to hosts - 1"),
@@ -280,9 +280,9 @@ def test_more_objects_than_are_padded_to(tmp_path):
     statistics = {"images": 6, "measured": 0, "histograms": histograms}
     statistics |= {"centres": [], "classes": [], "segments": [], "formats": {}, "examples": {}, "findings": {}}
     (tmp_path / "statistics-train.json").write_text(json.dumps(statistics))
-    with pytest.raises(ConfigError, match="pad=2 is too small: an image has 3 objects; give pad=3 or more"):
+    with pytest.raises(ConfigError, match="pad=2 is too small: an image has 3 objects. Give pad=3 or more"):
         split.tensorflow(batch=4, resize=(2, 2), pad=2)
-    with pytest.raises(ConfigError, match="pad=3 is too small: an image has 4 captions; give pad=4 or more"):
+    with pytest.raises(ConfigError, match="pad=3 is too small: an image has 4 captions. Give pad=4 or more"):
         split.tensorflow(batch=4, pad=3, keys=["captions"])
     split.tensorflow(batch=4, resize=(2, 2), pad=3, keys=["image", "boxes"])
     split_of(tmp_path, "keras").tensorflow(batch=4, resize=(2, 2), pad=2)  # an object a record: none is a list

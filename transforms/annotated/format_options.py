@@ -220,7 +220,7 @@ def _restore(name: str, module: str, state: dict[str, Any]) -> FormatOptions:
         options = registered_options(name, module)
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"this worker has no module {error.name}, which the format {name} needs: install its package on workers"
+            f"this worker has no module {error.name}, which the format {name} needs. Install its package on workers"
         ) from error
     restored = options.__new__(options)
     restored.__setstate__(state)

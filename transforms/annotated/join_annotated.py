@@ -136,7 +136,7 @@ def _describe_traits(
     noted = {split_name(name, source.image_fields) for name in noted_fields(notes)}
     unwritten = [path for path in sorted(WELL_KNOWN) if ("object", path) in noted and path not in written]
     if unwritten and not options.unwritten_parts:
-        warnings.append(f"{lacks} {', '.join(unwritten)}: add {fields_flag(unwritten, len(unwritten))}")
+        warnings.append(f"{lacks} {', '.join(unwritten)}. Add {fields_flag(unwritten, len(unwritten))}")
     facts.warn_all(splits[:1], warnings)
 
 

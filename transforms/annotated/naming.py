@@ -64,10 +64,10 @@ def find_labels(options: FormatOptions, is_label: Callable[[str], bool]) -> Labe
         return LabelFolders(_add_image_folders([SourceFolder(data)], images), (), is_label)
     shown = ", ".join(splits_by_folder)
     if beside := next(filter(is_label, storage.names(data)), ""):
-        raise ConfigError(f"{data} has {beside}, and folders of splits ({shown}): give one of these")
+        raise ConfigError(f"{data} has {beside}, and folders of splits ({shown}). Give one of these")
     splits = tuple(dict.fromkeys(splits_by_folder.values()))
     if len(splits) < len(splits_by_folder):
-        raise ConfigError(f"{data} has several folders of a split ({shown}): give one folder")
+        raise ConfigError(f"{data} has several folders of a split ({shown}). Give one folder")
     folders = [SourceFolder(join_path(data, name), f"{name}/", split) for name, split in splits_by_folder.items()]
     return LabelFolders(_add_image_folders(folders, images), splits, is_label)
 

@@ -195,7 +195,7 @@ def read_elements(stream: IO[bytes], root: str) -> Iterator[Element]:
         fix = (
             ""
             if _is_utf8(data)
-            else "; it is not UTF-8: save it as UTF-8, or name its encoding in <?xml … encoding=…?>"
+            else "; it is not UTF-8. Save it as UTF-8, or name its encoding in <?xml … encoding=…?>"
         )
         what = f"it is {kind}" if kind else f"it is not valid XML from here on ({error.getMessage()}){fix}"
         raise XmlError(what, error.getLineNumber() or 1) from error
@@ -208,7 +208,7 @@ def read_elements(stream: IO[bytes], root: str) -> Iterator[Element]:
         what = (
             f"not in {name}" if isinstance(error, UnicodeDecodeError) else f"in the encoding {name}, which is not read"
         )
-        raise XmlError(f"it is {what}: save it as UTF-8", reader.getLineNumber() or 1) from error
+        raise XmlError(f"it is {what}. Save it as UTF-8", reader.getLineNumber() or 1) from error
     yield from _pop_elements(reader)
 
 

@@ -36,7 +36,7 @@ def unread_folders(source: Source) -> Iterator[str]:
     if unread:
         yield (
             f"folders of label files that are not read: {first_texts(unread, _SHOWN)}. Images and label files are read "
-            f"from {first_texts(read, _SHOWN)}: move them there with their images, if they belong to the data set"
+            f"from {first_texts(read, _SHOWN)}. Move them there with their images, if they belong to the data set"
         )
 
 

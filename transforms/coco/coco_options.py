@@ -183,9 +183,9 @@ class CocoOptions(TextOptions, AnnotatedOptions):
     def _faults(self) -> Iterator[str]:
         files = self.given(*ANNOTATIONS, "panoptic_masks")
         if self.data and files:
-            yield f"DATA has the annotation files, and {' and '.join(files)} names them: leave one of the two out"
+            yield f"DATA has the annotation files, and {' and '.join(files)} names them. Leave one of the two out"
         if not self.data and not self.images:
-            yield "DATA is missing: give the folder or .zip of the images"
+            yield "DATA is missing. Give the folder or .zip of the images"
         if not self.data and not any(getattr(self, kind) for kind in ANNOTATIONS):
             yield "--instances is missing (or another annotation file: --keypoints, --captions, --panoptic, …)"
         if self.no_list and len(self.images) > 1:
@@ -206,12 +206,12 @@ class CocoOptions(TextOptions, AnnotatedOptions):
                 "panoptic file needs the folder or .zip of its PNGs"
             )
         if self.stratify and not (self.instances or self.keypoints or self.data):
-            yield "--stratify divides the categories of objects: give --instances or --keypoints"
+            yield "--stratify divides the categories of objects. Give --instances or --keypoints"
         if self.panoptic and self.stuff:
-            yield "--panoptic and --stuff both make the semantic mask: give one"
+            yield "--panoptic and --stuff both make the semantic mask. Give one"
         for name, parts in self._wanted_parts.items():
             if not set(parts) & set(LAYOUTS[self.layout].parts):
-                yield f"--layout {self.layout} has no feature for {flag(name)}: leave one of the two out"
+                yield f"--layout {self.layout} has no feature for {flag(name)}. Leave one of the two out"
         yield from super()._faults()
 
     def _caption_faults(self) -> Iterator[str]:

@@ -233,4 +233,4 @@ def _lenient_decoder(type_: Any) -> Callable[[Any], Any]:
 def collision_error(id_: int, *texts: str) -> CollidingImagesError:
     """Return the error for two ids with the same number. At least one of the ids is a string."""
     shown = " and ".join(repr(text) if text else f"the number {id_}" for text in sorted(texts))
-    return CollidingImagesError(f"the ids {shown} have the same hash, {id_}: rename one")
+    return CollidingImagesError(f"the ids {shown} have the same hash, {id_}. Rename one")

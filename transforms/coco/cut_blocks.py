@@ -267,7 +267,7 @@ def _cut_file(text: _Text) -> Iterator[JsonBlock]:
         key = _cut_key(text)
         if key in fields and key in LISTS:
             raise AnnotationFileError(
-                f"{text.path} has two lists {key!r}, of which the first would be dropped; make them one list"
+                f"{text.path} has two lists {key!r}, of which the first would be dropped. Make them one list"
             )
         if key in LISTS[:2] and text.skip_space() == b"[":
             yield from _cut_list(text, key)

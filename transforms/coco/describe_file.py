@@ -179,8 +179,8 @@ def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) 
     number = sum(block.annotations for block in blocks)
     if source.kind is AnnotationKind.KEYPOINTS and number and not any(block.has_keypoint for block in blocks):
         yield (
-            f"{source.path}: none of the {number:,} annotations has a labelled keypoint, so every visibility is 0: "
-            "export the file with its keypoints, or leave out --keypoints"
+            f"{source.path}: none of the {number:,} annotations has a labelled keypoint, so every visibility is 0. "
+            "Export the file with its keypoints, or leave out --keypoints"
         )
     if 0 < (reach := max((block.keypoint_reach for block in blocks), default=0)) < _FRACTIONS:
         yield (
@@ -193,7 +193,7 @@ def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) 
             "are their boxes"
         )
     if texts := sum(block.number_texts for block in blocks):
-        yield f"{source.path}: {texts:,} rows have numbers as strings, which are read as numbers: remove the quotes"
+        yield f"{source.path}: {texts:,} rows have numbers as strings, which are read as numbers. Remove the quotes"
     hashed = [sum(numbers) for numbers in zip(*(block.hashed_ids for block in blocks), strict=True)]
     if any(hashed):
         yield (
@@ -203,11 +203,11 @@ def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) 
     if source.kind in OBJECT_KINDS and (rotated := sum(block.rotated for block in blocks)):
         yield (
             f"{source.path}: {rotated:,} of {number:,} annotations have attributes.rotation, as CVAT's rotated boxes; "
-            "boxes are stored upright, without the rotation: export polygons to keep it"
+            "boxes are stored upright, without the rotation. Export polygons to keep it"
         )
     if source.kind in OBJECT_KINDS and (negative := sum(block.negative_areas for block in blocks)):
         yield (
-            f"{source.path}: {negative:,} of {number:,} annotations have a negative area, which records store: remove "
+            f"{source.path}: {negative:,} of {number:,} annotations have a negative area, which records store. Remove "
             "area from these rows, and records have the area of the box"
         )
     if fractions := [block.fractions for block in blocks if block.fractions[0]]:
@@ -295,7 +295,7 @@ def _shared_ids_warnings(path: str, packed_blocks: Sequence[bytes]) -> Iterator[
         yield (
             f"{path}: annotations of different images share an id: those of images {one} and {other} share {first} "
             f"(number of such ids: {len(shared):,}). None is rejected, but tools that look up annotations by id, such "
-            "as pycocotools, find only one for each id: renumber the annotations if you evaluate with these tools"
+            "as pycocotools, find only one for each id. Renumber the annotations if you evaluate with these tools"
         )
 
 

@@ -190,7 +190,7 @@ def _isthing_warnings(files: Sequence[AnnotationFile]) -> Iterator[str]:
         shown = ", ".join(missing[:_CATEGORIES_SHOWN]) + " …" * (len(missing) > _CATEGORIES_SHOWN)
         yield (
             f"{', '.join(file.path for file in panoptic)}: {len(missing):,} of {len(names):,} categories have no "
-            f"isthing ({shown}) and are written as stuff, without instances: add isthing, 1 for things and 0 for stuff"
+            f"isthing ({shown}) and are written as stuff, without instances. Add isthing, 1 for things and 0 for stuff"
         )
 
 
@@ -203,7 +203,7 @@ def _category_warnings(files: Sequence[AnnotationFile]) -> Iterator[str]:
     paths = [file.path for file in files if file.annotations and file.kind not in _NEED_NONE]
     if paths and not any(file.categories for file in files):
         yield (
-            f"{', '.join(paths)}: the list categories is missing or empty, so no annotation has a class; add it, for "
+            f"{', '.join(paths)}: the list categories is missing or empty, so no annotation has a class. Add it, for "
             "example from the file of another split: objects with an integer id and a name"
         )
 
@@ -303,13 +303,13 @@ def merge_categories(files: Iterable[AnnotationFile]) -> LabelMap:
     if max(labels.semantic_by_id().values(), default=0) >= SEMANTIC_IGNORE:
         raise CategoryError(
             f"{len(labels.segments)} categories of segments include more stuff than the 253 values of a one-byte "
-            "mask; remove some from the file"
+            "mask. Remove some from the file"
         )
     largest = max(labels.label_by_id().values(), default=0)
     if largest >= _INT64_MAX:
         raise CategoryError(
             f"category {by_id[largest][0].name!r} has the id {largest}: num_classes, the largest label + 1, would "
-            "exceed the 64-bit integers of readers; renumber it"
+            "exceed the 64-bit integers of readers. Renumber it"
         )
     return labels
 
@@ -323,12 +323,12 @@ def _merge_category(known: Category, source: str, other: Category, path: str) ->
     if known.name != other.name:
         raise CategoryError(
             f"category id {known.id} is {known.name!r} in {source} and {other.name!r} in {path}: records would mix two "
-            "classes under one label; renumber one, or convert the files separately"
+            "classes under one label. Renumber one, or convert the files separately"
         )
     if known.keypoints and other.keypoints and known.keypoints != other.keypoints:
         raise CategoryError(
             f"category {known.name!r} (id {known.id}) has {len(known.keypoints)} keypoints in {source} and others, or "
-            f"in another order, in {path}; convert the files separately"
+            f"in another order, in {path}. Convert the files separately"
         )
     return msgspec.structs.replace(
         known,
@@ -345,6 +345,6 @@ def _add_keypoint_names(known: Category, source: str, number: int, path: str) ->
     if len(named.keypoints) != number:
         raise CategoryError(
             f"category {known.name!r} (id {known.id}) has {len(named.keypoints)} keypoints in {source} and others, and "
-            f"its rows in {path}, which names none, have {number}; convert the files separately"
+            f"its rows in {path}, which names none, have {number}. Convert the files separately"
         )
     return named

@@ -77,7 +77,7 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
         return options, Given((ExportPart("", options.sources, options.images),), options.splits)
     if not storage_for(data).is_folder(data):
         if find_archive(data):
-            raise ConfigError(f"{data}: files inside an archive are not read; unpack {find_archive(data)}")
+            raise ConfigError(f"{data}: files inside an archive are not read. Unpack {find_archive(data)}")
         raise ConfigError(f"{data} is not a folder or .zip; {_CURE}")
     annotation_files = list(_find_annotation_files(data))
     copies = _find_copies(data, annotation_files)
@@ -325,6 +325,6 @@ def _find_image_folder(data: str, file: ExportFile, match: Match) -> str:
         return data
     raise ConfigError(
         f"{data}: {file.name} names the image {names[0]!r}, which is not in any of "
-        f"{', '.join(place or 'the folder itself' for place in places)}; give the folder of all images by --images, or "
+        f"{', '.join(place or 'the folder itself' for place in places)}. Give the folder of all images by --images, or "
         "find them by the ends of their names with --match name"
     )

@@ -82,7 +82,7 @@ def match_mask(image: AnnotatedImage, files: MaskFiles | None) -> tuple[Annotate
     candidates = files.get(name_key(panoptic.file.path), [])
     if len(candidates) > 1:
         paths = " and ".join(sorted(file.path for file in candidates))
-        raise CollidingImagesError(f"the panoptic PNG of one name is both {paths}; rename one")
+        raise CollidingImagesError(f"the panoptic PNG of one name is both {paths}. Rename one")
     file = candidates[0] if candidates else _find_archived_png(panoptic.file.path)
     matched: tuple[PanopticAnnotation, ...] = ()
     reject = None

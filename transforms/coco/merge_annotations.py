@@ -94,8 +94,8 @@ def _choose_image_row(parts: list[FileAnnotations]) -> tuple[ImageRow, Reason | 
         if row.file_name != image.file_name and name_key(row.file_name) != name_key(image.file_name):
             raise CollidingImagesError(
                 f"image id {image.id} is {image.file_name!r} in {parts[0].source} and {row.file_name!r} in "
-                f"{source}: the files use one id for different images, so joining them would mix up annotations; "
-                "convert each with a separate --split, or renumber one"
+                f"{source}: the files use one id for different images, so joining them would mix up annotations. "
+                "Convert each with a separate --split, or renumber one"
             )
         if row.width:
             image = image if image.width else row

@@ -205,7 +205,7 @@ def _read_text(block: AnnotationBlock) -> bytes:
             return text
     fault = (
         f"the bytes from {block.start:,} on differ from those of the first read, in {_TRIES} attempts; the file "
-        "changed, or its reads are damaged: run again"
+        "changed, or its reads are damaged. Run again"
     )
     raise UnreadableFileError(errno.EIO, fault, path)
 

@@ -252,7 +252,7 @@ class RecordFile(ABC):
         return RecordError(f"{self.path}: {error}{CURE}", None, error.reason)
 
     def _changed(self) -> RecordError:
-        return RecordError(f"{self.path} has changed or was deleted since it was opened; open the data set again")
+        return RecordError(f"{self.path} has changed or was deleted since it was opened. Open the data set again")
 
 
 class Container(ABC):

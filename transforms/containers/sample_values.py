@@ -47,7 +47,7 @@ class SampleCodec:
         for columns in (self.image_columns, self.object_columns):
             keys = [column.key for column in columns]
             if clash := next((key for key in keys if keys.count(key) > 1), ""):
-                raise ConfigError(f"two values of a sample have the key {clash!r}: rename the field, or leave it out")
+                raise ConfigError(f"two values of a sample have the key {clash!r}. Rename the field, or leave it out")
         self.has_objects = any(map(is_of_objects, table.features))
         self.files = [name for source, name in FILES.items() if source in self._features]
         self._keypoints = labels.keypoints

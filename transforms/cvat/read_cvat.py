@@ -121,7 +121,7 @@ def _find_xml(options: CvatOptions) -> tuple[str, tuple[str, ...]]:
         return data, ()
     names = sorted((name for name in storage.names(data) if name.lower().endswith(".xml")), key=len)
     if not names:
-        raise ConfigError(f"{data} has no .xml file: give CVAT's annotations.xml")
+        raise ConfigError(f"{data} has no .xml file. Give CVAT's annotations.xml")
     paths = {name: join_path(data.rstrip("/"), name) for name in names}
     first = _FILE if _FILE in paths else names[0]
     other_names = [name for name in names if name != first]
@@ -170,7 +170,7 @@ def _subset_splits(names: Iterable[str], file: str) -> dict[str, str]:
     """
     splits = {name: _SPLITS_BY_SUBSET.get(name.lower(), name.lower()) for name in names}
     if len({*splits.values()}) < len(splits):
-        raise ConfigError(f"{file}: two of the subsets {', '.join(splits)} are the same split: rename one")
+        raise ConfigError(f"{file}: two of the subsets {', '.join(splits)} are the same split. Rename one")
     return splits if len(splits) > 1 else {}
 
 
@@ -204,7 +204,7 @@ def _check_frame_name(file: str, head: Sequence[Element], folders: Sequence[str]
                 missing, present = frame_name.format(numbers[0]), name.format(numbers[0])
                 raise ConfigError(
                     f"{file} has tracks of a video, but {folder} has no image {missing!r}. Its images are named like "
-                    f"{present!r}: add --frame-name {shlex.quote(name)}"
+                    f"{present!r}. Add --frame-name {shlex.quote(name)}"
                 )
 
 
@@ -294,7 +294,7 @@ def parse_cvat(
                 tasks.add(element.attributes.get("task_id", ""))
                 if len(tasks) > 1:
                     raise ConfigError(
-                        f"{file} has tracks of {len(tasks):,} tasks, whose frames have the same names: export each "
+                        f"{file} has tracks of {len(tasks):,} tasks, whose frames have the same names. Export each "
                         "task separately"
                     )
                 frame_path = prefix + _subset_folder(element, subset_folders) + frame_name

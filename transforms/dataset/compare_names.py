@@ -189,7 +189,7 @@ def describe_mismatch(
     kept_folders = [] if is_all or sources.most_folders else other_folders
     where = "the current folder" if beside == "." else beside
     return f"{rows} names {_format_names(images)}; {unused_files}. " + (
-        f"They are in {where}: use {sources.use_images(*kept_folders, beside)}." if beside else cause
+        f"They are in {where}. Use {sources.use_images(*kept_folders, beside)}." if beside else cause
     )
 
 
@@ -209,7 +209,7 @@ def describe_archives(files: Names, sources: NameSources, is_all: bool = True) -
     is_readable = is_all and len(sources.images) == 1 and ".zip" not in sources.images[0] and sources.most_folders != 0
     path = posixpath.join(*sources.images[:1], archives[0])
     option = f", or use {sources.use_images(path)}" if is_readable else ""
-    return f"Archives within the folders of images are not read: unpack {archives[0]!r}{option}."
+    return f"Archives within the folders of images are not read. Unpack {archives[0]!r}{option}."
 
 
 def _describe_cause(images: Names, files: Names, sources: NameSources, is_all: bool, suffix_finds_all: bool) -> str:

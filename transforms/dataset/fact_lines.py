@@ -307,7 +307,7 @@ def _added_lines(split: SplitManifest, is_plan: bool) -> Iterator[Line]:
             "changed",
             (
                 f"{run.changed:,} of the present {have} other labels, masks or fields than in the records{listed}. "
-                "Their records stay: run again with --add --sync to write them"
+                "Their records stay. Run again with --add --sync to write them"
             ),
         )
     if run.gone:
@@ -588,7 +588,7 @@ def _duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> I
     if missing := ", ".join(name for name in manifest.splits if name not in duplicates.splits):
         yield (
             "duplicates",
-            f"{missing} was not compared: its fingerprints are missing or damaged; convert again with --overwrite",
+            f"{missing} was not compared: its fingerprints are missing or damaged. Convert again with --overwrite",
         )
     for name, number in list(duplicates.copied_classes.items())[:_CLASSES_SHOWN]:
         copies = f"{number:,} images of the class {name} are also in other classes: does its folder have theirs?"

@@ -226,7 +226,7 @@ def _open_map(data: bytes, width: int, height: int) -> Image.Image:
         with open_image(data, image_kind(data)) as image:
             sizes = [image.size]
             if image.format not in _LOSSLESS:
-                lossy = f"{image.format} changes values at edges; save masks and depth maps as PNG"
+                lossy = f"{image.format} changes values at edges. Save masks and depth maps as PNG"
                 raise UnusableError(Reason.MASK_KIND, lossy)
             if image.size == (width, height):
                 if image.format == "PNG":

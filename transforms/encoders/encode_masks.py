@@ -86,7 +86,7 @@ def read_segment_indices(
     if fault := _find_segment_fault(panoptic, counts, unknown):
         if not counts[1:].any() and _is_two_channel(colours, category_ids):
             detail = (
-                "its pixels are (category, instance), panopticapi's two-channel format; convert it with panopticapi's "
+                "its pixels are (category, instance), panopticapi's two-channel format. Convert it with panopticapi's "
                 "converters/2channels2panoptic_coco_format.py, which also writes the JSON that goes with it"
             )
             raise UnusableError(Reason.TWO_CHANNEL_PANOPTIC, _name_file(panoptic, detail))

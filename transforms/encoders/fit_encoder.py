@@ -350,12 +350,12 @@ def _explain_no_terms(texts: int, distinct: int, source: EncoderSource) -> str:
     if distinct:
         return (
             f"{subject} have {distinct:,} different terms, but none is in {least_texts(settings.min_df, texts):g} "
-            "texts, so the vocabulary is empty; use a smaller --min-df"
+            "texts, so the vocabulary is empty. Use a smaller --min-df"
         )
     if texts and settings.stop_words:
-        return f"{subject} have only stop words, so the vocabulary is empty; use other --stop-words"
+        return f"{subject} have only stop words, so the vocabulary is empty. Use other --stop-words"
     return (
-        f"{subject} have no words of two or more letters, so the vocabulary is empty; check the texts, or choose "
+        f"{subject} have no words of two or more letters, so the vocabulary is empty. Check the texts, or choose "
         "another split with --fit-split"
     )
 
@@ -366,14 +366,14 @@ def encoder_warnings(encoder: TextEncoder) -> Iterator[str]:
     if encoder.split != _FITTED_ON:
         yield (
             f"the vocabulary of {column} is from split {encoder.split}, not from {_FITTED_ON}: a model that is tested "
-            f"on {encoder.split} knows all its words; write {_FITTED_ON} first, or use --encoders"
+            f"on {encoder.split} knows all its words. Write {_FITTED_ON} first, or use --encoders"
         )
     if words := ineffective_stop_words(settings):
         shown = ", ".join(words[:_SHOWN]) + (" …" if len(words) > _SHOWN else "")
         yield (
             f"{len(words):,} of the {len(settings.stop_words):,} stop words are not tokens ({shown}), so they have "
-            "no effect: tokens have two or more letters, no apostrophe or hyphen, and no capitals unless --no-lower; "
-            "write them as texts are split, don for don't"
+            "no effect: tokens have two or more letters, no apostrophe or hyphen, and no capitals unless --no-lower. "
+            "Write them as texts are split, don for don't"
         )
     if len(encoder.vocabulary) > _MANY_TERMS:
         yield (

@@ -96,7 +96,7 @@ def _default_size(name: str) -> tuple[int, int]:
     """Return the input size of keras.applications' model with top."""
     height, width = _constructor(name)(weights=None).input_shape[1:3]
     if not (height and width):
-        raise ConfigError(f"--model {name} accepts images of any size: set --input-size, for example 224x224")
+        raise ConfigError(f"--model {name} accepts images of any size. Set --input-size, for example 224x224")
     return height, width
 
 
@@ -246,7 +246,7 @@ def feature_output(model: Any, choice: ModelChoice) -> tuple[str, Any]:
         if not pooling:
             raise ConfigError(
                 f"--model {choice.model} has no layer of the types {', '.join(_POOLING)}, whose input would be the "
-                f"features; name the layer of the features with --layer, for example {model.layers[-1].name}"
+                f"features. Name the layer of the features with --layer, for example {model.layers[-1].name}"
             )
         output = pooling[-1].input
     return output._keras_history.operation.name, output
@@ -265,7 +265,7 @@ def _named_output(model: Any, choice: ModelChoice) -> Any:
     # Not `layer.output`: of a layer that is a model, that belongs to the layer's own graph.
     output = keras.Operation.output.fget(layers[choice.layer])
     if isinstance(output, list):
-        raise ConfigError(f"--layer {choice.layer} has {len(output)} outputs in {choice.model}; name another layer")
+        raise ConfigError(f"--layer {choice.layer} has {len(output)} outputs in {choice.model}. Name another layer")
     return output
 
 
@@ -323,7 +323,7 @@ def _load_expected(choice: ModelChoice, expected: FeatureModel) -> LoadedModel:
         actual, wanted = getattr(loaded.model, name), getattr(expected, name)
         if actual != wanted:
             raise JobError(
-                f"--model {choice.model}: {name} is {actual} here, but {wanted} where the job was started; make sure "
+                f"--model {choice.model}: {name} is {actual} here, but {wanted} where the job was started. Make sure "
                 "that all workers have the same files and versions of TensorFlow and Keras"
             )
     return loaded
@@ -335,7 +335,7 @@ def _load_current(choice: ModelChoice) -> LoadedModel:
 
     if keras.config.backend() != "tensorflow":
         raise ConfigError(
-            f"Keras uses the backend {keras.config.backend()}, but features need its backend for TensorFlow: set "
+            f"Keras uses the backend {keras.config.backend()}, but features need its backend for TensorFlow. Set "
             "KERAS_BACKEND=tensorflow"
         )
     model = build_model(choice)
@@ -361,7 +361,7 @@ def _input_size(model: Any, choice: ModelChoice) -> tuple[int, int]:
     if not getattr(model, "inputs", None):
         raise ConfigError(
             f"--model {choice.model} has no defined input: it was saved before it was built, or its own code calls "
-            "its layers; add a keras.Input"
+            "its layers. Add a keras.Input"
         )
     shapes = [tuple(tensor.shape) for tensor in model.inputs]
     takes = " and ".join(f"{shape} of {tensor.dtype}" for shape, tensor in zip(shapes, model.inputs, strict=True))
@@ -376,10 +376,10 @@ def _input_size(model: Any, choice: ModelChoice) -> tuple[int, int]:
     own, asked = shape[1:3], choice.input_size
     if asked and any(side not in (None, wanted) for side, wanted in zip(own, asked, strict=True)):
         raise ConfigError(
-            f"--input-size {_format_size(asked)}: {choice.model} accepts only {_format_size(own)}; omit the flag"
+            f"--input-size {_format_size(asked)}: {choice.model} accepts only {_format_size(own)}. Omit the flag"
         )
     if not asked and None in own:
-        raise ConfigError(f"--model {choice.model} accepts images of any size: set --input-size, for example 224x224")
+        raise ConfigError(f"--model {choice.model} accepts images of any size. Set --input-size, for example 224x224")
     return asked or own
 
 
@@ -404,7 +404,7 @@ def _preprocessing(model: Any, choice: ModelChoice) -> tuple[str, Callable[[Any]
     if any(type(layer).__name__ in _SELF_SCALING for layer in _walk_layers(model)):
         return "none", lambda pixels: pixels
     raise ConfigError(
-        f"--model {choice.model} has no {' or '.join(_SELF_SCALING)} layer, so its preprocessing is unknown: set "
+        f"--model {choice.model} has no {' or '.join(_SELF_SCALING)} layer, so its preprocessing is unknown. Set "
         f"--preprocess to one of {', '.join(PREPROCESSING)} (none: 0 to 255, unit: 0 to 1, tf: -1 to 1)"
     )
 
@@ -425,7 +425,7 @@ def _apply_model(part: Any, pixels: Any, choice: ModelChoice) -> Any:
         return output
     except ValueError as error:
         raise ConfigError(
-            f"--model {choice.model} does not accept images of {_format_size(pixels.shape[1:3])}; use another "
+            f"--model {choice.model} does not accept images of {_format_size(pixels.shape[1:3])}. Use another "
             f"--input-size: {describe_keras_error(error)}"
         ) from error
 
@@ -438,7 +438,7 @@ def _pool_output(output: Any, choice: ModelChoice) -> Any:
     if len(output.shape) != _IMAGE_RANK:
         raise ConfigError(
             f"--pool {choice.pool} needs an output of (None, height, width, channels), but the layer's is "
-            f"{output.shape}; omit the flag, or name a layer before pooling with --layer"
+            f"{output.shape}. Omit the flag, or name a layer before pooling with --layer"
         )
     return keras.layers.GlobalAveragePooling2D()(output)
 
@@ -449,7 +449,7 @@ def _fixed_shape(output: Any, choice: ModelChoice, layer: str) -> tuple[int, ...
     if not shape or None in shape or "float" not in output.dtype:
         raise ConfigError(
             f"--layer {layer}: its output in {choice.model} is {tuple(output.shape)} of {output.dtype}, but features "
-            "must be floats of one known shape per image; name another layer"
+            "must be floats of one known shape per image. Name another layer"
         )
     return shape
 

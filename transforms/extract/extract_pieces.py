@@ -188,7 +188,7 @@ def _lock_folder(folder: str, option: str) -> int | None:
     except BlockingIOError as error:
         os.close(descriptor or 0)
         raise ConfigError(
-            f"another recordmill process is writing to {folder}; wait until it ends, or choose another {option}"
+            f"another recordmill process is writing to {folder}. Wait until it ends, or choose another {option}"
         ) from error
     except OSError:
         _LOGGER.debug("%s is not locked", folder, exc_info=True)
@@ -200,13 +200,13 @@ def _has_unfinished_extraction(folder: str, note: str, recipe: bytes, option: st
     storage = storage_for(folder)
     if not is_remote(folder) and os.path.islink(os.path.join(folder, STATE)):
         raise ConfigError(
-            f"{os.path.join(folder, STATE)} is a symbolic link, and recordmill does not write through links; delete it"
+            f"{os.path.join(folder, STATE)} is a symbolic link, and recordmill does not write through links. Delete it"
         )
     if storage.size(note) is not None:
         if storage.read(note) == recipe:
             return True
         raise ConfigError(
-            f"{folder} has an unfinished run of other data, with other options, or by another version; choose another "
+            f"{folder} has an unfinished run of other data, with other options, or by another version. Choose another "
             f"{option}, or delete this folder"
         )
     if is_remote(folder):

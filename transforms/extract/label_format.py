@@ -117,7 +117,7 @@ class WrittenLabels(NamedTuple):
 def warn_unknown_splits(splits: Iterable[str], labels: LabelMap, table: FeatureTable) -> Iterator[str]:
     """Yield a note of split names unknown to readers."""
     if unknown := sorted(set(splits) - set(SPLITS)):
-        yield f"splits {', '.join(unknown)}: most readers look for {', '.join(SPLITS)}; rename them"
+        yield f"splits {', '.join(unknown)}: most readers look for {', '.join(SPLITS)}. Rename them"
 
 
 class LabelFormat(NamedTuple):

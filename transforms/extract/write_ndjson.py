@@ -83,13 +83,13 @@ def ndjson_warnings(splits: Iterable[str], labels: LabelMap, table: FeatureTable
     splits = set(splits)
     yield from warn_unknown_splits(splits, labels, table)
     if _is_of_classes(table):
-        yield f"{_FILE} has the task classify, whose images Ultralytics fetches from their url: add it to the lines"
+        yield f"{_FILE} has the task classify, whose images Ultralytics fetches from their url. Add it to the lines"
         return
     yield f"{_FILE} has the task {yolo_task(labels, table)}: all objects have one kind of shape"
     if "train" not in splits:
-        yield f"{_FILE} has no images for train, which Ultralytics needs: extract them, too"
+        yield f"{_FILE} has no images for train, which Ultralytics needs. Extract them, too"
     if yolo_task(labels, table) == "pose":
-        yield f"{_FILE} has no flip_idx, so Ultralytics does not mirror images: add it to the first line"
+        yield f"{_FILE} has no flip_idx, so Ultralytics does not mirror images. Add it to the first line"
 
 
 NDJSON = LabelFormat(

@@ -166,11 +166,11 @@ def yolo_warnings(splits: Iterable[str], labels: LabelMap, table: FeatureTable) 
     cure = ". For polygons, convert without keypoints" if task == "pose" and table.has_masks else ""
     yield f"data.yaml has the task {task}: all lines of label files have one kind of shape{cure}"
     if missing := [split for split in ("train", "val") if split not in splits]:
-        yield f"data.yaml has no images for {' and '.join(missing)}, which Ultralytics needs: add the folder"
+        yield f"data.yaml has no images for {' and '.join(missing)}, which Ultralytics needs. Add the folder"
     if unknown := sorted(splits - set(SPLITS)):
-        yield f"data.yaml has {', '.join(unknown)}, but readers know only train, val and test: rename it"
+        yield f"data.yaml has {', '.join(unknown)}, but readers know only train, val and test. Rename it"
     if task == "pose":
-        yield "data.yaml has no flip_idx, so Ultralytics does not mirror images: add it"
+        yield "data.yaml has no flip_idx, so Ultralytics does not mirror images. Add it"
 
 
 YOLO = LabelFormat(

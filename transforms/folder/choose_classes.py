@@ -209,7 +209,7 @@ def _suffix_hint(path: str) -> str:
     kind = ""
     with contextlib.suppress(OSError):
         kind = image_kind(storage_for(path).read_range(path, 0, 16))
-    return f"; that is a {kind.upper()} image: give such files the suffix of their format" if kind else ""
+    return f"; that is a {kind.upper()} image. Give such files the suffix of their format" if kind else ""
 
 
 _LOGGER = logging.getLogger(__name__)

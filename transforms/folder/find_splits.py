@@ -30,18 +30,18 @@ def find_split_folders(data: str) -> tuple[dict[str, str], list[str]]:
         split = SPLIT_OF_WORD[name.lower()]
         if any("/" in file for file in files):
             if split in by_split:
-                raise ConfigError(f"{by_split[split]} and {path} are both the split {split}; merge them, or move one")
+                raise ConfigError(f"{by_split[split]} and {path} are both the split {split}. Merge them, or move one")
             by_split[split] = path
         elif files:
             flat.append(
-                f"{path} has {number_text(len(files), 'image')} and no class folders, so it is left out; move them to "
+                f"{path} has {number_text(len(files), 'image')} and no class folders, so it is left out. Move them to "
                 "class folders, or convert them with --labels"
             )
     other = _folder_of_other_images(data, {*tops}) if by_split else ""
     if other and len(by_split) > 1:
         raise ConfigError(
-            f"{data} has the splits {', '.join(by_split)} with class folders, and {other}, which is of no split; "
-            "move it elsewhere, or give one of the folders as DATA"
+            f"{data} has the splits {', '.join(by_split)} with class folders, and {other}, which is of no split. "
+            "Move it elsewhere, or give one of the folders as DATA"
         )
     if not by_split or other:
         return {}, []

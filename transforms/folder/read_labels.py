@@ -216,7 +216,7 @@ def _choose_label_columns(path: str, options: FolderOptions, names: list[str]) -
         expected = f"called {given!r}" if given else f"of {kind}s ({', '.join(usual)})"
         existing = ", ".join(map(repr, names)) or "none"
         raise AnnotationFileError(
-            f"{path} has no column {expected}; its columns are {existing}: name the column with {flag(option)}"
+            f"{path} has no column {expected}; its columns are {existing}. Name the column with {flag(option)}"
             f"{names_cure(names)}"
         )
 

@@ -111,17 +111,17 @@ def source(options: ImagefolderOptions) -> Source:
     """
     data, images = options.data, options.images
     if len(images) > 1:
-        raise ConfigError("--images: file_name begins at one folder; give only one")
+        raise ConfigError("--images: file_name begins at one folder. Give only one")
     root, files = _find_metadata(data)
     heads = {file.split: file for file in reversed(files)}
     image_column = files[0].image_column
     if image_column and images:
-        raise ConfigError(f"{files[0].path} holds its images in the column {image_column}: omit --images")
+        raise ConfigError(f"{files[0].path} holds its images in the column {image_column}. Omit --images")
     class_names = options.class_names or (files[0].class_names if image_column else ())
     if image_column and not options.class_names:
         for file in files:
             if file.class_names != class_names:
-                raise ConfigError(f"{files[0].path} and {file.path} have different names of classes: add --class-names")
+                raise ConfigError(f"{files[0].path} and {file.path} have different names of classes. Add --class-names")
     has_captions = Part.CAPTIONS in LAYOUTS[options.layout].parts
     captions = tuple(name for name in CAPTIONS if any(name in file.columns for file in files))
     warnings = _unread_splits(root, files)
@@ -182,7 +182,7 @@ def _find_metadata(data: str) -> tuple[str, list[MetadataFile]]:
         raise ConfigError(_no_metadata(data))
     splits = [_folder_split(posixpath.dirname(name)) for name in names]
     if len(set(splits)) < len(splits) or ("" in splits and len(splits) > 1):
-        raise ConfigError(f"{data} has {', '.join(names)}, not one file per split: give one of them")
+        raise ConfigError(f"{data} has {', '.join(names)}, not one file per split. Give one of them")
     return data, [_read_metadata_head(data, *posixpath.split(name)) for name in names]
 
 

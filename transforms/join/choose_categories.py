@@ -48,7 +48,7 @@ def check_label_names(labels: LabelMap, requested: FeatureTable) -> None:
     )
     if is_text and (duplicates := labels.duplicate_names()):
         raise CategoryError(
-            f"two categories are called {duplicates[0]!r}, and --label-as text would store one name for both; leave "
+            f"two categories are called {duplicates[0]!r}, and --label-as text would store one name for both. Leave "
             "--label-as out"
         )
 
@@ -132,7 +132,7 @@ def _check_folders(classes: set[str], folders: tuple[str, ...], is_added: bool) 
     if classes and {name.lower() for name in classes} <= SPLIT_OF_WORD.keys():
         raise CategoryError(
             f"the folders in {paths} have the names of splits, {_quote_classes(classes)}, and would become the "
-            f"classes; convert each by its own command, {command} -o OUT --split {first.lower()} (with --labels FILE, "
+            f"classes. Convert each by its own command, {command} -o OUT --split {first.lower()} (with --labels FILE, "
             "or --label-from name for names like cat_1.jpg, if there are no class folders in it), or, if they are "
             f"classes, give --classes {shlex.quote(join_names(sorted(classes)))}"
         )

@@ -159,8 +159,8 @@ def _check_existing(ours: Iterable[FieldColumn], theirs: Iterable[FieldColumn], 
     if requested != present:
         shown = [first_texts(sorted(part), _SHOWN) or "no field" for part in (present, requested)]
         raise ConfigError(
-            f"{where} has {shown[0]}, and --fields gives {shown[1]}. All splits of a data set have the same fields: "
-            "give the same --fields, or another output"
+            f"{where} has {shown[0]}, and --fields gives {shown[1]}. All splits of a data set have the same fields. "
+            "Give the same --fields, or another output"
         )
 
 

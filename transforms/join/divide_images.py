@@ -285,7 +285,7 @@ def _read_table_groups(path: str) -> Iterator[Group]:
         name, group = row.cells or ("", "")
         if not name or not group:
             missing = "group" if name else "file_name"
-            fault = row.fault or f"{missing} is empty; leave out rows of images without a group"
+            fault = row.fault or f"{missing} is empty. Leave out rows of images without a group"
             raise ValueError(f"row {row.number}: {fault}")
         yield unicodedata.normalize("NFC", group), [name_key(name)]
 

@@ -359,7 +359,7 @@ def _warn_other_labels(number: int, facts: FactsBuilder, split: str) -> None:
         facts.warn(
             split,
             f"--duplicates drop: {number:,} of the dropped images have other labels than the copy that is kept. "
-            "rejects-SPLIT.jsonl names both: check which labels are right.",
+            "rejects-SPLIT.jsonl names both. Check which labels are right.",
         )
 
 

@@ -230,7 +230,7 @@ def list_images(
         yield name_key(file.name), ImageFile(file.path, file.size_bytes, file.version)
     if skipped:
         _LOGGER.warning(
-            "%s: files whose names are not UTF-8 are skipped (number: %d), the first %r; rename them",
+            "%s: files whose names are not UTF-8 are skipped (number: %d), the first %r. Rename them",
             folder,
             skipped,
             first,

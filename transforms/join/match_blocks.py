@@ -201,10 +201,10 @@ def check_same_files(name: str, files: Block) -> None:
     if len(set(map(name_key, paths))) == 1:
         forms = " and ".join(map(ascii, paths))
         raise CollidingImagesError(
-            f"{name!r} exists in {len(paths)} Unicode normalizations, {forms}; rename or delete one"
+            f"{name!r} exists in {len(paths)} Unicode normalizations, {forms}. Rename or delete one"
         )
     raise CollidingImagesError(
-        f"several files are called {name!r}: {' and '.join(paths)}; give only the folder of one, or rename one"
+        f"several files are called {name!r}: {' and '.join(paths)}. Give only the folder of one, or rename one"
     )
 
 
@@ -286,7 +286,7 @@ def _describe_state(state: int, name: str, size_bytes: int, match: str, group_fr
     if state == FileState.UNSAFE_NAME:
         return Reason.UNSAFE_FILE_NAME, f"the file name {name!r} {name_fault(name)}"
     if state == FileState.MISSING:
-        hint = "; separate the parts of a path by /" if match == "path" and "\\" in name else ""
+        hint = ". Separate the parts of a path by /" if match == "path" and "\\" in name else ""
         return Reason.IMAGE_MISSING, f"no file {name!r} in the folders of images{hint}"
     if state == FileState.NOT_A_FILE:
         return Reason.IMAGE_INACCESSIBLE, f"{name!r}: {NOT_A_FILE}"
@@ -347,8 +347,8 @@ def _pair_names(images: set[str], files: set[str], match: str) -> dict[str, str]
     if len(images) == len(files) == 1:
         return dict(zip(images, files, strict=True))
     raise CollidingImagesError(
-        f"--match {match}: the images {_quote_names(images)} match the files {_quote_names(files)} equally well; "
-        "rename them, or give only one of the folders"
+        f"--match {match}: the images {_quote_names(images)} match the files {_quote_names(files)} equally well. "
+        "Rename them, or give only one of the folders"
     )
 
 

@@ -11,7 +11,7 @@ from recordmill.schemas.inputs.sample import Sample
 from recordmill.transforms.join.choose_categories import class_labels
 
 NEGATIVE_AREA = "negative area"
-_AREAS = "some objects have a negative area, which records store: leave it out, and records have the area of the box"
+_AREAS = "some objects have a negative area, which records store. Leave it out, and records have the area of the box"
 OPTIONAL_KINDS = ("keypoints", "captions", "stuff", "panoptic", "masks")
 
 
@@ -55,7 +55,7 @@ def choose_labels(labels: Iterable[ObservedLabel], is_image_class: bool) -> Labe
     labels = list(labels)
     if any(label.kind in ("stuff", "panoptic") for label in labels):
         raise ConfigError(
-            "Samples have segments, whose classes have no names: give labels=read.labels of read = p | ReadDataset(…)"
+            "Samples have segments, whose classes have no names. Give labels=read.labels of read = p | ReadDataset(…)"
         )
     if is_image_class:
         return class_labels((label.name for label in labels if label.kind == "class"), ())

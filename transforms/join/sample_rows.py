@@ -74,7 +74,7 @@ class CategoryFinder:
         if category_id is None:
             is_known = name in self._numbers
             detail = (
-                "is ambiguous: several categories have this name; set category_id" if is_known else "is not a label"
+                "is ambiguous: several categories have this name. Set category_id" if is_known else "is not a label"
             )
             raise UnusableError(Reason.UNKNOWN_CATEGORY, f"category {name!r} {detail}")
         self._known[key] = category_id

@@ -149,7 +149,7 @@ def _has_upload_codes(labels: LabelFolders) -> bool:
 
 def _check_tasks(notes: frozenset[str], choice: str, warnings: list[str]) -> Iterator[str]:
     if _SEVERAL in notes and not choice:
-        raise ConfigError("tasks have several annotations: add --of-several first, last or all")
+        raise ConfigError("tasks have several annotations. Add --of-several first, last or all")
     if _FRACTIONS in notes and _PERCENT not in notes:
         raise ConfigError(
             "all coordinates are within 0..1, as if they were fractions; Label Studio has percent: multiply them by 100"
@@ -157,7 +157,7 @@ def _check_tasks(notes: frozenset[str], choice: str, warnings: list[str]) -> Ite
     if _PIXELS in notes and _NO_PIXELS not in notes:
         yield (
             "all coordinates are whole numbers, and no task states an image larger than 100 x 100, so they may be "
-            "pixels. They are read as percent, as Label Studio writes them: check some (recordmill show)"
+            "pixels. They are read as percent, as Label Studio writes them. Check some (recordmill show)"
         )
     if "code" in notes:
         yield from warnings
@@ -225,7 +225,7 @@ def _task_image_name(data: dict[str, Any], image_key: str, drops_code: bool) -> 
     paths = {key: path for key, path in texts.items() if is_image_name(path)}
     key = image_key or ("image" if "image" in paths else next(iter(paths), ""))
     if len(paths) > 1 and key != "image" and not image_key:
-        raise UnusableError(Reason.MALFORMED_IMAGE, f"data has several images ({', '.join(paths)}): add --image-key")
+        raise UnusableError(Reason.MALFORMED_IMAGE, f"data has several images ({', '.join(paths)}). Add --image-key")
     if key not in paths:
         raise UnusableError(Reason.MALFORMED_IMAGE, f"data has no image{f' {key}' if key else ''}")
     folder, base = posixpath.split(paths[key])

@@ -94,7 +94,7 @@ def parse_class_file(path: str, data: bytes) -> list[MaskClass]:
     while lines and not lines[-1].strip():
         lines.pop()
     if not lines:
-        raise ConfigError(f"{path} is empty: write a name of a class per line")
+        raise ConfigError(f"{path} is empty. Write a name of a class per line")
     if path.lower().endswith(_TABLES):
         return _parse_table(path, lines)
     numbered = [(number, line.strip()) for number, line in enumerate(lines, 1) if not re.match(r"#|\s*$", line)]

@@ -64,10 +64,10 @@ class MasksOptions(FormatOptions):
             if not value.isdecimal() or int(value) > SEMANTIC_IGNORE:
                 yield f"--void must be whole numbers from 0 to {SEMANTIC_IGNORE} (got {value!r})"
         for name in self.given(*_OF_OBJECTS):
-            yield f"{name} is for objects, and images with masks of their pixels have none: leave it out"
+            yield f"{name} is for objects, and images with masks of their pixels have none. Leave it out"
         for flag, folders in (("--images", self.images), ("--mask-images", self.mask_images)):
             if len(folders) > 1:
                 yield f"{flag} is one folder for masks, and {len(folders)} are given. Convert the others with --add"
         if self.images and self.mask_images:
-            yield "--images and --mask-images contradict DATA, which is one of the two: leave one of them out"
+            yield "--images and --mask-images contradict DATA, which is one of the two. Leave one of them out"
         yield from super()._faults()

@@ -169,7 +169,7 @@ def source(options: NdjsonOptions) -> Source:
     (first, summary), *other_summaries = summaries.items()
     for path, other in other_summaries:
         if other._replace(**_OF_LINES) != summary._replace(**_OF_LINES):
-            raise ConfigError(f"{first} and {path} differ in task, class_names, kpt_shape or path: give one of them")
+            raise ConfigError(f"{first} and {path} differ in task, class_names, kpt_shape or path. Give one of them")
     stated = {SPLIT_OF_FOLDER.get(split) for one in summaries.values() for split in one.splits}
     if any(one.has_urls for one in summaries.values()) and not any(one.has_files for one in summaries.values()):
         raise ConfigError(_fetch_text(labels, paths))
@@ -207,7 +207,7 @@ def _find_files(data: str) -> tuple[str, list[str]]:
     names = listed or [name for name in storage.names(data) if name.lower().endswith(NdjsonOptions.endings)]
     if files := sorted(name for name in names if name.endswith(".gz") or _is_ndjson(join_path(data, name))):
         return data, files
-    raise ConfigError(f"{data} has no .ndjson file of Ultralytics' platform: give the file")
+    raise ConfigError(f"{data} has no .ndjson file of Ultralytics' platform. Give the file")
 
 
 def _is_ndjson(path: str) -> bool:

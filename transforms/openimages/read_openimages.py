@@ -26,7 +26,7 @@ _BOXES = re.compile(r"(?:^|.*/)(?:(?:.*[-_])?annotations-bbox|detections)\.csv")
 _SPLIT = re.compile(r"(?:^|[-_])(train|validation|test)-annotations-bbox\.csv$")
 _UNNAMED = "class without a name"
 _NO_NAMES = (
-    "no file has the names of the classes, so Open Images' codes, such as /m/01g317, are written: add "
+    "no file has the names of the classes, so Open Images' codes, such as /m/01g317, are written. Add "
     "--class-descriptions"
 )
 
@@ -45,7 +45,7 @@ def source(options: OpenimagesOptions) -> Source:
     boxes = [] if is_file else [name for name in storage.names(folder) if _is_boxes_file(name)]
     splits = {name: _boxes_split(name) for name in boxes}
     if len(set(splits.values())) > 1 and "" in splits.values():
-        raise ConfigError(f"{data}: only some of {', '.join(boxes)} name a split: give one file")
+        raise ConfigError(f"{data}: only some of {', '.join(boxes)} name a split. Give one file")
     by_name = any(splits.values())
     warnings = [f"the files {', '.join(boxes)} give the splits"] if by_name else []
     if boxes:
@@ -57,7 +57,7 @@ def source(options: OpenimagesOptions) -> Source:
     names: dict[str, str] = {}
     for code, name in (pair for path in class_files for pair in _read_class_names(path)):
         if names.setdefault(code, name) != name:
-            raise ConfigError(f"{' and '.join(class_files)}: {code} is {names[code]!r} and {name!r}: keep one of them")
+            raise ConfigError(f"{' and '.join(class_files)}: {code} is {names[code]!r} and {name!r}. Keep one of them")
     warnings += [] if class_files else [_NO_NAMES]
     return naming_source(
         options,
@@ -89,7 +89,7 @@ def _find_class_files(options: OpenimagesOptions, folder: str) -> list[str]:
         return [options.class_descriptions]
     names = [name for name in storage_for(folder).names(folder) if re.fullmatch(r"class-descriptions.*\.csv", name)]
     if len(names) > 1:
-        raise ConfigError(f"{folder} has {', '.join(names)}: add --class-descriptions with one of them")
+        raise ConfigError(f"{folder} has {', '.join(names)}. Add --class-descriptions with one of them")
     usual = (posixpath.join(split, "metadata/classes.csv") for split in ("", "train", "validation", "test"))
     return [join_path(folder, name) for name in names or list_existing(folder, usual)]
 

@@ -244,7 +244,7 @@ def _explain_error(path: str, start: bytes, error: RecordError) -> Exception:
         return locate_error(path, error)
     if start.startswith(GZIP):
         return ConfigError(
-            f"{path} is GZIP, which can only be read from its beginning, so it cannot have an index; read it in order, "
+            f"{path} is GZIP, which can only be read from its beginning, so it cannot have an index. Read it in order, "
             "or convert without --gzip"
         )
     return ConfigError(f"{path} is not a TFRecord file: it does not begin with the header of a record ({error.detail})")

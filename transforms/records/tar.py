@@ -201,7 +201,7 @@ def build_tar_index(path: str, read: Callable[[int], object]) -> tuple[bytes, in
     names = (member.name for members in samples for member in members)
     for name in names:
         if fault := _index_fault(name):
-            raise ConfigError(f"{path}: the name {name!r} {fault}; rename it")
+            raise ConfigError(f"{path}: the name {name!r} {fault}. Rename it")
     return encode_tar_index(samples), len(samples)
 
 

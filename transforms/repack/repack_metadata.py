@@ -172,7 +172,7 @@ def _write_split(job: _Job, notes: Mapping[ShardKey, str]) -> tuple[SplitManifes
     finished = FinishedShards(output, recipe.name, recipe.layout, recipe.container)
     results = [finished.result(key, note) for key, note in sorted(notes.items()) if key.split == split]
     if len(results) != (len(entry.shards) if job.plan is None else job.plan.plan.shards):
-        raise JobError(f"{output}: the shards of {split} are not those of its plan; run again")
+        raise JobError(f"{output}: the shards of {split} are not those of its plan. Run again")
     known = _SplitStatistics(job.folder, entry)
     lists = _moved_lists(job, results, known) if job.plan is None else _replanned_lists(job, job.plan, results, known)
     with (

@@ -376,8 +376,8 @@ class _Malformed:
         if lost:
             self.fault = (
                 f"row {row.number:,} has {row.actual_columns} cells instead of {self._columns}, and continues "
-                f"over {len(lines):,} more lines, of which {lost:,} look like rows; a quote is not closed: "
-                "close it, or double a quote within a cell"
+                f"over {len(lines):,} more lines, of which {lost:,} look like rows; a quote is not closed. "
+                "Close it, or double a quote within a cell"
             )
             return "error"
         detail = f"{row.actual_columns} cells instead of {row.expected_columns}"

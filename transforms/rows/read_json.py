@@ -96,9 +96,9 @@ def _settle_values(row: dict[str, Any], reading: RowsReading) -> None:
 def _file_form_fault(line: bytes) -> str:
     """Return the kind of a file without a row on each line, by its first line; empty if it may have rows."""
     if line.lstrip().startswith(b"["):
-        return "is one JSON array; write one JSON object per line (jq -c '.[]')"
+        return "is one JSON array. Write one JSON object per line (jq -c '.[]')"
     if line.strip() == b"{":
-        return "has a JSON value over several lines; write one JSON object per line (jq -c .)"
+        return "has a JSON value over several lines. Write one JSON object per line (jq -c .)"
     try:
         row = _decode_row(line)
     except ValueError:
@@ -108,7 +108,7 @@ def _file_form_fault(line: bytes) -> str:
     is_numbered = all(value.keys() == set(map(str, range(len(value)))) for value in by_index)
     if (by_index and len(by_index) == len(row) and is_numbered) or row.keys() == {"columns", "index", "data"}:
         return (
-            "has the columns of a data frame instead of rows, as pandas' to_json() writes them; write one JSON object "
+            "has the columns of a data frame instead of rows, as pandas' to_json() writes them. Write one JSON object "
             "per line: to_json(PATH, orient='records', lines=True)"
         )
     return ""

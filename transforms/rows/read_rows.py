@@ -64,7 +64,7 @@ def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_ro
                 table = table.flatten()
             names = [name for name in table.column_names if not columns or name in columns]
             if twice := [name for name, number in Counter(names).items() if number > 1]:
-                raise AnnotationFileError(f"{path} names the column {format_value(twice[0])} twice; rename one")
+                raise AnnotationFileError(f"{path} names the column {format_value(twice[0])} twice. Rename one")
             cut: dict[str, list[int]] = {name: [] for name in names}
             arrays = {
                 name: plain_array(table.column(name).combine_chunks(), cut[name], tensors.get(name, ()))
@@ -78,7 +78,7 @@ def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_ro
             first += len(batch)
     except UnicodeDecodeError as error:
         raise AnnotationFileError(
-            f"{path} has a column whose name is not UTF-8 ({error.object[:40]!r}); rename it"
+            f"{path} has a column whose name is not UTF-8 ({error.object[:40]!r}). Rename it"
         ) from error
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and not isinstance(error, pa.ArrowException) and error.errno is not None:
@@ -329,7 +329,7 @@ def _add_partitions(file: RowsFile, batch: RowBatch, wanted: Sequence[str]) -> R
         if own is not None and len(other_values := _other_values(own, scalar)):
             raise AnnotationFileError(
                 f"{file.path}: column {name} has {format_value(other_values[0])}, and the folder {name}={value} says "
-                "another value; rename the column or the folder"
+                "another value. Rename the column or the folder"
             )
         if own is None or own.null_count:
             columns[name] = pa.repeat(scalar, len(batch.lines))
@@ -361,7 +361,7 @@ def _read_batches(path: str, stream: Any, reading: RowsReading) -> Iterator[RowB
     except OSError as error:
         if error.errno is not None:
             raise  # of the storage
-        raise AnnotationFileError(f"{path} is damaged or truncated ({error}); download it again") from error
+        raise AnnotationFileError(f"{path} is damaged or truncated ({error}). Download it again") from error
 
 
 _HEAD = 1 << 16

@@ -100,13 +100,13 @@ def adopt_table(table: FeatureTable, known: FeatureTable, where: str) -> Feature
     if more:
         raise ConfigError(
             f"the images have {format_parts(more)}, and the records of {where} do not. All records of a data set have "
-            "the same parts: leave these out, or write all images to another output"
+            "the same parts. Leave these out, or write all images to another output"
         )
     requested, stored = ({column.shown for column in requested_fields(features)} for features in (table, known))
     if fields := sorted(requested - stored):
         raise ConfigError(
             f"the images have the field{'s' * (len(fields) > 1)} {first_texts(fields, _SHOWN)}, and the records of "
-            f"{where} do not. All records of a data set have the same fields: name its fields by --fields, or write "
+            f"{where} do not. All records of a data set have the same fields. Name its fields by --fields, or write "
             "all images to another output"
         )
     return known

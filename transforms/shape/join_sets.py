@@ -398,5 +398,5 @@ def check_distinct_ids(block: Block) -> None:
         if splits[0] == splits[1] or (has_hash and name != other):
             raise CollidingImagesError(
                 f"{name!r} and {other!r} get the same image id, {pair.image_id[0]}. Ids that a set has already become "
-                "hashes of the set and the file name: give a set another name, or each image of a set its own"
+                "hashes of the set and the file name. Give a set another name, or each image of a set its own"
             )

@@ -165,7 +165,7 @@ def measure_block(block: Block, upright: bool, map_: Any = map) -> Block:
         ConfigError: The images are tiles, of a user's pipeline.
     """
     if block.tile_xy_px is not None and (block.tile_xy_px >= 0).any():
-        raise ConfigError("--tile divides images, and Samples are tiles already: leave it out")
+        raise ConfigError("--tile divides images, and Samples are tiles already. Leave it out")
     sides = block.image_size_px.copy()
     is_measured = (sides == 0).any(axis=1)
     unknown = np.flatnonzero(is_measured)
@@ -194,7 +194,7 @@ def divide_block(block: Block, job: TileJob, class_ids: np.ndarray, facts: Facts
         (name,), sides = block.file_name.cut(row, row + 1).texts(), block.image_size_px[row].tolist()
         raise ConfigError(
             f"{name!r} of {sides[0]}x{sides[1]} pixels would give {number[row]:,} tiles; an image has at most "
-            f"{_MOST_TILES:,}: give a larger --tile or a smaller --tile-overlap"
+            f"{_MOST_TILES:,}. Give a larger --tile or a smaller --tile-overlap"
         )
     before = np.cumsum(number) - number
     block_number = before // _BLOCK_TILES
@@ -292,13 +292,13 @@ def check_names(group: tuple[int, Iterable[tuple]], rules: TileRules) -> None:
         divided = sorted(name for name in names if name.has_tiles)
         if len(divided) > 1:
             raise CollidingImagesError(
-                f"two image ids have the file {divided[0].name!r}, so that their tiles would have the same names; name "
+                f"two image ids have the file {divided[0].name!r}, so that their tiles would have the same names. Name "
                 "one of the ids in a file of --exclude"
             )
         for other in sorted(name for name in names if not name.has_tiles) if divided else ():
             if _has_tile_at(divided[0], other.place, rules):
                 raise CollidingImagesError(
-                    f"a tile of {divided[0].name!r} would have the name of the image {other.name!r}; name one of the "
+                    f"a tile of {divided[0].name!r} would have the name of the image {other.name!r}. Name one of the "
                     "two in a file of --exclude"
                 )
 

@@ -323,7 +323,7 @@ def union_tables(parts: Sequence[SetTable], labels: LabelMap, request: RecordReq
         if table.layout != first.table.layout:
             raise ConfigError(
                 f"set {first.name} has layout {first.table.layout} and set {name} has layout {table.layout}. The "
-                "records of a data set have one layout: give all sets the same one, or convert them one by one"
+                "records of a data set have one layout. Give all sets the same one, or convert them one by one"
             )
     held = dict.fromkeys(part for _, table in parts for part in table.parts if part is not Part.CATEGORY_ID)
     shifted = (Part.CATEGORY_ID,) if labels.is_shifted else ()

@@ -146,7 +146,7 @@ def lone_labels(limits: JobLimits, facts: Facts) -> Iterator[str]:
         folder, images = posixpath.dirname(name) or ".", first_texts(sorted(limits.sources.images), _SHOWN)
         yield (
             f"{', '.join(limits.sources.rows)}: {rejects.number:,} of {total:,} label files in {folder} have no image, "
-            f"such as {name!r}. Images are read from {images}: give the folder of all images by --images, or leave "
+            f"such as {name!r}. Images are read from {images}. Give the folder of all images by --images, or leave "
             "these label files out by --max-rejects 1"
         )
 
@@ -316,7 +316,7 @@ def _check_splits(limits: JobLimits, rows: Mapping[str, Rows]) -> None:
     cures = [] if sources else ["give the same split= to the reading and the writing transform"]  # of Samples
     cures += ["give it a larger share"] if empty in shares else []
     if sources and empty not in shares:
-        cures.append(f"{' '.join(map(shlex.quote, sources))} names this split: add {unit}s to it there")
+        cures.append(f"{' '.join(map(shlex.quote, sources))} names this split. Add {unit}s to it there")
     cure = f"{', or '.join(cures)}, or leave it out"
     cure += f". {limits.share_cure}" if limits.share_cure and shares.get(empty, 0) * total >= 1 else ""
     raise EmptyDatasetError(f"split {empty} gets none of the {total:,} {unit}s: {cure}")

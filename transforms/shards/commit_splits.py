@@ -167,7 +167,7 @@ def finish_commit(output: str) -> list[str]:
             except JobError as error:
                 log_path = shlex.quote(_log_path(output, split))
                 raise JobError(
-                    f"{error}. If this error comes again, a file of an interrupted run of --add is lost: delete "
+                    f"{error}. If this error comes again, a file of an interrupted run of --add is lost. Delete "
                     f"{log_path}, and run the same command once more"
                 ) from error
             splits += log.manifests
@@ -332,7 +332,7 @@ def _move_shard(storage: Storage, output: str, split: str, shard: ShardInfo) -> 
                 storage.move(written, path)
                 continue
         if not is_intact(storage, path, file):
-            raise JobError(f"{path} is missing or has changed. Another run may have written there; run again")
+            raise JobError(f"{path} is missing or has changed. Another run may have written there. Run again")
 
 
 def _move_list(storage: Storage, written: str, path: str, sha256: str) -> None:
@@ -349,7 +349,7 @@ def _move_list(storage: Storage, written: str, path: str, sha256: str) -> None:
             if file_sha256(written) == sha256:
                 storage.move(written, path)
                 return
-    raise JobError(f"{path} is missing or has changed. Another run may have written there; run again")
+    raise JobError(f"{path} is missing or has changed. Another run may have written there. Run again")
 
 
 def is_ours(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:

@@ -207,7 +207,7 @@ def write_part(
     if not check_notes(output, recipes):
         if committed_by_another([recipe.of_layout(table.layout) for recipe in recipes], limits):
             return part
-        raise JobError(f"{output}: the state of this run was deleted before part {part} ended; run the part again")
+        raise JobError(f"{output}: the state of this run was deleted before part {part} ended. Run the part again")
     storage_for(output).write(part_path(output, plan.splits, part), msgspec.msgpack.encode(finished))
     return part
 
@@ -230,5 +230,5 @@ def read_part(path: str) -> FinishedPart | None:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{path} is damaged, or another version of Recordmill wrote it ({error}); delete it, and run the part again"
+            f"{path} is damaged, or another version of Recordmill wrote it ({error}). Delete it, and run the part again"
         ) from error

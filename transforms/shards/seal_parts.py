@@ -53,7 +53,7 @@ def read_parts(output: str, split: str, parts: Sequence[JobPart]) -> list[Finish
         read = [part for part in pool.map(read_part, paths) if part is not None]
     if len(read) < len(paths):
         raise EndedElsewhereError(
-            f"{output}: parts of {split} were deleted just now, perhaps because another recordmill seal ended; run "
+            f"{output}: parts of {split} were deleted just now, perhaps because another recordmill seal ended. Run "
             "again"
         )
     return read
@@ -155,7 +155,7 @@ def _check_plans(output: str, parts: Sequence[FinishedPart]) -> None:
         raise ConfigError(
             f"{output}: {_list_parts([part.part for part in odd])} {'differ' if len(odd) > 1 else 'differs'} from "
             f"{_list_parts([part.part for part in majority])} ({majority[0].plan.differences(odd[0].plan)}). All parts "
-            "need the same command, the same versions, and the same files under the same paths: run the outdated parts "
+            "need the same command, the same versions, and the same files under the same paths. Run the outdated parts "
             "again"
         )
     plan = majority[0].plan
@@ -164,7 +164,7 @@ def _check_plans(output: str, parts: Sequence[FinishedPart]) -> None:
         here = msgspec.structs.replace(plan, made_by=dict(versions))
         raise ConfigError(
             f"{output}: its parts were written with other versions than those of this machine "
-            f"({plan.differences(here)}); run recordmill seal with the versions of the parts"
+            f"({plan.differences(here)}). Run recordmill seal with the versions of the parts"
         )
 
 

@@ -256,7 +256,7 @@ class FinishedShards:
         note = self._read(key)
         if note is None or note.sha256 != sha256:
             raise JobError(
-                f"{self._note(key)} is missing or has changed. Another run may have written there; run again"
+                f"{self._note(key)} is missing or has changed. Another run may have written there. Run again"
             )
         return note.decode()
 

@@ -212,7 +212,7 @@ def _empty_shard_text(key: ShardKey, rejected: Sequence[Rejected], container: st
     fewer = f", or use a smaller --num-shards than {key.count}" if key.count > 1 else ""
     return (
         f"shard {key.index} of {key.split} has no records{why}. --container {container} has no empty shards, because "
-        f"readers fail at them: fix or exclude such images{fewer}"
+        f"readers fail at them. Fix or exclude such images{fewer}"
     )
 
 

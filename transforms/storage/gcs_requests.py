@@ -309,7 +309,7 @@ def _send(path: str, pieces: Iterable[bytes]) -> None:
             _delete_damaged(path, crc32c_text(checksum))
         if not _is_lost(error):
             raise
-        what = f"the server lost or damaged the upload ({error_text(error)}); run the same command again"
+        what = f"the server lost or damaged the upload ({error_text(error)}). Run the same command again"
         raise LostUploadError(errno.EIO, what, path) from error
 
 

@@ -184,7 +184,7 @@ class GcsStorage(Storage):
         """Delete all objects below a folder. A complete bucket is refused with a ConfigError."""
         bucket, prefix = _split_folder(path)
         if not prefix:
-            raise ConfigError(f"{path} is a bucket, not a folder, and is not deleted; name a folder in it")
+            raise ConfigError(f"{path} is a bucket, not a folder, and is not deleted. Name a folder in it")
         paths = [f"gs://{bucket}/{item.name}" for item in _list_objects(path, "items(name)", with_markers=True)]
         with ThreadPoolExecutor(DELETIONS) as pool:
             list(pool.map(self.delete, paths))

@@ -92,7 +92,7 @@ def file_storage_for(path: str) -> Storage:
             cure = "Download it, and give the local path"
         raise ConfigError(f"{path}: {scheme}:// is not supported. {cure}")
     if not rest.strip("/"):  # a path joined to "gs://" would be a local path
-        raise ConfigError(f"{path} does not name a bucket; give {scheme}://bucket/folder")
+        raise ConfigError(f"{path} does not name a bucket. Give {scheme}://bucket/folder")
     storage, module, extra = _REMOTE[scheme]
     _require(module, scheme, extra)
     return storage
@@ -223,7 +223,7 @@ def file_version(path: str) -> str:
 def check_unchanged(path: str, version: str) -> None:
     """Raise AnnotationFileError if a file that was read has another version. An empty version is any."""
     if version and file_version(path) != version:
-        raise AnnotationFileError(f"{path} was changed while the job read it; run again")
+        raise AnnotationFileError(f"{path} was changed while the job read it. Run again")
 
 
 def read_unpacked(path: str) -> bytes:
@@ -290,20 +290,20 @@ def _unpack_gzip(path: str, packed: Iterable[bytes], packed_bytes: int) -> Itera
         if member is None:
             if not data.startswith(GZIP):
                 if any(piece.strip(b"\0") for piece in chain((data,), pieces)):
-                    raise AnnotationFileError(f"{path} has other bytes after its gzip data; download it again")
+                    raise AnnotationFileError(f"{path} has other bytes after its gzip data. Download it again")
                 return
             member = zlib.decompressobj(wbits=31)
         try:
             content = member.decompress(data, _STEP)
         except zlib.error as error:
-            raise AnnotationFileError(f"{path} is a damaged gzip file ({error}); download it again") from error
+            raise AnnotationFileError(f"{path} is a damaged gzip file ({error}). Download it again") from error
         given += len(content)
         if given > most:
             raise _ratio_error(path, most)
         if content:
             yield content
         elif not data and not member.eof:
-            raise AnnotationFileError(f"{path} is a truncated gzip file; download it again")
+            raise AnnotationFileError(f"{path} is a truncated gzip file. Download it again")
         data = member.unused_data if member.eof else member.unconsumed_tail
         if member.eof:
             member = None

@@ -234,7 +234,7 @@ def _choose_column(
     )
     type_ = dtype or type_
     if type_ in CLASS_TYPES:
-        raise ConfigError(f"--schema: column {name} has classes; add --label {shlex.quote(name)}")
+        raise ConfigError(f"--schema: column {name} has classes. Add --label {shlex.quote(name)}")
     if is_list and default is not None:
         raise ConfigError(f"--default {name}: the column has lists, and a missing list is an empty one")
     values = _enum_names(name, stats, given, default) if type_ is ColumnType.ENUM else ()
@@ -242,7 +242,7 @@ def _choose_column(
     if default is not None and type_ is not ColumnType.ENUM:
         _, faults = convert_column(column, None, 1, {})
         for fault in faults:
-            raise ConfigError(f"--default: {fault.detail}; choose another default, or set another type with --schema")
+            raise ConfigError(f"--default: {fault.detail}. Choose another default, or set another type with --schema")
     return column
 
 
@@ -298,7 +298,7 @@ def _column_warnings(
         yield f"column {name} is not in {_list_names([paths[file] for file in lacking])}; its rows have {has} there"
     total = sum(values.seen.values())
     if not total:
-        yield f"column {name} has no value in any row; leave it out by --columns"
+        yield f"column {name} has no value in any row. Leave it out by --columns"
         return
     if values.cut:
         yield f"column {name}: {values.cut:,} of {total:,} points in time are finer than a microsecond, which is cut"

@@ -25,7 +25,7 @@ def read_schema(path: str) -> TableSchema:
         raise ConfigError(f"--schema {path} is not a schema.json: {error}") from error
     names = Counter(column.name for column in schema.columns if column.type not in TEXT_PARTS)
     if twice := [name for name, number in names.items() if number > 1]:
-        raise ConfigError(f"--schema {path} has the column {twice[0]!r} twice; remove one")
+        raise ConfigError(f"--schema {path} has the column {twice[0]!r} twice. Remove one")
     return schema
 
 

@@ -236,7 +236,7 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
         yield from pair_faults("default", self.default, "COLUMN=VALUE")
         divides = self.split_column or len(self.split) > 1
         if self.split_column and self.is_split_given:
-            yield "--split-column says which split a row is of, and so does --split: give one"
+            yield "--split-column says which split a row is of, and so does --split. Give one"
         if self.group_column and (self.split_column or not divides) and self.limit is None:
             yield "--group-column divides rows, but --split names a single split, or --split-column divides them"
         if self.stratify and not divides:
@@ -248,7 +248,7 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
             ("split_column", "it says which split a row is of"),
         ):
             if self.stratify and getattr(self, column):
-                yield f"--stratify and {flag(column)} contradict each other: {why}; give one"
+                yield f"--stratify and {flag(column)} contradict each other: {why}. Give one"
         yield from self._text_column_faults()
         if len(set(self.classes)) < len(self.classes):
             yield "--classes names a class twice"
@@ -271,7 +271,7 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
             given = self.given("images", "raw_size", *_FILE_OPTIONS, "workers", "duplicates", "exclude")
             yield from (f"{option} has no effect without --image-column" for option in given)
             if self.part:
-                yield "--part writes images, and rows without --image-column are written by one job: leave --part out"
+                yield "--part writes images, and rows without --image-column are written by one job. Leave --part out"
             return
         if self.raw_size and not parse_image_size(self.raw_size):
             yield f"--raw-size {self.raw_size!r} is not a height and width in pixels: 224x224 for example"
@@ -283,12 +283,12 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
         yield from self._text_faults(form, "--text")
         if form is TextForm.RAW:
             if self.text_column and not self.text:
-                yield "--text-column names columns to encode, but --text is missing: add --text counts, tfidf or tokens"
+                yield "--text-column names columns to encode, but --text is missing. Add --text counts, tfidf or tokens"
             return
         if len(set(self.text_column)) < len(self.text_column):
             yield "--text-column names a column twice"
         for name in sorted({self.label or _CLASSES_FILE, _CLASSES_FILE} & set(self.text_column)):
-            yield f"--text-column {name}: encoders/ has the classes by that name, or they are its values; rename it"
+            yield f"--text-column {name}: encoders/ has the classes by that name, or they are its values. Rename it"
         divides_by_record = len(self.split) > 1 and not (
             self.key or self.group_column or self.split_column or (self.image_column and self.images)
         )

@@ -62,7 +62,7 @@ class TfrecordOptions(FormatOptions):
         if self.images:
             yield f"--images {first_texts(self.images, _SHOWN)}: TFRecord files hold their images. Leave it out"
         if self.label_map and self.class_names:
-            yield "--label-map and --class-names both name the classes; give only one of them"
+            yield "--label-map and --class-names both name the classes. Give only one of them"
         yield from super()._faults()
 
     @property

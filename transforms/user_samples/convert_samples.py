@@ -130,7 +130,7 @@ def validate_sample(sample: Sample) -> tuple[Sample, list[Rejected]]:
         raise UnusableError(Reason.UNSAFE_FILE_NAME, f"Sample {name!r}: its file name {fault}")
     if bool(checked.path) == bool(checked.data):
         what = "both path and data" if checked.path else "neither path nor data"
-        raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r} has {what}; give one, with the image")
+        raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r} has {what}. Give one, with the image")
     if checked.path.endswith("/"):
         raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: path {checked.path!r} is a folder")
     if checked.image_id is not None and not -_INT64 <= checked.image_id < _INT64:
@@ -138,7 +138,7 @@ def validate_sample(sample: Sample) -> tuple[Sample, list[Rejected]]:
     sides = [side for side in (checked.width, checked.height) if side is not None]
     if len(sides) == 1 or min(sides, default=1) < 1:
         size = f"width {checked.width} and height {checked.height}"
-        raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: {size}; give both in pixels, or neither")
+        raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: {size}. Give both in pixels, or neither")
     if fault := _tile_fault(checked):
         raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: {fault}")
     if fault := _field_fault(checked.fields):
@@ -227,7 +227,7 @@ def _field_fault(fields: Mapping[str, Any]) -> str:
     for path, value in leaf_values(fields):
         if not _is_field_value(value):
             type_ = bytes(value.data).decode() if isinstance(value, msgspec.msgpack.Ext) else type(value).__name__
-            return f"field {path} is of {type_}; give numbers, texts or lists of them"
+            return f"field {path} is of {type_}. Give numbers, texts or lists of them"
     return ""
 
 
@@ -320,7 +320,7 @@ def check_distinct(samples: Iterable[Sample]) -> None:
         name, number = sample.file_name, id_of(sample)
         if (other := names.get(number)) is not None:
             what = f"name {name!r}" if other == name else f"image_id {number}, {other!r} and {name!r}"
-            raise CollidingImagesError(f"two Samples have the same {what}; give each Sample its own")
+            raise CollidingImagesError(f"two Samples have the same {what}. Give each Sample its own")
         names[number] = name
 
 

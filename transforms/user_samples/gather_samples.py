@@ -349,7 +349,7 @@ def _check_names(group: tuple[int, Iterable[tuple[str, int, str]]], facts: Facts
     for (name, number, path), (other_name, other, other_path) in pairwise(sorted(group[1])):
         if name == other_name and not (may_share and path and path == other_path):
             raise CollidingImagesError(
-                f"two Samples have the same name {name!r}, and image_id {number} and {other}; give each Sample its own "
+                f"two Samples have the same name {name!r}, and image_id {number} and {other}. Give each Sample its own "
                 "file_name"
             )
 

@@ -182,7 +182,7 @@ class RecordOptions(ObjectOptions):
         for name in self.given("masks", *PARTS):
             parts = MASKS[self.masks] if name == "--masks" else PARTS[name[2:]]
             if not set(parts) & set(LAYOUTS[self.layout].parts):
-                yield f"--layout {self.layout} has no feature for {name}: leave one of the two out"
+                yield f"--layout {self.layout} has no feature for {name}. Leave one of the two out"
         if self.stuff and self.panoptic:
-            yield "--panoptic and --stuff both make the semantic mask: give one"
+            yield "--panoptic and --stuff both make the semantic mask. Give one"
         yield from super()._faults()

@@ -165,7 +165,7 @@ def _companion_faults(folder: str, manifest: Manifest, missing_links: set[str]) 
     for name in sorted({*LABEL_FILES, *SCHEMA_FILES, *for_tfds} - expected.keys()):
         if read_file(folder, name) is not None:
             yield Fault(
-                name, None, "unlisted", "readers would use it, but it is not a file of this data set; delete it"
+                name, None, "unlisted", "readers would use it, but it is not a file of this data set. Delete it"
             )
 
 

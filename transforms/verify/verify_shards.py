@@ -89,7 +89,7 @@ def _image_task(number: int, values: dict[str, Any], folders: Sequence[str]) -> 
             ref = ImageFile(file.path, file.size_bytes, file.version)
             labels = ImageLabels(class_name=values["image.class_name"].decode())
             return ImageTask(number, name, None, None, ref, "", (), labels)
-    return "picture", f"{name!r} is not in {', '.join(folders)}; name its folder with --images"
+    return "picture", f"{name!r} is not in {', '.join(folders)}. Name its folder with --images"
 
 
 def _relative_difference(one: dict[str, Any], other: dict[str, Any]) -> float:

@@ -71,7 +71,7 @@ def source(options: VertexOptions) -> Source:
     folder, name = split_folder(data) if storage.size(data) is not None else (data, "")
     names = [name] if name else [file for file in storage.names(data) if file.endswith(tuple(_ML_USE_PATTERNS))]
     if not names:
-        raise ConfigError(f"{data} has no .jsonl or .csv file: give the import file of Vertex AI")
+        raise ConfigError(f"{data} has no .jsonl or .csv file. Give the import file of Vertex AI")
     paths = [join_path(folder, name) for name in names]
     file_splits = {_SPLITS.get(use) for path in paths for use in _read_ml_uses(path)}
     splits = tuple(split for split in USUAL_SPLITS if split in file_splits)

@@ -92,7 +92,7 @@ def _check_via_notes(notes: frozenset[str], class_attribute: str) -> Iterator[st
         )
     if not class_attribute and len(attributes) > 1:
         raise ConfigError(
-            f"regions have the attributes {', '.join(attributes)}: add --class-attribute with the one of the class"
+            f"regions have the attributes {', '.join(attributes)}. Add --class-attribute with the one of the class"
         )
     yield from mask_warnings(notes)
 

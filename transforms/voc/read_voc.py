@@ -89,7 +89,7 @@ def source(options: VocOptions) -> Source:
     if not by_name:
         raise ConfigError(f"{data} has no .xml files: neither in it, nor in Annotations, train, val or test")
     if images and len(by_name) > 1:
-        raise ConfigError(f"--images: {data} has images in its folders {' and '.join(sorted(by_name))}; omit --images")
+        raise ConfigError(f"--images: {data} has images in its folders {' and '.join(sorted(by_name))}. Omit --images")
     folders = []
     for name, pair in by_name.items():
         split = SPLITS_BY_NAME.get(name.lower(), "")
@@ -152,11 +152,11 @@ def _year_folder(data: str) -> str:
     """
     storage = storage_for(data)
     if storage.size(data) is not None and not data.endswith(".zip"):
-        raise ConfigError(f"{data} is a file: give the folder that has Annotations")
+        raise ConfigError(f"{data} is a file. Give the folder that has Annotations")
     candidates = [f"{folder}{year}" for folder in ("", "VOCdevkit/") for year in _YEARS]
     years = [name for name in candidates if storage.is_folder(join_path(data, name))]
     if len(years) > 1:
-        raise ConfigError(f"{data} has {', '.join(years)}: give one of them")
+        raise ConfigError(f"{data} has {', '.join(years)}. Give one of them")
     return join_path(data, years[0]) if years else data.rstrip("/")
 
 
@@ -199,7 +199,7 @@ def _check_voc_notes(notes: frozenset[str], origin: int) -> Iterator[str]:
             "edges by a pixel"
         )
     elif origin == 1 and _XMIN_BELOW in notes:
-        yield "boxes have an xmin below 1, so the first pixel is 0, and --voc-origin 1 is wrong by a pixel: omit it"
+        yield "boxes have an xmin below 1, so the first pixel is 0, and --voc-origin 1 is wrong by a pixel. Omit it"
     if _PART in notes:
         yield "objects have <part>, which records cannot store: not written"
 

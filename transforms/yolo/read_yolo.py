@@ -69,7 +69,7 @@ def source(options: YoloOptions) -> Source:
     """
     task, images, warnings = options.task, options.images, list[str]()
     if len(images) > 1:
-        raise ConfigError("--images: the paths in data.yaml begin at one folder; give only one")
+        raise ConfigError("--images: the paths in data.yaml begin at one folder. Give only one")
     file = _find_description(options.data)
     description = _read_description(file)
     names, shape = _names_by_index(description, file), description.get("kpt_shape")
@@ -250,7 +250,7 @@ def _find_description(data: str) -> str:
     if len(yaml_names) == 1 or len(preferred) == 1:
         return join_path(data, (preferred if len(preferred) == 1 else yaml_names)[0])
     if yaml_names:
-        raise ConfigError(f"{data} has {', '.join(yaml_names)}: give the one that describes the data set")
+        raise ConfigError(f"{data} has {', '.join(yaml_names)}. Give the one that describes the data set")
     for path in (join_path(data, name) for name in _CLASSES):
         if storage.size(path) is not None:
             return path
@@ -283,7 +283,7 @@ def _read_description(file: str) -> dict[str, Any]:
         values += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         if number > _MOST_VALUES:
             raise ConfigError(
-                f"{file} has more than {_MOST_VALUES:,} values, as aliases of aliases have; remove the aliases"
+                f"{file} has more than {_MOST_VALUES:,} values, as aliases of aliases have. Remove the aliases"
             )
     return description
 
@@ -420,7 +420,7 @@ def _check_lines(notes: frozenset[str], line_format: LineFormat) -> Iterator[str
     notes -= {_NOT_A_SCORE}
     if not line_format.task and notes == {"nine"}:
         raise ConfigError(
-            "all lines have nine columns, so they are polygons of four points or oriented boxes: add --task segment or "
+            "all lines have nine columns, so they are polygons of four points or oriented boxes. Add --task segment or "
             "--task obb"
         )
     if "mixed" in notes and not line_format.task:

@@ -47,7 +47,7 @@ def test_required_options_match_command():
     with pytest.raises(ConfigError, match=r"^DATA is missing"):
         parse(["convert"])
     with pytest.raises(
-        ConfigError, match=r"^--output is missing: give the folder of the data set; DATA is missing \(folder or \.zip"
+        ConfigError, match=r"^--output is missing. Give the folder of the data set; DATA is missing \(folder or \.zip"
     ):
         parse(["convert", "--format", "folder"])
 

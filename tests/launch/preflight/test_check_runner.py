@@ -59,7 +59,7 @@ def dataflow(paths=PATHS, **changed: str | None) -> list[str]:
         ({"staging_location": "staging"}, "--staging_location=staging must be"),
         ({"template_location": "gs:/b/t"}, "--template_location=gs:/b/t must be"),
         ({"template_location": "template.json"}, ""),
-        ({"sdk_container_image": None}, "the workers would not have Recordmill: give --sdk_container_image"),
+        ({"sdk_container_image": None}, "the workers would not have Recordmill. Give --sdk_container_image"),
         ({"sdk_container_image": None, "setup_file": "setup.py"}, ""),
         ({"sdk_container_image": None, "extra_package": "recordmill-1-py3-none-any.whl"}, ""),
     ],
@@ -98,7 +98,7 @@ LOOPBACK = "--environment_type=LOOPBACK"
 JOB = "--runner=PortableRunner"
 EMBEDDED = "--job_endpoint=embed"
 EXTERNAL = "--environment_type=EXTERNAL", "--environment_config=h:1"
-NO_RECORDMILL = "the workers would not have Recordmill: choose how they are"
+NO_RECORDMILL = "the workers would not have Recordmill. Choose how they are"
 
 
 @pytest.mark.parametrize(

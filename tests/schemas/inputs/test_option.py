@@ -47,7 +47,7 @@ class Other(Base):
 
     def _faults(self):
         if self.mode == "slow" and self.count:
-            yield "--mode slow and --count contradict each other: give one"
+            yield "--mode slow and --count contradict each other. Give one"
 
 
 GIVEN = {"files": ["a"], "folder": "f"}
@@ -77,7 +77,7 @@ def test_choice_is_a_number():
 @pytest.mark.parametrize(
     ("changed", "fault"),
     [
-        ({"files": []}, "--files is missing: give the files to read"),
+        ({"files": []}, "--files is missing. Give the files to read"),
         ({"folder": ""}, "OUT is missing (a folder)"),
         ({"share": "-0.1"}, "--share must be 0 to 1 (got -0.1)"),
         ({"share": "nan"}, "--share must be 0 to 1 (got nan)"),
@@ -89,11 +89,11 @@ def test_choice_is_a_number():
         ({"names": ","}, "--names ',': not a list of names. Separate names by commas"),
         ({"names": ["a", " "]}, "--names 'a, ': not a list of names. Separate names by commas"),
         ({"names": ["a"]}, "--names has no effect without --schema-file or --count"),
-        ({"mode": "slow", "count": 1}, "--mode slow and --count contradict each other: give one"),
+        ({"mode": "slow", "count": 1}, "--mode slow and --count contradict each other. Give one"),
         # A wrong value is not compared with others.
         (
             {"mode": "slow", "count": -1, "files": []},
-            "--files is missing: give the files to read; --count must be 1 or more (got -1)",
+            "--files is missing. Give the files to read; --count must be 1 or more (got -1)",
         ),
     ],
 )

@@ -46,10 +46,10 @@ def test_a_character_may_be_cut_between_two_reads():
     ("data", "detail"),
     [
         *(
-            (document(label, "utf-8", "é"), f"in the encoding {label}, which is not read: save it as UTF-8")
+            (document(label, "utf-8", "é"), f"in the encoding {label}, which is not read. Save it as UTF-8")
             for label in ("foo", "unicode", "johab", "idna", "undefined", "hex")
         ),
-        (document("big5", "latin-1", "é"), "it is not in big5: save it as UTF-8"),
+        (document("big5", "latin-1", "é"), "it is not in big5. Save it as UTF-8"),
         (document("gb2312", "gb18030", "椅")[:-9], "it is not in gb2312"),
         (document("utf-7", "utf-8", "a").replace(b"<r>", b'<!DOCTYPE r [<!ENTITY a "x">]><r>'), "it declares entities"),
     ],

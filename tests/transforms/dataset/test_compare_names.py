@@ -123,7 +123,7 @@ def test_three_names_of_many_are_named_and_commonest_cause():
 def test_archive_within_an_archive_is_not_to_be_given():
     sources = NameSources(("a.zip",), ("a.json",), "path")
     assert told(["1.jpg"], ["b.zip"], sources).endswith(
-        "Archives within the folders of images are not read: unpack 'b.zip'."
+        "Archives within the folders of images are not read. Unpack 'b.zip'."
     )
 
 

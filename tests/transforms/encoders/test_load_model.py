@@ -154,7 +154,7 @@ def test_pixels_are_prepared_as_asked(tmp_path, preprocess, expected):
 def test_model_of_any_size_takes_one_asked_for(tmp_path):
     path = saved(tiny((None, None)), tmp_path / "tiny.keras")
     assert load_model(ModelChoice(path, input_size=(20, 8))).model.feature_shape == (5, 2, 5)
-    with pytest.raises(ConfigError, match="any size: set --input-size"):
+    with pytest.raises(ConfigError, match="any size. Set --input-size"):
         load_model(ModelChoice(path))
 
 
@@ -245,8 +245,8 @@ MODELS = {
         ("tiny", {"layer": "patch"}, "--layer patch: .* has no such layer among its 4; similar names: patches"),
         ("tiny", {"layer": "head", "pool": "avg"}, "--pool avg needs"),
         ("two outputs", {"layer": "inner"}, "--layer inner has 2 outputs"),
-        ("any size", {"input_size": (3, 2)}, "does not accept images of 3x2; use another --input-size: (?!.*\x1b)"),
-        ("tiny", {"input_size": (64, 64)}, r"accepts only 16x12; omit the flag"),
+        ("any size", {"input_size": (3, 2)}, "does not accept images of 3x2. Use another --input-size: (?!.*\x1b)"),
+        ("tiny", {"input_size": (64, 64)}, r"accepts only 16x12. Omit the flag"),
         ("tiny", {"weights": "none"}, "has its own weights"),
         ("tokens", {}, r"takes \(None, 16\) of int32, not a batch of RGB images"),
         ("grey", {}, "not a batch of RGB images"),

@@ -114,7 +114,7 @@ FIRST_TENS = ", ".join(map(repr, TENS[:10]))
             ["train", "val"],
             (),
             ("pets",),
-            "the folders in pets have the names of splits, 'train', 'val', and would become the classes; convert each "
+            "the folders in pets have the names of splits, 'train', 'val', and would become the classes. Convert each "
             "by its own command, recordmill convert pets/train -o OUT --split train (with --labels FILE, or "
             "--label-from name for names like cat_1.jpg, if there are no class folders in it), or, if they are "
             "classes, give --classes train,val",
@@ -186,7 +186,7 @@ def test_class_folders_that_give_no_image(tmp_path):
         (tmp_path / name).write_bytes(b"\xff\xd8\xff")
     texts = list(folders_without_images([str(tmp_path), "gs://bucket/x", "images.zip"], str(tmp_path / "out")))
     assert len(texts) == 2
-    reason = "none of its 2 files, such as 'bee/[01]', has the suffix of an image format; that is a JPEG image: give"
+    reason = "none of its 2 files, such as 'bee/[01]', has the suffix of an image format; that is a JPEG image. Give"
     assert re.search(f"'bee' .* contains no images, .* {reason} such files the suffix", texts[0])
     assert re.search("'cat' .* it is empty", texts[1])
     with ZipFile(tmp_path / "images.zip", "w") as archive:

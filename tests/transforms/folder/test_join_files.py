@@ -126,7 +126,7 @@ def test_colliding_files(has_files):
         blocks = [with_files([row], {"a.jpg": file}) for file in refs]
     else:
         blocks = [block_of([row], SPLITS), *(file_block([("a.jpg", file)]) for file in refs)]
-    with pytest.raises(CollidingImagesError, match=r"are called .a\.jpg.: one/a\.jpg and two/a\.jpg; give"):
+    with pytest.raises(CollidingImagesError, match=r"are called .a\.jpg.: one/a\.jpg and two/a\.jpg. Give"):
         join(blocks)
 
 

@@ -162,7 +162,7 @@ def test_table_without_rows_has_none(rows):
         ("a.jpg,,train", "'a.jpg' has no label"),
         ("a.jpg,cat,", "'a.jpg' has no split"),
         ("a.jpg,cat", "2 cells instead of 3"),
-        ("\udce9.jpg,cat,x", "column path is not UTF-8: b'\\xe9.jpg'; save the file as UTF-8"),
+        ("\udce9.jpg,cat,x", "column path is not UTF-8: b'\\xe9.jpg'. Save the file as UTF-8"),
         (
             "a.jpg,cat,Hold-Out",
             "'a.jpg' has split 'hold-out', which must be letters, digits and _: it is part of file names",
@@ -252,7 +252,7 @@ def test_labels_that_have_changed(tmp_path):
     next(rows)
     table.write_text("path,label\n1.jpg,cat\n2.jpg,dog\n")
     for read_on in (lambda: list(rows), lambda: list(label_rows(str(table), USUAL, version)[1])):
-        with pytest.raises(AnnotationFileError, match=r"labels\.csv was changed while the job read it; run again"):
+        with pytest.raises(AnnotationFileError, match=r"labels\.csv was changed while the job read it. Run again"):
             read_on()
 
 

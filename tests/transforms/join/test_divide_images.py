@@ -148,7 +148,7 @@ def test_groups_that_have_changed(content, tmp_path):
     version = file_version(str(path))
     assert list(read_groups(str(path), version)) == ["1.jpg"]
     path.write_text(content * 2)
-    with pytest.raises(ConfigError, match=r"groups\.csv was changed while the job read it; run again"):
+    with pytest.raises(ConfigError, match=r"groups\.csv was changed while the job read it. Run again"):
         read_groups(str(path), version)
 
 
@@ -199,11 +199,11 @@ FAULTS = [
     ("file_name,class\na,1\n", "has no column group; its columns are 'file_name', 'class'"),
     ("file_name,group\n", "has no groups. Leave the option out if no images are grouped."),
     (line(), "has no groups. Leave the option out if no images are grouped."),
-    ('file_name,group\n"a\nb",1\nb,\n', "row 2: group is empty; leave out rows of images without a group"),
-    ("file_name,group\na,1\n\n,2\n", "row 2: file_name is empty; leave out rows"),
+    ('file_name,group\n"a\nb",1\nb,\n', "row 2: group is empty. Leave out rows of images without a group"),
+    ("file_name,group\na,1\n\n,2\n", "row 2: file_name is empty. Leave out rows"),
     ("file_name,group\na\n", "row 1: 1 cells instead of 2"),
     ('file_name,group\na,1\n"b,2\n', "row 2: 1 cells instead of 2"),
-    (b"file_name,group\n\xff,1\n", "row 1: column file_name is not UTF-8: b'\\xff'; save the file as UTF-8"),
+    (b"file_name,group\n\xff,1\n", "row 1: column file_name is not UTF-8: b'\\xff'. Save the file as UTF-8"),
     (f"{line('a')}\n{{", "line 2 is not a group (Input data was truncated); each line must be"),
     (f"{line('a')}\n\n[]", "line 3 is not a group (Expected `object`, got `array`)"),
     ('{"images": [{"name": "a"}]}', "line 1 is not a group (Object missing required field `file_name`"),

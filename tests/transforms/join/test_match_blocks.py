@@ -147,7 +147,7 @@ def test_match_rows(rows, files, how, division, rng):
             None,
             "path",
             Reason.IMAGE_MISSING,
-            "no file 'x/c\\\\a.jpg' in the folders of images; separate the parts of a path by /",
+            "no file 'x/c\\\\a.jpg' in the folders of images. Separate the parts of a path by /",
         ),
         ("/x/c\\a.jpg", None, "suffix", Reason.IMAGE_MISSING, "no file '/x/c\\\\a.jpg' in the folders of images"),
         ("../a.jpg", None, "path", Reason.UNSAFE_FILE_NAME, "the file name '../a.jpg' has .. in it"),
@@ -190,19 +190,19 @@ def test_faults(name, file, how, reason, detail):
             ["a.jpg"],
             [("a.jpg", "two/a.jpg"), ("a.jpg", "one/a.jpg")],
             "path",
-            "several files are called 'a.jpg': one/a.jpg and two/a.jpg; give only the folder of one, or rename one",
+            "several files are called 'a.jpg': one/a.jpg and two/a.jpg. Give only the folder of one, or rename one",
         ),
         (
             ["x/1.jpg"],
             [("1.jpg", "one/1.jpg"), ("1.jpg", "two/1.jpg")],
             "suffix",
-            "several files are called '1.jpg': one/1.jpg and two/1.jpg; give only the folder of one, or rename one",
+            "several files are called '1.jpg': one/1.jpg and two/1.jpg. Give only the folder of one, or rename one",
         ),
         (
             ["é.jpg"],
             [("é.jpg", "one/\u00e9.jpg"), ("é.jpg", "one/e\u0301.jpg")],
             "path",
-            "'é.jpg' exists in 2 Unicode normalizations, 'one/e\\u0301.jpg' and 'one/\\xe9.jpg'; rename or delete one",
+            "'é.jpg' exists in 2 Unicode normalizations, 'one/e\\u0301.jpg' and 'one/\\xe9.jpg'. Rename or delete one",
         ),
         (["b.jpg"], [("a.jpg", "two/a.jpg"), ("a.jpg", "one/a.jpg")], "path", None),  # no row has the name
         (["a.jpg"], [("a.jpg", "one/a.jpg"), ("a.jpg", "one/a.jpg")], "path", None),  # one file, listed twice

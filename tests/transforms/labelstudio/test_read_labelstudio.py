@@ -137,7 +137,7 @@ def test_a_fault_costs_its_result_only(bad, reason, detail):
         ({"image": "https://h/1.jpg?sign=x"}, {}, "https://h/1.jpg"),
         ({"picture": "1.jpg", "text": "cat"}, {}, "1.jpg"),
         ({"left": "1.jpg", "right": "2.jpg"}, {"image_key": "right"}, "2.jpg"),
-        ({"left": "1.jpg", "right": "2.jpg"}, {}, "data has several images (left, right): add --image-key"),
+        ({"left": "1.jpg", "right": "2.jpg"}, {}, "data has several images (left, right). Add --image-key"),
         ({"text": "cat"}, {}, "data has no image"),
         ({"image": "1.jpg"}, {"image_key": "photo"}, "data has no image photo"),
     ],

@@ -235,7 +235,7 @@ def test_files_of_different_classes_are_refused(tmp_path):
     [
         ("set.ndjson", b"", "is empty"),
         ("set.ndjson", b'{"id": 1}\n', 'line 1: not {"type": "dataset"'),
-        ("set.ndjson.gz", b"\x1f\x8b\x08", "line 1: it is compressed by gzip; unpack it"),
+        ("set.ndjson.gz", b"\x1f\x8b\x08", "line 1: it is compressed by gzip. Unpack it"),
     ],
 )
 def test_other_files(name, data, text, tmp_path):

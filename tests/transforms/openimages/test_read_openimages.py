@@ -103,7 +103,7 @@ def test_no_names_of_classes(tmp_path):
             "add --class-descriptions with one of them",
         ),
         ({"class-descriptions.csv": "/m/1,Cat\n/m/2\n"}, "line 2: a row must be a class and its name"),
-        ({"class-descriptions.csv": "/m/1,Cat\n/m/1,Dog\n"}, "/m/1 is 'Cat' and 'Dog': keep one of them"),
+        ({"class-descriptions.csv": "/m/1,Cat\n/m/1,Dog\n"}, "/m/1 is 'Cat' and 'Dog'. Keep one of them"),
     ],
 )
 def test_errors(tmp_path, files, error):

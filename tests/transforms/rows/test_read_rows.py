@@ -194,7 +194,7 @@ def test_text_not_of_encoding_is_named_with_it(tmp_path):
         ),
         ("a,b\n1,2\n".encode("utf-16-be"), "utf-16-be"),
         ("a,b\n1,2\n".encode("utf-16-le"), "utf-16-le"),
-        (b'{"a": 1, "b": "x,y"}\n{"a": 2}\n', "is not a table but JSON Lines; call it .jsonl"),
+        (b'{"a": 1, "b": "x,y"}\n{"a": 2}\n', "is not a table but JSON Lines. Call it .jsonl"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS"),
         (b",".join(b"c%d" % number for number in range(100_000)) + b"\n1\n", "100,000 columns"),
         (b"a,b\n1," + b"x" * (40 << 20) + b"\n2,y\n", "longer than 16 MB"),
@@ -258,13 +258,13 @@ def zip_of(*names: str) -> bytes:
 @pytest.mark.parametrize(
     ("data", "cure"),
     [
-        (zip_of("[Content_Types].xml", "xl/workbook.xml"), "an Excel workbook; save it as CSV"),
-        (zip_of("docProps/app.xml", "xl/workbook.xml"), "an Excel workbook; save it as CSV"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(504), "an Excel workbook of an old version; save it as CSV"),
-        (zip_of("rows.csv"), "a .zip archive; name the file in it, archive.zip/rows.csv"),
-        (LFS_POINTER + b".github.com/spec/v1\noid sha256:4d\n", "a Git LFS pointer, not the file; run git lfs pull"),
-        (b"<!DOCTYPE html>\n<html></html>\n", "a web page. The download probably failed; download it again"),
-        (b"\x89PNG\r\n\x1a\n", "an image; give a file of rows"),
+        (zip_of("[Content_Types].xml", "xl/workbook.xml"), "an Excel workbook. Save it as CSV"),
+        (zip_of("docProps/app.xml", "xl/workbook.xml"), "an Excel workbook. Save it as CSV"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(504), "an Excel workbook of an old version. Save it as CSV"),
+        (zip_of("rows.csv"), "a .zip archive. Name the file in it, archive.zip/rows.csv"),
+        (LFS_POINTER + b".github.com/spec/v1\noid sha256:4d\n", "a Git LFS pointer, not the file. Run git lfs pull"),
+        (b"<!DOCTYPE html>\n<html></html>\n", "a web page. The download probably failed. Download it again"),
+        (b"\x89PNG\r\n\x1a\n", "an image. Give a file of rows"),
     ],
 )
 @pytest.mark.parametrize("name", ["x.csv", "x.jsonl", "x.parquet"])
@@ -276,10 +276,10 @@ def test_file_of_another_kind_is_named_with_its_cure(tmp_path, name, data, cure)
 @pytest.mark.parametrize(
     ("name", "data", "cure"),
     [
-        ("x.parquet", b"a,b\n1,2\n", "CSV; call it .csv"),
-        ("x.parquet", b'{"a": 1}\n{"a": 2}\n', "JSON Lines; call it .jsonl"),
-        ("x.parquet", gzip.compress(b"PAR1", mtime=0), "compressed by gzip; unpack it"),
-        ("x.csv", b"PAR1\x15\x04", "a Parquet table; call it .parquet"),
+        ("x.parquet", b"a,b\n1,2\n", "CSV. Call it .csv"),
+        ("x.parquet", b'{"a": 1}\n{"a": 2}\n', "JSON Lines. Call it .jsonl"),
+        ("x.parquet", gzip.compress(b"PAR1", mtime=0), "compressed by gzip. Unpack it"),
+        ("x.csv", b"PAR1\x15\x04", "a Parquet table. Call it .parquet"),
     ],
 )
 def test_ending_of_another_format_of_rows_is_named(tmp_path, name, data, cure):
@@ -378,7 +378,7 @@ def test_list_keeps_values_of_other_rows(tmp_path):
     [
         (b'[{"a": 1}]', "one JSON array"),
         (LFS_POINTER + b".github.com/spec/v1\noid sha256:4d\n", "is not JSON but a Git LFS pointer"),
-        ('{"a": 1}'.encode("utf-16"), "is not JSON but text in UTF-16; save it as UTF-8"),
+        ('{"a": 1}'.encode("utf-16"), "is not JSON but text in UTF-16. Save it as UTF-8"),
         (b'{\r\n  "a": 1\r\n}\r\n', "JSON value over several lines"),
         (b'{"id": {"0": 1, "1": 2}, "x": {"0": 1.5, "1": null}}', "columns of a data frame instead of rows"),  # pandas
         (b'{"columns": ["a"], "index": [0], "data": [[1]]}', "columns of a data frame instead of rows"),
@@ -639,7 +639,7 @@ def test_fields_of_labels_in_parquet_that_are_not_utf_8_are_rejects(tmp_path):
 )
 def test_name_of_two_columns_of_parquet_is_named(tmp_path, table):
     pq.write_table(table, tmp_path / "x.parquet")
-    with pytest.raises(AnnotationFileError, match=r"names the column 'a\.b' twice; rename one"):
+    with pytest.raises(AnnotationFileError, match=r"names the column 'a\.b' twice. Rename one"):
         read(tmp_path / "x.parquet")
 
 

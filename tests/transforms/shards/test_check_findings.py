@@ -315,7 +315,7 @@ RANK = "--split-by rank is exact"
 @pytest.mark.parametrize(
     ("sources", "shares", "share_cure", "told"),
     [
-        (("a b.json",), {}, RANK, "'a b.json' names this split: add images to it there, or leave it out"),
+        (("a b.json",), {}, RANK, "'a b.json' names this split. Add images to it there, or leave it out"),
         (("a.json",), {"train": HALF, "val": HALF}, RANK, f"give it a larger share, or leave it out. {RANK}"),
         (("a.json",), {"train": HALF, "val": HALF}, "", "give it a larger share, or leave it out"),
         (("a.json",), {"train": HALF, "val": NONE}, RANK, "give it a larger share, or leave it out"),

@@ -301,7 +301,7 @@ def test_classes_are_numbered(monkeypatch):
         ({"label": "a", "rename": (f"a={'x' * 201}",)}, "--rename it"),
         ({"label": "a", "rename": ("a=x\ny",)}, "--rename it"),
         ({"rename": ("a=b",)}, "columns 'a' and 'b' would both be the feature 'b'"),
-        ({"schema": (Column("a", "a", ColumnType.CLASS),)}, "--schema: column a has classes; add --label a"),
+        ({"schema": (Column("a", "a", ColumnType.CLASS),)}, "--schema: column a has classes. Add --label a"),
         ({"schema": (Column("x", "x", ColumnType.INT64),)}, "--schema: no column 'x'"),
         ({"dtype": ("x=int64",)}, "--dtype: no column 'x'"),
         ({"label": "a", "dtype": ("a=int64",)}, "--dtype a: column a has classes"),
@@ -402,7 +402,7 @@ def test_schema_has_each_column_once(tmp_path, name, text):
     if name.endswith("pbtxt"):
         pytest.importorskip("tensorflow_metadata")
     (tmp_path / name).write_text(text)
-    with pytest.raises(ConfigError, match=f"{name} has the column 'a' twice; remove one"):
+    with pytest.raises(ConfigError, match=f"{name} has the column 'a' twice. Remove one"):
         read_schema(str(tmp_path / name))
 
 

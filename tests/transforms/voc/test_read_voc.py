@@ -118,7 +118,7 @@ def test_objects_that_cannot_be_used(object_, reason, detail):
     [
         (b"", 1, "it is empty"),
         (f"<annotation>\n{CAT}\n<object>".encode(), 3, "not valid XML from here on (no element found"),
-        (f"<annotation>\n{CAT}\xe9</annotation>".encode("latin-1"), 2, "it is not UTF-8: save it as UTF-8"),
+        (f"<annotation>\n{CAT}\xe9</annotation>".encode("latin-1"), 2, "it is not UTF-8. Save it as UTF-8"),
         (b"<annotations><image/></annotations>", 1, "the root is <annotations>, not <annotation>"),
         (b'<?xml version="1.0"?>\n<!DOCTYPE a [<!ENTITY b "c">]><annotation>&b;</annotation>', 2, "declares entities"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", 1, "it is a Git LFS pointer"),

@@ -159,7 +159,7 @@ def test_kinds_of_lines(lines, rules, prefixes):
 @pytest.mark.parametrize(
     ("data", "detail"),
     [
-        (LINE.encode("utf-16"), "it is text in UTF-16; save it as UTF-8"),
+        (LINE.encode("utf-16"), "it is text in UTF-16. Save it as UTF-8"),
         (b"0 0.5 \xff", "it is not UTF-8 (byte 6)"),
         (LFS_POINTER + b".github.com/spec/v1\noid sha256:4d\nsize 12\n", "it is a Git LFS pointer"),
         (b"<!doctype html>\n<p>404</p>", "it is a web page"),
@@ -283,7 +283,7 @@ def test_folder_without_names_of_classes(tmp_path):
     for name in ("sets/coco8/coco8.yaml", "own/data.yaml"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).touch()
-    assert message() == f"{reason}; give a folder that has one (own/data.yaml, sets/coco8/coco8.yaml), or {cure}"
+    assert message() == f"{reason}. Give a folder that has one (own/data.yaml, sets/coco8/coco8.yaml), or {cure}"
 
 
 def test_validation_is_val(tmp_path):
