@@ -306,8 +306,8 @@ def check_given(given: Mapping[str, Any], sets: Sequence[Mapping[str, Any]]) -> 
     named = [str(name) if isinstance(name, int) and not isinstance(name, bool) else name for name in names]
     for name in (*named, *set_names(sets)):
         if fault := set_name_fault(name):
-            cure = "file names begin with it" if name in named else "give the set another `name` in --sets"
-            raise ConfigError(f"--sets: name {shorten(repr(name), 80)} {fault}; {cure}")
+            cure = "File names begin with it" if name in named else "Give the set another `name` in --sets"
+            raise ConfigError(f"--sets: name {shorten(repr(name), 80)} {fault}. {cure}")
         if named.count(name) > 1:
             raise ConfigError(f"--sets: two sets are named {name!r}. Give each a name of its own")
 

@@ -49,7 +49,7 @@ class RecordTransform(beam.PTransform):
             except ConfigError as error:
                 faults.append(str(error))
             if faults:
-                raise ConfigError(". ".join(faults))
+                raise ConfigError("; ".join(faults))
 
     def display_data(self):
         return {name: str(value) for name, value in self._given.items()}

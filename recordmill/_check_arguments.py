@@ -53,7 +53,7 @@ def check_names(method: _Method) -> _Method:
     @wraps(method)
     def checked(*arguments: Any, **named: Any) -> Any:
         if faults := list(_unknown_faults(method.__name__, named, known)):
-            raise ConfigError(f"Split.{method.__name__}: {'. '.join(faults)}")
+            raise ConfigError(f"Split.{method.__name__}: {'; '.join(faults)}")
         return method(*arguments, **named)
 
     return checked  # type: ignore[return-value]
@@ -92,7 +92,7 @@ def check_types(reader: Callable[..., Any], **arguments: Any) -> list[Any]:
             form = _FORMS[name][0] if name in _FORMS else "True or False"
             faults.append(f"{name}={value!r} must be {form}: {name}={_corrected(name, value)}")
     if faults:
-        raise ConfigError(f"Split.{reader.__name__}: {'. '.join(faults)}")
+        raise ConfigError(f"Split.{reader.__name__}: {'; '.join(faults)}")
     return converted
 
 

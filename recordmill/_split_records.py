@@ -312,7 +312,7 @@ class SplitRecords:
         part.__dict__.pop("_decoder", None)  # cached for other arguments
         part._decoding = decoding
         if faults := list(decoding.faults(part._readings)):
-            raise ConfigError(f"{self.folder}, split {self.name}: {'. '.join(faults)}")
+            raise ConfigError(f"{self.folder}, split {self.name}: {'; '.join(faults)}")
         part._check_pad(decoding.pad)
         return part
 

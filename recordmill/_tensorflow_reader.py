@@ -204,7 +204,7 @@ def _check_arguments(split: SplitRecords, steps: Steps, least: int) -> None:
     }
     wrong = list(Decoding(resize=steps.resize, pad=steps.pad).faults(split.features))
     if wrong := wrong + [fault for fault, is_so in faults.items() if is_so]:
-        raise ConfigError(f"{split.folder}, split {split.name}: {'. '.join(wrong)}")
+        raise ConfigError(f"{split.folder}, split {split.name}: {'; '.join(wrong)}")
     split._check_pad(steps.pad)
 
 

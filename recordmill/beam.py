@@ -132,7 +132,7 @@ class ReadDataset(beam.PTransform):
             conversion: Any = choose_conversion(values)
         except (ConfigError, OSError):
             if faults:  # a misspelt option may be the one that names the data or its format
-                raise ConfigError(". ".join(faults)) from None
+                raise ConfigError("; ".join(faults)) from None
             raise
         if conversion.format.name == ROWS_FORMAT:
             raise ConfigError(f"{conversion.notes[0]}. {_ROWS_CURE}")
@@ -144,7 +144,7 @@ class ReadDataset(beam.PTransform):
         except ConfigError as error:
             faults.append(str(error))
         if faults:
-            raise ConfigError(". ".join(faults))
+            raise ConfigError("; ".join(faults))
         for line in conversion.notes[:-1]:  # the last one is a command
             LOGGER.info("%s", line)
         return conversion.format, options

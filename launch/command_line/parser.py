@@ -127,7 +127,7 @@ def _build_command(
             if not faults:  # a misspelt option may be the one that names DATA or its format
                 raise
     if faults:
-        raise ConfigError(". ".join(dict.fromkeys(faults)) + advice)
+        raise ConfigError("; ".join(dict.fromkeys(faults)) + advice)
     return command
 
 

@@ -39,7 +39,7 @@ def check_inputs(options: ConvertOptions, writes: bool = True) -> None:
     faults += chain.from_iterable(_repeated_path_faults(*item) for paths in checked for item in paths.by_flag.items())
     faults += _shared_path_faults([paths.data for paths in checked[1:]])
     if faults:
-        raise ConfigError(". ".join(faults))
+        raise ConfigError("; ".join(faults))
 
 
 class _Paths(NamedTuple):

@@ -68,7 +68,7 @@ def check_runner(options: PipelineOptions, paths: Iterable[str]) -> None:
     elif runner is Runner.PORTABLE:
         faults += _portable_faults(options, paths)
     if faults:
-        raise ConfigError(". ".join(faults))
+        raise ConfigError("; ".join(faults))
 
 
 def check_staging(options: PipelineOptions) -> None:

@@ -11,29 +11,29 @@ _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ROWS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 LFS_POINTER = b"version https://git-lfs"
-_UNPACK = "unpack it (gzip files are read directly)"
-_AS_CSV = ("give label files", "save it as CSV")
-_NO_IMAGE = ("give the file of its annotations", "give a file of rows")
+_UNPACK = "Unpack it (gzip files are read directly)"
+_AS_CSV = ("Give label files", "Save it as CSV")
+_NO_IMAGE = ("Give the file of its annotations", "Give a file of rows")
 _CONTAINERS = {
     "an Excel workbook": (rb"PK\x03\x04.{26}(\[Content_Types\]\.xml|_rels/|docProps/|xl/)", *_AS_CSV),
     "an OpenDocument spreadsheet": (rb"PK\x03\x04.{26}mimetype.*application/vnd\.oasis\.opendocument", *_AS_CSV),
     "an Excel workbook of an old version": (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", *_AS_CSV),
     "a .zip archive": (
         rb"PK\x03\x04",
-        "name the file in it, archive.zip/instances.json (the archive ends in .zip)",
-        "name the file in it, archive.zip/rows.csv (the archive ends in .zip)",
+        "Name the file in it, archive.zip/instances.json (the archive ends in .zip)",
+        "Name the file in it, archive.zip/rows.csv (the archive ends in .zip)",
     ),
-    "compressed by gzip": (rb"\x1f\x8b", "unpack it", "unpack it"),
-    "compressed by bzip2": (rb"BZh[1-9]1AY", _UNPACK, "unpack it"),
+    "compressed by gzip": (rb"\x1f\x8b", "Unpack it", "Unpack it"),
+    "compressed by bzip2": (rb"BZh[1-9]1AY", _UNPACK, "Unpack it"),
     "compressed by xz": (rb"\xfd7zXZ", _UNPACK, _UNPACK),
-    "compressed by zstd": (rb"\x28\xb5\x2f\xfd", _UNPACK, "unpack it"),
-    "a 7z archive": (rb"7z\xbc\xaf", "unpack it", "unpack it"),
-    "a .rar archive": (rb"Rar!\x1a\x07", "unpack it", "unpack it"),
-    "a .tar archive": (rb".{257}ustar", "unpack it", "unpack it"),
+    "compressed by zstd": (rb"\x28\xb5\x2f\xfd", _UNPACK, "Unpack it"),
+    "a 7z archive": (rb"7z\xbc\xaf", "Unpack it", "Unpack it"),
+    "a .rar archive": (rb"Rar!\x1a\x07", "Unpack it", "Unpack it"),
+    "a .tar archive": (rb".{257}ustar", "Unpack it", "Unpack it"),
     "an image": (rb"\xff\xd8\xff|\x89PNG", *_NO_IMAGE),
-    "a Parquet table": (rb"PAR1", "give COCO's JSON", "call it .parquet"),
-    "text in UTF-16": (rb"\xff\xfe|\xfe\xff", "save it as UTF-8", "save it as UTF-8"),
-    "a Git LFS pointer, not the file": (re.escape(LFS_POINTER), "run git lfs pull", "run git lfs pull"),
+    "a Parquet table": (rb"PAR1", "Give COCO's JSON", "Call it .parquet"),
+    "text in UTF-16": (rb"\xff\xfe|\xfe\xff", "Save it as UTF-8", "Save it as UTF-8"),
+    "a Git LFS pointer, not the file": (re.escape(LFS_POINTER), "Run git lfs pull", "Run git lfs pull"),
 }
 """Pattern of the first bytes, and the cures if annotations, or rows of a table, are wanted."""
 
@@ -103,7 +103,7 @@ def describe_container(data: bytes, is_table: bool) -> str:
         return "a web page. The download probably failed. Download it again"
     for what, (beginning, cure, table_cure) in _CONTAINERS.items():
         if re.match(beginning, data, re.DOTALL):
-            return f"{what}; {table_cure if is_table else cure}"
+            return f"{what}. {table_cure if is_table else cure}"
     return ""
 
 

@@ -364,7 +364,7 @@ class Options(BaseModel):
         combination_faults = (*self._missing(fields.values()), *self._faults())
         faults += [fault for fault in combination_faults if not reported & set(re.findall(r"--[a-z-]+", fault))]
         if faults:
-            raise ConfigError(". ".join(faults))
+            raise ConfigError("; ".join(faults))
 
     def _missing(self, fields: Iterable[OptionField]) -> Iterator[str]:
         """Yield an error for each option that has no effect without another option."""

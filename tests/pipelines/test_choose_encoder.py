@@ -96,7 +96,7 @@ def test_classes_of_saved_encoders(tmp_path):
     a, b, c, d = (str(tmp_path / name) for name in "abcd")
     assert saved_classes([a, d]) == saved_classes([f"{a}/encoders", b]) == ("cat", "dog")
     assert saved_classes([b]) == saved_classes([d]) == ()
-    with pytest.raises(ConfigError, match="have different classes. Give one of them"):
+    with pytest.raises(ConfigError, match=r"have different classes\. Give one of them"):
         saved_classes([a, c])
 
 

@@ -141,7 +141,11 @@ def test_groups_of_the_job_are_for_its_limit_and_not_for_sets_with_their_own(fol
         (["x"], {}, "--sets: 'x' is not JSON (JSON is malformed: invalid character (byte 0)). Give the options of"),
         ([["yolo"], "voc"], {}, "--sets: 'voc' is not JSON"),
         ([{"data": "yolo"}, {"data": "voc"}], {"data": "coco"}, "DATA and --sets both name the data sets. Give only"),
-        ([{"data": "yolo", "num_shards": 2}, {"data": "voc"}], {}, "yolo: --num-shards is an option of the whole job;"),
+        (
+            [{"data": "yolo", "num_shards": 2}, {"data": "voc"}],
+            {},
+            "yolo: --num-shards is an option of the whole job.",
+        ),
         (
             [{"data": "yolo"}, {"data": "voc", "masks": "png"}],
             {},

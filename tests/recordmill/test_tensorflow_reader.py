@@ -233,7 +233,7 @@ def test_supervised(tmp_path):
     with pytest.raises(ConfigError, match="one label per record, and the records have image, image_id"):
         split_of(tmp_path, "detection", 1).tensorflow(as_supervised=True)
     with pytest.raises(
-        ConfigError, match="an image or feature and one label per record, and the records have label. Choose"
+        ConfigError, match=r"an image or feature and one label per record, and the records have label\. Choose"
     ):
         split_of(tmp_path, "classification", 1).tensorflow(as_supervised=True, keys=["label"])
 
@@ -247,8 +247,8 @@ def test_supervised(tmp_path):
         ("rows", {"batch": 2, "pad": -1}, "pad=-1. Give 1 or more"),
         ("rows", {"batch": 2, "pad": 0}, "pad=0. Give 1 or more"),
         ("rows", {"pad": 0}, "need batch"),
-        ("rows", {"batch": 2, "pad": 0, "ragged": True}, "give one of them"),
-        ("detection", {"batch": 2, "resize": (2, 2), "pad": 3, "ragged": True}, "give one of them"),
+        ("rows", {"batch": 2, "pad": 0, "ragged": True}, "Give one of them"),
+        ("detection", {"batch": 2, "resize": (2, 2), "pad": 3, "ragged": True}, "Give one of them"),
         ("float32", {"resize": (2, 2)}, "have no image, mask or map"),
         ("detection", {"resize": 64}, r"resize=64 must be \(height, width\): resize=\(64, 64\)$"),
         ("detection", {"resize": (64, 64.5)}, r"resize=\(64, 64.5\) must be .*: resize=\(224, 224\)$"),
@@ -280,9 +280,9 @@ def test_more_objects_than_are_padded_to(tmp_path):
     statistics = {"images": 6, "measured": 0, "histograms": histograms}
     statistics |= {"centres": [], "classes": [], "segments": [], "formats": {}, "examples": {}, "findings": {}}
     (tmp_path / "statistics-train.json").write_text(json.dumps(statistics))
-    with pytest.raises(ConfigError, match="pad=2 is too small: an image has 3 objects. Give pad=3 or more"):
+    with pytest.raises(ConfigError, match=r"pad=2 is too small: an image has 3 objects\. Give pad=3 or more"):
         split.tensorflow(batch=4, resize=(2, 2), pad=2)
-    with pytest.raises(ConfigError, match="pad=3 is too small: an image has 4 captions. Give pad=4 or more"):
+    with pytest.raises(ConfigError, match=r"pad=3 is too small: an image has 4 captions\. Give pad=4 or more"):
         split.tensorflow(batch=4, pad=3, keys=["captions"])
     split.tensorflow(batch=4, resize=(2, 2), pad=3, keys=["image", "boxes"])
     split_of(tmp_path, "keras").tensorflow(batch=4, resize=(2, 2), pad=2)  # an object a record: none is a list

@@ -208,15 +208,15 @@ def unwritten_fields(notes: Iterable[str], source: "Source") -> Iterator[str]:
 
     >>> source = Source("a", "b", (), yield_nothing, bool, fields=(NO_FIELDS, FieldSelection({"score": ""})))
     >>> print(*unwritten_fields(field_notes(["score", "image.date", "a,b", "all"]), source))
-    label files have fields that are not written: add --fields '"a,b",image.date,objects.all'
+    label files have fields that are not written. Add --fields '"a,b",image.date,objects.all'
     """
     fields = {split_name(name, source.image_fields) for name in noted_fields(notes)}
     unwritten = [field for field in fields if not _is_written(*field, source)]
     if unwritten:
         choices = sorted(shortest_name(axis, path, source.image_fields) for axis, path in unwritten)
         flag = fields_flag(choices, _MOST_FIELDS)
-        cure = f"add {flag}" if flag else printable(", ".join(choices))
-        yield f"label files have fields that are not written: {cure}"
+        cure = f". Add {flag}" if flag else printable(f": {', '.join(choices)}")
+        yield f"label files have fields that are not written{cure}"
 
 
 def noted_fields(notes: Iterable[str]) -> list[str]:

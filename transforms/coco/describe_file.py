@@ -322,21 +322,21 @@ def _check_kind(source: AnnotationSource, file: AnnotationFile, blocks: Sequence
         if number:
             row_kind = _find_kind(fields) or AnnotationKind.INSTANCES
             raise WrongFlagError(
-                f"{path} has {number:,} annotations, which --image-info would drop; {_give_file(row_kind)}"
+                f"{path} has {number:,} annotations, which --image-info would drop. {_give_file(row_kind)}"
             )
         return
     # A category that names keypoints is enough: a small file may show no person.
     is_named = kind is AnnotationKind.KEYPOINTS and any(category.keypoints for category in file.categories)
     if file.images and not any(block.has_annotations for block in blocks):
         raise WrongFlagError(
-            f"{path} has images but no list of annotations, which {_kind_flag(kind)} needs; "
+            f"{path} has images but no list of annotations, which {_kind_flag(kind)} needs. "
             f"{_give_file(AnnotationKind.IMAGE_INFO)}"
         )
     has_field = is_named or any(block.has_field for block in blocks)
     if number and not has_field and (fitting := _find_kind(fields - {_FIELDS[kind]})):
         raise WrongFlagError(
-            f"none of the {number:,} annotations of {path} has {_FIELDS[kind]}, which {_kind_flag(kind)} needs; they "
-            f"have {_FIELDS[fitting]}: {_give_file(fitting)}"
+            f"none of the {number:,} annotations of {path} has {_FIELDS[kind]}, which {_kind_flag(kind)} needs. They "
+            f"have {_FIELDS[fitting]}. {_give_file(fitting)}"
         )
 
 
@@ -363,4 +363,4 @@ def _give_file(kind: AnnotationKind) -> str:
     """Return the cure of a file of another kind. DATA may be the folder of an export, beside which no flag of a file
     is read."""
     masks = ", its PNGs to --panoptic-masks" if kind is AnnotationKind.PANOPTIC else ""
-    return f"give the file to {_kind_flag(kind)}{masks}, and the folder of the images as DATA"
+    return f"Give the file to {_kind_flag(kind)}{masks}, and the folder of the images as DATA"

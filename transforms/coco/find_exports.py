@@ -31,7 +31,7 @@ _ANNOTATIONS = "annotations"
 _SUBSET = re.compile(rf"(?:.*[_.-])?({'|'.join(SPLIT_OF_FOLDER)})(?:\d{{4}})?", re.IGNORECASE)
 _KEYS = {"captions": b'"caption"', "panoptic": b'"segments_info"', "keypoints": b'"num_keypoints"'}
 """Keys of annotations, which show the kind of a file whose name does not."""
-_CURE = "name the files by flags, --instances for example, and the folder of the images as DATA"
+_CURE = "Name the files by flags, --instances for example, and the folder of the images as DATA"
 _IMAGES_TRIED = 3
 
 
@@ -78,7 +78,7 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
     if not storage_for(data).is_folder(data):
         if find_archive(data):
             raise ConfigError(f"{data}: files inside an archive are not read. Unpack {find_archive(data)}")
-        raise ConfigError(f"{data} is not a folder or .zip; {_CURE}")
+        raise ConfigError(f"{data} is not a folder or .zip. {_CURE}")
     annotation_files = list(_find_annotation_files(data))
     copies = _find_copies(data, annotation_files)
     annotation_files = [file for file in annotation_files if file.name not in copies]
@@ -188,7 +188,7 @@ def _group_by_split(options: CocoOptions, export_files: Sequence[ExportFile]) ->
     if not export_files:
         raise ConfigError(
             f"{data} has no annotation file of a COCO export: neither {_ANNOTATIONS}/*.json nor one of "
-            f"{', '.join(_USUAL)}, in it or in {', '.join(SPLIT_OF_FOLDER)}; {_CURE}"
+            f"{', '.join(_USUAL)}, in it or in {', '.join(SPLIT_OF_FOLDER)}. {_CURE}"
         )
     usual, kinds = USUAL_SPLITS, list(_KINDS.values())
     ordered = sorted(export_files, key=lambda file: (kinds.index(file.kind), file.name))
@@ -197,10 +197,12 @@ def _group_by_split(options: CocoOptions, export_files: Sequence[ExportFile]) ->
     for (split, kind), files in groupby(ordered, key=lambda file: (file.split, file.kind)):
         if len(versions := list(files)) > 1:
             what = f"{kind.value} of the split {split}" if split else kind.value
-            raise ConfigError(f"{data}: several files are {what}: {_describe_versions(options, versions)}, or {_CURE}")
+            raise ConfigError(
+                f"{data}: several files are {what}: {_describe_versions(options, versions)}, or n{_CURE[1:]}"
+            )
     if "" in by_split and len(by_split) > 1:
         names = ", ".join(file.name for file in by_split[""])
-        raise ConfigError(f"{data}: the name of {names} has no split, but the names of other files have one; {_CURE}")
+        raise ConfigError(f"{data}: the name of {names} has no split, but the names of other files have one. {_CURE}")
     return by_split
 
 
@@ -237,7 +239,7 @@ def _name_files(
         named_options = CocoOptions(**values | named)
     except ConfigError as error:
         names = ", ".join(file.name for file in export_files)
-        raise ConfigError(f"{data} is read as {names}: {error}; {_CURE}") from error
+        raise ConfigError(f"{data} is read as {names}: {error}. {_CURE}") from error
     return named_options.as_part(options.groups_prefix) if options.is_part else named_options
 
 

@@ -131,21 +131,21 @@ def read_shard_index(
         ConfigError, RecordError: There is no index, and the shard is GZIP, or damaged.
         OSError: A file cannot be read.
     """
-    cure = f"recordmill index {shlex.quote(path)} writes it again"
+    cure = f"Write it again: recordmill index {shlex.quote(path)}"
     try:
         index = decode(storage_for(path).read(index_path(path)))
     except FileNotFoundError:
         index = build(path)
         _warn_once(split_folder(path)[0])
     except ValueError as error:
-        raise IndexMismatchError(f"{index_path(path)}: {error}; {cure}") from error
+        raise IndexMismatchError(f"{index_path(path)}: {error}. {cure}") from error
     if index.size != size:
         what = f"for a shard of {index.size:,} bytes, but the shard has {size:,}"
     elif records not in (index.records, None):
         what = f"for {index.records:,} records, but the manifest says {records:,}"
     else:
         return index
-    raise IndexMismatchError(f"{index_path(path)} is {what}; {cure}")
+    raise IndexMismatchError(f"{index_path(path)} is {what}. {cure}")
 
 
 @lru_cache(maxsize=1024)

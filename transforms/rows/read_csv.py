@@ -47,9 +47,9 @@ def read_csv(path: str, stream: BinaryIO, reading: RowsReading) -> Iterator[RowB
     try:
         names, delimiter, rest, comment = _read_column_names(path, stream, reading)
     except UnicodeDecodeError as error:
-        cure = f"if it is not in {reading.encoding}, give its --encoding, such as utf-16"
+        cure = f"If it is not in {reading.encoding}, give its --encoding, such as utf-16"
         raise AnnotationFileError(
-            f"{path}: its first line cannot be read ({error}); {'save it as UTF-8' if reading.is_label_table else cure}"
+            f"{path}: its first line cannot be read ({error}). {'Save it as UTF-8' if reading.is_label_table else cure}"
         ) from error
     _check_column_names(path, names, delimiter, reading)
     if comment and reading.is_label_table:  # other tables have warnings
@@ -198,8 +198,8 @@ def _most_frequent_delimiter(path: str, line: bytes) -> str:
 
 def _check_column_names(path: str, names: list[str], delimiter: str, reading: RowsReading) -> None:
     if "\0" in "".join(names):
-        cure = "save it as UTF-8" if reading.is_label_table else "try --encoding utf-16-le, or utf-16-be"
-        raise AnnotationFileError(f"{path}: its first line has NUL bytes, like a file in UTF-16; {cure}")
+        cure = "Save it as UTF-8" if reading.is_label_table else "Try --encoding utf-16-le, or utf-16-be"
+        raise AnnotationFileError(f"{path}: its first line has NUL bytes, like a file in UTF-16. {cure}")
     if what := describe_table(delimiter.join(names)):
         raise AnnotationFileError(f"{path} is not a table but {what}")
     if not any(names):

@@ -196,8 +196,8 @@ def read_rows(file: RowsFile, reading: RowsReading) -> Iterator[RowBatch]:
         yield check_batch(batch, reading.names, _CURES[batch.is_typed])
 
 
-_SAVE = "save the file as UTF-8"
-_CURES = {True: "write it as UTF-8, or as binary", False: "give --encoding, latin-1 for example"}
+_SAVE = "Save the file as UTF-8"
+_CURES = {True: "Write it as UTF-8, or as binary", False: "Give --encoding, latin-1 for example"}
 
 
 class TextRow(NamedTuple):

@@ -117,8 +117,8 @@ def check_batch(batch: RowBatch, names: Iterable[str], cure: str) -> RowBatch:
                 _ = value.as_py().decode() if is_binary and value.is_valid else _python_value(value)
             except UnicodeDecodeError as error:
                 is_image = error.object.startswith(IMAGE_STARTS)
-                advice = "without --images, such a column has the image files" if is_image else cure
-                detail = f"column {name} is not UTF-8: {format_value(error.object)}; {advice}"
+                advice = "Without --images, such a column has the image files" if is_image else cure
+                detail = f"column {name} is not UTF-8: {format_value(error.object)}. {advice}"
                 bad.setdefault(line, BadRow(line, Reason.NOT_TEXT, detail))
     good_batch = batch._replace(columns=columns).without([bad[line] for line in sorted(bad)])
     return check_batch(good_batch, names, cure) if bad else good_batch

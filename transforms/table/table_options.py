@@ -293,7 +293,10 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
             self.key or self.group_column or self.split_column or (self.image_column and self.images)
         )
         if divides_by_record:
-            yield "--text-column fits its vocabulary to one split before records exist, so rows need a key that assigns splits. Add --key"
+            yield (
+                "--text-column fits its vocabulary to one split before records exist, so rows need a key that assigns "
+                "splits. Add --key"
+            )
         try:
             names = [name for parts in self.text_names_by_column.values() for name in parts.values()]
         except ValueError as fault:

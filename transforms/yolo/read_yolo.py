@@ -256,9 +256,9 @@ def _find_description(data: str) -> str:
             return path
     names = islice(storage.walk_names(data), _LOOKED_AT)
     below = sorted(name for name in names if name.endswith(_YAML) and name.count("/") in (1, 2))
-    folder = f"give a folder that has one ({first_texts(below, _SHOWN)}), or " if below else ""
+    cure = f"Give a folder that has one ({first_texts(below, _SHOWN)}), or write" if below else "Write"
     raise ConfigError(
-        f"{data} has neither data.yaml nor classes.txt, so the names of the classes are unknown; {folder}write them "
+        f"{data} has neither data.yaml nor classes.txt, so the names of the classes are unknown. {cure} them "
         f"into {join_path(data, 'classes.txt')}, one per line, in the order of their numbers in the label files"
     )
 

@@ -73,7 +73,7 @@ def test_flag_sets_its_option_and_no_other(flags, changed):
         ("convert --data d", ["unknown flag --data. Give DATA without a flag"]),
         ("convert --rows r.csv --format table", ["unknown flag --rows. Give DATA without a flag"]),
         ("verify out more", ["argument 'more'"]),
-        ("show a b c d e", ["argument 'b'", "argument 'c'", "2 more", "quote"]),
+        ("show a b c d e", ["argument 'b'", "argument 'c'", "2 more", "Quote"]),
         ("verify --frobnicate out", ["--frobnicate"]),
         ("sample out --progress none", ["--progress"]),
         ("sample out --workers 1", ["--workers"]),

@@ -124,7 +124,7 @@ def test_only_paths_have_date_of_run():
 
 
 def test_contradictions_are_refused():
-    with pytest.raises(ConfigError, match="--num-shards and --shard-size contradict each other. Give one"):
+    with pytest.raises(ConfigError, match=r"--num-shards and --shard-size contradict each other\. Give one"):
         run_values("convert", INPUTS | {"num_shards": 8, "shard_size": "1GB"}, "/o", WHEN)
 
 

@@ -165,7 +165,7 @@ def test_frames_of_a_video_that_are_named_otherwise(tmp_path, xml, images, cure)
     with pytest.raises(ConfigError) if cure else nullcontext() as caught:
         options.source()
     if caught:
-        assert str(caught.value).endswith(f": add --frame-name {cure.strip()}")
+        assert str(caught.value).endswith(f". Add --frame-name {cure.strip()}")
         (frame_name,) = shlex.split(cure)
         CvatOptions(data=str(tmp_path), output="out", frame_name=frame_name).source()
 

@@ -82,26 +82,26 @@ def test_the_likeliest_file_is_taken():
 @pytest.mark.parametrize(
     ("images", "files", "cause", "cure"),
     [
-        (["1.jpg", "2.jpg"], ["t/1.jpg", "t/2.jpg"], "subfolder 't'", "use --match suffix or --images img/t."),
+        (["1.jpg", "2.jpg"], ["t/1.jpg", "t/2.jpg"], "subfolder 't'", "Use --match suffix or --images img/t."),
         (["1.jpg", "2.jpg"], ["t/1.jpg", "v/2.jpg"], "subfolder", "compared). Use --match suffix."),
         (["i/1.jpg"], ["1.jpg"], "begin with 'i', but", "(1 of 1 names compared). Use --match suffix."),
-        (["img/1.jpg"], ["1.jpg"], "begin with 'img', but", "use --match suffix or --images ./."),
+        (["img/1.jpg"], ["1.jpg"], "begin with 'img', but", "Use --match suffix or --images ./."),
         (["/img/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "compared). Use --match suffix."),
-        (["https://x.org/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "use --match suffix."),
-        (["C:\\i\\1.jpg"], ["1.jpg"], "Names are absolute paths: ", "use --match suffix."),
-        (["i\\1.jpg"], ["i/1.jpg"], "Names are Windows paths: ", "use --match suffix."),
-        (["i\\1.jpg"], ["1.jpg"], "Names are Windows paths: ", "use --match suffix."),
+        (["https://x.org/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "Use --match suffix."),
+        (["C:\\i\\1.jpg"], ["1.jpg"], "Names are absolute paths: ", "Use --match suffix."),
+        (["i\\1.jpg"], ["i/1.jpg"], "Names are Windows paths: ", "Use --match suffix."),
+        (["i\\1.jpg"], ["1.jpg"], "Names are Windows paths: ", "Use --match suffix."),
         (["a/1.jpg"], ["b/1.jpg"], "differ only in their folders: 'a/1.jpg' may be 'b/1.jpg'", "--match suffix."),
         (["IMG_1.JPG"], ["img_1.jpg"], "differ in case", "Rename the files"),
         (["%31.jpg"], ["1.jpg"], "Names are percent-encoded: '%31.jpg' may be '1.jpg' (1 of 1", "unquote"),
         (["1.jpg"], ["01.jpg"], "differ in leading zeros: '1.jpg' may be '01.jpg'", "Rename the files"),
         (["1.png"], ["1.jpg"], "differ in their file extension: '1.png' may be '1.jpg'", "converted"),
-        (["1"], ["01.jpg"], "differ in leading zeros and in their ending: '1' may be '01.jpg'", "Correct the names"),
+        (["1"], ["01.jpg"], "differ in leading zeros and in their ending: '1' may be '01.jpg'", "converted, correct"),
         (
             ["1.jpg"],
             ["a/b.zip"],
             "Archives within the folders of images are not read",
-            "unpack 'a/b.zip', or use --images img/a/b.zip.",
+            "Unpack 'a/b.zip', or use --images img/a/b.zip.",
         ),
         (["val_1.jpg"], ["train_1.jpg"], "No file in the folder has such a name", "Is it the folder of another split?"),
     ],
@@ -137,9 +137,9 @@ def test_no_flag_is_advised_that_verb_lacks_or_given(match):
 
 def test_images_beside_file_that_names_them_are_named_of():
     for beside, is_all, cure in (
-        ("data/train", True, "They are in data/train: use --images data/train."),
-        ("data/a b", False, "They are in data/a b: use --images img --images 'data/a b'."),
-        (".", False, "They are in the current folder: use --images ./."),  # img is within it
+        ("data/train", True, "They are in data/train. Use --images data/train."),
+        ("data/a b", False, "They are in data/a b. Use --images img --images 'data/a b'."),
+        (".", False, "They are in the current folder. Use --images ./."),  # img is within it
     ):
         text = told(["1.jpg"], ["x.jpg"], beside=beside, is_all=is_all)
         assert text.endswith(cure)
@@ -148,12 +148,12 @@ def test_images_beside_file_that_names_them_are_named_of():
 @pytest.mark.parametrize(
     ("images", "files", "more", "cure"),
     [
-        (["1.jpg"], ["x.jpg"], {"beside": "own"}, "use own as DATA."),
-        (["1.jpg"], ["x.jpg"], {"beside": "own", "is_all": False}, "use img own as DATA."),
-        (["1.jpg"], ["a.zip"], {}, "unpack 'a.zip', or use img/a.zip as DATA."),
+        (["1.jpg"], ["x.jpg"], {"beside": "own"}, "Use own as DATA."),
+        (["1.jpg"], ["x.jpg"], {"beside": "own", "is_all": False}, "Use img own as DATA."),
+        (["1.jpg"], ["a.zip"], {}, "Unpack 'a.zip', or use img/a.zip as DATA."),
         (["1.jpg"], ["x.jpg"], {}, "DATA can be several folders."),
-        (["1.jpg"], ["t/1.jpg"], {}, "use img/t as DATA."),
-        (["img/1.jpg"], ["1.jpg"], {}, "use ./ as DATA."),
+        (["1.jpg"], ["t/1.jpg"], {}, "Use img/t as DATA."),
+        (["img/1.jpg"], ["1.jpg"], {}, "Use ./ as DATA."),
     ],
 )
 def test_cures_name_data(images, files, more, cure):
@@ -166,11 +166,11 @@ def test_cures_name_data(images, files, more, cure):
 @pytest.mark.parametrize(
     ("most_folders", "images", "files", "more", "cure"),
     [
-        (1, ["1.jpg"], ["x.jpg"], {"beside": "own", "is_all": False}, "use --images own."),
+        (1, ["1.jpg"], ["x.jpg"], {"beside": "own", "is_all": False}, "Use --images own."),
         (1, ["1.jpg"], ["x.jpg"], {}, "Is it the folder of another split?"),
         (0, ["1.jpg"], ["x.jpg"], {"beside": "own"}, "Is it the folder of another split?"),
         (0, ["1.jpg"], ["t/1.jpg"], {}, "Correct the names."),
-        (0, ["1.jpg"], ["a.zip"], {}, "unpack 'a.zip'."),
+        (0, ["1.jpg"], ["a.zip"], {}, "Unpack 'a.zip'."),
     ],
 )
 def test_no_folder_is_advised_that_the_format_refuses(most_folders, images, files, more, cure):

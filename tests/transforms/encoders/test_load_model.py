@@ -154,7 +154,7 @@ def test_pixels_are_prepared_as_asked(tmp_path, preprocess, expected):
 def test_model_of_any_size_takes_one_asked_for(tmp_path):
     path = saved(tiny((None, None)), tmp_path / "tiny.keras")
     assert load_model(ModelChoice(path, input_size=(20, 8))).model.feature_shape == (5, 2, 5)
-    with pytest.raises(ConfigError, match="any size. Set --input-size"):
+    with pytest.raises(ConfigError, match=r"any size\. Set --input-size"):
         load_model(ModelChoice(path))
 
 
@@ -258,8 +258,8 @@ MODELS = {
         ),
         ("own layers", {}, r"Keras' own: Own \(layer first\), swing \(layer conv\), Own \(layer second\)\. Build"),
         ("not built", {}, "has no defined input: it was saved before it was built"),
-        ("without pooling", {"preprocess": "none"}, "name the layer of the features with --layer, for example only"),
-        ("without rescaling", {}, "set --preprocess to one of none, unit, tf, torch, caffe"),
+        ("without pooling", {"preprocess": "none"}, "Name the layer of the features with --layer, for example only"),
+        ("without rescaling", {}, "Set --preprocess to one of none, unit, tf, torch, caffe"),
     ],
 )
 def test_model_that_cannot_be_used_so(tmp_path, model, choice, told):

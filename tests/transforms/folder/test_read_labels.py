@@ -124,10 +124,10 @@ def test_columns(rows, table, given, split):
 @pytest.mark.parametrize(
     ("header", "given", "message"),
     [
-        ("Bild,label", USUAL, r"column of paths \(path, .*, id\); its columns are 'Bild', 'label': .* --image-column"),
-        ("path,Klasse", USUAL, r"column of labels \(label, .*\); its columns are 'path', 'Klasse': .* --label"),
-        ("path,label", options(image_column="Bild"), "column called 'Bild'; .*: name the column with --image-column"),
-        ("path,label", options(split_column="set"), "column called 'set'; .*: name the column with --split-column"),
+        ("Bild,label", USUAL, r"column of paths \(path, .*, id\); its columns are 'Bild', 'label'\. .* --image-column"),
+        ("path,Klasse", USUAL, r"column of labels \(label, .*\); its columns are 'path', 'Klasse'\. .* --label"),
+        ("path,label", options(image_column="Bild"), r"column called 'Bild'; .*\. Name the column with --image-column"),
+        ("path,label", options(split_column="set"), r"column called 'set'; .*\. Name the column with --split-column"),
     ],
 )
 def test_missing_columns(rows, header, given, message):
@@ -141,7 +141,7 @@ def test_missing_columns(rows, header, given, message):
     "text", ["image,label,xmin,ymin,xmax,ymax", "image,label,xmin,ymin,xmax,ymax\na.jpg,cat,1,2,3,4"]
 )
 def test_boxes_are_no_classes(rows, label, text):
-    command = r"recordmill convert .*/labels.csv --images .* --format tfcsv -o OUT\. .* add --label label$"
+    command = r"recordmill convert .*/labels.csv --images .* --format tfcsv -o OUT\. .* Add --label label$"
     with pytest.raises(ConfigError, match=rf"has boxes \(xmin, ymin, xmax, ymax\), .* To read the boxes: {command}"):
         rows(text, options(label=label))
     assert rows("image,label,x,y,w,h\na.jpg,cat,1,2,3,4", options(label="label")) == [good(1, "a.jpg", "cat")]

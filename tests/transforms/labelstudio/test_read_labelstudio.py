@@ -154,7 +154,7 @@ def test_several_annotations(choice, labels):
     (image,) = parse([rows], choice=choice)
     assert [object_.category for object_ in image.sample.objects] == labels
     assert not list(_check_tasks(frozenset(image.notes), choice, []))
-    with pytest.raises(ConfigError, match="add --of-several first, last or all"):
+    with pytest.raises(ConfigError, match="Add --of-several first, last or all"):
         list(_check_tasks(frozenset(image.notes), "", []))
 
 

@@ -91,7 +91,7 @@ def test_splits_by_folders_as_fiftyone_writes_them(tmp_path):
 
 def test_no_names_of_classes(tmp_path):
     source = read_source(tmp_path, {"annotations-bbox.csv": HEAD})
-    assert (source.splits, "add --class-descriptions" in source.warnings[0]) == ((), True)
+    assert (source.splits, "Add --class-descriptions" in source.warnings[0]) == ((), True)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_no_names_of_classes(tmp_path):
         ({"train-annotations-bbox.csv": HEAD, "annotations-bbox.csv": HEAD}, "only some of .* name a split"),
         (
             {"class-descriptions.csv": NAMES, "class-descriptions-boxable.csv": NAMES},
-            "add --class-descriptions with one of them",
+            "Add --class-descriptions with one of them",
         ),
         ({"class-descriptions.csv": "/m/1,Cat\n/m/2\n"}, "line 2: a row must be a class and its name"),
         ({"class-descriptions.csv": "/m/1,Cat\n/m/1,Dog\n"}, "/m/1 is 'Cat' and 'Dog'. Keep one of them"),

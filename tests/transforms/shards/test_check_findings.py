@@ -249,8 +249,8 @@ BROKEN, UNSAFE = Reason.MALFORMED_IMAGE, Reason.UNSAFE_FILE_NAME
     [
         (rejected(10), ["1.jpg"], ["t/1.jpg"], NoImageFoundError, "--match suffix or --images img/t.", "No image"),
         (rejected(10, UNSAFE), ["1.jpg"], ["t/1.jpg"], NoImageFoundError, "none of the 10 images", "No image"),
-        (rejected(10), ["1.jpg", "2.jpg"], ["a/1.jpg", "b/2.jpg"], NoImageFoundError, "use --match suffix.", " or "),
-        (rejected(10), ["1.jpg", "2.jpg"], ["a/1.jpg", "b/1.jpg"], NoImageFoundError, "use --images img/a.", "suffix"),
+        (rejected(10), ["1.jpg", "2.jpg"], ["a/1.jpg", "b/2.jpg"], NoImageFoundError, "Use --match suffix.", " or "),
+        (rejected(10), ["1.jpg", "2.jpg"], ["a/1.jpg", "b/1.jpg"], NoImageFoundError, "Use --images img/a.", "suffix"),
         # Rows without a file name do not hide that no other has a file.
         ([*rejected(9, BROKEN), *rejected(1)], ["1.jpg"], [], NoImageFoundError, "a.json names '1.jpg'", "No image"),
         # Others are rejected for other reasons: some have a file.
@@ -316,10 +316,10 @@ RANK = "--split-by rank is exact"
     ("sources", "shares", "share_cure", "told"),
     [
         (("a b.json",), {}, RANK, "'a b.json' names this split. Add images to it there, or leave it out"),
-        (("a.json",), {"train": HALF, "val": HALF}, RANK, f"give it a larger share, or leave it out. {RANK}"),
-        (("a.json",), {"train": HALF, "val": HALF}, "", "give it a larger share, or leave it out"),
-        (("a.json",), {"train": HALF, "val": NONE}, RANK, "give it a larger share, or leave it out"),
-        ((), {}, "", "give the same split= to the reading and the writing transform, or leave it out"),
+        (("a.json",), {"train": HALF, "val": HALF}, RANK, f"Give it a larger share, or leave it out. {RANK}"),
+        (("a.json",), {"train": HALF, "val": HALF}, "", "Give it a larger share, or leave it out"),
+        (("a.json",), {"train": HALF, "val": NONE}, RANK, "Give it a larger share, or leave it out"),
+        ((), {}, "", "Give the same split= to the reading and the writing transform, or leave it out"),
     ],
 )
 def test_cure_of_empty_split_is_not_refused(sources, shares, share_cure, told):
@@ -335,7 +335,7 @@ def test_cure_of_empty_split_is_not_refused(sources, shares, share_cure, told):
 def test_archive_in_place_of_images():
     files = Names.sample(["a.zip"])
     with pytest.raises(
-        EmptyDatasetError, match=r"nothing to write\. Archives within the folders of images .* unpack 'a\.zip'"
+        EmptyDatasetError, match=r"nothing to write\. Archives within the folders of images .* Unpack 'a\.zip'"
     ):
         check(demands(), {"train": Rows(0, 0)}, [], files=files)
     with pytest.raises(EmptyDatasetError, match=r"val gets none of the 2 images(?!.*Archives)"):
@@ -350,7 +350,7 @@ def test_images_beside_file_that_names_them_are_named_of(tmp_path):
         asked = demands(rows=("x/a.json", f"{tmp_path}/a.json"))
         with pytest.raises(NoImageFoundError) as caught:
             check(asked, {"train": Rows(2, 0)}, rejected(2), names(*missing))
-        told.append(f"use --images {tmp_path}." in str(caught.value))
+        told.append(f"Use --images {tmp_path}." in str(caught.value))
     assert told == [True, False, False]
 
 

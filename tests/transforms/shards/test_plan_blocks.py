@@ -329,7 +329,7 @@ def test_more_shards_than_images_is_error_where_none_is_empty():
         check_empty_shards(plans, "webdataset")
     check_empty_shards({"train": plans["train"]}, "webdataset")
     plans["val"] = plan_split(ShardSizing(), np.empty((3, 0), np.int64), 9)
-    with pytest.raises(ConfigError, match=r"split val has no images, and .* leave the split out, or add images"):
+    with pytest.raises(ConfigError, match=r"split val has no images, and .* Leave the split out, or add images"):
         check_empty_shards(plans, "webdataset")
 
 

@@ -296,5 +296,5 @@ def test_keypoints_of_samples():
     assert len(choose_labels(traits, is_image_class=False).categories[0].keypoints) == 2
     with pytest.raises(CategoryError, match="'dog' have 2 and 3 keypoints"):
         choose_labels([*traits, ObservedLabel("category", "dog", 1, 3)], is_image_class=False)
-    with pytest.raises(ConfigError, match="give labels="):
+    with pytest.raises(ConfigError, match="Give labels="):
         choose_labels([ObservedLabel("stuff")], is_image_class=False)

@@ -75,7 +75,7 @@ def test_images_gone_broken_or_elsewhere_are_faults(tmp_path, maker, records):
     features, _, faults = recompute(tmp_path, maker, records)
     assert features == 7
     assert [(number, reason) for number, (reason, _) in faults] == [(0, "picture"), (3, "picture")]
-    assert "name its folder with --images" in faults[0][1][1]
+    assert "Name its folder with --images" in faults[0][1][1]
     assert "unsupported_format" in faults[1][1][1]
 
 

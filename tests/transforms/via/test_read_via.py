@@ -161,7 +161,7 @@ def test_files_of_which_nothing_can_be_used(file, detail):
 
 def test_attributes_are_chosen_by_the_user():
     notes = frozenset({"attribute a", "attribute b"})
-    with pytest.raises(ConfigError, match="the attributes a, b. Add --class-attribute with"):
+    with pytest.raises(ConfigError, match=r"the attributes a, b\. Add --class-attribute with"):
         list(_check_via_notes(notes, ""))
     with pytest.raises(
         ConfigError, match="--class-attribute c is not an attribute of any region; the attributes are a, b"

@@ -278,12 +278,12 @@ def test_folder_without_names_of_classes(tmp_path):
 
     (tmp_path / "images").mkdir()
     reason = f"{tmp_path} has neither data.yaml nor classes.txt, so the names of the classes are unknown"
-    cure = f"write them into {tmp_path}/classes.txt, one per line, in the order of their numbers in the label files"
-    assert message() == f"{reason}; {cure}"
+    cure = f"rite them into {tmp_path}/classes.txt, one per line, in the order of their numbers in the label files"
+    assert message() == f"{reason}. W{cure}"
     for name in ("sets/coco8/coco8.yaml", "own/data.yaml"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).touch()
-    assert message() == f"{reason}. Give a folder that has one (own/data.yaml, sets/coco8/coco8.yaml), or {cure}"
+    assert message() == f"{reason}. Give a folder that has one (own/data.yaml, sets/coco8/coco8.yaml), or w{cure}"
 
 
 def test_validation_is_val(tmp_path):
