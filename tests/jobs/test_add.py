@@ -44,13 +44,22 @@ class Data:
         return ["convert", "--images", self.folder / "images", "--instances", path, *FLAGS]
 
 
+@pytest.fixture(scope="module")
+def bases() -> dict[tuple[str, ...], Path]:
+    """Data sets of a.jpg to d.jpg, by the flags that made them."""
+    return {}
+
+
 @pytest.fixture
-def add(tmp_path, recordmill):
-    """Add Data to the data set of a.jpg to d.jpg, which is made with the same flags."""
+def add(tmp_path, tmp_path_factory, bases, recordmill):
+    """Add Data to the data set of a.jpg to d.jpg, which is made with the same flags, once."""
 
     def run(data: Data, *flags: str, code: int = 0):
-        base = Data(tmp_path / "base", "abcd")
-        assert recordmill(*base.flags(), "-o", tmp_path / "out", *flags).code == 0
+        if flags not in bases:
+            folder = tmp_path_factory.mktemp("base")
+            assert recordmill(*Data(folder, "abcd").flags(), "-o", folder / "out", *flags).code == 0
+            bases[flags] = folder / "out"
+        shutil.copytree(bases[flags], tmp_path / "out")
         outcome = recordmill(*data.flags(), "-o", tmp_path / "out", "--add", *flags)
         assert outcome.code == code, outcome
         return outcome
@@ -86,9 +95,9 @@ def test_images_of_another_export_are_present_and_new_ones_written(tmp_path, add
     assert recordmill("verify", out).code == 0
     runs = [split["additions"][0]["images"] for split in manifest_of(out)["splits"].values()]
     assert [sum(run.get(name, 0) for run in runs) for name in ("rows", "written", "present")] == [6, 2, 4]
-    rebuilt = recordmill(*Data(tmp_path / "all", "abcdef").flags(), "-o", tmp_path / "rebuilt", *flags)
-    assert rebuilt.code == 0
     if not {"webdataset", "parquet", "--gzip", "keras"} & set(flags):
+        rebuilt = recordmill(*Data(tmp_path / "all", "abcdef").flags(), "-o", tmp_path / "rebuilt", *flags)
+        assert rebuilt.code == 0
         for split in manifest_of(out)["splits"]:
             grown, whole = (read_examples(folder, split) for folder in (out, tmp_path / "rebuilt"))
             names = [sorted(example["image/filename"] for example in examples) for examples in (grown, whole)]

@@ -115,8 +115,9 @@ def test_saved_encoder_is_used(tmp_path, monkeypatch, recordmill):
 
 
 def test_call_of_python(folder, empty_pages):
-    public.convert("a", "out", progress="none")
-    data_set = public.convert("b", "out", add=True, add_as="b", progress="none")
+    here = {"runner_options": ["--runner=DirectRunner"], "progress": "none"}
+    public.convert("a", "out", **here)
+    data_set = public.convert("b", "out", add=True, add_as="b", **here)
     assert len(data_set["train"]) == 12
     with pytest.raises(public.ConfigError, match=r"^out was written with other options \(gzip: default, now True\)"):
         public.convert("more/a", "out", add=True, gzip=True, progress="none")

@@ -149,7 +149,8 @@ def test_format_is_recognised_and_logged(tmp_path, caplog, monkeypatch):
     (tmp_path / "yolo/labels/val").mkdir(parents=True)
     (tmp_path / "yolo/labels/val/1.txt").write_text("0 0.5 0.5 0.1 0.1\n")
     monkeypatch.chdir(tmp_path)
-    data = recordmill.convert("yolo", "val", format="yolo", no_crowd=False)  # a path, and a verb of earlier versions
+    here = ["--runner=DirectRunner"]  # a path, and a verb of earlier versions
+    data = recordmill.convert("yolo", "val", format="yolo", no_crowd=False, runner_options=here)
     assert [*data] == ["val"]
     assert recordmill.convert("yolo", "val", format="yolo").path == str(tmp_path / "val")
     assert "val already has the complete split. Add overwrite=True to write again." in caplog.text

@@ -163,7 +163,7 @@ def test_examples_are_shown_as_shell_takes_them(verb, columns, monkeypatch):
     assert 2 <= len(commands) <= 4
 
 
-def test_examples_run(tmp_path, monkeypatch, capfd):
+def test_examples_run(tmp_path, monkeypatch, capfd, empty_pages):
     """Examples of all verbs run, each command once; the inputs of an example come from the examples before it."""
     monkeypatch.chdir(tmp_path)
     done = set()
