@@ -215,13 +215,14 @@ def test_unpack(method, extra, stream):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_unpack_takes_memory_of_few_pieces(method):
-    data = archive({"a": random.Random(0).randbytes(1 << 20) * 16}, method)
+    size, most = (16 << 20, 14_000_000) if method == zipfile.ZIP_LZMA else (4 << 20, 3_000_000)
+    data = archive({"a": random.Random(0).randbytes(1 << 20) * (size >> 20)}, method)
     (member,) = opened(data)
     pieces = (bytes(data[at : at + 200_000]) for at in range(0, member.length, 200_000))
     tracemalloc.start()
     try:
-        assert sum(map(len, unpack(member, pieces, 1 << 20))) == 16 << 20
-        assert tracemalloc.get_traced_memory()[1] < 14_000_000
+        assert sum(map(len, unpack(member, pieces, 1 << 20))) == size
+        assert tracemalloc.get_traced_memory()[1] < most
     finally:
         tracemalloc.stop()
 
