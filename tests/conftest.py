@@ -38,9 +38,11 @@ gc.set_threshold(50_000)
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 """Real data sets, where the machine has them; they are not part of the project."""
+WITH_WORKERS = [Path(__file__).resolve().parent / lane for lane in ("engines", "matrix")]
+"""Tests whose pipelines have workers in other processes, which read pickles as Beam writes them."""
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     if "apache_beam.runners.worker" in sys.modules:
         from apache_beam.runners.worker import statecache
         from apache_beam.transforms import userstate
@@ -51,14 +53,15 @@ def pytest_collection_finish() -> None:
         # times in each job: a third of a small job's processor time.
         userstate.get_dofn_specs = lambda do_fn: (set(), set())
         _quicken_pipelines()
+        if not any(item.path.is_relative_to(lane) for item in session.items for lane in WITH_WORKERS):
+            _pickle_uncompressed()
     os.fsync = lambda descriptor: None  # nothing in tests outlives the machine, so nothing waits for its disk
     gc.freeze()  # a walk through all that was imported takes half a second, each time
 
 
 def _quicken_pipelines() -> None:
-    """Build Beam's pipelines in three quarters of the time: what Beam reads of a function is read once per process, and
-    a pickled DoFn, which no other process reads here, is not compressed by bz2."""
-    from apache_beam.internal import cloudpickle_pickler, pickler
+    """Build Beam's pipelines in less time: signatures, type hints and options are read once."""
+    from apache_beam.internal import pickler
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.transforms import core
     from apache_beam.typehints import decorators
@@ -69,6 +72,12 @@ def _quicken_pipelines() -> None:
     PipelineOptions._visible_option_list = lambda options: sorted(vars(options._visible_options))
     PipelineOptions.view_as = _cached_by_class(PipelineOptions.view_as)  # as beam_options does for options of commands
     pickler.roundtrip = lambda value: value  # to check early what is pickled later anyway
+
+
+def _pickle_uncompressed() -> None:
+    """Beam compresses 120 pickles of a small job by bz2: a fifth of the job's processor time."""
+    from apache_beam.internal import cloudpickle_pickler
+
     cloudpickle_pickler.bz2 = SimpleNamespace(compress=lambda data, compresslevel: data, decompress=lambda data: data)
 
 
