@@ -10,8 +10,6 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -38,11 +36,9 @@ gc.set_threshold(50_000)
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 """Real data sets, where the machine has them; they are not part of the project."""
-WITH_WORKERS = [Path(__file__).resolve().parent / lane for lane in ("engines", "matrix")]
-"""Tests whose pipelines have workers in other processes, which read pickles as Beam writes them."""
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
+def pytest_collection_finish() -> None:
     if "apache_beam.runners.worker" in sys.modules:
         from apache_beam.runners.worker import statecache
         from apache_beam.transforms import userstate
@@ -52,64 +48,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         # No DoFn here has state or timers. To find that out, Beam reads the signatures of all methods of a DoFn, eight
         # times in each job: a third of a small job's processor time.
         userstate.get_dofn_specs = lambda do_fn: (set(), set())
-        _quicken_pipelines()
-        if not any(item.path.is_relative_to(lane) for item in session.items for lane in WITH_WORKERS):
-            _pickle_uncompressed()
     os.fsync = lambda descriptor: None  # nothing in tests outlives the machine, so nothing waits for its disk
     gc.freeze()  # a walk through all that was imported takes half a second, each time
-
-
-def _quicken_pipelines() -> None:
-    """Build Beam's pipelines in less time: signatures, type hints and options are read once."""
-    from apache_beam.internal import pickler
-    from apache_beam.options.pipeline_options import PipelineOptions
-    from apache_beam.transforms import core
-    from apache_beam.typehints import decorators
-
-    decorators.get_signature = core.get_signature = _cached_by_function(decorators.get_signature)
-    decorators.IOTypeHints.from_callable = staticmethod(_cached_by_function(decorators.IOTypeHints.from_callable))
-    core._check_fn_use_yield_and_return = lambda function: False  # else it reads the source of each DoFn, to log advice
-    PipelineOptions._visible_option_list = lambda options: sorted(vars(options._visible_options))
-    PipelineOptions.view_as = _cached_by_class(PipelineOptions.view_as)  # as beam_options does for options of commands
-    pickler.roundtrip = lambda value: value  # to check early what is pickled later anyway
-
-
-def _pickle_uncompressed() -> None:
-    """Beam compresses 120 pickles of a small job by bz2: a fifth of the job's processor time."""
-    from apache_beam.internal import cloudpickle_pickler
-
-    cloudpickle_pickler.bz2 = SimpleNamespace(compress=lambda data, compresslevel: data, decompress=lambda data: data)
-
-
-def _cached_by_function(read: Callable) -> Callable:
-    """`read`, called once for each function or method of a module. Inner functions differ from call to call."""
-    answers: dict[tuple[Callable, bool], Any] = {}
-
-    def cached(callable_: Callable) -> Any:
-        function = getattr(callable_, "__func__", callable_)
-        if "<locals>" in getattr(function, "__qualname__", "<locals>"):
-            return read(callable_)
-        key = function, function is not callable_
-        if key not in answers:
-            answers[key] = read(callable_)
-        return answers[key]
-
-    return cached
-
-
-def _cached_by_class(view_as: Callable) -> Callable:
-    """`view_as` of PipelineOptions, which parses its flags once for each class of options."""
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    def cached(options: Any, cls: type) -> Any:
-        if type(options) is not PipelineOptions:  # a copy of a view makes views of that view
-            return view_as(options, cls)
-        views = vars(options).setdefault("_views_by_class", {})
-        if cls not in views:
-            views[cls] = view_as(options, cls)
-        return views[cls]
-
-    return cached
 
 
 @pytest.fixture(scope="session")
