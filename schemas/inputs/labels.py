@@ -112,7 +112,7 @@ class ExistingLabels(msgspec.Struct, frozen=True):
     table: FeatureTable | None = None  # features of its records
 
 
-SAME_CLASSES = "give the same --classes to each split, with all classes in the order of their labels"
+SAME_CLASSES = "Give the same --classes to each split, with all classes in the order of their labels"
 
 
 def adopt_labels(labels: LabelMap, beside: ExistingLabels, by_id: bool, cure: str) -> tuple[LabelMap, str]:
@@ -140,7 +140,7 @@ def adopt_labels(labels: LabelMap, beside: ExistingLabels, by_id: bool, cure: st
         fault = f"no class {_some_names(unknown)}"
         if renumbered:
             fault = f"another id for the class {_some_names(renumbered)}"
-        raise CategoryError(f"{beside.where} has {fault}, so labels would differ between splits: {cure}")
+        raise CategoryError(f"{beside.where} has {fault}, so labels would differ between splits. {cure}")
     absent = [name for key, name in theirs.items() if key not in ours]
     text = f"no example is of {_some_names(absent)}; labels are those of {beside.where}" if absent else ""
     return beside.labels, text

@@ -151,7 +151,7 @@ def test_commit_whose_files_are_lost_is_dropped_by_hand(staged, lost):
     Path(staged.output, ".recordmill-train", lost).unlink()
     with pytest.raises(JobError, match="If this error comes again, a file of an interrupted run") as error:
         finish_commit(staged.output)
-    log = re.search("delete (.+), and run", str(error.value))
+    log = re.search("Delete (.+), and run", str(error.value))
     Path(*shlex.split(log[1])).unlink()
     assert finish_commit(staged.output) == []
     assert records(Path(staged.output)) == before

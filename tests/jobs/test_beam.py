@@ -520,7 +520,7 @@ def test_output_that_holds_data_set(piped, tmp_path):
     samples = [drawn_sample(number) for number in range(4)]
     piped(samples)
     before = shard_bytes(tmp_path / "out")
-    with pytest.raises(ConfigError, match="give another output, or overwrite=True"):
+    with pytest.raises(ConfigError, match="Give another output, or overwrite=True"):
         piped(samples)
     with pytest.raises(ConfigError, match="Add overwrite=True to replace it"):
         piped(samples, seed=1)
@@ -595,7 +595,7 @@ CAPTIONS, BOXES = [{"id": 1, "image_id": 1, "caption": "a"}], [annotation(1, 1)]
 @pytest.mark.parametrize(
     ("annotations", "reading", "writing", "message"),
     [
-        (CAPTIONS, {}, {}, r"annotations of .* which instances needs.* give the file to captions, and"),
+        (CAPTIONS, {}, {}, r"annotations of .* which instances needs.* Give the file to captions, and"),
         (BOXES, {"fields": ["abc"]}, {}, "^fields abc: no object has this field"),
         (BOXES, {}, {"split": {"train": 0.999, "val": 0.001}}, "a larger share, or leave it out"),
         (BOXES, {}, {"duplicates": "fail"}, 'duplicates="fail" refuses .* duplicates="report"'),

@@ -86,7 +86,7 @@ def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
     [
         ({"format": "cocoa"}, "format must be one of coco"),
         ({"data": {"a"}}, "^data: text, .* is expected, not set$"),
-        ({"data": SimpleNamespace(to_parquet=print)}, r"^data: .* write it to a file: data.to_parquet\(…\)$"),
+        ({"data": SimpleNamespace(to_parquet=print)}, r"^data: .* Write it to a file: data.to_parquet\(…\)$"),
         ({"runner_options": {"runner": "DirectRunner"}}, "^runner_options: .* not dict"),
         (COCO | {"split": [1, 2]}, '^split="1,2": neither a name'),
         (COCO | {"rename": {"a": "b"}}, "no feature 'a'"),
@@ -199,7 +199,7 @@ def test_signature_has_every_option():
 
 
 def test_job_error_has_traceback_of_child(sample, tmp_path):
-    with pytest.raises(WrongFlagError, match="give the file to captions") as raised:
+    with pytest.raises(WrongFlagError, match="Give the file to captions") as raised:
         recordmill.convert(sample.images, tmp_path / "out", instances=sample.captions)
     assert isinstance(raised.value, recordmill.JobError)
     assert "runners/run.py" in str(raised.value.__cause__)

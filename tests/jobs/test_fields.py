@@ -293,7 +293,7 @@ def test_fields_that_are_not_written_are_named(name, tmp_path, recordmill):
 
 def unwritten_fields(split: dict[str, Any]) -> set[str]:
     """Return the names that warnings tell to add."""
-    return {name for text in split["warnings"] for name in text.partition("add --fields ")[2].split(",") if name}
+    return {name for text in split["warnings"] for name in text.partition("Add --fields ")[2].split(",") if name}
 
 
 def write_format(folder: Path, format_: str, files: dict[str, object]) -> tuple[object, ...]:

@@ -182,7 +182,7 @@ def test_images_in_parquet_files(folder, recordmill):
     ]
     assert (recordmill(*flags).code, len(examples_by_name(folder / "two"))) == (0, 2)
     done = recordmill("convert", one, "--format", "imagefolder", "--output", folder / "one", "--images", folder)
-    assert (done.code, "omit --images" in done.err) == (2, True)
+    assert (done.code, "Omit --images" in done.err) == (2, True)
 
 
 def test_boxes_of_another_convention(folder, recordmill):

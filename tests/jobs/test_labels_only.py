@@ -94,7 +94,7 @@ def test_class_folders_have_formats_that_store_classes(recordmill, tmp_path):
     words = ["convert", tmp_path / "data", "--labels-only", "--output", tmp_path / "out", "--as"]
     refused = recordmill(*words, "yolo")
     assert (refused.code, os.path.exists(tmp_path / "out")) == (2, False)
-    assert "give --as coco, --as hf" in refused.err
+    assert "Give --as coco, --as hf" in refused.err
     assert recordmill(*words, "hf").code == 0
     rows = map(json.loads, (tmp_path / "out/train/metadata.jsonl").read_text().splitlines())
     assert {row["file_name"]: row["label"] for row in rows} == {"cat/1.jpg": "cat", "dog/2.jpg": "dog"}
@@ -157,8 +157,8 @@ def test_image_that_changes_between_the_steps_is_a_fault(labels, data, tmp_path,
     ("flags", "fault"),
     [
         (["--gzip", "--max-side", 9], "--labels-only writes no records, so --gzip, --max-side would do nothing"),
-        (["--masks", "png"], "leave --masks png out"),
-        (["--duplicates", "fail"], "add --check decode"),
+        (["--masks", "png"], "Leave --masks png out"),
+        (["--duplicates", "fail"], "Add --check decode"),
         (["--part", "0/2"], "so --part would do nothing"),
     ],
 )

@@ -537,7 +537,7 @@ def test_coco_file_whose_images_are_elsewhere(tmp_path, recordmill):
         for given in (data, file):
             refused = recordmill("convert", given, "--output", tmp_path / "out")
             assert (refused.code, f"{name} names the image 'a.jpg'" in refused.err) == (2, True), refused.err
-            assert "give the folder of all images by --images" in refused.err
+            assert "Give the folder of all images by --images" in refused.err
             cured = recordmill("convert", given, "--images", data / "pics", "--output", tmp_path / "out", "--dry-run")
             assert (cured.code, f"{given} is read as coco" in cured.out) == (0, True), cured
     (data / "more").mkdir()

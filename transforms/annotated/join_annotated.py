@@ -57,7 +57,7 @@ from recordmill.transforms.shards.limit_records import limit_records
 _UNPACK_REJECTED = unpacker(list[Rejected])
 _SHOWN = 5
 _LABELS, _TABLE, _CLASHES = "labels", "table", "clashes"
-_FIX = "write all splits with one command, or give each the same classes"
+_FIX = "Write all splits with one command, or give each the same classes"
 
 Keyed = tuple[int, bytes]
 """Number of a range of images, and a packed Block."""

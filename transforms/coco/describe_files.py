@@ -134,7 +134,7 @@ def _check_unread(selection: FieldSelection, files: Sequence[AnnotationFile]) ->
             )
 
 
-_CURE = "write all splits by one command, or give files with the same categories to each"
+_CURE = "Write all splits by one command, or give files with the same categories to each"
 
 
 _SOURCES = {

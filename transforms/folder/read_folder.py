@@ -117,8 +117,8 @@ def choose_table(
     unwritten = [shortest_name("image", path, ("",)) for path in sorted(paths - written)]
     if unwritten and options.fields != (NONE,):
         flag = fields_flag(unwritten, _MOST_SHOWN)
-        cure = f"add {flag}" if flag else printable(", ".join(unwritten))
-        warnings.append(f"--labels has columns that are not written: {cure}")
+        cure = f". Add {flag}" if flag else printable(f": {', '.join(unwritten)}")
+        warnings.append(f"--labels has columns that are not written{cure}")
     facts.warn_all(splits[:1], warnings)
     facts.preview(previews)
     yield table

@@ -13,7 +13,7 @@ from recordmill.transforms.shape.class_map import ClassMap, chain_warnings, new_
 from recordmill.transforms.shape.map_classes import ClassMapping, map_labels
 from recordmill.transforms.shape.union_labels import meet_labels
 
-_CURE = "write all splits with one command, or give each the same classes and --class-map"
+_CURE = "Write all splits with one command, or give each the same classes and --class-map"
 
 
 class FinishedLabels(NamedTuple):

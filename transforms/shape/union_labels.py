@@ -279,7 +279,7 @@ def _classes(names: Sequence[str]) -> str:
 
 
 _RENAME = "Rename it by --class-map, or write all images to another output"
-_SAME_CLASSES = "convert all splits with one command, or give another --output"
+_SAME_CLASSES = "Convert all splits with one command, or give another --output"
 
 
 class SetTable(NamedTuple):

@@ -235,8 +235,8 @@ def _warn_unstored(kinds: Container[str], parts: Iterable[Part], options: Record
         kind_parts = {"masks": MASKS["both"], **PARTS}.get(what, ())
         can_store = set(kind_parts) & set(LAYOUTS[options.layout].parts)
         option = 'masks="rle"' if what == "masks" else f"{what}=True"
-        fix = f"give {option}" if can_store else "the layout has no feature for that" + _LAYOUT_CURES.get(what, "")
-        yield f"Samples have {what}, which is not stored in layout {options.layout}: {fix}"
+        fix = f". Give {option}" if can_store else ": the layout has no feature for that" + _LAYOUT_CURES.get(what, "")
+        yield f"Samples have {what}, which is not stored in layout {options.layout}{fix}"
 
 
 def _warn_classes(

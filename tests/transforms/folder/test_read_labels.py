@@ -141,7 +141,7 @@ def test_missing_columns(rows, header, given, message):
     "text", ["image,label,xmin,ymin,xmax,ymax", "image,label,xmin,ymin,xmax,ymax\na.jpg,cat,1,2,3,4"]
 )
 def test_boxes_are_no_classes(rows, label, text):
-    command = r"recordmill convert .*/labels.csv --images .* --format tfcsv -o OUT\. .* Add --label label$"
+    command = r"recordmill convert .*/labels.csv --images .* --format tfcsv -o OUT\. .* add --label label$"
     with pytest.raises(ConfigError, match=rf"has boxes \(xmin, ymin, xmax, ymax\), .* To read the boxes: {command}"):
         rows(text, options(label=label))
     assert rows("image,label,x,y,w,h\na.jpg,cat,1,2,3,4", options(label="label")) == [good(1, "a.jpg", "cat")]

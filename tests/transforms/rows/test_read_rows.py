@@ -171,9 +171,9 @@ def test_another_encoding(tmp_path, encoding):
 
 
 def test_text_not_of_encoding_is_named_with_it(tmp_path):
-    with pytest.raises(AnnotationFileError, match=r"if it is not in utf-8, give its --encoding"):
+    with pytest.raises(AnnotationFileError, match=r"If it is not in utf-8, give its --encoding"):
         read(tmp_path / "x.csv", "a\n1\n".encode("utf-16"))
-    with pytest.raises(AnnotationFileError, match=r"if it is not in utf-16"):
+    with pytest.raises(AnnotationFileError, match=r"If it is not in utf-16"):
         read(tmp_path / "x.csv", ("a\n1\n" + "2\n" * 10_000).encode("utf-16")[:-1], encoding="utf-16")
 
 
@@ -538,7 +538,7 @@ def test_names_are_texts_and_nan_is_none(tmp_path):
     path = tmp_path / "images.parquet"
     pq.write_table(pa.table({"image": [b"\x89PNG\r\n\x1a\n"]}), path)
     (batch,) = read_rows(RowsFile(str(path), 0, ""), RowsReading(names=("image",)))
-    assert "without --images" in batch.bad[0].detail
+    assert "Without --images" in batch.bad[0].detail
 
 
 def test_numbers_of_class_label_are_names(tmp_path):

@@ -316,10 +316,10 @@ RANK = "--split-by rank is exact"
     ("sources", "shares", "share_cure", "told"),
     [
         (("a b.json",), {}, RANK, "'a b.json' names this split. Add images to it there, or leave it out"),
-        (("a.json",), {"train": HALF, "val": HALF}, RANK, f"Give it a larger share, or leave it out. {RANK}"),
-        (("a.json",), {"train": HALF, "val": HALF}, "", "Give it a larger share, or leave it out"),
-        (("a.json",), {"train": HALF, "val": NONE}, RANK, "Give it a larger share, or leave it out"),
-        ((), {}, "", "Give the same split= to the reading and the writing transform, or leave it out"),
+        (("a.json",), {"train": HALF, "val": HALF}, RANK, f"give it a larger share, or leave it out. {RANK}"),
+        (("a.json",), {"train": HALF, "val": HALF}, "", "give it a larger share, or leave it out"),
+        (("a.json",), {"train": HALF, "val": NONE}, RANK, "give it a larger share, or leave it out"),
+        ((), {}, "", "give the same split= to the reading and the writing transform, or leave it out"),
     ],
 )
 def test_cure_of_empty_split_is_not_refused(sources, shares, share_cure, told):
