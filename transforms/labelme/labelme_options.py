@@ -17,7 +17,7 @@ class LabelmeOptions(NamingOptions):
         "not count.",
         IGNORED_LABELS,
         "NAME[,NAME…]",
-        ",".join(IGNORED_LABELS),
+        f"`{','.join(IGNORED_LABELS)}`",
     )
     name: str = redefine_option(FormatOptions, "name", "labelme")
 

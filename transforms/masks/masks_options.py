@@ -44,8 +44,8 @@ class MasksOptions(FormatOptions):
         "a file of DATA such as _classes.csv, class_dict.csv, labelmap.txt or classes.txt",
     )
     void: Names = READ.opt(
-        "Pixel values of unknown pixels, which are written as 255. The value 255 is always unknown. For coloured "
-        "masks, the number of the class in `--class-names`, from 0.",
+        "Pixel values of unknown pixels, which are written as 255. The value 255 is also unknown, unless a class has "
+        "it. For coloured masks, the number of the class in `--class-names`, from 0.",
         (),
         "VALUE[,…]",
     )
