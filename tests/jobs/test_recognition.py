@@ -529,6 +529,17 @@ def test_nearest_candidate_is_named(tmp_path, recordmill):
     )
 
 
+@pytest.mark.parametrize("more", [[], ["--depth-images", "data", "--depth-scale", "0.001"]])
+def test_export_of_roboflow_is_not_read_without_its_labels(more, tmp_path, recordmill, monkeypatch):
+    """The folders of its images look like class folders, and its depth maps like a data set of their own."""
+    draw_all(tmp_path / "data" / "train", ["rgb/a.jpg", "depth/a.png"])
+    file = write_coco(tmp_path / "data", [image_row(1, "a.jpg", 20, 60)], [annotation(1, 1)], CATEGORIES)
+    file.rename(tmp_path / "data" / "train" / "_annotations.coco.json")
+    monkeypatch.chdir(tmp_path)
+    refused = recordmill("convert", "data", "--output", "out", *more)
+    assert (refused.code, "_annotations.coco.json names the image 'a.jpg'" in refused.err) == (2, True), refused
+
+
 def test_coco_file_whose_images_are_elsewhere(tmp_path, recordmill):
     data = draw_all(tmp_path / "data", ["pics/a.jpg"])
     file = write_coco(data, [image_row(1, "a.jpg", 20, 60)], [annotation(1, 1)], CATEGORIES)

@@ -25,7 +25,8 @@ from recordmill.transforms.storage.resolve import find_archive, join_path, list_
 
 _KINDS = {kind.value: kind for kind in AnnotationKind} | {"person_keypoints": AnnotationKind.KEYPOINTS}
 _NAMED = re.compile(rf"({'|'.join(sorted(_KINDS, reverse=True))})(?:_(.+))?\.json(?:\.gz)?")
-_USUAL = ("_annotations.coco.json", "labels.json", "annotations.json", "result.json", "instances.json")
+_ROBOFLOW = "_annotations.coco.json"
+_USUAL = (_ROBOFLOW, "labels.json", "annotations.json", "result.json", "instances.json")
 """Names that Roboflow, FiftyOne, labelme2coco, Label Studio and others use, next to the images or their folder."""
 _ANNOTATIONS = "annotations"
 _SUBSET = re.compile(rf"(?:.*[_.-])?({'|'.join(SPLIT_OF_FOLDER)})(?:\d{{4}})?", re.IGNORECASE)
@@ -154,13 +155,13 @@ def _lists_beside_annotations(files: Sequence[ExportFile]) -> list[ExportFile]:
 
 
 def is_export_name(name: str) -> bool:
-    """Return True if a file within a folder is named like COCO's annotation files.
+    """Return True if a file within a folder is named like the annotation files of COCO, or of Roboflow's exports.
 
     >>> is_export_name("annotations/instances_val2017.json"), is_export_name("notes/instances.json")
     (True, False)
     """
     folder, base = posixpath.split(name)
-    return folder in ("", _ANNOTATIONS) and bool(_NAMED.fullmatch(base))
+    return base == _ROBOFLOW or (folder in ("", _ANNOTATIONS) and bool(_NAMED.fullmatch(base)))
 
 
 def _find_copies(data: str, files: Sequence[ExportFile]) -> dict[str, str]:
