@@ -134,7 +134,8 @@ def read_examples(folder: str, manifest: Manifest, chosen: Sequence[ChosenExampl
     thumbnails = [thumbnail for _, thumbnail in sorted(drawn, key=itemgetter(0)) if thumbnail]
     if missing:
         _LOGGER.warning(
-            "%d of the report's %d images are missing, as %s cannot be read; recordmill verify %s reports why",
+            "the report lacks %d of its %d images: records of %s cannot be read or decoded. To see why: "
+            "recordmill verify %s",
             *(len(chosen) - len(thumbnails), len(chosen), first_texts(missing, 1), shlex.quote(folder)),
         )
     return thumbnails

@@ -241,8 +241,10 @@ class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
             yield "--group-column divides rows, but --split names a single split, or --split-column divides them"
         if self.stratify and not divides:
             yield "--stratify divides classes, but --split names a single split"
-        if self.given("split_by") and (self.stratify or len(self.split) < 2):
-            yield "--split-by divides rows, and so does --stratify; or --split names a single split"
+        if self.given("split_by") and len(self.split) < 2:
+            yield "--split-by divides rows, but --split names a single split. Leave --split-by out"
+        elif self.given("split_by") and self.stratify:
+            yield "--split-by and --stratify both divide rows. Give one"
         for column, why in (
             ("group_column", "a group may have rows of different classes, and is not divided"),
             ("split_column", "it says which split a row is of"),
