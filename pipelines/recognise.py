@@ -121,8 +121,7 @@ def describe_data(data: Sequence[str]) -> str:
         if is_image_name(path):
             return "a single image is not a data set. Give the folder of the images, or their file of labels"
         if what := describe_container(storage_for(path).read_range(path, 0, _HEAD), is_table=True):
-            kind, _, cure = what.partition("; ")
-            return f"the file is {kind}{f'. {cure[:1].upper()}{cure[1:]}' if cure else ''}"
+            return f"the file is {what}"
         return f"the format of the file is not recognised. Give a data set, {_FORMATS_ADVICE}"
     names = list_names(path)
     if not names:

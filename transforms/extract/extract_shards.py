@@ -52,9 +52,11 @@ from recordmill.transforms.runtime.threads import look_ahead
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 """Suffixes that all readers accept as images."""
 _RENAMED = "image files renamed to a suffix that readers know"
-_ODD = "image files that some readers do not find (hidden, or with a \\ or an outer space in the name). Rename them"
+_ODD = (
+    "image files to rename, because some readers do not find them (hidden, or with a \\ or an outer space in the name)"
+)
 _TURNED = "image files written without EXIF data, because readers would rotate the pixels, but not the boxes"
-_TO_TURN = "images with EXIF data that readers apply to the pixels, but not to the boxes. Remove it"
+_TO_TURN = "images whose EXIF data has to be removed, because readers would rotate the pixels, but not the boxes"
 
 
 class ExtractShard(ListedShardDoFn):

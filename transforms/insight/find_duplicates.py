@@ -241,7 +241,7 @@ class _Images:
     """
 
     def __init__(self, shards: Iterable[tuple[str, Fingerprints]], may_have_copy: np.ndarray):
-        parts, numbers, begin = [np.zeros(0, FINGERPRINT)], [], 0
+        parts, numbers, versions, begin = [np.zeros(0, FINGERPRINT)], [], [], 0
         self._shards: list[tuple[str, str]] = []  # split and file
         self._names: list[str] = []
         self.unique_counts: Counter[int] = Counter()
@@ -253,6 +253,7 @@ class _Images:
             self.unique_counts.update(dict(zip(classes.tolist(), counts.tolist(), strict=True)))
             parts.append(rows[is_chosen])
             numbers.append(len(parts[-1]))
+            versions.append(shard.version)
             self._shards.append((split, shard.shard))
             self._names += compress(msgspec.json.decode(shard.names, type=list[str]), is_chosen) if numbers[-1] else ()
         self.rows = np.concatenate(parts)
@@ -268,9 +269,11 @@ class _Images:
         self._has_like = np.bincount(self._group, minlength=number)[self._group] > 1
         self._is_near = _varies(self._group, self.first_copy)
         self._is_leak = _varies(self._group, self._split)
-        labels = self.rows["labels"]
+        classes = image_class(self.rows["labels"])
+        is_mixed = _varies(self.first_copy, np.array(versions, np.int64)[self._shard])
+        labels = np.where(is_mixed, classes, self.rows["labels"])  # versions have other digests of equal boxes
         self._conflicts = _varies(self.first_copy, labels)
-        self._differs = np.where(self._is_near, _varies(self._group, image_class(labels)), _varies(self._group, labels))
+        self._differs = np.where(self._is_near, _varies(self._group, classes), _varies(self._group, labels))
 
     def _find_near_groups(self) -> np.ndarray:
         """Return int64 [n], the index of the first image with the same or a near image."""

@@ -23,8 +23,6 @@ _PARTS = 4
 _HALF = 32
 """Bits of each half of the label digest: the digest of classes, and the digest of boxes."""
 _NO_CLASS = (1 << _HALF) - 1
-_SCALE_OF_UNKNOWN_SIZE = 1e6
-"""Boxes of records without an image are compared in millionths of its sides."""
 
 
 class ImageFingerprints:
@@ -103,9 +101,8 @@ def label_digests(facts: FactColumns) -> np.ndarray:
 def _hundredths_px(facts: FactColumns) -> np.ndarray:
     """Return the boxes' edges in hundredths of a pixel: float32 [M, 4]. Label files round: of one box, the fractions of
     COCO's pixels and of YOLO's six decimals differ. COCO's pixels have at most two decimals."""
-    sides = facts.size_px[:, [1, 0, 1, 0]] * 100.0
-    scale = np.where(sides > 0, sides, _SCALE_OF_UNKNOWN_SIZE)
-    return np.rint(facts.yxyx_frac * scale.repeat(np.diff(facts.first_object_of_image), axis=0)).astype(np.float32)
+    sides = facts.size_px[:, [1, 0, 1, 0]].repeat(np.diff(facts.first_object_of_image), axis=0)
+    return np.rint(facts.yxyx_frac * (sides * 100.0)).astype(np.float32) + np.float32(0)  # -0.0 as 0.0
 
 
 def digest_labels(block: Block, class_ids: np.ndarray) -> np.ndarray:

@@ -87,6 +87,7 @@ class _OldLines:
         )
         if fingerprints is None:
             return
+        self.version = fingerprints.version
         rows = fingerprints.array.copy()
         target, record, number = moved.locate(source, rows["record"].astype(np.int64))
         rows["record"], rows["bytes"] = record, number
@@ -185,7 +186,7 @@ def _join_fingerprints(file: str, target: int, lines: Sequence[_OldLines], moved
         file,
         msgspec.Raw(msgspec.json.encode([names[row] for row in order.tolist()])),
         rows.tobytes(),
-        FINGERPRINT_VERSION,
+        min((line.version for line in lines), default=FINGERPRINT_VERSION),
         worst_problems(problem for line in lines for problem in line.problems(target)),
     )
 

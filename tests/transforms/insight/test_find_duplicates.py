@@ -125,12 +125,12 @@ def image(name: str, digest: int, hash_: int = 0, labels: int = 0) -> tuple[str,
     return name, digest, hash_, labels
 
 
-def shard(name: str, *images: tuple[str, int, int, int]) -> Fingerprints:
+def shard(name: str, *images: tuple[str, int, int, int], version: int = FINGERPRINT_VERSION) -> Fingerprints:
     rows = np.zeros(len(images), FINGERPRINT)
     for index, (_, digest, hash_, labels) in enumerate(images):
         rows[index] = ((digest % 3, digest), hash_, labels, 100 * index, 90, index, 0)
     names = msgspec.Raw(msgspec.json.encode([image_[0] for image_ in images]))
-    return Fingerprints(name, names, rows.tobytes(), FINGERPRINT_VERSION)
+    return Fingerprints(name, names, rows.tobytes(), version)
 
 
 def names(findings: DuplicateFindings) -> list[list[str]]:
@@ -170,6 +170,19 @@ def test_conflicting_labels_are_of_exact_copies():
     findings = find_duplicates({"train": [shard("t", *train)], "val": [shard("v", *val)]}, has_classes=False)
     conflicting = {split: counts.conflicting for split, counts in findings.splits.items()}
     assert (conflicting, findings.conflicts) == ({"train": 2, "val": 3}, 2)
+
+
+def test_boxes_are_compared_in_fingerprints_of_one_version():
+    """Version 1 had other digests of the same boxes."""
+    cat, other_digest, dog = 1 << 32 | 5, 1 << 32 | 6, 2 << 32 | 7
+    train = shard("t", image("a", 1, 0, cat), image("b", 2, 0, cat), image("c", 2, 0, other_digest), version=1)
+    val = [image("d", 1, 0, other_digest), image("e", 3, 0, cat), image("f", 3, 0, other_digest)]
+    findings = find_duplicates({"train": [train], "val": [shard("v", *val, version=2)]}, has_classes=False)
+    assert names(findings) == [["train/a", "val/d"], ["train/b", "train/c"], ["val/e", "val/f"]]
+    assert [group.labels.value for group in findings.groups] == ["same", "differ", "differ"]
+    assert findings.conflicts == 2
+    other_class = shard("v", image("d", 1, 0, dog), version=2)
+    assert find_duplicates({"train": [train], "val": [other_class]}, has_classes=False).conflicts == 2
 
 
 def test_form_is_that_of_compared_copy():

@@ -53,7 +53,7 @@ def digest(image: ImageFacts) -> int:
 
 def object_digest(*objects: tuple[int, float, float, float, float]) -> int:
     edges = tuple(zip(*(item[1:] for item in objects), strict=True)) or ((), (), (), ())
-    return digest(facts(boxes=edges, classes=[item[0] for item in objects]))
+    return digest(facts(width=100, height=100, boxes=edges, classes=[item[0] for item in objects]))
 
 
 def classes(digest: int) -> int:
@@ -90,6 +90,12 @@ def test_boxes_that_differ_by_rounding_are_the_same_labels():
         for boxes in (exact, rounded, rounded[::-1], moved)
     ]
     assert digests[0] == digests[1] == digests[2] != digests[3]
+
+
+@pytest.mark.parametrize("edge", [-0.0, -1e-6, 1e-6])
+def test_box_at_the_edge_is_the_same_label_however_it_is_rounded(edge):
+    """--boxes keep stores edges below 0."""
+    assert object_digest((1, edge, 0, 1, 1)) == object_digest((1, 0.0, 0, 1, 1)) != object_digest((1, -1e-3, 0, 1, 1))
 
 
 def test_masks_are_the_labels_of_images_without_objects():

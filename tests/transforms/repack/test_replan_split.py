@@ -1,11 +1,14 @@
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import pytest
 
 from recordmill.schemas.image_records import IMAGE_ROW, ShardImages
+from recordmill.schemas.problems import FINGERPRINT, Fingerprints
 from recordmill.schemas.shards import ShardSizing
 from recordmill.transforms.blocks.run_step import hash_images
+from recordmill.transforms.repack.replan_metadata import MovedRecords, moved_lists
 from recordmill.transforms.repack.replan_split import Replan, UnorderedImagesError, replan_split
 from recordmill.transforms.shards.image_records import shard_images
 
@@ -167,3 +170,17 @@ def test_sizes_of_read_shards_are_estimates():
 def test_unknown_order_is_an_error(shards):
     with pytest.raises(UnorderedImagesError):
         plan(*shards, num_shards=1)
+
+
+def test_fingerprints_keep_their_version():
+    old = [msgspec.structs.replace(images_of(Row(id_)), shard=file) for id_, file in ((A, "a"), (B, "b"), (C, "c"))]
+    rows = np.zeros(1, FINGERPRINT).tobytes()
+    fingerprints = [
+        Fingerprints(file, msgspec.Raw(b'["x"]'), rows, version) for file, version in (("a", 2), ("b", 1), ("c", 2))
+    ]
+    replan = plan(*old, num_shards=2)
+    lists = moved_lists(
+        replan, MovedRecords(replan, [None] * 2), iter(fingerprints), iter(old), ["a", "b", "c"], ["d", "e"]
+    )
+    joined = {line.shard: line for line, _ in lists if line}
+    assert {file: (line.version, len(line.array)) for file, line in joined.items()} == {"d": (1, 2), "e": (2, 1)}
