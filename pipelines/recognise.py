@@ -193,7 +193,7 @@ def _near_candidates(path: str, names: Sequence[str], only: str = "") -> Iterato
             continue
         fitting = [pair for pair in matches if not only or (pair[0] == only and not pair[1].fault)]
         for name, match in fitting if len(fitting) == 1 else ():
-            yield f"{below} is {'' if match.fault else 'read as '}{name} ({match.why}): give that. "
+            yield f"{below} is {'' if match.fault else 'read as '}{name} ({match.why}). Give that. "
 
 
 def list_names(folder: str) -> list[str]:

@@ -113,7 +113,7 @@ def _check_sets(sets: Any) -> None:
         )
     for name in sets:
         if fault := set_name_fault(name):
-            raise ConfigError(f"JoinDatasets: name {shorten(repr(name), 80)} {fault}; file names begin with it")
+            raise ConfigError(f"JoinDatasets: name {shorten(repr(name), 80)} {fault}. File names begin with it")
 
 
 def _joined_options(sources: Sequence[RecordOptions], splits: tuple[str, ...]) -> RecordOptions:

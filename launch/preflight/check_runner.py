@@ -131,7 +131,7 @@ def _purpose_faults(options: PipelineOptions, runner: Runner) -> Iterator[str]:
         yield "--direct_num_workers is negative. Give a number of processes, or 0 for one per core"
     if runner is not Runner.DATAFLOW:
         if options.view_as(TestOptions).dry_run:
-            yield "--dry_run is an option of Dataflow: to print the plan, put --dry-run before the lone --"
+            yield "--dry_run is an option of Dataflow. To print the plan, put --dry-run before the lone --"
         if options.view_as(GoogleCloudOptions).template_location:
             yield "--template_location is an option of Dataflow. Add --runner=DataflowRunner"
 

@@ -10,8 +10,10 @@ import pytest
 from PIL import Image
 
 import recordmill as library
+from recordmill.launch.runners.beam_options import beam_options
 from recordmill.launch.verbs import convert_labels
-from recordmill.schemas.errors import JobError
+from recordmill.schemas.errors import ConfigError, JobError
+from recordmill.transforms.coco.coco_options import CocoOptions
 from tests.conftest import CATEGORIES, SQUARE, annotation, draw_jpeg, image_row, write_coco
 
 RUNS = {"counts": [0, 30 * 40], "size": [30, 40]}
@@ -67,6 +69,19 @@ def test_polygons_are_those_of_the_source_and_images_are_links(labels, data, tmp
     assert "2 images, 1.3 kB, are in" in done.out
     assert "(2 linked)" in done.out
     assert "crowds 1" in done.out
+
+
+@pytest.mark.parametrize("flag", ["--dry_run=True", "--template_location=gs://bucket/template"])
+def test_two_jobs_have_no_template_and_no_dry_run_of_beam(data, tmp_path, flag):
+    options = CocoOptions(
+        images=[str(data / "images")],
+        instances=[str(data / "instances.json")],
+        output=str(tmp_path / "out"),
+        labels_only=True,
+        **{"as": "yolo"},
+    )
+    with pytest.raises(ConfigError, match="no template and no dry run"):
+        convert_labels.convert_labels(options, pytest.fail, "none", beam_options(["--runner=DataflowRunner", flag]))
 
 
 def test_coco_gets_its_own_labels(labels, data, tmp_path):

@@ -519,12 +519,12 @@ def test_nearest_candidate_is_named(tmp_path, recordmill):
     refused = recordmill("convert", data, "--output", tmp_path / "out")
     assert refused.code == 2
     assert ": 2 images, 1 other file (.sh). " in refused.err
-    assert f"{data}/PetImages is read as folder (2 class folders): give that." in refused.err
+    assert f"{data}/PetImages is read as folder (2 class folders). Give that." in refused.err
     write_export(data / "PetImages")
     refused = recordmill("convert", data, "--output", tmp_path / "out")
     assert "has no annotation file of a COCO export" in refused.err
     assert (
-        f"{data}/PetImages is read as coco (annotations/instances_val2017.json is COCO's JSON): give that."
+        f"{data}/PetImages is read as coco (annotations/instances_val2017.json is COCO's JSON). Give that."
         in refused.err
     )
 

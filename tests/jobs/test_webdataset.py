@@ -239,7 +239,7 @@ def test_foreign_tars_are_indexed(tmp_path, recordmill):
         (("--masks", "both"), "--masks rle"),
         (("--gzip",), "--container tfrecord"),
         (("--layout", "tfds"), "detection or classification"),
-        (("--num-shards", 13), "use --num-shards 12"),
+        (("--num-shards", 13), "Use --num-shards 12"),
     ],
 )
 def test_what_tars_cannot_hold_is_error(coco, tmp_path, recordmill, flags, said):

@@ -871,7 +871,7 @@ CURES = [
     ),
     Cure(
         "transforms/shards/plan_blocks.py",
-        "use --num-shards {}",
+        "Use --num-shards {}",
         CLASSES,
         ("convert set -o out --container webdataset --num-shards 9",),
         "--num-shards 4",

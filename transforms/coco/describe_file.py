@@ -185,7 +185,7 @@ def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) 
     if 0 < (reach := max((block.keypoint_reach for block in blocks), default=0)) < _FRACTIONS:
         yield (
             f"{source.path}: no keypoint has a coordinate above {reach:g}. They look like fractions of the image's "
-            "sides, but are read as pixels: multiply them by width and height"
+            "sides, but are read as pixels. Multiply them by width and height"
         )
     if without := sum(block.without_box for block in blocks):
         yield (
@@ -214,7 +214,7 @@ def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) 
         boxes = sum(block_boxes for block_boxes, _ in fractions)
         yield (
             f"{source.path}: {boxes:,} of {number:,} boxes are within 0..1 (annotation {fractions[0][1]}). They "
-            "look like fractions of the image's sides, but are read as pixels: multiply them by width and height"
+            "look like fractions of the image's sides, but are read as pixels. Multiply them by width and height"
         )
 
 

@@ -152,7 +152,7 @@ def _check_tasks(notes: frozenset[str], choice: str, warnings: list[str]) -> Ite
         raise ConfigError("tasks have several annotations. Add --of-several first, last or all")
     if _FRACTIONS in notes and _PERCENT not in notes:
         raise ConfigError(
-            "all coordinates are within 0..1, as if they were fractions; Label Studio has percent: multiply them by 100"
+            "all coordinates are within 0..1, as if they were fractions; Label Studio has percent. Multiply them by 100"
         )
     if _PIXELS in notes and _NO_PIXELS not in notes:
         yield (

@@ -250,7 +250,7 @@ def check_empty_shards(plans: Mapping[str, SplitPlan], container: str, unit: str
             raise ConfigError(f"split {split} has no images, and {no_empty}. Leave the split out, or add images to it")
         raise ConfigError(
             f"--num-shards {plans[split].shards:,} is more than the {images[split]:,} {unit}s of split {split}, and "
-            f"{no_empty}: use --num-shards {images[split]} or fewer"
+            f"{no_empty}. Use --num-shards {images[split]} or fewer"
         )
 
 

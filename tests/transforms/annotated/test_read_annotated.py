@@ -191,6 +191,13 @@ def test_negative_areas_are_a_warning(area, number):
     assert ["negative area" in text for text in label_warnings(traits, LabelMap(()))] == [True] * number
 
 
+def test_classes_are_observed_with_their_numbers_of_keypoints():
+    points = (1.0, 2.0, 2.0) * 4
+    _, traits, _ = rows_of(SampleObject("dog", (0, 0, 4, 3), keypoints=points), SampleObject("cat", (0, 0, 4, 3)))
+    categories = {(trait.name, trait.keypoints) for trait in traits if trait.kind == "category"}
+    assert categories == {("dog", 4), ("cat", 0)}
+
+
 class Numbers(msgspec.Struct):
     x: float
     label: str = ""
