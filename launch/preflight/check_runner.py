@@ -234,11 +234,11 @@ def check_memory(options: ConvertOptions, is_dry_run: bool = False) -> str:
     what = "a dry run on this machine" if is_dry_run else "a job on this machine"
     takes = f"{what} takes {least / _GB:,.1f} to {most / _GB:,.1f} GB of memory for its annotation files"
     elsewhere = "" if is_dry_run else "on Flink or Dataflow, which do not hold metadata in memory (docs/flink.md), "
-    cure = f"run it {elsewhere}on a larger machine, or with fewer kinds of annotations"
+    where = f"{elsewhere}on a larger machine, or with fewer kinds of annotations"
     if least > memory:
-        raise ConfigError(f"{takes}, but {memory / _GB:,.1f} GB are available: {cure}")
+        raise ConfigError(f"{takes}, but {memory / _GB:,.1f} GB are available. Run it {where}")
     if most > memory:
-        return f"{takes}, and {memory / _GB:,.1f} GB are available; if that is not enough, {cure}"
+        return f"{takes}, and {memory / _GB:,.1f} GB are available. If that is not enough, run it {where}"
     return f"{takes}; {memory / _GB:,.1f} GB are available" if most > _NOTE_FROM_BYTES else ""
 
 

@@ -256,5 +256,5 @@ def _check_unfinished(output: str, recipes: Sequence[Recipe]) -> None:
                 continue
             raise ConfigError(
                 f"{output} has another unfinished run, of {split}. Wait until it ends, or run its command again to "
-                f"finish it; if it will not be finished, delete {join_path(output, state_folder(split))}"
+                f"finish it. If it will not be finished, delete {join_path(output, state_folder(split))}"
             )

@@ -18,7 +18,7 @@ _COMMAND = re.compile(rf"\brecordmill (?:{_VERBS}) ")
 _AFTER = ("writes", "reads", "reports", "lists", "has", "with", "without", "tells", "the")
 """Words that follow a command in a sentence."""
 _FLAG = re.compile(rf"(?<![\w/.'-])(--[a-z][a-z-]*)(?:[ =]({_WORD}))?")
-_DATA = re.compile(rf"\b(?:use|or) ((?:(?!or |use |-){_WORD} )+)as DATA\b")
+_DATA = re.compile(rf"\b(?:[Uu]se|or) ((?:(?!or |use |-){_WORD} )+)as DATA\b")
 _HOLE = "{}"
 """Stands for an expression in the template of an f-string."""
 

@@ -63,7 +63,7 @@ def _describe_files(
         facts.warn(
             given.splits[0],
             f"category {unused.name!r} (id {unused.id}) is dropped: no annotation has it, and it is the supercategory "
-            "of all others, as in exports of Roboflow; to keep it, name the files by --instances, and the folder of "
+            "of all others, as in exports of Roboflow. To keep it, name the files by --instances, and the folder of "
             "the images as DATA",
         )
         classes = tuple(category for category in categories.categories if category is not unused)

@@ -164,7 +164,7 @@ def nested_classes(nested: Iterable[Nested], labels: LabelMap) -> Iterator[str]:
         is_short = 0 < len(remaining) <= _FOLDERS_SHOWN
         fix = f"--classes {shlex.quote(join_names(remaining))}" if is_short else "--classes with the other classes"
         yield (
-            f"class {name!r} contains folders with the names of other classes (images per folder: {examples}); if it "
+            f"class {name!r} contains folders with the names of other classes (images per folder: {examples}). If it "
             f"is a copy, or a split, exclude it by {fix}"
         )
 

@@ -274,7 +274,7 @@ def is_annotated_upright(image: Image.Image, width: int | None, height: int | No
     detail = f"its pixels are {size[0]}x{size[1]}, the annotation says {width}x{height}"
     factor = size[0] / width if width and height else 1.0
     if height and abs(factor - 1) > _ROUNDING and abs(factor * height - size[1]) <= max(1, factor):
-        detail += f"; if it is the same image, scale the annotations by {factor:.3g}"
+        detail += f". If it is the same image, scale the annotations by {factor:.3g}"
     raise UnusableError(Reason.SIZE_MISMATCH, detail)
 
 

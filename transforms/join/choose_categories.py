@@ -138,8 +138,8 @@ def _check_folders(classes: set[str], folders: tuple[str, ...], is_added: bool) 
         )
     if len(classes) == 1 and not is_added:
         raise CategoryError(
-            f"all images in {paths} are in one folder, {first!r}, so there would be one class; if that folder contains "
-            f"the class folders, convert it by {command} -o OUT; if it is the only class, give --classes "
+            f"all images in {paths} are in one folder, {first!r}, so there would be one class. If that folder contains "
+            f"the class folders, convert it by {command} -o OUT. If it is the only class, give --classes "
             f"{shlex.quote(join_names([first]))}"
         )
 

@@ -242,7 +242,7 @@ def unmatched_warning(exclusions: Exclusions, matched: Iterable[int], is_added: 
     number = f"{len(unmatched):,} of {len(exclusions.lines):,} lines do not name" if named else "no line names"
     text = (
         f"--exclude: {number} an image or annotation of this job ({examples}). File names are paths below the folders "
-        "of images, as in image/filename of records. A line with a split names an image of that split only; to exclude "
+        "of images, as in image/filename of records. A line with a split names an image of that split only. To exclude "
         "the image from any split, remove `split` from the line."
     )
     if not named and not is_added:

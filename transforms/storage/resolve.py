@@ -269,7 +269,7 @@ def _check_ratio(path: str) -> bool:
 
 def _ratio_error(path: str, most_bytes: int) -> AnnotationFileError:
     return AnnotationFileError(
-        f"{path} is compressed and decompresses to more than {most_bytes:,} bytes, too many for a file of its size; if "
+        f"{path} is compressed and decompresses to more than {most_bytes:,} bytes, too many for a file of its size. If "
         "that is intended, give it decompressed"
     )
 

@@ -315,7 +315,7 @@ def test_much_is_said_and_too_much_refused(sample, tmp_path, large, monkeypatch,
 def test_exactly_the_least_is_enough(sample, tmp_path, large, monkeypatch):
     options = options_of(sample, tmp_path, "--captions", large)
     monkeypatch.setattr(check_runner_module, "memory_bytes", lambda: memory_needed(options)[0])
-    assert "if that is not enough" in check_memory(options)
+    assert "If that is not enough" in check_memory(options)
 
 
 @pytest.mark.parametrize(("limit", "expected"), [("max\n", 8 * GB), ("3000000000\n", 3 * GB), ("64000000000", 8 * GB)])

@@ -123,8 +123,8 @@ FIRST_TENS = ", ".join(map(repr, TENS[:10]))
             ["pets"],
             (),
             ("images",),
-            "all images in images are in one folder, 'pets', so there would be one class; if that folder contains the "
-            "class folders, convert it by recordmill convert images/pets -o OUT; if it is the only class, give "
+            "all images in images are in one folder, 'pets', so there would be one class. If that folder contains the "
+            "class folders, convert it by recordmill convert images/pets -o OUT. If it is the only class, give "
             "--classes pets",
         ),
     ],

@@ -129,7 +129,7 @@ def test_size_not_json_s_is_rejected(tmp_path, data, size):
 
 
 def test_image_of_twice_size_has_cure(tmp_path):
-    detail = "its pixels are 40x30, the annotation says 20x15; if it is the same image, scale the annotations by 2"
+    detail = "its pixels are 40x30, the annotation says 20x15. If it is the same image, scale the annotations by 2"
     assert_rejected(load(tmp_path, JPEG, 20, 15), Reason.SIZE_MISMATCH, detail)
 
 
