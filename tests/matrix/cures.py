@@ -158,11 +158,11 @@ PERSON = coco("1.png", keypoints=[6, 6, 2], num_keypoints=1).replace('"cat"', '"
 CURES = [
     # Files of images
     Cure(NAMES, "--match suffix", TWO | {"a.json": coco("x/1.png", "x/2.png")}, (INSTANCES,), "--match suffix"),
-    Cure(NAMES, "use --images {}", images("img/a b/1.png") | {"a.json": coco("1.png")}, (INSTANCES,), "DATA 'img/a b'"),
-    Cure(NAMES, "use --images {}", TWO | {"a.json": coco("img/1.png", "img/2.png")}, (INSTANCES,), "DATA ./"),
+    Cure(NAMES, "Use --images {}", images("img/a b/1.png") | {"a.json": coco("1.png")}, (INSTANCES,), "DATA 'img/a b'"),
+    Cure(NAMES, "Use --images {}", TWO | {"a.json": coco("img/1.png", "img/2.png")}, (INSTANCES,), "DATA ./"),
     Cure(
         NAMES,
-        "use --images {}",
+        "Use --images {}",
         TWO
         | images("a b/1.png", "a b/2.png")
         | {"a b/l.csv": rows("path,label", "1.png,a", "2.png,b"), "x/1.jpg": b""},
@@ -171,7 +171,7 @@ CURES = [
     ),
     Cure(
         NAMES,
-        "use --images {}",
+        "Use --images {}",
         images("set/a b/1.png") | {"set/a.json": createml()},
         ("convert set/a.json --format createml -o out",),
         "--images 'set/a b'",
@@ -201,7 +201,7 @@ CURES = [
     # What records do not store
     Cure(
         "transforms/annotated/source.py",
-        "label files have fields that are not written: {}",
+        "label files have fields that are not written{}",
         images("set/1.png") | {"set/a.json": createml(**{"a b": 1, "c,d": 2})},
         ("convert set -o out",),
         """--fields '"c,d",a b'""",
@@ -215,7 +215,7 @@ CURES = [
     ),
     Cure(
         "transforms/folder/read_folder.py",
-        "not written: {}",
+        "not written{}",
         TWO | {"l.csv": rows("path,label,a b", "1.png,a,1", "2.png,b,2")},
         ("convert img --labels l.csv -o out",),
         "--fields 'a b'",
@@ -272,7 +272,7 @@ CURES = [
     ),
     Cure(
         "transforms/yolo/read_yolo.py",
-        "add --task segment or --task obb",
+        "Add --task segment or --task obb",
         yolo(".2 .2 .6 .2 .6 .7 .2 .7"),
         ("convert set -o out",),
         "--task obb",
@@ -403,7 +403,7 @@ CURES = [
     ),
     Cure(
         CLASS_NAMES,
-        "convert each by its own command",
+        "Convert each by its own command",
         images("set/train/1.png", "set/val/2.png"),
         ("convert set --format folder -o out",),
         "recordmill convert set/train -o OUT --split train",
@@ -418,7 +418,7 @@ CURES = [
     ),
     Cure(
         CLASS_NAMES,
-        "if it is the only class, give --classes",
+        "If it is the only class, give --classes",
         images("set/a b/1.png"),
         ("convert set --format folder -o out",),
         "--classes 'a b'",
@@ -621,7 +621,7 @@ CURES = [
     ),
     Cure(
         "transforms/cvat/read_cvat.py",
-        "add --frame-name {}",
+        "Add --frame-name {}",
         images("set/images/a b_07.png") | {"set/annotations.xml": cvat_track(7)},
         ("convert set -o out",),
         "--frame-name 'a b_{:02d}.png'",
@@ -672,7 +672,7 @@ CURES = [
     ),
     Cure(
         "transforms/labelstudio/read_labelstudio.py",
-        "add --of-several first, last or all",
+        "Add --of-several first, last or all",
         images("set/1.png") | {"set/a.json": labelstudio()},
         ("convert set -o out",),
         "--of-several first",
@@ -773,7 +773,7 @@ CURES = [
     # Tables and texts
     Cure(
         "transforms/table/choose_schema.py",
-        "add --label {}",
+        "Add --label {}",
         {"a.csv": rows("k d,b", "x,1", "y,2")},
         ("convert a.csv --label 'k d' -o out", "convert a.csv --schema out/schema.json -o more"),
         "--label 'k d'",
@@ -801,7 +801,7 @@ CURES = [
     ),
     Cure(
         "transforms/rows/read_csv.py",
-        "try --encoding utf-16-le, or utf-16-be",
+        "Try --encoding utf-16-le, or utf-16-be",
         {"a.csv": "a,b\n1,2\n".encode("utf-16-le")},
         ("convert a.csv --format table -o out",),
         "--encoding utf-16-le",
@@ -815,7 +815,7 @@ CURES = [
     ),
     Cure(
         VOCABULARIES,
-        "give --encoders {}",
+        "Give --encoders {}",
         {"a.csv": TEXTS, "b.csv": OTHER_TEXTS},
         (
             f"{TEXT_JOB} a.csv --split train -o 'o 1'",
@@ -852,7 +852,7 @@ CURES = [
     ),
     Cure(
         VOCABULARIES,
-        "give --fit-split {}",
+        "Give --fit-split {}",
         {"a.csv": TEXTS, "b.csv": OTHER_TEXTS},
         (
             f"{TEXT_JOB} a.csv --split val -o 'o 1'",
@@ -894,7 +894,7 @@ CURES = [
     ),
     Cure(
         "launch/preflight/claim_output.py",
-        "give --split {}, another name",
+        "Give --split {}, another name",
         CLASSES,
         ("convert set -o out --split train", "convert set -o out --split Train"),
         "--split train",
@@ -1078,7 +1078,7 @@ CURES = [
     ),
     Cure(
         "launch/verbs/convert_labels.py",
-        "give --as coco, {}",
+        "Give --as coco, {}",
         CLASSES,
         ("convert set -o out --labels-only --as yolo",),
         "--as coco",
