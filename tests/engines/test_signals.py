@@ -46,7 +46,7 @@ def test_signal_keeps_finished_shards(job, engine, number, code, word):
 
     command = interrupted.run(send)
     assert command.code == code, command
-    told = f"recordmill: {word}. Finished shards are kept: run the same command again to resume"
+    told = f"recordmill: {word}. Finished shards are kept. Run the same command again to resume"
     assert faults(command, engine) == [told]
     goes_on(interrupted)
 
