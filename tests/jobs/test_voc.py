@@ -174,6 +174,14 @@ def test_folders_of_splits(recordmill, tmp_path, images, labels):
     assert classes(folder, "val") == {f"valid/{images}valid.jpg": [b"cat"]}
 
 
+def test_a_layout_without_difficult_names_the_flag_that_stores_it(recordmill, tmp_path, caplog):
+    write_image(tmp_path / "VOC", "a", "cat")
+    path = tmp_path / "VOC" / "Annotations" / "a.xml"
+    path.write_text(path.read_text().replace("</bndbox>", "</bndbox><difficult>1</difficult>"))
+    run(recordmill, tmp_path / "VOC", "--layout", "keras", "--dry-run")
+    assert "the layout keras has no feature for difficult. Add --fields difficult" in caplog.text
+
+
 def test_origin_and_split(recordmill, tmp_path, caplog):
     folder = tmp_path / "VOCdevkit"
     write_image(folder / "VOC2007", "a", "cat")

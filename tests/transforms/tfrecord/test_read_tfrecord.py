@@ -9,6 +9,7 @@ import zlib
 import pytest
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.tfrecord import find_records
 from recordmill.transforms.tfrecord.find_records import recognise_paths
 from recordmill.transforms.tfrecord.read_tfrecord import source
 from recordmill.transforms.tfrecord.tfrecord_options import TfrecordOptions
@@ -153,6 +154,16 @@ def test_refused_data(files, options, detail, tmp_path):
 )
 def test_the_command_for_compressed_files(names, plain, tmp_path):
     _unpack_as_told(tmp_path, dict.fromkeys(names, gzip.compress(RECORD)), plain, "gzip")
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [(RECORD, find_records.RECORD_FILE), (gzip.compress(RECORD), "gzip"), (zlib.compress(RECORD), "zlib")],
+)
+def test_kind_of_a_file_in_a_bucket_whose_first_bytes_are_read(data, kind, tmp_path, monkeypatch):
+    (tmp_path / "a.record").write_bytes(data)
+    monkeypatch.setattr(find_records, "is_remote", lambda path: True)
+    assert find_records.content_kind(str(tmp_path / "a.record")) == kind
 
 
 def test_the_command_for_a_file_that_zlib_compressed(tmp_path):
